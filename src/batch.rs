@@ -1,0 +1,490 @@
+//! A batch: its shape, and a place for each record in one recycled buffer.
+//!
+//! A buffer goes round through four states, each a type of its own, so that what a state forbids does not
+//! compile:
+//!
+//! ```text
+//! Frame --begin--> Filling --finish--> Pending --filled--> Filled --recycle--> Frame
+//!  (free)            |  take(n)         (workers            (read-only:
+//!                    v                   still write)        delivered)
+//!                  Places: n records' own bytes, on any thread
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. At most one of `Frame`, `Filling`, `Pending` and `Filled` exists for a buffer, and none is `Clone`.
+//! 2. `Places` of one buffer never overlap: `Filling` hands out each record's place once.
+//! 3. `writers` counts the living `Places`, plus the `Filling`. Who brings it to 0 says so through `done`,
+//!    exactly once a batch. Only then does `Pending` become `Filled`, and only `Filled` reads.
+
+#![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytemuck::Pod;
+use crossbeam_channel::Sender;
+use half::{bf16, f16};
+use parking_lot::Mutex;
+
+use crate::error::FeedError;
+use crate::memory::HostMemory;
+use crate::record::RecordId;
+use crate::shape::{Dtype, ImageShape, Layout};
+
+/// The shape of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BatchShape {
+    /// Records in it: the batch size, or fewer in the last batch of a single pass.
+    pub records: usize,
+    /// Each record's shape after the transform.
+    pub image: ImageShape,
+    /// The order of the axes.
+    pub layout: Layout,
+    /// The type of an element.
+    pub dtype: Dtype,
+}
+
+impl BatchShape {
+    /// The extents of the four axes, in the order of the layout.
+    #[must_use]
+    pub fn dims(&self) -> [usize; 4] {
+        let ImageShape { channels, height, width } = self.image;
+        match self.layout {
+            Layout::Nchw => [self.records, channels, height, width],
+            Layout::Nhwc => [self.records, height, width, channels],
+        }
+    }
+
+    /// Elements of one record.
+    #[must_use]
+    pub fn record_elements(&self) -> usize {
+        self.image.channels * self.image.height * self.image.width
+    }
+
+    /// Bytes of one record. Records lie one after the other, without gaps.
+    #[must_use]
+    pub fn record_bytes(&self) -> usize {
+        self.record_elements() * self.dtype.size()
+    }
+
+    /// Bytes of the whole batch.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.records * self.record_bytes()
+    }
+}
+
+impl fmt::Display for BatchShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = self.dims();
+        write!(f, "{a}x{b}x{c}x{d} {} {}", self.layout, self.dtype)
+    }
+}
+
+/// A type that a batch's elements can be read as.
+pub trait Element: Pod {
+    /// Its name as a [`Dtype`].
+    const DTYPE: Dtype;
+}
+
+impl Element for f32 {
+    const DTYPE: Dtype = Dtype::F32;
+}
+impl Element for u8 {
+    const DTYPE: Dtype = Dtype::U8;
+}
+impl Element for f16 {
+    const DTYPE: Dtype = Dtype::F16;
+}
+impl Element for bf16 {
+    const DTYPE: Dtype = Dtype::Bf16;
+}
+
+/// The memory of one batch, recycled for as long as its feed lives.
+struct Buffer {
+    cells: UnsafeCell<Cells>,
+    writers: AtomicUsize,
+    /// The failure that concerns the earliest record, whichever thread met it first.
+    failure: Mutex<Option<(usize, FeedError)>>,
+    /// Told when the last writer has gone.
+    done: Sender<()>,
+}
+
+struct Cells {
+    pixels: Box<dyn HostMemory>,
+    labels: Vec<i32>,
+    labels_f32: Vec<f32>,
+    ids: Vec<RecordId>,
+}
+
+// SAFETY: the cells themselves are reached through `&mut Frame` only, of which there is one (invariant 1).
+// What they own is `Send + Sync`.
+unsafe impl Sync for Buffer {}
+
+/// A buffer that nobody uses.
+pub(crate) struct Frame(Arc<Buffer>);
+
+/// A buffer that is being filled.
+pub(crate) struct Filling {
+    buffer: Arc<Buffer>,
+    shape: BatchShape,
+    pointers: Pointers,
+    /// Records whose place was handed out.
+    taken: usize,
+}
+
+/// A buffer all of whose places were handed out, and may still be written.
+pub(crate) struct Pending {
+    buffer: Arc<Buffer>,
+    shape: BatchShape,
+    pointers: Pointers,
+}
+
+/// A buffer that is complete: it is only read.
+pub(crate) struct Filled {
+    buffer: Arc<Buffer>,
+    shape: BatchShape,
+    pointers: Pointers,
+}
+
+/// The places of a few successive records of a batch. Dropping it means that they are written.
+pub(crate) struct Places {
+    buffer: Arc<Buffer>,
+    shape: BatchShape,
+    pointers: Pointers,
+    range: Range<usize>,
+}
+
+/// One record's place in its batch.
+pub(crate) struct Place<'a> {
+    /// The bytes of its pixels, aligned to the batch's type.
+    pub(crate) pixels: &'a mut [u8],
+    label: &'a mut [i32],
+    label_f32: &'a mut [f32],
+    id: &'a mut [RecordId],
+}
+
+/// Where the parts of a buffer begin: each has room for the records of the shape it was made with.
+#[derive(Clone, Copy)]
+struct Pointers {
+    pixels: *mut u8,
+    labels: *mut i32,
+    labels_f32: *mut f32,
+    ids: *mut RecordId,
+}
+
+// SAFETY: whoever holds the pointers holds the buffer they lead into, and goes through them as the
+// invariants allow: `Places` each to their own records, then `Filled`, alone, to read.
+unsafe impl Send for Pointers {}
+// SAFETY: as above.
+unsafe impl Sync for Pointers {}
+
+impl Frame {
+    /// A buffer for up to `records` records, which tells `done` whenever a batch in it is complete.
+    pub(crate) fn new(pixels: Box<dyn HostMemory>, records: usize, done: Sender<()>) -> Self {
+        let cells = Cells {
+            pixels,
+            labels: vec![0; records],
+            labels_f32: vec![0.0; records],
+            ids: vec![RecordId::default(); records],
+        };
+        let (cells, writers) = (UnsafeCell::new(cells), AtomicUsize::new(0));
+        Frame(Arc::new(Buffer { cells, writers, failure: Mutex::new(None), done }))
+    }
+
+    /// Bytes that the buffer has room for.
+    pub(crate) fn pixel_bytes(&mut self) -> usize {
+        self.cells_mut().pixels.len()
+    }
+
+    /// Replaces the memory by a larger one.
+    pub(crate) fn replace_memory(&mut self, pixels: Box<dyn HostMemory>) {
+        self.cells_mut().pixels = pixels;
+    }
+
+    /// Starts a batch; `shape.records` is the most it may come to hold.
+    ///
+    /// # Panics
+    ///
+    /// If the buffer is smaller than the shape: a bug of the caller.
+    pub(crate) fn begin(mut self, shape: BatchShape) -> Filling {
+        let cells = self.cells_mut();
+        assert!(shape.bytes() <= cells.pixels.len(), "the buffer is smaller than its batch");
+        assert!(shape.records <= cells.labels.len(), "the buffer has fewer labels than its batch");
+        let pointers = Pointers {
+            pixels: cells.pixels.as_mut_ptr(),
+            labels: cells.labels.as_mut_ptr(),
+            labels_f32: cells.labels_f32.as_mut_ptr(),
+            ids: cells.ids.as_mut_ptr(),
+        };
+        *self.0.failure.lock() = None;
+        // The filling itself. Relaxed: whoever gets a place gets it, with this, through a channel.
+        self.0.writers.store(1, Ordering::Relaxed);
+        Filling { buffer: self.0, shape, pointers, taken: 0 }
+    }
+
+    fn cells_mut(&mut self) -> &mut Cells {
+        // SAFETY: by invariants 1 and 3 nobody else reaches the cells of a buffer that has a `Frame`, and
+        // `&mut self` is the only way through this one.
+        unsafe { &mut *self.0.cells.get() }
+    }
+}
+
+impl Buffer {
+    /// One writer fewer; whether it was the last.
+    fn leave(&self) -> bool {
+        // AcqRel: what this writer wrote happens before whoever sees 0, and the last one, who speaks for
+        // all, has seen what the others wrote.
+        let last = self.writers.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last {
+            // The queue has room for every buffer of its lane; an error means that the lane has gone.
+            let _ = self.done.try_send(());
+        }
+        last
+    }
+}
+
+impl Filling {
+    pub(crate) fn is_full(&self) -> bool {
+        self.taken == self.shape.records
+    }
+
+    /// Hands out the places of the next `records` records.
+    ///
+    /// # Panics
+    ///
+    /// If the batch has fewer left: a bug of the caller.
+    pub(crate) fn take(&mut self, records: usize) -> Places {
+        let range = self.taken..self.taken + records;
+        assert!(range.end <= self.shape.records, "a batch has no place for a record too many");
+        self.taken = range.end;
+        // Relaxed: the new writer starts after it receives its places through a channel.
+        self.buffer.writers.fetch_add(1, Ordering::Relaxed);
+        Places { buffer: self.buffer.clone(), shape: self.shape, pointers: self.pointers, range }
+    }
+
+    /// No more places: the batch holds what was taken.
+    pub(crate) fn finish(self) -> Pending {
+        let shape = BatchShape { records: self.taken, ..self.shape };
+        self.buffer.leave();
+        Pending { buffer: self.buffer, shape, pointers: self.pointers }
+    }
+}
+
+impl Places {
+    pub(crate) fn shape(&self) -> BatchShape {
+        self.shape
+    }
+
+    /// The place of one of the records, counted from the first that these places are for.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many: a bug of the caller.
+    pub(crate) fn get(&mut self, position: usize) -> Place<'_> {
+        assert!(position < self.range.len(), "a record has no place in its run");
+        let record = self.range.start + position;
+        let bytes = self.shape.record_bytes();
+        let Pointers { pixels, labels, labels_f32, ids } = self.pointers;
+        // SAFETY: `record` is below the shape's records, for which `begin` found room in the buffer, which
+        // `self` keeps. The bytes are this record's own: by invariant 2 no other `Places` has them, and
+        // `&mut self` keeps them from being lent twice.
+        let pixels = unsafe { part(pixels, record * bytes, bytes) };
+        // SAFETY: as above, for the record's label,
+        let label = unsafe { part(labels, record, 1) };
+        // SAFETY: its label as a float,
+        let label_f32 = unsafe { part(labels_f32, record, 1) };
+        // SAFETY: and its name.
+        let id = unsafe { part(ids, record, 1) };
+        Place { pixels, label, label_f32, id }
+    }
+
+    /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
+    /// record's stays, so that the same database fails in the same way whatever the threads do.
+    pub(crate) fn fail(&self, position: usize, error: FeedError) {
+        let record = self.range.start + position;
+        let mut failure = self.buffer.failure.lock();
+        if failure.as_ref().is_none_or(|(earliest, _)| record < *earliest) {
+            *failure = Some((record, error));
+        }
+    }
+}
+
+/// Part of an array.
+///
+/// # Safety
+///
+/// - `base` leads to at least `start + len` initialised elements, which outlive `'a`.
+/// - Nobody else reads or writes those from `start` on for as long as `'a`.
+unsafe fn part<'a, T>(base: *mut T, start: usize, len: usize) -> &'a mut [T] {
+    // SAFETY: the caller says that there are so many elements.
+    let first = unsafe { base.add(start) };
+    // SAFETY: and that they are the caller's alone.
+    unsafe { std::slice::from_raw_parts_mut(first, len) }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.buffer.leave();
+    }
+}
+
+impl Place<'_> {
+    /// Writes what is known of the record beside its pixels.
+    pub(crate) fn tag(&mut self, id: RecordId, label: i32) {
+        self.id.fill(id);
+        self.label.fill(label);
+        self.label_f32.fill(as_caffe_label(label));
+    }
+}
+
+/// Caffe's label: the integer as a float, exact up to 2^24.
+#[expect(clippy::cast_precision_loss, reason = "Caffe's labels are floats; the exact ones lie beside them")]
+fn as_caffe_label(label: i32) -> f32 {
+    label as f32
+}
+
+impl Pending {
+    pub(crate) fn is_complete(&self) -> bool {
+        // Acquire pairs with the AcqRel of the last writer: what was written is visible.
+        self.buffer.writers.load(Ordering::Acquire) == 0
+    }
+
+    /// The complete batch, or what is wrong with its earliest bad record.
+    ///
+    /// # Panics
+    ///
+    /// If it is not complete: a bug of the caller.
+    pub(crate) fn filled(self) -> Result<Filled, FeedError> {
+        assert!(self.is_complete(), "a batch was taken while it was being written");
+        let failure = self.buffer.failure.lock().take();
+        match failure {
+            Some((_, error)) => Err(error),
+            None => Ok(Filled { buffer: self.buffer, shape: self.shape, pointers: self.pointers }),
+        }
+    }
+}
+
+impl Filled {
+    pub(crate) fn shape(&self) -> BatchShape {
+        self.shape
+    }
+
+    /// The batch's bytes, records one after the other.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `begin` found room for the shape; every byte is initialised (the memory's promise); by
+        // invariant 3 nobody writes any more, and nobody will before this value is recycled.
+        unsafe { std::slice::from_raw_parts(self.pointers.pixels, self.shape.bytes()) }
+    }
+
+    pub(crate) fn labels(&self) -> &[i32] {
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts(self.pointers.labels, self.shape.records) }
+    }
+
+    pub(crate) fn labels_f32(&self) -> &[f32] {
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts(self.pointers.labels_f32, self.shape.records) }
+    }
+
+    pub(crate) fn ids(&self) -> &[RecordId] {
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts(self.pointers.ids, self.shape.records) }
+    }
+
+    pub(crate) fn recycle(self) -> Frame {
+        Frame(self.buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::FeedError;
+    use crate::memory::PageMemory;
+    use crossbeam_channel::{Receiver, bounded};
+
+    fn shape(records: usize) -> BatchShape {
+        let image = ImageShape { channels: 1, height: 2, width: 3 };
+        BatchShape { records, image, layout: Layout::Nchw, dtype: Dtype::U8 }
+    }
+
+    fn frame(records: usize) -> (Frame, Receiver<()>) {
+        let (done, completed) = bounded(1);
+        let memory = PageMemory::new(shape(records).bytes()).unwrap();
+        (Frame::new(Box::new(memory), records, done), completed)
+    }
+
+    fn write(mut places: Places, first: u8) {
+        for position in 0..places.range.len() {
+            let value = first + u8::try_from(position).unwrap();
+            let mut place = places.get(position);
+            place.pixels.fill(value);
+            place.tag(RecordId { epoch: 0, index: value.into() }, -i32::from(value));
+        }
+    }
+
+    #[test]
+    fn every_record_is_written_to_its_own_place_from_any_thread() {
+        let (mut frame, completed) = frame(64);
+        for _round in 0..20 {
+            let mut filling = frame.begin(shape(64));
+            std::thread::scope(|scope| {
+                for first in (0..64).step_by(4) {
+                    let places = filling.take(4);
+                    scope.spawn(move || write(places, first));
+                }
+            });
+            assert!(filling.is_full());
+            let filled = filling.finish().filled().unwrap();
+            completed.try_recv().expect("the last to leave says so");
+            assert!(completed.try_recv().is_err(), "and says so once");
+            for (record, bytes) in filled.bytes().chunks(6).enumerate() {
+                assert!(bytes.iter().all(|&byte| usize::from(byte) == record));
+                assert_eq!(filled.ids()[record].index, record as u64);
+                assert_eq!(filled.labels()[record], -i32::try_from(record).unwrap());
+            }
+            assert_eq!(filled.labels_f32()[63], -63.0);
+            frame = filled.recycle();
+        }
+    }
+
+    #[test]
+    fn a_batch_is_complete_only_when_its_last_place_is_dropped() {
+        let (frame, completed) = frame(2);
+        let mut filling = frame.begin(shape(2));
+        let (first, second) = (filling.take(1), filling.take(1));
+        drop(second);
+        let pending = filling.finish();
+        assert!(!pending.is_complete());
+        assert!(completed.try_recv().is_err());
+        drop(first);
+        assert!(pending.is_complete());
+        assert!(completed.try_recv().is_ok());
+    }
+
+    #[test]
+    fn the_earliest_records_failure_wins() {
+        let (frame, _completed) = frame(4);
+        let mut filling = frame.begin(shape(4));
+        let (first, second) = (filling.take(2), filling.take(2));
+        second.fail(0, FeedError::Cancelled);
+        first.fail(1, FeedError::WorkerPanicked { record: "1".into(), message: String::new() });
+        second.fail(1, FeedError::Cancelled);
+        drop((first, second));
+        assert!(matches!(filling.finish().filled(), Err(FeedError::WorkerPanicked { .. })));
+    }
+
+    #[test]
+    fn a_short_batch_shows_only_what_it_holds() {
+        let (frame, _completed) = frame(4);
+        let mut filling = frame.begin(shape(4));
+        write(filling.take(3), 0);
+        let filled = filling.finish().filled().unwrap();
+        assert_eq!((filled.shape().records, filled.bytes().len(), filled.labels().len()), (3, 18, 3));
+    }
+}

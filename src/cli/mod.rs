@@ -1,0 +1,27 @@
+//! The subcommands, one file each.
+
+mod feed;
+
+use clap::{Parser, Subcommand};
+
+/// Keeps every accelerator fed: Caffe databases in, device-ready batches out.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the pipeline against consumers that only count, and say what waited for what.
+    Feed(feed::Feed),
+}
+
+impl Cli {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Feed(feed) => feed.run(),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What the user asked for, checked before anything is opened, and the memory that it will take.
+
+use std::fmt;
+
+use crate::batch::BatchShape;
+use crate::record::RecordId;
+use crate::shape::ImageShape;
+
+/// What was asked for cannot be.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// No source was named.
+    #[error("a feed needs a source: .lmdb(path), or .source(...)")]
+    NoSource,
+    /// No device was named.
+    #[error("a feed needs at least 1 device")]
+    NoDevice,
+    /// A count that must not be zero.
+    #[error("{option} is 0; it must be at least 1")]
+    Zero {
+        /// The option.
+        option: &'static str,
+    },
+    /// The transform cannot be.
+    #[error(transparent)]
+    Transform(#[from] crate::transform::TransformError),
+    /// A batch would be larger than memory can address.
+    #[error("a batch of {batch_size} records of {image} does not fit the address space; make it smaller")]
+    BatchTooLarge {
+        /// Records in a batch.
+        batch_size: usize,
+        /// The shape of one.
+        image: ImageShape,
+    },
+    /// The budget is larger than the limit.
+    #[error(
+        "the feed needs {needed} bytes of memory, and {allowed} are allowed: {budget}; lower the batch size or \
+         the prefetch"
+    )]
+    OverBudget {
+        /// What it needs.
+        needed: usize,
+        /// What it may have.
+        allowed: usize,
+        /// What for.
+        budget: String,
+    },
+}
+
+/// The memory that a feed will use beside the page cache, holder by holder: all of it is set aside, or
+/// bounded, before the first batch.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MemoryBudget {
+    /// One line a holder.
+    pub lines: Vec<BudgetLine>,
+}
+
+/// What one holder will use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetLine {
+    /// Who holds it, and what it is.
+    pub holder: &'static str,
+    /// How many pieces.
+    pub count: usize,
+    /// Bytes of each.
+    pub bytes_each: usize,
+}
+
+impl BudgetLine {
+    /// Bytes of all pieces together.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.count.saturating_mul(self.bytes_each)
+    }
+}
+
+impl MemoryBudget {
+    /// Bytes of all holders together.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        self.lines.iter().fold(0, |total, line| total.saturating_add(line.bytes()))
+    }
+
+    pub(crate) fn of(terms: &BudgetTerms) -> Self {
+        let slots = terms.lanes * terms.prefetch;
+        let places = terms.lanes * terms.runs * terms.run_records;
+        let copied = if terms.source_lends { 0 } else { places };
+        let line = |holder, count, bytes_each| BudgetLine { holder, count, bytes_each };
+        let lines = vec![
+            line("batches: pixels", slots, terms.batch.bytes()),
+            line("batches: labels and names", slots, terms.batch.records * TAG_BYTES),
+            line("reader: where records lie", places, terms.place_bytes),
+            line("reader: copies of records", copied, terms.value_bytes),
+            line("workers: one record as f32", terms.threads, terms.input_elements * size_of::<f32>()),
+            line("transform: mean image", 1, terms.mean_elements * size_of::<f32>()),
+        ];
+        MemoryBudget { lines: lines.into_iter().filter(|line| line.bytes() > 0).collect() }
+    }
+}
+
+/// A label, the same as a float, and the record's name.
+const TAG_BYTES: usize = size_of::<i32>() + size_of::<f32>() + size_of::<RecordId>();
+
+/// What a budget is derived from.
+#[derive(Debug)]
+pub(crate) struct BudgetTerms {
+    pub(crate) lanes: usize,
+    pub(crate) prefetch: usize,
+    pub(crate) threads: usize,
+    pub(crate) batch: BatchShape,
+    pub(crate) runs: usize,
+    pub(crate) run_records: usize,
+    pub(crate) place_bytes: usize,
+    pub(crate) source_lends: bool,
+    pub(crate) value_bytes: usize,
+    pub(crate) input_elements: usize,
+    pub(crate) mean_elements: usize,
+}
+
+impl fmt::Display for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            let BudgetLine { holder, count, bytes_each } = line;
+            writeln!(f, "{:>14} bytes  {holder} ({count} x {bytes_each})", line.bytes())?;
+        }
+        write!(f, "{:>14} bytes  in all", self.total_bytes())
+    }
+}

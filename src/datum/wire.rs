@@ -1,0 +1,265 @@
+//! The protobuf wire format: keys, varints, chunks and groups, as prost takes and refuses them.
+
+use super::error::DatumError;
+
+/// The most groups a field may lie in: prost goes no deeper, so that no message exhausts the stack.
+const GROUP_DEPTH_MAX: usize = 99;
+
+// Wire types: how many bytes a value takes.
+pub(super) const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
+pub(super) const CHUNK: u32 = 2;
+const GROUP_START: u32 = 3;
+const GROUP_END: u32 = 4;
+pub(super) const FIXED32: u32 = 5;
+
+/// The number of a field, and in the low three bits its wire type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key(u32);
+
+impl Key {
+    pub(super) const fn new(number: u32, wire_type: u32) -> Key {
+        Key(number << 3 | wire_type)
+    }
+
+    pub(super) fn number(self) -> u32 {
+        self.0 >> 3
+    }
+
+    pub(super) fn wire_type(self) -> u32 {
+        self.0 & 7
+    }
+}
+
+/// Reads a message from its front.
+///
+/// Invariant: `rest` is the end of `message`.
+pub(super) struct Wire<'a> {
+    message: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Wire<'a> {
+    pub(super) fn new(message: &'a [u8]) -> Wire<'a> {
+        Wire { message, rest: message }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(super) fn offset(&self) -> usize {
+        self.message.len().saturating_sub(self.rest.len())
+    }
+
+    #[inline]
+    pub(super) fn key(&mut self) -> Result<Key, DatumError> {
+        let offset = self.offset();
+        let found = self.varint()?;
+        match u32::try_from(found).map(Key) {
+            Ok(key) if key.number() > 0 && key.wire_type() <= FIXED32 => Ok(key),
+            _ => Err(DatumError::Key { offset, found }),
+        }
+    }
+
+    #[inline]
+    pub(super) fn varint(&mut self) -> Result<u64, DatumError> {
+        match self.rest.split_first() {
+            Some((&byte, rest)) if byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[inline]
+    fn long_varint(&mut self) -> Result<u64, DatumError> {
+        let mut value = 0;
+        let mut bytes = self.rest.iter();
+        for shift in (0..u64::BITS).step_by(7) {
+            let Some(&byte) = bytes.next() else { break };
+            let bits = u64::from(byte & 0x7f);
+            value |= bits.wrapping_shl(shift);
+            if byte < 0x80 {
+                // Only the tenth byte can have bits beyond the 64th.
+                if value.wrapping_shr(shift) != bits {
+                    break;
+                }
+                self.rest = bytes.as_slice();
+                return Ok(value);
+            }
+        }
+        Err(DatumError::Varint { offset: self.offset() })
+    }
+
+    /// An integer that a writer may have widened to 64 bits, as all do with a negative one.
+    #[expect(clippy::cast_possible_truncation, reason = "protobuf keeps the low 32 bits")]
+    #[inline]
+    pub(super) fn int32(&mut self) -> Result<i32, DatumError> {
+        Ok(self.varint()? as i32)
+    }
+
+    #[inline]
+    fn take(&mut self, len: u64) -> Result<&'a [u8], DatumError> {
+        let taken = usize::try_from(len).ok().and_then(|len| self.rest.split_at_checked(len));
+        let Some((taken, rest)) = taken else { return Err(self.truncated(len)) };
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    pub(super) fn chunk(&mut self) -> Result<&'a [u8], DatumError> {
+        let len = self.varint()?;
+        self.take(len)
+    }
+
+    /// The elements of a packed field, of `N` bytes each.
+    pub(super) fn packed<const N: usize>(&mut self) -> Result<&'a [[u8; N]], DatumError> {
+        let offset = self.offset();
+        let chunk = self.chunk()?;
+        match chunk.as_chunks() {
+            (elements, []) => Ok(elements),
+            _ => Err(DatumError::PackedLength { offset, found: chunk.len(), allowed: N }),
+        }
+    }
+
+    /// The field of four bytes whose key was read last, and as many more as follow it with the same key
+    /// in one byte. Each is the last byte of its key, then its value.
+    pub(super) fn run(&mut self, key: Key) -> Result<&'a [[u8; 5]], DatumError> {
+        // The first key may be written in more bytes than it needs: the last of them makes the field as
+        // long as the others.
+        let from_key = self.message.get(self.offset().saturating_sub(1)..).unwrap_or_default();
+        let (fields, _) = from_key.as_chunks();
+        let alike = |[first, ..]: &&[u8; 5]| u32::from(*first) == key.0;
+        let followers = fields.iter().skip(1).take_while(alike).count();
+        let Some((run, _)) = fields.split_at_checked(followers.saturating_add(1)) else {
+            return Err(self.truncated(4));
+        };
+        self.rest = from_key.get(run.as_flattened().len()..).unwrap_or_default();
+        Ok(run)
+    }
+
+    /// Passes over a field, whose key is at `offset`, by its wire type alone.
+    #[inline(never)]
+    pub(super) fn skip(&mut self, key: Key, offset: usize) -> Result<(), DatumError> {
+        self.skip_in_groups(key, offset, 0)
+    }
+
+    /// Passes over a field in `depth` groups, whose key is at `offset`. It recurses, but not far.
+    fn skip_in_groups(&mut self, key: Key, offset: usize, depth: usize) -> Result<(), DatumError> {
+        if depth > GROUP_DEPTH_MAX {
+            return Err(DatumError::GroupDepth { offset, found: depth, allowed: GROUP_DEPTH_MAX });
+        }
+        match key.wire_type() {
+            VARINT => self.varint().map(drop),
+            FIXED64 => self.take(8).map(drop),
+            CHUNK => self.chunk().map(drop),
+            GROUP_START => self.skip_group(key.number(), depth),
+            GROUP_END => Err(DatumError::StrayGroupEnd { offset, found: key.number() }),
+            // `key` lets no other wire type through.
+            _fixed32 => self.take(4).map(drop),
+        }
+    }
+
+    fn skip_group(&mut self, number: u32, depth: usize) -> Result<(), DatumError> {
+        loop {
+            let offset = self.offset();
+            let key = self.key()?;
+            if key.wire_type() != GROUP_END {
+                self.skip_in_groups(key, offset, depth.saturating_add(1))?;
+            } else if key.number() == number {
+                return Ok(());
+            } else {
+                return Err(DatumError::GroupEnd { offset, found: key.number(), allowed: number });
+            }
+        }
+    }
+
+    #[cold]
+    fn truncated(&self, wanted: u64) -> DatumError {
+        DatumError::Truncated { offset: self.offset(), wanted, found: self.rest.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn varint(bytes: &[u8]) -> Result<u64, DatumError> {
+        Wire::new(bytes).varint()
+    }
+
+    /// Passes over the one field that `bytes` begin with.
+    fn skip(bytes: &[u8]) -> Result<usize, DatumError> {
+        let mut wire = Wire::new(bytes);
+        let key = wire.key()?;
+        wire.skip(key, 0)?;
+        Ok(wire.offset())
+    }
+
+    #[test]
+    fn a_varint_has_64_bits_at_most() {
+        assert_eq!(varint(&[0x7f]), Ok(127));
+        assert_eq!(varint(&[0xac, 0x02, 9]), Ok(300));
+        assert_eq!(varint(&[0x80, 0x00]), Ok(0), "padding is allowed");
+        let mut bytes = [0xff; 11];
+        bytes[9] = 1;
+        assert_eq!(varint(&bytes), Ok(u64::MAX));
+        for tenth in [0x02, 0x7f, 0x80, 0x81] {
+            bytes[9] = tenth;
+            assert_eq!(varint(&bytes), Err(DatumError::Varint { offset: 0 }));
+        }
+    }
+
+    #[test]
+    fn a_varint_ends_within_the_message() {
+        assert_eq!(varint(&[]), Err(DatumError::Varint { offset: 0 }));
+        assert_eq!(varint(&[0x80; 9]), Err(DatumError::Varint { offset: 0 }));
+        assert_eq!(skip(&[0x40, 0x80]), Err(DatumError::Varint { offset: 1 }));
+    }
+
+    #[test]
+    fn a_key_is_within_protobufs_bounds() {
+        let key = |bytes| Wire::new(bytes).key().map(|key| (key.number(), key.wire_type()));
+        assert_eq!(
+            key(&[0xff, 0xff, 0xff, 0xff, 0x0f]),
+            Err(DatumError::Key { offset: 0, found: 0xffff_ffff })
+        );
+        assert_eq!(key(&[0xf8, 0xff, 0xff, 0xff, 0x0f]), Ok((536_870_911, VARINT)));
+        for (bytes, found) in
+            [(&[0x05][..], 5), (&[0x46], 0x46), (&[0xc0, 0x80, 0x80, 0x80, 0x10], (1 << 32) + 0x40)]
+        {
+            assert_eq!(key(bytes), Err(DatumError::Key { offset: 0, found }));
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_within_the_message() {
+        let error = DatumError::Truncated { offset: 2, wanted: 3, found: 2 };
+        assert_eq!(skip(&[0x42, 3, 0, 0]), Err(error));
+        let longest = [0x42, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0];
+        let error = DatumError::Truncated { offset: 11, wanted: u64::MAX, found: 1 };
+        assert_eq!(skip(&longest), Err(error));
+    }
+
+    #[test]
+    fn groups_end_in_order() {
+        assert_eq!(skip(&[0x43, 0x4b, 0x08, 1, 0x4c, 0x44, 0xff]), Ok(6));
+        let error = DatumError::GroupEnd { offset: 2, found: 8, allowed: 9 };
+        assert_eq!(skip(&[0x43, 0x4b, 0x44, 0x4c]), Err(error));
+        assert_eq!(skip(&[0x44]), Err(DatumError::StrayGroupEnd { offset: 0, found: 8 }));
+        assert_eq!(skip(&[0x43]), Err(DatumError::Varint { offset: 1 }));
+    }
+
+    #[test]
+    fn groups_nest_a_hundred_deep() {
+        let nested =
+            |groups: usize, inner: &[u8]| [&[0x43].repeat(groups), inner, &[0x44].repeat(groups)].concat();
+        assert_eq!(skip(&nested(100, &[])), Ok(200));
+        assert_eq!(skip(&nested(99, &[0x40, 1])), Ok(200));
+        let error = DatumError::GroupDepth { offset: 100, found: 100, allowed: 99 };
+        assert_eq!(skip(&nested(100, &[0x40, 1])), Err(error.clone()));
+        assert_eq!(skip(&nested(101, &[])), Err(error));
+    }
+}

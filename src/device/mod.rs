@@ -1,0 +1,168 @@
+//! Where batches go. Everything is asynchronous in form: start, and wait for an event.
+//!
+//! A [`Device`] hands out two things for each batch of a lane's ring, both made once, before the first
+//! record is read: memory of the host that the device can read ([`HostMemory`]), and a [`Passage`], which
+//! takes a filled batch across and says when it has arrived and when its memory may be written again.
+
+mod host;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::batch::BatchShape;
+use crate::memory::HostMemory;
+
+/// Something that will have happened.
+pub trait Event: Send + Sync + fmt::Debug {
+    /// Whether it has happened.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device can no longer tell.
+    fn is_complete(&self) -> Result<bool, DeviceError>;
+
+    /// Waits until it has.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_complete`](Self::is_complete).
+    fn wait(&self) -> Result<(), DeviceError>;
+}
+
+/// A filled batch in host memory, as a passage sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct HostBatch<'a> {
+    /// Its shape.
+    pub shape: BatchShape,
+    /// Its bytes, in memory that came from [`Backend::host_memory`].
+    pub pixels: &'a [u8],
+    /// Its labels.
+    pub labels: &'a [i32],
+}
+
+/// The way of one of a lane's batches to the device, again and again.
+pub trait Passage: Send + Sync + fmt::Debug {
+    /// Starts to move a batch, and returns without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device refuses.
+    fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError>;
+
+    /// The event that the batch submitted last has arrived.
+    fn arrival(&self) -> &dyn Event;
+
+    /// Takes note that the consumer has let go of the batch. What it has queued on the device may still
+    /// be reading it.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device refuses.
+    fn release(&mut self) -> Result<(), DeviceError>;
+
+    /// The event that nobody reads the batch any more, neither the device nor the consumer. Its memory is
+    /// not written before.
+    fn last_use(&self) -> &dyn Event;
+}
+
+/// A kind of device.
+pub trait Backend: Send + Sync + fmt::Debug {
+    /// The device's name in messages: `host:0`, `cuda:3`.
+    fn name(&self) -> String;
+
+    /// Memory of the host that this device reads fast.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if there is none left.
+    fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError>;
+
+    /// A way across for batches of up to so many bytes of pixels and so many records.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device has no room.
+    fn passage(&self, bytes: usize, records: usize) -> Result<Box<dyn Passage>, DeviceError>;
+}
+
+/// A place that a lane of batches ends at.
+#[derive(Clone, Debug)]
+pub struct Device(Arc<dyn Backend>);
+
+impl Device {
+    /// The host itself, for training on the CPU, for tests and for measurements. Several lanes may end at
+    /// the host; the number tells them apart in messages.
+    #[must_use]
+    pub fn host(number: usize) -> Self {
+        Device(Arc::new(host::Host::new(number)))
+    }
+
+    /// A device of the caller's own making.
+    #[must_use]
+    pub fn from_backend(backend: Arc<dyn Backend>) -> Self {
+        Device(backend)
+    }
+
+    /// The device's name in messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.0.name()
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.0
+    }
+}
+
+impl FromStr for Device {
+    type Err = DeviceError;
+
+    /// Reads `host` or `host:N`.
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let (kind, number) = text.split_once(':').unwrap_or((text, "0"));
+        match (kind, number.parse()) {
+            ("host", Ok(number)) => Ok(Device::host(number)),
+            ("cuda", Ok(_)) => Err(DeviceError::NotBuilt { device: text.to_owned() }),
+            _ => Err(DeviceError::Unknown { device: text.to_owned() }),
+        }
+    }
+}
+
+/// What can be wrong with a device.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// No such kind of device.
+    #[error("{device}: no such device; there are host and host:N")]
+    Unknown {
+        /// The name that was given.
+        device: String,
+    },
+    /// A kind of device that this version does not drive.
+    #[error("{device}: GPUs are not driven yet; feed host:N instead")]
+    NotBuilt {
+        /// The name that was given.
+        device: String,
+    },
+    /// The device has no memory left, or not enough.
+    #[error("{device}: cannot reserve {bytes} bytes: {message}")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// The size that was asked for.
+        bytes: usize,
+        /// What the system said.
+        message: String,
+    },
+    /// A call to the device failed.
+    #[error("{device}: {call} failed: {message}")]
+    Call {
+        /// The device.
+        device: String,
+        /// The call.
+        call: &'static str,
+        /// What the device said.
+        message: String,
+    },
+}

@@ -1,0 +1,137 @@
+//! What a training loop gets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+
+use crate::batch::{BatchShape, Element};
+use crate::device::{DeviceError, Event};
+use crate::prefetch::{Delivered, LaneMeters, Slot, give_back};
+use crate::record::RecordId;
+use crate::shape::Dtype;
+
+/// A batch, complete and in order. Dropping it, on any thread, gives its memory back to the lane, which
+/// fills it again: hold it as long as it is read and no longer.
+pub struct Batch {
+    /// `Some` until the drop.
+    delivered: Option<Delivered>,
+    lane: usize,
+    free: Sender<Slot>,
+    meters: Arc<LaneMeters>,
+}
+
+/// A batch was asked for elements of a type that it does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the batch holds {found}, and {wanted} was asked for; say .dtype(...) when the feed is built")]
+pub struct DtypeMismatch {
+    /// What the batch holds.
+    pub found: Dtype,
+    /// What was asked for.
+    pub wanted: Dtype,
+}
+
+impl Batch {
+    pub(super) fn new(
+        delivered: Delivered,
+        lane: usize,
+        free: &Sender<Slot>,
+        meters: &Arc<LaneMeters>,
+    ) -> Self {
+        Batch { delivered: Some(delivered), lane, free: free.clone(), meters: meters.clone() }
+    }
+
+    fn delivered(&self) -> &Delivered {
+        self.delivered.as_ref().expect("the batch is taken only by the drop")
+    }
+
+    /// Which lane of its feed it came through.
+    #[must_use]
+    pub fn lane(&self) -> usize {
+        self.lane
+    }
+
+    /// Its shape, layout and type.
+    #[must_use]
+    pub fn shape(&self) -> BatchShape {
+        self.delivered().filled.shape()
+    }
+
+    /// Records in it: the batch size, or fewer in the last batch of a single pass. Never 0.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a batch is never empty")]
+    pub fn len(&self) -> usize {
+        self.shape().records
+    }
+
+    /// Its elements, in the order of [`BatchShape::dims`], without gaps.
+    ///
+    /// # Errors
+    ///
+    /// [`DtypeMismatch`] if the feed was built for another type.
+    pub fn pixels<T: Element>(&self) -> Result<&[T], DtypeMismatch> {
+        let found = self.shape().dtype;
+        if found != T::DTYPE {
+            return Err(DtypeMismatch { found, wanted: T::DTYPE });
+        }
+        Ok(bytemuck::cast_slice(self.bytes()))
+    }
+
+    /// Its elements as bytes, in the machine's byte order.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.delivered().filled.bytes()
+    }
+
+    /// The records' labels, as the database has them.
+    #[must_use]
+    pub fn labels(&self) -> &[i32] {
+        self.delivered().filled.labels()
+    }
+
+    /// The labels as Caffe's nets see them: floats, exact up to 2^24.
+    #[must_use]
+    pub fn labels_f32(&self) -> &[f32] {
+        self.delivered().filled.labels_f32()
+    }
+
+    /// Which records these are.
+    #[must_use]
+    pub fn records(&self) -> &[RecordId] {
+        self.delivered().filled.ids()
+    }
+
+    /// The event that the batch has arrived at its device. On the host it always has.
+    #[must_use]
+    pub fn arrival(&self) -> &dyn Event {
+        self.delivered().passage.arrival()
+    }
+
+    /// Waits until the batch has arrived at its device.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device failed on the way.
+    pub fn wait(&self) -> Result<(), DeviceError> {
+        self.arrival().wait()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if let Some(delivered) = self.delivered.take() {
+            give_back(delivered, &self.free, &self.meters);
+        }
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({}, lane {}", self.shape(), self.lane)?;
+        match self.records() {
+            [first, .., last] => write!(f, ", {first} to {last})"),
+            [only] => write!(f, ", {only})"),
+            [] => f.write_str(")"),
+        }
+    }
+}

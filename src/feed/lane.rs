@@ -1,0 +1,161 @@
+//! One device's end of a feed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::batch::Batch;
+use crate::error::FeedError;
+use crate::prefetch::{Delivered, LaneMeters, Slot};
+use crate::reader::Watch;
+use crate::reader::body::Activity;
+use crate::workers::Workers;
+
+/// The longest time between two warnings of one wait.
+const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
+
+/// One device's batches, in order: an iterator for one training loop, on whichever thread it runs.
+///
+/// After an error, or the end of the last pass, it yields `None` for ever. Dropping it ends its prefetch
+/// thread; the other lanes of the feed go on.
+pub struct Lane {
+    pub(super) number: usize,
+    pub(super) device: String,
+    pub(super) prefetch: usize,
+    pub(super) full: Receiver<Result<Delivered, FeedError>>,
+    pub(super) free: Sender<Slot>,
+    pub(super) meters: Arc<LaneMeters>,
+    pub(super) watch: Watch,
+    pub(super) warn_after: Duration,
+    pub(super) ended: bool,
+    /// Its drop tells the prefetcher to stop. `Some` until then.
+    pub(super) stop: Option<Sender<()>>,
+    pub(super) thread: Option<JoinHandle<()>>,
+    /// Last: the workers are joined by the last lane to go, after its prefetcher, which sends to them.
+    pub(super) _workers: Arc<Workers>,
+}
+
+impl Lane {
+    /// Its number in the feed, which is that of its device.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The name of the device at its end.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// The next batch if there is one now; `None` if there is none yet, or none any more.
+    ///
+    /// # Errors
+    ///
+    /// What ended the feed, once.
+    pub fn try_next(&mut self) -> Result<Option<Batch>, FeedError> {
+        match self.full.try_recv() {
+            Ok(message) => self.accept(message).transpose(),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn accept(&mut self, message: Result<Delivered, FeedError>) -> Option<Result<Batch, FeedError>> {
+        match message {
+            Ok(delivered) => {
+                self.meters.held.fetch_add(1, Ordering::Relaxed);
+                Some(Ok(Batch::new(delivered, self.number, &self.free, &self.meters)))
+            }
+            Err(error) => {
+                self.ended = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Waits for the next message, and says from time to time why there is none.
+    fn receive(&self) -> Option<Result<Delivered, FeedError>> {
+        let start = Instant::now();
+        let mut interval = self.warn_after;
+        loop {
+            match self.full.recv_timeout(interval) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::warn!(
+                        lane = self.number,
+                        device = %self.device,
+                        waited_s = start.elapsed().as_secs_f64(),
+                        cause = %self.cause(),
+                        "waiting for data"
+                    );
+                    interval = (interval * 2).min(WARNING_INTERVAL_MAX);
+                }
+            }
+        }
+    }
+
+    /// Why there is no batch.
+    fn cause(&self) -> String {
+        let held = self.meters.held.load(Ordering::Relaxed);
+        if held >= self.prefetch {
+            return format!("the consumer holds all {held} batches of the lane: drop one");
+        }
+        match self.watch.activity() {
+            Activity::AtTheGate { registered } => {
+                let consumers = self.watch.consumers();
+                format!("the reader waits for its consumers: {registered} of {consumers} are here")
+            }
+            Activity::WaitingFor(lane) if lane != self.number => {
+                format!("the reader waits for lane {lane}, whose consumer does not take its batches")
+            }
+            Activity::Reading => "the source: reading is slower than the consumer".to_owned(),
+            Activity::WaitingFor(_) | Activity::Over => {
+                "the workers: the transform is slower than the consumer".to_owned()
+            }
+        }
+    }
+}
+
+impl Iterator for Lane {
+    type Item = Result<Batch, FeedError>;
+
+    /// The next batch; waits for it.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let message = self.meters.for_batch.take(|| self.full.try_recv().ok().map(Some), || self.receive());
+        match message {
+            Some(message) => self.accept(message),
+            None => {
+                self.ended = true;
+                None
+            }
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Lane {}
+
+impl Drop for Lane {
+    /// The join ends because the prefetcher waits on `stop` beside whatever else it waits for.
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(lane = self.number, "the prefetch thread panicked; this is a bug");
+        }
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("number", &self.number).field("device", &self.device).finish()
+    }
+}

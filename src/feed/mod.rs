@@ -1,0 +1,137 @@
+//! What a training loop holds: lanes of batches, one a device.
+
+mod batch;
+mod builder;
+mod lane;
+mod steps;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+pub use self::batch::{Batch, DtypeMismatch};
+pub use self::builder::FeedBuilder;
+pub use self::lane::Lane;
+pub use self::steps::Steps;
+
+use crate::batch::BatchShape;
+use crate::config::MemoryBudget;
+use crate::error::FeedError;
+use crate::latch::Latch;
+use crate::prefetch::LaneMeters;
+use crate::reader::Watch;
+use crate::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
+use crate::workers::WorkerMeters;
+
+/// A running feed: one source, read once, dealt to one lane a device.
+///
+/// Take its [lanes](Feed::lanes) and give each to a thread, or drive all of them from one with
+/// [`steps`](Feed::steps). The feed itself stays behind to be asked for [`stats`](Feed::stats).
+#[derive(Debug)]
+pub struct Feed {
+    lanes: Vec<Lane>,
+    batch_shape: BatchShape,
+    budget: MemoryBudget,
+    canceller: FeedCanceller,
+    gauges: Gauges,
+}
+
+/// What the statistics are read from.
+#[derive(Debug)]
+struct Gauges {
+    built: Instant,
+    reader: Watch,
+    threads: usize,
+    workers: Arc<WorkerMeters>,
+    lanes: Vec<(String, Arc<LaneMeters>)>,
+}
+
+impl Feed {
+    /// Starts to describe a feed.
+    pub fn builder() -> FeedBuilder {
+        FeedBuilder::new()
+    }
+
+    /// Hands the lanes over, one a device, in the order of the devices. A second call finds none.
+    pub fn lanes(&mut self) -> Vec<Lane> {
+        std::mem::take(&mut self.lanes)
+    }
+
+    /// Steps through all devices' batches together: each step has the next batch of every lane.
+    pub fn steps(&mut self) -> Steps<'_> {
+        Steps::new(&mut self.lanes)
+    }
+
+    /// The shape of a batch, as the first record of the source has it.
+    #[must_use]
+    pub fn batch_shape(&self) -> BatchShape {
+        self.batch_shape
+    }
+
+    /// The memory that the feed uses beside the page cache, holder by holder. Records larger than the
+    /// first come on top, and [`LaneStats::growths`] counts them.
+    #[must_use]
+    pub fn memory_budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// What has been done so far, and who waited for whom.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.gauges.read()
+    }
+
+    /// What ends the feed from another thread.
+    #[must_use]
+    pub fn canceller(&self) -> FeedCanceller {
+        self.canceller.clone()
+    }
+}
+
+/// Ends a feed from another thread.
+#[derive(Clone, Debug)]
+pub struct FeedCanceller(Latch<FeedError>);
+
+impl FeedCanceller {
+    /// Ends the feed: each lane delivers what is complete, then [`FeedError::Cancelled`], once.
+    pub fn cancel(&self) {
+        self.0.set(FeedError::Cancelled);
+    }
+}
+
+impl Gauges {
+    fn read(&self) -> Stats {
+        let reader = self.reader.meters();
+        Stats {
+            elapsed: self.built.elapsed(),
+            reader: ReaderStats {
+                records: reader.records.get(),
+                value_bytes: reader.value_bytes.get(),
+                passes: reader.passes.get(),
+                undelivered: reader.undelivered.get(),
+                waits_for_free: reader.free_slot.read(),
+            },
+            workers: WorkerStats {
+                threads: self.threads,
+                runs: self.workers.runs.get(),
+                waits_for_records: self.workers.idle.read(),
+            },
+            lanes: self.lanes.iter().map(|(device, meters)| lane_stats(device, meters)).collect(),
+        }
+    }
+}
+
+fn lane_stats(device: &str, meters: &LaneMeters) -> LaneStats {
+    LaneStats {
+        device: device.to_owned(),
+        batches: meters.batches.get(),
+        records: meters.records.get(),
+        pixel_bytes: meters.pixel_bytes.get(),
+        waits_for_records: meters.for_records.read(),
+        waits_for_free: meters.for_slot.read(),
+        waits_for_workers: meters.for_workers.read(),
+        waits_for_batch: meters.for_batch.read(),
+        growths: meters.growths.get(),
+        held: meters.held.load(Ordering::Relaxed),
+    }
+}

@@ -1,0 +1,39 @@
+//! All devices' batches together, step by step.
+
+use super::batch::Batch;
+use super::lane::Lane;
+use crate::error::FeedError;
+
+/// Steps through all lanes of a feed. See [`Feed::steps`](super::Feed::steps).
+///
+/// A step is the next batch of every lane, in the order of the lanes. In the last step of a single pass,
+/// lanes that have run out are missing: [`Batch::lane`] tells which are there.
+#[derive(Debug)]
+pub struct Steps<'a> {
+    lanes: &'a mut [Lane],
+    ended: bool,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(lanes: &'a mut [Lane]) -> Self {
+        Steps { lanes, ended: false }
+    }
+}
+
+impl Iterator for Steps<'_> {
+    type Item = Result<Vec<Batch>, FeedError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let step: Result<Vec<Batch>, FeedError> = self.lanes.iter_mut().filter_map(Lane::next).collect();
+        self.ended = step.as_ref().map_or(true, Vec::is_empty);
+        match step {
+            Ok(batches) if batches.is_empty() => None,
+            step => Some(step),
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Steps<'_> {}

@@ -1,0 +1,105 @@
+//! Percolator keeps every accelerator fed: it reads the records of a Caffe database where they lie,
+//! transforms them on all cores, and writes each batch once, into memory that the device reads, while the
+//! last batch is still being trained on.
+//!
+//! ```no_run
+//! use percolator::{Device, Feed, Transform};
+//!
+//! let mut feed = Feed::builder()
+//!     .lmdb("mnist_train_lmdb")
+//!     .batch_size(64)
+//!     .transform(Transform::new().scale(1.0 / 256.0))
+//!     .devices([Device::host(0), Device::host(1)])
+//!     .build()?;
+//! for step in feed.steps().take(10_000) {
+//!     for batch in step? {
+//!         let (images, labels) = (batch.pixels::<f32>()?, batch.labels());
+//!         // ... one lane's share of a training step
+//!         # let _ = (images, labels);
+//!     }
+//! }
+//! println!("{}", feed.stats());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How it works
+//!
+//! The pipeline has Caffe's two levels. A [`DataReader`] walks the source on a thread of its own and deals
+//! its records round-robin to the consumers, in runs: where each record lies, not its bytes. Each lane of a
+//! [`Feed`] has a ring of recycled batches and a thread that gives every record its place in one of them;
+//! worker threads, shared by all lanes, parse a record, crop, mirror, subtract and scale it straight into
+//! that place. Batches leave in order, through their device, whatever order the workers finish in.
+//!
+//! - What goes where is a law, not a race: global record `g` is record `g mod M` of the database and goes to
+//!   lane `g mod N`.
+//! - What a record becomes depends on (seed, pass, position): the same bytes for any number of threads.
+//! - Whatever goes back (a spent run, a dropped [`Batch`]) goes back to the queue it came from; every queue
+//!   has a capacity, and the sum is the [`MemoryBudget`].
+//! - The first error stays, and every lane gets it once, after the batches that were complete.
+//!
+//! # Trade-offs
+//!
+//! - One reader deals to all lanes, so a lane that is not drained stops the others once its queues are full.
+//!   That is what keeps the dealing exact; a warning names the lane.
+//! - All records of a batch have one shape after the transform. Crop them, or feed batches of 1.
+//! - A database must not be written to, or cut, while it is open: what is lent from a map is only as steady
+//!   as the file behind it.
+
+mod keyed;
+mod latch;
+mod meter;
+mod sync;
+
+mod config;
+mod error;
+pub mod proto;
+mod record;
+mod shape;
+
+mod source;
+
+mod datum;
+
+mod reader;
+
+mod transform;
+
+mod batch;
+mod memory;
+mod workers;
+
+mod prefetch;
+
+mod device;
+
+mod feed;
+
+mod stats;
+
+pub mod limits;
+
+#[doc(hidden)]
+pub mod bench_support;
+
+pub use batch::{BatchShape, Element};
+pub use config::{BudgetLine, ConfigError, MemoryBudget};
+pub use datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
+pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage};
+pub use error::{FeedError, Key, RecordCause, RecordError};
+pub use feed::{Batch, DtypeMismatch, Feed, FeedBuilder, FeedCanceller, Lane, Steps};
+pub use memory::{HostMemory, PageMemory};
+pub use meter::Waits;
+pub use reader::{
+    Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
+};
+pub use record::RecordId;
+pub use shape::{Dtype, ImageShape, Layout, Phase};
+pub use source::lmdb::Lmdb;
+pub use source::{Cursor, Entry, Lender, Record, Run, Source, SourceError};
+pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
+pub use transform::{MeanImage, MeanImageError, Transform, TransformError};
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -1,0 +1,331 @@
+//! Level 2: from records to batches, one ring of buffers a lane.
+//!
+//! Each lane has a prefetcher: a thread that takes runs from its reader, gives each record a place in the
+//! batch that is being filled, hands both to the workers, and sends batches on to the device and the
+//! consumer, in order, as they become complete. It touches no pixel. While the consumer holds one batch,
+//! the others of the ring are being filled.
+//!
+//! ```text
+//!             free                                  full
+//!  consumer ---------> idle -> open -> in flight ---------> consumer
+//!  (drops a batch)            (places    (workers          (takes a batch)
+//!                              given)     write)
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. **Conservation.** Slots in `free` + idle, open and in flight here + in `full` + held by the consumer =
+//!    `prefetch`. All queues have room for all of them: only a receive ever waits.
+//! 2. **Order.** Batches are in flight in the order of their records and leave in it, whatever order the
+//!    workers finish in.
+//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun; what
+//!    was complete is delivered; then, at most once, the error.
+//! 4. A buffer is not written before the event of its last use.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, never, select};
+
+use crate::batch::{BatchShape, Filled, Filling, Frame, Pending};
+use crate::device::{Device, HostBatch, Passage};
+use crate::error::FeedError;
+use crate::latch::Latch;
+use crate::meter::{Count, WaitMeter};
+use crate::reader::queue_pair;
+use crate::reader::{DataReader, Lease};
+use crate::shape::{Dtype, ImageShape, Layout};
+use crate::workers::{Recipe, Task};
+
+/// One place in a lane's ring: a buffer of the host and its way to the device.
+pub(crate) struct Slot {
+    pub(crate) frame: Frame,
+    pub(crate) passage: Box<dyn Passage>,
+}
+
+/// A complete batch on its way to the consumer, or in its hands.
+pub(crate) struct Delivered {
+    pub(crate) filled: Filled,
+    pub(crate) passage: Box<dyn Passage>,
+}
+
+/// Counters of one lane.
+#[derive(Debug, Default)]
+pub(crate) struct LaneMeters {
+    pub(crate) batches: Count,
+    pub(crate) records: Count,
+    pub(crate) pixel_bytes: Count,
+    /// Waits of the prefetcher for records.
+    pub(crate) for_records: WaitMeter,
+    /// Waits of the prefetcher for the consumer to let go of a batch.
+    pub(crate) for_slot: WaitMeter,
+    /// Waits of the prefetcher for the workers, with nothing else to do.
+    pub(crate) for_workers: WaitMeter,
+    /// Waits of the consumer for a batch.
+    pub(crate) for_batch: WaitMeter,
+    /// Buffers that had to grow, because a batch was larger than any before it.
+    pub(crate) growths: Count,
+    /// Batches that the consumer holds now.
+    pub(crate) held: AtomicUsize,
+}
+
+/// What a prefetcher works with.
+pub(crate) struct Prefetcher {
+    pub(crate) reader: DataReader,
+    pub(crate) recipe: Arc<Recipe>,
+    pub(crate) device: Device,
+    pub(crate) batch_size: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) layout: Layout,
+    pub(crate) meters: Arc<LaneMeters>,
+    /// Shared by all lanes of the feed: an error in one is an error in all.
+    pub(crate) latch: Latch<FeedError>,
+    pub(crate) tasks: Sender<Task>,
+    /// Told by the workers whenever a batch is complete.
+    pub(crate) done: Receiver<()>,
+    pub(crate) free: Receiver<Slot>,
+    pub(crate) full: Sender<Result<Delivered, FeedError>>,
+    /// Disconnects when the consumer's end is dropped.
+    pub(crate) stop: Receiver<()>,
+    pub(crate) state: State,
+}
+
+/// Where a prefetcher's slots are, and whether the end is in sight.
+#[derive(Default)]
+pub(crate) struct State {
+    /// A slot that waits for the first record of its batch.
+    idle: Option<Slot>,
+    /// The batch whose places are being given.
+    open: Option<(Filling, Box<dyn Passage>)>,
+    /// Batches that the workers may still be writing, in order.
+    in_flight: VecDeque<(Pending, Box<dyn Passage>)>,
+    /// Nothing new is begun.
+    ending: Option<Result<(), FeedError>>,
+}
+
+impl State {
+    /// A state with room for all slots of a ring.
+    pub(crate) fn with_capacity(slots: usize) -> Self {
+        State { in_flight: VecDeque::with_capacity(slots), ..State::default() }
+    }
+}
+
+/// What a prefetcher can be woken by.
+enum Wake {
+    Run(queue_pair::Slot),
+    RunsEnded,
+    Free(Slot),
+    Done,
+    Alarm,
+    ConsumerLeft,
+}
+
+/// The consumer has gone: whatever is left concerns nobody.
+struct Gone;
+
+/// Long enough that waking in vain costs nothing; it bounds no wait, each of which has its own waker.
+const FAR: Duration = Duration::from_secs(3600);
+
+impl Prefetcher {
+    /// The thread: until the source has ended, something has failed, or the consumer has left.
+    pub(crate) fn run(mut self) {
+        let span = tracing::info_span!("prefetch", device = %self.device.name(), lane = self.reader.number());
+        let _entered = span.enter();
+        while let Ok(true) = self.step() {}
+        tracing::debug!(batches = self.meters.batches.get(), "the lane ends");
+    }
+
+    /// Sends on what is complete, then waits for something to do. `false` when there is no more to do.
+    fn step(&mut self) -> Result<bool, Gone> {
+        self.deliver_complete()?;
+        if self.state.in_flight.is_empty()
+            && let Some(ending) = self.state.ending.take()
+        {
+            if let Err(error) = ending {
+                self.full.send(Err(error)).map_err(|_| Gone)?;
+            }
+            return Ok(false);
+        }
+        match self.wait() {
+            Wake::Run(slot) => self.take_in(self.reader.end().lease(slot)),
+            Wake::RunsEnded => self.runs_ended(),
+            Wake::Free(slot) => self.reuse(slot),
+            Wake::Done => {}
+            Wake::Alarm => {
+                let error = self.latch.get().unwrap_or(FeedError::Cancelled);
+                self.fail(error);
+            }
+            Wake::ConsumerLeft => return Err(Gone),
+        }
+        Ok(true)
+    }
+
+    fn wait(&self) -> Wake {
+        if let Some(wake) = self.select(Duration::ZERO) {
+            return wake;
+        }
+        let start = Instant::now();
+        let wake = loop {
+            if let Some(wake) = self.select(FAR) {
+                break wake;
+            }
+        };
+        self.waiting_meter().add(start.elapsed());
+        wake
+    }
+
+    /// What keeps the prefetcher, when it waits.
+    fn waiting_meter(&self) -> &WaitMeter {
+        match &self.state {
+            State { ending: Some(_), .. } => &self.meters.for_workers,
+            State { idle: None, open: None, in_flight, .. } if in_flight.is_empty() => &self.meters.for_slot,
+            State { idle: None, open: None, .. } => &self.meters.for_workers,
+            _ => &self.meters.for_records,
+        }
+    }
+
+    fn select(&self, patience: Duration) -> Option<Wake> {
+        let State { idle, open, ending, .. } = &self.state;
+        let wants_slot = ending.is_none() && idle.is_none() && open.is_none();
+        let wants_run = ending.is_none() && !wants_slot;
+        let (no_run, no_slot, no_alarm) = (never(), never(), never());
+        select! {
+            recv(self.stop) -> _ => Some(Wake::ConsumerLeft),
+            recv(if ending.is_none() { self.latch.alarm() } else { &no_alarm }) -> _ => Some(Wake::Alarm),
+            recv(self.done) -> _ => Some(Wake::Done),
+            recv(if wants_slot { &self.free } else { &no_slot }) -> slot => {
+                // A disconnected `free` means that the consumer has let go of the lane.
+                Some(slot.map_or(Wake::ConsumerLeft, Wake::Free))
+            }
+            recv(if wants_run { self.reader.end().full() } else { &no_run }) -> slot => {
+                Some(slot.map_or(Wake::RunsEnded, Wake::Run))
+            }
+            default(patience) => None,
+        }
+    }
+
+    /// Gives the run's records their places and hands them to the workers.
+    fn take_in(&mut self, run: Lease) {
+        if self.state.open.is_none()
+            && let Err(error) = self.begin(&run)
+        {
+            return self.fail(error);
+        }
+        let Some((filling, _)) = &mut self.state.open else { return };
+        let places = filling.take(run.len());
+        let is_full = filling.is_full();
+        // The workers outlive the lanes, so somebody is there to take it.
+        let _ = self.tasks.send(Task { run, places });
+        if is_full {
+            self.close_batch();
+        }
+    }
+
+    /// Begins a batch, of the shape that its first record comes to.
+    fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
+        let Some(first) = run.get(0) else { return Ok(()) };
+        let image = self.recipe.output_shape(&first)?;
+        let shape = self.shape(image);
+        let Some(mut slot) = self.state.idle.take() else { return Ok(()) };
+        if shape.bytes() > slot.frame.pixel_bytes() {
+            self.grow(&mut slot, shape)?;
+        }
+        self.state.open = Some((slot.frame.begin(shape), slot.passage));
+        Ok(())
+    }
+
+    fn shape(&self, image: ImageShape) -> BatchShape {
+        BatchShape { records: self.batch_size, image, layout: self.layout, dtype: self.dtype }
+    }
+
+    /// A batch larger than any before it in this slot: the one case in which the record path allocates.
+    fn grow(&self, slot: &mut Slot, shape: BatchShape) -> Result<(), FeedError> {
+        let bytes = shape.bytes();
+        tracing::info!(bytes, had = slot.frame.pixel_bytes(), "a batch is larger than any before it");
+        slot.frame.replace_memory(self.device.backend().host_memory(bytes)?);
+        slot.passage = self.device.backend().passage(bytes, self.batch_size)?;
+        self.meters.growths.add(1);
+        Ok(())
+    }
+
+    /// Every place is given: the batch is the workers' now.
+    fn close_batch(&mut self) {
+        if let Some((filling, passage)) = self.state.open.take() {
+            self.state.in_flight.push_back((filling.finish(), passage));
+        }
+    }
+
+    /// The reader is through: with a short last batch, or with an error, which the records of an
+    /// incomplete batch do not survive.
+    fn runs_ended(&mut self) {
+        match self.reader.error() {
+            Some(error) => self.fail(error.into()),
+            None => {
+                self.close_batch();
+                self.state.ending = Some(Ok(()));
+            }
+        }
+    }
+
+    /// Ends the lane with an error, and the feed with it.
+    fn fail(&mut self, error: FeedError) {
+        if self.latch.set(error.clone()) {
+            tracing::error!(%error, "the feed ends");
+        }
+        self.state.open = None;
+        self.state.ending = Some(Err(self.latch.get().unwrap_or(error)));
+    }
+
+    fn reuse(&mut self, slot: Slot) {
+        match self.meters.for_slot.time(|| slot.passage.last_use().wait()) {
+            Ok(()) => self.state.idle = Some(slot),
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    fn deliver_complete(&mut self) -> Result<(), Gone> {
+        while self.state.in_flight.front().is_some_and(|(pending, _)| pending.is_complete()) {
+            let Some((pending, mut passage)) = self.state.in_flight.pop_front() else { break };
+            let submitted = pending.filled().and_then(|filled| {
+                passage.submit(HostBatch {
+                    shape: filled.shape(),
+                    pixels: filled.bytes(),
+                    labels: filled.labels(),
+                })?;
+                Ok(filled)
+            });
+            match submitted {
+                Ok(filled) => self.deliver(Delivered { filled, passage })?,
+                Err(error) => {
+                    self.state.in_flight.clear();
+                    self.fail(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&self, delivered: Delivered) -> Result<(), Gone> {
+        let shape = delivered.filled.shape();
+        tracing::trace!(%shape, "a batch is complete");
+        self.meters.batches.add(1);
+        self.meters.records.add(shape.records as u64);
+        self.meters.pixel_bytes.add(shape.bytes() as u64);
+        self.full.send(Ok(delivered)).map_err(|_| Gone)
+    }
+}
+
+/// What the consumer does when it lets go of a batch.
+pub(crate) fn give_back(delivered: Delivered, free: &Sender<Slot>, meters: &LaneMeters) {
+    let Delivered { filled, mut passage } = delivered;
+    meters.held.fetch_sub(1, Ordering::Relaxed);
+    if let Err(error) = passage.release() {
+        // The slot is lost to the ring, and the device will say the same to the next batch.
+        tracing::error!(%error, "cannot take note of a batch's last use");
+        return;
+    }
+    // An error means that the lane has ended and needs no slot.
+    let _ = free.send(Slot { frame: filled.recycle(), passage });
+}

@@ -1,0 +1,474 @@
+//! The reader itself: one thread a source, which walks it and deals its records.
+//!
+//! **The law of dealing.** Records are counted from the start and never again: global record `g` is
+//! record `g mod M` of the database and goes to consumer `g mod N`, in the order in which the consumers
+//! registered. The count does not restart at the end of a pass, so where `N` does not divide `M` the
+//! records a consumer sees shift from pass to pass, as Caffe's do.
+//!
+//! Records travel in runs, but which record goes where is decided one by one: a run only changes how many
+//! are handed over at once.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::ReaderError;
+use super::queue_pair::{ConsumerEnd, Home, Left, ReaderEnd, Slot, queue_pair};
+use super::registry::ReaderKey;
+use crate::latch::Latch;
+use crate::meter::{Count, WaitMeter};
+use crate::record::RecordId;
+use crate::source::{Entry, Source, SourceError};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, thread};
+
+/// The value bytes that make a run worth a queue operation. A run of small records ends here, a large
+/// record travels alone.
+const RUN_BYTES: usize = 256 * 1024;
+/// A batch is at least this many runs, so that several workers can share it.
+const RUNS_PER_BATCH_MIN: usize = 4;
+
+/// What all consumers of one reader must agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// How many consumers there will be.
+    pub(crate) consumers: usize,
+    /// Records a consumer takes at a time; runs end where batches do.
+    pub(crate) batch_size: usize,
+    /// Batches of records that may be under way to a consumer.
+    pub(crate) prefetch: usize,
+    /// Passes over the source, or `None` to go round for ever.
+    pub(crate) passes: Option<NonZeroU64>,
+}
+
+impl fmt::Display for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Terms { consumers, batch_size, prefetch, passes } = self;
+        write!(f, "{consumers} consumer(s), {prefetch} batches of {batch_size} ahead, ")?;
+        match passes {
+            Some(passes) => write!(f, "{passes} pass(es)"),
+            None => f.write_str("no end"),
+        }
+    }
+}
+
+/// How a consumer's pool of `prefetch * batch_size` records is cut into runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pool {
+    pub(crate) run_records: usize,
+    pub(crate) runs: usize,
+}
+
+impl Pool {
+    /// Cuts the pool for records of about `value_bytes`. `runs * run_records` may exceed the bound by
+    /// less than a run a batch, but since runs end where batches do, the records in them never do.
+    pub(crate) fn cut(terms: &Terms, value_bytes: usize) -> Pool {
+        let shared = (terms.batch_size / RUNS_PER_BATCH_MIN).max(1);
+        let run_records = (RUN_BYTES / value_bytes.max(1)).clamp(1, shared);
+        Pool { run_records, runs: terms.batch_size.div_ceil(run_records) * terms.prefetch }
+    }
+}
+
+/// What a reader is doing, for whoever asks why no record comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// Waiting for its consumers to register.
+    AtTheGate { registered: usize },
+    /// Reading the source.
+    Reading,
+    /// Waiting for this consumer to give a slot back.
+    WaitingFor(usize),
+    /// Done.
+    Over,
+}
+
+/// Counters of one reader.
+#[derive(Debug, Default)]
+pub(crate) struct ReaderMeters {
+    pub(crate) records: Count,
+    pub(crate) value_bytes: Count,
+    pub(crate) passes: Count,
+    /// Waits for a consumer to give a slot back.
+    pub(crate) free_slot: WaitMeter,
+    /// Records whose consumer had left.
+    pub(crate) undelivered: Count,
+}
+
+/// A running reader, shared by its consumers' handles. Dropping it stops and joins the thread.
+#[derive(Debug)]
+pub(crate) struct Body {
+    shared: Arc<Shared>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// What the thread and the handles share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) key: ReaderKey,
+    pub(super) terms: Terms,
+    pub(super) pool: Pool,
+    source: Arc<dyn Source>,
+    gate: Mutex<Gate>,
+    /// Signalled when a consumer registers, and when the reader must stop.
+    gate_changed: Condvar,
+    stop: AtomicBool,
+    pub(super) latch: Latch<ReaderError>,
+    pub(super) meters: ReaderMeters,
+    activity: AtomicUsize,
+}
+
+/// Nobody runs ahead until everybody is here.
+#[derive(Debug, Default)]
+struct Gate {
+    registered: usize,
+    /// The ends of those who have registered, until the thread takes them all.
+    arrived: Vec<ReaderEnd>,
+    /// To wake the thread, and through it the consumers, when the reader is cancelled.
+    homes: Vec<Arc<Home>>,
+}
+
+impl Body {
+    /// Looks at the first record, to know what a run of them is, and starts the thread.
+    pub(super) fn start(
+        key: ReaderKey,
+        source: Arc<dyn Source>,
+        terms: Terms,
+        gate_timeout: Duration,
+    ) -> Result<Body, ReaderError> {
+        let value_bytes = first_value_bytes(&*source)?;
+        let shared = Arc::new(Shared {
+            pool: Pool::cut(&terms, value_bytes),
+            terms,
+            source,
+            gate: Mutex::new(Gate::default()),
+            gate_changed: Condvar::new(),
+            stop: AtomicBool::new(false),
+            latch: Latch::new(),
+            meters: ReaderMeters::default(),
+            activity: AtomicUsize::new(0),
+            key,
+        });
+        let name = format!("reader:{}", shared.key.layer);
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn({
+                let shared = shared.clone();
+                move || shared.run(gate_timeout)
+            })
+            .map_err(|error| ReaderError::Thread {
+                key: shared.key.to_string(),
+                message: error.to_string(),
+            })?;
+        Ok(Body { shared, thread: Some(thread) })
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Drop for Body {
+    /// The wait is short: every handle has gone before, so whatever the thread waits for is closed. Only
+    /// a read that is under way is waited out.
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic in the thread was caught there and latched.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The length of the first record's value, which the size of a run goes by.
+fn first_value_bytes(source: &dyn Source) -> Result<usize, SourceError> {
+    match source.cursor()?.advance()? {
+        Some(first) => Ok(first.value().len()),
+        None => Err(SourceError::Empty { path: source.path().to_owned() }),
+    }
+}
+
+impl Shared {
+    /// Takes a consumer in: its number, in the order of registration, and its end of the queues.
+    pub(super) fn register(&self, terms: &Terms) -> Result<(usize, ConsumerEnd), ReaderError> {
+        if *terms != self.terms {
+            return Err(ReaderError::Disagree {
+                key: self.key.to_string(),
+                found: terms.to_string(),
+                allowed: self.terms.to_string(),
+            });
+        }
+        let mut gate = self.gate.lock();
+        if let Some(error) = self.latch.get() {
+            return Err(error);
+        }
+        if gate.registered == self.terms.consumers {
+            return Err(ReaderError::TooMany { key: self.key.to_string(), consumers: self.terms.consumers });
+        }
+        let (reader, consumer) = queue_pair(self.pool.runs, self.pool.run_records);
+        let number = gate.registered;
+        gate.registered += 1;
+        gate.arrived.push(reader);
+        gate.homes.push(consumer.home().clone());
+        drop(gate);
+        self.gate_changed.notify_all();
+        Ok((number, consumer))
+    }
+
+    /// Ends the reader from outside: all its consumers get `error` once, unless one came before it.
+    pub(super) fn cancel(&self, error: ReaderError) {
+        self.latch.set(error);
+        for home in &self.gate.lock().homes {
+            home.close();
+        }
+        self.stop();
+    }
+
+    fn stop(&self) {
+        // Under the gate's lock, lest the thread miss the signal between its look and its wait.
+        let gate = self.gate.lock();
+        self.stop.store(true, Ordering::Release);
+        drop(gate);
+        self.gate_changed.notify_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        // Acquire pairs with the Release in `stop`; the flag guards no other data.
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(super) fn activity(&self) -> Activity {
+        match self.activity.load(Ordering::Relaxed) {
+            0 => Activity::AtTheGate { registered: self.gate.lock().registered },
+            1 => Activity::Reading,
+            2 => Activity::Over,
+            waiting => Activity::WaitingFor(waiting - 3),
+        }
+    }
+
+    fn set_activity(&self, activity: Activity) {
+        let code = match activity {
+            Activity::AtTheGate { .. } => 0,
+            Activity::Reading => 1,
+            Activity::Over => 2,
+            Activity::WaitingFor(consumer) => consumer + 3,
+        };
+        self.activity.store(code, Ordering::Relaxed);
+    }
+
+    /// The thread. Whatever happens in it is latched before the queues close, so that a consumer who sees
+    /// the end of its queue also sees why.
+    fn run(&self, gate_timeout: Duration) {
+        let span = tracing::info_span!("reader", key = %self.key);
+        let _entered = span.enter();
+        let outcome = match self.wait_at_the_gate(gate_timeout) {
+            Ok(ends) => {
+                // Outside the catch, so that after a panic, too, the ends close only after the latch.
+                let mut dealer = Dealer::new(self, ends);
+                let outcome = catch_unwind(AssertUnwindSafe(|| dealer.deal_all()));
+                let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(&*panic)));
+                dealer.flush();
+                self.latch_failure(outcome);
+                drop(dealer);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        self.latch_failure(outcome);
+        self.set_activity(Activity::Over);
+        // Those who came to a gate that never opened wait for their queues to close.
+        self.gate.lock().arrived.clear();
+    }
+
+    fn latch_failure(&self, outcome: Result<(), ReaderError>) {
+        if let Err(error) = outcome
+            && self.latch.set(error.clone())
+        {
+            tracing::error!(%error, "the reader stops");
+        }
+    }
+
+    fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> ReaderError {
+        ReaderError::Panicked { key: self.key.to_string(), message: panic_message(panic) }
+    }
+
+    /// Waits until all consumers have registered, and takes their ends.
+    fn wait_at_the_gate(&self, timeout: Duration) -> Result<Vec<ReaderEnd>, ReaderError> {
+        let deadline = Instant::now() + timeout;
+        let mut gate = self.gate.lock();
+        while gate.registered < self.terms.consumers && !self.is_stopping() {
+            if self.gate_changed.wait_until(&mut gate, deadline).timed_out() {
+                return Err(ReaderError::TooFew {
+                    key: self.key.to_string(),
+                    registered: gate.registered,
+                    consumers: self.terms.consumers,
+                    waited: timeout,
+                });
+            }
+        }
+        Ok(std::mem::take(&mut gate.arrived))
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+/// A consumer as the dealer sees it.
+struct Hand {
+    /// Before `slot`, so that a slot dropped with its hand finds its pair closed.
+    end: ReaderEnd,
+    /// The run being dealt.
+    slot: Option<Slot>,
+    /// Records dealt into the batch that the consumer is at.
+    dealt: usize,
+    left: bool,
+}
+
+/// Deals records to hands, one by one, round and round.
+struct Dealer<'a> {
+    shared: &'a Shared,
+    hands: Vec<Hand>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+/// Why dealing stopped before the source ended.
+struct NobodyLeft;
+
+impl<'a> Dealer<'a> {
+    fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
+        let hands = ends.into_iter().map(|end| Hand { end, slot: None, dealt: 0, left: false }).collect();
+        Dealer { shared, hands, turn: 0 }
+    }
+
+    /// Walks the source until it has passed as often as was asked, or nobody is left.
+    fn deal_all(&mut self) -> Result<(), ReaderError> {
+        let shared = self.shared;
+        if shared.is_stopping() {
+            return Ok(());
+        }
+        shared.set_activity(Activity::Reading);
+        let mut cursor = shared.source.cursor()?;
+        let mut epoch = 0;
+        while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
+            let mut index = 0;
+            while let Some(entry) = cursor.advance()? {
+                if let Err(NobodyLeft) = self.deal(RecordId { epoch, index }, entry) {
+                    return Ok(());
+                }
+                index += 1;
+            }
+            if index == 0 {
+                return Err(SourceError::Empty { path: shared.source.path().to_owned() }.into());
+            }
+            epoch += 1;
+            shared.meters.passes.add(1);
+            tracing::debug!(epoch, records = index, "the end of a pass over the source");
+            cursor.rewind()?;
+        }
+        Ok(())
+    }
+
+    fn deal(&mut self, id: RecordId, entry: Entry<'_>) -> Result<(), NobodyLeft> {
+        let turn = self.turn;
+        self.turn = if turn + 1 == self.hands.len() { 0 } else { turn + 1 };
+        let shared = self.shared;
+        let hand = &mut self.hands[turn];
+        if hand.left {
+            shared.meters.undelivered.add(1);
+            return Ok(());
+        }
+        if hand.slot.is_none() && hand.take_slot(shared, turn).is_err() {
+            return self.see_off(turn, 1);
+        }
+        let slot = hand.slot.as_mut().expect("a slot was taken just now");
+        slot.run.push(id, entry);
+        hand.dealt += 1;
+        let batch_is_full = hand.dealt == shared.terms.batch_size;
+        if batch_is_full || slot.run.len() == shared.pool.run_records {
+            hand.dealt = if batch_is_full { 0 } else { hand.dealt };
+            let records = slot.run.len();
+            if hand.give(&shared.meters).is_err() {
+                return self.see_off(turn, records as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// A consumer has left. Its share is dealt to nobody from now on, so that the others' shares stay
+    /// what they were. `lost` records were in hand for it.
+    fn see_off(&mut self, turn: usize, lost: u64) -> Result<(), NobodyLeft> {
+        self.hands[turn].left = true;
+        if self.hands.iter().all(|hand| hand.left) {
+            return Err(NobodyLeft);
+        }
+        self.shared.meters.undelivered.add(lost);
+        if !self.shared.is_stopping() {
+            tracing::warn!(
+                consumer = turn,
+                of = self.hands.len(),
+                "a consumer has left; its records are dealt to nobody, the others go on"
+            );
+        }
+        Ok(())
+    }
+
+    /// Gives what is in hand, however little.
+    fn flush(&mut self) {
+        for hand in &mut self.hands {
+            if hand.slot.as_ref().is_some_and(|slot| !slot.run.is_empty()) {
+                // Whoever has left does not want it.
+                let _ = hand.give(&self.shared.meters);
+            }
+        }
+    }
+}
+
+impl Hand {
+    fn take_slot(&mut self, shared: &Shared, turn: usize) -> Result<(), Left> {
+        let slot = shared.meters.free_slot.take(
+            || self.end.try_pop(),
+            || {
+                shared.set_activity(Activity::WaitingFor(turn));
+                let slot = self.end.pop();
+                shared.set_activity(Activity::Reading);
+                slot
+            },
+        )?;
+        self.slot = Some(slot);
+        Ok(())
+    }
+
+    fn give(&mut self, meters: &ReaderMeters) -> Result<(), Left> {
+        let Some(slot) = self.slot.take() else { return Ok(()) };
+        let (records, bytes) = (slot.run.len() as u64, slot.run.value_bytes() as u64);
+        self.end.push(slot)?;
+        meters.records.add(records);
+        meters.value_bytes.add(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(batch_size: usize, prefetch: usize) -> Terms {
+        Terms { consumers: 1, batch_size, prefetch, passes: None }
+    }
+
+    #[test]
+    fn small_records_travel_in_runs_and_large_ones_alone() {
+        assert_eq!(Pool::cut(&terms(64, 4), 3_083), Pool { run_records: 16, runs: 16 });
+        assert_eq!(Pool::cut(&terms(64, 4), 196_620), Pool { run_records: 1, runs: 256 });
+        assert_eq!(Pool::cut(&terms(1, 4), 3_083), Pool { run_records: 1, runs: 4 });
+        assert_eq!(Pool::cut(&terms(7, 2), 0), Pool { run_records: 1, runs: 14 });
+    }
+}

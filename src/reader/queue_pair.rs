@@ -1,0 +1,257 @@
+//! A consumer's two queues: `full` brings it runs, `free` takes them back.
+//!
+//! A fixed number of slots goes round between the reader and one consumer, as Caffe's `QueuePair` does
+//! with Datums. Both queues have room for all slots, so a push never waits; only a pop does.
+//!
+//! # Invariants
+//!
+//! 1. **Conservation.** Slots in `free` + in `full` + held by the reader + held by the consumer =
+//!    capacity, as long as both ends live. A slot that is dropped before an end was is a bug, and asserts.
+//! 2. **Every wait ends.** Dropping either end closes both queues: the consumer drains `full` and then
+//!    sees its end; the reader's next push or pop says that the consumer has left. Leases still held keep
+//!    nothing open.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::source::Run;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, Receiver, Sender, TryRecvError, bounded};
+
+/// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free.
+pub(crate) fn queue_pair(slots: usize, slot_records: usize) -> (ReaderEnd, ConsumerEnd) {
+    let (free_sender, free_receiver) = bounded(slots);
+    let (full_sender, full_receiver) = bounded(slots);
+    let closed = Arc::new(AtomicBool::new(false));
+    for _ in 0..slots {
+        let slot = Slot { run: Run::with_capacity(slot_records), closed: closed.clone() };
+        free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
+    }
+    let home = Arc::new(Home { free: Mutex::new(Some(free_sender)), closed: closed.clone() });
+    let reader = ReaderEnd { free: free_receiver, full: full_sender, closed };
+    (reader, ConsumerEnd { full: full_receiver, home })
+}
+
+/// One of the pair's recycled runs.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) run: Run,
+    closed: Arc<AtomicBool>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // Acquire pairs with the Release of whoever closed the pair and thereby let its slots go.
+        debug_assert!(
+            self.closed.load(Ordering::Acquire) || std::thread::panicking(),
+            "a slot was lost while both ends of its queue pair lived"
+        );
+    }
+}
+
+/// The other side has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left;
+
+/// The reader's end: takes free slots, gives full ones.
+#[derive(Debug)]
+pub(crate) struct ReaderEnd {
+    free: Receiver<Slot>,
+    full: Sender<Slot>,
+    closed: Arc<AtomicBool>,
+}
+
+impl ReaderEnd {
+    /// A free slot, if there is one now.
+    pub(crate) fn try_pop(&self) -> Option<Result<Slot, Left>> {
+        match self.free.try_recv() {
+            Ok(slot) => Some(Ok(slot)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Left)),
+        }
+    }
+
+    /// A free slot; waits until the consumer gives one back.
+    pub(crate) fn pop(&self) -> Result<Slot, Left> {
+        self.free.recv().map_err(|_| Left)
+    }
+
+    /// Hands a slot to the consumer.
+    pub(crate) fn push(&self, slot: Slot) -> Result<(), Left> {
+        self.full.send(slot).map_err(|_| Left)
+    }
+}
+
+impl Drop for ReaderEnd {
+    fn drop(&mut self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
+
+/// Where a lease goes when it is dropped.
+pub(crate) struct Home {
+    /// `None` once the consumer's end is gone: the reader then sees `free` closed, whatever is still out.
+    free: Mutex<Option<Sender<Slot>>>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Home {
+    fn take_back(&self, mut slot: Slot) {
+        slot.run.clear();
+        let free = self.free.lock();
+        if let Some(free) = &*free {
+            // An error means that the reader has gone, and the slot with it.
+            let _ = free.send(slot);
+        }
+    }
+
+    /// Closes the pair from the consumer's side and wakes the reader if it waits for a free slot.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        drop(self.free.lock().take());
+    }
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Home")
+    }
+}
+
+/// The consumer's end: takes full slots as leases, which go back by themselves.
+#[derive(Debug)]
+pub(crate) struct ConsumerEnd {
+    full: Receiver<Slot>,
+    home: Arc<Home>,
+}
+
+impl ConsumerEnd {
+    /// The next run; waits for one. `None` when the reader has gone and everything it gave was taken.
+    pub(crate) fn pop(&self) -> Option<Lease> {
+        self.full.recv().ok().map(|slot| self.lease(slot))
+    }
+
+    /// The next run if there is one now.
+    pub(crate) fn try_pop(&self) -> Result<Option<Lease>, Left> {
+        match self.full.try_recv() {
+            Ok(slot) => Ok(Some(self.lease(slot))),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(Left),
+        }
+    }
+
+    /// The queue itself, for a `select!` over several; what it yields becomes a lease.
+    #[cfg(not(shuttle))]
+    pub(crate) fn full(&self) -> &Receiver<Slot> {
+        &self.full
+    }
+
+    pub(crate) fn lease(&self, slot: Slot) -> Lease {
+        Lease { slot: Some(slot), home: self.home.clone() }
+    }
+
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.home
+    }
+
+    pub(crate) fn free_len(&self) -> usize {
+        self.home.free.lock().as_ref().map_or(0, Sender::len)
+    }
+
+    pub(crate) fn full_len(&self) -> usize {
+        self.full.len()
+    }
+}
+
+impl Drop for ConsumerEnd {
+    fn drop(&mut self) {
+        self.home.close();
+    }
+}
+
+/// A run on loan from its reader. Dropping it, on any thread, gives the slot back.
+pub struct Lease {
+    /// `Some` until the drop.
+    slot: Option<Slot>,
+    home: Arc<Home>,
+}
+
+impl Deref for Lease {
+    type Target = Run;
+
+    fn deref(&self) -> &Run {
+        &self.slot.as_ref().expect("the slot is taken only by the drop").run
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.home.take_back(slot);
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("records", &self.len()).finish()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::record::RecordId;
+    use crate::source::Entry;
+
+    fn fill(mut slot: Slot, index: u64) -> Slot {
+        slot.run.push(RecordId { epoch: 0, index }, Entry::borrowed(b"", b"value"));
+        slot
+    }
+
+    #[test]
+    fn slots_go_round_and_come_back_empty() {
+        let (reader, consumer) = queue_pair(2, 1);
+        for index in 0..10 {
+            reader.push(fill(reader.pop().unwrap(), index)).unwrap();
+            let lease = consumer.pop().unwrap();
+            assert_eq!(lease.get(0).unwrap().id.index, index);
+            assert_eq!(lease.len(), 1);
+        }
+        assert_eq!(reader.free.len(), 2);
+    }
+
+    #[test]
+    fn the_consumer_drains_what_the_reader_left_behind() {
+        let (reader, consumer) = queue_pair(3, 1);
+        for index in 0..2 {
+            reader.push(fill(reader.pop().unwrap(), index)).unwrap();
+        }
+        drop(reader);
+        let first = consumer.pop().unwrap();
+        assert_eq!(first.get(0).unwrap().id.index, 0);
+        drop(first);
+        assert!(consumer.pop().is_some());
+        assert!(consumer.pop().is_none());
+        assert_eq!(consumer.try_pop().err(), Some(Left));
+    }
+
+    #[test]
+    fn a_lease_still_held_does_not_keep_the_reader_waiting() {
+        let (reader, consumer) = queue_pair(1, 1);
+        reader.push(fill(reader.pop().unwrap(), 0)).unwrap();
+        let held = consumer.pop().unwrap();
+        drop(consumer);
+        assert!(matches!(reader.pop(), Err(Left)));
+        assert_eq!(held.get(0).unwrap().value, b"value");
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot was lost")]
+    #[cfg(debug_assertions)]
+    fn losing_a_slot_while_both_ends_live_asserts() {
+        let (reader, _consumer) = queue_pair(1, 1);
+        drop(reader.pop());
+    }
+}

@@ -1,0 +1,103 @@
+//! What an array looks like: the shape of an image, the type of an element, the order of the axes.
+
+use std::fmt;
+
+/// Whether a feed is for training or for testing, as Caffe's `Phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Phase {
+    /// Crops are random; records are dealt to every consumer of the group.
+    #[default]
+    Train,
+    /// Crops are central. Mirroring stays random, as in Caffe.
+    Test,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Train => "TRAIN",
+            Phase::Test => "TEST",
+        })
+    }
+}
+
+/// Channels, height and width of one image, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ImageShape {
+    /// Number of channels.
+    pub channels: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+impl ImageShape {
+    /// The number of elements, or `None` where it does not fit a `usize`.
+    #[must_use]
+    pub fn checked_elements(self) -> Option<usize> {
+        self.channels.checked_mul(self.height)?.checked_mul(self.width)
+    }
+}
+
+impl fmt::Display for ImageShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}", self.channels, self.height, self.width)
+    }
+}
+
+/// The type of a batch's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Dtype {
+    /// 32-bit IEEE floats, Caffe's own.
+    #[default]
+    F32,
+    /// Bytes as they lie in the record; crop and mirror only.
+    U8,
+    /// 16-bit IEEE floats, rounded to nearest even from the f32 result.
+    F16,
+    /// bfloat16, rounded to nearest even from the f32 result.
+    Bf16,
+}
+
+impl Dtype {
+    /// Bytes an element takes.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        match self {
+            Dtype::F32 => 4,
+            Dtype::F16 | Dtype::Bf16 => 2,
+            Dtype::U8 => 1,
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Dtype::F32 => "f32",
+            Dtype::U8 => "u8",
+            Dtype::F16 => "f16",
+            Dtype::Bf16 => "bf16",
+        })
+    }
+}
+
+/// The order of a batch's axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Layout {
+    /// Record, channel, row, column: Caffe's.
+    #[default]
+    Nchw,
+    /// Record, row, column, channel.
+    Nhwc,
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Layout::Nchw => "NCHW",
+            Layout::Nhwc => "NHWC",
+        })
+    }
+}

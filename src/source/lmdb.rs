@@ -1,0 +1,345 @@
+//! LMDB, through lmdb-rkv: read-only, values lent from the map.
+//!
+//! What is done differently from a plain `mdb_env_open`, and why:
+//!
+//! - One environment a path in a process (LMDB forbids two), shared by every reader of it.
+//! - The map is as long as the file: files from Caffe before 2016 ask for 1 TB of address space.
+//! - The file's length is checked against its last page before the first read: LMDB opens a file that was
+//!   cut short, and the process dies of SIGBUS where the missing pages begin.
+//! - Where the lock file cannot be made or locked (read-only media, some network file systems), the
+//!   database is opened without it, and a warning says so.
+//!
+//! What is not caught here: pages damaged in place (LMDB aborts the process), and a file that is cut while
+//! it is open.
+
+#![expect(unsafe_code, reason = "LMDB lends memory whose lifetime its Rust binding ties to a borrow")]
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lmdb::{Cursor as _, Database, Environment, EnvironmentFlags, RoCursor, RoTransaction, Transaction as _};
+use once_cell::sync::Lazy;
+
+use super::{Cursor, Entry, Lender, Source, SourceError};
+use crate::keyed::{Held, Keyed};
+
+/// Cursor operations of lmdb.h, a stable interface that lmdb-rkv takes as numbers.
+const MDB_FIRST: u32 = 0;
+const MDB_NEXT: u32 = 8;
+
+/// The number every LMDB file has behind the header of its first page.
+const MAGIC: u32 = 0xbeef_c0de;
+const MAGIC_OFFSET: usize = 16;
+
+/// Read transactions that may be open at once over all processes. LMDB's own default is 126; a server
+/// that makes a reader a connection needs more. It counts only for whoever creates the lock file.
+const READERS_MAX: u32 = 1022;
+
+/// Every environment that is open in this process, by the canonical path of its data file.
+static ENVIRONMENTS: Lazy<Arc<Keyed<PathBuf, OpenEnvironment>>> = Lazy::new(Keyed::new);
+
+/// A Caffe LMDB, opened for reading.
+///
+/// ```no_run
+/// use percolator::{Lmdb, Source};
+///
+/// let digits = Lmdb::open("mnist_train_lmdb")?;
+/// println!("{} records", digits.records().unwrap_or(0));
+/// # Ok::<(), percolator::SourceError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lmdb {
+    /// As the caller gave it.
+    path: PathBuf,
+    environment: Arc<Held<PathBuf, OpenEnvironment>>,
+}
+
+impl Lmdb {
+    /// Opens a database: the folder that holds `data.mdb`, or the data file itself.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`] if there is no such database, or its file is cut short.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        Self::open_with(path.as_ref(), Locking::IfPossible)
+    }
+
+    /// As [`Lmdb::open`], but without LMDB's lock file: nothing is created beside the database, and
+    /// nothing protects the walk from a process that writes to it at the same time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lmdb::open`].
+    pub fn open_without_lock(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        Self::open_with(path.as_ref(), Locking::Never)
+    }
+
+    fn open_with(path: &Path, locking: Locking) -> Result<Self, SourceError> {
+        let files = Files::find(path)?;
+        let environment = ENVIRONMENTS.get_or_open(&files.data, || OpenEnvironment::open(&files, locking))?;
+        Ok(Lmdb { path: path.to_owned(), environment })
+    }
+}
+
+impl Source for Lmdb {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn records(&self) -> Option<u64> {
+        self.environment.env.stat().ok().map(|stat| stat.entries() as u64)
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(LmdbCursor::open(self)?))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Locking {
+    IfPossible,
+    Never,
+}
+
+/// Where the parts of a database lie.
+struct Files {
+    /// What the user named.
+    given: PathBuf,
+    /// The data file, canonical: the environment's name in this process.
+    data: PathBuf,
+    /// What `mdb_env_open` wants, and whether that is the data file itself.
+    open: PathBuf,
+    open_is_file: bool,
+}
+
+impl Files {
+    fn find(given: &Path) -> Result<Self, SourceError> {
+        let io = |action| move |error| SourceError::io(given, action, &error);
+        let is_folder = std::fs::metadata(given).map_err(io("open the database"))?.is_dir();
+        let data = if is_folder { given.join("data.mdb") } else { given.to_owned() };
+        if is_folder && !data.exists() {
+            return Err(explain_missing_data(given));
+        }
+        let data = data.canonicalize().map_err(io("resolve the path"))?;
+        // A writer that was given the folder locks `lock.mdb` in it. Naming `data.mdb` must not end in
+        // another lock file than the writer's, so that, too, opens the folder.
+        match data.parent() {
+            Some(folder) if data.file_name().is_some_and(|name| name == "data.mdb") => {
+                let open = folder.to_owned();
+                Ok(Files { given: given.to_owned(), data, open, open_is_file: false })
+            }
+            _ => Ok(Files { given: given.to_owned(), open: data.clone(), data, open_is_file: true }),
+        }
+    }
+}
+
+fn explain_missing_data(folder: &Path) -> SourceError {
+    if folder.join("CURRENT").exists() {
+        return SourceError::NotYet { path: folder.to_owned(), what: "a LevelDB database" };
+    }
+    SourceError::NotADatabase {
+        path: folder.to_owned(),
+        kind: "an LMDB database",
+        missing: "data.mdb",
+        hint: "; give the folder that convert_imageset or its like wrote",
+    }
+}
+
+/// An environment and its one, unnamed database.
+struct OpenEnvironment {
+    env: Environment,
+    database: Database,
+    /// For messages.
+    path: PathBuf,
+}
+
+impl OpenEnvironment {
+    fn open(files: &Files, locking: Locking) -> Result<Self, SourceError> {
+        let length = check_head(files)?;
+        let env = Self::open_env(files, locking, length)
+            .map_err(|error| library_error(&files.given, "mdb_env_open", error))?;
+        check_length(&files.given, &env, length)?;
+        let database =
+            env.open_db(None).map_err(|error| library_error(&files.given, "mdb_dbi_open", error))?;
+        Ok(OpenEnvironment { env, database, path: files.given.clone() })
+    }
+
+    fn open_env(files: &Files, locking: Locking, length: u64) -> lmdb::Result<Environment> {
+        let mut flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_TLS;
+        flags.set(EnvironmentFlags::NO_SUB_DIR, files.open_is_file);
+        flags.set(EnvironmentFlags::NO_LOCK, locking == Locking::Never);
+        let mut builder = Environment::new();
+        builder.set_flags(flags).set_max_readers(READERS_MAX);
+        // A file longer than the address space is left to LMDB, which knows how to refuse it.
+        if let Ok(length) = usize::try_from(length) {
+            builder.set_map_size(length);
+        }
+        match builder.open(&files.open) {
+            Err(lmdb::Error::Other(code)) if locking == Locking::IfPossible && is_locking_trouble(code) => {
+                tracing::warn!(
+                    path = %files.given.display(),
+                    error = %lmdb::Error::Other(code),
+                    "cannot lock the database: reading it without a lock; nobody may write to it meanwhile"
+                );
+                builder.set_flags(flags | EnvironmentFlags::NO_LOCK).open(&files.open)
+            }
+            opened => opened,
+        }
+    }
+}
+
+impl fmt::Debug for OpenEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OpenEnvironment").field(&self.path).finish()
+    }
+}
+
+/// Says what a file that is no LMDB is, before LMDB makes a lock file beside it; gives the file's length.
+fn check_head(files: &Files) -> Result<u64, SourceError> {
+    let io = |action| move |error| SourceError::io(&files.given, action, &error);
+    let mut file = File::open(&files.data).map_err(io("open the data file"))?;
+    let length = file.metadata().map_err(io("look at the data file"))?.len();
+    let mut head = [0_u8; MAGIC_OFFSET + size_of::<u32>()];
+    if length < head.len() as u64 {
+        return Err(SourceError::NotLmdb { path: files.given.clone(), found: format!("{length} bytes") });
+    }
+    file.read_exact(&mut head).map_err(io("read the data file"))?;
+    // LMDB writes its numbers as the machine has them.
+    let magic: u32 = bytemuck::pod_read_unaligned(&head[MAGIC_OFFSET..]);
+    if magic == MAGIC.swap_bytes() {
+        let found = "a file of a machine with the other byte order".to_owned();
+        return Err(SourceError::NotLmdb { path: files.given.clone(), found });
+    }
+    if magic != MAGIC {
+        let found = format!("{magic:#010x} at byte {MAGIC_OFFSET}, where LMDB writes {MAGIC:#010x}");
+        return Err(SourceError::NotLmdb { path: files.given.clone(), found });
+    }
+    Ok(length)
+}
+
+/// What read-only media and network file systems answer to making, or locking, a lock file.
+fn is_locking_trouble(code: i32) -> bool {
+    matches!(code, libc::EACCES | libc::EROFS | libc::ENOSYS | libc::EAGAIN)
+}
+
+/// LMDB maps what the newest commit says it uses, whether the file has it or not.
+fn check_length(path: &Path, env: &Environment, found_bytes: u64) -> Result<(), SourceError> {
+    let info = env.info().map_err(|error| library_error(path, "mdb_env_info", error))?;
+    let stat = env.stat().map_err(|error| library_error(path, "mdb_env_stat", error))?;
+    let last_page = info.last_pgno() as u64;
+    let page_bytes = u64::from(stat.page_size());
+    let needed_bytes = last_page.saturating_add(1).saturating_mul(page_bytes);
+    if found_bytes < needed_bytes {
+        let path = path.to_owned();
+        return Err(SourceError::Truncated { path, found_bytes, needed_bytes, last_page, page_bytes });
+    }
+    Ok(())
+}
+
+fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceError {
+    let hint = match error {
+        lmdb::Error::Invalid => "; it is no LMDB file, or its first pages are damaged",
+        lmdb::Error::VersionMismatch => "; it was written by another version of LMDB's file format",
+        lmdb::Error::ReadersFull => "; too many readers at once: share one, or open without the lock",
+        lmdb::Error::MapResized => "; another process let the database grow: open it again",
+        lmdb::Error::Corrupted | lmdb::Error::PageNotFound => "; the file is damaged: copy it again",
+        _ => "",
+    };
+    SourceError::Library { path: path.to_owned(), call, message: error.to_string(), hint }
+}
+
+/// A read transaction that keeps its environment, and with it every page it can see.
+struct ReadTransaction {
+    /// Declared, hence dropped, before the environment that it borrows.
+    transaction: RoTransaction<'static>,
+    environment: Arc<Held<PathBuf, OpenEnvironment>>,
+}
+
+// SAFETY: `MDB_NOTLS` unties a read transaction from the thread that began it: it may be used and ended on
+// any thread, by one at a time. Shared references use it once, to open the cursor, in `LmdbCursor::open`
+// before the value is shared; after that it is only dropped, by whoever held it last.
+unsafe impl Send for ReadTransaction {}
+// SAFETY: as above.
+unsafe impl Sync for ReadTransaction {}
+
+impl ReadTransaction {
+    fn begin(environment: &Arc<Held<PathBuf, OpenEnvironment>>) -> Result<Self, SourceError> {
+        let transaction = environment
+            .env
+            .begin_ro_txn()
+            .map_err(|error| library_error(&environment.path, "mdb_txn_begin", error))?;
+        // SAFETY: only the lifetime changes. The environment lies behind an `Arc` that this value holds
+        // and drops after the transaction.
+        let transaction =
+            unsafe { std::mem::transmute::<RoTransaction<'_>, RoTransaction<'static>>(transaction) };
+        Ok(ReadTransaction { transaction, environment: environment.clone() })
+    }
+}
+
+/// A walk. It stays on one thread; what it lends does not.
+struct LmdbCursor {
+    /// Declared, hence closed, before the transaction it walks in.
+    cursor: RoCursor<'static>,
+    /// The transaction, as whoever keeps lent bytes holds it.
+    lender: Lender,
+    path: PathBuf,
+    /// How many records the last step has passed; 0 before the first.
+    position: u64,
+    /// How many there are, unless a writer was at work just when the walk began.
+    records: Option<u64>,
+}
+
+impl LmdbCursor {
+    fn open(source: &Lmdb) -> Result<Self, SourceError> {
+        let before = source.records();
+        let transaction = Arc::new(ReadTransaction::begin(&source.environment)?);
+        let records = before.filter(|_| before == source.records());
+        let cursor = transaction
+            .transaction
+            .open_ro_cursor(transaction.environment.database)
+            .map_err(|error| library_error(&source.path, "mdb_cursor_open", error))?;
+        // SAFETY: only the lifetime changes. The transaction lies behind an `Arc` that `lender` holds and
+        // that is dropped after the cursor.
+        let cursor = unsafe { std::mem::transmute::<RoCursor<'_>, RoCursor<'static>>(cursor) };
+        let lender = Lender::new(transaction);
+        Ok(LmdbCursor { cursor, lender, path: source.path.clone(), position: 0, records })
+    }
+
+    /// The end must come where the database says it does: a tree that lost a branch also just ends.
+    fn end(&self) -> Result<Option<Entry<'_>>, SourceError> {
+        match self.records {
+            Some(records) if records != self.position => Err(SourceError::Broken {
+                path: self.path.clone(),
+                index: self.position,
+                message: format!("the database ends, but says that it holds {records} records"),
+            }),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Cursor for LmdbCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        let operation = if self.position == 0 { MDB_FIRST } else { MDB_NEXT };
+        match self.cursor.get(None, None, operation) {
+            Ok((key, value)) => {
+                self.position += 1;
+                // SAFETY: LMDB keeps the pages a read transaction can see until it ends; the map is made
+                // without write permission; `lender` holds the transaction and its environment. What
+                // another process could do to the file is the caveat of every map, named in the module.
+                let entry = unsafe { Entry::lent(key.unwrap_or_default(), value, &self.lender) };
+                Ok(Some(entry))
+            }
+            Err(lmdb::Error::NotFound) => self.end(),
+            Err(error) => Err(library_error(&self.path, "mdb_cursor_get", error)),
+        }
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        self.position = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! A run: a few records that travel together, lent by their database where it can lend them.
+//!
+//! At 3 KB a record, handing records over one by one would cost more than reading them, so the reader
+//! deals them into runs. A run owns no pixel of a database that lends: it holds where each record lies,
+//! and the [`Lender`] that keeps it there.
+
+#![expect(unsafe_code, reason = "a run keeps lent bytes past the borrow of the cursor that lent them")]
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::record::RecordId;
+
+/// Whatever must stay alive for lent bytes to stay where they are: a read transaction, a mapped file.
+#[derive(Clone)]
+pub struct Lender(Arc<dyn Any + Send + Sync>);
+
+impl Lender {
+    /// Wraps the owner of the bytes.
+    #[must_use]
+    pub fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Lender(owner)
+    }
+}
+
+impl fmt::Debug for Lender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lender")
+    }
+}
+
+/// One record as a cursor shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    lender: Option<&'a Lender>,
+}
+
+impl<'a> Entry<'a> {
+    /// A record whose bytes are the cursor's own and last until its next step. A run copies them.
+    #[must_use]
+    pub fn borrowed(key: &'a [u8], value: &'a [u8]) -> Self {
+        Entry { key, value, lender: None }
+    }
+
+    /// A record whose bytes outlast the cursor's next step. A run keeps only where they lie.
+    ///
+    /// # Safety
+    ///
+    /// For as long as any clone of `lender` is alive, on any thread:
+    ///
+    /// - `key` and `value` stay readable at their addresses, and
+    /// - nobody in this process writes to them.
+    #[must_use]
+    pub unsafe fn lent(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
+        Entry { key, value, lender: Some(lender) }
+    }
+
+    /// Whether its bytes outlast the cursor's next step.
+    #[must_use]
+    pub fn is_lent(&self) -> bool {
+        self.lender.is_some()
+    }
+
+    /// The record's key.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
+    /// The record's value: for Caffe, the wire bytes of a Datum.
+    #[must_use]
+    pub fn value(&self) -> &'a [u8] {
+        self.value
+    }
+}
+
+/// One record of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Its name: the pass and the position.
+    pub id: RecordId,
+    /// Its key in the database.
+    pub key: &'a [u8],
+    /// Its value: for Caffe, the wire bytes of a Datum.
+    pub value: &'a [u8],
+}
+
+/// Where a key or a value lies.
+#[derive(Debug)]
+enum Span {
+    /// In the lender's memory. The lifetime is a lie told only inside this file; see the invariants of
+    /// [`Run`].
+    Lent(&'static [u8]),
+    /// In the run's own `copied`.
+    Copied(Range<usize>),
+}
+
+/// What a run keeps of each record.
+pub(crate) const PLACE_BYTES: usize = size_of::<Place>();
+
+#[derive(Debug)]
+struct Place {
+    id: RecordId,
+    key: Span,
+    value: Span,
+}
+
+/// A few records that travel together.
+///
+/// # Invariants
+///
+/// 1. Every `Span::Lent` in `places` was lent under `lender`, which is therefore `Some`.
+/// 2. `lender` is replaced only while `places` is empty, and dropped after `places`.
+/// 3. A lent span leaves the run only with the lifetime of a borrow of the run.
+#[derive(Debug)]
+pub struct Run {
+    places: Vec<Place>,
+    copied: Vec<u8>,
+    value_bytes: usize,
+    lender: Option<Lender>,
+}
+
+impl Run {
+    /// An empty run with room for `records` records. It grows past that if it must.
+    #[must_use]
+    pub fn with_capacity(records: usize) -> Self {
+        Run { places: Vec::with_capacity(records), copied: Vec::new(), value_bytes: 0, lender: None }
+    }
+
+    /// Adds a record: where it lies if it is lent, its bytes otherwise.
+    pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
+        if let Some(lender) = entry.lender {
+            self.accept(lender);
+        }
+        let key = self.keep(entry.key, entry.lender);
+        let value = self.keep(entry.value, entry.lender);
+        self.value_bytes += entry.value.len();
+        self.places.push(Place { id, key, value });
+    }
+
+    /// Takes `lender` as the run's own if the run is empty and has another: a run filled again and again
+    /// by one cursor clones the lender once.
+    fn accept(&mut self, lender: &Lender) {
+        if self.places.is_empty() && !self.is_lent_by(lender) {
+            self.lender = Some(lender.clone());
+        }
+    }
+
+    fn is_lent_by(&self, lender: &Lender) -> bool {
+        self.lender.as_ref().is_some_and(|own| Arc::ptr_eq(&own.0, &lender.0))
+    }
+
+    fn keep(&mut self, bytes: &[u8], lender: Option<&Lender>) -> Span {
+        if lender.is_some_and(|lender| self.is_lent_by(lender)) {
+            // SAFETY: only the lifetime changes. `Entry::lent` promised that the bytes stay readable and
+            // unwritten while a clone of their lender lives; `self.lender` is one and, by invariant 2,
+            // outlives the span; by invariant 3 nobody sees the false lifetime.
+            Span::Lent(unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) })
+        } else {
+            let start = self.copied.len();
+            self.copied.extend_from_slice(bytes);
+            Span::Copied(start..self.copied.len())
+        }
+    }
+
+    /// Forgets the records and keeps the room.
+    pub fn clear(&mut self) {
+        self.places.clear();
+        self.copied.clear();
+        self.value_bytes = 0;
+    }
+
+    /// How many records are in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The length of all its values together.
+    #[must_use]
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    /// The record at a position, in the order they were added.
+    #[must_use]
+    pub fn get(&self, position: usize) -> Option<Record<'_>> {
+        self.places.get(position).map(|place| self.record(place))
+    }
+
+    /// The records, in the order they were added.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Record<'_>> {
+        self.places.iter().map(|place| self.record(place))
+    }
+
+    fn record<'a>(&'a self, place: &'a Place) -> Record<'a> {
+        Record { id: place.id, key: self.bytes(&place.key), value: self.bytes(&place.value) }
+    }
+
+    fn bytes<'a>(&'a self, span: &'a Span) -> &'a [u8] {
+        match span {
+            Span::Lent(bytes) => bytes,
+            Span::Copied(range) => &self.copied[range.clone()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(index: u64) -> RecordId {
+        RecordId { epoch: 0, index }
+    }
+
+    fn texts(run: &Run) -> Vec<(&[u8], &[u8])> {
+        run.iter().map(|record| (record.key, record.value)).collect()
+    }
+
+    /// The lender of a test: bytes on the heap.
+    fn lend(bytes: &'static [u8]) -> (Lender, Arc<Vec<u8>>) {
+        let owner = Arc::new(bytes.to_vec());
+        (Lender::new(owner.clone()), owner)
+    }
+
+    #[test]
+    fn copies_what_is_only_borrowed() {
+        let mut run = Run::with_capacity(2);
+        for (index, text) in [*b"one", *b"two"].iter().enumerate() {
+            let gone = text.to_vec();
+            run.push(id(index as u64), Entry::borrowed(b"k", &gone));
+        }
+        assert_eq!(texts(&run), [(&b"k"[..], &b"one"[..]), (b"k", b"two")]);
+        assert_eq!(run.value_bytes(), 6);
+    }
+
+    #[test]
+    fn keeps_where_lent_bytes_lie_and_holds_their_lender() {
+        let (lender, owner) = lend(b"keyvalue");
+        let mut run = Run::with_capacity(1);
+        // SAFETY: the vector behind the lender is neither written nor freed while a clone lives.
+        run.push(id(0), unsafe { Entry::lent(&owner[..3], &owner[3..], &lender) });
+        let address = owner.as_ptr();
+        drop((lender, owner));
+        let record = run.get(0).unwrap();
+        assert_eq!((record.key, record.value), (&b"key"[..], &b"value"[..]));
+        assert_eq!(record.key.as_ptr(), address, "a lent record is not copied");
+    }
+
+    #[test]
+    fn a_second_lender_in_one_run_is_copied_and_not_trusted() {
+        let (first, first_owner) = lend(b"first");
+        let (second, second_owner) = lend(b"second");
+        let mut run = Run::with_capacity(2);
+        for (lender, owner) in [(&first, &first_owner), (&second, &second_owner)] {
+            // SAFETY: as above.
+            run.push(id(0), unsafe { Entry::lent(b"", owner, lender) });
+        }
+        drop((second, second_owner, first, first_owner));
+        assert_eq!(texts(&run), [(&b""[..], &b"first"[..]), (b"", b"second")]);
+    }
+
+    #[test]
+    fn a_cleared_run_takes_a_new_lender_and_releases_the_old() {
+        let (first, first_owner) = lend(b"first");
+        let (second, second_owner) = lend(b"second");
+        let mut run = Run::with_capacity(1);
+        // SAFETY: as above.
+        run.push(id(0), unsafe { Entry::lent(b"", &first_owner, &first) });
+        run.clear();
+        // SAFETY: as above.
+        run.push(id(1), unsafe { Entry::lent(b"", &second_owner, &second) });
+        drop(first);
+        assert_eq!(Arc::strong_count(&first_owner), 1);
+        assert_eq!(run.get(0).unwrap().value, b"second");
+    }
+}

@@ -1,0 +1,221 @@
+//! What waited for what: one look tells which stage holds the others up.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::meter::Waits;
+
+/// What a feed has done so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stats {
+    /// Time since the feed was built.
+    pub elapsed: Duration,
+    /// The reader, which all lanes share.
+    pub reader: ReaderStats,
+    /// The workers, which all lanes share.
+    pub workers: WorkerStats,
+    /// The lanes, in the order of their devices.
+    pub lanes: Vec<LaneStats>,
+}
+
+/// What the reader has done.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ReaderStats {
+    /// Records dealt.
+    pub records: u64,
+    /// Bytes of their values.
+    pub value_bytes: u64,
+    /// Passes over the source that are complete.
+    pub passes: u64,
+    /// Records whose lane had been dropped.
+    pub undelivered: u64,
+    /// Waits for a lane to give records back.
+    pub waits_for_free: Waits,
+}
+
+/// What the workers have done.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct WorkerStats {
+    /// How many there are.
+    pub threads: usize,
+    /// Runs of records handled.
+    pub runs: u64,
+    /// Waits for something to do, of all workers together.
+    pub waits_for_records: Waits,
+}
+
+/// What one lane has done.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LaneStats {
+    /// The device at its end.
+    pub device: String,
+    /// Batches completed.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes of their pixels, as written.
+    pub pixel_bytes: u64,
+    /// Waits of the lane for the reader's records.
+    pub waits_for_records: Waits,
+    /// Waits of the lane for the consumer to let go of a batch.
+    pub waits_for_free: Waits,
+    /// Waits of the lane for the workers, with nothing else to do.
+    pub waits_for_workers: Waits,
+    /// Waits of the consumer for a batch.
+    pub waits_for_batch: Waits,
+    /// Batches that were larger than any before, so that memory had to be found for them.
+    pub growths: u64,
+    /// Batches that the consumer holds now.
+    pub held: usize,
+}
+
+/// The stage that holds the others up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// Reading the source.
+    Reader,
+    /// The workers: decode and transform.
+    Transform,
+    /// Whoever takes the batches. The feed keeps up with it.
+    Consumer,
+}
+
+impl Stats {
+    /// Records in completed batches, over all lanes.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.records).sum()
+    }
+
+    /// Bytes of pixels in completed batches, over all lanes.
+    #[must_use]
+    pub fn pixel_bytes(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.pixel_bytes).sum()
+    }
+
+    /// Records completed a second since the feed was built.
+    #[must_use]
+    pub fn records_per_second(&self) -> f64 {
+        per_second(self.records(), self.elapsed)
+    }
+
+    /// Bytes of pixels completed a second since the feed was built.
+    #[must_use]
+    pub fn pixel_bytes_per_second(&self) -> f64 {
+        per_second(self.pixel_bytes(), self.elapsed)
+    }
+
+    /// The share of its time that each stage was at work rather than waiting for another.
+    #[must_use]
+    pub fn busy(&self) -> [(Bottleneck, f64); 3] {
+        let consumers: Duration = self.lanes.iter().map(|lane| lane.waits_for_batch.time).sum();
+        let share = |waits: Duration, threads: usize| {
+            let whole = self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64);
+            if whole > 0.0 { (1.0 - waits.as_secs_f64() / whole).clamp(0.0, 1.0) } else { 0.0 }
+        };
+        [
+            (Bottleneck::Reader, share(self.reader.waits_for_free.time, 1)),
+            (Bottleneck::Transform, share(self.workers.waits_for_records.time, self.workers.threads)),
+            (Bottleneck::Consumer, share(consumers, self.lanes.len())),
+        ]
+    }
+
+    /// The stage that waits least for the others, which therefore wait for it.
+    #[must_use]
+    pub fn bottleneck(&self) -> Bottleneck {
+        let [reader, transform, consumer] = self.busy();
+        let busier = |a: (Bottleneck, f64), b: (Bottleneck, f64)| if b.1 > a.1 { b } else { a };
+        busier(busier(consumer, transform), reader).0
+    }
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Bottleneck::Reader => "the reader",
+            Bottleneck::Transform => "the workers",
+            Bottleneck::Consumer => "the consumer",
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
+fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
+fn per_second(count: u64, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { to_f64(count) / time.as_secs_f64() }
+}
+
+impl fmt::Display for Stats {
+    /// A table for people, some 100 columns wide: who did how much, and who waited for whom.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waits = |waits: Waits| format!("{:.3} s in {} waits", waits.time.as_secs_f64(), waits.count);
+        for lane in &self.lanes {
+            writeln!(
+                f,
+                "{:<10} {:>8} batches {:>10} records {:>12.0} records/s {:>9.3} GB/s",
+                lane.device,
+                lane.batches,
+                lane.records,
+                per_second(lane.records, self.elapsed),
+                per_second(lane.pixel_bytes, self.elapsed) / 1e9,
+            )?;
+        }
+        writeln!(
+            f,
+            "{:<10} {:>8.3} seconds {:>10} records {:>12.0} records/s {:>9.3} GB/s",
+            "all",
+            self.elapsed.as_secs_f64(),
+            self.records(),
+            self.records_per_second(),
+            self.pixel_bytes_per_second() / 1e9,
+        )?;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "the reader waited for lanes to give records back: {}",
+            waits(self.reader.waits_for_free)
+        )?;
+        writeln!(
+            f,
+            "{} worker(s) waited for something to do: {}",
+            self.workers.threads,
+            waits(self.workers.waits_for_records)
+        )?;
+        for lane in &self.lanes {
+            writeln!(f, "{} waited for a batch: {}", lane.device, waits(lane.waits_for_batch))?;
+        }
+        if self.reader.undelivered > 0 {
+            writeln!(f, "{} records were due to lanes that had been dropped", self.reader.undelivered)?;
+        }
+        for (stage, share) in self.busy() {
+            writeln!(f, "{:<12} at work {:>5.1} % of the time", stage.to_string(), share * 100.0)?;
+        }
+        write!(f, "what held the others up: {}", self.bottleneck())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(reader: u64, workers: u64, consumer: u64) -> Stats {
+        let waits = |seconds| Waits { count: 1, time: Duration::from_secs(seconds) };
+        Stats {
+            elapsed: Duration::from_secs(10),
+            reader: ReaderStats { waits_for_free: waits(reader), ..ReaderStats::default() },
+            workers: WorkerStats { threads: 2, runs: 0, waits_for_records: waits(workers) },
+            lanes: vec![LaneStats { waits_for_batch: waits(consumer), records: 50, ..LaneStats::default() }],
+        }
+    }
+
+    #[test]
+    fn who_waits_least_is_who_is_waited_for() {
+        assert_eq!(stats(1, 18, 9).bottleneck(), Bottleneck::Reader);
+        assert_eq!(stats(9, 2, 9).bottleneck(), Bottleneck::Transform);
+        assert_eq!(stats(9, 18, 1).bottleneck(), Bottleneck::Consumer);
+        assert!((stats(9, 18, 1).records_per_second() - 5.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,413 @@
+//! What runs over the pixels.
+//!
+//! The slow version, which the property tests hold this module to, is
+//!
+//! ```text
+//! for (c, y, x) in the output:
+//!     from = (c, top + y, left + x)
+//!     to   = (c, y, if mirrored { width - 1 - x } else { x })
+//!     output[to] = (pixels[from] - mean[from]) * scale
+//! ```
+//!
+//! Here it goes row by row, and along a row [`LANES`] pixels at a time, in plain array arithmetic that the compiler
+//! turns into vector instructions. The output is always written upwards in memory and a mirrored row read
+//! downwards, for writes are what memory is slow at. Subtraction and multiplication round separately, as in Caffe:
+//! contracting them to one fused operation would change the last bit.
+//!
+//! A record is one [`Job`], compiled once per instruction set and chosen at run time by [`pulp`], once per
+//! record. Everything below it is `inline(always)`, and there are no closures, which cannot be: what is not inlined
+//! is compiled for the baseline, and is several times slower.
+
+use std::array;
+
+use bytemuck::Pod;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use crate::datum::Strided;
+use crate::shape::ImageShape;
+
+/// Pixels computed at a time: as many floats as the widest register holds, or a few of the narrower ones.
+///
+/// The steps are written over arrays of this length, not left to the compiler to find in a loop over the row: it
+/// would unroll such a loop to many times this, and do a narrow row one pixel at a time.
+const LANES: usize = 16;
+
+/// Floats computed at a time before they are narrowed to 16 bits: few enough to stay in the first-level cache.
+const CHUNK: usize = 256;
+
+/// Room for as many, made once per record.
+type Chunk = [f32; CHUNK];
+
+/// The part of an image that is transformed, in pixels, and whether it is written right to left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) top: usize,
+    pub(super) left: usize,
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) mirrored: bool,
+}
+
+/// What is subtracted from every pixel.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mean<'a> {
+    /// One value for all channels, or one for each.
+    Values(&'a [f32]),
+    /// A value for every pixel of the uncropped, unmirrored image.
+    Image(&'a [f32]),
+}
+
+/// The work on one record.
+pub(super) struct Job<'a, R, E> {
+    pub(super) source: Source<'a, R>,
+    /// Room for one row of every channel, where the output's order is row, column, channel; `None` where it is
+    /// channel, row, column.
+    pub(super) planes: Option<&'a mut [E]>,
+    /// Exactly the elements of the source's window, in every channel.
+    pub(super) out: &'a mut [E],
+}
+
+impl<R: Rows, E: Element<R::Pixel>> pulp::WithSimd for Job<'_, R, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, _: S) {
+        let Self { source, planes, out } = self;
+        match planes {
+            None => fill_planar(source, out),
+            Some(planes) => fill_interleaved(source, planes, out),
+        }
+    }
+}
+
+/// Fills the output in the order channel, row, column.
+#[inline(always)]
+fn fill_planar<R: Rows, E: Element<R::Pixel>>(mut source: Source<'_, R>, out: &mut [E]) {
+    let Window { height, width, mirrored, .. } = source.window;
+    // Whole rows that are not mirrored follow one another in the image as in the output: one long row.
+    let merge = R::CONTIGUOUS && width == source.input.width && !mirrored;
+    let row_width = if merge { height * width } else { width };
+    let mut floats = [0.0; CHUNK];
+    for (c, plane) in out.chunks_exact_mut(height * width).enumerate() {
+        for (y, row) in plane.chunks_exact_mut(row_width).enumerate() {
+            source.fill(c, y, row, &mut floats);
+        }
+    }
+}
+
+/// Fills the output in the order row, column, channel.
+#[inline(always)]
+fn fill_interleaved<R: Rows, E: Element<R::Pixel>>(
+    mut source: Source<'_, R>,
+    planes: &mut [E],
+    out: &mut [E],
+) {
+    let width = source.window.width;
+    let mut floats = [0.0; CHUNK];
+    for (y, out) in out.chunks_exact_mut(source.input.channels * width).enumerate() {
+        for (c, plane) in planes.chunks_exact_mut(width).enumerate() {
+            source.fill(c, y, plane, &mut floats);
+        }
+        interleave(planes, width, out);
+    }
+}
+
+/// What a record's output is computed from.
+///
+/// Invariants, which the caller keeps: `window` lies within `input` and is not empty; `rows` and a mean image hold
+/// the elements of `input`; mean values are one or as many as its channels.
+pub(super) struct Source<'a, R> {
+    pub(super) rows: R,
+    pub(super) input: ImageShape,
+    pub(super) window: Window,
+    pub(super) mean: Mean<'a>,
+    pub(super) scale: f32,
+}
+
+impl<R: Rows> Source<'_, R> {
+    /// Fills `out` from the pixels of channel `c` from row `y` of the window.
+    #[inline(always)]
+    fn fill<E: Element<R::Pixel>>(&mut self, c: usize, y: usize, out: &mut [E], floats: &mut Chunk) {
+        let Self { input, window, scale, .. } = *self;
+        let start = (c * input.height + window.top + y) * input.width + window.left;
+        let mean = match self.mean {
+            Mean::Values(&[value]) => RowMean::Constant(value),
+            Mean::Values(values) => RowMean::Constant(values[c]),
+            Mean::Image(pixels) => RowMean::Pixels(&pixels[start..start + out.len()]),
+        };
+        let pixels = self.rows.row(start, out.len());
+        E::fill(out, pixels, RowJob { mean, scale, mirrored: window.mirrored }, floats);
+    }
+}
+
+/// Where rows of pixels come from.
+pub(super) trait Rows {
+    /// What a row holds.
+    type Pixel: Pixel;
+
+    /// Whether rows may be any length, up to all that is left of the image.
+    const CONTIGUOUS: bool;
+
+    /// The `width` pixels from element `start` of the image.
+    fn row(&mut self, start: usize, width: usize) -> &[Self::Pixel];
+}
+
+/// Pixels that lie one after another.
+pub(super) struct Contiguous<'a, P>(pub(super) &'a [P]);
+
+impl<P: Pixel> Rows for Contiguous<'_, P> {
+    type Pixel = P;
+
+    const CONTIGUOUS: bool = true;
+
+    #[inline(always)]
+    fn row(&mut self, start: usize, width: usize) -> &[P] {
+        &self.0[start..start + width]
+    }
+}
+
+/// Floats with gaps between them, which are closed in a buffer of one row of the window.
+pub(super) struct Spaced<'a> {
+    pub(super) floats: Strided<'a>,
+    pub(super) row: &'a mut [f32],
+}
+
+impl Rows for Spaced<'_> {
+    type Pixel = f32;
+
+    const CONTIGUOUS: bool = false;
+
+    #[inline(always)]
+    fn row(&mut self, start: usize, width: usize) -> &[f32] {
+        let row = &mut self.row[..width];
+        self.floats.copy_to(start, row);
+        row
+    }
+}
+
+/// A pixel as a record stores it.
+pub(super) trait Pixel: Copy {
+    /// The value that Caffe computes with.
+    fn value(self) -> f32;
+}
+
+impl Pixel for u8 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f32::from(self)
+    }
+}
+
+impl Pixel for f32 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self
+    }
+}
+
+/// What is done to a row.
+#[derive(Clone, Copy)]
+pub(super) struct RowJob<'a> {
+    mean: RowMean<'a>,
+    scale: f32,
+    mirrored: bool,
+}
+
+/// What is subtracted from a row.
+#[derive(Clone, Copy)]
+enum RowMean<'a> {
+    Constant(f32),
+    Pixels(&'a [f32]),
+}
+
+impl<'a> RowJob<'a> {
+    /// The same job on the `width` pixels from `start`.
+    #[inline(always)]
+    fn part(self, start: usize, width: usize) -> RowJob<'a> {
+        let mean = match self.mean {
+            RowMean::Constant(value) => RowMean::Constant(value),
+            RowMean::Pixels(pixels) => RowMean::Pixels(&pixels[start..start + width]),
+        };
+        RowJob { mean, ..self }
+    }
+}
+
+/// An element of a batch that can be made of pixels of type `P`.
+pub(super) trait Element<P>: Pod {
+    /// Fills a row of the output from as many pixels; `floats` is room for results on their way.
+    fn fill(out: &mut [Self], pixels: &[P], row: RowJob<'_>, floats: &mut Chunk);
+}
+
+/// Bytes stay as they are: a transform to u8 has neither mean nor scale.
+impl Element<u8> for u8 {
+    #[inline(always)]
+    fn fill(out: &mut [u8], pixels: &[u8], row: RowJob<'_>, _: &mut Chunk) {
+        out.copy_from_slice(pixels);
+        if row.mirrored {
+            out.reverse();
+        }
+    }
+}
+
+impl<P: Pixel> Element<P> for f32 {
+    #[inline(always)]
+    fn fill(out: &mut [f32], pixels: &[P], row: RowJob<'_>, _: &mut Chunk) {
+        fill_floats(out, pixels, row);
+    }
+}
+
+impl<P: Pixel> Element<P> for f16 {
+    #[inline(always)]
+    fn fill(out: &mut [f16], pixels: &[P], row: RowJob<'_>, floats: &mut Chunk) {
+        fill_narrow(out, pixels, row, floats);
+    }
+}
+
+impl<P: Pixel> Element<P> for bf16 {
+    #[inline(always)]
+    fn fill(out: &mut [bf16], pixels: &[P], row: RowJob<'_>, floats: &mut Chunk) {
+        fill_narrow(out, pixels, row, floats);
+    }
+}
+
+/// Fills a row of 16-bit floats, each rounded to nearest even from the f32 result.
+#[inline(always)]
+fn fill_narrow<P: Pixel, E: Narrow>(out: &mut [E], pixels: &[P], row: RowJob<'_>, floats: &mut Chunk) {
+    let mut left = out.len();
+    for (i, out) in out.chunks_mut(CHUNK).enumerate() {
+        let floats = &mut floats[..out.len()];
+        left -= out.len();
+        let start = if row.mirrored { left } else { i * CHUNK };
+        fill_floats(floats, &pixels[start..start + out.len()], row.part(start, out.len()));
+        E::narrow(out, floats);
+    }
+}
+
+/// A float of 16 bits.
+trait Narrow: Sized {
+    /// Rounds each of `floats` to nearest even.
+    fn narrow(out: &mut [Self], floats: &[f32]);
+}
+
+impl Narrow for f16 {
+    /// By way of the whole slice, for which `half` finds the processor's own instruction.
+    #[inline(always)]
+    fn narrow(out: &mut [f16], floats: &[f32]) {
+        out.convert_from_f32_slice(floats);
+    }
+}
+
+impl Narrow for bf16 {
+    /// One by one, which is integer arithmetic that the compiler turns into vector instructions here.
+    #[inline(always)]
+    fn narrow(out: &mut [bf16], floats: &[f32]) {
+        for (out, &float) in out.iter_mut().zip(floats) {
+            *out = bf16::from_f32(float);
+        }
+    }
+}
+
+/// Fills a row of floats.
+#[inline(always)]
+fn fill_floats<P: Pixel>(out: &mut [f32], pixels: &[P], row: RowJob<'_>) {
+    match row.mean {
+        RowMean::Constant(mean) => fill_lanes(out, pixels, mean, row),
+        RowMean::Pixels(means) => fill_lanes(out, pixels, means, row),
+    }
+}
+
+/// As [`fill_floats`], [`LANES`] pixels at a time.
+#[inline(always)]
+fn fill_lanes<P: Pixel, M: Means>(out: &mut [f32], pixels: &[P], means: M, row: RowJob<'_>) {
+    let Some(last) = out.len().checked_sub(LANES) else {
+        return fill_short(out, pixels, means, row);
+    };
+    let mut to = 0;
+    loop {
+        let from = if row.mirrored { last - to } else { to };
+        let (pixels, means) = (lanes(pixels, from), means.lanes(from));
+        let mut values: [f32; LANES] = array::from_fn(|i| (pixels[i].value() - means[i]) * row.scale);
+        if row.mirrored {
+            values.reverse();
+        }
+        out[to..to + LANES].copy_from_slice(&values);
+        if to == last {
+            return;
+        }
+        // The last step ends with the row and does some pixels of the one before again: cheaper than a loop
+        // over what is left, of which a narrow row is mostly made.
+        to = (to + LANES).min(last);
+    }
+}
+
+/// Fills a row of fewer than [`LANES`] pixels.
+#[inline(always)]
+fn fill_short<P: Pixel, M: Means>(out: &mut [f32], pixels: &[P], means: M, row: RowJob<'_>) {
+    for (x, pixel) in pixels.iter().enumerate() {
+        let to = if row.mirrored { out.len() - 1 - x } else { x };
+        out[to] = (pixel.value() - means.value(x)) * row.scale;
+    }
+}
+
+/// What is subtracted from the pixels of a row.
+trait Means: Copy {
+    /// What is subtracted in column `x`.
+    fn value(self, x: usize) -> f32;
+
+    /// What is subtracted in [`LANES`] columns from `x`.
+    fn lanes(self, x: usize) -> [f32; LANES];
+}
+
+impl Means for f32 {
+    #[inline(always)]
+    fn value(self, _: usize) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn lanes(self, _: usize) -> [f32; LANES] {
+        [self; LANES]
+    }
+}
+
+impl Means for &[f32] {
+    #[inline(always)]
+    fn value(self, x: usize) -> f32 {
+        self[x]
+    }
+
+    #[inline(always)]
+    fn lanes(self, x: usize) -> [f32; LANES] {
+        lanes(self, x)
+    }
+}
+
+/// The [`LANES`] elements from `start`.
+#[inline(always)]
+fn lanes<T: Copy>(row: &[T], start: usize) -> [T; LANES] {
+    *row[start..].first_chunk().expect("a row has LANES elements from any start")
+}
+
+/// Deals the elements of a row, channel by channel in `planes`, to the row pixel by pixel in `out`.
+#[inline(always)]
+fn interleave<E: Copy>(planes: &[E], width: usize, out: &mut [E]) {
+    // Where the number of channels is known to the compiler it shuffles whole registers.
+    match planes.len() / width {
+        3 => {
+            let (first, rest) = planes.split_at(width);
+            let (second, third) = rest.split_at(width);
+            let (pixels, _) = out.as_chunks_mut::<3>();
+            for (((pixel, &a), &b), &c) in pixels.iter_mut().zip(first).zip(second).zip(third) {
+                *pixel = [a, b, c];
+            }
+        }
+        channels => {
+            for (c, plane) in planes.chunks_exact(width).enumerate() {
+                for (pixel, &value) in out.chunks_exact_mut(channels).zip(plane) {
+                    pixel[c] = value;
+                }
+            }
+        }
+    }
+}

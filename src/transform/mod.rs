@@ -1,0 +1,441 @@
+//! From a record's pixels to a batch's elements: crop, mirror, subtract the mean, scale.
+//!
+//! [`Transform`] is what a user asks for, in the words of Caffe's `transform_param`. [`Transformer`] is the same,
+//! checked as far as it can be before a record is seen: the workers run it, each with a [`Scratch`] of its own.
+
+mod error;
+mod kernels;
+mod mean;
+#[cfg(test)]
+mod naive;
+mod random;
+
+use half::{bf16, f16};
+
+use crate::datum::{Floats, Image, Pixels};
+use crate::shape::{Dtype, ImageShape, Layout, Phase};
+
+pub use error::TransformError;
+pub use mean::{MeanImage, MeanImageError};
+pub(crate) use random::{Draw, Randomness};
+
+use kernels::{Contiguous, Element, Job, Rows, Source, Spaced, Window};
+
+/// What is done to every record, as Caffe's `transform_param`.
+///
+/// An element of the output is `(pixel - mean) * scale`, computed in f32 with both operations rounded, as Caffe
+/// computes it. The mean of a pixel is that of its place in the image as stored, before crop and mirror.
+///
+/// ```
+/// use percolator::Transform;
+///
+/// let transform = Transform::new().crop(227).mirror(true).mean_values([104.0, 117.0, 123.0]);
+/// # assert_ne!(transform, Transform::new());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transform {
+    /// Height and width of the output, or 0 for those of the image.
+    crop: u32,
+    mirror: bool,
+    mean_values: Vec<f32>,
+    mean_image: Option<MeanImage>,
+    scale: f32,
+}
+
+impl Transform {
+    /// A transform that leaves the pixels as they are.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { crop: 0, mirror: false, mean_values: Vec::new(), mean_image: None, scale: 1.0 }
+    }
+
+    /// Cuts a square of this height and width out of every image, or none if 0: Caffe's `crop_size`.
+    ///
+    /// The square lies at random in [`Phase::Train`] and in the centre in [`Phase::Test`], where an odd pixel is
+    /// left over at the bottom and at the right.
+    #[must_use]
+    pub fn crop(self, crop: u32) -> Self {
+        Self { crop, ..self }
+    }
+
+    /// Whether every second image, at random, is mirrored left to right: Caffe's `mirror`, which it also does
+    /// in [`Phase::Test`].
+    #[must_use]
+    pub fn mirror(self, mirror: bool) -> Self {
+        Self { mirror, ..self }
+    }
+
+    /// Adds one value to the mean values, as one `mean_value` line of a prototxt does.
+    #[must_use]
+    pub fn mean_value(mut self, value: f32) -> Self {
+        self.mean_values.push(value);
+        self
+    }
+
+    /// Subtracts these values: one for all channels, one for each channel, or none.
+    #[must_use]
+    pub fn mean_values(self, values: impl Into<Vec<f32>>) -> Self {
+        Self { mean_values: values.into(), ..self }
+    }
+
+    /// Subtracts an image of the shape that every record has before the crop: Caffe's `mean_file`.
+    #[must_use]
+    pub fn mean_image(self, image: MeanImage) -> Self {
+        Self { mean_image: Some(image), ..self }
+    }
+
+    /// Multiplies by this after the mean is subtracted: Caffe's `scale`.
+    #[must_use]
+    pub fn scale(self, scale: f32) -> Self {
+        Self { scale, ..self }
+    }
+}
+
+/// The same as [`Transform::new`].
+impl Default for Transform {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What is subtracted; exactly one of what Caffe takes for exclusive.
+#[derive(Clone, Debug)]
+enum Mean {
+    /// Never empty: no mean is a mean of 0, which changes no bit of any pixel.
+    Values(Vec<f32>),
+    Image(MeanImage),
+}
+
+/// A [`Transform`] to one phase, element type and layout.
+#[derive(Clone, Debug)]
+pub(crate) struct Transformer {
+    crop: u32,
+    mirror: bool,
+    mean: Mean,
+    scale: f32,
+    phase: Phase,
+    dtype: Dtype,
+    layout: Layout,
+    /// The instruction set that was found, so that a record does not ask again.
+    arch: pulp::Arch,
+}
+
+/// Buffers that a worker keeps from record to record, so that they grow once and are never freed.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// All floats of a record that stores them irregularly.
+    gathered: Vec<f32>,
+    /// One row of floats of a record that stores them with gaps.
+    row: Vec<f32>,
+    /// Room for one row of every channel, in elements of at most four bytes.
+    planes: Vec<f32>,
+}
+
+impl Transformer {
+    /// Checks what can be checked before a record is seen.
+    ///
+    /// # Errors
+    ///
+    /// Fails where there are both mean values and a mean image, or where `dtype` is u8 and there is a mean or a
+    /// scale.
+    pub(crate) fn new(
+        transform: &Transform,
+        phase: Phase,
+        dtype: Dtype,
+        layout: Layout,
+    ) -> Result<Self, TransformError> {
+        let Transform { crop, mirror, mean_values, mean_image, scale } = transform.clone();
+        let mean = match mean_image {
+            Some(image) if !mean_values.is_empty() => {
+                return Err(TransformError::TwoMeans { image: image.shape(), values: mean_values.len() });
+            }
+            Some(image) if dtype == Dtype::U8 => {
+                return Err(TransformError::MeanOfBytes {
+                    found: format!("a mean image of {}", image.shape()),
+                });
+            }
+            Some(image) => Mean::Image(image),
+            None if mean_values.is_empty() => Mean::Values(vec![0.0]),
+            None if dtype == Dtype::U8 => {
+                return Err(TransformError::MeanOfBytes { found: format!("mean_value {mean_values:?}") });
+            }
+            None => Mean::Values(mean_values),
+        };
+        if dtype == Dtype::U8 && scale != 1.0 {
+            return Err(TransformError::ScaleOfBytes { found: scale });
+        }
+        Ok(Self { crop, mirror, mean, scale, phase, dtype, layout, arch: pulp::Arch::new() })
+    }
+
+    /// Elements of the mean image, or 0 where there is none.
+    pub(crate) fn mean_elements(&self) -> usize {
+        match &self.mean {
+            Mean::Values(_) => 0,
+            Mean::Image(image) => image.pixels().len(),
+        }
+    }
+
+    /// The shape that a record of shape `input` is given: its channels, and the crop's height and width or its
+    /// own. It is the same in either layout.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the transform cannot be applied to such a record: it is empty or smaller than the crop, or
+    /// the mean is of another shape.
+    pub(crate) fn output_shape(&self, input: ImageShape) -> Result<ImageShape, TransformError> {
+        let ImageShape { channels, height, width } = input;
+        if channels == 0 || height == 0 || width == 0 {
+            return Err(TransformError::EmptyImage { image: input });
+        }
+        match &self.mean {
+            Mean::Values(values) if values.len() != 1 && values.len() != channels => {
+                return Err(TransformError::MeanValueCount { found: values.len(), channels });
+            }
+            Mean::Image(mean) if mean.shape() != input => {
+                return Err(TransformError::MeanImageShape { mean: mean.shape(), image: input });
+            }
+            _ => {}
+        }
+        match self.crop as usize {
+            0 => Ok(input),
+            crop if crop > height || crop > width => {
+                Err(TransformError::CropTooLarge { crop: self.crop, image: input })
+            }
+            crop => Ok(ImageShape { channels, height: crop, width: crop }),
+        }
+    }
+
+    /// Writes the transformed pixels of one record to its place in the batch, each element once.
+    ///
+    /// Allocates nothing after `scratch` has seen the largest record.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`output_shape`](Self::output_shape) does; where the record holds fewer or more pixels than its
+    /// shape says; where it holds floats and the batch bytes; and where the output is not as long as `out`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `out` is not aligned to the elements of the batch.
+    pub(crate) fn apply(
+        &self,
+        image: &Image<'_>,
+        draw: Draw,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), TransformError> {
+        let output = self.output_shape(image.shape)?;
+        let found = match &image.pixels {
+            Pixels::U8(bytes) => bytes.len(),
+            Pixels::F32(floats) => floats.len(),
+        };
+        if image.shape.checked_elements() != Some(found) {
+            return Err(TransformError::PixelCount { image: image.shape, found });
+        }
+        // No more elements than `found`; only their size can overflow, and no place is as large as that.
+        let found_bytes = (output.channels * output.height * output.width).saturating_mul(self.dtype.size());
+        if out.len() != found_bytes {
+            return Err(TransformError::PlaceSize { output, place_bytes: out.len(), found_bytes });
+        }
+        let task = Task { input: image.shape, window: self.window(image.shape, output, draw), out };
+        match &image.pixels {
+            Pixels::U8(bytes) => {
+                self.apply_bytes(bytes, task, &mut scratch.planes);
+                Ok(())
+            }
+            Pixels::F32(floats) => self.apply_floats(floats, task, scratch),
+        }
+    }
+
+    /// The part of the image that is transformed.
+    fn window(&self, input: ImageShape, output: ImageShape, draw: Draw) -> Window {
+        let (rows, columns) = (input.height - output.height, input.width - output.width);
+        let (top, left) = match self.phase {
+            Phase::Train => (draw.top(rows + 1), draw.left(columns + 1)),
+            Phase::Test => (rows / 2, columns / 2),
+        };
+        let mirrored = self.mirror && draw.mirrored();
+        Window { top, left, height: output.height, width: output.width, mirrored }
+    }
+
+    fn apply_bytes(&self, bytes: &[u8], task: Task<'_>, planes: &mut Vec<f32>) {
+        let rows = Contiguous(bytes);
+        match self.dtype {
+            Dtype::F32 => self.run::<_, f32>(rows, task, planes),
+            Dtype::U8 => self.run::<_, u8>(rows, task, planes),
+            Dtype::F16 => self.run::<_, f16>(rows, task, planes),
+            Dtype::Bf16 => self.run::<_, bf16>(rows, task, planes),
+        }
+    }
+
+    fn apply_floats(
+        &self,
+        floats: &Floats<'_>,
+        task: Task<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), TransformError> {
+        let Scratch { gathered, row, planes } = scratch;
+        if let Some(floats) = floats.strided() {
+            row.resize(task.window.width.max(row.len()), 0.0);
+            self.run_floats(Spaced { floats, row }, task, planes)
+        } else {
+            gathered.clear();
+            floats.gather(gathered);
+            self.run_floats(Contiguous(gathered), task, planes)
+        }
+    }
+
+    fn run_floats<R: Rows<Pixel = f32>>(
+        &self,
+        rows: R,
+        task: Task<'_>,
+        planes: &mut Vec<f32>,
+    ) -> Result<(), TransformError> {
+        match self.dtype {
+            Dtype::F32 => self.run::<_, f32>(rows, task, planes),
+            Dtype::U8 => return Err(TransformError::BytesOfFloats),
+            Dtype::F16 => self.run::<_, f16>(rows, task, planes),
+            Dtype::Bf16 => self.run::<_, bf16>(rows, task, planes),
+        }
+        Ok(())
+    }
+
+    fn run<R: Rows, E: Element<R::Pixel>>(&self, rows: R, task: Task<'_>, planes: &mut Vec<f32>) {
+        let Task { input, window, out } = task;
+        let mean = match &self.mean {
+            Mean::Values(values) => kernels::Mean::Values(values),
+            Mean::Image(image) => kernels::Mean::Image(image.pixels()),
+        };
+        let planes = match self.layout {
+            // One channel is the same in either layout.
+            Layout::Nhwc if input.channels > 1 => {
+                let elements = input.channels * window.width;
+                planes.resize(elements.max(planes.len()), 0.0);
+                Some(&mut bytemuck::cast_slice_mut(planes)[..elements])
+            }
+            Layout::Nchw | Layout::Nhwc => None,
+        };
+        let out: &mut [E] = bytemuck::cast_slice_mut(out);
+        let source = Source { rows, input, window, mean, scale: self.scale };
+        self.arch.dispatch(Job { source, planes, out });
+    }
+}
+
+/// What of one record does not depend on its pixels' type: what is read and where it goes.
+struct Task<'a> {
+    input: ImageShape,
+    window: Window,
+    out: &'a mut [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RecordId;
+
+    const RGB: ImageShape = ImageShape { channels: 3, height: 4, width: 6 };
+
+    fn transformer(transform: &Transform, dtype: Dtype) -> Result<Transformer, TransformError> {
+        Transformer::new(transform, Phase::Test, dtype, Layout::Nchw)
+    }
+
+    fn apply(transformer: &Transformer, pixels: Pixels<'_>, out: &mut [f32]) -> Result<(), TransformError> {
+        let draw = Randomness::Indexed { seed: 0 }.draw(RecordId { epoch: 0, index: 0 });
+        let out = bytemuck::cast_slice_mut(out);
+        transformer.apply(&Image { shape: RGB, pixels }, draw, out, &mut Scratch::default())
+    }
+
+    #[test]
+    fn a_contradiction_is_refused_before_any_record() {
+        let mean = MeanImage::new(RGB, vec![1.0; 72]).unwrap();
+        let refused = |transform: &Transform, dtype, message: &str| {
+            assert_eq!(transformer(transform, dtype).unwrap_err().to_string(), message);
+        };
+        let both = Transform::new().mean_image(mean.clone()).mean_value(1.0);
+        refused(
+            &both,
+            Dtype::F32,
+            "cannot specify mean_file and mean_value at the same time: found 3x4x6 and 1 mean_value",
+        );
+        let bytes = "u8 output takes no mean, found";
+        let allowed = "f32, f16 and bf16 output take one";
+        refused(
+            &Transform::new().mean_image(mean),
+            Dtype::U8,
+            &format!("{bytes} a mean image of 3x4x6; {allowed}"),
+        );
+        refused(
+            &Transform::new().mean_value(0.0).mean_value(2.5),
+            Dtype::U8,
+            &format!("{bytes} mean_value [0.0, 2.5]; {allowed}"),
+        );
+        refused(
+            &Transform::new().scale(0.5),
+            Dtype::U8,
+            "u8 output takes no scale but 1, found 0.5; f32, f16 and bf16 output take any",
+        );
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_is_refused() {
+        let refused = |transform: Transform, image, message: &str| {
+            let transformer = transformer(&transform, Dtype::F32).unwrap();
+            assert_eq!(transformer.output_shape(image).unwrap_err().to_string(), message);
+        };
+        refused(
+            Transform::new().mean_values([1.0, 2.0]),
+            RGB,
+            "specify either 1 mean_value or as many as channels: 3, found 2",
+        );
+        refused(
+            Transform::new().crop(5),
+            RGB,
+            "crop_size must be at most the height and width of the image: 3x4x6, found 5",
+        );
+        let cropped = ImageShape { channels: 3, height: 4, width: 4 };
+        refused(
+            Transform::new().crop(4).mean_image(MeanImage::new(cropped, vec![0.0; 48]).unwrap()),
+            RGB,
+            "the mean image must have the shape of the uncropped image: 3x4x6, found 3x4x4",
+        );
+        refused(
+            Transform::new(),
+            ImageShape { height: 0, ..RGB },
+            "an image has at least 1 channel, row and column, found 3x0x6",
+        );
+    }
+
+    #[test]
+    fn pixels_that_do_not_fit_are_refused() {
+        let floats = transformer(&Transform::new(), Dtype::F32).unwrap();
+        let short = apply(&floats, Pixels::U8(&[0; 71]), &mut [0.0; 72]);
+        assert_eq!(short, Err(TransformError::PixelCount { image: RGB, found: 71 }));
+        let place = apply(&floats, Pixels::U8(&[0; 72]), &mut [0.0; 71]);
+        assert_eq!(
+            place.unwrap_err().to_string(),
+            "a record of 3x4x6 must fill its place in the batch: 284 bytes, found 288"
+        );
+
+        let bytes = transformer(&Transform::new(), Dtype::U8).unwrap();
+        let record = [&[0x08, 3, 0x10, 4, 0x18, 6][..], &[0x35, 0, 0, 0, 0].repeat(72)].concat();
+        let record = crate::datum::Datum::parse(&record).unwrap().image().unwrap();
+        assert_eq!(apply(&bytes, record.pixels, &mut [0.0; 18]), Err(TransformError::BytesOfFloats));
+    }
+
+    #[test]
+    fn the_crop_of_a_test_is_central() {
+        let transformer = transformer(&Transform::new().crop(3), Dtype::F32).unwrap();
+        let pixels: Vec<u8> = (0..72).collect();
+        let mut out = [0.0; 27];
+        apply(&transformer, Pixels::U8(&pixels), &mut out).unwrap();
+        // One row of 4 and three columns of 6 are left over: floor(1 / 2) above, floor(3 / 2) to the left.
+        assert_eq!(out[..9], [1.0, 2.0, 3.0, 7.0, 8.0, 9.0, 13.0, 14.0, 15.0]);
+    }
+
+    #[test]
+    fn the_parts_of_a_transform_do_not_depend_on_their_order() {
+        let one = Transform::default().crop(2).mean_value(1.0).mean_value(2.0).scale(0.5).mirror(true);
+        let other = Transform::new().mirror(true).scale(0.5).mean_values(vec![1.0, 2.0]).crop(2);
+        assert_eq!(one, other);
+    }
+}

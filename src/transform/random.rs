@@ -1,0 +1,223 @@
+//! The random numbers of a record.
+//!
+//! A record takes up to three: whether to mirror it, and where the crop begins, down and across. They are
+//! drawn raw, as 32 bits each, and reduced to a choice by the rule the [`Draw`] carries, so that the
+//! transform does not know where they came from.
+
+use crate::record::RecordId;
+
+/// The odd constant of Steele, Lea and Flood's `SplitMix64`: 2^64 over the golden ratio.
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Where the random numbers of a stream come from.
+///
+/// Invariant: a record's draw depends on nothing that varies between two runs over the same stream, such as
+/// the number of threads or their timing.
+///
+/// Caffe's own sequence, one `mt19937` for all records, is meant to be a second variant. It is drawn ahead,
+/// in the order of the records, by one thread: for each record mirror (if the transform mirrors), then height
+/// and width (if it crops in TRAIN), to be reduced by [`Reduction::Modulo`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Randomness {
+    /// A pure function of the seed and the record: any thread draws for any record, in any order, and a
+    /// stream resumes anywhere.
+    Indexed {
+        /// Tells one sequence from another.
+        seed: u64,
+    },
+}
+
+impl Randomness {
+    /// The draw of a record.
+    ///
+    /// [`Randomness::Indexed`] folds the seed, the epoch and the index into a key, one `SplitMix64` step per
+    /// word, and takes the high halves of the next three outputs of the `SplitMix64` which that key seeds.
+    /// The numbers are pinned by a test: a release that changed them would change every resumed training run.
+    pub(crate) fn draw(&self, record: RecordId) -> Draw {
+        match *self {
+            Randomness::Indexed { seed } => {
+                let key = [record.epoch, record.index]
+                    .iter()
+                    .fold(mix(seed.wrapping_add(GAMMA)), |key, word| mix((key ^ word).wrapping_add(GAMMA)));
+                let mut state = key;
+                let mut next = || {
+                    state = state.wrapping_add(GAMMA);
+                    (mix(state) >> 32) as u32
+                };
+                Draw { mirror: next(), height: next(), width: next(), reduction: Reduction::MultiplyShift }
+            }
+        }
+    }
+}
+
+/// The finaliser of `SplitMix64`: a bijection in which every bit of the input sways every bit of the output.
+const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The raw random numbers of one record, and the rule that makes choices of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Draw {
+    /// Decides whether the record is mirrored.
+    pub(crate) mirror: u32,
+    /// Decides the first row of the crop.
+    pub(crate) height: u32,
+    /// Decides the first column of the crop.
+    pub(crate) width: u32,
+    /// How `height` and `width` become offsets.
+    pub(crate) reduction: Reduction,
+}
+
+/// How 32 random bits choose one of `n` positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reduction {
+    /// `(bits * n) >> 32`: no division, and a bias of at most `n` in 2^32.
+    MultiplyShift,
+    /// `bits % n`, Caffe's `Rand(n)`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "Caffe's own sequence is not drawn yet"))]
+    Modulo,
+}
+
+impl Draw {
+    /// Whether to mirror the record: the lowest bit, which is Caffe's `Rand(2)` too.
+    pub(crate) fn mirrored(self) -> bool {
+        self.mirror & 1 == 1
+    }
+
+    /// The first row of the crop, one of `positions`.
+    pub(crate) fn top(self, positions: usize) -> usize {
+        self.reduction.choose(self.height, positions)
+    }
+
+    /// The first column of the crop, one of `positions`.
+    pub(crate) fn left(self, positions: usize) -> usize {
+        self.reduction.choose(self.width, positions)
+    }
+}
+
+impl Reduction {
+    /// One of `0..positions`.
+    fn choose(self, bits: u32, positions: usize) -> usize {
+        debug_assert!(positions > 0, "a choice of none");
+        let (bits, n) = (u128::from(bits), positions as u128);
+        let choice = match self {
+            Reduction::MultiplyShift => (bits * n) >> 32,
+            Reduction::Modulo => bits % n,
+        };
+        usize::try_from(choice).expect("the choice is less than `positions`, a usize")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(seed: u64, epoch: u64, index: u64) -> Draw {
+        Randomness::Indexed { seed }.draw(RecordId { epoch, index })
+    }
+
+    #[test]
+    fn mix_is_the_finaliser_of_splitmix64() {
+        // The first outputs of the published generator for the seed 1234567.
+        let outputs = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        for (steps, output) in (1..).zip(outputs) {
+            assert_eq!(mix(GAMMA.wrapping_mul(steps).wrapping_add(1_234_567)), output);
+        }
+    }
+
+    #[test]
+    fn a_release_never_changes_the_draws() {
+        let numbers = |draw: Draw| [draw.mirror, draw.height, draw.width];
+        assert_eq!(numbers(draw(0, 0, 0)), [556_823_690, 214_405_049, 2_879_038_426]);
+        assert_eq!(numbers(draw(1701, 0, 0)), [2_886_790_183, 73_839_923, 2_050_230_184]);
+        assert_eq!(numbers(draw(1701, 0, 1)), [1_883_029_472, 1_075_517_841, 3_846_924_567]);
+        assert_eq!(numbers(draw(1701, 1, 0)), [2_940_493_798, 2_930_103_612, 2_314_176_999]);
+        assert_eq!(numbers(draw(u64::MAX, u64::MAX, u64::MAX)), [1_330_365_849, 2_037_283_735, 818_499_410]);
+    }
+
+    /// Pearson's statistic for counts that ought to be equal.
+    fn chi_square(counts: &[u32]) -> f64 {
+        let expected = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
+        counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum()
+    }
+
+    #[test]
+    fn choices_are_even_and_independent() {
+        const POSITIONS: usize = 30;
+        let mut offsets = [[0; POSITIONS]; 2];
+        let mut joint = [0; 8];
+        for (epoch, index) in (0..10).flat_map(|epoch| (0..10_000).map(move |index| (epoch, index))) {
+            let draw = draw(1701, epoch, index);
+            let (top, left) = (draw.top(POSITIONS), draw.left(POSITIONS));
+            offsets[0][top] += 1;
+            offsets[1][left] += 1;
+            let half = |offset: usize| usize::from(offset >= POSITIONS / 2);
+            joint[usize::from(draw.mirrored()) * 4 + half(top) * 2 + half(left)] += 1;
+        }
+        // One good sequence in ten thousand exceeds these, for 29 and 7 degrees of freedom.
+        assert!(chi_square(&offsets[0]) < 65.0, "{:?}", offsets[0]);
+        assert!(chi_square(&offsets[1]) < 65.0, "{:?}", offsets[1]);
+        assert!(chi_square(&joint) < 30.0, "{joint:?}");
+    }
+
+    #[test]
+    fn neighbours_draw_apart() {
+        // A record's mirror says nothing of the next record's, the next epoch's, or the next seed's.
+        for (seed, epoch, index) in [(0, 0, 1), (0, 1, 0), (1, 0, 0)] {
+            let mut counts = [0; 4];
+            for i in 0..10_000 {
+                let (a, b) = (draw(3, 5, i), draw(3 + seed, 5 + epoch, i + index));
+                counts[usize::from(a.mirrored()) * 2 + usize::from(b.mirrored())] += 1;
+            }
+            assert!(chi_square(&counts) < 21.0, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn choices_reach_both_ends_and_no_further() {
+        let draw = |bits, reduction| Draw { mirror: bits, height: bits, width: bits, reduction };
+        for positions in [1, 2, 30, 1 << 20] {
+            assert_eq!(draw(0, Reduction::MultiplyShift).top(positions), 0);
+            assert_eq!(draw(u32::MAX, Reduction::MultiplyShift).left(positions), positions - 1);
+            assert!(draw(u32::MAX, Reduction::Modulo).left(positions) < positions);
+        }
+    }
+
+    /// The first outputs of the generator that Caffe draws from.
+    fn mt19937(seed: u32, outputs: usize) -> Vec<u32> {
+        const N: usize = 624;
+        const M: usize = 397;
+        let mut state = vec![seed];
+        for i in (1..).take(N - 1) {
+            let last = state[state.len() - 1];
+            state.push((last ^ (last >> 30)).wrapping_mul(1_812_433_253).wrapping_add(i));
+        }
+        for i in 0..outputs {
+            let y = (state[i] & 0x8000_0000) | (state[i + 1] & 0x7fff_ffff);
+            state.push(state[i + M] ^ (y >> 1) ^ ((y & 1) * 0x9908_b0df));
+        }
+        let temper = |mut y: u32| {
+            y ^= y >> 11;
+            y ^= (y << 7) & 0x9d2c_5680;
+            y ^= (y << 15) & 0xefc6_0000;
+            y ^ (y >> 18)
+        };
+        state[N..].iter().map(|&y| temper(y)).collect()
+    }
+
+    #[test]
+    fn modulo_makes_the_choices_of_caffe() {
+        // Mirror, row and column of a crop of 1 out of 3x4, by Caffe's transformer after
+        // `set_random_seed(1701)`, whose second output is the transformer's seed.
+        let caffe = [(0, 2, 0), (1, 0, 0), (0, 1, 0), (0, 2, 2), (0, 2, 0), (1, 0, 3), (1, 2, 3), (0, 1, 3)];
+        let seed = mt19937(1701, 2)[1];
+        let numbers = mt19937(seed, 3 * caffe.len());
+        for (number, choices) in numbers.chunks_exact(3).zip(caffe) {
+            let draw =
+                Draw { mirror: number[0], height: number[1], width: number[2], reduction: Reduction::Modulo };
+            assert_eq!((u8::from(draw.mirrored()), draw.top(3), draw.left(4)), choices);
+        }
+    }
+}

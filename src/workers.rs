@@ -1,0 +1,160 @@
+//! The threads that turn records into their places in a batch.
+//!
+//! A task is a run and the places of its records. Tasks of all lanes go through one bounded queue, in the
+//! order in which the lanes' batches are filled, and any worker takes any task: a batch has no barrier of
+//! its own, so nobody idles at its end while the next is being filled. What a record becomes depends on
+//! the record and its name alone, never on who handles it.
+//!
+//! Why not a fork-join pool: its tasks are boxed one by one (the record path allocates nothing), and a join
+//! at the end of each batch costs small batches more than their records do.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::batch::{Place, Places};
+use crate::datum::Datum;
+use crate::error::{FeedError, RecordCause, RecordError};
+use crate::meter::{Count, WaitMeter};
+use crate::reader::Lease;
+use crate::reader::body::panic_message;
+use crate::shape::ImageShape;
+use crate::source::Record;
+use crate::transform::{Randomness, Scratch, Transformer};
+
+/// What is done to every record of a feed.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    /// Where the records come from, for messages.
+    pub(crate) path: PathBuf,
+    pub(crate) transformer: Transformer,
+    pub(crate) randomness: Randomness,
+}
+
+impl Recipe {
+    /// The shape that a record comes to.
+    pub(crate) fn output_shape(&self, record: &Record<'_>) -> Result<ImageShape, FeedError> {
+        let shape = || -> Result<ImageShape, RecordCause> {
+            Ok(self.transformer.output_shape(Datum::parse(record.value)?.image()?.shape)?)
+        };
+        Ok(shape().map_err(|cause| RecordError::new(&self.path, record, cause))?)
+    }
+
+    /// Writes a record to its place: parse, check, transform, once over the pixels.
+    fn write(
+        &self,
+        record: &Record<'_>,
+        batch: ImageShape,
+        place: &mut Place<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), RecordCause> {
+        let datum = Datum::parse(record.value)?;
+        let image = datum.image()?;
+        let found = self.transformer.output_shape(image.shape)?;
+        if found != batch {
+            return Err(RecordCause::Shape { found, batch });
+        }
+        self.transformer.apply(&image, self.randomness.draw(record.id), place.pixels, scratch)?;
+        place.tag(record.id, datum.label);
+        Ok(())
+    }
+}
+
+/// A run, and the places that its records go to.
+pub(crate) struct Task {
+    pub(crate) run: Lease,
+    pub(crate) places: Places,
+}
+
+impl Task {
+    fn handle(mut self, recipe: &Recipe, scratch: &mut Scratch) {
+        let mut at = 0;
+        let handled = catch_unwind(AssertUnwindSafe(|| {
+            let batch = self.places.shape().image;
+            for (position, record) in self.run.iter().enumerate() {
+                at = position;
+                let mut place = self.places.get(position);
+                if let Err(cause) = recipe.write(&record, batch, &mut place, scratch) {
+                    let error = RecordError::new(&recipe.path, &record, cause);
+                    self.places.fail(position, error.into());
+                    return;
+                }
+            }
+        }));
+        if let Err(panic) = handled {
+            let record = self.run.get(at).map(|record| record.id.to_string()).unwrap_or_default();
+            let message = panic_message(&*panic);
+            self.places.fail(at, FeedError::WorkerPanicked { record, message });
+        }
+        // The run first: its reader may be waiting for it, and what follows may complete the batch.
+        drop(self.run);
+        drop(self.places);
+    }
+}
+
+/// Counters of a feed's workers.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerMeters {
+    /// Waits of workers that had nothing to do.
+    pub(crate) idle: WaitMeter,
+    pub(crate) runs: Count,
+}
+
+/// The worker threads of a feed. Dropping the value lets them finish what is queued, and joins them.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    /// `Some` until the drop, which ends the queue.
+    tasks: Option<Sender<Task>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts `threads` workers, with room in their queue for `tasks_max` tasks.
+    pub(crate) fn start(
+        threads: usize,
+        tasks_max: usize,
+        recipe: &Arc<Recipe>,
+        meters: &Arc<WorkerMeters>,
+    ) -> Result<Workers, FeedError> {
+        let (tasks, queue) = bounded(tasks_max);
+        let mut workers = Workers { tasks: Some(tasks), threads: Vec::with_capacity(threads) };
+        for number in 0..threads {
+            let (queue, recipe, meters) = (queue.clone(), recipe.clone(), meters.clone());
+            let name = format!("worker:{number}");
+            let thread = std::thread::Builder::new()
+                .name(name.clone())
+                .spawn(move || work(&queue, &recipe, &meters))
+                .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;
+            workers.threads.push(thread);
+        }
+        Ok(workers)
+    }
+
+    /// The queue to the workers. It has room for every run there is, so that a send never waits.
+    pub(crate) fn tasks(&self) -> Sender<Task> {
+        self.tasks.clone().expect("the queue is taken only by the drop")
+    }
+}
+
+impl Drop for Workers {
+    /// The join ends because the lanes, which hold the other senders, are joined before they let go of the
+    /// workers; a worker then finds its queue empty and closed.
+    fn drop(&mut self) {
+        self.tasks = None;
+        for thread in self.threads.drain(..) {
+            // A panic in a task was caught there.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(queue: &Receiver<Task>, recipe: &Recipe, meters: &WorkerMeters) {
+    let mut scratch = Scratch::default();
+    while let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) {
+        meters.runs.add(1);
+        task.handle(recipe, &mut scratch);
+    }
+}

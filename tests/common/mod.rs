@@ -1,0 +1,80 @@
+//! What several test files and benches need: databases made on the spot.
+#![allow(dead_code, reason = "every test file uses its own part of this")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "shared by tests only"
+)]
+
+use std::path::Path;
+
+use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::proto::Datum;
+use prost::Message as _;
+
+/// The wire bytes of a raw u8 record.
+pub fn datum(channels: i32, height: i32, width: i32, label: i32, data: Vec<u8>) -> Vec<u8> {
+    Datum {
+        channels: Some(channels),
+        height: Some(height),
+        width: Some(width),
+        label: Some(label),
+        data: Some(data),
+        ..Datum::default()
+    }
+    .encode_to_vec()
+}
+
+/// The wire bytes of a float record.
+pub fn float_datum(channels: i32, height: i32, width: i32, label: i32, data: Vec<f32>) -> Vec<u8> {
+    Datum {
+        channels: Some(channels),
+        height: Some(height),
+        width: Some(width),
+        label: Some(label),
+        float_data: data,
+        ..Datum::default()
+    }
+    .encode_to_vec()
+}
+
+/// Writes an LMDB as Caffe does: a folder, the unnamed database, keys in order.
+pub fn write_lmdb(folder: &Path, records: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) {
+    std::fs::create_dir_all(folder).unwrap();
+    let env =
+        Environment::new().set_map_size(1 << 36).set_flags(EnvironmentFlags::NO_SYNC).open(folder).unwrap();
+    let database = env.open_db(None).unwrap();
+    let mut records = records.into_iter().peekable();
+    while records.peek().is_some() {
+        let mut transaction = env.begin_rw_txn().unwrap();
+        for (key, value) in records.by_ref().take(1000) {
+            transaction.put(database, &key, &value, WriteFlags::empty()).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+}
+
+/// Caffe's keys: eight digits.
+pub fn key(index: usize) -> Vec<u8> {
+    format!("{index:08}").into_bytes()
+}
+
+/// An LMDB of `count` records of one shape, whose pixels are all functions of the record's index, and
+/// whose label is that index.
+pub fn write_images(folder: &Path, count: usize, channels: usize, height: usize, width: usize) {
+    let shape = [channels, height, width].map(|extent| i32::try_from(extent).unwrap());
+    let [c, h, w] = shape;
+    let records = (0..count).map(move |index| {
+        let data = (0..channels * height * width).map(|at| pixel(index, at)).collect();
+        (key(index), datum(c, h, w, i32::try_from(index).unwrap(), data))
+    });
+    write_lmdb(folder, records);
+}
+
+/// The pixel at a position of a record of [`write_images`].
+pub fn pixel(index: usize, at: usize) -> u8 {
+    let mixed = (index as u64).wrapping_mul(0x9e37_79b9).wrapping_add((at as u64).wrapping_mul(0x85eb_ca6b));
+    (mixed >> 13) as u8
+}
