@@ -51,7 +51,7 @@ pub(crate) struct Delivered {
     pub(crate) passage: Box<dyn Passage>,
 }
 
-/// Counters of one lane.
+/// Counters of one lane. `batches`, `records` and `pixel_bytes` count what the consumer has taken.
 #[derive(Debug, Default)]
 pub(crate) struct LaneMeters {
     pub(crate) batches: Count,
@@ -134,7 +134,7 @@ impl Prefetcher {
         let span = tracing::info_span!("prefetch", device = %self.device.name(), lane = self.reader.number());
         let _entered = span.enter();
         while let Ok(true) = self.step() {}
-        tracing::debug!(batches = self.meters.batches.get(), "the lane ends");
+        tracing::debug!(batches_taken = self.meters.batches.get(), "the lane ends");
     }
 
     /// Sends on what is complete, then waits for something to do. `false` when there is no more to do.
@@ -310,9 +310,6 @@ impl Prefetcher {
     fn deliver(&self, delivered: Delivered) -> Result<(), Gone> {
         let shape = delivered.filled.shape();
         tracing::trace!(%shape, "a batch is complete");
-        self.meters.batches.add(1);
-        self.meters.records.add(shape.records as u64);
-        self.meters.pixel_bytes.add(shape.bytes() as u64);
         self.full.send(Ok(delivered)).map_err(|_| Gone)
     }
 }

@@ -27,7 +27,7 @@ pub struct ReaderStats {
     pub value_bytes: u64,
     /// Passes over the source that are complete.
     pub passes: u64,
-    /// Records whose lane had been dropped.
+    /// Records that fell to lanes which had ended, while others went on.
     pub undelivered: u64,
     /// Waits for a lane to give records back.
     pub waits_for_free: Waits,
@@ -49,11 +49,11 @@ pub struct WorkerStats {
 pub struct LaneStats {
     /// The device at its end.
     pub device: String,
-    /// Batches completed.
+    /// Batches that the consumer has taken.
     pub batches: u64,
     /// Records in them.
     pub records: u64,
-    /// Bytes of their pixels, as written.
+    /// Bytes of their pixels.
     pub pixel_bytes: u64,
     /// Waits of the lane for the reader's records.
     pub waits_for_records: Waits,
@@ -81,25 +81,25 @@ pub enum Bottleneck {
 }
 
 impl Stats {
-    /// Records in completed batches, over all lanes.
+    /// Records that the consumers have taken, over all lanes.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.records).sum()
     }
 
-    /// Bytes of pixels in completed batches, over all lanes.
+    /// Bytes of pixels that the consumers have taken, over all lanes.
     #[must_use]
     pub fn pixel_bytes(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.pixel_bytes).sum()
     }
 
-    /// Records completed a second since the feed was built.
+    /// Records taken a second since the feed was built.
     #[must_use]
     pub fn records_per_second(&self) -> f64 {
         per_second(self.records(), self.elapsed)
     }
 
-    /// Bytes of pixels completed a second since the feed was built.
+    /// Bytes of pixels taken a second since the feed was built.
     #[must_use]
     pub fn pixel_bytes_per_second(&self) -> f64 {
         per_second(self.pixel_bytes(), self.elapsed)
@@ -188,7 +188,11 @@ impl fmt::Display for Stats {
             writeln!(f, "{} waited for a batch: {}", lane.device, waits(lane.waits_for_batch))?;
         }
         if self.reader.undelivered > 0 {
-            writeln!(f, "{} records were due to lanes that had been dropped", self.reader.undelivered)?;
+            writeln!(
+                f,
+                "{} more records fell to lanes that had ended, and were dealt to nobody",
+                self.reader.undelivered
+            )?;
         }
         for (stage, share) in self.busy() {
             writeln!(f, "{:<12} at work {:>5.1} % of the time", stage.to_string(), share * 100.0)?;

@@ -1,5 +1,6 @@
 //! `percolator feed`: the pipeline against consumers that only count.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -88,8 +89,13 @@ enum LayoutArg {
 impl Feed {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut feed = self.builder()?.build()?;
-        println!("{}: batches of {}", self.lmdb.display(), feed.batch_shape());
-        println!("{}", feed.memory_budget());
+        let mut out = std::io::stdout().lock();
+        match feed.records() {
+            Some(records) => write!(out, "{}: {records} records, ", self.lmdb.display())?,
+            None => write!(out, "{}: ", self.lmdb.display())?,
+        }
+        writeln!(out, "the first {}; batches of {}", feed.input_shape(), feed.batch_shape())?;
+        writeln!(out, "{}", feed.memory_budget())?;
         let start = Instant::now();
         let enough = Enough { batches: self.batches, until: self.until(start)? };
         let counted: anyhow::Result<Vec<()>> = std::thread::scope(|scope| {
@@ -104,14 +110,15 @@ impl Feed {
                 .collect()
         });
         let stats = feed.stats();
-        println!("\n{stats}");
+        writeln!(out, "\n{stats}")?;
         counted?;
         let copy = limits::memcpy_bytes_per_second(5);
-        println!(
+        writeln!(
+            out,
             "written at {:.2} of the rate at which one thread copies memory here ({:.1} GB/s)",
             stats.pixel_bytes_per_second() / copy,
             copy / 1e9
-        );
+        )?;
         Ok(())
     }
 

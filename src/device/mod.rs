@@ -134,13 +134,13 @@ impl FromStr for Device {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// No such kind of device.
-    #[error("{device}: no such device; there are host and host:N")]
+    #[error("there is no device {device:?}; there are host and host:N")]
     Unknown {
         /// The name that was given.
         device: String,
     },
     /// A kind of device that this version does not drive.
-    #[error("{device}: GPUs are not driven yet; feed host:N instead")]
+    #[error("device {device:?}: GPUs are not driven yet; feed host:N instead")]
     NotBuilt {
         /// The name that was given.
         device: String,

@@ -308,9 +308,10 @@ impl Plan {
             workers: meters,
             lanes: lanes.iter().map(|lane| (lane.device.clone(), lane.meters.clone())).collect(),
         };
+        let records = self.source.records();
         tracing::info!(
             source = %self.recipe.path.display(),
-            records = self.source.records(),
+            records,
             batch = %self.batch,
             lanes = lanes.len(),
             threads = self.asked.threads,
@@ -318,7 +319,15 @@ impl Plan {
             "the feed starts"
         );
         let canceller = FeedCanceller(latch);
-        Ok(Feed { lanes, batch_shape: self.batch, budget, canceller, gauges })
+        Ok(Feed {
+            lanes,
+            records,
+            input_shape: self.first.input,
+            batch_shape: self.batch,
+            budget,
+            canceller,
+            gauges,
+        })
     }
 
     /// One handle a lane, in the order of the lanes: record `g` goes to lane `g mod N`.

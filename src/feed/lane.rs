@@ -67,7 +67,11 @@ impl Lane {
     fn accept(&mut self, message: Result<Delivered, FeedError>) -> Option<Result<Batch, FeedError>> {
         match message {
             Ok(delivered) => {
+                let shape = delivered.filled.shape();
                 self.meters.held.fetch_add(1, Ordering::Relaxed);
+                self.meters.batches.add(1);
+                self.meters.records.add(shape.records as u64);
+                self.meters.pixel_bytes.add(shape.bytes() as u64);
                 Some(Ok(Batch::new(delivered, self.number, &self.free, &self.meters)))
             }
             Err(error) => {

@@ -20,6 +20,7 @@ use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::prefetch::LaneMeters;
 use crate::reader::Watch;
+use crate::shape::ImageShape;
 use crate::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
 use crate::workers::WorkerMeters;
 
@@ -30,6 +31,8 @@ use crate::workers::WorkerMeters;
 #[derive(Debug)]
 pub struct Feed {
     lanes: Vec<Lane>,
+    records: Option<u64>,
+    input_shape: ImageShape,
     batch_shape: BatchShape,
     budget: MemoryBudget,
     canceller: FeedCanceller,
@@ -53,6 +56,9 @@ impl Feed {
     }
 
     /// Hands the lanes over, one a device, in the order of the devices. A second call finds none.
+    ///
+    /// Every lane must be drained or dropped: one that is kept and not drained stops the others once its
+    /// ring is full, because records are dealt in turn.
     pub fn lanes(&mut self) -> Vec<Lane> {
         std::mem::take(&mut self.lanes)
     }
@@ -60,6 +66,18 @@ impl Feed {
     /// Steps through all devices' batches together: each step has the next batch of every lane.
     pub fn steps(&mut self) -> Steps<'_> {
         Steps::new(&mut self.lanes)
+    }
+
+    /// How many records the source holds, where that is known without reading them.
+    #[must_use]
+    pub fn records(&self) -> Option<u64> {
+        self.records
+    }
+
+    /// The shape of the source's first record, before the transform.
+    #[must_use]
+    pub fn input_shape(&self) -> ImageShape {
+        self.input_shape
     }
 
     /// The shape of a batch, as the first record of the source has it.

@@ -7,7 +7,8 @@ use crate::error::FeedError;
 /// Steps through all lanes of a feed. See [`Feed::steps`](super::Feed::steps).
 ///
 /// A step is the next batch of every lane, in the order of the lanes. In the last step of a single pass,
-/// lanes that have run out are missing: [`Batch::lane`] tells which are there.
+/// lanes that have run out are missing: [`Batch::lane`] tells which are there. Lanes are asked in order, so the
+/// first one's statistics have most of a step's waiting.
 #[derive(Debug)]
 pub struct Steps<'a> {
     lanes: &'a mut [Lane],

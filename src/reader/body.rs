@@ -411,7 +411,7 @@ impl<'a> Dealer<'a> {
         }
         self.shared.meters.undelivered.add(lost);
         if !self.shared.is_stopping() {
-            tracing::warn!(
+            tracing::info!(
                 consumer = turn,
                 of = self.hands.len(),
                 "a consumer has left; its records are dealt to nobody, the others go on"

@@ -1,0 +1,88 @@
+//! Real images of handwritten digits, and how Caffe would store them.
+
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use lmdb::{Environment, Transaction as _, WriteFlags};
+use percolator::proto::Datum;
+use prost::Message as _;
+
+/// The files are small enough to travel inside the program, which then runs from any folder.
+macro_rules! file {
+    ($name:literal) => {
+        include_bytes!(concat!("../../tests/data/digits/", $name))
+    };
+}
+
+/// An LMDB cannot outgrow its map. Address space is all that an unused part of it costs.
+const MAP_BYTES: usize = 64 << 20;
+
+/// Images and their labels, which are equally many.
+pub(crate) struct Digits {
+    height: usize,
+    width: usize,
+    pixels: &'static [u8],
+    labels: &'static [u8],
+}
+
+impl Digits {
+    pub(crate) fn train() -> anyhow::Result<Self> {
+        Self::read(file!("train-images-idx3-ubyte"), file!("train-labels-idx1-ubyte"))
+    }
+
+    pub(crate) fn test() -> anyhow::Result<Self> {
+        Self::read(file!("t10k-images-idx3-ubyte"), file!("t10k-labels-idx1-ubyte"))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    fn read(images: &'static [u8], labels: &'static [u8]) -> anyhow::Result<Self> {
+        let ([count, height, width], pixels) = read_idx(images).context("the file of images")?;
+        let ([label_count], labels) = read_idx(labels).context("the file of labels")?;
+        ensure!(count == label_count, "{count} images have {label_count} labels");
+        Ok(Digits { height, width, pixels, labels })
+    }
+
+    /// Writes them as Caffe's `convert_mnist_data` does: a `Datum` a record, under a key of eight digits.
+    pub(crate) fn write_lmdb(&self, folder: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir(folder)?;
+        let environment = Environment::new().set_map_size(MAP_BYTES).open(folder)?;
+        let database = environment.open_db(None)?;
+        let mut transaction = environment.begin_rw_txn()?;
+        let images = self.pixels.chunks_exact(self.height * self.width);
+        for (index, (image, &label)) in images.zip(self.labels).enumerate() {
+            let datum = Datum {
+                channels: Some(1),
+                height: Some(self.height.try_into()?),
+                width: Some(self.width.try_into()?),
+                data: Some(image.to_vec()),
+                label: Some(label.into()),
+                ..Datum::default()
+            };
+            let key = format!("{index:08}");
+            transaction.put(database, &key, &datum.encode_to_vec(), WriteFlags::empty())?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+/// Reads MNIST's IDX format: two zeros, the type of an element (8 is a byte), the number of axes, the length
+/// of each as a big-endian u32, and the elements.
+fn read_idx<const AXES: usize>(file: &[u8]) -> anyhow::Result<([usize; AXES], &[u8])> {
+    let (&[0, 0, 8, axes], mut rest) = file.split_first_chunk().context("the file has no header")? else {
+        anyhow::bail!("not an IDX file of bytes");
+    };
+    ensure!(usize::from(axes) == AXES, "the file has {axes} axes, and {AXES} are wanted");
+    let mut lengths = [0; AXES];
+    for length in &mut lengths {
+        let (bytes, after) = rest.split_first_chunk().context("the header is cut short")?;
+        *length = u32::from_be_bytes(*bytes).try_into()?;
+        rest = after;
+    }
+    let elements: usize = lengths.iter().product();
+    ensure!(elements > 0 && rest.len() == elements, "{lengths:?} elements are wanted, found {}", rest.len());
+    Ok((lengths, rest))
+}

@@ -1,0 +1,126 @@
+//! Feeds a training loop from a Caffe LMDB.
+//!
+//! ```text
+//! cargo run --release --example lmdb_feed            # trains on digits that ship with Percolator
+//! cargo run --release --example lmdb_feed -- PATH    # feeds an LMDB of yours, and says what is in it
+//! ```
+//!
+//! The lines to copy into a loop of your own are those of [`train`]: describe the feed, build it, step
+//! through it. `survey.rs` has the other way to take batches, with a thread for each device.
+
+mod classifier;
+mod digits;
+mod options;
+mod report;
+mod survey;
+mod tally;
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use percolator::{Feed, Phase, Stats};
+
+use classifier::{Classifier, Gradient};
+use digits::Digits;
+use options::Options;
+
+/// How far downhill a step goes, in mean slopes.
+const LEARNING_RATE: f32 = 1.0;
+
+fn main() -> ExitCode {
+    show_warnings();
+    let options = Options::parse();
+    let done = match &options.path {
+        Some(path) => survey::run(path, &options),
+        None => learn_digits(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lmdb_feed: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The library says through `tracing` what a user should know, such as that a lane waits for data and why.
+fn show_warnings() {
+    let stderr = std::io::stderr;
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
+        .init();
+}
+
+/// Makes two databases, trains on one and tests on the other.
+fn learn_digits(options: &Options) -> anyhow::Result<()> {
+    let (train_digits, test_digits) = (Digits::train()?, Digits::test()?);
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let (train_lmdb, test_lmdb) = (folder.path().join("train_lmdb"), folder.path().join("test_lmdb"));
+    train_digits.write_lmdb(&train_lmdb).context("cannot write the training database")?;
+    test_digits.write_lmdb(&test_lmdb).context("cannot write the test database")?;
+    println!("{}: {} digits to learn from", train_lmdb.display(), train_digits.len());
+    println!("{}: {} others to test with", test_lmdb.display(), test_digits.len());
+
+    let (classifier, stats) = train(&train_lmdb, options, options.steps(train_digits.len()))?;
+    let correct = test(&test_lmdb, options, &classifier)?;
+    #[expect(clippy::cast_precision_loss, reason = "there are a few hundred images")]
+    let accuracy = 100.0 * correct as f64 / test_digits.len() as f64;
+    println!("test accuracy {accuracy:.1} %: {correct} of {} digits read right", test_digits.len());
+
+    report::print_table(&stats);
+    folder.close().context("cannot remove the temporary folder")
+}
+
+/// The lines to copy. A step has the next batch of every device. What is learned from it is the mean over all
+/// of them, as where Caffe's solver trains on several.
+fn train(lmdb: &Path, options: &Options, steps: usize) -> anyhow::Result<(Classifier, Stats)> {
+    let mut feed = Feed::builder()
+        .lmdb(lmdb)
+        .transform(options.transform())
+        .devices(options.devices()?)
+        .batch_size(options.batch_size)
+        .threads(options.threads)
+        .prefetch(options.prefetch)
+        .seed(options.seed)
+        .build()?;
+    println!("training on batches of {}, one a device", feed.batch_shape());
+
+    let mut classifier = Classifier::new(feed.batch_shape().record_elements());
+    let progress = report::progress(Some(steps as u64), "steps");
+    for step in progress.wrap_iter(feed.steps().take(steps)) {
+        let mut gradient = Gradient::zero(&classifier);
+        for batch in step? {
+            gradient.add(&classifier, batch.pixels()?, batch.labels());
+        }
+        classifier.descend(&gradient, LEARNING_RATE);
+        progress.set_message(format!("loss {:.3}", gradient.mean_loss()));
+    }
+    Ok((classifier, feed.stats()))
+}
+
+/// Counts what the classifier reads right in one exact pass: every record once, and then the end.
+fn test(lmdb: &Path, options: &Options, classifier: &Classifier) -> anyhow::Result<usize> {
+    let mut feed = Feed::builder()
+        .lmdb(lmdb)
+        // Caffe mirrors at random in the test phase, too; only a crop becomes central by itself.
+        .transform(options.transform().mirror(false))
+        .phase(Phase::Test)
+        .devices(options.devices()?)
+        .batch_size(options.batch_size)
+        .threads(options.threads)
+        .prefetch(options.prefetch)
+        .once()
+        .build()?;
+    let mut correct = 0;
+    for step in feed.steps() {
+        for batch in step? {
+            correct += classifier.count_correct(batch.pixels()?, batch.labels());
+        }
+    }
+    Ok(correct)
+}

@@ -1,0 +1,89 @@
+//! The command line. The options are those of `percolator feed`, as far as they go.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Parser;
+use percolator::{Device, Transform};
+
+/// Feeds a Caffe LMDB to a training loop. Without a PATH it trains a classifier on the digits that ship with
+/// Percolator.
+#[derive(Debug, Parser)]
+pub(crate) struct Options {
+    /// The Caffe LMDB to feed: its folder, or its data.mdb [default: an LMDB of digits, made for the run].
+    pub(crate) path: Option<PathBuf>,
+    /// Devices to feed, one lane each: host, or host:N.
+    #[arg(long, value_delimiter = ',', default_value = "host:0,host:1")]
+    devices: Vec<String>,
+    /// Records in a batch of one device.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) batch_size: usize,
+    /// Worker threads; one a core if not said.
+    #[arg(long, default_value_t = cores())]
+    pub(crate) threads: usize,
+    /// Batches in a lane's ring.
+    #[arg(long, default_value_t = 4)]
+    pub(crate) prefetch: usize,
+    /// Cut a square of this many pixels out of every image; 0 is no crop.
+    #[arg(long, default_value_t = 0)]
+    crop: u32,
+    /// Mirror every second image, at random.
+    #[arg(long)]
+    mirror: bool,
+    /// Subtract these values: one for all channels, or one a channel.
+    #[arg(long, value_delimiter = ',')]
+    mean_value: Vec<f32>,
+    /// Multiply by this; 1/256 brings bytes between 0 and 1.
+    #[arg(long, default_value_t = 1.0 / 256.0)]
+    scale: f32,
+    /// What crops and mirroring are drawn from.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Train on the digits this many times.
+    #[arg(long, default_value_t = 100, conflicts_with = "path")]
+    epochs: usize,
+    /// Feed every record of PATH once, and stop.
+    #[arg(long, requires = "path", conflicts_with_all = ["batches", "seconds"])]
+    pub(crate) once: bool,
+    /// Stop after this many batches of PATH a lane.
+    #[arg(long, requires = "path")]
+    pub(crate) batches: Option<usize>,
+    /// Stop after this many seconds [default: 5, unless --once or --batches].
+    #[arg(long, requires = "path")]
+    seconds: Option<f64>,
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl Options {
+    pub(crate) fn devices(&self) -> anyhow::Result<Vec<Device>> {
+        self.devices.iter().map(|name| Ok(name.parse()?)).collect()
+    }
+
+    pub(crate) fn transform(&self) -> Transform {
+        Transform::new().crop(self.crop).mirror(self.mirror).mean_values(&*self.mean_value).scale(self.scale)
+    }
+
+    /// Records that all devices together take in a step. Huge counts are the feed's to refuse.
+    pub(crate) fn step_records(&self) -> usize {
+        self.batch_size.saturating_mul(self.devices.len())
+    }
+
+    /// The steps that it takes to train on so many records, each as often as was asked for.
+    pub(crate) fn steps(&self, records: usize) -> usize {
+        records.saturating_mul(self.epochs).div_ceil(self.step_records().max(1))
+    }
+
+    /// When a feed that starts now has run long enough, if time is what ends it.
+    pub(crate) fn deadline(&self) -> anyhow::Result<Option<Instant>> {
+        let seconds = match self.seconds {
+            None if self.once || self.batches.is_some() => return Ok(None),
+            seconds => seconds.unwrap_or(5.0),
+        };
+        let time = Duration::try_from_secs_f64(seconds).context("--seconds")?;
+        Ok(Instant::now().checked_add(time))
+    }
+}

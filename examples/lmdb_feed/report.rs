@@ -1,0 +1,36 @@
+//! What the user sees: progress on the way, a table at the end.
+
+use std::fmt;
+
+use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
+use percolator::{Stats, limits};
+
+/// A bar that counts things, up to so many where that is known. It goes to the standard error, and nowhere
+/// if that is not a terminal.
+pub(crate) fn progress(length: Option<u64>, things: &str) -> ProgressBar {
+    let (bar, template) = match length {
+        Some(length) => {
+            (ProgressBar::new(length), "{bar:40} {human_pos} of {human_len} {prefix}, {rate} {msg}")
+        }
+        None => (ProgressBar::new_spinner(), "{spinner} {elapsed} {human_pos} {prefix}, {rate} {msg}"),
+    };
+    let style = ProgressStyle::with_template(template).expect("both templates are well-formed").with_key(
+        "rate",
+        |state: &ProgressState, out: &mut dyn fmt::Write| {
+            // A line that cannot be drawn is not worth an error.
+            let _ = write!(out, "{:.0}/s", state.per_sec());
+        },
+    );
+    bar.with_style(style).with_prefix(things.to_owned()).with_finish(ProgressFinish::AndLeave)
+}
+
+/// Who did how much, who waited for whom, and how near that is to what the machine can do at all.
+pub(crate) fn print_table(stats: &Stats) {
+    let copy = limits::memcpy_bytes_per_second(5);
+    println!("\n{stats}");
+    println!(
+        "written at {:.2} % of the rate at which one thread copies memory here ({:.1} GB/s)",
+        100.0 * stats.pixel_bytes_per_second() / copy,
+        copy / 1e9
+    );
+}
