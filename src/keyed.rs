@@ -178,3 +178,96 @@ mod tests {
         assert_eq!(keyed.len(), 0);
     }
 }
+
+#[cfg(test)]
+#[cfg(shuttle)]
+mod model {
+    use super::*;
+    use crate::explore::explore;
+    use crate::sync::atomic::{AtomicUsize, Ordering};
+    use crate::sync::{bounded, thread};
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    /// A value that takes several steps to close, all of them before the next may open.
+    struct Alive(Arc<AtomicUsize>);
+
+    impl Alive {
+        fn open(alive: &Arc<AtomicUsize>) -> Self {
+            assert_eq!(alive.fetch_add(1, Ordering::SeqCst), 0, "two values of one key are alive");
+            Alive(alive.clone())
+        }
+    }
+
+    impl Drop for Alive {
+        fn drop(&mut self) {
+            thread::yield_now();
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    type Values = Arc<Keyed<&'static str, Alive>>;
+
+    /// Three threads ask for one key at once, each as `ask` does; all must end, and leave nothing.
+    fn three_ask(ask: impl Fn(usize, &Values, &Arc<AtomicUsize>) + Clone + Send + Sync + 'static) {
+        explore(move || {
+            let keyed: Values = Keyed::new();
+            let alive = Arc::new(AtomicUsize::new(0));
+            let threads: Vec<_> = (0..3)
+                .map(|asker| {
+                    let (ask, keyed, alive) = (ask.clone(), keyed.clone(), alive.clone());
+                    thread::spawn(move || ask(asker, &keyed, &alive))
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!((keyed.len(), alive.load(Ordering::SeqCst)), (0, 0));
+        });
+    }
+
+    #[test]
+    fn never_two_alive() {
+        three_ask(|_, keyed, alive| {
+            for _ in 0..2 {
+                let held = keyed.get_or_open(&"key", || Ok::<_, ()>(Alive::open(alive))).unwrap();
+                assert_eq!(held.0.load(Ordering::SeqCst), 1);
+            }
+        });
+    }
+
+    #[test]
+    fn a_failed_open_wakes_those_who_wait_for_it() {
+        three_ask(|asker, keyed, alive| {
+            let open = || if asker == 0 { Err("no") } else { Ok(Alive::open(alive)) };
+            if let Err(error) = keyed.get_or_open(&"key", open) {
+                assert_eq!((asker, error), (0, "no"), "one asker got another's error");
+            }
+        });
+    }
+
+    #[test]
+    fn a_panicking_open_wakes_those_who_wait_for_it() {
+        three_ask(|asker, keyed, alive| {
+            let open = || {
+                let value = Alive::open(alive);
+                // Not `panic!`: the checker's hook would print every schedule that comes here.
+                if asker == 0 { resume_unwind(Box::new("in open")) } else { Ok::<_, ()>(value) }
+            };
+            let opened = catch_unwind(AssertUnwindSafe(|| drop(keyed.get_or_open(&"key", open))));
+            assert!(opened.is_ok() || asker == 0);
+        });
+    }
+
+    #[test]
+    fn opening_one_key_holds_up_nobody_who_asks_for_another() {
+        explore(|| {
+            let keyed = Keyed::new();
+            let (opened, other_is_open) = bounded(1);
+            let slow = thread::spawn({
+                let keyed = keyed.clone();
+                move || drop(keyed.get_or_open(&"slow", || other_is_open.recv()).unwrap())
+            });
+            drop(keyed.get_or_open(&"other", || opened.send(())).unwrap());
+            slow.join().unwrap();
+            assert_eq!(keyed.len(), 0);
+        });
+    }
+}

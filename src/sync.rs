@@ -1,8 +1,9 @@
 //! Locks, channels and threads: the real ones, or those of the model checker.
 //!
-//! Everything below the feed takes its concurrency from here, so that `tests/model.rs`
-//! (`RUSTFLAGS="--cfg shuttle"`) runs the very code that ships under a scheduler that tries the
-//! interleavings a machine seldom shows.
+//! Everything below the feed takes its concurrency from here, so that `tests/model.rs` and the `model`
+//! modules (`RUSTFLAGS="--cfg shuttle"`) run the very code that ships under a scheduler that tries the
+//! interleavings a machine seldom shows. The model is sequentially consistent: it finds what goes wrong in
+//! some order of the steps, not what a weaker memory ordering would allow.
 
 #[cfg(shuttle)]
 pub(crate) use self::model::*;
@@ -17,11 +18,12 @@ mod real {
     pub(crate) use std::thread;
 }
 
-/// The subset of the real types that the reader uses, on shuttle's primitives. The channel is a plain
-/// locked queue with crossbeam's rules: bounded, closed by dropping either side, drained before it ends.
+/// The subset of the real types that the reader uses, on shuttle's primitives. They exist only while a
+/// scenario runs: a static must not hold one.
 #[cfg(shuttle)]
 mod model {
     use std::collections::VecDeque;
+    use std::sync::Arc;
     use std::time::Instant;
 
     pub(crate) use crossbeam_channel::{RecvError, SendError, TryRecvError};
@@ -29,9 +31,15 @@ mod model {
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread;
 
+    /// As parking_lot's, it does not poison.
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shut::Mutex<T>);
-    pub(crate) struct MutexGuard<'a, T>(Option<shut::MutexGuard<'a, T>>);
+
+    pub(crate) struct MutexGuard<'a, T> {
+        mutex: &'a Mutex<T>,
+        /// `None` only inside a wait.
+        held: Option<shut::MutexGuard<'a, T>>,
+    }
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
@@ -39,32 +47,32 @@ mod model {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard(Some(self.0.lock().unwrap_or_else(|poison| poison.into_inner())))
+            MutexGuard { mutex: self, held: Some(self.0.lock().unwrap_or_else(|poison| poison.into_inner())) }
         }
     }
 
     impl<T> std::ops::Deref for MutexGuard<'_, T> {
         type Target = T;
         fn deref(&self) -> &T {
-            self.0.as_ref().expect("a guard is empty only inside a wait")
+            self.held.as_ref().expect("a guard is empty only inside a wait")
         }
     }
 
     impl<T> std::ops::DerefMut for MutexGuard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
-            self.0.as_mut().expect("a guard is empty only inside a wait")
+            self.held.as_mut().expect("a guard is empty only inside a wait")
         }
     }
 
     #[derive(Debug, Default)]
     pub(crate) struct Condvar(shut::Condvar);
 
-    /// The answer of a wait with a deadline. Model time does not pass: no deadline is ever reached.
-    pub(crate) struct WaitTimeoutResult;
+    /// Whether a wait ended at its deadline.
+    pub(crate) struct WaitTimeoutResult(bool);
 
     impl WaitTimeoutResult {
         pub(crate) fn timed_out(&self) -> bool {
-            false
+            self.0
         }
     }
 
@@ -74,13 +82,26 @@ mod model {
         }
 
         pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-            let inner = guard.0.take().expect("a guard is empty only inside a wait");
-            guard.0 = Some(self.0.wait(inner).unwrap_or_else(|poison| poison.into_inner()));
+            let held = guard.held.take().expect("a guard is empty only inside a wait");
+            guard.held = Some(self.0.wait(held).unwrap_or_else(|poison| poison.into_inner()));
         }
 
-        pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> WaitTimeoutResult {
-            self.wait(guard);
-            WaitTimeoutResult
+        /// No time passes in the model, so that a run can be repeated: a deadline has passed when the wait
+        /// begins, or it never does. As with the real one, others may take the lock before a wait that
+        /// timed out has it back.
+        pub(crate) fn wait_until<T>(
+            &self,
+            guard: &mut MutexGuard<'_, T>,
+            deadline: Instant,
+        ) -> WaitTimeoutResult {
+            let timed_out = deadline <= Instant::now();
+            if timed_out {
+                drop(guard.held.take());
+                guard.held = guard.mutex.lock().held;
+            } else {
+                self.wait(guard);
+            }
+            WaitTimeoutResult(timed_out)
         }
 
         pub(crate) fn notify_all(&self) {
@@ -88,6 +109,8 @@ mod model {
         }
     }
 
+    /// A locked queue with crossbeam's rules: bounded, closed by dropping either side, drained before it
+    /// ends for its receivers, emptied when the last of them goes.
     #[derive(Debug)]
     struct Queue<T> {
         items: VecDeque<T>,
@@ -99,17 +122,19 @@ mod model {
     #[derive(Debug)]
     struct Channel<T> {
         queue: Mutex<Queue<T>>,
+        /// Signalled at every change, whoever waits for it.
         changed: Condvar,
     }
 
     #[derive(Debug)]
-    pub(crate) struct Sender<T>(std::sync::Arc<Channel<T>>);
+    pub(crate) struct Sender<T>(Arc<Channel<T>>);
     #[derive(Debug)]
-    pub(crate) struct Receiver<T>(std::sync::Arc<Channel<T>>);
+    pub(crate) struct Receiver<T>(Arc<Channel<T>>);
 
     pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+        assert!(capacity > 0, "the model has no channel that hands over without holding");
         let queue = Queue { items: VecDeque::new(), capacity, senders: 1, receivers: 1 };
-        let channel = std::sync::Arc::new(Channel { queue: Mutex::new(queue), changed: Condvar::new() });
+        let channel = Arc::new(Channel { queue: Mutex::new(queue), changed: Condvar::new() });
         (Sender(channel.clone()), Receiver(channel))
     }
 
@@ -184,12 +209,11 @@ mod model {
         fn drop(&mut self) {
             let mut queue = self.0.queue.lock();
             queue.receivers -= 1;
-            // Crossbeam drops what nobody can receive any more as soon as the last receiver goes.
             let orphans =
                 if queue.receivers == 0 { std::mem::take(&mut queue.items) } else { VecDeque::new() };
             drop(queue);
-            drop(orphans);
             self.0.changed.notify_all();
+            drop(orphans);
         }
     }
 }

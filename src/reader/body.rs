@@ -297,8 +297,10 @@ impl Shared {
     fn wait_at_the_gate(&self, timeout: Duration) -> Result<Vec<ReaderEnd>, ReaderError> {
         let deadline = Instant::now() + timeout;
         let mut gate = self.gate.lock();
+        let mut timed_out = false;
         while gate.registered < self.terms.consumers && !self.is_stopping() {
-            if self.gate_changed.wait_until(&mut gate, deadline).timed_out() {
+            // Only after another look: the last consumer may have come between the deadline and the lock.
+            if timed_out {
                 return Err(ReaderError::TooFew {
                     key: self.key.to_string(),
                     registered: gate.registered,
@@ -306,6 +308,7 @@ impl Shared {
                     waited: timeout,
                 });
             }
+            timed_out = self.gate_changed.wait_until(&mut gate, deadline).timed_out();
         }
         Ok(std::mem::take(&mut gate.arrived))
     }

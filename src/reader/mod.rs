@@ -10,7 +10,6 @@ pub(crate) mod registry;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use self::queue_pair::Lease;
@@ -22,6 +21,7 @@ use crate::keyed::Held;
 use crate::meter::Waits;
 use crate::shape::Phase;
 use crate::source::{Source, SourceError};
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// What can end a reader, or keep one from starting.
 #[non_exhaustive]
@@ -130,6 +130,7 @@ pub struct DataReaderBuilder {
 #[derive(Debug)]
 pub struct DataReader {
     number: usize,
+    /// Whether the end, or what caused it, has been told.
     reported: AtomicBool,
     /// Before the body: closing the queues is what wakes its thread for the join.
     end: ConsumerEnd,
@@ -223,8 +224,9 @@ impl DataReader {
 
     /// The queue has ended: with the reader's error, the first time, if there is one.
     fn ended(&self) -> Result<(), ReaderError> {
+        let is_first = !self.reported.swap(true, Ordering::Relaxed);
         match self.error() {
-            Some(error) if !self.reported.swap(true, Ordering::Relaxed) => Err(error),
+            Some(error) if is_first => Err(error),
             _ => Ok(()),
         }
     }

@@ -255,3 +255,160 @@ mod tests {
         drop(reader.pop());
     }
 }
+
+#[cfg(test)]
+#[cfg(shuttle)]
+mod model {
+    use super::*;
+    use crate::explore::explore;
+    use crate::record::RecordId;
+    use crate::source::Entry;
+    use crate::sync::thread;
+
+    fn fill(mut slot: Slot, index: u64) -> Slot {
+        assert!(slot.run.is_empty(), "a free slot is empty");
+        slot.run.push(RecordId { epoch: 0, index }, Entry::borrowed(b"", b"value"));
+        slot
+    }
+
+    fn index(lease: &Lease) -> u64 {
+        assert_eq!(lease.len(), 1);
+        lease.get(0).unwrap().id.index
+    }
+
+    /// Pushes until it has pushed `records` or the consumer has left; says how many the queue took.
+    fn push(reader: &ReaderEnd, records: u64) -> u64 {
+        for index in 0..records {
+            let Ok(slot) = reader.try_pop().unwrap_or_else(|| reader.pop()) else { return index };
+            if reader.push(fill(slot, index)).is_err() {
+                return index;
+            }
+        }
+        records
+    }
+
+    /// Every slot knows whether its pair is closed, and so do the two ends: when all of them are gone, only
+    /// the scenario knows.
+    fn assert_nothing_is_left(closed: &Arc<AtomicBool>) {
+        assert_eq!(Arc::strong_count(closed), 1, "a slot outlived its pair");
+    }
+
+    #[test]
+    fn records_go_through_in_order_and_all_slots_come_home() {
+        for slots in 1..=3 {
+            explore(move || {
+                let (reader, consumer) = queue_pair(slots, 1);
+                let closed = reader.closed.clone();
+                let reading = thread::spawn(move || {
+                    assert_eq!(push(&reader, 4), 4);
+                    reader
+                });
+                for expected in 0..4 {
+                    assert_eq!(index(&consumer.pop().unwrap()), expected);
+                }
+                let reader = reading.join().unwrap();
+                assert_eq!((consumer.free_len(), consumer.full_len()), (slots, 0));
+                drop(reader);
+                assert!(consumer.pop().is_none());
+                drop(consumer);
+                assert_nothing_is_left(&closed);
+            });
+        }
+    }
+
+    #[test]
+    fn leases_come_home_from_another_thread() {
+        explore(|| {
+            let (reader, consumer) = queue_pair(2, 1);
+            let reading = thread::spawn(move || {
+                assert_eq!(push(&reader, 5), 5);
+                reader
+            });
+            let mut returning = Vec::new();
+            for expected in 0..5 {
+                let lease = consumer.pop().unwrap();
+                assert_eq!(index(&lease), expected);
+                if expected % 2 == 0 {
+                    returning.push(thread::spawn(move || drop(lease)));
+                }
+            }
+            let reader = reading.join().unwrap();
+            returning.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(consumer.free_len(), 2);
+            drop((reader, consumer));
+        });
+    }
+
+    #[test]
+    fn the_reader_leaves_at_any_moment() {
+        explore(|| {
+            let (reader, consumer) = queue_pair(2, 1);
+            let closed = reader.closed.clone();
+            let reading = thread::spawn(move || assert_eq!(push(&reader, 3), 3));
+            for expected in 0..3 {
+                assert_eq!(index(&consumer.pop().unwrap()), expected);
+            }
+            assert!(consumer.pop().is_none());
+            assert_eq!(consumer.try_pop().err(), Some(Left));
+            reading.join().unwrap();
+            drop(consumer);
+            assert_nothing_is_left(&closed);
+        });
+    }
+
+    #[test]
+    fn the_consumer_leaves_at_any_moment_with_a_lease_in_hand() {
+        for taken in 0..=2 {
+            explore(move || {
+                let (reader, consumer) = queue_pair(2, 1);
+                let closed = reader.closed.clone();
+                let reading = thread::spawn(move || push(&reader, u64::MAX));
+                let mut held = None;
+                for expected in 0..taken {
+                    held = consumer.pop();
+                    assert_eq!(index(held.as_ref().unwrap()), expected);
+                }
+                drop(consumer);
+                assert!(reading.join().unwrap() >= taken);
+                drop(held);
+                assert_nothing_is_left(&closed);
+            });
+        }
+    }
+
+    #[test]
+    fn a_lease_comes_back_while_both_ends_close() {
+        explore(|| {
+            let (reader, consumer) = queue_pair(1, 1);
+            let closed = reader.closed.clone();
+            push(&reader, 1);
+            let lease = consumer.pop().unwrap();
+            let returning = thread::spawn(move || drop(lease));
+            // Waits for the lease, and takes it or finds the pair closed.
+            let reading = thread::spawn(move || push(&reader, 1));
+            drop(consumer);
+            returning.join().unwrap();
+            reading.join().unwrap();
+            assert_nothing_is_left(&closed);
+        });
+    }
+
+    /// What a cancelled reader does: its consumer waits for a run, it waits for the slot that the consumer
+    /// holds, and only a third can wake them.
+    #[test]
+    fn closing_from_a_third_thread_ends_both_waits() {
+        explore(|| {
+            let (reader, consumer) = queue_pair(1, 1);
+            let closed = reader.closed.clone();
+            let home = consumer.home().clone();
+            let reading = thread::spawn(move || push(&reader, u64::MAX));
+            let closing = thread::spawn(move || home.close());
+            let held = consumer.pop();
+            assert!(consumer.pop().is_none());
+            reading.join().unwrap();
+            closing.join().unwrap();
+            drop((held, consumer));
+            assert_nothing_is_left(&closed);
+        });
+    }
+}

@@ -1,0 +1,27 @@
+//! Runs a scenario under many schedules. Shared by `tests/model.rs` and the library's `model` modules.
+
+use std::sync::Arc;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, Runner};
+
+/// Schedules that each scheduler tries unless `MODEL_SCHEDULES` says otherwise.
+const SCHEDULES: usize = 10_000;
+/// Preemptions that PCT places: most bugs need fewer.
+const DEPTH: usize = 3;
+/// The checker's own stacks are too small for a formatted error.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Runs `scenario` under random schedules, then under those of PCT, which change threads seldom but
+/// anywhere. Every thread of a scenario must end; a schedule under which one waits for ever fails, as does
+/// one that panics, and is printed so that `shuttle::replay` can repeat it.
+pub(crate) fn explore(scenario: impl Fn() + Send + Sync + 'static) {
+    let schedules =
+        std::env::var("MODEL_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(SCHEDULES);
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    let scenario = Arc::new(scenario);
+    let again = scenario.clone();
+    Runner::new(RandomScheduler::new(schedules), config.clone()).run(move || again());
+    Runner::new(PctScheduler::new(DEPTH, schedules), config).run(move || scenario());
+}
