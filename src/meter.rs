@@ -4,7 +4,10 @@
 //! [`Stats`](crate::Stats). `Relaxed` everywhere: a counter orders nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use once_cell::sync::Lazy;
 
 /// A count of things that have passed.
 #[derive(Debug, Default)]
@@ -25,7 +28,19 @@ impl Count {
 pub(crate) struct WaitMeter {
     count: Count,
     nanos: Count,
+    /// Waits that are under way, so that whoever looks during a stall sees it.
+    ongoing: Mutex<Ongoing>,
 }
+
+#[derive(Debug, Default)]
+struct Ongoing {
+    waits: u64,
+    /// The sum of the times at which they began, from the process's own zero.
+    starts: Duration,
+}
+
+/// What starts are counted from.
+static ZERO: Lazy<Instant> = Lazy::new(Instant::now);
 
 impl WaitMeter {
     /// Takes at once what `ready` has, or else counts and times a wait for what `wait` brings.
@@ -35,10 +50,20 @@ impl WaitMeter {
 
     /// Counts and times a wait.
     pub(crate) fn time<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let brought = wait();
-        self.add(start.elapsed());
-        brought
+        let start = ZERO.elapsed();
+        {
+            let mut ongoing = self.lock();
+            ongoing.waits += 1;
+            ongoing.starts += start;
+        }
+        // A wait that panics ends, too.
+        let _over = Over(self, start);
+        wait()
+    }
+
+    /// The standard library's lock: it allocates nothing when two wait for it the first time.
+    fn lock(&self) -> MutexGuard<'_, Ongoing> {
+        self.ongoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn add(&self, waited: Duration) {
@@ -47,7 +72,21 @@ impl WaitMeter {
     }
 
     pub(crate) fn read(&self) -> Waits {
-        Waits { count: self.count.get(), time: Duration::from_nanos(self.nanos.get()) }
+        let ongoing = self.lock();
+        let now = ZERO.elapsed() * u32::try_from(ongoing.waits).unwrap_or(u32::MAX);
+        let past = Duration::from_nanos(self.nanos.get());
+        Waits { count: self.count.get() + ongoing.waits, time: past + now.saturating_sub(ongoing.starts) }
+    }
+}
+
+struct Over<'a>(&'a WaitMeter, Duration);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        let mut ongoing = self.0.lock();
+        ongoing.waits -= 1;
+        ongoing.starts -= self.1;
+        self.0.add(ZERO.elapsed().saturating_sub(self.1));
     }
 }
 

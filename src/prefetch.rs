@@ -25,12 +25,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, never, select};
 
 use crate::batch::{BatchShape, Filled, Filling, Frame, Pending};
-use crate::device::{Device, HostBatch, Passage};
+use crate::device::{Device, DeviceError, HostBatch, Passage};
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::meter::{Count, WaitMeter};
@@ -41,14 +41,16 @@ use crate::workers::{Recipe, Task};
 
 /// One place in a lane's ring: a buffer of the host and its way to the device.
 pub(crate) struct Slot {
-    pub(crate) frame: Frame,
+    /// Before the memory, which it may still be reading: a passage is dropped only when nobody does.
     pub(crate) passage: Box<dyn Passage>,
+    pub(crate) frame: Frame,
 }
 
 /// A complete batch on its way to the consumer, or in its hands.
 pub(crate) struct Delivered {
-    pub(crate) filled: Filled,
+    /// Before the memory, as in [`Slot`].
     pub(crate) passage: Box<dyn Passage>,
+    pub(crate) filled: Filled,
 }
 
 /// Counters of one lane. `batches`, `records` and `pixel_bytes` count what the consumer has taken.
@@ -85,7 +87,8 @@ pub(crate) struct Prefetcher {
     pub(crate) tasks: Sender<Task>,
     /// Told by the workers whenever a batch is complete.
     pub(crate) done: Receiver<()>,
-    pub(crate) free: Receiver<Slot>,
+    /// Slots whose batch the consumer has let go of, or why the device did not take note of it.
+    pub(crate) free: Receiver<Result<Slot, DeviceError>>,
     pub(crate) full: Sender<Result<Delivered, FeedError>>,
     /// Disconnects when the consumer's end is dropped.
     pub(crate) stop: Receiver<()>,
@@ -95,8 +98,13 @@ pub(crate) struct Prefetcher {
 /// Where a prefetcher's slots are, and whether the end is in sight.
 #[derive(Default)]
 pub(crate) struct State {
+    /// A slot that waits for the event of its last use.
+    resting: Option<Slot>,
     /// A slot that waits for the first record of its batch.
     idle: Option<Slot>,
+    /// A run that waits for a slot. It is taken all the same, lest the end of the runs go unnoticed while
+    /// the consumer holds every slot.
+    run: Option<Lease>,
     /// The batch whose places are being given.
     open: Option<(Filling, Box<dyn Passage>)>,
     /// Batches that the workers may still be writing, in order.
@@ -116,7 +124,7 @@ impl State {
 enum Wake {
     Run(queue_pair::Slot),
     RunsEnded,
-    Free(Slot),
+    Free(Result<Slot, DeviceError>),
     Done,
     Alarm,
     ConsumerLeft,
@@ -140,18 +148,32 @@ impl Prefetcher {
     /// Sends on what is complete, then waits for something to do. `false` when there is no more to do.
     fn step(&mut self) -> Result<bool, Gone> {
         self.deliver_complete()?;
+        self.reuse();
         if self.state.in_flight.is_empty()
             && let Some(ending) = self.state.ending.take()
         {
             if let Err(error) = ending {
+                // Latched only now: a batch that was in flight may have failed for an earlier record.
+                if self.latch.set(error.clone()) {
+                    tracing::error!(%error, "the feed ends");
+                }
+                let error = self.latch.get().unwrap_or(error);
                 self.full.send(Err(error)).map_err(|_| Gone)?;
             }
             return Ok(false);
         }
         match self.wait() {
-            Wake::Run(slot) => self.take_in(self.reader.end().lease(slot)),
+            Wake::Run(slot) => {
+                let run = self.reader.end().lease(slot);
+                if self.state.idle.is_none() && self.state.open.is_none() {
+                    self.state.run = Some(run);
+                } else {
+                    self.take_in(run);
+                }
+            }
             Wake::RunsEnded => self.runs_ended(),
-            Wake::Free(slot) => self.reuse(slot),
+            Wake::Free(Ok(slot)) => self.state.resting = Some(slot),
+            Wake::Free(Err(error)) => self.fail(error.into()),
             Wake::Done => {}
             Wake::Alarm => {
                 let error = self.latch.get().unwrap_or(FeedError::Cancelled);
@@ -166,14 +188,13 @@ impl Prefetcher {
         if let Some(wake) = self.select(Duration::ZERO) {
             return wake;
         }
-        let start = Instant::now();
-        let wake = loop {
-            if let Some(wake) = self.select(FAR) {
-                break wake;
+        self.waiting_meter().time(|| {
+            loop {
+                if let Some(wake) = self.select(FAR) {
+                    break wake;
+                }
             }
-        };
-        self.waiting_meter().add(start.elapsed());
-        wake
+        })
     }
 
     /// What keeps the prefetcher, when it waits.
@@ -187,9 +208,9 @@ impl Prefetcher {
     }
 
     fn select(&self, patience: Duration) -> Option<Wake> {
-        let State { idle, open, ending, .. } = &self.state;
-        let wants_slot = ending.is_none() && idle.is_none() && open.is_none();
-        let wants_run = ending.is_none() && !wants_slot;
+        let State { resting, idle, run, open, ending, .. } = &self.state;
+        let wants_slot = ending.is_none() && resting.is_none() && idle.is_none() && open.is_none();
+        let wants_run = ending.is_none() && run.is_none();
         let (no_run, no_slot, no_alarm) = (never(), never(), never());
         select! {
             recv(self.stop) -> _ => Some(Wake::ConsumerLeft),
@@ -244,8 +265,10 @@ impl Prefetcher {
     fn grow(&self, slot: &mut Slot, shape: BatchShape) -> Result<(), FeedError> {
         let bytes = shape.bytes();
         tracing::info!(bytes, had = slot.frame.pixel_bytes(), "a batch is larger than any before it");
-        slot.frame.replace_memory(self.device.backend().host_memory(bytes)?);
+        let memory = self.device.host_memory(bytes)?;
+        // The old passage first: it may be reading the old memory until it is dropped.
         slot.passage = self.device.backend().passage(bytes, self.batch_size)?;
+        slot.frame.replace_memory(memory);
         self.meters.growths.add(1);
         Ok(())
     }
@@ -269,19 +292,33 @@ impl Prefetcher {
         }
     }
 
-    /// Ends the lane with an error, and the feed with it.
+    /// Ends the lane with an error, and the feed with it, once what is in flight is through.
     fn fail(&mut self, error: FeedError) {
-        if self.latch.set(error.clone()) {
-            tracing::error!(%error, "the feed ends");
-        }
         self.state.open = None;
-        self.state.ending = Some(Err(self.latch.get().unwrap_or(error)));
+        self.state.run = None;
+        self.state.ending = Some(Err(error));
     }
 
-    fn reuse(&mut self, slot: Slot) {
-        match self.meters.for_slot.time(|| slot.passage.last_use().wait()) {
+    /// Begins with a slot whose last use is over. While batches are in flight they come first: their
+    /// consumer may need them to bring that last use about.
+    fn reuse(&mut self) {
+        if self.state.ending.is_some() {
+            return;
+        }
+        let Some(slot) = self.state.resting.take() else { return };
+        let last_use = slot.passage.last_use();
+        let ready = match last_use.is_complete() {
+            Ok(false) if !self.state.in_flight.is_empty() => return self.state.resting = Some(slot),
+            Ok(false) => self.meters.for_slot.time(|| last_use.wait()),
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match ready {
             Ok(()) => self.state.idle = Some(slot),
-            Err(error) => self.fail(error.into()),
+            Err(error) => return self.fail(error.into()),
+        }
+        if let Some(run) = self.state.run.take() {
+            self.take_in(run);
         }
     }
 
@@ -315,14 +352,10 @@ impl Prefetcher {
 }
 
 /// What the consumer does when it lets go of a batch.
-pub(crate) fn give_back(delivered: Delivered, free: &Sender<Slot>, meters: &LaneMeters) {
+pub(crate) fn give_back(delivered: Delivered, free: &Sender<Result<Slot, DeviceError>>, meters: &LaneMeters) {
     let Delivered { filled, mut passage } = delivered;
     meters.held.fetch_sub(1, Ordering::Relaxed);
-    if let Err(error) = passage.release() {
-        // The slot is lost to the ring, and the device will say the same to the next batch.
-        tracing::error!(%error, "cannot take note of a batch's last use");
-        return;
-    }
+    let slot = passage.release().map(|()| Slot { frame: filled.recycle(), passage });
     // An error means that the lane has ended and needs no slot.
-    let _ = free.send(Slot { frame: filled.recycle(), passage });
+    let _ = free.send(slot);
 }

@@ -16,6 +16,15 @@ mod real {
     pub(crate) use parking_lot::{Condvar, Mutex};
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
+
+    /// What comes through a queue. `None` when it has ended, or is empty and `alarm` has disconnected.
+    pub(crate) fn recv_unless<T>(queue: &Receiver<T>, alarm: &Receiver<()>) -> Option<T> {
+        crossbeam_channel::select_biased! {
+            recv(queue) -> item => item.ok(),
+            // What was sent before the alarm is in the queue by now.
+            recv(alarm) -> _ => queue.try_recv().ok(),
+        }
+    }
 }
 
 /// The subset of the real types that the reader uses, on shuttle's primitives. They exist only while a
@@ -136,6 +145,11 @@ mod model {
         let queue = Queue { items: VecDeque::new(), capacity, senders: 1, receivers: 1 };
         let channel = Arc::new(Channel { queue: Mutex::new(queue), changed: Condvar::new() });
         (Sender(channel.clone()), Receiver(channel))
+    }
+
+    /// Without the alarm: the checker has no wait on two queues. Every alarm of a scenario also ends its queue.
+    pub(crate) fn recv_unless<T>(queue: &Receiver<T>, _alarm: &Receiver<()>) -> Option<T> {
+        queue.recv().ok()
     }
 
     impl<T> Sender<T> {

@@ -42,6 +42,9 @@ pub struct HostBatch<'a> {
 }
 
 /// The way of one of a lane's batches to the device, again and again.
+///
+/// A passage is dropped before the memory that its batches lie in, whatever is under way: its drop must
+/// wait until the device no longer reads that memory.
 pub trait Passage: Send + Sync + fmt::Debug {
     /// Starts to move a batch, and returns without waiting for it.
     ///
@@ -112,6 +115,16 @@ impl Device {
 
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.0
+    }
+
+    /// Memory of the host that this device reads fast, and as much as was asked for.
+    pub(crate) fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
+        let memory = self.0.host_memory(bytes)?;
+        if memory.len() < bytes {
+            let message = format!("the device gave {} bytes", memory.len());
+            return Err(DeviceError::OutOfMemory { device: self.name(), bytes, message });
+        }
+        Ok(memory)
     }
 }
 

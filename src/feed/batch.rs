@@ -17,7 +17,7 @@ pub struct Batch {
     /// `Some` until the drop.
     delivered: Option<Delivered>,
     lane: usize,
-    free: Sender<Slot>,
+    free: Sender<Result<Slot, DeviceError>>,
     meters: Arc<LaneMeters>,
 }
 
@@ -35,7 +35,7 @@ impl Batch {
     pub(super) fn new(
         delivered: Delivered,
         lane: usize,
-        free: &Sender<Slot>,
+        free: &Sender<Result<Slot, DeviceError>>,
         meters: &Arc<LaneMeters>,
     ) -> Self {
         Batch { delivered: Some(delivered), lane, free: free.clone(), meters: meters.clone() }

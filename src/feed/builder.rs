@@ -19,7 +19,7 @@ use crate::device::Device;
 use crate::error::{FeedError, RecordCause, RecordError};
 use crate::latch::Latch;
 use crate::prefetch::{LaneMeters, Prefetcher, Slot, State};
-use crate::reader::body::panic_message;
+use crate::reader::body::{Pool, Terms, panic_message};
 use crate::reader::{DataReader, Registry};
 use crate::record::RecordId;
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
@@ -210,6 +210,16 @@ impl FeedBuilder {
         plan.start()
     }
 
+    /// What the lanes agree on with their reader.
+    fn terms(&self) -> Terms {
+        Terms {
+            consumers: self.devices.len(),
+            batch_size: self.batch_size,
+            prefetch: self.prefetch,
+            passes: self.passes,
+        }
+    }
+
     /// Checks everything that can be checked before a thread is started.
     fn plan(self) -> Result<Plan, FeedError> {
         let zero = [("batch_size", self.batch_size), ("threads", self.threads), ("prefetch", self.prefetch)];
@@ -219,6 +229,7 @@ impl FeedBuilder {
         if self.devices.is_empty() {
             return Err(ConfigError::NoDevice.into());
         }
+        self.terms().check()?;
         let transformer = Transformer::new(&self.transform, self.phase, self.dtype, self.layout)
             .map_err(ConfigError::Transform)?;
         let source: Arc<dyn Source> = match &self.source {
@@ -289,8 +300,8 @@ struct Plan {
 impl Plan {
     fn start(self) -> Result<Feed, FeedError> {
         let built = Instant::now();
+        let budget = self.budget()?;
         let readers = self.open_readers()?;
-        let budget = self.budget(&readers)?;
         let meters = Arc::new(WorkerMeters::default());
         let runs: usize = readers.iter().map(DataReader::runs).sum();
         let workers = Arc::new(Workers::start(self.asked.threads, runs, &self.recipe, &meters)?);
@@ -346,14 +357,16 @@ impl Plan {
         Ok(self.asked.devices.iter().map(open).collect::<Result<_, _>>()?)
     }
 
-    fn budget(&self, readers: &[DataReader]) -> Result<MemoryBudget, FeedError> {
+    /// Known before anything is set aside, so that a feed over its limit costs nothing.
+    fn budget(&self) -> Result<MemoryBudget, FeedError> {
+        let pool = Pool::cut(&self.asked.terms(), self.first.value_bytes);
         let budget = MemoryBudget::of(&BudgetTerms {
-            lanes: readers.len(),
+            lanes: self.asked.devices.len(),
             prefetch: self.asked.prefetch,
             threads: self.asked.threads,
             batch: self.batch,
-            runs: readers[0].runs(),
-            run_records: readers[0].run_records(),
+            runs: pool.runs,
+            run_records: pool.run_records,
             place_bytes: PLACE_BYTES,
             source_lends: self.first.is_lent,
             value_bytes: self.first.value_bytes,
@@ -382,14 +395,15 @@ impl Plan {
         let (free_sender, free) = bounded(asked.prefetch);
         // One message more than there are batches: the error.
         let (full, full_receiver) = bounded(asked.prefetch + 1);
-        let (stop_sender, stop) = bounded(0);
+        // Room for a message that never comes: a wait on a queue without room allocates.
+        let (stop_sender, stop) = bounded(1);
         let (done_sender, done) = bounded(asked.prefetch);
         for _ in 0..asked.prefetch {
             let bytes = self.batch.bytes();
-            let memory = device.backend().host_memory(bytes)?;
+            let memory = device.host_memory(bytes)?;
             let frame = Frame::new(memory, asked.batch_size, done_sender.clone());
             let slot = Slot { frame, passage: device.backend().passage(bytes, asked.batch_size)? };
-            free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
+            free_sender.send(Ok(slot)).expect("the queue has room for every slot, and its receiver is alive");
         }
         let (number, watch) = (reader.number(), reader.watch());
         let prefetcher = Prefetcher {

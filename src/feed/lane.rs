@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::batch::Batch;
+use crate::device::DeviceError;
 use crate::error::FeedError;
 use crate::prefetch::{Delivered, LaneMeters, Slot};
 use crate::reader::Watch;
 use crate::reader::body::Activity;
 use crate::workers::Workers;
+
+/// The shortest time between two warnings of one wait.
+const WARNING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// The longest time between two warnings of one wait.
 const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
@@ -27,7 +31,7 @@ pub struct Lane {
     pub(super) device: String,
     pub(super) prefetch: usize,
     pub(super) full: Receiver<Result<Delivered, FeedError>>,
-    pub(super) free: Sender<Slot>,
+    pub(super) free: Sender<Result<Slot, DeviceError>>,
     pub(super) meters: Arc<LaneMeters>,
     pub(super) watch: Watch,
     pub(super) warn_after: Duration,
@@ -97,7 +101,7 @@ impl Lane {
                         cause = %self.cause(),
                         "waiting for data"
                     );
-                    interval = (interval * 2).min(WARNING_INTERVAL_MAX);
+                    interval = interval.saturating_mul(2).clamp(WARNING_INTERVAL_MIN, WARNING_INTERVAL_MAX);
                 }
             }
         }

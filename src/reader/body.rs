@@ -30,6 +30,12 @@ const RUN_BYTES: usize = 256 * 1024;
 /// A batch is at least this many runs, so that several workers can share it.
 const RUNS_PER_BATCH_MIN: usize = 4;
 
+/// As good as for ever, and still a moment that a clock can name.
+const GATE_TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The most records that may be under way to one consumer: far more than anybody needs, and little enough
+/// that what a reader keeps of them fits a machine.
+const POOL_RECORDS_MAX: usize = 1 << 22;
+
 /// What all consumers of one reader must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
@@ -41,6 +47,21 @@ pub(crate) struct Terms {
     pub(crate) prefetch: usize,
     /// Passes over the source, or `None` to go round for ever.
     pub(crate) passes: Option<NonZeroU64>,
+}
+
+impl Terms {
+    /// Refuses what no reader can have.
+    pub(crate) fn check(&self) -> Result<(), ReaderError> {
+        let Terms { consumers, batch_size, prefetch, .. } = *self;
+        let counts = [("consumers", consumers), ("batch_size", batch_size), ("prefetch", prefetch)];
+        if let Some((option, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(ReaderError::Zero { option });
+        }
+        match prefetch.checked_mul(batch_size) {
+            Some(records) if records <= POOL_RECORDS_MAX => Ok(()),
+            _ => Err(ReaderError::PoolTooLarge { batch_size, prefetch, allowed: POOL_RECORDS_MAX }),
+        }
+    }
 }
 
 impl fmt::Display for Terms {
@@ -65,6 +86,7 @@ impl Pool {
     /// Cuts the pool for records of about `value_bytes`. `runs * run_records` may exceed the bound by
     /// less than a run a batch, but since runs end where batches do, the records in them never do.
     pub(crate) fn cut(terms: &Terms, value_bytes: usize) -> Pool {
+        debug_assert!(terms.check().is_ok());
         let shared = (terms.batch_size / RUNS_PER_BATCH_MIN).max(1);
         let run_records = (RUN_BYTES / value_bytes.max(1)).clamp(1, shared);
         Pool { run_records, runs: terms.batch_size.div_ceil(run_records) * terms.prefetch }
@@ -295,7 +317,7 @@ impl Shared {
 
     /// Waits until all consumers have registered, and takes their ends.
     fn wait_at_the_gate(&self, timeout: Duration) -> Result<Vec<ReaderEnd>, ReaderError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + timeout.min(GATE_TIMEOUT_MAX);
         let mut gate = self.gate.lock();
         let mut timed_out = false;
         while gate.registered < self.terms.consumers && !self.is_stopping() {

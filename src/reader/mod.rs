@@ -66,13 +66,23 @@ pub enum ReaderError {
         /// What the reader was made for.
         allowed: String,
     },
-    /// An option that no reader can have.
-    #[error("a reader's {option} is {found}; it must be at least 1")]
+    /// A count that must not be zero.
+    #[error("{option} is 0; it must be at least 1")]
     Zero {
         /// The option.
         option: &'static str,
-        /// Its value.
-        found: usize,
+    },
+    /// More records would be under way to a consumer than a reader can keep track of.
+    #[error(
+        "{prefetch} batches of {batch_size} records ahead are too many; at most {allowed} records may be"
+    )]
+    PoolTooLarge {
+        /// Records in a batch.
+        batch_size: usize,
+        /// Batches ahead.
+        prefetch: usize,
+        /// The most records under way to a consumer.
+        allowed: usize,
     },
     /// The thread could not be started.
     #[error("{key}: cannot start the reader's thread: {message}")]
@@ -243,7 +253,10 @@ impl Full<'_> {
     ///
     /// What ended the reader, once, after every run that was dealt before it.
     pub fn pop(&self) -> Result<Option<Lease>, ReaderError> {
-        match self.0.end.pop() {
+        if self.0.reported.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match self.0.end.pop(self.0.shared().latch.alarm()) {
             Some(run) => Ok(Some(run)),
             None => self.0.ended().map(|()| None),
         }
@@ -255,6 +268,9 @@ impl Full<'_> {
     ///
     /// As [`pop`](Self::pop).
     pub fn try_pop(&self) -> Result<Option<Lease>, ReaderError> {
+        if self.0.reported.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         match self.0.end.try_pop() {
             Ok(run) => Ok(run),
             Err(Left) => self.0.ended().map(|()| None),
@@ -396,13 +412,7 @@ impl DataReaderBuilder {
     /// As [`open`](Self::open).
     pub fn open_in(self, registry: &Registry) -> Result<DataReader, ReaderError> {
         let terms = self.terms;
-        for (option, found) in
-            [("consumers", terms.consumers), ("batch_size", terms.batch_size), ("prefetch", terms.prefetch)]
-        {
-            if found == 0 {
-                return Err(ReaderError::Zero { option, found });
-            }
-        }
+        terms.check()?;
         let source = canonical(self.source.path());
         let key = ReaderKey { layer: self.layer, source, phase: self.phase, group: self.group };
         let body = registry

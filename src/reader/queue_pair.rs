@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::source::Run;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, Receiver, Sender, TryRecvError, bounded};
+use crate::sync::{Mutex, Receiver, Sender, TryRecvError, bounded, recv_unless};
 
 /// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free.
 pub(crate) fn queue_pair(slots: usize, slot_records: usize) -> (ReaderEnd, ConsumerEnd) {
@@ -127,9 +127,10 @@ pub(crate) struct ConsumerEnd {
 }
 
 impl ConsumerEnd {
-    /// The next run; waits for one. `None` when the reader has gone and everything it gave was taken.
-    pub(crate) fn pop(&self) -> Option<Lease> {
-        self.full.recv().ok().map(|slot| self.lease(slot))
+    /// The next run; waits for one. `None` when everything that the reader gave was taken and it has gone,
+    /// or `alarm` says that it failed: a reader that hangs in its source does not close the queue.
+    pub(crate) fn pop(&self, alarm: &Receiver<()>) -> Option<Lease> {
+        recv_unless(&self.full, alarm).map(|slot| self.lease(slot))
     }
 
     /// The next run if there is one now.
@@ -205,6 +206,12 @@ mod tests {
     use crate::record::RecordId;
     use crate::source::Entry;
 
+    /// An alarm that never rings.
+    fn pop(consumer: &ConsumerEnd) -> Option<Lease> {
+        let (_armed, alarm) = bounded(1);
+        consumer.pop(&alarm)
+    }
+
     fn fill(mut slot: Slot, index: u64) -> Slot {
         slot.run.push(RecordId { epoch: 0, index }, Entry::borrowed(b"", b"value"));
         slot
@@ -215,7 +222,7 @@ mod tests {
         let (reader, consumer) = queue_pair(2, 1);
         for index in 0..10 {
             reader.push(fill(reader.pop().unwrap(), index)).unwrap();
-            let lease = consumer.pop().unwrap();
+            let lease = pop(&consumer).unwrap();
             assert_eq!(lease.get(0).unwrap().id.index, index);
             assert_eq!(lease.len(), 1);
         }
@@ -229,11 +236,11 @@ mod tests {
             reader.push(fill(reader.pop().unwrap(), index)).unwrap();
         }
         drop(reader);
-        let first = consumer.pop().unwrap();
+        let first = pop(&consumer).unwrap();
         assert_eq!(first.get(0).unwrap().id.index, 0);
         drop(first);
-        assert!(consumer.pop().is_some());
-        assert!(consumer.pop().is_none());
+        assert!(pop(&consumer).is_some());
+        assert!(pop(&consumer).is_none());
         assert_eq!(consumer.try_pop().err(), Some(Left));
     }
 
@@ -241,7 +248,7 @@ mod tests {
     fn a_lease_still_held_does_not_keep_the_reader_waiting() {
         let (reader, consumer) = queue_pair(1, 1);
         reader.push(fill(reader.pop().unwrap(), 0)).unwrap();
-        let held = consumer.pop().unwrap();
+        let held = pop(&consumer).unwrap();
         drop(consumer);
         assert!(matches!(reader.pop(), Err(Left)));
         assert_eq!(held.get(0).unwrap().value, b"value");

@@ -8,6 +8,9 @@
     reason = "shared by tests only"
 )]
 
+pub mod process;
+pub mod source;
+
 use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
@@ -64,13 +67,14 @@ pub fn key(index: usize) -> Vec<u8> {
 /// An LMDB of `count` records of one shape, whose pixels are all functions of the record's index, and
 /// whose label is that index.
 pub fn write_images(folder: &Path, count: usize, channels: usize, height: usize, width: usize) {
-    let shape = [channels, height, width].map(|extent| i32::try_from(extent).unwrap());
-    let [c, h, w] = shape;
-    let records = (0..count).map(move |index| {
-        let data = (0..channels * height * width).map(|at| pixel(index, at)).collect();
-        (key(index), datum(c, h, w, i32::try_from(index).unwrap(), data))
-    });
-    write_lmdb(folder, records);
+    write_lmdb(folder, (0..count).map(|index| image(index, channels, height, width)));
+}
+
+/// One record of [`write_images`]: its key and its value.
+pub fn image(index: usize, channels: usize, height: usize, width: usize) -> (Vec<u8>, Vec<u8>) {
+    let [c, h, w] = [channels, height, width].map(|extent| i32::try_from(extent).unwrap());
+    let data = (0..channels * height * width).map(|at| pixel(index, at)).collect();
+    (key(index), datum(c, h, w, i32::try_from(index).unwrap(), data))
 }
 
 /// The pixel at a position of a record of [`write_images`].

@@ -1,0 +1,278 @@
+//! Whatever allocates once a record or once a batch is slow in a way that no profile of one run shows. This
+//! test counts: an allocator that knows when it is watched, two lanes over a real LMDB with every step of
+//! the transform, and several hundred batches after the first rounds of the rings. The count must be 0, on
+//! every thread of the process. `ALLOCATION_TRACE=1` prints where the first allocations come from.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::process::must_end;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use percolator::{
+    ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedError, ImageShape, Lane, Layout as Axes, Lmdb,
+    MeanImage, Source, SourceError, Stats, Transform,
+};
+
+struct Counting;
+
+static WATCHED: AtomicBool = AtomicBool::new(false);
+static TRACED: AtomicBool = AtomicBool::new(false);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+/// One test counts at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static TRACING: Cell<bool> = const { Cell::new(false) };
+}
+
+fn note(bytes: usize) {
+    if !WATCHED.load(Ordering::Relaxed) {
+        return;
+    }
+    BYTES.fetch_add(bytes, Ordering::Relaxed);
+    let calls = CALLS.fetch_add(1, Ordering::Relaxed);
+    if TRACED.load(Ordering::Relaxed) && calls < 20 && !TRACING.replace(true) {
+        WATCHED.store(false, Ordering::Relaxed);
+        eprintln!("{bytes} bytes on {:?}:\n{}", std::thread::current().name(), Backtrace::force_capture());
+        TRACING.set(false);
+        WATCHED.store(true, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        note(bytes);
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Calls of the allocator, and the bytes they asked for, on all threads while `run` runs.
+fn count(run: impl FnOnce()) -> (usize, usize) {
+    TRACED.store(std::env::var_os("ALLOCATION_TRACE").is_some(), Ordering::Relaxed);
+    CALLS.store(0, Ordering::Relaxed);
+    BYTES.store(0, Ordering::Relaxed);
+    WATCHED.store(true, Ordering::SeqCst);
+    run();
+    WATCHED.store(false, Ordering::SeqCst);
+    (CALLS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
+}
+
+/// An LMDB that stalls at the records where it is told to.
+#[derive(Debug)]
+struct Stalling {
+    lmdb: Lmdb,
+    stalls: Vec<(usize, Receiver<()>)>,
+}
+
+impl Source for Stalling {
+    fn path(&self) -> &Path {
+        self.lmdb.path()
+    }
+
+    fn records(&self) -> Option<u64> {
+        self.lmdb.records()
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(StallingCursor { cursor: self.lmdb.cursor()?, stalls: self.stalls.clone(), position: 0 }))
+    }
+}
+
+struct StallingCursor {
+    cursor: Box<dyn Cursor>,
+    stalls: Vec<(usize, Receiver<()>)>,
+    position: usize,
+}
+
+impl Cursor for StallingCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        for (position, released) in &self.stalls {
+            if *position == self.position {
+                let _ = released.recv();
+            }
+        }
+        self.position += 1;
+        self.cursor.advance()
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        self.cursor.rewind()
+    }
+}
+
+/// Long enough for a thread that waits to have gone to sleep.
+const ASLEEP: Duration = Duration::from_millis(20);
+
+fn wait_until(feed: &Feed, reached: impl Fn(&Stats) -> bool) {
+    while !reached(&feed.stats()) {
+        std::thread::yield_now();
+    }
+}
+
+/// Makes every end of every queue wait once. Whoever waits first at an end makes the list of those who
+/// wait there: that is once a queue and not once a batch, but it may come late.
+fn wait_everywhere(feed: &Feed, lanes: &mut [Lane], mut releases: Vec<Sender<()>>) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until(feed, |stats| {
+                let lanes = &stats.lanes;
+                let all_wait = lanes.iter().all(|lane| lane.waits_for_records.time >= ASLEEP);
+                all_wait
+                    && lanes[0].waits_for_batch.time >= ASLEEP
+                    && stats.workers.waits_for_records.time >= ASLEEP * 4
+            });
+            releases.remove(0);
+            wait_until(feed, |stats| stats.lanes[1].waits_for_batch.time >= ASLEEP);
+            releases.remove(0);
+        });
+        // The first stall is before any batch, the second in each lane's second batch.
+        drop(lanes[0].next());
+        drop(lanes[1].next());
+        drop(lanes[1].next());
+    });
+    wait_until(feed, |stats| {
+        stats.lanes.iter().all(|lane| lane.waits_for_free.time >= ASLEEP)
+            && stats.reader.waits_for_free.time >= ASLEEP
+    });
+    // A lane alone goes on until the reader waits for the other.
+    for lane in lanes {
+        let before = feed.stats().reader.waits_for_free;
+        loop {
+            let taken = lane.try_next().unwrap().is_some();
+            let now = feed.stats().reader.waits_for_free;
+            if !taken && now.count > before.count && now.time >= before.time + 4 * ASLEEP {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Lets more threads than a feed has wait at once: the table of waiting threads that all locks of the
+/// process share grows with their number, and never again.
+fn park_many() {
+    let shared = (parking_lot::Mutex::new(0), parking_lot::Condvar::new());
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                let mut waiting = shared.0.lock();
+                *waiting += 1;
+                shared.1.notify_all();
+                shared.1.wait_while(&mut waiting, |waiting| *waiting < 32);
+            });
+        }
+    });
+}
+
+#[test]
+fn after_the_first_rounds_nothing_allocates() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    must_end("a feed whose allocations are counted", || {
+        park_many();
+        let folder = tempfile::tempdir().unwrap();
+        common::write_images(folder.path(), 300, 3, 32, 32);
+        for (dtype, layout) in [(Dtype::F32, Axes::Nchw), (Dtype::F16, Axes::Nhwc)] {
+            let calls = calls_of_a_feed(folder.path(), dtype, layout);
+            assert_eq!(calls, 0, "{dtype} {layout}");
+        }
+    });
+}
+
+/// Calls of the allocator in several hundred batches, once the feed has run for a while.
+fn calls_of_a_feed(folder: &Path, dtype: Dtype, layout: Axes) -> usize {
+    let shape = ImageShape { channels: 3, height: 32, width: 32 };
+    let mean = MeanImage::new(shape, vec![100.0; 3 * 32 * 32]).unwrap();
+    let (releases, stalls): (Vec<_>, Vec<_>) = [1, 40]
+        .map(|position| {
+            let (release, released) = bounded(1);
+            (release, (position, released))
+        })
+        .into_iter()
+        .unzip();
+    let mut feed = Feed::builder()
+        .source(Stalling { lmdb: Lmdb::open(folder).unwrap(), stalls })
+        .batch_size(16)
+        .transform(Transform::new().crop(28).mirror(true).mean_image(mean).scale(0.01))
+        .dtype(dtype)
+        .layout(layout)
+        .devices([0, 1].map(Device::host))
+        .threads(2)
+        .build()
+        .unwrap();
+    let mut lanes = feed.lanes();
+    wait_everywhere(&feed, &mut lanes, releases);
+    let mut rounds = |rounds: usize| {
+        for _ in 0..rounds {
+            for lane in &mut lanes {
+                assert_eq!(lane.next().unwrap().unwrap().len(), 16);
+            }
+        }
+    };
+    rounds(50);
+    assert!(feed.stats().reader.passes > 1, "the first pass is over");
+    let (calls, bytes) = count(|| rounds(400));
+    println!("{dtype} {layout}: {calls} allocations of {bytes} bytes in 800 batches of 16 records");
+    calls
+}
+
+#[test]
+fn the_count_counts() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (calls, bytes) = count(|| {
+        let other = std::thread::spawn(|| drop(std::hint::black_box(vec![0_u8; 12345])));
+        other.join().unwrap();
+    });
+    assert!(calls >= 1 && bytes >= 12345, "{calls} allocations of {bytes} bytes");
+}
+
+#[test]
+fn a_feed_over_its_limit_is_refused_before_it_takes_the_memory() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    common::write_images(folder.path(), 3, 1, 4, 4);
+    let limit = 10 << 20;
+    let feed = Feed::builder().lmdb(folder.path()).batch_size(1 << 20).threads(1).memory_limit(limit);
+    let mut built = None;
+    let (_, bytes) = count(|| built = Some(feed.build()));
+    match built {
+        Some(Err(FeedError::Config(ConfigError::OverBudget { needed, allowed, .. }))) => {
+            println!("{needed} bytes needed, {allowed} allowed, {bytes} allocated to find out");
+            assert!(needed > allowed && allowed == limit);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(bytes < limit, "{bytes} bytes were allocated to refuse a feed that may have {limit}");
+}

@@ -1,0 +1,76 @@
+//! What a test needs to know of its process: threads, open files, memory; and a process of its own.
+
+use std::process::{Command, Output};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+const ALONE: &str = "PERCOLATOR_TEST_ALONE";
+
+/// Far longer than any test takes: what is not done by then hangs.
+const HUNG_AFTER: Duration = Duration::from_secs(60);
+
+/// Runs what must end, and fails with a word instead of hanging the suite where it does not.
+pub fn must_end<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = channel();
+    let thread = std::thread::spawn(move || {
+        let _ = done.send(run());
+    });
+    match result.recv_timeout(HUNG_AFTER) {
+        Ok(result) => {
+            thread.join().unwrap();
+            result
+        }
+        Err(RecvTimeoutError::Timeout) => panic!("hangs: {what}"),
+        Err(RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("the thread ended without a result"))
+        }
+    }
+}
+
+/// The command that runs one test of this binary, and nothing beside it, in a process of its own. The
+/// child finds `role` where [`role`] looks.
+pub fn child_command(test: &str, role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(ALONE, role);
+    command
+}
+
+/// What this process is to do, if a test started it.
+pub fn role() -> Option<String> {
+    std::env::var(ALONE).ok()
+}
+
+/// Whether this is the child that runs `test` and nothing else; if not, runs it and checks that it passes.
+pub fn is_alone(test: &str) -> bool {
+    if role().is_some() {
+        return true;
+    }
+    check(test, &child_command(test, "alone").output().unwrap());
+    false
+}
+
+/// Checks that a child passed its one test, and shows what it printed.
+pub fn check(test: &str, output: &Output) {
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    print!("{text}");
+    assert!(output.status.success(), "the child for {test} ended with {}:\n{text}", output.status);
+    assert!(text.contains("1 passed"), "the child ran no test named {test}:\n{text}");
+}
+
+/// Threads of this process.
+pub fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// Files that are open, the directory that is being listed not counted.
+pub fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
+}
+
+/// Anonymous memory that is resident, in bytes.
+pub fn anonymous_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux 4.5 or later");
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
+}

@@ -1,0 +1,404 @@
+//! A GPU reads a batch long after the call that sent it there has returned. This device does nothing by
+//! itself: an event happens when the test says so. It shows that the feed waits for none that it need not,
+//! that it writes no memory that the device may still read (the device keeps a copy of each batch, and
+//! compares), and that a device that fails ends its lane with its own error.
+
+#![expect(unsafe_code, reason = "the device reads a batch's memory behind the feed's back, as a GPU does")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use common::process::must_end;
+use common::source::MemorySource;
+use percolator::{
+    Backend, Batch, Device, DeviceError, Event, Feed, FeedBuilder, FeedError, HostBatch, HostMemory, Lane,
+    PageMemory, Passage, Registry,
+};
+
+/// A batch that was sent: where it lies in host memory, and what lay there.
+struct Sent {
+    address: usize,
+    copy: Vec<u8>,
+    labels: Vec<i32>,
+}
+
+/// What fails, if anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    Nothing,
+    Memory,
+    /// Memory of 1 byte, whatever was asked for.
+    MemoryTooSmall,
+    Passage,
+    Submit(usize),
+    Release,
+    LastUse(usize),
+}
+
+#[derive(Default)]
+struct State {
+    sent: Vec<Sent>,
+    arrived: HashSet<usize>,
+    /// Batches that the consumer has let go of.
+    released: HashSet<usize>,
+    /// Batches that nobody reads any more.
+    finished: HashSet<usize>,
+    /// Batches whose last use the feed waits for.
+    awaited: HashSet<usize>,
+    by_itself: bool,
+}
+
+#[derive(Clone)]
+struct Bench(Arc<(Mutex<State>, Condvar)>, Broken);
+
+impl std::fmt::Debug for Bench {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bench({:?})", self.1)
+    }
+}
+
+impl Bench {
+    fn new(broken: Broken) -> Self {
+        Bench(Arc::default(), broken)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().unwrap()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) {
+        let _ = change(&mut self.state());
+        self.0.1.notify_all();
+    }
+
+    fn wait_until(&self, reached: impl Fn(&State) -> bool) {
+        drop(self.0.1.wait_while(self.state(), |state| !reached(state)).unwrap());
+    }
+
+    /// From now on everything happens at once.
+    fn let_go(&self) {
+        self.change(|state| state.by_itself = true);
+    }
+
+    /// Whether the memory of a batch still holds what was sent.
+    fn is_intact(&self, number: usize) -> bool {
+        let state = self.state();
+        let Sent { address, copy, .. } = &state.sent[number];
+        // SAFETY: the tests ask only while the lane lives, whose memory this is. That nobody writes it now
+        // is what is tested: where it fails, this reads bytes that are being written.
+        let now = unsafe { std::slice::from_raw_parts(*address as *const u8, copy.len()) };
+        now == copy
+    }
+
+    fn error(&self, call: &'static str) -> DeviceError {
+        DeviceError::Call { device: self.name(), call, message: "the test says so".to_owned() }
+    }
+}
+
+impl Backend for Bench {
+    fn name(&self) -> String {
+        "bench:0".to_owned()
+    }
+
+    fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
+        match self.1 {
+            Broken::Memory => Err(self.error("host_memory")),
+            Broken::MemoryTooSmall => Ok(Box::new(PageMemory::new(1).unwrap())),
+            _ => Ok(Box::new(PageMemory::new(bytes).unwrap())),
+        }
+    }
+
+    fn passage(&self, _bytes: usize, _records: usize) -> Result<Box<dyn Passage>, DeviceError> {
+        if self.1 == Broken::Passage {
+            return Err(self.error("passage"));
+        }
+        let event = |is_arrival| Signal { bench: self.clone(), number: Mutex::new(None), is_arrival };
+        Ok(Box::new(Way { bench: self.clone(), arrival: event(true), last_use: event(false) }))
+    }
+}
+
+#[derive(Debug)]
+struct Way {
+    bench: Bench,
+    arrival: Signal,
+    last_use: Signal,
+}
+
+impl Passage for Way {
+    fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
+        let mut state = self.bench.state();
+        let number = state.sent.len();
+        if self.bench.1 == Broken::Submit(number) {
+            return Err(self.bench.error("submit"));
+        }
+        assert_eq!(batch.pixels.len(), batch.shape.bytes());
+        state.sent.push(Sent {
+            address: batch.pixels.as_ptr() as usize,
+            copy: batch.pixels.to_vec(),
+            labels: batch.labels.to_vec(),
+        });
+        drop(state);
+        self.bench.0.1.notify_all();
+        *self.arrival.number.lock().unwrap() = Some(number);
+        *self.last_use.number.lock().unwrap() = Some(number);
+        Ok(())
+    }
+
+    fn arrival(&self) -> &dyn Event {
+        &self.arrival
+    }
+
+    fn release(&mut self) -> Result<(), DeviceError> {
+        if self.bench.1 == Broken::Release {
+            return Err(self.bench.error("release"));
+        }
+        let number = self.last_use.number.lock().unwrap().expect("a batch is released after it was sent");
+        self.bench.change(|state| state.released.insert(number));
+        Ok(())
+    }
+
+    fn last_use(&self) -> &dyn Event {
+        &self.last_use
+    }
+}
+
+#[derive(Debug)]
+struct Signal {
+    bench: Bench,
+    /// The batch that it speaks of; `None` before the first, which nothing is to be waited for.
+    number: Mutex<Option<usize>>,
+    is_arrival: bool,
+}
+
+impl Signal {
+    fn number(&self) -> Result<Option<usize>, DeviceError> {
+        let number = *self.number.lock().unwrap();
+        match (self.bench.1, number) {
+            (Broken::LastUse(broken), Some(number)) if number == broken && !self.is_arrival => {
+                Err(self.bench.error("last_use"))
+            }
+            _ => Ok(number),
+        }
+    }
+
+    fn has_happened(&self, state: &State, number: usize) -> bool {
+        let happened = if self.is_arrival { &state.arrived } else { &state.finished };
+        state.by_itself || happened.contains(&number)
+    }
+}
+
+impl Event for Signal {
+    fn is_complete(&self) -> Result<bool, DeviceError> {
+        let number = self.number()?;
+        Ok(number.is_none_or(|number| self.has_happened(&self.bench.state(), number)))
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        let Some(number) = self.number()? else { return Ok(()) };
+        if !self.is_arrival {
+            self.bench.change(|state| state.awaited.insert(number));
+        }
+        self.bench.wait_until(|state| self.has_happened(state, number));
+        Ok(())
+    }
+}
+
+fn feed(bench: &Bench, prefetch: usize) -> FeedBuilder {
+    Feed::builder()
+        .source(MemorySource::images("device", 50, 1, 8, 8))
+        .registry(&Registry::new())
+        .threads(2)
+        .batch_size(4)
+        .prefetch(prefetch)
+        .devices([Device::from_backend(Arc::new(bench.clone()))])
+}
+
+fn lane_of(bench: &Bench, prefetch: usize) -> (Feed, Lane) {
+    let mut feed = feed(bench, prefetch).build().unwrap();
+    let lane = feed.lanes().remove(0);
+    (feed, lane)
+}
+
+fn next(lane: &mut Lane) -> Batch {
+    lane.next().expect("the lane goes on").unwrap()
+}
+
+#[test]
+fn batches_are_sent_in_order_and_handed_over_before_they_arrive() {
+    must_end("a lane whose batches have not arrived", || {
+        let bench = Bench::new(Broken::Nothing);
+        let (_feed, mut lane) = lane_of(&bench, 3);
+        let batches = [next(&mut lane), next(&mut lane), next(&mut lane)];
+        for (number, batch) in batches.iter().enumerate() {
+            assert!(!batch.arrival().is_complete().unwrap(), "nobody waited for batch {number}");
+            assert_eq!(batch.records()[0].index, 4 * number as u64);
+            let state = bench.state();
+            assert_eq!(state.sent[number].copy, batch.bytes());
+            assert_eq!(state.sent[number].labels, batch.labels());
+        }
+        // They arrive one by one, the last one first.
+        bench.change(|state| state.arrived.insert(2));
+        batches[2].wait().unwrap();
+        assert!(!batches[0].arrival().is_complete().unwrap());
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| batches[0].wait());
+            bench.change(|state| state.arrived.insert(0));
+            waiter.join().unwrap().unwrap();
+        });
+        assert!(!batches[1].arrival().is_complete().unwrap());
+        bench.let_go();
+        drop(batches);
+        for number in 3..100 {
+            assert_eq!(next(&mut lane).records()[0].index, 4 * number % 50);
+        }
+    });
+}
+
+#[test]
+fn memory_is_not_written_before_its_last_use() {
+    must_end("a lane whose batches are still read", || {
+        let bench = Bench::new(Broken::Nothing);
+        let (_feed, mut lane) = lane_of(&bench, 2);
+        drop([next(&mut lane), next(&mut lane)]);
+        assert_eq!(bench.state().released, HashSet::from([0, 1]), "the consumer has let go of both");
+        // The feed would like to write to the first, and the device still reads both.
+        bench.wait_until(|state| state.awaited.contains(&0));
+        assert!(lane.try_next().unwrap().is_none());
+        assert!(bench.is_intact(0) && bench.is_intact(1));
+        bench.change(|state| state.finished.insert(0));
+        let third = next(&mut lane);
+        assert_eq!(third.bytes().as_ptr() as usize, bench.state().sent[0].address, "its memory was reused");
+        assert!(!bench.is_intact(0), "and the check can fail");
+        bench.wait_until(|state| state.awaited.contains(&1));
+        assert!(bench.is_intact(1), "the other's was not");
+        drop(third);
+        // The third was let go of, too, but neither it nor the second is done with.
+        assert!(lane.try_next().unwrap().is_none());
+        assert!(bench.is_intact(1) && bench.is_intact(2));
+        bench.let_go();
+        for _ in 0..50 {
+            next(&mut lane);
+        }
+    });
+}
+
+#[test]
+fn a_complete_batch_is_delivered_while_an_earlier_one_is_still_read() {
+    must_end("a complete batch behind one that is still read", || {
+        // Large enough that the second is being written when the first is let go of.
+        let bench = Bench::new(Broken::Nothing);
+        let source = MemorySource::images("large", 4, 3, 1500, 1500);
+        let mut feed = feed(&bench, 2).source(source).batch_size(1).threads(1).build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        drop(next(&mut lane));
+        // The device never finishes with the first: that is no reason to keep the second.
+        assert_eq!(next(&mut lane).records()[0].index, 1);
+        bench.let_go();
+    });
+}
+
+/// The batches that come, and the error that ends them.
+fn end(bench: &Bench) -> (usize, FeedError) {
+    let bench = bench.clone();
+    bench.let_go();
+    must_end("a lane of a broken device", move || {
+        let (_feed, mut lane) = lane_of(&bench, 2);
+        let mut batches = 0;
+        loop {
+            match lane.next().expect("an error comes before the end") {
+                Ok(batch) => {
+                    assert_eq!(batch.records()[0].index, 4 * batches % 50);
+                    batches += 1;
+                }
+                Err(error) => {
+                    assert!(lane.next().is_none(), "once");
+                    return (usize::try_from(batches).unwrap(), error);
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn an_error_of_submit_ends_the_lane_after_the_batches_before_it() {
+    for number in [0, 1, 5] {
+        let bench = Bench::new(Broken::Submit(number));
+        let (batches, error) = end(&bench);
+        assert_eq!(batches, number);
+        assert_eq!(error, FeedError::Device(bench.error("submit")));
+    }
+}
+
+#[test]
+fn an_error_of_the_last_use_ends_the_lane() {
+    let bench = Bench::new(Broken::LastUse(3));
+    let (batches, error) = end(&bench);
+    // Batch 3 was delivered, and the one beside it in the ring.
+    assert!(batches == 4 || batches == 5, "{batches}");
+    assert_eq!(error, FeedError::Device(bench.error("last_use")));
+}
+
+#[test]
+fn an_error_of_release_ends_the_lane() {
+    let bench = Bench::new(Broken::Release);
+    let (batches, error) = end(&bench);
+    assert!((1..=2).contains(&batches), "the ring has two: {batches}");
+    assert_eq!(error, FeedError::Device(bench.error("release")));
+}
+
+#[test]
+fn a_device_without_room_is_told_at_build() {
+    for (broken, call) in [(Broken::Memory, "host_memory"), (Broken::Passage, "passage")] {
+        let bench = Bench::new(broken);
+        // Beside a lane that was started already.
+        let devices = [Device::host(0), Device::from_backend(Arc::new(bench.clone()))];
+        let registry = Registry::new();
+        let error = feed(&bench, 2).devices(devices).registry(&registry).build().unwrap_err();
+        assert_eq!(error, FeedError::Device(bench.error(call)));
+        assert!(registry.is_empty(), "nothing is left running");
+    }
+}
+
+#[test]
+fn a_device_that_gives_too_little_memory_is_an_error_and_not_a_write_past_its_end() {
+    let bench = Bench::new(Broken::MemoryTooSmall);
+    let error = feed(&bench, 2).build().unwrap_err();
+    assert!(matches!(error, FeedError::Device(DeviceError::OutOfMemory { .. })), "{error}");
+}
+
+#[test]
+fn a_broken_device_ends_its_sibling_too() {
+    must_end("the lane beside a broken device", || {
+        let bench = Bench::new(Broken::Submit(2));
+        bench.let_go();
+        let devices = [Device::from_backend(Arc::new(bench.clone())), Device::host(1)];
+        let mut feed = feed(&bench, 2).devices(devices).build().unwrap();
+        std::thread::scope(|scope| {
+            for mut lane in feed.lanes() {
+                let bench = &bench;
+                scope.spawn(move || {
+                    let errors: Vec<_> = lane.by_ref().filter_map(Result::err).collect();
+                    assert_eq!(errors, [FeedError::Device(bench.error("submit"))]);
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_lane_may_go_while_its_batches_are_on_their_way() {
+    must_end("the drop of a lane whose batches have not arrived", || {
+        for taken in 0..3 {
+            let bench = Bench::new(Broken::Nothing);
+            let (feed, mut lane) = lane_of(&bench, 3);
+            let batches: Vec<Batch> = (0..taken).map(|_| next(&mut lane)).collect();
+            drop(lane);
+            drop(feed);
+            drop(batches);
+            assert_eq!(bench.state().released.len(), taken);
+        }
+    });
+}

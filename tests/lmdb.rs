@@ -1,0 +1,420 @@
+//! LMDB opens almost any file, and the process dies of SIGBUS where the missing pages of one begin; it wants
+//! 1 TB of addresses for a file of Caffe's, a lock file where none can be made, and one environment a path.
+//! These tests open everything that is found on disks under the name of a database, and expect the records
+//! or a typed error. What could kill a process runs in one of its own, which says how far it came.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::process::{check, child_command, is_alone, must_end, open_files, role, threads};
+use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::{DataReader, Feed, FeedError, Lmdb, ReaderError, Registry, Source, SourceError};
+use tempfile::{TempDir, tempdir};
+
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Every record, through a cursor.
+fn read(source: &Lmdb) -> Records {
+    let mut cursor = source.cursor().unwrap();
+    let mut records = Records::new();
+    while let Some(entry) = cursor.advance().unwrap() {
+        assert!(entry.is_lent());
+        records.push((entry.key().to_vec(), entry.value().to_vec()));
+    }
+    records
+}
+
+fn written(records: usize) -> (TempDir, Records) {
+    let folder = tempdir().unwrap();
+    common::write_images(folder.path(), records, 3, 8, 8);
+    fs::remove_file(folder.path().join("lock.mdb")).unwrap();
+    (folder, (0..records).map(|index| common::image(index, 3, 8, 8)).collect())
+}
+
+fn files_in(folder: &Path) -> Vec<String> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Opens what is no database with a reader's eyes, and with a feed's: both must say the same.
+fn refusal(path: &Path) -> SourceError {
+    let error = Lmdb::open(path).and_then(|source| source.cursor()?.advance().map(drop)).unwrap_err();
+    match Feed::builder().lmdb(path).build() {
+        Err(FeedError::Reader(ReaderError::Source(from_feed))) => assert_eq!(from_feed, error),
+        other => panic!("{other:?}"),
+    }
+    assert!(error.to_string().contains(path.to_str().unwrap()), "the path is named: {error}");
+    println!("{error}");
+    error
+}
+
+#[test]
+fn a_folder_its_data_file_and_a_lone_file_read_the_same() {
+    let (folder, records) = written(300);
+    assert_eq!(read(&Lmdb::open(folder.path()).unwrap()), records);
+    let data = folder.path().join("data.mdb");
+    assert_eq!(read(&Lmdb::open(&data).unwrap()), records);
+    assert_eq!(files_in(folder.path()), ["data.mdb", "lock.mdb"], "no second lock beside the writer's");
+    let lone = folder.path().join("renamed");
+    fs::copy(&data, &lone).unwrap();
+    let source = Lmdb::open(&lone).unwrap();
+    assert_eq!(source.records(), Some(300));
+    assert_eq!(source.path(), lone);
+    assert_eq!(read(&source), records);
+}
+
+#[test]
+fn a_cursor_rewinds_and_ends_again_and_again() {
+    let (folder, records) = written(20);
+    let source = Lmdb::open(folder.path()).unwrap();
+    let mut cursor = source.cursor().unwrap();
+    for _pass in 0..3 {
+        for (key, value) in &records {
+            let entry = cursor.advance().unwrap().unwrap();
+            assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]));
+        }
+        assert!(cursor.advance().unwrap().is_none());
+        cursor.rewind().unwrap();
+    }
+    assert!(cursor.advance().unwrap().is_some(), "and in the middle");
+    cursor.rewind().unwrap();
+    assert_eq!(cursor.advance().unwrap().unwrap().key(), records[0].0);
+}
+
+#[test]
+fn every_spelling_of_a_path_shares_one_environment() {
+    const NAME: &str = "every_spelling_of_a_path_shares_one_environment";
+    if !is_alone(NAME) {
+        return;
+    }
+    let (folder, records) = written(20);
+    let links = tempdir().unwrap();
+    symlink(folder.path(), links.path().join("folder")).unwrap();
+    symlink(folder.path().join("data.mdb"), links.path().join("file")).unwrap();
+    let first = Lmdb::open(folder.path()).unwrap();
+    let open = open_files();
+    let spellings: [PathBuf; 5] = [
+        folder.path().join("."),
+        folder.path().join("data.mdb"),
+        folder.path().join("..").join(folder.path().file_name().unwrap()),
+        links.path().join("folder"),
+        links.path().join("file"),
+    ];
+    let others: Vec<Lmdb> = spellings.iter().map(|path| Lmdb::open(path).unwrap()).collect();
+    assert_eq!(open_files(), open, "nothing was opened a second time");
+    drop(first);
+    for source in &others {
+        assert_eq!(read(source), records);
+    }
+    drop(others);
+    assert!(open_files() < open, "and the last to go closes it");
+}
+
+#[test]
+fn values_are_lent_and_stay_where_they_are_while_a_lease_is_held() {
+    let (folder, records) = written(20);
+    let registry = Registry::new();
+    let source = Lmdb::open(folder.path()).unwrap();
+    let reader = DataReader::builder("data", source).batch_size(8).passes(1).open_in(&registry).unwrap();
+    let lease = reader.full().pop().unwrap().unwrap();
+    let addresses: Vec<*const u8> = lease.iter().map(|record| record.value.as_ptr()).collect();
+    drop(reader);
+    assert!(registry.is_empty());
+    // Another life over the same path meets the same environment, hence the same map.
+    let again = Lmdb::open(folder.path()).unwrap();
+    let mut cursor = again.cursor().unwrap();
+    assert_eq!(cursor.advance().unwrap().unwrap().value().as_ptr(), addresses[0], "lent, not copied");
+    drop((cursor, again));
+    fs::remove_dir_all(folder.path()).unwrap();
+    for ((record, address), due) in lease.iter().zip(addresses).zip(&records) {
+        assert_eq!(record.value.as_ptr(), address);
+        assert_eq!((record.key, record.value), (&due.0[..], &due.1[..]));
+    }
+    std::thread::spawn(move || drop(lease)).join().unwrap();
+}
+
+#[test]
+fn without_a_lock_nothing_is_created() {
+    let (folder, records) = written(20);
+    let source = Lmdb::open_without_lock(folder.path()).unwrap();
+    assert_eq!(read(&source), records);
+    drop(source);
+    let lone = folder.path().join("lone");
+    fs::rename(folder.path().join("data.mdb"), &lone).unwrap();
+    assert_eq!(read(&Lmdb::open_without_lock(&lone).unwrap()), records);
+    assert_eq!(files_in(folder.path()), ["lone"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_read_without_a_lock() {
+    const NAME: &str = "a_folder_that_cannot_be_written_is_read_without_a_lock";
+    const NOBODY: u32 = 65534;
+    if let Some(path) = role() {
+        let source = Lmdb::open(&path).unwrap();
+        assert_eq!(read(&source).len(), 20);
+        assert_eq!(files_in(Path::new(&path)), ["data.mdb"], "no lock file could be made");
+        return;
+    }
+    let (folder, _) = written(20);
+    fs::set_permissions(folder.path().join("data.mdb"), fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let mut command = child_command(NAME, folder.path().to_str().unwrap());
+    // The kernel lets root write anywhere, so root becomes somebody else.
+    let probe = folder.path().join("probe");
+    if fs::write(&probe, "").is_ok() {
+        fs::remove_file(&probe).unwrap();
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    }
+    match command.output() {
+        Ok(output) => check(NAME, &output),
+        Err(error) => println!("skipped: cannot run this test as user {NOBODY}: {error}"),
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_file_cut_at_any_length_is_an_error_and_not_a_signal() {
+    const NAME: &str = "a_file_cut_at_any_length_is_an_error_and_not_a_signal";
+    if let Some(path) = role() {
+        return cut_at_every_length(Path::new(&path));
+    }
+    let (folder, _) = written(CUT_RECORDS);
+    let output = child_command(NAME, folder.path().to_str().unwrap()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let last = text.lines().rfind(|line| line.starts_with("cut at")).unwrap_or("nowhere").to_owned();
+    assert!(
+        output.status.success(),
+        "{last}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    check(NAME, &output);
+}
+
+const CUT_RECORDS: usize = 1000;
+
+fn cut_at_every_length(folder: &Path) {
+    let whole = fs::read(folder.join("data.mdb")).unwrap();
+    let cut = tempdir().unwrap();
+    let before = threads();
+    let page = 4096;
+    let mut lengths: Vec<usize> = (0..whole.len() / page)
+        .flat_map(|number| [0, 1, 100, 1000, page / 2, page - 1].map(|odd| number * page + odd))
+        .collect();
+    lengths.push(whole.len());
+    lengths.sort_unstable();
+    assert!(lengths.len() > 300, "{} bytes", whole.len());
+    for length in lengths {
+        println!("cut at {length} of {} bytes", whole.len());
+        std::io::stdout().flush().unwrap();
+        // A new file each time: the old one may still be mapped if an error kept it.
+        let path = cut.path().join(length.to_string());
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("data.mdb"), &whole[..length]).unwrap();
+        let opened = Lmdb::open(&path);
+        let built = Feed::builder().lmdb(&path).once().build();
+        if length == whole.len() {
+            assert_eq!(read(&opened.unwrap()).len(), CUT_RECORDS);
+            assert_eq!(built.unwrap().steps().map(|step| step.unwrap().len()).sum::<usize>(), CUT_RECORDS);
+            continue;
+        }
+        let error = opened.err().unwrap_or_else(|| panic!("opened when cut at {length}"));
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        match &error {
+            SourceError::Truncated { found_bytes, needed_bytes, .. } => {
+                assert_eq!((*found_bytes, *needed_bytes), (length as u64, whole.len() as u64));
+            }
+            SourceError::Library { .. } | SourceError::NotLmdb { .. } => {
+                assert!(length < 2 * page, "cut at {length}: {error}")
+            }
+            other => panic!("cut at {length}: {other}"),
+        }
+        assert!(
+            matches!(built, Err(FeedError::Reader(ReaderError::Source(from_feed))) if from_feed == error)
+        );
+        fs::remove_dir_all(&path).unwrap();
+    }
+    assert_eq!(threads(), before, "no thread is left of a feed that was not built");
+}
+
+#[test]
+fn a_database_that_shrank_in_its_last_commit_is_whole() {
+    // Most of its pages are free, the last ones too, and still it is as long as its last page says.
+    let folder = tempdir().unwrap();
+    let env = Environment::new().set_map_size(1 << 30).open(folder.path()).unwrap();
+    let database = env.open_db(None).unwrap();
+    let mut transaction = env.begin_rw_txn().unwrap();
+    for index in 0..2000 {
+        let (key, value) = common::image(index, 3, 8, 8);
+        transaction.put(database, &key, &value, WriteFlags::empty()).unwrap();
+    }
+    for index in 20..2000 {
+        transaction.del(database, &common::key(index), None).unwrap();
+    }
+    transaction.commit().unwrap();
+    let last_page = env.info().unwrap().last_pgno();
+    drop(env);
+    let bytes = fs::metadata(folder.path().join("data.mdb")).unwrap().len();
+    println!("{bytes} bytes, last page {last_page}, which ends at {}", (last_page + 1) * 4096);
+    let records: Records = (0..20).map(|index| common::image(index, 3, 8, 8)).collect();
+    assert_eq!(read(&Lmdb::open(folder.path()).unwrap()), records);
+}
+
+#[test]
+fn a_missing_path_says_so() {
+    let folder = tempdir().unwrap();
+    let error = refusal(&folder.path().join("no such folder"));
+    assert!(matches!(error, SourceError::Io { kind: std::io::ErrorKind::NotFound, .. }));
+}
+
+#[test]
+fn a_folder_without_a_database_says_what_is_missing() {
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("readme.txt"), "nothing here").unwrap();
+    let error = refusal(folder.path());
+    assert!(matches!(error, SourceError::NotADatabase { missing: "data.mdb", .. }));
+    assert_eq!(files_in(folder.path()), ["readme.txt"], "and is left as it was");
+}
+
+#[test]
+fn a_leveldb_is_not_read_yet() {
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("CURRENT"), "MANIFEST-000001\n").unwrap();
+    let error = refusal(folder.path());
+    assert!(matches!(error, SourceError::NotYet { what: "a LevelDB database", .. }));
+    assert!(error.to_string().contains("not read yet"));
+}
+
+#[test]
+fn what_is_no_lmdb_file_is_refused() {
+    let text = "layer { name: \"data\" type: \"Data\" }\n".repeat(1000).into_bytes();
+    let garbage: Vec<u8> = (0..100_000).map(|at| common::pixel(7, at)).collect();
+    for (what, bytes) in [
+        ("empty", Vec::new()),
+        ("short", vec![1, 2, 3]),
+        ("zeroes", vec![0; 65536]),
+        ("text", text),
+        ("garbage", garbage),
+    ] {
+        let folder = tempdir().unwrap();
+        fs::write(folder.path().join("data.mdb"), &bytes).unwrap();
+        fs::write(folder.path().join("lone"), &bytes).unwrap();
+        for path in [folder.path().to_owned(), folder.path().join("data.mdb"), folder.path().join("lone")] {
+            let error = refusal(&path);
+            assert!(matches!(error, SourceError::NotLmdb { .. }), "{what}: {error}");
+            let text = error.to_string();
+            assert!(text.contains("LMDB"), "{what}: {text}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_database_is_refused() {
+    let folder = tempdir().unwrap();
+    common::write_lmdb(folder.path(), []);
+    let env = Environment::new().open(folder.path()).unwrap();
+    let database = env.open_db(None).unwrap();
+    let mut transaction = env.begin_rw_txn().unwrap();
+    transaction.put(database, b"a", b"b", WriteFlags::empty()).unwrap();
+    transaction.del(database, b"a", None).unwrap();
+    transaction.commit().unwrap();
+    drop(env);
+    let source = Lmdb::open(folder.path()).unwrap();
+    assert_eq!(source.records(), Some(0));
+    assert!(source.cursor().unwrap().advance().unwrap().is_none());
+    match Feed::builder().lmdb(folder.path()).build() {
+        Err(FeedError::Reader(ReaderError::Source(SourceError::Empty { path }))) => {
+            assert_eq!(path, folder.path())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_terabyte_of_map_is_not_asked_for() {
+    const NAME: &str = "a_terabyte_of_map_is_not_asked_for";
+    if let Some(path) = role() {
+        let source = Lmdb::open(&path).unwrap();
+        assert_eq!(read(&source).len(), 10);
+        let mut feed = Feed::builder().lmdb(&path).once().build().unwrap();
+        assert_eq!(feed.steps().count(), 10);
+        // The limit is real: LMDB's own way fails under it.
+        Environment::new()
+            .set_flags(EnvironmentFlags::READ_ONLY)
+            .set_map_size(1 << 40)
+            .open(Path::new(&path))
+            .unwrap_err();
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let opened =
+        Environment::new().set_map_size(1 << 40).set_flags(EnvironmentFlags::NO_SYNC).open(folder.path());
+    let env = match opened {
+        Ok(env) => env,
+        Err(error) => return println!("skipped: this machine cannot make such a database: {error}"),
+    };
+    let database = env.open_db(None).unwrap();
+    let mut transaction = env.begin_rw_txn().unwrap();
+    for index in 0..10 {
+        let (key, value) = common::image(index, 3, 8, 8);
+        transaction.put(database, &key, &value, WriteFlags::empty()).unwrap();
+    }
+    transaction.commit().unwrap();
+    assert_eq!(env.info().unwrap().map_size(), 1 << 40);
+    drop(env);
+    let child = child_command(NAME, folder.path().to_str().unwrap());
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -v 2097152 && exec \"$@\"", "sh"])
+        .arg(child.get_program())
+        .args(child.get_args())
+        .envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .stdin(Stdio::null());
+    check(NAME, &limited.output().unwrap());
+}
+
+#[test]
+fn many_threads_open_and_close_one_path_without_an_error() {
+    const NAME: &str = "many_threads_open_and_close_one_path_without_an_error";
+    if !is_alone(NAME) {
+        return;
+    }
+    let (folder, records) = written(20);
+    drop(Lmdb::open(folder.path()).unwrap());
+    let before = open_files();
+    let path = folder.path().to_owned();
+    must_end("threads that open and close one database", move || {
+        std::thread::scope(|scope| {
+            for thread in 0..6 {
+                let (path, records) = (&path, &records);
+                scope.spawn(move || {
+                    for life in 0..200 {
+                        let source = if (thread + life) % 4 == 0 {
+                            Lmdb::open(path.join("data.mdb")).unwrap()
+                        } else {
+                            Lmdb::open(path).unwrap()
+                        };
+                        let mut cursor = source.cursor().unwrap();
+                        // The cursor outlives its source.
+                        drop(source);
+                        let entry = cursor.advance().unwrap().unwrap();
+                        assert_eq!(entry.value(), records[0].1);
+                    }
+                });
+            }
+        });
+    });
+    assert_eq!(open_files(), before);
+}

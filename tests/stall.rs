@@ -1,0 +1,221 @@
+//! A training loop that waits says nothing in Caffe but "Waiting for data". These tests make a lane wait for
+//! each of the causes there are and read the warning: its text is what the test itself waits for, and what
+//! lets the stalled side go on. Then the statistics must blame the same side.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::io::Write;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use common::process::must_end;
+use common::source::MemorySource;
+use percolator::{Bottleneck, Device, Feed, FeedBuilder, Lane, Registry};
+use tracing_subscriber::fmt::MakeWriter;
+
+const SHORT: Duration = Duration::from_millis(20);
+
+/// What was logged, for whoever waits for it.
+#[derive(Clone, Default)]
+struct Log(Arc<(Mutex<String>, Condvar)>);
+
+impl Log {
+    /// Waits until something that holds `text` was logged, and tells the line.
+    fn wait_for(&self, text: &str) -> String {
+        let found = |log: &str| log.lines().find(|line| line.contains(text)).map(str::to_owned);
+        let log = self.0.1.wait_while(self.0.0.lock().unwrap(), |log| found(log).is_none()).unwrap();
+        found(&log).unwrap()
+    }
+
+    fn text(&self) -> String {
+        self.0.0.lock().unwrap().clone()
+    }
+
+    /// Runs `run` on a thread of its own that logs here.
+    fn listen<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(self.clone()).with_ansi(false).without_time().finish();
+        tracing::subscriber::with_default(subscriber, run)
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.0.lock().unwrap().push_str(&String::from_utf8_lossy(bytes));
+        self.0.1.notify_all();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'a self) -> Log {
+        self.clone()
+    }
+}
+
+fn feed(source: MemorySource) -> FeedBuilder {
+    Feed::builder().source(source).registry(&Registry::new()).threads(1).prefetch(2).warn_after(SHORT)
+}
+
+fn next(lane: &mut Lane) -> percolator::Batch {
+    lane.next().expect("the lane goes on").unwrap()
+}
+
+#[test]
+fn a_stalled_source_is_named_and_blamed() {
+    must_end("a lane of a stalled source", || {
+        let (source, mut stall) = MemorySource::images("stalled", 10, 1, 4, 4).stall_at(3);
+        let mut feed = feed(source).build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        let log = Log::default();
+        let warning = std::thread::scope(|scope| {
+            let log = &log;
+            let waiter = scope.spawn(move || {
+                log.listen(|| {
+                    for index in 0..5 {
+                        assert_eq!(next(&mut lane).records()[0].index, index);
+                    }
+                    lane
+                })
+            });
+            let warning = log.wait_for("waiting for data");
+            stall.release();
+            waiter.join().unwrap();
+            warning
+        });
+        assert!(warning.contains("WARN") && warning.contains("lane=0"), "{warning}");
+        assert!(warning.contains("host:0") && warning.contains("cause=the source"), "{warning}");
+        let stats = feed.stats();
+        assert!(stats.lanes[0].waits_for_batch.time >= SHORT, "the consumer waited: {stats}");
+        assert!(stats.lanes[0].waits_for_records.time >= SHORT, "so did the lane, for records: {stats}");
+        assert!(stats.workers.waits_for_records.time >= SHORT, "and the worker: {stats}");
+        assert!(stats.reader.waits_for_free.time < stats.lanes[0].waits_for_batch.time, "{stats}");
+        assert_eq!(stats.bottleneck(), Bottleneck::Reader, "{stats}");
+    });
+}
+
+#[test]
+fn a_stall_is_blamed_while_it_lasts() {
+    must_end("a look at a stalled feed", || {
+        let (source, mut stall) = MemorySource::images("looked at", 10, 1, 4, 4).stall_at(1);
+        let mut feed = feed(source).build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        let log = Log::default();
+        std::thread::scope(|scope| {
+            let log = &log;
+            let waiter = scope.spawn(move || log.listen(|| (next(&mut lane), next(&mut lane), lane)));
+            log.wait_for("waiting for data");
+            let stats = feed.stats();
+            stall.release();
+            waiter.join().unwrap();
+            assert!(stats.lanes[0].waits_for_batch.time >= SHORT, "the wait so far counts: {stats}");
+            assert_eq!(stats.bottleneck(), Bottleneck::Reader, "{stats}");
+        });
+    });
+}
+
+#[test]
+fn a_consumer_that_holds_every_batch_is_told_so() {
+    must_end("a consumer that holds every batch", || {
+        let mut feed = feed(MemorySource::images("held", 10, 1, 4, 4)).build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        let held = [next(&mut lane), next(&mut lane)];
+        assert_eq!(feed.stats().lanes[0].held, 2);
+        let log = Log::default();
+        let warning = std::thread::scope(|scope| {
+            let log = &log;
+            let waiter = scope.spawn(move || log.listen(|| next(&mut lane).records()[0].index));
+            let warning = log.wait_for("waiting for data");
+            drop(held);
+            assert_eq!(waiter.join().unwrap(), 2);
+            warning
+        });
+        assert!(warning.contains("the consumer holds all 2 batches of the lane"), "{warning}");
+        let stats = feed.stats();
+        assert!(stats.lanes[0].waits_for_free.time >= SHORT, "the lane waited for a batch back: {stats}");
+        assert_eq!(stats.lanes[0].held, 0);
+    });
+}
+
+#[test]
+fn a_lane_behind_its_sibling_is_told_which() {
+    must_end("a lane behind its sibling", || {
+        let mut feed = feed(MemorySource::images("siblings", 10, 1, 4, 4))
+            .devices([0, 1].map(Device::host))
+            .build()
+            .unwrap();
+        let mut lanes = feed.lanes();
+        let (mut idle, mut hungry) = (lanes.pop().unwrap(), lanes.pop().unwrap());
+        let log = Log::default();
+        let warning = std::thread::scope(|scope| {
+            let log = &log;
+            let waiter = scope.spawn(move || {
+                log.listen(|| {
+                    for step in 0..50 {
+                        assert_eq!(next(&mut hungry).records()[0].index, 2 * step % 10);
+                    }
+                })
+            });
+            let warning = log.wait_for("waiting for data");
+            for _ in 0..50 {
+                next(&mut idle);
+            }
+            waiter.join().unwrap();
+            warning
+        });
+        assert!(warning.contains("lane=0"), "{warning}");
+        assert!(warning.contains("the reader waits for lane 1, whose consumer does not take"), "{warning}");
+        let stats = feed.stats();
+        assert!(stats.reader.waits_for_free.time >= SHORT, "the reader waited for lane 1: {stats}");
+        assert!(stats.lanes[0].waits_for_batch.time >= SHORT, "{stats}");
+    });
+}
+
+#[test]
+fn a_lane_that_does_not_wait_says_nothing() {
+    let mut feed =
+        feed(MemorySource::images("quiet", 10, 1, 4, 4)).warn_after(Duration::MAX).build().unwrap();
+    let mut lane = feed.lanes().remove(0);
+    let log = Log::default();
+    log.listen(|| (0..50).for_each(|_| drop(next(&mut lane))));
+    assert_eq!(log.text(), "");
+}
+
+#[test]
+fn a_slow_consumer_is_blamed() {
+    let mut feed = feed(MemorySource::images("slow", 10, 1, 4, 4)).build().unwrap();
+    let mut lane = feed.lanes().remove(0);
+    let mut work = 0_u64;
+    for _ in 0..200 {
+        let batch = next(&mut lane);
+        for step in 0..200_000_u64 {
+            work =
+                std::hint::black_box(work.wrapping_mul(31).wrapping_add(step ^ u64::from(batch.bytes()[0])));
+        }
+    }
+    let stats = feed.stats();
+    assert_eq!(stats.bottleneck(), Bottleneck::Consumer, "{stats}");
+    assert!(stats.reader.waits_for_free.count > 0, "the reader waited for a slot: {stats}");
+}
+
+#[test]
+fn what_is_ready_counts_as_no_wait() {
+    must_end("a lane whose consumer holds every batch of a pass", || {
+        // Four batches and a ring of four: no batch has to come back before another can be begun, and the
+        // end of the pass is seen all the same.
+        let mut feed = feed(MemorySource::images("ready", 4, 1, 4, 4)).prefetch(4).once().build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        let held: Vec<_> = lane.by_ref().map(Result::unwrap).collect();
+        assert_eq!(held.len(), 4);
+        let lane = &feed.stats().lanes[0];
+        assert!(lane.waits_for_free.count <= 1, "the ring came round at most once: {lane:?}");
+    });
+}
