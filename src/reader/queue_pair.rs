@@ -272,6 +272,12 @@ mod model {
     use crate::source::Entry;
     use crate::sync::thread;
 
+    /// An alarm that never rings.
+    fn pop(consumer: &ConsumerEnd) -> Option<Lease> {
+        let (_armed, alarm) = bounded(1);
+        consumer.pop(&alarm)
+    }
+
     fn fill(mut slot: Slot, index: u64) -> Slot {
         assert!(slot.run.is_empty(), "a free slot is empty");
         slot.run.push(RecordId { epoch: 0, index }, Entry::borrowed(b"", b"value"));
@@ -311,12 +317,12 @@ mod model {
                     reader
                 });
                 for expected in 0..4 {
-                    assert_eq!(index(&consumer.pop().unwrap()), expected);
+                    assert_eq!(index(&pop(&consumer).unwrap()), expected);
                 }
                 let reader = reading.join().unwrap();
                 assert_eq!((consumer.free_len(), consumer.full_len()), (slots, 0));
                 drop(reader);
-                assert!(consumer.pop().is_none());
+                assert!(pop(&consumer).is_none());
                 drop(consumer);
                 assert_nothing_is_left(&closed);
             });
@@ -333,7 +339,7 @@ mod model {
             });
             let mut returning = Vec::new();
             for expected in 0..5 {
-                let lease = consumer.pop().unwrap();
+                let lease = pop(&consumer).unwrap();
                 assert_eq!(index(&lease), expected);
                 if expected % 2 == 0 {
                     returning.push(thread::spawn(move || drop(lease)));
@@ -353,9 +359,9 @@ mod model {
             let closed = reader.closed.clone();
             let reading = thread::spawn(move || assert_eq!(push(&reader, 3), 3));
             for expected in 0..3 {
-                assert_eq!(index(&consumer.pop().unwrap()), expected);
+                assert_eq!(index(&pop(&consumer).unwrap()), expected);
             }
-            assert!(consumer.pop().is_none());
+            assert!(pop(&consumer).is_none());
             assert_eq!(consumer.try_pop().err(), Some(Left));
             reading.join().unwrap();
             drop(consumer);
@@ -372,7 +378,7 @@ mod model {
                 let reading = thread::spawn(move || push(&reader, u64::MAX));
                 let mut held = None;
                 for expected in 0..taken {
-                    held = consumer.pop();
+                    held = pop(&consumer);
                     assert_eq!(index(held.as_ref().unwrap()), expected);
                 }
                 drop(consumer);
@@ -389,7 +395,7 @@ mod model {
             let (reader, consumer) = queue_pair(1, 1);
             let closed = reader.closed.clone();
             push(&reader, 1);
-            let lease = consumer.pop().unwrap();
+            let lease = pop(&consumer).unwrap();
             let returning = thread::spawn(move || drop(lease));
             // Waits for the lease, and takes it or finds the pair closed.
             let reading = thread::spawn(move || push(&reader, 1));
@@ -410,8 +416,8 @@ mod model {
             let home = consumer.home().clone();
             let reading = thread::spawn(move || push(&reader, u64::MAX));
             let closing = thread::spawn(move || home.close());
-            let held = consumer.pop();
-            assert!(consumer.pop().is_none());
+            let held = pop(&consumer);
+            assert!(pop(&consumer).is_none());
             reading.join().unwrap();
             closing.join().unwrap();
             drop((held, consumer));
