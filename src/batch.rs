@@ -30,7 +30,7 @@ use crossbeam_channel::Sender;
 use half::{bf16, f16};
 use parking_lot::Mutex;
 
-use crate::error::FeedError;
+use crate::fault::RecordError;
 use crate::memory::HostMemory;
 use crate::record::RecordId;
 use crate::shape::{Dtype, ImageShape, Layout};
@@ -76,6 +76,12 @@ impl BatchShape {
     pub fn bytes(&self) -> usize {
         self.records * self.record_bytes()
     }
+
+    /// Bytes of the whole batch, or `None` where no memory can be as large.
+    pub(crate) fn checked_bytes(&self) -> Option<usize> {
+        let record = self.image.checked_elements()?.checked_mul(self.dtype.size())?;
+        record.checked_mul(self.records).filter(|&bytes| isize::try_from(bytes).is_ok())
+    }
 }
 
 impl fmt::Display for BatchShape {
@@ -109,7 +115,7 @@ struct Buffer {
     cells: UnsafeCell<Cells>,
     writers: AtomicUsize,
     /// The failure that concerns the earliest record, whichever thread met it first.
-    failure: Mutex<Option<(usize, FeedError)>>,
+    failure: Mutex<Option<(usize, RecordError)>>,
     /// Told when the last writer has gone.
     done: Sender<()>,
 }
@@ -213,7 +219,8 @@ impl Frame {
     /// If the buffer is smaller than the shape: a bug of the caller.
     pub(crate) fn begin(mut self, shape: BatchShape) -> Filling {
         let cells = self.cells_mut();
-        assert!(shape.bytes() <= cells.pixels.len(), "the buffer is smaller than its batch");
+        let fits = shape.checked_bytes().is_some_and(|bytes| bytes <= cells.pixels.len());
+        assert!(fits, "the buffer is smaller than its batch");
         assert!(shape.records <= cells.labels.len(), "the buffer has fewer labels than its batch");
         let pointers = Pointers {
             pixels: cells.pixels.as_mut_ptr(),
@@ -305,7 +312,7 @@ impl Places {
 
     /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
     /// record's stays, so that the same database fails in the same way whatever the threads do.
-    pub(crate) fn fail(&self, position: usize, error: FeedError) {
+    pub(crate) fn fail(&self, position: usize, error: RecordError) {
         let record = self.range.start + position;
         let mut failure = self.buffer.failure.lock();
         if failure.as_ref().is_none_or(|(earliest, _)| record < *earliest) {
@@ -359,7 +366,7 @@ impl Pending {
     /// # Panics
     ///
     /// If it is not complete: a bug of the caller.
-    pub(crate) fn filled(self) -> Result<Filled, FeedError> {
+    pub(crate) fn filled(self) -> Result<Filled, RecordError> {
         assert!(self.is_complete(), "a batch was taken while it was being written");
         let failure = self.buffer.failure.lock().take();
         match failure {
@@ -404,7 +411,7 @@ impl Filled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::FeedError;
+    use crate::fault::{Key, RecordCause};
     use crate::memory::PageMemory;
     use crossbeam_channel::{Receiver, bounded};
 
@@ -472,11 +479,17 @@ mod tests {
         let (frame, _completed) = frame(4);
         let mut filling = frame.begin(shape(4));
         let (first, second) = (filling.take(2), filling.take(2));
-        second.fail(0, FeedError::Cancelled);
-        first.fail(1, FeedError::WorkerPanicked { record: "1".into(), message: String::new() });
-        second.fail(1, FeedError::Cancelled);
+        let failure = |index| RecordError {
+            path: "db".into(),
+            id: RecordId { epoch: 0, index },
+            key: Key(Vec::new()),
+            cause: RecordCause::Panicked { message: String::new() },
+        };
+        second.fail(0, failure(2));
+        first.fail(1, failure(1));
+        second.fail(1, failure(3));
         drop((first, second));
-        assert!(matches!(filling.finish().filled(), Err(FeedError::WorkerPanicked { .. })));
+        assert_eq!(filling.finish().filled().err(), Some(failure(1)));
     }
 
     #[test]

@@ -1,17 +1,10 @@
-//! What can end a feed, with what a user needs to find the cause: the path, the key, the record, what was
-//! found and what was allowed.
-
-use std::fmt;
-use std::path::{Path, PathBuf};
+//! What can end a feed: the errors of all its stages, under one name.
 
 use crate::config::ConfigError;
-use crate::datum::DatumError;
 use crate::device::DeviceError;
+use crate::fault::RecordError;
 use crate::reader::ReaderError;
-use crate::record::RecordId;
-use crate::shape::ImageShape;
-use crate::source::{Record, SourceError};
-use crate::transform::TransformError;
+use crate::source::SourceError;
 
 /// What ends a feed. Every lane gets it once, after the batches that were complete before it.
 #[non_exhaustive]
@@ -29,11 +22,11 @@ pub enum FeedError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Handling a record panicked.
-    #[error("a worker panicked at {record}: {message}; this is a bug, please report it")]
-    WorkerPanicked {
-        /// The record.
-        record: String,
+    /// A thread of the feed panicked.
+    #[error("the thread {name} panicked: {message}; this is a bug, please report it")]
+    Panicked {
+        /// The thread.
+        name: String,
         /// What the panic said.
         message: String,
     },
@@ -59,58 +52,5 @@ impl From<SourceError> for FeedError {
 impl From<RecordError> for FeedError {
     fn from(error: RecordError) -> Self {
         FeedError::Record(Box::new(error))
-    }
-}
-
-/// A record that is not what it should be.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{}: {id}, key {key}: {cause}", path.display())]
-pub struct RecordError {
-    /// The database.
-    pub path: PathBuf,
-    /// Which record of it.
-    pub id: RecordId,
-    /// Its key, with bytes that are no printable ASCII escaped.
-    pub key: Key,
-    /// What is wrong. It is part of the message, and therefore not given again as the error's source.
-    pub cause: RecordCause,
-}
-
-/// What can be wrong with a record.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum RecordCause {
-    /// Its bytes are no Datum with pixels.
-    #[error(transparent)]
-    Datum(#[from] DatumError),
-    /// The transform does not go with it.
-    #[error(transparent)]
-    Transform(#[from] TransformError),
-    /// It is not of the shape of its batch.
-    #[error(
-        "the record comes to {found} and its batch, by its first record, to {batch}; all records of a batch \
-         have one shape (crop them to one size, or feed batches of 1)"
-    )]
-    Shape {
-        /// The record's shape after the transform.
-        found: ImageShape,
-        /// The batch's.
-        batch: ImageShape,
-    },
-}
-
-impl RecordError {
-    pub(crate) fn new(path: &Path, record: &Record<'_>, cause: RecordCause) -> Self {
-        RecordError { path: path.to_owned(), id: record.id, key: Key(record.key.to_owned()), cause }
-    }
-}
-
-/// A key, printed as text as far as it is text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key(pub Vec<u8>);
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
     }
 }

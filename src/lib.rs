@@ -52,6 +52,7 @@
 mod keyed;
 mod latch;
 mod meter;
+mod round;
 mod sync;
 
 mod config;
@@ -67,6 +68,8 @@ mod datum;
 mod reader;
 
 mod transform;
+
+mod fault;
 
 mod batch;
 mod memory;
@@ -91,7 +94,8 @@ pub use batch::{BatchShape, Element};
 pub use config::{BudgetLine, ConfigError, MemoryBudget};
 pub use datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
 pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage};
-pub use error::{FeedError, Key, RecordCause, RecordError};
+pub use error::FeedError;
+pub use fault::{Key, RecordCause, RecordError};
 #[cfg(not(shuttle))]
 pub use feed::{Batch, DtypeMismatch, Feed, FeedBuilder, FeedCanceller, Lane, Steps};
 pub use memory::{HostMemory, PageMemory};

@@ -50,43 +50,54 @@ impl WaitMeter {
 
     /// Counts and times a wait.
     pub(crate) fn time<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let start = ZERO.elapsed();
-        {
-            let mut ongoing = self.lock();
-            ongoing.waits += 1;
-            ongoing.starts += start;
-        }
-        // A wait that panics ends, too.
-        let _over = Over(self, start);
+        let _wait = self.begin();
         wait()
+    }
+
+    /// Begins a wait, which lasts until the guard is dropped, in a panic too.
+    pub(crate) fn begin(&self) -> Wait<'_> {
+        let start = ZERO.elapsed();
+        let mut ongoing = self.lock();
+        ongoing.waits += 1;
+        ongoing.starts += start;
+        Wait { meter: self, start }
+    }
+
+    /// Begins a wait that never ends: whoever stands here has nothing more to do.
+    pub(crate) fn rest(&self) {
+        std::mem::forget(self.begin());
+    }
+
+    /// The waits up to a moment, those under way among them.
+    pub(crate) fn read(&self, until: Instant) -> Waits {
+        let ongoing = self.lock();
+        let now = until.saturating_duration_since(*ZERO) * u32::try_from(ongoing.waits).unwrap_or(u32::MAX);
+        let past = Duration::from_nanos(self.nanos.get());
+        Waits { count: self.count.get() + ongoing.waits, time: past + now.saturating_sub(ongoing.starts) }
     }
 
     /// The standard library's lock: it allocates nothing when two wait for it the first time.
     fn lock(&self) -> MutexGuard<'_, Ongoing> {
         self.ongoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    pub(crate) fn add(&self, waited: Duration) {
-        self.count.add(1);
-        self.nanos.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
-    }
-
-    pub(crate) fn read(&self) -> Waits {
-        let ongoing = self.lock();
-        let now = ZERO.elapsed() * u32::try_from(ongoing.waits).unwrap_or(u32::MAX);
-        let past = Duration::from_nanos(self.nanos.get());
-        Waits { count: self.count.get() + ongoing.waits, time: past + now.saturating_sub(ongoing.starts) }
-    }
 }
 
-struct Over<'a>(&'a WaitMeter, Duration);
+/// A wait under way.
+#[derive(Debug)]
+#[must_use = "the wait is over when this is dropped"]
+pub(crate) struct Wait<'a> {
+    meter: &'a WaitMeter,
+    start: Duration,
+}
 
-impl Drop for Over<'_> {
+impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        let mut ongoing = self.0.lock();
+        let mut ongoing = self.meter.lock();
         ongoing.waits -= 1;
-        ongoing.starts -= self.1;
-        self.0.add(ZERO.elapsed().saturating_sub(self.1));
+        ongoing.starts -= self.start;
+        let waited = ZERO.elapsed().saturating_sub(self.start);
+        self.meter.count.add(1);
+        self.meter.nanos.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 
@@ -99,13 +110,6 @@ pub struct Waits {
     pub time: Duration,
 }
 
-impl std::ops::AddAssign for Waits {
-    fn add_assign(&mut self, other: Waits) {
-        self.count += other.count;
-        self.time += other.time;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,10 +118,22 @@ mod tests {
     fn only_what_was_not_ready_counts_as_a_wait() {
         let meter = WaitMeter::default();
         assert_eq!(meter.take(|| Some(1), || 2), 1);
-        assert_eq!(meter.read().count, 0);
+        assert_eq!(meter.read(Instant::now()).count, 0);
         assert_eq!(meter.take(|| None, || 2), 2);
-        meter.add(Duration::from_secs(3));
-        assert_eq!(meter.read().count, 2);
-        assert!(meter.read().time >= Duration::from_secs(3));
+        assert_eq!(meter.read(Instant::now()).count, 1);
+    }
+
+    #[test]
+    fn a_wait_under_way_is_seen_and_grows() {
+        let meter = WaitMeter::default();
+        let wait = meter.begin();
+        let start = Instant::now();
+        let [sooner, later] = [1, 3].map(|seconds| meter.read(start + Duration::from_secs(seconds)));
+        assert_eq!((sooner.count, later.count), (1, 1));
+        assert_eq!(later.time - sooner.time, Duration::from_secs(2));
+        drop(wait);
+        assert!(meter.read(start + Duration::from_secs(9)).time < Duration::from_secs(1));
+        meter.rest();
+        assert!(meter.read(start + Duration::from_secs(9)).time > Duration::from_secs(8));
     }
 }

@@ -6,16 +6,17 @@
 //! the others of the ring are being filled.
 //!
 //! ```text
-//!             free                                  full
-//!  consumer ---------> idle -> open -> in flight ---------> consumer
-//!  (drops a batch)            (places    (workers          (takes a batch)
-//!                              given)     write)
+//!             free                                             full
+//!  consumer ---------> resting -> idle -> open -> in flight ---------> consumer
+//!  (drops a batch)     (last use  (no     (places (workers             (takes a batch)
+//!                       pending)   record) given)  write)
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. **Conservation.** Slots in `free` + idle, open and in flight here + in `full` + held by the consumer =
-//!    `prefetch`. All queues have room for all of them: only a receive ever waits.
+//! 1. **Conservation.** Slots in `free` + resting, idle, open and in flight here + in `full` + held by the
+//!    consumer = `prefetch`, until the lane ends; a slot that is lost before asserts. All queues have room for
+//!    all of them: only a receive ever waits.
 //! 2. **Order.** Batches are in flight in the order of their records and leave in it, whatever order the
 //!    workers finish in.
 //! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun; what
@@ -30,26 +31,34 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, never, select};
 
 use crate::batch::{BatchShape, Filled, Filling, Frame, Pending};
+use crate::config::ConfigError;
 use crate::device::{Device, DeviceError, HostBatch, Passage};
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::meter::{Count, WaitMeter};
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
-use crate::shape::{Dtype, ImageShape, Layout};
+use crate::round::{Round, Token};
+use crate::shape::{Dtype, Layout};
 use crate::workers::{Recipe, Task};
 
-/// One place in a lane's ring: a buffer of the host and its way to the device.
-pub(crate) struct Slot {
-    /// Before the memory, which it may still be reading: a passage is dropped only when nobody does.
+/// What stays the same of a place in a lane's ring, whatever state its buffer is in.
+pub(crate) struct Berth {
     pub(crate) passage: Box<dyn Passage>,
+    pub(crate) token: Token,
+}
+
+/// A buffer that nobody uses, at its place in the ring.
+pub(crate) struct Slot {
+    /// Before the memory, which the device may still be reading: a passage's drop waits until it is not.
+    pub(crate) berth: Berth,
     pub(crate) frame: Frame,
 }
 
 /// A complete batch on its way to the consumer, or in its hands.
 pub(crate) struct Delivered {
     /// Before the memory, as in [`Slot`].
-    pub(crate) passage: Box<dyn Passage>,
+    pub(crate) berth: Berth,
     pub(crate) filled: Filled,
 }
 
@@ -73,8 +82,19 @@ pub(crate) struct LaneMeters {
     pub(crate) held: AtomicUsize,
 }
 
+/// Ends the ring's round when the prefetcher goes, however it goes.
+pub(crate) struct RingKeeper(pub(crate) Round);
+
+impl Drop for RingKeeper {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// What a prefetcher works with.
 pub(crate) struct Prefetcher {
+    /// Before everything that holds slots.
+    pub(crate) ring: RingKeeper,
     pub(crate) reader: DataReader,
     pub(crate) recipe: Arc<Recipe>,
     pub(crate) device: Device,
@@ -106,9 +126,9 @@ pub(crate) struct State {
     /// the consumer holds every slot.
     run: Option<Lease>,
     /// The batch whose places are being given.
-    open: Option<(Filling, Box<dyn Passage>)>,
+    open: Option<(Filling, Berth)>,
     /// Batches that the workers may still be writing, in order.
-    in_flight: VecDeque<(Pending, Box<dyn Passage>)>,
+    in_flight: VecDeque<(Pending, Berth)>,
     /// Nothing new is begun.
     ending: Option<Result<(), FeedError>>,
 }
@@ -247,36 +267,24 @@ impl Prefetcher {
     /// Begins a batch, of the shape that its first record comes to.
     fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
         let Some(first) = run.get(0) else { return Ok(()) };
-        let image = self.recipe.output_shape(&first)?;
-        let shape = self.shape(image);
-        let Some(mut slot) = self.state.idle.take() else { return Ok(()) };
-        if shape.bytes() > slot.frame.pixel_bytes() {
-            self.grow(&mut slot, shape)?;
+        let (_, image) = self.recipe.shapes(&first)?;
+        let shape = BatchShape { records: self.batch_size, image, layout: self.layout, dtype: self.dtype };
+        let Some(bytes) = shape.checked_bytes() else {
+            return Err(ConfigError::BatchTooLarge { batch_size: self.batch_size, image }.into());
+        };
+        let slot = self.state.idle.as_mut().expect("a run is taken in only when there is a slot for it");
+        if bytes > slot.frame.pixel_bytes() {
+            grow(slot, &self.device, shape)?;
+            self.meters.growths.add(1);
         }
-        self.state.open = Some((slot.frame.begin(shape), slot.passage));
-        Ok(())
-    }
-
-    fn shape(&self, image: ImageShape) -> BatchShape {
-        BatchShape { records: self.batch_size, image, layout: self.layout, dtype: self.dtype }
-    }
-
-    /// A batch larger than any before it in this slot: the one case in which the record path allocates.
-    fn grow(&self, slot: &mut Slot, shape: BatchShape) -> Result<(), FeedError> {
-        let bytes = shape.bytes();
-        tracing::info!(bytes, had = slot.frame.pixel_bytes(), "a batch is larger than any before it");
-        let memory = self.device.host_memory(bytes)?;
-        // The old passage first: it may be reading the old memory until it is dropped.
-        slot.passage = self.device.backend().passage(bytes, self.batch_size)?;
-        slot.frame.replace_memory(memory);
-        self.meters.growths.add(1);
+        self.state.open = self.state.idle.take().map(|slot| (slot.frame.begin(shape), slot.berth));
         Ok(())
     }
 
     /// Every place is given: the batch is the workers' now.
     fn close_batch(&mut self) {
-        if let Some((filling, passage)) = self.state.open.take() {
-            self.state.in_flight.push_back((filling.finish(), passage));
+        if let Some((filling, berth)) = self.state.open.take() {
+            self.state.in_flight.push_back((filling.finish(), berth));
         }
     }
 
@@ -294,6 +302,7 @@ impl Prefetcher {
 
     /// Ends the lane with an error, and the feed with it, once what is in flight is through.
     fn fail(&mut self, error: FeedError) {
+        self.ring.0.close();
         self.state.open = None;
         self.state.run = None;
         self.state.ending = Some(Err(error));
@@ -306,7 +315,7 @@ impl Prefetcher {
             return;
         }
         let Some(slot) = self.state.resting.take() else { return };
-        let last_use = slot.passage.last_use();
+        let last_use = slot.berth.passage.last_use();
         let ready = match last_use.is_complete() {
             Ok(false) if !self.state.in_flight.is_empty() => return self.state.resting = Some(slot),
             Ok(false) => self.meters.for_slot.time(|| last_use.wait()),
@@ -324,17 +333,9 @@ impl Prefetcher {
 
     fn deliver_complete(&mut self) -> Result<(), Gone> {
         while self.state.in_flight.front().is_some_and(|(pending, _)| pending.is_complete()) {
-            let Some((pending, mut passage)) = self.state.in_flight.pop_front() else { break };
-            let submitted = pending.filled().and_then(|filled| {
-                passage.submit(HostBatch {
-                    shape: filled.shape(),
-                    pixels: filled.bytes(),
-                    labels: filled.labels(),
-                })?;
-                Ok(filled)
-            });
-            match submitted {
-                Ok(filled) => self.deliver(Delivered { filled, passage })?,
+            let Some((pending, berth)) = self.state.in_flight.pop_front() else { break };
+            match submit(pending, berth) {
+                Ok(delivered) => self.deliver(delivered)?,
                 Err(error) => {
                     self.state.in_flight.clear();
                     self.fail(error);
@@ -345,17 +346,60 @@ impl Prefetcher {
     }
 
     fn deliver(&self, delivered: Delivered) -> Result<(), Gone> {
-        let shape = delivered.filled.shape();
-        tracing::trace!(%shape, "a batch is complete");
         self.full.send(Ok(delivered)).map_err(|_| Gone)
     }
 }
 
+/// A batch larger than any before it in this slot: the one case in which the record path allocates.
+fn grow(slot: &mut Slot, device: &Device, shape: BatchShape) -> Result<(), FeedError> {
+    let bytes = shape.bytes();
+    tracing::info!(bytes, had = slot.frame.pixel_bytes(), "a batch is larger than any before it");
+    let memory = device.host_memory(bytes)?;
+    // The old passage first: it may be reading the old memory until it is dropped.
+    slot.berth.passage = device.backend().passage(bytes, shape.records)?;
+    slot.frame.replace_memory(memory);
+    Ok(())
+}
+
+/// Starts a complete batch on its way to the device.
+fn submit(pending: Pending, berth: Berth) -> Result<Delivered, FeedError> {
+    let filled = match pending.filled() {
+        Ok(filled) => filled,
+        Err(error) => {
+            berth.token.close_round();
+            return Err(error.into());
+        }
+    };
+    // Together from here on, so that on every path the passage goes before the memory it may be reading.
+    let mut delivered = Delivered { berth, filled };
+    let Delivered { berth, filled } = &mut delivered;
+    let (shape, pixels, labels) = (filled.shape(), filled.bytes(), filled.labels());
+    if let Err(error) = berth.passage.submit(HostBatch { shape, pixels, labels }) {
+        berth.token.close_round();
+        return Err(error.into());
+    }
+    tracing::trace!(%shape, "a batch is complete, and submitted to its device");
+    Ok(delivered)
+}
+
 /// What the consumer does when it lets go of a batch.
-pub(crate) fn give_back(delivered: Delivered, free: &Sender<Result<Slot, DeviceError>>, meters: &LaneMeters) {
-    let Delivered { filled, mut passage } = delivered;
+pub(crate) fn give_back(
+    mut delivered: Delivered,
+    free: &Sender<Result<Slot, DeviceError>>,
+    meters: &LaneMeters,
+) {
     meters.held.fetch_sub(1, Ordering::Relaxed);
-    let slot = passage.release().map(|()| Slot { frame: filled.recycle(), passage });
+    let slot = match delivered.berth.passage.release() {
+        Ok(()) => {
+            let Delivered { berth, filled } = delivered;
+            Ok(Slot { berth, frame: filled.recycle() })
+        }
+        Err(error) => {
+            delivered.berth.token.close_round();
+            drop(delivered);
+            Err(error)
+        }
+    };
     // An error means that the lane has ended and needs no slot.
     let _ = free.send(slot);
 }

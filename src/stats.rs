@@ -8,7 +8,7 @@ use crate::meter::Waits;
 /// What a feed has done so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    /// Time since the feed was built.
+    /// Time since the feed was built, until its last lane ended.
     pub elapsed: Duration,
     /// The reader, which all lanes share.
     pub reader: ReaderStats,

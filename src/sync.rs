@@ -1,6 +1,6 @@
 //! Locks, channels and threads: the real ones, or those of the model checker.
 //!
-//! Everything below the feed takes its concurrency from here, so that `tests/model.rs` and the `model`
+//! The reader, and what it stands on, takes its concurrency from here, so that `tests/model.rs` and the `model`
 //! modules (`RUSTFLAGS="--cfg shuttle"`) run the very code that ships under a scheduler that tries the
 //! interleavings a machine seldom shows. The model is sequentially consistent: it finds what goes wrong in
 //! some order of the steps, not what a weaker memory ordering would allow.
@@ -9,6 +9,15 @@
 pub(crate) use self::model::*;
 #[cfg(not(shuttle))]
 pub(crate) use self::real::*;
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
 
 #[cfg(not(shuttle))]
 mod real {

@@ -8,6 +8,7 @@
 //! Why not a fork-join pool: its tasks are boxed one by one (the record path allocates nothing), and a join
 //! at the end of each batch costs small batches more than their records do.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::batch::{Place, Places};
 use crate::datum::Datum;
-use crate::error::{FeedError, RecordCause, RecordError};
+use crate::fault::{RecordCause, RecordError};
 use crate::meter::{Count, WaitMeter};
 use crate::reader::Lease;
-use crate::reader::body::panic_message;
 use crate::shape::ImageShape;
 use crate::source::Record;
+use crate::sync::panic_message;
 use crate::transform::{Randomness, Scratch, Transformer};
 
 /// What is done to every record of a feed.
@@ -35,12 +36,13 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// The shape that a record comes to.
-    pub(crate) fn output_shape(&self, record: &Record<'_>) -> Result<ImageShape, FeedError> {
-        let shape = || -> Result<ImageShape, RecordCause> {
-            Ok(self.transformer.output_shape(Datum::parse(record.value)?.image()?.shape)?)
+    /// The shape that a record has, and the one that it comes to.
+    pub(crate) fn shapes(&self, record: &Record<'_>) -> Result<(ImageShape, ImageShape), RecordError> {
+        let shapes = || -> Result<(ImageShape, ImageShape), RecordCause> {
+            let input = Datum::parse(record.value)?.image()?.shape;
+            Ok((input, self.transformer.output_shape(input)?))
         };
-        Ok(shape().map_err(|cause| RecordError::new(&self.path, record, cause))?)
+        shapes().map_err(|cause| RecordError::new(&self.path, record, cause))
     }
 
     /// Writes a record to its place: parse, check, transform, once over the pixels.
@@ -78,16 +80,16 @@ impl Task {
                 at = position;
                 let mut place = self.places.get(position);
                 if let Err(cause) = recipe.write(&record, batch, &mut place, scratch) {
-                    let error = RecordError::new(&recipe.path, &record, cause);
-                    self.places.fail(position, error.into());
+                    self.places.fail(position, RecordError::new(&recipe.path, &record, cause));
                     return;
                 }
             }
         }));
-        if let Err(panic) = handled {
-            let record = self.run.get(at).map(|record| record.id.to_string()).unwrap_or_default();
-            let message = panic_message(&*panic);
-            self.places.fail(at, FeedError::WorkerPanicked { record, message });
+        if let Err(panic) = handled
+            && let Some(record) = self.run.get(at)
+        {
+            let cause = RecordCause::Panicked { message: panic_message(&*panic) };
+            self.places.fail(at, RecordError::new(&recipe.path, &record, cause));
         }
         // The run first: its reader may be waiting for it, and what follows may complete the batch.
         drop(self.run);
@@ -118,16 +120,14 @@ impl Workers {
         tasks_max: usize,
         recipe: &Arc<Recipe>,
         meters: &Arc<WorkerMeters>,
-    ) -> Result<Workers, FeedError> {
+    ) -> io::Result<Workers> {
         let (tasks, queue) = bounded(tasks_max);
         let mut workers = Workers { tasks: Some(tasks), threads: Vec::with_capacity(threads) };
         for number in 0..threads {
             let (queue, recipe, meters) = (queue.clone(), recipe.clone(), meters.clone());
-            let name = format!("worker:{number}");
             let thread = std::thread::Builder::new()
-                .name(name.clone())
-                .spawn(move || work(&queue, &recipe, &meters))
-                .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;
+                .name(format!("worker:{number}"))
+                .spawn(move || work(number, &queue, &recipe, &meters))?;
             workers.threads.push(thread);
         }
         Ok(workers)
@@ -151,10 +151,12 @@ impl Drop for Workers {
     }
 }
 
-fn work(queue: &Receiver<Task>, recipe: &Recipe, meters: &WorkerMeters) {
+fn work(number: usize, queue: &Receiver<Task>, recipe: &Recipe, meters: &WorkerMeters) {
+    let _entered = tracing::info_span!("worker", number).entered();
     let mut scratch = Scratch::default();
     while let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) {
         meters.runs.add(1);
+        tracing::trace!(records = task.run.len(), bytes = task.run.value_bytes(), "a run is transformed");
         task.handle(recipe, &mut scratch);
     }
 }

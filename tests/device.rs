@@ -49,6 +49,10 @@ struct State {
     /// Batches whose last use the feed waits for.
     awaited: HashSet<usize>,
     by_itself: bool,
+    /// Where the memory lies that a living passage may be reading.
+    in_use: HashSet<usize>,
+    /// Whether memory was freed while it was in use.
+    freed_in_use: bool,
 }
 
 #[derive(Clone)]
@@ -107,7 +111,7 @@ impl Backend for Bench {
         match self.1 {
             Broken::Memory => Err(self.error("host_memory")),
             Broken::MemoryTooSmall => Ok(Box::new(PageMemory::new(1).unwrap())),
-            _ => Ok(Box::new(PageMemory::new(bytes).unwrap())),
+            _ => Ok(Box::new(Memory { bench: self.clone(), pages: PageMemory::new(bytes).unwrap() })),
         }
     }
 
@@ -116,12 +120,47 @@ impl Backend for Bench {
             return Err(self.error("passage"));
         }
         let event = |is_arrival| Signal { bench: self.clone(), number: Mutex::new(None), is_arrival };
-        Ok(Box::new(Way { bench: self.clone(), arrival: event(true), last_use: event(false) }))
+        Ok(Box::new(Way { reads: None, bench: self.clone(), arrival: event(true), last_use: event(false) }))
+    }
+}
+
+/// Memory that notices when it is freed too early.
+#[derive(Debug)]
+struct Memory {
+    bench: Bench,
+    pages: PageMemory,
+}
+
+// SAFETY: what it promises is kept by the pages inside.
+unsafe impl HostMemory for Memory {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.pages.as_mut_ptr()
+    }
+
+    fn len(&self) -> usize {
+        self.pages.len()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let address = self.pages.as_mut_ptr() as usize;
+        self.bench.change(|state| state.freed_in_use |= state.in_use.contains(&address));
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        if let Some(address) = self.reads.take() {
+            self.bench.change(|state| state.in_use.remove(&address));
+        }
     }
 }
 
 #[derive(Debug)]
 struct Way {
+    /// Where the batch lies that was submitted last.
+    reads: Option<usize>,
     bench: Bench,
     arrival: Signal,
     last_use: Signal,
@@ -130,16 +169,15 @@ struct Way {
 impl Passage for Way {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
         let mut state = self.bench.state();
+        let address = batch.pixels.as_ptr() as usize;
+        state.in_use.insert(address);
+        self.reads = Some(address);
         let number = state.sent.len();
         if self.bench.1 == Broken::Submit(number) {
             return Err(self.bench.error("submit"));
         }
         assert_eq!(batch.pixels.len(), batch.shape.bytes());
-        state.sent.push(Sent {
-            address: batch.pixels.as_ptr() as usize,
-            copy: batch.pixels.to_vec(),
-            labels: batch.labels.to_vec(),
-        });
+        state.sent.push(Sent { address, copy: batch.pixels.to_vec(), labels: batch.labels.to_vec() });
         drop(state);
         self.bench.0.1.notify_all();
         *self.arrival.number.lock().unwrap() = Some(number);
@@ -302,9 +340,10 @@ fn a_complete_batch_is_delivered_while_an_earlier_one_is_still_read() {
 
 /// The batches that come, and the error that ends them.
 fn end(bench: &Bench) -> (usize, FeedError) {
-    let bench = bench.clone();
     bench.let_go();
-    must_end("a lane of a broken device", move || {
+    let watched = bench.clone();
+    let bench = bench.clone();
+    let ended = must_end("a lane of a broken device", move || {
         let (_feed, mut lane) = lane_of(&bench, 2);
         let mut batches = 0;
         loop {
@@ -319,7 +358,9 @@ fn end(bench: &Bench) -> (usize, FeedError) {
                 }
             }
         }
-    })
+    });
+    assert!(!watched.state().freed_in_use, "memory was freed before the passage that may be reading it");
+    ended
 }
 
 #[test]

@@ -643,7 +643,6 @@ fn what_cannot_be_is_refused_by_name() {
     ];
     for (builder, text) in cases {
         let error = builder.build().unwrap_err();
-        assert!(matches!(error, FeedError::Config(_)));
         assert_eq!(error.to_string(), text);
     }
     let error = feed().batch_size(usize::MAX / 2).build().unwrap_err();

@@ -321,6 +321,44 @@ fn what_is_no_lmdb_file_is_refused() {
 }
 
 #[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempdir().unwrap();
+    let pipe = folder.path().join("data.mdb");
+    match std::process::Command::new("mkfifo").arg(&pipe).status() {
+        Ok(status) if status.success() => {
+            for path in [folder.path(), &pipe] {
+                assert!(matches!(refusal(path), SourceError::NotLmdb { .. }));
+            }
+        }
+        _ => println!("skipped: there is no mkfifo here"),
+    }
+}
+
+#[test]
+fn a_database_that_was_replaced_is_not_taken_for_the_one_before() {
+    let (folder, _) = written(3);
+    let old = Lmdb::open(folder.path()).unwrap();
+    fs::remove_file(folder.path().join("data.mdb")).unwrap();
+    fs::remove_file(folder.path().join("lock.mdb")).unwrap();
+    common::write_images(folder.path(), 7, 1, 2, 2);
+    assert_eq!(Lmdb::open(folder.path()).unwrap().records(), Some(7));
+    assert_eq!(read(&old).len(), 3, "whoever reads the old one goes on");
+}
+
+#[test]
+fn what_only_watches_a_feed_does_not_keep_its_database_open() {
+    let (folder, _) = written(20);
+    let mut feed = Feed::builder().lmdb(folder.path()).build().unwrap();
+    let canceller = feed.canceller();
+    let open = || common::process::maps(&folder.path().join("data.mdb"));
+    assert!(open() > 0);
+    drop(feed.lanes());
+    assert_eq!(open(), 0, "the lanes are gone, and with them the map");
+    assert_eq!(feed.stats().lanes.len(), 1);
+    drop((feed, canceller));
+}
+
+#[test]
 fn an_empty_database_is_refused() {
     let folder = tempdir().unwrap();
     common::write_lmdb(folder.path(), []);

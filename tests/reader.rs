@@ -469,6 +469,23 @@ fn a_handle_with_other_terms_is_told_what_the_reader_runs_with() {
 }
 
 #[test]
+fn a_reader_stops_between_two_records_of_a_run() {
+    must_end("a reader in the middle of a run", || {
+        let (source, mut stall) = MemorySource::numbered("slow", 1000, 8).stall_at(1);
+        let probe = source.probe();
+        let reader = DataReader::builder("data", source).batch_size(512).open_in(&Registry::new()).unwrap();
+        assert!(reader.run_records() > 100);
+        stall.wait();
+        reader.canceller().cancel();
+        stall.release();
+        assert!(matches!(reader.full().pop(), Err(ReaderError::Cancelled { .. })));
+        drop(reader);
+        // The first look, the record before the stall, and the one that was being read.
+        assert!(probe.reads() <= 3, "{} records were read", probe.reads());
+    });
+}
+
+#[test]
 fn counts_that_no_reader_can_have_are_refused_by_name() {
     let registry = Registry::new();
     let source = shared(MemorySource::numbered("zero", 10, 8));

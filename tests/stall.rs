@@ -207,6 +207,49 @@ fn a_slow_consumer_is_blamed() {
 }
 
 #[test]
+fn a_reader_that_is_through_is_not_blamed_and_time_stands_still_after_the_end() {
+    must_end("a feed that is through", || {
+        let mut feed = feed(MemorySource::images("through", 4, 1, 4, 4)).prefetch(4).once().build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        let mut work = 0_u64;
+        for batch in lane.by_ref() {
+            let batch = batch.unwrap();
+            for step in 0..20_000_000_u64 {
+                work = std::hint::black_box(
+                    work.wrapping_mul(31).wrapping_add(step ^ u64::from(batch.bytes()[0])),
+                );
+            }
+        }
+        assert!(lane.is_ended());
+        let stats = feed.stats();
+        assert_eq!(stats.bottleneck(), Bottleneck::Consumer, "{stats}");
+        drop(lane);
+        assert_eq!(feed.stats().elapsed, stats.elapsed);
+    });
+}
+
+#[test]
+fn a_step_waits_for_all_its_lanes() {
+    must_end("steps of a stalled source", || {
+        let (source, mut stall) = MemorySource::images("steps", 40, 1, 4, 4).stall_at(30);
+        let mut feed = feed(source).devices((0..4).map(Device::host)).once().build().unwrap();
+        let log = Log::default();
+        std::thread::scope(|scope| {
+            let (log, feed) = (&log, &mut feed);
+            let waiter =
+                scope.spawn(move || log.listen(|| feed.steps().map(|step| step.unwrap().len()).sum()));
+            log.wait_for("waiting for data");
+            stall.release();
+            let records: usize = waiter.join().unwrap();
+            assert_eq!(records, 40);
+        });
+        for lane in feed.stats().lanes {
+            assert!(lane.waits_for_batch.time >= SHORT, "{lane:?}");
+        }
+    });
+}
+
+#[test]
 fn what_is_ready_counts_as_no_wait() {
     must_end("a lane whose consumer holds every batch of a pass", || {
         // Four batches and a ring of four: no batch has to come back before another can be begun, and the

@@ -6,6 +6,7 @@
 
 mod host;
 
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -44,8 +45,9 @@ pub struct HostBatch<'a> {
 /// The way of one of a lane's batches to the device, again and again.
 ///
 /// A passage is dropped before the memory that its batches lie in, whatever is under way: its drop must
-/// wait until the device no longer reads that memory.
-pub trait Passage: Send + Sync + fmt::Debug {
+/// wait until the device no longer reads that memory. Of a passage that nothing was submitted to yet, both
+/// events have happened.
+pub trait Passage: Any + Send + Sync + fmt::Debug {
     /// Starts to move a batch, and returns without waiting for it.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 
 use crate::batch::{BatchShape, Element};
-use crate::device::{DeviceError, Event};
+use crate::device::{DeviceError, Event, Passage};
 use crate::prefetch::{Delivered, LaneMeters, Slot, give_back};
 use crate::record::RecordId;
 use crate::shape::Dtype;
@@ -104,7 +104,14 @@ impl Batch {
     /// The event that the batch has arrived at its device. On the host it always has.
     #[must_use]
     pub fn arrival(&self) -> &dyn Event {
-        self.delivered().passage.arrival()
+        self.delivered().berth.passage.arrival()
+    }
+
+    /// The way it went to its device. The kind of it is the device's own:
+    /// `(batch.passage() as &dyn Any).downcast_ref()` finds it.
+    #[must_use]
+    pub fn passage(&self) -> &dyn Passage {
+        &*self.delivered().berth.passage
     }
 
     /// Waits until the batch has arrived at its device.

@@ -6,30 +6,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::bounded;
 
 use super::lane::Lane;
-use super::{Feed, FeedCanceller, Gauges};
+use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{BatchShape, Frame};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
-use crate::datum::Datum;
 use crate::device::Device;
-use crate::error::{FeedError, RecordCause, RecordError};
+use crate::error::FeedError;
 use crate::latch::Latch;
-use crate::prefetch::{LaneMeters, Prefetcher, Slot, State};
-use crate::reader::body::{Pool, Terms, panic_message};
+use crate::prefetch::{Berth, LaneMeters, Prefetcher, RingKeeper, Slot, State};
+use crate::reader::body::{Pool, Terms};
+use crate::reader::queue_pair;
 use crate::reader::{DataReader, Registry};
 use crate::record::RecordId;
+use crate::round::Round;
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
 use crate::source::lmdb::Lmdb;
 use crate::source::{PLACE_BYTES, Record, Source, SourceError};
+use crate::sync::panic_message;
 use crate::transform::{Randomness, Transform, Transformer};
-use crate::workers::{Recipe, WorkerMeters, Workers};
+use crate::workers::{Recipe, Task, WorkerMeters, Workers};
 
 /// How long a lane waits for a batch before it says why there is none.
 const WARN_AFTER: Duration = Duration::from_secs(5);
+
+/// What a run takes up in `free`, `full` and the workers' queue, beside its records.
+const QUEUED_RUN_BYTES: usize =
+    2 * size_of::<queue_pair::Slot>() + size_of::<Task>() + 3 * size_of::<usize>();
 
 /// Tells feeds of one process apart, so that two feeds of one database never share a reader.
 static FEEDS: AtomicU64 = AtomicU64::new(0);
@@ -222,12 +228,11 @@ impl FeedBuilder {
 
     /// Checks everything that can be checked before a thread is started.
     fn plan(self) -> Result<Plan, FeedError> {
-        let zero = [("batch_size", self.batch_size), ("threads", self.threads), ("prefetch", self.prefetch)];
-        if let Some((option, _)) = zero.into_iter().find(|(_, count)| *count == 0) {
-            return Err(ConfigError::Zero { option }.into());
-        }
         if self.devices.is_empty() {
             return Err(ConfigError::NoDevice.into());
+        }
+        if self.threads == 0 {
+            return Err(ConfigError::Zero { option: "threads" }.into());
         }
         self.terms().check()?;
         let transformer = Transformer::new(&self.transform, self.phase, self.dtype, self.layout)
@@ -237,29 +242,18 @@ impl FeedBuilder {
             Some(SourceChoice::Opened(source)) => source.clone(),
             Some(SourceChoice::Lmdb(path)) => Arc::new(Lmdb::open(path)?),
         };
-        let first = FirstRecord::look(&*source, &transformer)?;
-        let batch = BatchShape {
-            records: self.batch_size,
-            image: first.output,
-            layout: self.layout,
-            dtype: self.dtype,
-        };
-        let fits = first
-            .output
-            .checked_elements()
-            .and_then(|elements| elements.checked_mul(self.dtype.size()))
-            .and_then(|record| record.checked_mul(self.batch_size))
-            .and_then(|batch| batch.checked_mul(self.prefetch)?.checked_mul(self.devices.len()))
-            .is_some_and(|bytes| isize::try_from(bytes).is_ok());
-        if !fits {
-            let (batch_size, image) = (self.batch_size, first.output);
-            return Err(ConfigError::BatchTooLarge { batch_size, image }.into());
+        let randomness = Randomness::Indexed { seed: self.seed };
+        let recipe = Recipe { path: source.path().to_owned(), transformer, randomness };
+        let first = FirstRecord::look(&*source, &recipe)?;
+        let (layout, dtype) = (self.layout, self.dtype);
+        let batch = BatchShape { records: self.batch_size, image: first.output, layout, dtype };
+        let slots = self.prefetch.checked_mul(self.devices.len());
+        let bytes = batch.checked_bytes().and_then(|bytes| bytes.checked_mul(slots?));
+        if bytes.is_none() {
+            return Err(
+                ConfigError::BatchTooLarge { batch_size: self.batch_size, image: first.output }.into()
+            );
         }
-        let recipe = Recipe {
-            path: source.path().to_owned(),
-            transformer,
-            randomness: Randomness::Indexed { seed: self.seed },
-        };
         Ok(Plan { source, first, batch, recipe: Arc::new(recipe), asked: self })
     }
 }
@@ -273,17 +267,13 @@ struct FirstRecord {
 }
 
 impl FirstRecord {
-    fn look(source: &dyn Source, transformer: &Transformer) -> Result<Self, FeedError> {
+    fn look(source: &dyn Source, recipe: &Recipe) -> Result<Self, FeedError> {
         let mut cursor = source.cursor()?;
         let Some(entry) = cursor.advance()? else {
             return Err(SourceError::Empty { path: source.path().to_owned() }.into());
         };
         let record = Record { id: RecordId::default(), key: entry.key(), value: entry.value() };
-        let shapes = || -> Result<(ImageShape, ImageShape), RecordCause> {
-            let input = Datum::parse(record.value)?.image()?.shape;
-            Ok((input, transformer.output_shape(input)?))
-        };
-        let (input, output) = shapes().map_err(|cause| RecordError::new(source.path(), &record, cause))?;
+        let (input, output) = recipe.shapes(&record)?;
         Ok(FirstRecord { input, output, value_bytes: record.value.len(), is_lent: entry.is_lent() })
     }
 }
@@ -299,21 +289,23 @@ struct Plan {
 
 impl Plan {
     fn start(self) -> Result<Feed, FeedError> {
-        let built = Instant::now();
+        let clock = Arc::new(Clock::start(self.asked.devices.len()));
         let budget = self.budget()?;
         let readers = self.open_readers()?;
         let meters = Arc::new(WorkerMeters::default());
         let runs: usize = readers.iter().map(DataReader::runs).sum();
-        let workers = Arc::new(Workers::start(self.asked.threads, runs, &self.recipe, &meters)?);
+        let workers = Workers::start(self.asked.threads, runs, &self.recipe, &meters)
+            .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
+        let workers = Arc::new(workers);
         let latch = Latch::new();
         let watch = readers[0].watch();
         let lanes = readers
             .into_iter()
             .zip(&self.asked.devices)
-            .map(|(reader, device)| self.start_lane(reader, device, &workers, &latch))
+            .map(|(reader, device)| self.start_lane(reader, device, &workers, &latch, &clock))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
         let gauges = Gauges {
-            built,
+            clock,
             reader: watch,
             threads: self.asked.threads,
             workers: meters,
@@ -368,6 +360,7 @@ impl Plan {
             runs: pool.runs,
             run_records: pool.run_records,
             place_bytes: PLACE_BYTES,
+            run_bytes: QUEUED_RUN_BYTES,
             source_lends: self.first.is_lent,
             value_bytes: self.first.value_bytes,
             input_elements: self.first.input.channels * self.first.input.height * self.first.input.width,
@@ -389,6 +382,7 @@ impl Plan {
         device: &Device,
         workers: &Arc<Workers>,
         latch: &Latch<FeedError>,
+        clock: &Arc<Clock>,
     ) -> Result<Lane, FeedError> {
         let asked = &self.asked;
         let meters = Arc::new(LaneMeters::default());
@@ -398,15 +392,19 @@ impl Plan {
         // Room for a message that never comes: a wait on a queue without room allocates.
         let (stop_sender, stop) = bounded(1);
         let (done_sender, done) = bounded(asked.prefetch);
+        // After the queues, so that slots which are dropped with them find their round over.
+        let ring = RingKeeper(Round::open());
         for _ in 0..asked.prefetch {
             let bytes = self.batch.bytes();
             let memory = device.host_memory(bytes)?;
             let frame = Frame::new(memory, asked.batch_size, done_sender.clone());
-            let slot = Slot { frame, passage: device.backend().passage(bytes, asked.batch_size)? };
+            let passage = device.backend().passage(bytes, asked.batch_size)?;
+            let slot = Slot { berth: Berth { passage, token: ring.0.token() }, frame };
             free_sender.send(Ok(slot)).expect("the queue has room for every slot, and its receiver is alive");
         }
         let (number, watch) = (reader.number(), reader.watch());
         let prefetcher = Prefetcher {
+            ring,
             reader,
             recipe: self.recipe.clone(),
             device: device.clone(),
@@ -429,6 +427,7 @@ impl Plan {
             full: full_receiver,
             free: free_sender,
             meters,
+            clock: clock.clone(),
             watch,
             warn_after: asked.warn_after,
             ended: false,
@@ -443,12 +442,10 @@ impl Plan {
 fn spawn(prefetcher: Prefetcher) -> Result<JoinHandle<()>, FeedError> {
     let name = format!("prefetch:{}", prefetcher.reader.number());
     let (latch, full) = (prefetcher.latch.clone(), prefetcher.full.clone());
+    let thread_name = name.clone();
     let run = move || {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| prefetcher.run())) {
-            let error = FeedError::WorkerPanicked {
-                record: "the prefetch of a lane".to_owned(),
-                message: panic_message(&*panic),
-            };
+            let error = FeedError::Panicked { name: thread_name, message: panic_message(&*panic) };
             latch.set(error.clone());
             let _ = full.send(Err(error));
         }

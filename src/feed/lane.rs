@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 
+use super::Clock;
 use super::batch::Batch;
 use crate::device::DeviceError;
 use crate::error::FeedError;
@@ -33,6 +34,7 @@ pub struct Lane {
     pub(super) full: Receiver<Result<Delivered, FeedError>>,
     pub(super) free: Sender<Result<Slot, DeviceError>>,
     pub(super) meters: Arc<LaneMeters>,
+    pub(super) clock: Arc<Clock>,
     pub(super) watch: Watch,
     pub(super) warn_after: Duration,
     pub(super) ended: bool,
@@ -56,21 +58,43 @@ impl Lane {
         &self.device
     }
 
-    /// The next batch if there is one now; `None` if there is none yet, or none any more.
+    /// The next batch if there is one now; `None` if there is none yet, or, as
+    /// [`is_ended`](Self::is_ended) then says, none any more.
     ///
     /// # Errors
     ///
     /// What ended the feed, once.
     pub fn try_next(&mut self) -> Result<Option<Batch>, FeedError> {
         match self.full.try_recv() {
-            Ok(message) => self.accept(message).transpose(),
-            Err(_) => Ok(None),
+            Ok(message) => self.accept(Some(message)).transpose(),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => self.accept(None).transpose(),
         }
     }
 
-    fn accept(&mut self, message: Result<Delivered, FeedError>) -> Option<Result<Batch, FeedError>> {
+    /// Whether the lane has ended: nothing comes any more.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether the consumer would have to wait now.
+    pub(super) fn would_wait(&self) -> bool {
+        !self.ended && self.full.is_empty()
+    }
+
+    /// The next batch, by a wait that somebody else counts.
+    pub(super) fn next_uncounted(&mut self) -> Option<Result<Batch, FeedError>> {
+        if self.ended {
+            return None;
+        }
+        let message = self.receive();
+        self.accept(message)
+    }
+
+    fn accept(&mut self, message: Option<Result<Delivered, FeedError>>) -> Option<Result<Batch, FeedError>> {
         match message {
-            Ok(delivered) => {
+            Some(Ok(delivered)) => {
                 let shape = delivered.filled.shape();
                 self.meters.held.fetch_add(1, Ordering::Relaxed);
                 self.meters.batches.add(1);
@@ -78,10 +102,23 @@ impl Lane {
                 self.meters.pixel_bytes.add(shape.bytes() as u64);
                 Some(Ok(Batch::new(delivered, self.number, &self.free, &self.meters)))
             }
-            Err(error) => {
-                self.ended = true;
+            Some(Err(error)) => {
+                self.end();
                 Some(Err(error))
             }
+            None => {
+                self.end();
+                None
+            }
+        }
+    }
+
+    /// From here on the consumer is at rest, which is not work.
+    fn end(&mut self) {
+        if !self.ended {
+            self.ended = true;
+            self.meters.for_batch.rest();
+            self.clock.lane_ended();
         }
     }
 
@@ -138,21 +175,17 @@ impl Iterator for Lane {
             return None;
         }
         let message = self.meters.for_batch.take(|| self.full.try_recv().ok().map(Some), || self.receive());
-        match message {
-            Some(message) => self.accept(message),
-            None => {
-                self.ended = true;
-                None
-            }
-        }
+        self.accept(message)
     }
 }
 
 impl std::iter::FusedIterator for Lane {}
 
 impl Drop for Lane {
-    /// The join ends because the prefetcher waits on `stop` beside whatever else it waits for.
+    /// The join ends because the prefetcher waits on `stop` beside whatever else it waits for. There is one
+    /// exception: a device that has still to let go of a batch is waited for, as its memory must be.
     fn drop(&mut self) {
+        self.end();
         self.stop = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

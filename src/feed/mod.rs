@@ -6,8 +6,10 @@ mod lane;
 mod steps;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+
+use once_cell::sync::OnceCell;
 
 pub use self::batch::{Batch, DtypeMismatch};
 pub use self::builder::FeedBuilder;
@@ -39,10 +41,35 @@ pub struct Feed {
     gauges: Gauges,
 }
 
+/// The time of a feed, which stands still once its last lane has ended.
+#[derive(Debug)]
+struct Clock {
+    built: Instant,
+    running: AtomicUsize,
+    ended: OnceCell<Instant>,
+}
+
+impl Clock {
+    fn start(lanes: usize) -> Self {
+        Clock { built: Instant::now(), running: AtomicUsize::new(lanes), ended: OnceCell::new() }
+    }
+
+    fn now(&self) -> Instant {
+        self.ended.get().copied().unwrap_or_else(Instant::now)
+    }
+
+    /// To be called once a lane.
+    fn lane_ended(&self) {
+        if self.running.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let _ = self.ended.set(Instant::now());
+        }
+    }
+}
+
 /// What the statistics are read from.
 #[derive(Debug)]
 struct Gauges {
-    built: Instant,
+    clock: Arc<Clock>,
     reader: Watch,
     threads: usize,
     workers: Arc<WorkerMeters>,
@@ -111,7 +138,8 @@ impl Feed {
 pub struct FeedCanceller(Latch<FeedError>);
 
 impl FeedCanceller {
-    /// Ends the feed: each lane delivers what is complete, then [`FeedError::Cancelled`], once.
+    /// Ends the feed: each lane delivers what is complete, then [`FeedError::Cancelled`], once. A lane whose
+    /// device has still to let go of a batch does so after that.
     pub fn cancel(&self) {
         self.0.set(FeedError::Cancelled);
     }
@@ -120,35 +148,36 @@ impl FeedCanceller {
 impl Gauges {
     fn read(&self) -> Stats {
         let reader = self.reader.meters();
+        let until = self.clock.now();
         Stats {
-            elapsed: self.built.elapsed(),
+            elapsed: until.saturating_duration_since(self.clock.built),
             reader: ReaderStats {
                 records: reader.records.get(),
                 value_bytes: reader.value_bytes.get(),
                 passes: reader.passes.get(),
                 undelivered: reader.undelivered.get(),
-                waits_for_free: reader.free_slot.read(),
+                waits_for_free: reader.free_slot.read(until),
             },
             workers: WorkerStats {
                 threads: self.threads,
                 runs: self.workers.runs.get(),
-                waits_for_records: self.workers.idle.read(),
+                waits_for_records: self.workers.idle.read(until),
             },
-            lanes: self.lanes.iter().map(|(device, meters)| lane_stats(device, meters)).collect(),
+            lanes: self.lanes.iter().map(|(device, meters)| lane_stats(device, meters, until)).collect(),
         }
     }
 }
 
-fn lane_stats(device: &str, meters: &LaneMeters) -> LaneStats {
+fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
     LaneStats {
         device: device.to_owned(),
         batches: meters.batches.get(),
         records: meters.records.get(),
         pixel_bytes: meters.pixel_bytes.get(),
-        waits_for_records: meters.for_records.read(),
-        waits_for_free: meters.for_slot.read(),
-        waits_for_workers: meters.for_workers.read(),
-        waits_for_batch: meters.for_batch.read(),
+        waits_for_records: meters.for_records.read(until),
+        waits_for_free: meters.for_slot.read(until),
+        waits_for_workers: meters.for_workers.read(until),
+        waits_for_batch: meters.for_batch.read(until),
         growths: meters.growths.get(),
         held: meters.held.load(Ordering::Relaxed),
     }

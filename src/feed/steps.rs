@@ -7,8 +7,8 @@ use crate::error::FeedError;
 /// Steps through all lanes of a feed. See [`Feed::steps`](super::Feed::steps).
 ///
 /// A step is the next batch of every lane, in the order of the lanes. In the last step of a single pass,
-/// lanes that have run out are missing: [`Batch::lane`] tells which are there. Lanes are asked in order, so the
-/// first one's statistics have most of a step's waiting.
+/// lanes that have run out are missing: [`Batch::lane`] tells which are there. A step's waiting counts for all
+/// of its lanes.
 #[derive(Debug)]
 pub struct Steps<'a> {
     lanes: &'a mut [Lane],
@@ -28,7 +28,15 @@ impl Iterator for Steps<'_> {
         if self.ended {
             return None;
         }
-        let step: Result<Vec<Batch>, FeedError> = self.lanes.iter_mut().filter_map(Lane::next).collect();
+        // One thread waits for all lanes, whichever it asks first.
+        let meters: Vec<_> =
+            self.lanes.iter().filter(|lane| !lane.ended).map(|lane| lane.meters.clone()).collect();
+        let must_wait = self.lanes.iter().any(Lane::would_wait);
+        let waits: Vec<_> =
+            meters.iter().filter(|_| must_wait).map(|meters| meters.for_batch.begin()).collect();
+        let step: Result<Vec<Batch>, FeedError> =
+            self.lanes.iter_mut().filter_map(Lane::next_uncounted).collect();
+        drop(waits);
         self.ended = step.as_ref().map_or(true, Vec::is_empty);
         match step {
             Ok(batches) if batches.is_empty() => None,

@@ -22,10 +22,10 @@ use crate::meter::{Count, WaitMeter};
 use crate::record::RecordId;
 use crate::source::{Entry, Source, SourceError};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, thread};
+use crate::sync::{Condvar, Mutex, panic_message, thread};
 
-/// The value bytes that make a run worth a queue operation. A run of small records ends here, a large
-/// record travels alone.
+/// The value bytes that make a run worth a queue operation: small records travel together up to these, large
+/// ones alone. The first record stands for all.
 const RUN_BYTES: usize = 256 * 1024;
 /// A batch is at least this many runs, so that several workers can share it.
 const RUNS_PER_BATCH_MIN: usize = 4;
@@ -131,7 +131,6 @@ pub(super) struct Shared {
     pub(super) key: ReaderKey,
     pub(super) terms: Terms,
     pub(super) pool: Pool,
-    source: Arc<dyn Source>,
     gate: Mutex<Gate>,
     /// Signalled when a consumer registers, and when the reader must stop.
     gate_changed: Condvar,
@@ -163,7 +162,6 @@ impl Body {
         let shared = Arc::new(Shared {
             pool: Pool::cut(&terms, value_bytes),
             terms,
-            source,
             gate: Mutex::new(Gate::default()),
             gate_changed: Condvar::new(),
             stop: AtomicBool::new(false),
@@ -177,7 +175,8 @@ impl Body {
             .name(name)
             .spawn({
                 let shared = shared.clone();
-                move || shared.run(gate_timeout)
+                // The source goes with the thread: whoever only watches does not keep a database open.
+                move || shared.run(&*source, gate_timeout)
             })
             .map_err(|error| ReaderError::Thread {
                 key: shared.key.to_string(),
@@ -281,14 +280,14 @@ impl Shared {
 
     /// The thread. Whatever happens in it is latched before the queues close, so that a consumer who sees
     /// the end of its queue also sees why.
-    fn run(&self, gate_timeout: Duration) {
+    fn run(&self, source: &dyn Source, gate_timeout: Duration) {
         let span = tracing::info_span!("reader", key = %self.key);
         let _entered = span.enter();
         let outcome = match self.wait_at_the_gate(gate_timeout) {
             Ok(ends) => {
                 // Outside the catch, so that after a panic, too, the ends close only after the latch.
                 let mut dealer = Dealer::new(self, ends);
-                let outcome = catch_unwind(AssertUnwindSafe(|| dealer.deal_all()));
+                let outcome = catch_unwind(AssertUnwindSafe(|| dealer.deal_all(source)));
                 let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(&*panic)));
                 dealer.flush();
                 self.latch_failure(outcome);
@@ -299,6 +298,7 @@ impl Shared {
         };
         self.latch_failure(outcome);
         self.set_activity(Activity::Over);
+        self.meters.free_slot.rest();
         // Those who came to a gate that never opened wait for their queues to close.
         self.gate.lock().arrived.clear();
     }
@@ -336,15 +336,6 @@ impl Shared {
     }
 }
 
-/// What a panic said.
-pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".to_owned())
-}
-
 /// A consumer as the dealer sees it.
 struct Hand {
     /// Before `slot`, so that a slot dropped with its hand finds its pair closed.
@@ -374,24 +365,27 @@ impl<'a> Dealer<'a> {
     }
 
     /// Walks the source until it has passed as often as was asked, or nobody is left.
-    fn deal_all(&mut self) -> Result<(), ReaderError> {
+    fn deal_all(&mut self, source: &dyn Source) -> Result<(), ReaderError> {
         let shared = self.shared;
         if shared.is_stopping() {
             return Ok(());
         }
         shared.set_activity(Activity::Reading);
-        let mut cursor = shared.source.cursor()?;
+        let mut cursor = source.cursor()?;
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
             let mut index = 0;
             while let Some(entry) = cursor.advance()? {
+                if shared.is_stopping() {
+                    return Ok(());
+                }
                 if let Err(NobodyLeft) = self.deal(RecordId { epoch, index }, entry) {
                     return Ok(());
                 }
                 index += 1;
             }
             if index == 0 {
-                return Err(SourceError::Empty { path: shared.source.path().to_owned() }.into());
+                return Err(SourceError::Empty { path: source.path().to_owned() }.into());
             }
             epoch += 1;
             shared.meters.passes.add(1);

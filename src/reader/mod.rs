@@ -10,7 +10,7 @@ pub(crate) mod registry;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use self::queue_pair::Lease;
 pub use self::registry::{ReaderKey, Registry};
@@ -199,7 +199,7 @@ impl DataReader {
     /// How often, and how long, the reader has waited for a consumer to give a slot back.
     #[must_use]
     pub fn waits_for_free(&self) -> Waits {
-        self.shared().meters.free_slot.read()
+        self.shared().meters.free_slot.read(Instant::now())
     }
 
     /// The longest run that this reader deals, in records.
@@ -262,7 +262,8 @@ impl Full<'_> {
         }
     }
 
-    /// The next run if there is one now.
+    /// The next run if there is one now; `None` if there is none yet, or, as [`is_ended`](Self::is_ended)
+    /// then says, none any more.
     ///
     /// # Errors
     ///
@@ -272,9 +273,20 @@ impl Full<'_> {
             return Ok(None);
         }
         match self.0.end.try_pop() {
+            // After an error nothing more comes, even if the reader still hangs in its source.
+            Ok(None) if self.0.error().is_some() => match self.0.end.try_pop() {
+                Ok(Some(run)) => Ok(Some(run)),
+                Ok(None) | Err(Left) => self.0.ended().map(|()| None),
+            },
             Ok(run) => Ok(run),
             Err(Left) => self.0.ended().map(|()| None),
         }
+    }
+
+    /// Whether the end, or what caused it, has been told: nothing comes any more.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.0.reported.load(Ordering::Relaxed)
     }
 
     /// Runs that wait to be taken.

@@ -15,21 +15,21 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::round::{Round, Token};
 use crate::source::Run;
-use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, Receiver, Sender, TryRecvError, bounded, recv_unless};
 
 /// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free.
 pub(crate) fn queue_pair(slots: usize, slot_records: usize) -> (ReaderEnd, ConsumerEnd) {
     let (free_sender, free_receiver) = bounded(slots);
     let (full_sender, full_receiver) = bounded(slots);
-    let closed = Arc::new(AtomicBool::new(false));
+    let round = Round::open();
     for _ in 0..slots {
-        let slot = Slot { run: Run::with_capacity(slot_records), closed: closed.clone() };
+        let slot = Slot { run: Run::with_capacity(slot_records), _token: round.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
-    let home = Arc::new(Home { free: Mutex::new(Some(free_sender)), closed: closed.clone() });
-    let reader = ReaderEnd { free: free_receiver, full: full_sender, closed };
+    let home = Arc::new(Home { free: Mutex::new(Some(free_sender)), round: round.clone() });
+    let reader = ReaderEnd { free: free_receiver, full: full_sender, round };
     (reader, ConsumerEnd { full: full_receiver, home })
 }
 
@@ -37,17 +37,7 @@ pub(crate) fn queue_pair(slots: usize, slot_records: usize) -> (ReaderEnd, Consu
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) run: Run,
-    closed: Arc<AtomicBool>,
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        // Acquire pairs with the Release of whoever closed the pair and thereby let its slots go.
-        debug_assert!(
-            self.closed.load(Ordering::Acquire) || std::thread::panicking(),
-            "a slot was lost while both ends of its queue pair lived"
-        );
-    }
+    _token: Token,
 }
 
 /// The other side has gone.
@@ -59,7 +49,7 @@ pub(crate) struct Left;
 pub(crate) struct ReaderEnd {
     free: Receiver<Slot>,
     full: Sender<Slot>,
-    closed: Arc<AtomicBool>,
+    round: Round,
 }
 
 impl ReaderEnd {
@@ -85,7 +75,7 @@ impl ReaderEnd {
 
 impl Drop for ReaderEnd {
     fn drop(&mut self) {
-        self.closed.store(true, Ordering::Release);
+        self.round.close();
     }
 }
 
@@ -93,7 +83,7 @@ impl Drop for ReaderEnd {
 pub(crate) struct Home {
     /// `None` once the consumer's end is gone: the reader then sees `free` closed, whatever is still out.
     free: Mutex<Option<Sender<Slot>>>,
-    closed: Arc<AtomicBool>,
+    round: Round,
 }
 
 impl Home {
@@ -108,7 +98,7 @@ impl Home {
 
     /// Closes the pair from the consumer's side and wakes the reader if it waits for a free slot.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.round.close();
         drop(self.free.lock().take());
     }
 }

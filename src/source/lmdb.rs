@@ -17,6 +17,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,8 +39,16 @@ const MAGIC_OFFSET: usize = 16;
 /// that makes a reader a connection needs more. It counts only for whoever creates the lock file.
 const READERS_MAX: u32 = 1022;
 
-/// Every environment that is open in this process, by the canonical path of its data file.
-static ENVIRONMENTS: Lazy<Arc<Keyed<PathBuf, OpenEnvironment>>> = Lazy::new(Keyed::new);
+/// Every environment that is open in this process. The key is the data file and not its path, so that a
+/// database which was replaced is not taken for the one before it, which somebody may still be reading.
+static ENVIRONMENTS: Lazy<Arc<Keyed<FileId, OpenEnvironment>>> = Lazy::new(Keyed::new);
+
+/// A file, whatever it is called: its device and its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
 
 /// A Caffe LMDB, opened for reading.
 ///
@@ -54,7 +63,7 @@ static ENVIRONMENTS: Lazy<Arc<Keyed<PathBuf, OpenEnvironment>>> = Lazy::new(Keye
 pub struct Lmdb {
     /// As the caller gave it.
     path: PathBuf,
-    environment: Arc<Held<PathBuf, OpenEnvironment>>,
+    environment: Arc<Held<FileId, OpenEnvironment>>,
 }
 
 impl Lmdb {
@@ -79,7 +88,9 @@ impl Lmdb {
 
     fn open_with(path: &Path, locking: Locking) -> Result<Self, SourceError> {
         let files = Files::find(path)?;
-        let environment = ENVIRONMENTS.get_or_open(&files.data, || OpenEnvironment::open(&files, locking))?;
+        let (file, length) = check_head(&files)?;
+        let environment =
+            ENVIRONMENTS.get_or_open(&file, || OpenEnvironment::open(&files, length, locking))?;
         Ok(Lmdb { path: path.to_owned(), environment })
     }
 }
@@ -108,7 +119,7 @@ enum Locking {
 struct Files {
     /// What the user named.
     given: PathBuf,
-    /// The data file, canonical: the environment's name in this process.
+    /// The data file, canonical.
     data: PathBuf,
     /// What `mdb_env_open` wants, and whether that is the data file itself.
     open: PathBuf,
@@ -120,7 +131,7 @@ impl Files {
         let io = |action| move |error| SourceError::io(given, action, &error);
         let is_folder = std::fs::metadata(given).map_err(io("open the database"))?.is_dir();
         let data = if is_folder { given.join("data.mdb") } else { given.to_owned() };
-        if is_folder && !data.exists() {
+        if is_folder && !data.try_exists().map_err(io("look for data.mdb"))? {
             return Err(explain_missing_data(given));
         }
         let data = data.canonicalize().map_err(io("resolve the path"))?;
@@ -157,13 +168,13 @@ struct OpenEnvironment {
 }
 
 impl OpenEnvironment {
-    fn open(files: &Files, locking: Locking) -> Result<Self, SourceError> {
-        let length = check_head(files)?;
+    fn open(files: &Files, length: u64, locking: Locking) -> Result<Self, SourceError> {
         let env = Self::open_env(files, locking, length)
             .map_err(|error| library_error(&files.given, "mdb_env_open", error))?;
         check_length(&files.given, &env, length)?;
         let database =
             env.open_db(None).map_err(|error| library_error(&files.given, "mdb_dbi_open", error))?;
+        tracing::debug!(path = %files.given.display(), bytes = length, "an LMDB environment is open");
         Ok(OpenEnvironment { env, database, path: files.given.clone() })
     }
 
@@ -197,11 +208,17 @@ impl fmt::Debug for OpenEnvironment {
     }
 }
 
-/// Says what a file that is no LMDB is, before LMDB makes a lock file beside it; gives the file's length.
-fn check_head(files: &Files) -> Result<u64, SourceError> {
+/// Says what a file that is no LMDB is, before LMDB makes a lock file beside it; gives the file and its length.
+fn check_head(files: &Files) -> Result<(FileId, u64), SourceError> {
     let io = |action| move |error| SourceError::io(&files.given, action, &error);
+    // Not opened before it is known to be a file: opening a pipe waits for whoever writes to it.
+    if !std::fs::metadata(&files.data).map_err(io("look at the data file"))?.is_file() {
+        let found = "something that is no regular file".to_owned();
+        return Err(SourceError::NotLmdb { path: files.given.clone(), found });
+    }
     let mut file = File::open(&files.data).map_err(io("open the data file"))?;
-    let length = file.metadata().map_err(io("look at the data file"))?.len();
+    let metadata = file.metadata().map_err(io("look at the data file"))?;
+    let length = metadata.len();
     let mut head = [0_u8; MAGIC_OFFSET + size_of::<u32>()];
     if length < head.len() as u64 {
         return Err(SourceError::NotLmdb { path: files.given.clone(), found: format!("{length} bytes") });
@@ -217,7 +234,7 @@ fn check_head(files: &Files) -> Result<u64, SourceError> {
         let found = format!("{magic:#010x} at byte {MAGIC_OFFSET}, where LMDB writes {MAGIC:#010x}");
         return Err(SourceError::NotLmdb { path: files.given.clone(), found });
     }
-    Ok(length)
+    Ok((FileId { device: metadata.dev(), inode: metadata.ino() }, length))
 }
 
 /// What read-only media and network file systems answer to making, or locking, a lock file.
@@ -255,7 +272,7 @@ fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceE
 struct ReadTransaction {
     /// Declared, hence dropped, before the environment that it borrows.
     transaction: RoTransaction<'static>,
-    environment: Arc<Held<PathBuf, OpenEnvironment>>,
+    environment: Arc<Held<FileId, OpenEnvironment>>,
 }
 
 // SAFETY: `MDB_NOTLS` unties a read transaction from the thread that began it: it may be used and ended on
@@ -266,7 +283,7 @@ unsafe impl Send for ReadTransaction {}
 unsafe impl Sync for ReadTransaction {}
 
 impl ReadTransaction {
-    fn begin(environment: &Arc<Held<PathBuf, OpenEnvironment>>) -> Result<Self, SourceError> {
+    fn begin(environment: &Arc<Held<FileId, OpenEnvironment>>) -> Result<Self, SourceError> {
         let transaction = environment
             .env
             .begin_ro_txn()

@@ -74,3 +74,9 @@ pub fn anonymous_bytes() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux 4.5 or later");
     line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
 }
+
+/// How many maps of a file this process has.
+pub fn maps(file: &std::path::Path) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.ends_with(file.to_str().unwrap())).count()
+}

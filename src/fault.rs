@@ -1,0 +1,70 @@
+//! What can be wrong with a record, with what a user needs to find it: the path, the key, the record's
+//! number, what was found and what was allowed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::datum::DatumError;
+use crate::record::RecordId;
+use crate::shape::ImageShape;
+use crate::source::Record;
+use crate::transform::TransformError;
+
+/// A record that is not what it should be.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}: {id}, key {key}: {cause}", path.display())]
+pub struct RecordError {
+    /// The database.
+    pub path: PathBuf,
+    /// Which record of it.
+    pub id: RecordId,
+    /// Its key, with bytes that are no printable ASCII escaped.
+    pub key: Key,
+    /// What is wrong. It is part of the message, and therefore not given again as the error's source.
+    pub cause: RecordCause,
+}
+
+/// What can be wrong with a record.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RecordCause {
+    /// Its bytes are no Datum with pixels.
+    #[error(transparent)]
+    Datum(#[from] DatumError),
+    /// The transform does not go with it.
+    #[error(transparent)]
+    Transform(#[from] TransformError),
+    /// It is not of the shape of its batch.
+    #[error(
+        "the record comes to {found} and its batch, by its first record, to {batch}; all records of a batch \
+         have one shape (crop them to one size, or feed batches of 1)"
+    )]
+    Shape {
+        /// The record's shape after the transform.
+        found: ImageShape,
+        /// The batch's.
+        batch: ImageShape,
+    },
+    /// Handling it panicked.
+    #[error("handling the record panicked: {message}; this is a bug, please report it")]
+    Panicked {
+        /// What the panic said.
+        message: String,
+    },
+}
+
+impl RecordError {
+    pub(crate) fn new(path: &Path, record: &Record<'_>, cause: RecordCause) -> Self {
+        RecordError { path: path.to_owned(), id: record.id, key: Key(record.key.to_owned()), cause }
+    }
+}
+
+/// A key, printed as text as far as it is text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(pub Vec<u8>);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}

@@ -1,0 +1,46 @@
+//! What goes round must come home: the assertion behind both levels' conservation of slots.
+
+use std::sync::Arc;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// A round that a fixed number of slots makes, between a reader and a consumer, or through a lane's ring.
+/// It is open until somebody who takes part ends; only then may slots be dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Round(Arc<AtomicBool>);
+
+impl Round {
+    pub(crate) fn open() -> Self {
+        Round(Arc::new(AtomicBool::new(false)))
+    }
+
+    pub(crate) fn close(&self) {
+        // Release pairs with the Acquire of a token that is dropped because of this.
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// What makes a slot one of this round's.
+    pub(crate) fn token(&self) -> Token {
+        Token(self.clone())
+    }
+}
+
+/// Part of a slot. Dropping it while its round is open means that the slot was lost: a bug, which asserts.
+#[derive(Debug)]
+pub(crate) struct Token(Round);
+
+impl Token {
+    /// Ends the round that it belongs to.
+    pub(crate) fn close_round(&self) {
+        self.0.close();
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        debug_assert!(
+            self.0.0.load(Ordering::Acquire) || std::thread::panicking(),
+            "a slot was lost while its round was open"
+        );
+    }
+}
