@@ -19,6 +19,13 @@ impl Round {
         self.0.store(true, Ordering::Release);
     }
 
+    /// How many tokens, ends and others know of this round.
+    #[cfg(test)]
+    #[cfg(shuttle)]
+    pub(crate) fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// What makes a slot one of this round's.
     pub(crate) fn token(&self) -> Token {
         Token(self.clone())

@@ -290,10 +290,10 @@ mod model {
         records
     }
 
-    /// Every slot knows whether its pair is closed, and so do the two ends: when all of them are gone, only
-    /// the scenario knows.
-    fn assert_nothing_is_left(closed: &Arc<AtomicBool>) {
-        assert_eq!(Arc::strong_count(closed), 1, "a slot outlived its pair");
+    /// Every slot belongs to its pair's round, and so do the two ends: when all of them are gone, only the
+    /// scenario does.
+    fn assert_nothing_is_left(round: &Round) {
+        assert_eq!(round.holders(), 1, "a slot outlived its pair");
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod model {
         for slots in 1..=3 {
             explore(move || {
                 let (reader, consumer) = queue_pair(slots, 1);
-                let closed = reader.closed.clone();
+                let round = reader.round.clone();
                 let reading = thread::spawn(move || {
                     assert_eq!(push(&reader, 4), 4);
                     reader
@@ -314,7 +314,7 @@ mod model {
                 drop(reader);
                 assert!(pop(&consumer).is_none());
                 drop(consumer);
-                assert_nothing_is_left(&closed);
+                assert_nothing_is_left(&round);
             });
         }
     }
@@ -346,7 +346,7 @@ mod model {
     fn the_reader_leaves_at_any_moment() {
         explore(|| {
             let (reader, consumer) = queue_pair(2, 1);
-            let closed = reader.closed.clone();
+            let round = reader.round.clone();
             let reading = thread::spawn(move || assert_eq!(push(&reader, 3), 3));
             for expected in 0..3 {
                 assert_eq!(index(&pop(&consumer).unwrap()), expected);
@@ -355,7 +355,7 @@ mod model {
             assert_eq!(consumer.try_pop().err(), Some(Left));
             reading.join().unwrap();
             drop(consumer);
-            assert_nothing_is_left(&closed);
+            assert_nothing_is_left(&round);
         });
     }
 
@@ -364,7 +364,7 @@ mod model {
         for taken in 0..=2 {
             explore(move || {
                 let (reader, consumer) = queue_pair(2, 1);
-                let closed = reader.closed.clone();
+                let round = reader.round.clone();
                 let reading = thread::spawn(move || push(&reader, u64::MAX));
                 let mut held = None;
                 for expected in 0..taken {
@@ -374,7 +374,7 @@ mod model {
                 drop(consumer);
                 assert!(reading.join().unwrap() >= taken);
                 drop(held);
-                assert_nothing_is_left(&closed);
+                assert_nothing_is_left(&round);
             });
         }
     }
@@ -383,7 +383,7 @@ mod model {
     fn a_lease_comes_back_while_both_ends_close() {
         explore(|| {
             let (reader, consumer) = queue_pair(1, 1);
-            let closed = reader.closed.clone();
+            let round = reader.round.clone();
             push(&reader, 1);
             let lease = pop(&consumer).unwrap();
             let returning = thread::spawn(move || drop(lease));
@@ -392,7 +392,7 @@ mod model {
             drop(consumer);
             returning.join().unwrap();
             reading.join().unwrap();
-            assert_nothing_is_left(&closed);
+            assert_nothing_is_left(&round);
         });
     }
 
@@ -402,7 +402,7 @@ mod model {
     fn closing_from_a_third_thread_ends_both_waits() {
         explore(|| {
             let (reader, consumer) = queue_pair(1, 1);
-            let closed = reader.closed.clone();
+            let round = reader.round.clone();
             let home = consumer.home().clone();
             let reading = thread::spawn(move || push(&reader, u64::MAX));
             let closing = thread::spawn(move || home.close());
@@ -411,7 +411,7 @@ mod model {
             reading.join().unwrap();
             closing.join().unwrap();
             drop((held, consumer));
-            assert_nothing_is_left(&closed);
+            assert_nothing_is_left(&round);
         });
     }
 }
