@@ -22,6 +22,16 @@ pub enum ConfigError {
         /// The option.
         option: &'static str,
     },
+    /// More threads than any machine serves: each device, too, has one of its own.
+    #[error("{found} {option} are too many; at most {allowed} may be")]
+    TooMany {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        found: usize,
+        /// The most there may be.
+        allowed: usize,
+    },
     /// The transform cannot be.
     #[error(transparent)]
     Transform(#[from] crate::transform::TransformError),

@@ -175,7 +175,7 @@ impl Prefetcher {
             if let Err(error) = ending {
                 // Latched only now: a batch that was in flight may have failed for an earlier record.
                 if self.latch.set(error.clone()) {
-                    tracing::error!(%error, "the feed ends");
+                    tracing::info!(%error, "the feed ends");
                 }
                 let error = self.latch.get().unwrap_or(error);
                 self.full.send(Err(error)).map_err(|_| Gone)?;

@@ -5,7 +5,7 @@ use std::fmt;
 /// Whether a feed is for training or for testing, as Caffe's `Phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Phase {
-    /// Crops are random; records are dealt to every consumer of the group.
+    /// Crops are random.
     #[default]
     Train,
     /// Crops are central. Mirroring stays random, as in Caffe.

@@ -71,8 +71,8 @@ fn every_kind_of_bad_record_says_where_it_is_and_what_is_wrong() {
     let encoded =
         proto::Datum { encoded: Some(true), data: Some(vec![0xff, 0xd8]), ..proto::Datum::default() };
     for (bad, text) in [
-        (common::datum(3, 4, 4, 0, vec![0; 47]), "data has 47 elements, but the image is 3x4x4"),
-        (common::datum(3, 4, 4, 0, vec![0; 49]), "data has 49 elements, but the image is 3x4x4"),
+        (common::datum(3, 4, 4, 0, vec![0; 47]), "data has 47 bytes, but an image of 3x4x4 has 48"),
+        (common::datum(3, 4, 4, 0, vec![0; 49]), "data has 49 bytes, but an image of 3x4x4 has 48"),
         (common::datum(0, 4, 4, 0, vec![0; 48]), "the image is 0x4x4: allowed are dimensions of 1 or more"),
         (common::datum(3, -4, 4, 0, vec![0; 48]), "the image is 3x-4x4: allowed are dimensions of 1 or more"),
         (
@@ -83,7 +83,10 @@ fn every_kind_of_bad_record_says_where_it_is_and_what_is_wrong() {
             common::datum(3, 4, 4, 0, Vec::new()),
             "the record has no pixels: data and float_data are empty, and the image is 3x4x4",
         ),
-        (common::float_datum(3, 4, 4, 0, vec![0.0; 5]), "float_data has 5 elements, but the image is 3x4x4"),
+        (
+            common::float_datum(3, 4, 4, 0, vec![0.0; 5]),
+            "float_data has 5 elements, but an image of 3x4x4 has 48",
+        ),
         (encoded.encode_to_vec(), "encoded (JPEG/PNG) records are not read yet"),
         (Vec::new(), "the image is 0x0x0: allowed are dimensions of 1 or more"),
     ] {

@@ -15,7 +15,7 @@ mod report;
 mod survey;
 mod tally;
 
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -39,11 +39,17 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lmdb_feed: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 /// The library says through `tracing` what a user should know, such as that a lane waits for data and why.
@@ -63,16 +69,19 @@ fn learn_digits(options: &Options) -> anyhow::Result<()> {
     let (train_lmdb, test_lmdb) = (folder.path().join("train_lmdb"), folder.path().join("test_lmdb"));
     train_digits.write_lmdb(&train_lmdb).context("cannot write the training database")?;
     test_digits.write_lmdb(&test_lmdb).context("cannot write the test database")?;
-    println!("{}: {} digits to learn from", train_lmdb.display(), train_digits.len());
-    println!("{}: {} others to test with", test_lmdb.display(), test_digits.len());
+    report::say(format_args!("{}: {} digits to learn from", train_lmdb.display(), train_digits.len()))?;
+    report::say(format_args!("{}: {} others to test with", test_lmdb.display(), test_digits.len()))?;
 
     let (classifier, stats) = train(&train_lmdb, options, options.steps(train_digits.len()))?;
     let correct = test(&test_lmdb, options, &classifier)?;
     #[expect(clippy::cast_precision_loss, reason = "there are a few hundred images")]
     let accuracy = 100.0 * correct as f64 / test_digits.len() as f64;
-    println!("test accuracy {accuracy:.1} %: {correct} of {} digits read right", test_digits.len());
+    report::say(format_args!(
+        "test accuracy {accuracy:.1} %: {correct} of {} digits read right",
+        test_digits.len()
+    ))?;
 
-    report::print_table(&stats);
+    report::print_table(&stats)?;
     folder.close().context("cannot remove the temporary folder")
 }
 
@@ -88,7 +97,7 @@ fn train(lmdb: &Path, options: &Options, steps: usize) -> anyhow::Result<(Classi
         .prefetch(options.prefetch)
         .seed(options.seed)
         .build()?;
-    println!("training on batches of {}, one a device", feed.batch_shape());
+    report::say(format_args!("training on batches of {}, one a device", feed.batch_shape()))?;
 
     let mut classifier = Classifier::new(feed.batch_shape().record_elements());
     let progress = report::progress(Some(steps as u64), "steps");

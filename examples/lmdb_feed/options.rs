@@ -32,10 +32,10 @@ pub(crate) struct Options {
     #[arg(long)]
     mirror: bool,
     /// Subtract these values: one for all channels, or one a channel.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     mean_value: Vec<f32>,
     /// Multiply by this; 1/256 brings bytes between 0 and 1.
-    #[arg(long, default_value_t = 1.0 / 256.0)]
+    #[arg(long, default_value_t = 1.0 / 256.0, allow_negative_numbers = true)]
     scale: f32,
     /// What crops and mirroring are drawn from.
     #[arg(long, default_value_t = 0)]
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long, requires = "path")]
     pub(crate) batches: Option<usize>,
     /// Stop after this many seconds [default: 5, unless --once or --batches].
-    #[arg(long, requires = "path")]
+    #[arg(long, requires = "path", allow_negative_numbers = true)]
     seconds: Option<f64>,
 }
 

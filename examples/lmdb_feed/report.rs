@@ -1,6 +1,7 @@
 //! What the user sees: progress on the way, a table at the end.
 
 use std::fmt;
+use std::io::{self, Write as _};
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
 use percolator::{Stats, limits};
@@ -24,13 +25,18 @@ pub(crate) fn progress(length: Option<u64>, things: &str) -> ProgressBar {
     bar.with_style(style).with_prefix(things.to_owned()).with_finish(ProgressFinish::AndLeave)
 }
 
+/// Prints a line. Where `println!` panics because nobody reads any more, this is an error.
+pub(crate) fn say(line: fmt::Arguments<'_>) -> io::Result<()> {
+    writeln!(io::stdout(), "{line}")
+}
+
 /// Who did how much, who waited for whom, and how near that is to what the machine can do at all.
-pub(crate) fn print_table(stats: &Stats) {
+pub(crate) fn print_table(stats: &Stats) -> io::Result<()> {
     let copy = limits::memcpy_bytes_per_second(5);
-    println!("\n{stats}");
-    println!(
+    say(format_args!("\n{stats}"))?;
+    say(format_args!(
         "written at {:.2} % of the rate at which one thread copies memory here ({:.1} GB/s)",
         100.0 * stats.pixel_bytes_per_second() / copy,
         copy / 1e9
-    );
+    ))
 }

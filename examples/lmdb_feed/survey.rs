@@ -30,8 +30,8 @@ pub(crate) fn run(path: &Path, options: &Options) -> anyhow::Result<()> {
     let lanes = feed.lanes();
 
     let records = feed.records().context("an LMDB knows how many records it holds")?;
-    println!("{}: {records} records, the first {}", path.display(), feed.input_shape());
-    println!("feeding batches of {} to {} lane(s)", feed.batch_shape(), lanes.len());
+    report::say(format_args!("{}: {records} records, the first {}", path.display(), feed.input_shape()))?;
+    report::say(format_args!("feeding batches of {} to {} lane(s)", feed.batch_shape(), lanes.len()))?;
 
     let length = if options.once {
         Some(records)
@@ -43,8 +43,8 @@ pub(crate) fn run(path: &Path, options: &Options) -> anyhow::Result<()> {
     let tally = consume_all(lanes, &enough, &progress);
     let stats = feed.stats();
     progress.finish();
-    println!("{}", tally?);
-    report::print_table(&stats);
+    report::say(format_args!("{}", tally?))?;
+    report::print_table(&stats)?;
     Ok(())
 }
 

@@ -28,20 +28,20 @@ pub(crate) struct Feed {
     /// Training (random crops) or testing (central ones).
     #[arg(long, value_enum, default_value_t)]
     phase: PhaseArg,
-    /// Cut a square of this many pixels out of every image [default: no crop].
+    /// Cut a square of this many pixels out of every image; 0 is no crop.
     #[arg(long, default_value_t = 0)]
     crop: u32,
     /// Mirror every second image, at random.
     #[arg(long)]
     mirror: bool,
     /// Subtract these values: one for all channels, or one a channel.
-    #[arg(long, value_delimiter = ',', conflicts_with = "mean_file")]
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, conflicts_with = "mean_file")]
     mean_value: Vec<f32>,
     /// Subtract the image in this binaryproto.
     #[arg(long, value_name = "FILE")]
     mean_file: Option<PathBuf>,
     /// Multiply by this.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     scale: f32,
     /// The type of a batch's elements.
     #[arg(long, value_enum, default_value_t)]
@@ -56,10 +56,10 @@ pub(crate) struct Feed {
     #[arg(long, conflicts_with_all = ["batches", "seconds"])]
     once: bool,
     /// Stop after this many batches a lane.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
     /// Stop after this many seconds [default: 5, unless --once or --batches].
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     seconds: Option<f64>,
 }
 

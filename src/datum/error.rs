@@ -7,7 +7,7 @@ use crate::shape::ImageShape;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatumError {
     /// The record ends inside a field.
-    #[error("the value at byte {offset} takes {wanted} bytes, but {found} are left")]
+    #[error("not a Caffe Datum: the value at byte {offset} takes {wanted} bytes, but {found} are left")]
     Truncated {
         /// Where the value starts.
         offset: usize,
@@ -17,13 +17,17 @@ pub enum DatumError {
         found: usize,
     },
     /// A varint has no last byte, or more than 64 bits.
-    #[error("the varint at byte {offset} does not end within the record and within 64 bits")]
+    #[error(
+        "not a Caffe Datum: the varint at byte {offset} does not end within the record and within 64 bits"
+    )]
     Varint {
         /// Where the varint starts.
         offset: usize,
     },
     /// A key has a field number or a wire type that protobuf does not have.
-    #[error("the key at byte {offset} is {found:#x}: allowed are fields 1 to 536870911 of wire types 0 to 5")]
+    #[error(
+        "not a Caffe Datum: the key at byte {offset} is {found:#x}: allowed are fields 1 to 536870911 of wire types 0 to 5"
+    )]
     Key {
         /// Where the key starts.
         offset: usize,
@@ -31,7 +35,9 @@ pub enum DatumError {
         found: u64,
     },
     /// A field of `Datum` has another type than the schema gives it.
-    #[error("field {field} at byte {offset} is of wire type {found}: allowed is {allowed}")]
+    #[error(
+        "not a Caffe Datum: field {field} at byte {offset} is of wire type {found}: allowed is {allowed}"
+    )]
     WireType {
         /// Where the field's key starts.
         offset: usize,
@@ -43,7 +49,9 @@ pub enum DatumError {
         allowed: &'static str,
     },
     /// A packed `float_data` ends inside an element.
-    #[error("the packed float_data at byte {offset} has {found} bytes: allowed are multiples of {allowed}")]
+    #[error(
+        "not a Caffe Datum: the packed float_data at byte {offset} has {found} bytes: allowed are multiples of {allowed}"
+    )]
     PackedLength {
         /// Where the field's length starts.
         offset: usize,
@@ -53,7 +61,7 @@ pub enum DatumError {
         allowed: usize,
     },
     /// A group ends that is not the one last begun.
-    #[error("a group of field {found} ends at byte {offset}: allowed is field {allowed}")]
+    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}: allowed is field {allowed}")]
     GroupEnd {
         /// Where the key of the end starts.
         offset: usize,
@@ -63,7 +71,7 @@ pub enum DatumError {
         allowed: u32,
     },
     /// A group ends where none is open.
-    #[error("a group of field {found} ends at byte {offset}, where none is open")]
+    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}, where none is open")]
     StrayGroupEnd {
         /// Where the key of the end starts.
         offset: usize,
@@ -71,7 +79,7 @@ pub enum DatumError {
         found: u32,
     },
     /// Groups are nested too deeply.
-    #[error("the field at byte {offset} is in {found} groups: allowed are {allowed}")]
+    #[error("not a Caffe Datum: the field at byte {offset} is in {found} groups: allowed are {allowed}")]
     GroupDepth {
         /// Where the field's key starts.
         offset: usize,
@@ -108,7 +116,7 @@ pub enum DatumError {
         wanted: ImageShape,
     },
     /// `data` is longer or shorter than the dimensions say.
-    #[error("data has {found} elements, but the image is {wanted}")]
+    #[error("data has {found} bytes, but an image of {wanted} has {}", elements(*wanted))]
     DataLength {
         /// The elements of `data`, of one byte each.
         found: usize,
@@ -116,11 +124,16 @@ pub enum DatumError {
         wanted: ImageShape,
     },
     /// `float_data` is longer or shorter than the dimensions say.
-    #[error("float_data has {found} elements, but the image is {wanted}")]
+    #[error("float_data has {found} elements, but an image of {wanted} has {}", elements(*wanted))]
     FloatDataLength {
         /// The elements of `float_data`.
         found: usize,
         /// The record's dimensions.
         wanted: ImageShape,
     },
+}
+
+/// As many as the dimensions say, which were checked before a length was compared with them.
+fn elements(shape: ImageShape) -> usize {
+    shape.checked_elements().unwrap_or(usize::MAX)
 }

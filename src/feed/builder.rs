@@ -33,6 +33,10 @@ use crate::workers::{Recipe, Task, WorkerMeters, Workers};
 /// How long a lane waits for a batch before it says why there is none.
 const WARN_AFTER: Duration = Duration::from_secs(5);
 
+/// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
+/// library, where no error can be made of it.
+const THREADS_MAX: usize = 1024;
+
 /// What a run takes up in `free`, `full` and the workers' queue, beside its records.
 const QUEUED_RUN_BYTES: usize =
     2 * size_of::<queue_pair::Slot>() + size_of::<Task>() + 3 * size_of::<usize>();
@@ -233,6 +237,11 @@ impl FeedBuilder {
         }
         if self.threads == 0 {
             return Err(ConfigError::Zero { option: "threads" }.into());
+        }
+        for (option, found) in [("threads", self.threads), ("devices", self.devices.len())] {
+            if found > THREADS_MAX {
+                return Err(ConfigError::TooMany { option, found, allowed: THREADS_MAX }.into());
+            }
         }
         self.terms().check()?;
         let transformer = Transformer::new(&self.transform, self.phase, self.dtype, self.layout)

@@ -307,7 +307,7 @@ impl Shared {
         if let Err(error) = outcome
             && self.latch.set(error.clone())
         {
-            tracing::error!(%error, "the reader stops");
+            tracing::info!(%error, "the reader stops");
         }
     }
 

@@ -34,6 +34,8 @@ const MDB_NEXT: u32 = 8;
 /// The number every LMDB file has behind the header of its first page.
 const MAGIC: u32 = 0xbeef_c0de;
 const MAGIC_OFFSET: usize = 16;
+/// Where that page says how long a page is.
+const PAGE_BYTES_OFFSET: usize = 40;
 
 /// Read transactions that may be open at once over all processes. LMDB's own default is 126; a server
 /// that makes a reader a connection needs more. It counts only for whoever creates the lock file.
@@ -219,13 +221,14 @@ fn check_head(files: &Files) -> Result<(FileId, u64), SourceError> {
     let mut file = File::open(&files.data).map_err(io("open the data file"))?;
     let metadata = file.metadata().map_err(io("look at the data file"))?;
     let length = metadata.len();
-    let mut head = [0_u8; MAGIC_OFFSET + size_of::<u32>()];
+    let mut head = [0_u8; PAGE_BYTES_OFFSET + size_of::<u32>()];
     if length < head.len() as u64 {
         return Err(SourceError::NotLmdb { path: files.given.clone(), found: format!("{length} bytes") });
     }
     file.read_exact(&mut head).map_err(io("read the data file"))?;
     // LMDB writes its numbers as the machine has them.
-    let magic: u32 = bytemuck::pod_read_unaligned(&head[MAGIC_OFFSET..]);
+    let number = |offset: usize| -> u32 { bytemuck::pod_read_unaligned(&head[offset..][..size_of::<u32>()]) };
+    let magic = number(MAGIC_OFFSET);
     if magic == MAGIC.swap_bytes() {
         let found = "a file of a machine with the other byte order".to_owned();
         return Err(SourceError::NotLmdb { path: files.given.clone(), found });
@@ -233,6 +236,19 @@ fn check_head(files: &Files) -> Result<(FileId, u64), SourceError> {
     if magic != MAGIC {
         let found = format!("{magic:#010x} at byte {MAGIC_OFFSET}, where LMDB writes {MAGIC:#010x}");
         return Err(SourceError::NotLmdb { path: files.given.clone(), found });
+    }
+    // LMDB takes its two first pages for granted; whatever else it says of them is for it to check.
+    let page_bytes = u64::from(number(PAGE_BYTES_OFFSET));
+    let needed_bytes = 2 * page_bytes;
+    if page_bytes.is_power_of_two() && length < needed_bytes {
+        let path = files.given.clone();
+        return Err(SourceError::Truncated {
+            path,
+            found_bytes: length,
+            needed_bytes,
+            last_page: 1,
+            page_bytes,
+        });
     }
     Ok((FileId { device: metadata.dev(), inode: metadata.ino() }, length))
 }
@@ -258,7 +274,7 @@ fn check_length(path: &Path, env: &Environment, found_bytes: u64) -> Result<(), 
 
 fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceError {
     let hint = match error {
-        lmdb::Error::Invalid => "; it is no LMDB file, or its first pages are damaged",
+        lmdb::Error::Invalid => ", or its first pages are damaged",
         lmdb::Error::VersionMismatch => "; it was written by another version of LMDB's file format",
         lmdb::Error::ReadersFull => "; too many readers at once: share one, or open without the lock",
         lmdb::Error::MapResized => "; another process let the database grow: open it again",
