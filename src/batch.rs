@@ -361,18 +361,19 @@ impl Pending {
         self.buffer.writers.load(Ordering::Acquire) == 0
     }
 
-    /// The complete batch, or what is wrong with its earliest bad record.
+    /// What is wrong with the earliest bad record, once the batch is complete.
+    pub(crate) fn failure(&self) -> Option<RecordError> {
+        self.buffer.failure.lock().take().map(|(_, error)| error)
+    }
+
+    /// The complete batch.
     ///
     /// # Panics
     ///
     /// If it is not complete: a bug of the caller.
-    pub(crate) fn filled(self) -> Result<Filled, RecordError> {
+    pub(crate) fn filled(self) -> Filled {
         assert!(self.is_complete(), "a batch was taken while it was being written");
-        let failure = self.buffer.failure.lock().take();
-        match failure {
-            Some((_, error)) => Err(error),
-            None => Ok(Filled { buffer: self.buffer, shape: self.shape, pointers: self.pointers }),
-        }
+        Filled { buffer: self.buffer, shape: self.shape, pointers: self.pointers }
     }
 }
 
@@ -447,7 +448,7 @@ mod tests {
                 }
             });
             assert!(filling.is_full());
-            let filled = filling.finish().filled().unwrap();
+            let filled = filling.finish().filled();
             completed.try_recv().expect("the last to leave says so");
             assert!(completed.try_recv().is_err(), "and says so once");
             for (record, bytes) in filled.bytes().chunks(6).enumerate() {
@@ -489,7 +490,7 @@ mod tests {
         first.fail(1, failure(1));
         second.fail(1, failure(3));
         drop((first, second));
-        assert_eq!(filling.finish().filled().err(), Some(failure(1)));
+        assert_eq!(filling.finish().failure(), Some(failure(1)));
     }
 
     #[test]
@@ -497,7 +498,7 @@ mod tests {
         let (frame, _completed) = frame(4);
         let mut filling = frame.begin(shape(4));
         write(filling.take(3), 0);
-        let filled = filling.finish().filled().unwrap();
+        let filled = filling.finish().filled();
         assert_eq!((filled.shape().records, filled.bytes().len(), filled.labels().len()), (3, 18, 3));
     }
 }

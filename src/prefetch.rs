@@ -115,7 +115,7 @@ pub(crate) struct Prefetcher {
     pub(crate) state: State,
 }
 
-/// Where a prefetcher's slots are, and whether the end is in sight.
+/// Where a prefetcher's slots are, and whether the end is in sight. Berths come before buffers, here too.
 #[derive(Default)]
 pub(crate) struct State {
     /// A slot that waits for the event of its last use.
@@ -126,9 +126,9 @@ pub(crate) struct State {
     /// the consumer holds every slot.
     run: Option<Lease>,
     /// The batch whose places are being given.
-    open: Option<(Filling, Berth)>,
+    open: Option<(Berth, Filling)>,
     /// Batches that the workers may still be writing, in order.
-    in_flight: VecDeque<(Pending, Berth)>,
+    in_flight: VecDeque<(Berth, Pending)>,
     /// Nothing new is begun.
     ending: Option<Result<(), FeedError>>,
 }
@@ -254,7 +254,7 @@ impl Prefetcher {
         {
             return self.fail(error);
         }
-        let Some((filling, _)) = &mut self.state.open else { return };
+        let Some((_, filling)) = &mut self.state.open else { return };
         let places = filling.take(run.len());
         let is_full = filling.is_full();
         // The workers outlive the lanes, so somebody is there to take it.
@@ -277,14 +277,14 @@ impl Prefetcher {
             grow(slot, &self.device, shape)?;
             self.meters.growths.add(1);
         }
-        self.state.open = self.state.idle.take().map(|slot| (slot.frame.begin(shape), slot.berth));
+        self.state.open = self.state.idle.take().map(|slot| (slot.berth, slot.frame.begin(shape)));
         Ok(())
     }
 
     /// Every place is given: the batch is the workers' now.
     fn close_batch(&mut self) {
-        if let Some((filling, berth)) = self.state.open.take() {
-            self.state.in_flight.push_back((filling.finish(), berth));
+        if let Some((berth, filling)) = self.state.open.take() {
+            self.state.in_flight.push_back((berth, filling.finish()));
         }
     }
 
@@ -332,9 +332,9 @@ impl Prefetcher {
     }
 
     fn deliver_complete(&mut self) -> Result<(), Gone> {
-        while self.state.in_flight.front().is_some_and(|(pending, _)| pending.is_complete()) {
-            let Some((pending, berth)) = self.state.in_flight.pop_front() else { break };
-            match submit(pending, berth) {
+        while self.state.in_flight.front().is_some_and(|(_, pending)| pending.is_complete()) {
+            let Some((berth, pending)) = self.state.in_flight.pop_front() else { break };
+            match submit(berth, pending) {
                 Ok(delivered) => self.deliver(delivered)?,
                 Err(error) => {
                     self.state.in_flight.clear();
@@ -362,16 +362,14 @@ fn grow(slot: &mut Slot, device: &Device, shape: BatchShape) -> Result<(), FeedE
 }
 
 /// Starts a complete batch on its way to the device.
-fn submit(pending: Pending, berth: Berth) -> Result<Delivered, FeedError> {
-    let filled = match pending.filled() {
-        Ok(filled) => filled,
-        Err(error) => {
-            berth.token.close_round();
-            return Err(error.into());
-        }
-    };
+fn submit(berth: Berth, pending: Pending) -> Result<Delivered, FeedError> {
+    if let Some(error) = pending.failure() {
+        berth.token.close_round();
+        drop(berth);
+        return Err(error.into());
+    }
     // Together from here on, so that on every path the passage goes before the memory it may be reading.
-    let mut delivered = Delivered { berth, filled };
+    let mut delivered = Delivered { berth, filled: pending.filled() };
     let Delivered { berth, filled } = &mut delivered;
     let (shape, pixels, labels) = (filled.shape(), filled.bytes(), filled.labels());
     if let Err(error) = berth.passage.submit(HostBatch { shape, pixels, labels }) {
