@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::process::{check, child_command, is_alone, must_end, open_files, role, threads};
+use common::process::{check, child_command, is_alone, must_end, open_files, role, settles, threads};
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::{DataReader, Feed, FeedError, Lmdb, ReaderError, Registry, Source, SourceError};
 use tempfile::{TempDir, tempdir};
@@ -247,7 +247,7 @@ fn cut_at_every_length(folder: &Path) {
         );
         fs::remove_dir_all(&path).unwrap();
     }
-    assert_eq!(threads(), before, "no thread is left of a feed that was not built");
+    settles(threads, &before, "no thread is left of a feed that was not built");
 }
 
 #[test]

@@ -58,6 +58,19 @@ pub fn check(test: &str, output: &Output) {
     assert!(text.contains("1 passed"), "the child ran no test named {test}:\n{text}");
 }
 
+/// Looks until it sees what is expected: the system takes a thread off its list a moment after it was joined.
+pub fn settles<T: PartialEq + std::fmt::Debug>(look: impl Fn() -> T, expected: &T, what: &str) {
+    let start = std::time::Instant::now();
+    loop {
+        let seen = look();
+        if seen == *expected {
+            return;
+        }
+        assert!(start.elapsed().as_secs() < 20, "{what}: {seen:?} and not {expected:?}");
+        std::thread::yield_now();
+    }
+}
+
 /// Threads of this process.
 pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
