@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ReaderError;
+use super::key::ReaderKey;
 use super::queue_pair::{ConsumerEnd, Home, Left, ReaderEnd, Slot, queue_pair};
-use super::registry::ReaderKey;
 use crate::latch::Latch;
 use crate::meter::{Count, WaitMeter};
 use crate::record::RecordId;

@@ -4,6 +4,7 @@
 //! `Body` (one thread a source) behind it, and a queue pair joins the two.
 
 pub(crate) mod body;
+mod key;
 pub(crate) mod queue_pair;
 pub(crate) mod registry;
 
@@ -12,8 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use self::key::ReaderKey;
 pub use self::queue_pair::Lease;
-pub use self::registry::{ReaderKey, Registry};
+pub use self::registry::Registry;
 
 use self::body::{Activity, Body, ReaderMeters, Shared, Terms};
 use self::queue_pair::{ConsumerEnd, Left};
