@@ -1,4 +1,4 @@
-//! A batch: its shape, and a place for each record in one recycled buffer.
+//! A batch: a place for each record in one recycled buffer.
 //!
 //! A buffer goes round through four states, each a type of its own, so that what a state forbids does not
 //! compile:
@@ -10,6 +10,9 @@
 //!                  Places: n records' own bytes, on any thread
 //! ```
 //!
+//! The buffer holds the batch's arrays one after the other: the pixels and, where each record has a target,
+//! the targets.
+//!
 //! # Invariants
 //!
 //! 1. At most one of `Frame`, `Filling`, `Pending` and `Filled` exists for a buffer, and none is `Clone`.
@@ -20,111 +23,68 @@
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
 
 use std::cell::UnsafeCell;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytemuck::Pod;
 use crossbeam_channel::Sender;
-use half::{bf16, f16};
 use parking_lot::Mutex;
 
 use crate::fault::RecordError;
 use crate::memory::HostMemory;
 use crate::record::RecordId;
-use crate::shape::{Dtype, ImageShape, Layout};
+use crate::shape::BatchShape;
+use crate::transform::Draw;
 
-/// The shape of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BatchShape {
-    /// Records in it: the batch size, or fewer in the last batch of a single pass.
-    pub records: usize,
-    /// Each record's shape after the transform.
-    pub image: ImageShape,
-    /// The order of the axes.
-    pub layout: Layout,
-    /// The type of an element.
-    pub dtype: Dtype,
+/// The arrays of a batch that its records are written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrays {
+    pub(crate) pixels: BatchShape,
+    /// As many records as `pixels`.
+    pub(crate) target: Option<BatchShape>,
 }
 
-impl BatchShape {
-    /// The extents of the four axes, in the order of the layout.
-    #[must_use]
-    pub fn dims(&self) -> [usize; 4] {
-        let ImageShape { channels, height, width } = self.image;
-        match self.layout {
-            Layout::Nchw => [self.records, channels, height, width],
-            Layout::Nhwc => [self.records, height, width, channels],
-        }
-    }
-
-    /// Elements of one record.
-    #[must_use]
-    pub fn record_elements(&self) -> usize {
-        self.image.channels * self.image.height * self.image.width
-    }
-
-    /// Bytes of one record. Records lie one after the other, without gaps.
-    #[must_use]
-    pub fn record_bytes(&self) -> usize {
-        self.record_elements() * self.dtype.size()
-    }
-
-    /// Bytes of the whole batch.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.records * self.record_bytes()
-    }
-
+impl Arrays {
     /// Bytes of the whole batch, or `None` where no memory can be as large.
     pub(crate) fn checked_bytes(&self) -> Option<usize> {
-        let record = self.image.checked_elements()?.checked_mul(self.dtype.size())?;
-        record.checked_mul(self.records).filter(|&bytes| isize::try_from(bytes).is_ok())
+        let pixels = self.pixels.checked_bytes()?;
+        let Some(target) = self.target else { return Some(pixels) };
+        let offset = pixels.checked_next_multiple_of(ARRAY_ALIGNMENT)?;
+        let bytes = offset.checked_add(target.checked_bytes()?)?;
+        isize::try_from(bytes).is_ok().then_some(bytes)
+    }
+
+    /// Where the targets begin.
+    pub(crate) fn target_offset(&self) -> usize {
+        self.pixels.bytes().next_multiple_of(ARRAY_ALIGNMENT)
+    }
+
+    /// The same, of a batch of so many records.
+    pub(crate) fn of(self, records: usize) -> Self {
+        let of = |shape| BatchShape { records, ..shape };
+        Arrays { pixels: of(self.pixels), target: self.target.map(of) }
     }
 }
 
-impl fmt::Display for BatchShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d] = self.dims();
-        write!(f, "{a}x{b}x{c}x{d} {} {}", self.layout, self.dtype)
-    }
-}
-
-/// A type that a batch's elements can be read as.
-pub trait Element: Pod {
-    /// Its name as a [`Dtype`].
-    const DTYPE: Dtype;
-}
-
-impl Element for f32 {
-    const DTYPE: Dtype = Dtype::F32;
-}
-impl Element for u8 {
-    const DTYPE: Dtype = Dtype::U8;
-}
-impl Element for f16 {
-    const DTYPE: Dtype = Dtype::F16;
-}
-impl Element for bf16 {
-    const DTYPE: Dtype = Dtype::Bf16;
-}
+/// Arrays begin at a cache line, which every vector and every copy engine takes well to.
+const ARRAY_ALIGNMENT: usize = 64;
 
 /// The memory of one batch, recycled for as long as its feed lives.
 struct Buffer {
     cells: UnsafeCell<Cells>,
     writers: AtomicUsize,
     /// The failure that concerns the earliest record, whichever thread met it first.
-    failure: Mutex<Option<(usize, RecordError)>>,
+    failure: Mutex<Option<(usize, Box<RecordError>)>>,
     /// Told when the last writer has gone.
     done: Sender<()>,
 }
 
 struct Cells {
-    pixels: Box<dyn HostMemory>,
+    memory: Box<dyn HostMemory>,
     labels: Vec<i32>,
     labels_f32: Vec<f32>,
     ids: Vec<RecordId>,
+    draws: Vec<Draw>,
 }
 
 // SAFETY: the cells themselves are reached through `&mut Frame` only, of which there is one (invariant 1).
@@ -137,7 +97,7 @@ pub(crate) struct Frame(Arc<Buffer>);
 /// A buffer that is being filled.
 pub(crate) struct Filling {
     buffer: Arc<Buffer>,
-    shape: BatchShape,
+    arrays: Arrays,
     pointers: Pointers,
     /// Records whose place was handed out.
     taken: usize,
@@ -146,21 +106,21 @@ pub(crate) struct Filling {
 /// A buffer all of whose places were handed out, and may still be written.
 pub(crate) struct Pending {
     buffer: Arc<Buffer>,
-    shape: BatchShape,
+    arrays: Arrays,
     pointers: Pointers,
 }
 
 /// A buffer that is complete: it is only read.
 pub(crate) struct Filled {
     buffer: Arc<Buffer>,
-    shape: BatchShape,
+    arrays: Arrays,
     pointers: Pointers,
 }
 
 /// The places of a few successive records of a batch. Dropping it means that they are written.
 pub(crate) struct Places {
     buffer: Arc<Buffer>,
-    shape: BatchShape,
+    arrays: Arrays,
     pointers: Pointers,
     range: Range<usize>,
 }
@@ -169,18 +129,23 @@ pub(crate) struct Places {
 pub(crate) struct Place<'a> {
     /// The bytes of its pixels, aligned to the batch's type.
     pub(crate) pixels: &'a mut [u8],
+    /// The bytes of its target, aligned to the targets' type; none where there are no targets.
+    pub(crate) target: &'a mut [u8],
     label: &'a mut [i32],
     label_f32: &'a mut [f32],
     id: &'a mut [RecordId],
+    draw: &'a mut [Draw],
 }
 
 /// Where the parts of a buffer begin: each has room for the records of the shape it was made with.
 #[derive(Clone, Copy)]
 struct Pointers {
     pixels: *mut u8,
+    targets: *mut u8,
     labels: *mut i32,
     labels_f32: *mut f32,
     ids: *mut RecordId,
+    draws: *mut Draw,
 }
 
 // SAFETY: whoever holds the pointers holds the buffer they lead into, and goes through them as the
@@ -191,47 +156,56 @@ unsafe impl Sync for Pointers {}
 
 impl Frame {
     /// A buffer for up to `records` records, which tells `done` whenever a batch in it is complete.
-    pub(crate) fn new(pixels: Box<dyn HostMemory>, records: usize, done: Sender<()>) -> Self {
+    pub(crate) fn new(memory: Box<dyn HostMemory>, records: usize, done: Sender<()>) -> Self {
         let cells = Cells {
-            pixels,
+            memory,
             labels: vec![0; records],
             labels_f32: vec![0.0; records],
             ids: vec![RecordId::default(); records],
+            draws: vec![Draw::default(); records],
         };
         let (cells, writers) = (UnsafeCell::new(cells), AtomicUsize::new(0));
         Frame(Arc::new(Buffer { cells, writers, failure: Mutex::new(None), done }))
     }
 
     /// Bytes that the buffer has room for.
-    pub(crate) fn pixel_bytes(&mut self) -> usize {
-        self.cells_mut().pixels.len()
+    pub(crate) fn memory_bytes(&mut self) -> usize {
+        self.cells_mut().memory.len()
     }
 
     /// Replaces the memory by a larger one.
-    pub(crate) fn replace_memory(&mut self, pixels: Box<dyn HostMemory>) {
-        self.cells_mut().pixels = pixels;
+    pub(crate) fn replace_memory(&mut self, memory: Box<dyn HostMemory>) {
+        self.cells_mut().memory = memory;
     }
 
-    /// Starts a batch; `shape.records` is the most it may come to hold.
+    /// Starts a batch; the arrays have as many records as it may come to hold.
     ///
     /// # Panics
     ///
-    /// If the buffer is smaller than the shape: a bug of the caller.
-    pub(crate) fn begin(mut self, shape: BatchShape) -> Filling {
+    /// If the buffer is smaller than the arrays: a bug of the caller.
+    pub(crate) fn begin(mut self, arrays: Arrays) -> Filling {
         let cells = self.cells_mut();
-        let fits = shape.checked_bytes().is_some_and(|bytes| bytes <= cells.pixels.len());
+        let fits = arrays.checked_bytes().is_some_and(|bytes| bytes <= cells.memory.len());
         assert!(fits, "the buffer is smaller than its batch");
-        assert!(shape.records <= cells.labels.len(), "the buffer has fewer labels than its batch");
+        assert!(arrays.pixels.records <= cells.labels.len(), "the buffer has fewer labels than its batch");
+        let pixels = cells.memory.as_mut_ptr();
+        let targets = match arrays.target {
+            // SAFETY: the targets begin within the memory, as was just seen.
+            Some(_) => unsafe { pixels.add(arrays.target_offset()) },
+            None => pixels,
+        };
         let pointers = Pointers {
-            pixels: cells.pixels.as_mut_ptr(),
+            pixels,
+            targets,
             labels: cells.labels.as_mut_ptr(),
             labels_f32: cells.labels_f32.as_mut_ptr(),
             ids: cells.ids.as_mut_ptr(),
+            draws: cells.draws.as_mut_ptr(),
         };
         *self.0.failure.lock() = None;
         // The filling itself. Relaxed: whoever gets a place gets it, with this, through a channel.
         self.0.writers.store(1, Ordering::Relaxed);
-        Filling { buffer: self.0, shape, pointers, taken: 0 }
+        Filling { buffer: self.0, arrays, pointers, taken: 0 }
     }
 
     fn cells_mut(&mut self) -> &mut Cells {
@@ -257,7 +231,7 @@ impl Buffer {
 
 impl Filling {
     pub(crate) fn is_full(&self) -> bool {
-        self.taken == self.shape.records
+        self.taken == self.arrays.pixels.records
     }
 
     /// Hands out the places of the next `records` records.
@@ -267,24 +241,24 @@ impl Filling {
     /// If the batch has fewer left: a bug of the caller.
     pub(crate) fn take(&mut self, records: usize) -> Places {
         let range = self.taken..self.taken + records;
-        assert!(range.end <= self.shape.records, "a batch has no place for a record too many");
+        assert!(range.end <= self.arrays.pixels.records, "a batch has no place for a record too many");
         self.taken = range.end;
         // Relaxed: the new writer starts after it receives its places through a channel.
         self.buffer.writers.fetch_add(1, Ordering::Relaxed);
-        Places { buffer: self.buffer.clone(), shape: self.shape, pointers: self.pointers, range }
+        Places { buffer: self.buffer.clone(), arrays: self.arrays, pointers: self.pointers, range }
     }
 
     /// No more places: the batch holds what was taken.
     pub(crate) fn finish(self) -> Pending {
-        let shape = BatchShape { records: self.taken, ..self.shape };
+        let arrays = self.arrays.of(self.taken);
         self.buffer.leave();
-        Pending { buffer: self.buffer, shape, pointers: self.pointers }
+        Pending { buffer: self.buffer, arrays, pointers: self.pointers }
     }
 }
 
 impl Places {
-    pub(crate) fn shape(&self) -> BatchShape {
-        self.shape
+    pub(crate) fn arrays(&self) -> Arrays {
+        self.arrays
     }
 
     /// The place of one of the records, counted from the first that these places are for.
@@ -295,24 +269,30 @@ impl Places {
     pub(crate) fn get(&mut self, position: usize) -> Place<'_> {
         assert!(position < self.range.len(), "a record has no place in its run");
         let record = self.range.start + position;
-        let bytes = self.shape.record_bytes();
-        let Pointers { pixels, labels, labels_f32, ids } = self.pointers;
-        // SAFETY: `record` is below the shape's records, for which `begin` found room in the buffer, which
+        let bytes = self.arrays.pixels.record_bytes();
+        let target_bytes = self.arrays.target.map_or(0, |target| target.record_bytes());
+        let Pointers { pixels, targets, labels, labels_f32, ids, draws } = self.pointers;
+        // SAFETY: `record` is below the arrays' records, for which `begin` found room in the buffer, which
         // `self` keeps. The bytes are this record's own: by invariant 2 no other `Places` has them, and
         // `&mut self` keeps them from being lent twice.
         let pixels = unsafe { part(pixels, record * bytes, bytes) };
+        // SAFETY: as above, for the record's target, which lies past all pixels; where there are no targets
+        // it has no bytes,
+        let target = unsafe { part(targets, record * target_bytes, target_bytes) };
         // SAFETY: as above, for the record's label,
         let label = unsafe { part(labels, record, 1) };
         // SAFETY: its label as a float,
         let label_f32 = unsafe { part(labels_f32, record, 1) };
-        // SAFETY: and its name.
+        // SAFETY: its name,
         let id = unsafe { part(ids, record, 1) };
-        Place { pixels, label, label_f32, id }
+        // SAFETY: and its random numbers.
+        let draw = unsafe { part(draws, record, 1) };
+        Place { pixels, target, label, label_f32, id, draw }
     }
 
     /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
     /// record's stays, so that the same database fails in the same way whatever the threads do.
-    pub(crate) fn fail(&self, position: usize, error: RecordError) {
+    pub(crate) fn fail(&self, position: usize, error: Box<RecordError>) {
         let record = self.range.start + position;
         let mut failure = self.buffer.failure.lock();
         if failure.as_ref().is_none_or(|(earliest, _)| record < *earliest) {
@@ -341,6 +321,17 @@ impl Drop for Places {
 }
 
 impl Place<'_> {
+    /// Leaves the record's random numbers for whoever writes it: they are drawn in the order of the
+    /// records, and the records are written in any.
+    pub(crate) fn leave_draw(&mut self, draw: Draw) {
+        self.draw.fill(draw);
+    }
+
+    /// The record's random numbers.
+    pub(crate) fn draw(&self) -> Draw {
+        self.draw[0]
+    }
+
     /// Writes what is known of the record beside its pixels.
     pub(crate) fn tag(&mut self, id: RecordId, label: i32) {
         self.id.fill(id);
@@ -362,7 +353,7 @@ impl Pending {
     }
 
     /// What is wrong with the earliest bad record, once the batch is complete.
-    pub(crate) fn failure(&self) -> Option<RecordError> {
+    pub(crate) fn failure(&self) -> Option<Box<RecordError>> {
         self.buffer.failure.lock().take().map(|(_, error)| error)
     }
 
@@ -373,35 +364,46 @@ impl Pending {
     /// If it is not complete: a bug of the caller.
     pub(crate) fn filled(self) -> Filled {
         assert!(self.is_complete(), "a batch was taken while it was being written");
-        Filled { buffer: self.buffer, shape: self.shape, pointers: self.pointers }
+        Filled { buffer: self.buffer, arrays: self.arrays, pointers: self.pointers }
     }
 }
 
 impl Filled {
-    pub(crate) fn shape(&self) -> BatchShape {
-        self.shape
+    pub(crate) fn arrays(&self) -> Arrays {
+        self.arrays
     }
 
-    /// The batch's bytes, records one after the other.
+    pub(crate) fn shape(&self) -> BatchShape {
+        self.arrays.pixels
+    }
+
+    /// The bytes of the pixels, records one after the other.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `begin` found room for the shape; every byte is initialised (the memory's promise); by
+        // SAFETY: `begin` found room for the arrays; every byte is initialised (the memory's promise); by
         // invariant 3 nobody writes any more, and nobody will before this value is recycled.
-        unsafe { std::slice::from_raw_parts(self.pointers.pixels, self.shape.bytes()) }
+        unsafe { std::slice::from_raw_parts(self.pointers.pixels, self.arrays.pixels.bytes()) }
+    }
+
+    /// The bytes of the targets; none where there are no targets.
+    pub(crate) fn target_bytes(&self) -> &[u8] {
+        let bytes = self.arrays.target.map_or(0, |target| target.bytes());
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts(self.pointers.targets, bytes) }
     }
 
     pub(crate) fn labels(&self) -> &[i32] {
         // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts(self.pointers.labels, self.shape.records) }
+        unsafe { std::slice::from_raw_parts(self.pointers.labels, self.arrays.pixels.records) }
     }
 
     pub(crate) fn labels_f32(&self) -> &[f32] {
         // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts(self.pointers.labels_f32, self.shape.records) }
+        unsafe { std::slice::from_raw_parts(self.pointers.labels_f32, self.arrays.pixels.records) }
     }
 
     pub(crate) fn ids(&self) -> &[RecordId] {
         // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts(self.pointers.ids, self.shape.records) }
+        unsafe { std::slice::from_raw_parts(self.pointers.ids, self.arrays.pixels.records) }
     }
 
     pub(crate) fn recycle(self) -> Frame {
@@ -412,8 +414,10 @@ impl Filled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::{Key, RecordCause};
+    use crate::fault::RecordCause;
     use crate::memory::PageMemory;
+    use crate::record::Key;
+    use crate::shape::{Dtype, ImageShape, Layout};
     use crossbeam_channel::{Receiver, bounded};
 
     fn shape(records: usize) -> BatchShape {
@@ -421,9 +425,14 @@ mod tests {
         BatchShape { records, image, layout: Layout::Nchw, dtype: Dtype::U8 }
     }
 
+    fn arrays(records: usize) -> Arrays {
+        let target = BatchShape { dtype: Dtype::F32, ..shape(records) };
+        Arrays { pixels: shape(records), target: Some(target) }
+    }
+
     fn frame(records: usize) -> (Frame, Receiver<()>) {
         let (done, completed) = bounded(1);
-        let memory = PageMemory::new(shape(records).bytes()).unwrap();
+        let memory = PageMemory::new(arrays(records).checked_bytes().unwrap()).unwrap();
         (Frame::new(Box::new(memory), records, done), completed)
     }
 
@@ -432,6 +441,7 @@ mod tests {
             let value = first + u8::try_from(position).unwrap();
             let mut place = places.get(position);
             place.pixels.fill(value);
+            place.target.fill(!value);
             place.tag(RecordId { epoch: 0, index: value.into() }, -i32::from(value));
         }
     }
@@ -440,7 +450,7 @@ mod tests {
     fn every_record_is_written_to_its_own_place_from_any_thread() {
         let (mut frame, completed) = frame(64);
         for _round in 0..20 {
-            let mut filling = frame.begin(shape(64));
+            let mut filling = frame.begin(arrays(64));
             std::thread::scope(|scope| {
                 for first in (0..64).step_by(4) {
                     let places = filling.take(4);
@@ -456,6 +466,10 @@ mod tests {
                 assert_eq!(filled.ids()[record].index, record as u64);
                 assert_eq!(filled.labels()[record], -i32::try_from(record).unwrap());
             }
+            for (record, bytes) in filled.target_bytes().chunks(24).enumerate() {
+                assert!(bytes.iter().all(|&byte| usize::from(!byte) == record));
+            }
+            assert_eq!(filled.target_bytes().len(), 64 * 24);
             assert_eq!(filled.labels_f32()[63], -63.0);
             frame = filled.recycle();
         }
@@ -464,7 +478,7 @@ mod tests {
     #[test]
     fn a_batch_is_complete_only_when_its_last_place_is_dropped() {
         let (frame, completed) = frame(2);
-        let mut filling = frame.begin(shape(2));
+        let mut filling = frame.begin(arrays(2));
         let (first, second) = (filling.take(1), filling.take(1));
         drop(second);
         let pending = filling.finish();
@@ -478,13 +492,15 @@ mod tests {
     #[test]
     fn the_earliest_records_failure_wins() {
         let (frame, _completed) = frame(4);
-        let mut filling = frame.begin(shape(4));
+        let mut filling = frame.begin(arrays(4));
         let (first, second) = (filling.take(2), filling.take(2));
-        let failure = |index| RecordError {
-            path: "db".into(),
-            id: RecordId { epoch: 0, index },
-            key: Key(Vec::new()),
-            cause: RecordCause::Panicked { message: String::new() },
+        let failure = |index| {
+            Box::new(RecordError {
+                path: "db".into(),
+                id: RecordId { epoch: 0, index },
+                key: Key(Vec::new()),
+                cause: RecordCause::Panicked { message: String::new() },
+            })
         };
         second.fail(0, failure(2));
         first.fail(1, failure(1));
@@ -496,9 +512,10 @@ mod tests {
     #[test]
     fn a_short_batch_shows_only_what_it_holds() {
         let (frame, _completed) = frame(4);
-        let mut filling = frame.begin(shape(4));
+        let mut filling = frame.begin(Arrays { target: None, ..arrays(4) });
         write(filling.take(3), 0);
         let filled = filling.finish().filled();
         assert_eq!((filled.shape().records, filled.bytes().len(), filled.labels().len()), (3, 18, 3));
+        assert!(filled.target_bytes().is_empty());
     }
 }

@@ -1,15 +1,18 @@
-//! What the programs in `benches/` reach of the inside. It is no part of the interface and may change at any time.
+//! What `benches/` and `tests/` reach of the inside. It is no part of the interface and may change at any time.
+
+use std::path::Path;
 
 use crate::datum::{Image, Pixels};
+use crate::decode::{ColorMode, Decode, DecodeError, Decoder, shape};
 use crate::record::RecordId;
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
-use crate::transform::{Randomness, Scratch, Transform, TransformError, Transformer};
+use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
 
 /// A transform as a worker runs it.
 #[derive(Debug)]
 pub struct TransformBench {
     transformer: Transformer,
-    randomness: Randomness,
+    draws: Draws,
     scratch: Scratch,
 }
 
@@ -21,8 +24,8 @@ impl TransformBench {
     /// Fails where the transform cannot be made.
     pub fn new(transform: &Transform, dtype: Dtype, layout: Layout) -> Result<Self, TransformError> {
         Ok(Self {
-            transformer: Transformer::new(transform, Phase::Train, dtype, layout)?,
-            randomness: Randomness::Indexed { seed: 1701 },
+            transformer: Transformer::new(transform, Path::new(""), Phase::Train, dtype, layout)?,
+            draws: Draws::Indexed { seed: 1701 },
             scratch: Scratch::default(),
         })
     }
@@ -39,7 +42,42 @@ impl TransformBench {
         index: u64,
         out: &mut [u8],
     ) -> Result<(), TransformError> {
-        let draw = self.randomness.draw(RecordId { epoch: 0, index });
+        let draw = self.draws.next(RecordId { epoch: 0, index });
         self.transformer.apply(&Image { shape, pixels: Pixels::U8(pixels) }, draw, out, &mut self.scratch)
+    }
+}
+
+/// An image decoder as a worker has it.
+#[derive(Debug, Default)]
+pub struct DecodeBench {
+    wanted: Decode,
+    decoder: Decoder,
+}
+
+impl DecodeBench {
+    /// A decoder to these channels, and to this height and width if any.
+    #[must_use]
+    pub fn new(color: ColorMode, resize: Option<(usize, usize)>) -> Self {
+        Self { wanted: Decode { color, resize }, decoder: Decoder::default() }
+    }
+
+    /// The shape that a file comes to.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the file's head cannot be read.
+    pub fn shape(&self, file: &[u8]) -> Result<ImageShape, DecodeError> {
+        shape(file, &self.wanted)
+    }
+
+    /// The shape and the pixels of a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the file cannot be read.
+    pub fn decode(&mut self, file: &[u8]) -> Result<(ImageShape, &[u8]), DecodeError> {
+        let image = self.decoder.decode(file, &self.wanted)?;
+        let Pixels::U8(pixels) = image.pixels else { unreachable!("decoded pixels are bytes") };
+        Ok((image.shape, pixels))
     }
 }

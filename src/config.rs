@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use crate::batch::BatchShape;
 use crate::record::RecordId;
-use crate::shape::ImageShape;
+use crate::shape::{BatchShape, ImageShape};
+use crate::transform::Draw;
 
 /// What was asked for cannot be.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// No source was named.
-    #[error("a feed needs a source: .lmdb(path), or .source(...)")]
+    #[error("a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)")]
     NoSource,
     /// No device was named.
     #[error("a feed needs at least 1 device")]
@@ -31,6 +31,24 @@ pub enum ConfigError {
         found: usize,
         /// The most there may be.
         allowed: usize,
+    },
+    /// A net with several data layers, of which one feed can have only one.
+    #[error(
+        "the net has {} data layers in this state ({}), and a feed is of one: choose with Feed::layers_of",
+        names.len(), names.join(", ")
+    )]
+    SeveralLayers {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A net's TEST layer on more devices than one.
+    #[error(
+        "{devices} devices: in TEST Caffe deals every record to one; name one device, or describe the feed with \
+         Feed::builder(), which deals to all"
+    )]
+    TestOnSeveral {
+        /// How many devices were named.
+        devices: usize,
     },
     /// The transform cannot be.
     #[error(transparent)]
@@ -94,24 +112,27 @@ impl MemoryBudget {
 
     pub(crate) fn of(terms: &BudgetTerms) -> Self {
         let slots = terms.lanes * terms.prefetch;
+        let pixels = terms.pixels;
         let places = terms.lanes * terms.runs * terms.run_records;
         let copied = if terms.source_lends { 0 } else { places };
         let line = |holder, count, bytes_each| BudgetLine { holder, count, bytes_each };
         let lines = vec![
-            line("batches: pixels", slots, terms.batch.bytes()),
-            line("batches: labels and names", slots, terms.batch.records * TAG_BYTES),
+            line("batches: pixels", slots, pixels.bytes()),
+            line("batches: targets", slots, terms.memory_bytes - pixels.bytes()),
+            line("batches: labels, names, draws", slots, pixels.records * TAG_BYTES),
             line("reader: where records lie", places, terms.place_bytes),
             line("queues: runs", terms.lanes * terms.runs, terms.run_bytes),
             line("reader: copies of records", copied, terms.value_bytes),
             line("workers: one record as f32", terms.threads, terms.input_elements * size_of::<f32>()),
+            line("workers: an image as it is decoded", terms.threads, terms.decoded_bytes),
             line("transform: mean image", 1, terms.mean_elements * size_of::<f32>()),
         ];
         MemoryBudget { lines: lines.into_iter().filter(|line| line.bytes() > 0).collect() }
     }
 }
 
-/// A label, the same as a float, and the record's name.
-const TAG_BYTES: usize = size_of::<i32>() + size_of::<f32>() + size_of::<RecordId>();
+/// A label, the same as a float, the record's name and its random numbers.
+const TAG_BYTES: usize = size_of::<i32>() + size_of::<f32>() + size_of::<RecordId>() + size_of::<Draw>();
 
 /// What a budget is derived from.
 #[derive(Debug)]
@@ -119,7 +140,9 @@ pub(crate) struct BudgetTerms {
     pub(crate) lanes: usize,
     pub(crate) prefetch: usize,
     pub(crate) threads: usize,
-    pub(crate) batch: BatchShape,
+    pub(crate) pixels: BatchShape,
+    /// Of a whole batch: its pixels, and its targets behind them.
+    pub(crate) memory_bytes: usize,
     pub(crate) runs: usize,
     pub(crate) run_records: usize,
     pub(crate) place_bytes: usize,
@@ -128,6 +151,8 @@ pub(crate) struct BudgetTerms {
     pub(crate) value_bytes: usize,
     pub(crate) input_elements: usize,
     pub(crate) mean_elements: usize,
+    /// What a worker's decoder keeps, which is nothing where records are not encoded.
+    pub(crate) decoded_bytes: usize,
 }
 
 impl fmt::Display for MemoryBudget {

@@ -262,7 +262,7 @@ mod tests {
     fn an_encoded_record_is_no_image_yet() {
         let error = Datum { encoded: true, ..IMAGE }.image().unwrap_err();
         assert_eq!(error, DatumError::Encoded);
-        assert_eq!(error.to_string(), "encoded (JPEG/PNG) records are not read yet");
+        assert_eq!(error.to_string(), "the record holds an encoded file: decode it to get at its pixels");
     }
 
     #[test]

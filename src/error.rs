@@ -3,6 +3,7 @@
 use crate::config::ConfigError;
 use crate::device::DeviceError;
 use crate::fault::RecordError;
+use crate::net::NetError;
 use crate::reader::ReaderError;
 use crate::source::SourceError;
 
@@ -13,6 +14,9 @@ pub enum FeedError {
     /// What was asked for cannot be.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A net cannot be read, or its data layer cannot be set up.
+    #[error(transparent)]
+    Net(#[from] NetError),
     /// The source could not be opened or read, or its consumers do not agree.
     #[error(transparent)]
     Reader(#[from] ReaderError),
@@ -49,8 +53,8 @@ impl From<SourceError> for FeedError {
     }
 }
 
-impl From<RecordError> for FeedError {
-    fn from(error: RecordError) -> Self {
-        FeedError::Record(Box::new(error))
+impl From<Box<RecordError>> for FeedError {
+    fn from(error: Box<RecordError>) -> Self {
+        FeedError::Record(error)
     }
 }

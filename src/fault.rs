@@ -1,11 +1,11 @@
 //! What can be wrong with a record, with what a user needs to find it: the path, the key, the record's
 //! number, what was found and what was allowed.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::datum::DatumError;
-use crate::record::RecordId;
+use crate::decode::DecodeError;
+use crate::record::{Key, RecordId};
 use crate::shape::ImageShape;
 use crate::source::Record;
 use crate::transform::TransformError;
@@ -31,6 +31,9 @@ pub enum RecordCause {
     /// Its bytes are no Datum with pixels.
     #[error(transparent)]
     Datum(#[from] DatumError),
+    /// The file that it holds cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
     /// The transform does not go with it.
     #[error(transparent)]
     Transform(#[from] TransformError),
@@ -45,6 +48,27 @@ pub enum RecordCause {
         /// The batch's.
         batch: ImageShape,
     },
+    /// What goes with it is not what it should be.
+    #[error("its companion in {}: {cause}", path.display())]
+    Companion {
+        /// Where the companion comes from.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: Box<RecordCause>,
+    },
+    /// Its target is cropped at random, and is not of its height and width.
+    #[error(
+        "the target is {target} and the record {image}: what is cropped together has one height and width"
+    )]
+    TargetSize {
+        /// The target's shape before the transform.
+        target: ImageShape,
+        /// The record's.
+        image: ImageShape,
+    },
+    /// It has no target where one was asked for.
+    #[error("the record has no float_data to take its target from")]
+    NoTarget,
     /// Handling it panicked.
     #[error("handling the record panicked: {message}; this is a bug, please report it")]
     Panicked {
@@ -54,17 +78,7 @@ pub enum RecordCause {
 }
 
 impl RecordError {
-    pub(crate) fn new(path: &Path, record: &Record<'_>, cause: RecordCause) -> Self {
-        RecordError { path: path.to_owned(), id: record.id, key: Key(record.key.to_owned()), cause }
-    }
-}
-
-/// A key, printed as text as far as it is text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key(pub Vec<u8>);
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
+    pub(crate) fn new(path: &Path, record: &Record<'_>, cause: RecordCause) -> Box<Self> {
+        Box::new(RecordError { path: path.to_owned(), id: record.id, key: Key(record.key.to_owned()), cause })
     }
 }

@@ -61,18 +61,25 @@ pub mod proto;
 mod record;
 mod shape;
 
+mod table;
+
 mod source;
 
 mod datum;
+
+mod decode;
 
 mod reader;
 
 mod transform;
 
+mod net;
+
 mod fault;
 
 mod batch;
 mod memory;
+mod recipe;
 mod workers;
 
 #[cfg(not(shuttle))]
@@ -90,25 +97,32 @@ pub mod limits;
 #[doc(hidden)]
 pub mod bench_support;
 
-pub use batch::{BatchShape, Element};
 pub use config::{BudgetLine, ConfigError, MemoryBudget};
 pub use datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
+pub use decode::{ColorMode, DecodeError};
 pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage};
 pub use error::FeedError;
-pub use fault::{Key, RecordCause, RecordError};
+pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]
-pub use feed::{Batch, DtypeMismatch, Feed, FeedBuilder, FeedCanceller, Lane, Steps};
+pub use feed::{Batch, DtypeMismatch, Feed, FeedBuilder, FeedCanceller, Lane, Steps, Target};
 pub use memory::{HostMemory, PageMemory};
 pub use meter::Waits;
+pub use net::{
+    DataLayer, LayerError, LayerSource, Net, NetCause, NetError, NetState, NetWarning, Place, TransformSpec,
+    WarningKind, rooted,
+};
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
 };
-pub use record::RecordId;
-pub use shape::{Dtype, ImageShape, Layout, Phase};
+pub use record::{Key, RecordId};
+pub use shape::{BatchShape, Dtype, Element, ImageShape, Layout, Phase};
+pub use source::image_list::ImageList;
+pub use source::leveldb::{LevelDb, LevelDbError, LogCut, LogFault, LogTail};
 pub use source::lmdb::Lmdb;
-pub use source::{Cursor, Entry, Lender, Record, Run, Source, SourceError};
+pub use source::{Cursor, Entry, Lender, Matching, Record, Run, Source, SourceError};
 pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
-pub use transform::{MeanImage, MeanImageError, Transform, TransformError};
+pub use table::TableError;
+pub use transform::{CaffeEra, MeanImage, MeanImageError, Transform, TransformError};
 
 /// Runs the model scenarios that stand beside the code they check.
 #[cfg(test)]

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, never, select};
 
-use crate::batch::{BatchShape, Filled, Filling, Frame, Pending};
+use crate::batch::{Filled, Filling, Frame, Pending};
 use crate::config::ConfigError;
 use crate::device::{Device, DeviceError, HostBatch, Passage};
 use crate::error::FeedError;
@@ -38,9 +38,10 @@ use crate::latch::Latch;
 use crate::meter::{Count, WaitMeter};
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
+use crate::recipe::Recipe;
 use crate::round::{Round, Token};
-use crate::shape::{Dtype, Layout};
-use crate::workers::{Recipe, Task};
+use crate::transform::Draws;
+use crate::workers::Task;
 
 /// What stays the same of a place in a lane's ring, whatever state its buffer is in.
 pub(crate) struct Berth {
@@ -97,10 +98,10 @@ pub(crate) struct Prefetcher {
     pub(crate) ring: RingKeeper,
     pub(crate) reader: DataReader,
     pub(crate) recipe: Arc<Recipe>,
+    /// Drawn here, in the order of the lane's records; the workers handle them in any.
+    pub(crate) draws: Draws,
     pub(crate) device: Device,
     pub(crate) batch_size: usize,
-    pub(crate) dtype: Dtype,
-    pub(crate) layout: Layout,
     pub(crate) meters: Arc<LaneMeters>,
     /// Shared by all lanes of the feed: an error in one is an error in all.
     pub(crate) latch: Latch<FeedError>,
@@ -255,7 +256,10 @@ impl Prefetcher {
             return self.fail(error);
         }
         let Some((_, filling)) = &mut self.state.open else { return };
-        let places = filling.take(run.len());
+        let mut places = filling.take(run.len());
+        for (position, record) in run.iter().enumerate() {
+            places.get(position).leave_draw(self.draws.next(record.id));
+        }
         let is_full = filling.is_full();
         // The workers outlive the lanes, so somebody is there to take it.
         let _ = self.tasks.send(Task { run, places });
@@ -267,17 +271,17 @@ impl Prefetcher {
     /// Begins a batch, of the shape that its first record comes to.
     fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
         let Some(first) = run.get(0) else { return Ok(()) };
-        let (_, image) = self.recipe.shapes(&first)?;
-        let shape = BatchShape { records: self.batch_size, image, layout: self.layout, dtype: self.dtype };
-        let Some(bytes) = shape.checked_bytes() else {
+        let arrays = self.recipe.shapes(&first)?.arrays.of(self.batch_size);
+        let Some(bytes) = arrays.checked_bytes() else {
+            let image = arrays.pixels.image;
             return Err(ConfigError::BatchTooLarge { batch_size: self.batch_size, image }.into());
         };
         let slot = self.state.idle.as_mut().expect("a run is taken in only when there is a slot for it");
-        if bytes > slot.frame.pixel_bytes() {
-            grow(slot, &self.device, shape)?;
+        if bytes > slot.frame.memory_bytes() {
+            grow(slot, &self.device, bytes, self.batch_size)?;
             self.meters.growths.add(1);
         }
-        self.state.open = self.state.idle.take().map(|slot| (slot.berth, slot.frame.begin(shape)));
+        self.state.open = self.state.idle.take().map(|slot| (slot.berth, slot.frame.begin(arrays)));
         Ok(())
     }
 
@@ -351,12 +355,11 @@ impl Prefetcher {
 }
 
 /// A batch larger than any before it in this slot: the one case in which the record path allocates.
-fn grow(slot: &mut Slot, device: &Device, shape: BatchShape) -> Result<(), FeedError> {
-    let bytes = shape.bytes();
-    tracing::info!(bytes, had = slot.frame.pixel_bytes(), "a batch is larger than any before it");
+fn grow(slot: &mut Slot, device: &Device, bytes: usize, records: usize) -> Result<(), FeedError> {
+    tracing::info!(bytes, had = slot.frame.memory_bytes(), "a batch is larger than any before it");
     let memory = device.host_memory(bytes)?;
     // The old passage first: it may be reading the old memory until it is dropped.
-    slot.berth.passage = device.backend().passage(bytes, shape.records)?;
+    slot.berth.passage = device.backend().passage(bytes, records)?;
     slot.frame.replace_memory(memory);
     Ok(())
 }
@@ -372,7 +375,8 @@ fn submit(berth: Berth, pending: Pending) -> Result<Delivered, FeedError> {
     let mut delivered = Delivered { berth, filled: pending.filled() };
     let Delivered { berth, filled } = &mut delivered;
     let (shape, pixels, labels) = (filled.shape(), filled.bytes(), filled.labels());
-    if let Err(error) = berth.passage.submit(HostBatch { shape, pixels, labels }) {
+    let target = filled.arrays().target.map(|shape| (shape, filled.target_bytes()));
+    if let Err(error) = berth.passage.submit(HostBatch { shape, pixels, labels, target }) {
         berth.token.close_round();
         return Err(error.into());
     }

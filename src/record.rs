@@ -1,4 +1,4 @@
-//! A record's name.
+//! A record's names: which it is, and its key.
 
 use std::fmt;
 
@@ -17,5 +17,15 @@ pub struct RecordId {
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "epoch {}, record {}", self.epoch, self.index)
+    }
+}
+
+/// A key, printed as text as far as it is text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(pub Vec<u8>);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
     }
 }

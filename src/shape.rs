@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use bytemuck::Pod;
+use half::{bf16, f16};
+
 /// Whether a feed is for training or for testing, as Caffe's `Phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Phase {
@@ -100,4 +103,79 @@ impl fmt::Display for Layout {
             Layout::Nhwc => "NHWC",
         })
     }
+}
+
+/// The shape of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BatchShape {
+    /// Records in it: the batch size, or fewer in the last batch of a single pass.
+    pub records: usize,
+    /// Each record's shape after the transform.
+    pub image: ImageShape,
+    /// The order of the axes.
+    pub layout: Layout,
+    /// The type of an element.
+    pub dtype: Dtype,
+}
+
+impl BatchShape {
+    /// The extents of the four axes, in the order of the layout.
+    #[must_use]
+    pub fn dims(&self) -> [usize; 4] {
+        let ImageShape { channels, height, width } = self.image;
+        match self.layout {
+            Layout::Nchw => [self.records, channels, height, width],
+            Layout::Nhwc => [self.records, height, width, channels],
+        }
+    }
+
+    /// Elements of one record.
+    #[must_use]
+    pub fn record_elements(&self) -> usize {
+        self.image.channels * self.image.height * self.image.width
+    }
+
+    /// Bytes of one record. Records lie one after the other, without gaps.
+    #[must_use]
+    pub fn record_bytes(&self) -> usize {
+        self.record_elements() * self.dtype.size()
+    }
+
+    /// Bytes of the whole batch.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.records * self.record_bytes()
+    }
+
+    /// Bytes of the whole batch, or `None` where no memory can be as large.
+    pub(crate) fn checked_bytes(&self) -> Option<usize> {
+        let record = self.image.checked_elements()?.checked_mul(self.dtype.size())?;
+        record.checked_mul(self.records).filter(|&bytes| isize::try_from(bytes).is_ok())
+    }
+}
+
+impl fmt::Display for BatchShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = self.dims();
+        write!(f, "{a}x{b}x{c}x{d} {} {}", self.layout, self.dtype)
+    }
+}
+
+/// A type that a batch's elements can be read as.
+pub trait Element: Pod {
+    /// Its name as a [`Dtype`].
+    const DTYPE: Dtype;
+}
+
+impl Element for f32 {
+    const DTYPE: Dtype = Dtype::F32;
+}
+impl Element for u8 {
+    const DTYPE: Dtype = Dtype::U8;
+}
+impl Element for f16 {
+    const DTYPE: Dtype = Dtype::F16;
+}
+impl Element for bf16 {
+    const DTYPE: Dtype = Dtype::Bf16;
 }

@@ -10,60 +10,17 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::batch::{Place, Places};
-use crate::datum::Datum;
-use crate::fault::{RecordCause, RecordError};
+use crate::batch::Places;
+use crate::fault::RecordCause;
 use crate::meter::{Count, WaitMeter};
 use crate::reader::Lease;
-use crate::shape::ImageShape;
-use crate::source::Record;
+use crate::recipe::{Recipe, Tools};
 use crate::sync::panic_message;
-use crate::transform::{Randomness, Scratch, Transformer};
-
-/// What is done to every record of a feed.
-#[derive(Debug)]
-pub(crate) struct Recipe {
-    /// Where the records come from, for messages.
-    pub(crate) path: PathBuf,
-    pub(crate) transformer: Transformer,
-    pub(crate) randomness: Randomness,
-}
-
-impl Recipe {
-    /// The shape that a record has, and the one that it comes to.
-    pub(crate) fn shapes(&self, record: &Record<'_>) -> Result<(ImageShape, ImageShape), RecordError> {
-        let shapes = || -> Result<(ImageShape, ImageShape), RecordCause> {
-            let input = Datum::parse(record.value)?.image()?.shape;
-            Ok((input, self.transformer.output_shape(input)?))
-        };
-        shapes().map_err(|cause| RecordError::new(&self.path, record, cause))
-    }
-
-    /// Writes a record to its place: parse, check, transform, once over the pixels.
-    fn write(
-        &self,
-        record: &Record<'_>,
-        batch: ImageShape,
-        place: &mut Place<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<(), RecordCause> {
-        let datum = Datum::parse(record.value)?;
-        let image = datum.image()?;
-        let found = self.transformer.output_shape(image.shape)?;
-        if found != batch {
-            return Err(RecordCause::Shape { found, batch });
-        }
-        self.transformer.apply(&image, self.randomness.draw(record.id), place.pixels, scratch)?;
-        place.tag(record.id, datum.label);
-        Ok(())
-    }
-}
 
 /// A run, and the places that its records go to.
 pub(crate) struct Task {
@@ -72,15 +29,15 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    fn handle(mut self, recipe: &Recipe, scratch: &mut Scratch) {
+    fn handle(mut self, recipe: &Recipe, tools: &mut Tools) {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
-            let batch = self.places.shape().image;
+            let batch = self.places.arrays();
             for (position, record) in self.run.iter().enumerate() {
                 at = position;
                 let mut place = self.places.get(position);
-                if let Err(cause) = recipe.write(&record, batch, &mut place, scratch) {
-                    self.places.fail(position, RecordError::new(&recipe.path, &record, cause));
+                if let Err(error) = recipe.write(&record, &batch, &mut place, tools) {
+                    self.places.fail(position, error);
                     return;
                 }
             }
@@ -89,7 +46,7 @@ impl Task {
             && let Some(record) = self.run.get(at)
         {
             let cause = RecordCause::Panicked { message: panic_message(&*panic) };
-            self.places.fail(at, RecordError::new(&recipe.path, &record, cause));
+            self.places.fail(at, recipe.error(&record, cause));
         }
         // The run first: its reader may be waiting for it, and what follows may complete the batch.
         drop(self.run);
@@ -153,10 +110,10 @@ impl Drop for Workers {
 
 fn work(number: usize, queue: &Receiver<Task>, recipe: &Recipe, meters: &WorkerMeters) {
     let _entered = tracing::info_span!("worker", number).entered();
-    let mut scratch = Scratch::default();
+    let mut tools = Tools::default();
     while let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) {
         meters.runs.add(1);
         tracing::trace!(records = task.run.len(), bytes = task.run.value_bytes(), "a run is transformed");
-        task.handle(recipe, &mut scratch);
+        task.handle(recipe, &mut tools);
     }
 }

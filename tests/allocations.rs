@@ -1,9 +1,9 @@
 //! Whatever allocates once a record or once a batch is slow in a way that no profile of one run shows. This
-//! test counts: an allocator that knows when it is watched, two lanes over a real LMDB with every step of
+//! test counts: an allocator that knows when it is watched, two lanes over real databases with every step of
 //! the transform, and several hundred batches after the first rounds of the rings. The count must be 0, on
 //! every thread of the process. `ALLOCATION_TRACE=1` prints where the first allocations come from.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test of small numbers")]
 #![expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
 
 mod common;
@@ -19,9 +19,11 @@ use std::time::Duration;
 use common::process::must_end;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use percolator::{
-    ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedError, ImageShape, Lane, Layout as Axes, Lmdb,
-    MeanImage, Source, SourceError, Stats, Transform,
+    CaffeEra, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder, FeedError, ImageShape, Lane,
+    Layout as Axes, LevelDb, Lmdb, Matching, MeanImage, Source, SourceError, Stats, Target, Transform,
 };
+use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
+use rusty_leveldb::{CompressorId, DB, Options};
 
 struct Counting;
 
@@ -90,24 +92,28 @@ fn count(run: impl FnOnce()) -> (usize, usize) {
     (CALLS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }
 
-/// An LMDB that stalls at the records where it is told to.
+/// A source that stalls at the records where it is told to.
 #[derive(Debug)]
 struct Stalling {
-    lmdb: Lmdb,
+    source: Box<dyn Source>,
     stalls: Vec<(usize, Receiver<()>)>,
 }
 
 impl Source for Stalling {
     fn path(&self) -> &Path {
-        self.lmdb.path()
+        self.source.path()
     }
 
     fn records(&self) -> Option<u64> {
-        self.lmdb.records()
+        self.source.records()
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(Box::new(StallingCursor { cursor: self.lmdb.cursor()?, stalls: self.stalls.clone(), position: 0 }))
+        Ok(Box::new(StallingCursor {
+            cursor: self.source.cursor()?,
+            stalls: self.stalls.clone(),
+            position: 0,
+        }))
     }
 }
 
@@ -203,16 +209,42 @@ fn after_the_first_rounds_nothing_allocates() {
     must_end("a feed whose allocations are counted", || {
         park_many();
         let folder = tempfile::tempdir().unwrap();
-        common::write_images(folder.path(), 300, 3, 32, 32);
-        for (dtype, layout) in [(Dtype::F32, Axes::Nchw), (Dtype::F16, Axes::Nhwc)] {
-            let calls = calls_of_a_feed(folder.path(), dtype, layout);
-            assert_eq!(calls, 0, "{dtype} {layout}");
+        let lmdb = folder.path().join("lmdb");
+        common::write_images(&lmdb, 300, 3, 32, 32);
+        let plain = |feed: FeedBuilder| feed;
+        let half = |feed: FeedBuilder| feed.dtype(Dtype::F16).layout(Axes::Nhwc);
+        let paired = |feed: FeedBuilder| {
+            let target = Target::paired(Lmdb::open(&lmdb).unwrap(), Matching::Keys);
+            feed.caffe_random(1701, CaffeEra::Today).target(target)
+        };
+        let open = || Box::new(Lmdb::open(&lmdb).unwrap());
+        assert_eq!(calls_of_a_feed(open(), plain), 0, "f32");
+        assert_eq!(calls_of_a_feed(open(), half), 0, "f16 NHWC");
+        assert_eq!(calls_of_a_feed(open(), paired), 0, "with targets, in Caffe's sequence");
+        for is_compressed in [false, true] {
+            let path = folder.path().join(format!("leveldb {is_compressed}"));
+            write_leveldb(&path, is_compressed);
+            let calls = calls_of_a_feed(Box::new(LevelDb::open(&path).unwrap()), plain);
+            assert_eq!(calls, 0, "LevelDB, compressed: {is_compressed}");
         }
     });
 }
 
+/// Images of one colour each, which compress, as a LevelDB with several tables.
+fn write_leveldb(folder: &Path, is_compressed: bool) {
+    let compressor = if is_compressed { SnappyCompressor::ID } else { NoneCompressor::ID };
+    let options = Options { write_buffer_size: 256 << 10, compressor, ..Options::default() };
+    let mut database = DB::open(folder, options).unwrap();
+    for index in 0..300_i32 {
+        let value = common::datum(3, 32, 32, index, vec![index as u8; 3 * 32 * 32]);
+        database.put(&common::key(index as usize), &value).unwrap();
+    }
+    database.flush().unwrap();
+    database.close().unwrap();
+}
+
 /// Calls of the allocator in several hundred batches, once the feed has run for a while.
-fn calls_of_a_feed(folder: &Path, dtype: Dtype, layout: Axes) -> usize {
+fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBuilder) -> usize {
     let shape = ImageShape { channels: 3, height: 32, width: 32 };
     let mean = MeanImage::new(shape, vec![100.0; 3 * 32 * 32]).unwrap();
     let (releases, stalls): (Vec<_>, Vec<_>) = [1, 40]
@@ -222,16 +254,13 @@ fn calls_of_a_feed(folder: &Path, dtype: Dtype, layout: Axes) -> usize {
         })
         .into_iter()
         .unzip();
-    let mut feed = Feed::builder()
-        .source(Stalling { lmdb: Lmdb::open(folder).unwrap(), stalls })
+    let feed = Feed::builder()
+        .source(Stalling { source, stalls })
         .batch_size(16)
         .transform(Transform::new().crop(28).mirror(true).mean_image(mean).scale(0.01))
-        .dtype(dtype)
-        .layout(layout)
         .devices([0, 1].map(Device::host))
-        .threads(2)
-        .build()
-        .unwrap();
+        .threads(2);
+    let mut feed = with(feed).build().unwrap();
     let mut lanes = feed.lanes();
     wait_everywhere(&feed, &mut lanes, releases);
     let mut rounds = |rounds: usize| {
@@ -244,7 +273,7 @@ fn calls_of_a_feed(folder: &Path, dtype: Dtype, layout: Axes) -> usize {
     rounds(50);
     assert!(feed.stats().reader.passes > 1, "the first pass is over");
     let (calls, bytes) = count(|| rounds(400));
-    println!("{dtype} {layout}: {calls} allocations of {bytes} bytes in 800 batches of 16 records");
+    println!("{calls} allocations of {bytes} bytes in 800 batches of 16 records");
     calls
 }
 

@@ -87,7 +87,10 @@ fn every_kind_of_bad_record_says_where_it_is_and_what_is_wrong() {
             common::float_datum(3, 4, 4, 0, vec![0.0; 5]),
             "float_data has 5 elements, but an image of 3x4x4 has 48",
         ),
-        (encoded.encode_to_vec(), "encoded (JPEG/PNG) records are not read yet"),
+        (
+            encoded.encode_to_vec(),
+            "Could not decode datum: found a file of no known format: allowed are JPEG and PNG files",
+        ),
         (Vec::new(), "the image is 0x0x0: allowed are dimensions of 1 or more"),
     ] {
         check(&bad, &plain, text);

@@ -641,7 +641,7 @@ fn what_cannot_be_is_refused_by_name() {
         (feed().devices([]), "a feed needs at least 1 device"),
         (feed().threads(1_000_000), "1000000 threads are too many; at most 1024 may be"),
         (feed().devices(hosts(2000)), "2000 devices are too many; at most 1024 may be"),
-        (Feed::builder(), "a feed needs a source: .lmdb(path), or .source(...)"),
+        (Feed::builder(), "a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)"),
     ];
     for (builder, text) in cases {
         let error = builder.build().unwrap_err();
@@ -663,4 +663,46 @@ fn devices_are_read_from_text() {
         let error = text.parse::<Device>().unwrap_err();
         assert!(matches!(&error, DeviceError::Unknown { device } if device == text), "{error}");
     }
+}
+
+/// The indices of a lane's first records, passes after the first counted on.
+fn indices(lane: Lane, batches: usize) -> Vec<u64> {
+    lane.take(batches)
+        .flat_map(|batch| {
+            batch.unwrap().records().iter().map(|id| id.epoch * 7 + id.index).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn the_ranks_of_a_job_get_what_caffes_solvers_get() {
+    for (first, lanes, of) in [(0, 1, 1), (2, 1, 3), (1, 2, 3), (3, 1, 8), (0, 5, 5)] {
+        let mut feed = Feed::builder()
+            .source(MemorySource::images("ranks", 7, 1, 2, 2))
+            .devices((0..lanes).map(Device::host))
+            .ranks(first, of)
+            .batch_size(3)
+            .build()
+            .unwrap();
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let consumers: Vec<_> =
+                feed.lanes().into_iter().map(|lane| scope.spawn(|| indices(lane, 4))).collect();
+            consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect()
+        });
+        for (lane, found) in found.iter().enumerate() {
+            let wanted: Vec<u64> = (0..12).map(|step| (step * of + first + lane) as u64).collect();
+            assert_eq!(found, &wanted, "rank {} of {of}", first + lane);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_the_job_does_not_have_is_refused() {
+    let error = Feed::builder()
+        .source(MemorySource::images("ranks", 7, 1, 2, 2))
+        .devices([Device::host(0), Device::host(1)])
+        .ranks(2, 3)
+        .build()
+        .unwrap_err();
+    assert_eq!(error.to_string(), "there is no rank 3 in a job of 3: ranks are counted from 0");
 }

@@ -290,12 +290,12 @@ fn a_folder_without_a_database_says_what_is_missing() {
 }
 
 #[test]
-fn a_leveldb_is_not_read_yet() {
+fn a_leveldb_is_no_lmdb_and_the_error_says_what_opens_it() {
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("CURRENT"), "MANIFEST-000001\n").unwrap();
     let error = refusal(folder.path());
-    assert!(matches!(error, SourceError::NotYet { what: "a LevelDB database", .. }));
-    assert!(error.to_string().contains("not read yet"));
+    assert!(matches!(error, SourceError::NotADatabase { missing: "data.mdb", .. }));
+    assert!(error.to_string().contains("it is a LevelDB: say .leveldb(path)"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::iter::zip;
 
-const CLASSES: usize = 10;
+pub(crate) const CLASSES: usize = 10;
 
 /// One row a class: a weight a pixel, and a bias.
 pub(crate) struct Classifier {

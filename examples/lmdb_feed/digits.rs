@@ -45,23 +45,31 @@ impl Digits {
         Ok(Digits { height, width, pixels, labels })
     }
 
-    /// Writes them as Caffe's `convert_mnist_data` does: a `Datum` a record, under a key of eight digits.
+    /// The records that Caffe's `convert_mnist_data` makes of them: a `Datum` each, under a key of eight
+    /// digits.
+    pub(crate) fn records(&self) -> anyhow::Result<impl Iterator<Item = (String, Datum)>> {
+        let (height, width) = (self.height.try_into()?, self.width.try_into()?);
+        let images = self.pixels.chunks_exact(self.height * self.width);
+        Ok(images.zip(self.labels).enumerate().map(move |(index, (image, &label))| {
+            let datum = Datum {
+                channels: Some(1),
+                height: Some(height),
+                width: Some(width),
+                data: Some(image.to_vec()),
+                label: Some(label.into()),
+                ..Datum::default()
+            };
+            (format!("{index:08}"), datum)
+        }))
+    }
+
+    /// Writes the records to an LMDB.
     pub(crate) fn write_lmdb(&self, folder: &Path) -> anyhow::Result<()> {
         std::fs::create_dir(folder)?;
         let environment = Environment::new().set_map_size(MAP_BYTES).open(folder)?;
         let database = environment.open_db(None)?;
         let mut transaction = environment.begin_rw_txn()?;
-        let images = self.pixels.chunks_exact(self.height * self.width);
-        for (index, (image, &label)) in images.zip(self.labels).enumerate() {
-            let datum = Datum {
-                channels: Some(1),
-                height: Some(self.height.try_into()?),
-                width: Some(self.width.try_into()?),
-                data: Some(image.to_vec()),
-                label: Some(label.into()),
-                ..Datum::default()
-            };
-            let key = format!("{index:08}");
+        for (key, datum) in self.records()? {
             transaction.put(database, &key, &datum.encode_to_vec(), WriteFlags::empty())?;
         }
         transaction.commit()?;

@@ -11,11 +11,11 @@
 mod classifier;
 mod digits;
 mod options;
+mod program;
 mod report;
 mod survey;
 mod tally;
 
-use std::io::{ErrorKind, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,40 +26,33 @@ use percolator::{Feed, Phase, Stats};
 use classifier::{Classifier, Gradient};
 use digits::Digits;
 use options::Options;
+use survey::Enough;
 
 /// How far downhill a step goes, in mean slopes.
 const LEARNING_RATE: f32 = 1.0;
 
 fn main() -> ExitCode {
-    show_warnings();
+    program::show_warnings();
     let options = Options::parse();
     let done = match &options.path {
-        Some(path) => survey::run(path, &options),
+        Some(path) => survey(path, &options),
         None => learn_digits(&options),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has seen enough.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("lmdb_feed: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    program::end("lmdb_feed", done)
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
-}
-
-/// The library says through `tracing` what a user should know, such as that a lane waits for data and why.
-fn show_warnings() {
-    let stderr = std::io::stderr;
-    tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
-        .with_writer(stderr)
-        .with_ansi(stderr().is_terminal())
-        .init();
+/// Looks at every record of a database, until enough of it was seen.
+fn survey(path: &Path, options: &Options) -> anyhow::Result<()> {
+    let feed = Feed::builder()
+        .lmdb(path)
+        .transform(options.transform())
+        .devices(options.devices()?)
+        .batch_size(options.batch_size)
+        .threads(options.threads)
+        .prefetch(options.prefetch)
+        .seed(options.seed);
+    let feed = if options.once { feed.once() } else { feed };
+    survey::run(feed, path, &Enough { batches: options.batches, deadline: options.deadline()? })
 }
 
 /// Makes two databases, trains on one and tests on the other.

@@ -67,14 +67,11 @@ impl Options {
         Transform::new().crop(self.crop).mirror(self.mirror).mean_values(&*self.mean_value).scale(self.scale)
     }
 
-    /// Records that all devices together take in a step. Huge counts are the feed's to refuse.
-    pub(crate) fn step_records(&self) -> usize {
-        self.batch_size.saturating_mul(self.devices.len())
-    }
-
-    /// The steps that it takes to train on so many records, each as often as was asked for.
+    /// The steps that it takes to train on so many records, each as often as was asked for. Huge counts are
+    /// the feed's to refuse.
     pub(crate) fn steps(&self, records: usize) -> usize {
-        records.saturating_mul(self.epochs).div_ceil(self.step_records().max(1))
+        let step_records = self.batch_size.saturating_mul(self.devices.len());
+        records.saturating_mul(self.epochs).div_ceil(step_records.max(1))
     }
 
     /// When a feed that starts now has run long enough, if time is what ends it.

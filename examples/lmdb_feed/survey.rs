@@ -1,46 +1,35 @@
-//! Feeds an LMDB of the user's own to consumers that look at every pixel and every label: one thread a lane,
-//! as a loop would have it that drives each device from a thread of its own.
+//! Feeds a database of the user's own to consumers that look at every pixel and every label: one thread a
+//! lane, as a loop would have it that drives each device from a thread of its own.
 
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::Context as _;
 use indicatif::ProgressBar;
-use percolator::{Feed, Lane};
+use percolator::{FeedBuilder, Lane};
 
-use crate::options::Options;
 use crate::report;
 use crate::tally::Tally;
 
-pub(crate) fn run(path: &Path, options: &Options) -> anyhow::Result<()> {
-    let mut builder = Feed::builder()
-        .lmdb(path)
-        .transform(options.transform())
-        .devices(options.devices()?)
-        .batch_size(options.batch_size)
-        .threads(options.threads)
-        .prefetch(options.prefetch)
-        .seed(options.seed);
-    if options.once {
-        builder = builder.once();
-    }
+/// Feeds what `source` holds until enough of it was seen, and says what it was.
+pub(crate) fn run(builder: FeedBuilder, source: &Path, enough: &Enough) -> anyhow::Result<()> {
     let mut feed = builder.build()?;
     let lanes = feed.lanes();
+    let step_records = (feed.batch_shape().records * lanes.len()) as u64;
 
-    let records = feed.records().context("an LMDB knows how many records it holds")?;
-    report::say(format_args!("{}: {records} records, the first {}", path.display(), feed.input_shape()))?;
+    let records = feed.records().map_or_else(String::new, |records| format!("{records} records, "));
+    report::say(format_args!("{}: {records}the first {}", source.display(), feed.input_shape()))?;
     report::say(format_args!("feeding batches of {} to {} lane(s)", feed.batch_shape(), lanes.len()))?;
 
-    let length = if options.once {
-        Some(records)
-    } else {
-        options.batches.map(|batches| batches.saturating_mul(options.step_records()) as u64)
+    let length = match enough {
+        Enough { batches: Some(batches), .. } => Some((*batches as u64).saturating_mul(step_records)),
+        // Then the feed ends by itself.
+        Enough { deadline: None, .. } => feed.records(),
+        _ => None,
     };
     let progress = report::progress(length, "records");
-    let enough = Enough { batches: options.batches, deadline: options.deadline()? };
-    let tally = consume_all(lanes, &enough, &progress);
+    let tally = consume_all(lanes, enough, &progress);
     let stats = feed.stats();
     progress.finish();
     report::say(format_args!("{}", tally?))?;
@@ -61,9 +50,10 @@ fn consume_all(lanes: Vec<Lane>, enough: &Enough, progress: &ProgressBar) -> any
 }
 
 /// When a consumer has seen enough: after so many batches, after a time, or at the end of the feed.
-struct Enough {
-    batches: Option<usize>,
-    deadline: Option<Instant>,
+pub(crate) struct Enough {
+    /// Of each lane.
+    pub(crate) batches: Option<usize>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Enough {

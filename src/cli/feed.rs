@@ -1,48 +1,34 @@
 //! `percolator feed`: the pipeline against consumers that only count.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use percolator::{Device, Dtype, FeedBuilder, Lane, Layout, MeanImage, Phase, Transform, limits};
+use percolator::{Device, Dtype, FeedBuilder, Lane, Layout, limits};
+
+use super::args::{SourceArgs, StateArgs, TransformArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct Feed {
-    /// The Caffe LMDB to read: its folder, or its data.mdb.
-    #[arg(long, value_name = "PATH")]
-    lmdb: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    transform: TransformArgs,
     /// Devices to feed, one lane each: host, or host:N.
     #[arg(long, value_delimiter = ',', default_value = "host:0")]
     devices: Vec<String>,
-    /// Records in a batch of one device.
-    #[arg(long, default_value_t = 64)]
-    batch_size: usize,
+    /// Records in a batch of one device [default: the net's, or else 64].
+    #[arg(long)]
+    batch_size: Option<usize>,
     /// Worker threads [default: one a core].
     #[arg(long)]
     threads: Option<usize>,
-    /// Batches in a lane's ring.
-    #[arg(long, default_value_t = 4)]
-    prefetch: usize,
-    /// Training (random crops) or testing (central ones).
-    #[arg(long, value_enum, default_value_t)]
-    phase: PhaseArg,
-    /// Cut a square of this many pixels out of every image; 0 is no crop.
-    #[arg(long, default_value_t = 0)]
-    crop: u32,
-    /// Mirror every second image, at random.
+    /// Batches in a lane's ring [default: the net's, or else 4].
     #[arg(long)]
-    mirror: bool,
-    /// Subtract these values: one for all channels, or one a channel.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, conflicts_with = "mean_file")]
-    mean_value: Vec<f32>,
-    /// Subtract the image in this binaryproto.
-    #[arg(long, value_name = "FILE")]
-    mean_file: Option<PathBuf>,
-    /// Multiply by this.
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    scale: f32,
+    prefetch: Option<usize>,
     /// The type of a batch's elements.
     #[arg(long, value_enum, default_value_t)]
     dtype: DtypeArg,
@@ -64,13 +50,6 @@ pub(crate) struct Feed {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum PhaseArg {
-    #[default]
-    Train,
-    Test,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum DtypeArg {
     #[default]
     F32,
@@ -88,11 +67,12 @@ enum LayoutArg {
 
 impl Feed {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let mut feed = self.builder()?.build()?;
+        let described = self.source.describe(&self.state, &self.transform)?;
+        let mut feed = self.with_options(described.feed)?.build()?;
         let mut out = std::io::stdout().lock();
         match feed.records() {
-            Some(records) => write!(out, "{}: {records} records, ", self.lmdb.display())?,
-            None => write!(out, "{}: ", self.lmdb.display())?,
+            Some(records) => write!(out, "{}: {records} records, ", described.origin.display())?,
+            None => write!(out, "{}: ", described.origin.display())?,
         }
         writeln!(out, "the first {}; batches of {}", feed.input_shape(), feed.batch_shape())?;
         writeln!(out, "{}", feed.memory_budget())?;
@@ -122,26 +102,10 @@ impl Feed {
         Ok(())
     }
 
-    fn builder(&self) -> anyhow::Result<FeedBuilder> {
+    fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
         let devices = self.devices.iter().map(|name| name.parse()).collect::<Result<Vec<Device>, _>>()?;
-        let mut transform = Transform::new()
-            .crop(self.crop)
-            .mirror(self.mirror)
-            .mean_values(&*self.mean_value)
-            .scale(self.scale);
-        if let Some(path) = &self.mean_file {
-            transform = transform.mean_image(MeanImage::open(path)?);
-        }
-        let mut builder = percolator::Feed::builder()
-            .lmdb(&self.lmdb)
+        let mut feed = feed
             .devices(devices)
-            .batch_size(self.batch_size)
-            .prefetch(self.prefetch)
-            .phase(match self.phase {
-                PhaseArg::Train => Phase::Train,
-                PhaseArg::Test => Phase::Test,
-            })
-            .transform(transform)
             .dtype(match self.dtype {
                 DtypeArg::F32 => Dtype::F32,
                 DtypeArg::U8 => Dtype::U8,
@@ -153,10 +117,17 @@ impl Feed {
                 LayoutArg::Nhwc => Layout::Nhwc,
             })
             .seed(self.seed);
-        if let Some(threads) = self.threads {
-            builder = builder.threads(threads);
+        match self.batch_size {
+            None if self.source.is_net() => {}
+            records => feed = feed.batch_size(records.unwrap_or(64)),
         }
-        Ok(if self.once { builder.once() } else { builder })
+        if let Some(batches) = self.prefetch {
+            feed = feed.prefetch(batches);
+        }
+        if let Some(threads) = self.threads {
+            feed = feed.threads(threads);
+        }
+        Ok(if self.once { feed.once() } else { feed })
     }
 
     fn until(&self, start: Instant) -> anyhow::Result<Option<Instant>> {

@@ -1,6 +1,9 @@
 //! The subcommands, one file each.
 
+mod args;
+mod dump;
 mod feed;
+mod npy;
 
 use clap::{Parser, Subcommand};
 
@@ -16,12 +19,15 @@ pub(crate) struct Cli {
 enum Command {
     /// Run the pipeline against consumers that only count, and say what waited for what.
     Feed(feed::Feed),
+    /// Write what a net would see as NumPy arrays.
+    Dump(dump::Dump),
 }
 
 impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Feed(feed) => feed.run(),
+            Command::Dump(dump) => dump.run(),
         }
     }
 }

@@ -89,7 +89,7 @@ pub enum DatumError {
         allowed: usize,
     },
     /// The record holds an encoded file.
-    #[error("encoded (JPEG/PNG) records are not read yet")]
+    #[error("the record holds an encoded file: decode it to get at its pixels")]
     Encoded,
     /// A dimension is not positive.
     #[error("the image is {channels}x{height}x{width}: allowed are dimensions of 1 or more")]

@@ -11,8 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::batch::BatchShape;
 use crate::memory::HostMemory;
+use crate::shape::BatchShape;
 
 /// Something that will have happened.
 pub trait Event: Send + Sync + fmt::Debug {
@@ -34,12 +34,14 @@ pub trait Event: Send + Sync + fmt::Debug {
 /// A filled batch in host memory, as a passage sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct HostBatch<'a> {
-    /// Its shape.
+    /// The shape of its pixels.
     pub shape: BatchShape,
-    /// Its bytes, in memory that came from [`Backend::host_memory`].
+    /// The bytes of its pixels, at the beginning of the memory that came from [`Backend::host_memory`].
     pub pixels: &'a [u8],
     /// Its labels.
     pub labels: &'a [i32],
+    /// The shape of its targets and their bytes, where it has any: farther on in the same memory.
+    pub target: Option<(BatchShape, &'a [u8])>,
 }
 
 /// The way of one of a lane's batches to the device, again and again.
@@ -83,7 +85,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`DeviceError`] if there is none left.
     fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError>;
 
-    /// A way across for batches of up to so many bytes of pixels and so many records.
+    /// A way across for batches of up to so many bytes of memory and so many records.
     ///
     /// # Errors
     ///

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 
-use crate::batch::{BatchShape, Element};
 use crate::device::{DeviceError, Event, Passage};
 use crate::prefetch::{Delivered, LaneMeters, Slot, give_back};
 use crate::record::RecordId;
-use crate::shape::Dtype;
+use crate::shape::{BatchShape, Dtype, Element};
 
 /// A batch, complete and in order. Dropping it, on any thread, gives its memory back to the lane, which
 /// fills it again: hold it as long as it is read and no longer.
@@ -75,6 +74,28 @@ impl Batch {
             return Err(DtypeMismatch { found, wanted: T::DTYPE });
         }
         Ok(bytemuck::cast_slice(self.bytes()))
+    }
+
+    /// The shape of its targets, if the feed was given [targets](crate::FeedBuilder::target).
+    #[must_use]
+    pub fn target_shape(&self) -> Option<BatchShape> {
+        self.delivered().filled.arrays().target
+    }
+
+    /// The elements of its targets, in the order of [`target_shape`](Self::target_shape), without gaps; none
+    /// if the feed has no targets.
+    ///
+    /// # Errors
+    ///
+    /// [`DtypeMismatch`] if the targets are of another type.
+    pub fn target_pixels<T: Element>(&self) -> Result<&[T], DtypeMismatch> {
+        match self.target_shape() {
+            Some(shape) if shape.dtype != T::DTYPE => {
+                Err(DtypeMismatch { found: shape.dtype, wanted: T::DTYPE })
+            }
+            Some(_) => Ok(bytemuck::cast_slice(self.delivered().filled.target_bytes())),
+            None => Ok(&[]),
+        }
     }
 
     /// Its elements as bytes, in the machine's byte order.

@@ -3,7 +3,11 @@
 mod batch;
 mod builder;
 mod lane;
+mod net;
+mod origin;
+mod plan;
 mod steps;
+mod target;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,14 +19,14 @@ pub use self::batch::{Batch, DtypeMismatch};
 pub use self::builder::FeedBuilder;
 pub use self::lane::Lane;
 pub use self::steps::Steps;
+pub use self::target::Target;
 
-use crate::batch::BatchShape;
 use crate::config::MemoryBudget;
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::prefetch::LaneMeters;
 use crate::reader::Watch;
-use crate::shape::ImageShape;
+use crate::shape::{BatchShape, ImageShape};
 use crate::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
 use crate::workers::WorkerMeters;
 

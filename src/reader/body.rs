@@ -3,7 +3,9 @@
 //! **The law of dealing.** Records are counted from the start and never again: global record `g` is
 //! record `g mod M` of the database and goes to consumer `g mod N`, in the order in which the consumers
 //! registered. The count does not restart at the end of a pass, so where `N` does not divide `M` the
-//! records a consumer sees shift from pass to pass, as Caffe's do.
+//! records a consumer sees shift from pass to pass, as Caffe's do. Where this reader's consumers are but
+//! some of the ranks of a larger job, `N` is the size of the job, and the other ranks' records are passed
+//! over.
 //!
 //! Records travel in runs, but which record goes where is decided one by one: a run only changes how many
 //! are handed over at once.
@@ -47,27 +49,50 @@ pub(crate) struct Terms {
     pub(crate) prefetch: usize,
     /// Passes over the source, or `None` to go round for ever.
     pub(crate) passes: Option<NonZeroU64>,
+    /// The ranks that the consumers are, where there are others beside them.
+    pub(crate) share: Option<Share>,
+}
+
+/// The ranks that a reader deals to, of those that a whole job has: consumer `i` is rank `first + i`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) first: usize,
+    pub(crate) of: usize,
 }
 
 impl Terms {
     /// Refuses what no reader can have.
     pub(crate) fn check(&self) -> Result<(), ReaderError> {
-        let Terms { consumers, batch_size, prefetch, .. } = *self;
+        let Terms { consumers, batch_size, prefetch, share, .. } = *self;
         let counts = [("consumers", consumers), ("batch_size", batch_size), ("prefetch", prefetch)];
         if let Some((option, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return Err(ReaderError::Zero { option });
+        }
+        if let Some(Share { first, of }) = share
+            && first.checked_add(consumers).is_none_or(|end| end > of)
+        {
+            return Err(ReaderError::NoSuchRank { first, consumers, of });
         }
         match prefetch.checked_mul(batch_size) {
             Some(records) if records <= POOL_RECORDS_MAX => Ok(()),
             _ => Err(ReaderError::PoolTooLarge { batch_size, prefetch, allowed: POOL_RECORDS_MAX }),
         }
     }
+
+    /// The ranks that the consumers are: all there are, unless something else was said.
+    fn share(&self) -> Share {
+        self.share.unwrap_or(Share { first: 0, of: self.consumers })
+    }
 }
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Terms { consumers, batch_size, prefetch, passes } = self;
-        write!(f, "{consumers} consumer(s), {prefetch} batches of {batch_size} ahead, ")?;
+        let Terms { consumers, batch_size, prefetch, passes, share } = self;
+        write!(f, "{consumers} consumer(s), ")?;
+        if let Some(Share { first, of }) = share {
+            write!(f, "rank {first} of {of} and on, ")?;
+        }
+        write!(f, "{prefetch} batches of {batch_size} ahead, ")?;
         match passes {
             Some(passes) => write!(f, "{passes} pass(es)"),
             None => f.write_str("no end"),
@@ -205,7 +230,7 @@ impl Drop for Body {
 /// The length of the first record's value, which the size of a run goes by.
 fn first_value_bytes(source: &dyn Source) -> Result<usize, SourceError> {
     match source.cursor()?.advance()? {
-        Some(first) => Ok(first.value().len()),
+        Some(first) => Ok(first.value_bytes()),
         None => Err(SourceError::Empty { path: source.path().to_owned() }),
     }
 }
@@ -351,8 +376,9 @@ struct Hand {
 struct Dealer<'a> {
     shared: &'a Shared,
     hands: Vec<Hand>,
-    /// Whose turn it is.
-    turn: usize,
+    share: Share,
+    /// The rank whose turn it is.
+    rank: usize,
 }
 
 /// Why dealing stopped before the source ended.
@@ -361,7 +387,7 @@ struct NobodyLeft;
 impl<'a> Dealer<'a> {
     fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
         let hands = ends.into_iter().map(|end| Hand { end, slot: None, dealt: 0, left: false }).collect();
-        Dealer { shared, hands, turn: 0 }
+        Dealer { shared, hands, share: shared.terms.share(), rank: 0 }
     }
 
     /// Walks the source until it has passed as often as was asked, or nobody is left.
@@ -375,13 +401,26 @@ impl<'a> Dealer<'a> {
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
             let mut index = 0;
-            while let Some(entry) = cursor.advance()? {
+            loop {
                 if shared.is_stopping() {
                     return Ok(());
                 }
-                if let Err(NobodyLeft) = self.deal(RecordId { epoch, index }, entry) {
-                    return Ok(());
+                // A rank below the first wraps to a number that no hand has.
+                let turn = self.rank.wrapping_sub(self.share.first);
+                let hand = self.hands.get(turn);
+                if hand.is_some_and(|hand| !hand.left) {
+                    let Some(entry) = cursor.advance()? else { break };
+                    if let Err(NobodyLeft) = self.deal(turn, RecordId { epoch, index }, entry) {
+                        return Ok(());
+                    }
+                } else {
+                    let has_left = hand.is_some();
+                    if !cursor.skip()? {
+                        break;
+                    }
+                    shared.meters.undelivered.add(u64::from(has_left));
                 }
+                self.rank = if self.rank + 1 == self.share.of { 0 } else { self.rank + 1 };
                 index += 1;
             }
             if index == 0 {
@@ -395,15 +434,9 @@ impl<'a> Dealer<'a> {
         Ok(())
     }
 
-    fn deal(&mut self, id: RecordId, entry: Entry<'_>) -> Result<(), NobodyLeft> {
-        let turn = self.turn;
-        self.turn = if turn + 1 == self.hands.len() { 0 } else { turn + 1 };
+    fn deal(&mut self, turn: usize, id: RecordId, entry: Entry<'_>) -> Result<(), NobodyLeft> {
         let shared = self.shared;
         let hand = &mut self.hands[turn];
-        if hand.left {
-            shared.meters.undelivered.add(1);
-            return Ok(());
-        }
         if hand.slot.is_none() && hand.take_slot(shared, turn).is_err() {
             return self.see_off(turn, 1);
         }
@@ -480,7 +513,7 @@ mod tests {
     use super::*;
 
     fn terms(batch_size: usize, prefetch: usize) -> Terms {
-        Terms { consumers: 1, batch_size, prefetch, passes: None }
+        Terms { consumers: 1, batch_size, prefetch, passes: None, share: None }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use self::key::ReaderKey;
 pub use self::queue_pair::Lease;
 pub use self::registry::Registry;
 
-use self::body::{Activity, Body, ReaderMeters, Shared, Terms};
+use self::body::{Activity, Body, ReaderMeters, Share, Shared, Terms};
 use self::queue_pair::{ConsumerEnd, Left};
 use crate::keyed::Held;
 use crate::meter::Waits;
@@ -73,6 +73,16 @@ pub enum ReaderError {
     Zero {
         /// The option.
         option: &'static str,
+    },
+    /// The consumers are ranks that the job does not have.
+    #[error("there is no rank {} in a job of {of}: ranks are counted from 0", first.saturating_add(*consumers) - 1)]
+    NoSuchRank {
+        /// The first rank.
+        first: usize,
+        /// How many from there on.
+        consumers: usize,
+        /// How many the job has.
+        of: usize,
     },
     /// More records would be under way to a consumer than a reader can keep track of.
     #[error(
@@ -163,7 +173,7 @@ impl DataReader {
             source,
             phase: Phase::Train,
             group: String::new(),
-            terms: Terms { consumers: 1, batch_size: 1, prefetch: 4, passes: None },
+            terms: Terms { consumers: 1, batch_size: 1, prefetch: 4, passes: None, share: None },
             gate_timeout: Duration::from_secs(30),
         }
     }
@@ -381,6 +391,17 @@ impl DataReaderBuilder {
         self
     }
 
+    /// Which ranks of a job of `of` the consumers are: rank `first`, and those that follow it. Records of
+    /// the other ranks are passed over. If not said, the consumers are all there are.
+    ///
+    /// Caffe shards so in TRAIN: rank `r` of `N` gets the records `r`, `r + N`, `r + 2N` and so on, counted
+    /// from the start and on through every pass.
+    #[must_use]
+    pub fn ranks(mut self, first: usize, of: usize) -> Self {
+        self.terms.share = Some(Share { first, of });
+        self
+    }
+
     /// Records a consumer takes at a time.
     #[must_use]
     pub fn batch_size(mut self, records: usize) -> Self {
@@ -399,6 +420,13 @@ impl DataReaderBuilder {
     #[must_use]
     pub fn passes(mut self, passes: u64) -> Self {
         self.terms.passes = NonZeroU64::new(passes);
+        self
+    }
+
+    /// All that the consumers must agree on, at once.
+    #[must_use]
+    pub(crate) fn terms(mut self, terms: Terms) -> Self {
+        self.terms = terms;
         self
     }
 

@@ -150,15 +150,12 @@ impl Files {
 }
 
 fn explain_missing_data(folder: &Path) -> SourceError {
-    if folder.join("CURRENT").exists() {
-        return SourceError::NotYet { path: folder.to_owned(), what: "a LevelDB database" };
-    }
-    SourceError::NotADatabase {
-        path: folder.to_owned(),
-        kind: "an LMDB database",
-        missing: "data.mdb",
-        hint: "; give the folder that convert_imageset or its like wrote",
-    }
+    let hint = if folder.join("CURRENT").exists() {
+        "; it is a LevelDB: say .leveldb(path), --leveldb, or in a net backend: LEVELDB"
+    } else {
+        "; give the folder that convert_imageset or its like wrote"
+    };
+    SourceError::NotADatabase { path: folder.to_owned(), kind: "an LMDB database", missing: "data.mdb", hint }
 }
 
 /// An environment and its one, unnamed database.

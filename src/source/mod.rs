@@ -1,12 +1,19 @@
 //! Where records lie: one file a kind of database, one small trait for all.
 
+pub(crate) mod image_list;
+pub(crate) mod leveldb;
 pub(crate) mod lmdb;
+pub(crate) mod paired;
 pub(crate) mod run;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use self::leveldb::LevelDbError;
+use crate::record::Key;
+
+pub use self::paired::Matching;
 pub(crate) use self::run::PLACE_BYTES;
 pub use self::run::{Entry, Lender, Record, Run};
 
@@ -37,6 +44,15 @@ pub trait Cursor {
     /// [`SourceError`] if the record cannot be read. The walk is over then.
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError>;
 
+    /// Passes over the next record, of which nobody needs the bytes; `false` past the last one.
+    ///
+    /// # Errors
+    ///
+    /// As [`advance`](Self::advance).
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        Ok(self.advance()?.is_some())
+    }
+
     /// Goes back before the first record.
     ///
     /// # Errors
@@ -61,10 +77,10 @@ pub enum SourceError {
         /// The kind of that error.
         kind: io::ErrorKind,
     },
-    /// The path is a folder, but not one that holds a database of this kind.
-    #[error("{}: not {kind}: the folder has no {missing}{hint}", path.display())]
+    /// There is something at the path, but no database of this kind.
+    #[error("{}: not {kind}: there is no {missing} in it{hint}", path.display())]
     NotADatabase {
-        /// The folder.
+        /// The folder, or the file.
         path: PathBuf,
         /// The kind of database that was looked for, with its article.
         kind: &'static str,
@@ -127,14 +143,85 @@ pub enum SourceError {
         /// What was found.
         message: String,
     },
-    /// A kind of database that this version does not read.
-    #[error("{}: {what} is not read yet; what is: LMDB databases of Caffe Datum records", path.display())]
-    NotYet {
-        /// The database.
+    /// A record and its companion have different keys.
+    #[error(
+        "{}: record {index} has the key {key}, and its companion in {} the key {found}; pair databases that \
+         were written together, or match them by order",
+        path.display(), companions.display()
+    )]
+    KeysDiffer {
+        /// The source.
         path: PathBuf,
-        /// What it seems to be.
-        what: &'static str,
+        /// The source of its companions.
+        companions: PathBuf,
+        /// The position of both records.
+        index: u64,
+        /// The record's key.
+        key: Key,
+        /// Its companion's.
+        found: Key,
     },
+    /// A source ended before the one it is paired with.
+    #[error(
+        "{}: it ends after {records} records, and {}, with which it is paired, does not; pair databases of as \
+         many records",
+        path.display(), longer.display()
+    )]
+    Unpaired {
+        /// The source that ended.
+        path: PathBuf,
+        /// How many records it has.
+        records: u64,
+        /// The source that goes on.
+        longer: PathBuf,
+    },
+    /// A line of a list of files is empty.
+    #[error("{}: line {line} is empty; each line is a file's name, a space and a label", path.display())]
+    EmptyLine {
+        /// The list.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// A label in a list of files is no 32-bit integer.
+    #[error(
+        "{}: line {line}: the label {found} does not fit 32 bits; labels are whole numbers from -2147483648 to \
+         2147483647",
+        path.display()
+    )]
+    LabelRange {
+        /// The list.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The label.
+        found: String,
+    },
+    /// A list of files has too few lines to begin so far down.
+    #[error("{}: not enough points to skip: {skip} of {found}", path.display())]
+    NotEnoughToSkip {
+        /// The list.
+        path: PathBuf,
+        /// How many lines it has.
+        found: usize,
+        /// How many were to be passed over.
+        skip: usize,
+    },
+    /// A file that a list names cannot be read.
+    #[error("{}: line {line}: cannot read {}: {message}", path.display(), file.display())]
+    ListedFile {
+        /// The list.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The file.
+        file: PathBuf,
+        /// What the operating system said.
+        message: String,
+    },
+    /// A LevelDB cannot be read.
+    #[error(transparent)]
+    LevelDb(#[from] LevelDbError),
 }
 
 impl SourceError {

@@ -37,13 +37,23 @@ pub struct Entry<'a> {
     key: &'a [u8],
     value: &'a [u8],
     lender: Option<&'a Lender>,
+    /// Whether the lender's promise is for the key as well as for the value.
+    is_key_lent: bool,
+    companion: Option<Companion<'a>>,
+}
+
+/// The value of the record that goes with another.
+#[derive(Clone, Copy, Debug)]
+struct Companion<'a> {
+    value: &'a [u8],
+    lender: Option<&'a Lender>,
 }
 
 impl<'a> Entry<'a> {
     /// A record whose bytes are the cursor's own and last until its next step. A run copies them.
     #[must_use]
     pub fn borrowed(key: &'a [u8], value: &'a [u8]) -> Self {
-        Entry { key, value, lender: None }
+        Entry { key, value, lender: None, is_key_lent: false, companion: None }
     }
 
     /// A record whose bytes outlast the cursor's next step. A run keeps only where they lie.
@@ -56,13 +66,32 @@ impl<'a> Entry<'a> {
     /// - nobody in this process writes to them.
     #[must_use]
     pub unsafe fn lent(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
-        Entry { key, value, lender: Some(lender) }
+        Entry { key, value, lender: Some(lender), is_key_lent: true, companion: None }
     }
 
-    /// Whether its bytes outlast the cursor's next step.
+    /// A record whose value outlasts the cursor's next step, while its key does not: keys that are stored
+    /// by what they share with the key before them are put together by the cursor. A run copies the key
+    /// and keeps where the value lies.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Entry::lent`], but for `value` alone.
+    #[must_use]
+    pub unsafe fn lent_value(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
+        Entry { key, value, lender: Some(lender), is_key_lent: false, companion: None }
+    }
+
+    /// The same record, and with it the value of another source's record: the mask of an image, its
+    /// labels. It travels with it from here on.
+    #[must_use]
+    pub fn with_companion(self, other: Entry<'a>) -> Self {
+        Entry { companion: Some(Companion { value: other.value, lender: other.lender }), ..self }
+    }
+
+    /// Whether its value outlasts the cursor's next step, and its companion's too.
     #[must_use]
     pub fn is_lent(&self) -> bool {
-        self.lender.is_some()
+        self.lender.is_some() && self.companion.is_none_or(|companion| companion.lender.is_some())
     }
 
     /// The record's key.
@@ -76,6 +105,17 @@ impl<'a> Entry<'a> {
     pub fn value(&self) -> &'a [u8] {
         self.value
     }
+
+    /// The value of the record that goes with it, if one does.
+    #[must_use]
+    pub fn companion(&self) -> Option<&'a [u8]> {
+        self.companion.map(|companion| companion.value)
+    }
+
+    /// The length of its value, and of its companion's.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.value.len() + self.companion.map_or(0, |companion| companion.value.len())
+    }
 }
 
 /// One record of a run.
@@ -87,6 +127,8 @@ pub struct Record<'a> {
     pub key: &'a [u8],
     /// Its value: for Caffe, the wire bytes of a Datum.
     pub value: &'a [u8],
+    /// The value of another source's record that goes with it, if one does.
+    pub companion: Option<&'a [u8]>,
 }
 
 /// Where a key or a value lies.
@@ -113,51 +155,66 @@ struct Place {
 ///
 /// # Invariants
 ///
-/// 1. Every `Span::Lent` in `places` was lent under `lender`, which is therefore `Some`.
-/// 2. `lender` is replaced only while `places` is empty, and dropped after `places`.
+/// 1. Every `Span::Lent` in `places` was lent under `lender`, and every one in `companions` under
+///    `companion_lender`, which are therefore `Some`.
+/// 2. The lenders are replaced only while `places` and `companions` are empty, and dropped after them.
 /// 3. A lent span leaves the run only with the lifetime of a borrow of the run.
+/// 4. `companions` is empty, or has one for each of `places`.
 #[derive(Debug)]
 pub struct Run {
     places: Vec<Place>,
+    companions: Vec<Span>,
     copied: Vec<u8>,
     value_bytes: usize,
     lender: Option<Lender>,
+    companion_lender: Option<Lender>,
 }
 
 impl Run {
     /// An empty run with room for `records` records. It grows past that if it must.
     #[must_use]
     pub fn with_capacity(records: usize) -> Self {
-        Run { places: Vec::with_capacity(records), copied: Vec::new(), value_bytes: 0, lender: None }
+        Run {
+            places: Vec::with_capacity(records),
+            companions: Vec::new(),
+            copied: Vec::new(),
+            value_bytes: 0,
+            lender: None,
+            companion_lender: None,
+        }
     }
 
     /// Adds a record: where it lies if it is lent, its bytes otherwise.
+    ///
+    /// # Panics
+    ///
+    /// If some of the run's records have a companion and some have none: a bug of the source.
     pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
-        if let Some(lender) = entry.lender {
-            self.accept(lender);
+        let Entry { key, value, lender, is_key_lent, companion } = entry;
+        if self.places.is_empty() {
+            accept(&mut self.lender, lender);
+            accept(&mut self.companion_lender, companion.and_then(|companion| companion.lender));
         }
-        let key = self.keep(entry.key, entry.lender);
-        let value = self.keep(entry.value, entry.lender);
-        self.value_bytes += entry.value.len();
-        self.places.push(Place { id, key, value });
-    }
-
-    /// Takes `lender` as the run's own if the run is empty and has another: a run filled again and again
-    /// by one cursor clones the lender once.
-    fn accept(&mut self, lender: &Lender) {
-        if self.places.is_empty() && !self.is_lent_by(lender) {
-            self.lender = Some(lender.clone());
+        let is_lent = is_lent_by(self.lender.as_ref(), lender);
+        let place =
+            Place { id, key: self.keep(key, is_lent && is_key_lent), value: self.keep(value, is_lent) };
+        self.places.push(place);
+        self.value_bytes += value.len();
+        if let Some(Companion { value, lender }) = companion {
+            let is_lent = is_lent_by(self.companion_lender.as_ref(), lender);
+            let span = self.keep(value, is_lent);
+            self.companions.push(span);
+            self.value_bytes += value.len();
         }
+        let companions = self.companions.len();
+        assert!(companions == 0 || companions == self.places.len(), "a record lacks its companion");
     }
 
-    fn is_lent_by(&self, lender: &Lender) -> bool {
-        self.lender.as_ref().is_some_and(|own| Arc::ptr_eq(&own.0, &lender.0))
-    }
-
-    fn keep(&mut self, bytes: &[u8], lender: Option<&Lender>) -> Span {
-        if lender.is_some_and(|lender| self.is_lent_by(lender)) {
+    /// `is_lent` says that the bytes were lent under the lender that the run keeps for such bytes.
+    fn keep(&mut self, bytes: &[u8], is_lent: bool) -> Span {
+        if is_lent {
             // SAFETY: only the lifetime changes. `Entry::lent` promised that the bytes stay readable and
-            // unwritten while a clone of their lender lives; `self.lender` is one and, by invariant 2,
+            // unwritten while a clone of their lender lives; the run's own is one and, by invariant 2,
             // outlives the span; by invariant 3 nobody sees the false lifetime.
             Span::Lent(unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) })
         } else {
@@ -170,6 +227,7 @@ impl Run {
     /// Forgets the records and keeps the room.
     pub fn clear(&mut self) {
         self.places.clear();
+        self.companions.clear();
         self.copied.clear();
         self.value_bytes = 0;
     }
@@ -195,16 +253,17 @@ impl Run {
     /// The record at a position, in the order they were added.
     #[must_use]
     pub fn get(&self, position: usize) -> Option<Record<'_>> {
-        self.places.get(position).map(|place| self.record(place))
+        self.places.get(position).map(|place| self.record(position, place))
     }
 
     /// The records, in the order they were added.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Record<'_>> {
-        self.places.iter().map(|place| self.record(place))
+        self.places.iter().enumerate().map(|(position, place)| self.record(position, place))
     }
 
-    fn record<'a>(&'a self, place: &'a Place) -> Record<'a> {
-        Record { id: place.id, key: self.bytes(&place.key), value: self.bytes(&place.value) }
+    fn record<'a>(&'a self, position: usize, place: &'a Place) -> Record<'a> {
+        let companion = self.companions.get(position).map(|span| self.bytes(span));
+        Record { id: place.id, key: self.bytes(&place.key), value: self.bytes(&place.value), companion }
     }
 
     fn bytes<'a>(&'a self, span: &'a Span) -> &'a [u8] {
@@ -213,6 +272,18 @@ impl Run {
             Span::Copied(range) => &self.copied[range.clone()],
         }
     }
+}
+
+/// Takes `lender` for `own`, unless it is that already: a run filled again and again by one cursor clones
+/// the lender once.
+fn accept(own: &mut Option<Lender>, lender: Option<&Lender>) {
+    if lender.is_some() && !is_lent_by(own.as_ref(), lender) {
+        *own = lender.cloned();
+    }
+}
+
+fn is_lent_by(own: Option<&Lender>, lender: Option<&Lender>) -> bool {
+    own.zip(lender).is_some_and(|(own, lender)| Arc::ptr_eq(&own.0, &lender.0))
 }
 
 #[cfg(test)]
@@ -258,6 +329,21 @@ mod tests {
     }
 
     #[test]
+    fn a_lent_value_stays_where_it_lies_while_its_key_is_copied() {
+        let (lender, owner) = lend(b"value");
+        let mut run = Run::with_capacity(2);
+        for key in [*b"one", *b"two"] {
+            let gone = key.to_vec();
+            // SAFETY: as above, for the value.
+            run.push(id(0), unsafe { Entry::lent_value(&gone, &owner, &lender) });
+        }
+        let address = owner.as_ptr();
+        drop((lender, owner));
+        assert_eq!(texts(&run), [(&b"one"[..], &b"value"[..]), (b"two", b"value")]);
+        assert!(run.iter().all(|record| record.value.as_ptr() == address), "a lent value is not copied");
+    }
+
+    #[test]
     fn a_second_lender_in_one_run_is_copied_and_not_trusted() {
         let (first, first_owner) = lend(b"first");
         let (second, second_owner) = lend(b"second");
@@ -268,6 +354,27 @@ mod tests {
         }
         drop((second, second_owner, first, first_owner));
         assert_eq!(texts(&run), [(&b""[..], &b"first"[..]), (b"", b"second")]);
+    }
+
+    #[test]
+    fn a_companion_stays_with_its_record_whoever_lent_it() {
+        let (image, image_owner) = lend(b"image");
+        let (mask, mask_owner) = lend(b"mask");
+        let mut run = Run::with_capacity(2);
+        // SAFETY: as above.
+        let first = unsafe { Entry::lent(b"", &image_owner, &image) };
+        // SAFETY: as above.
+        let second = unsafe { Entry::lent(b"", &mask_owner, &mask) };
+        run.push(id(0), first.with_companion(second));
+        let gone = b"gone".to_vec();
+        run.push(id(1), first.with_companion(Entry::borrowed(b"", &gone)));
+        drop((image, mask, gone));
+        let companions: Vec<_> = run.iter().map(|record| record.companion.unwrap()).collect();
+        assert_eq!(companions, [&b"mask"[..], b"gone"]);
+        assert_eq!(companions[0].as_ptr(), mask_owner.as_ptr(), "a lent companion is not copied");
+        run.clear();
+        run.push(id(2), Entry::borrowed(b"k", b"alone"));
+        assert_eq!(run.get(0).unwrap().companion, None);
     }
 
     #[test]

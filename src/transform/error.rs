@@ -17,6 +17,13 @@ pub enum TransformError {
         values: usize,
     },
 
+    /// The mean file holds no mean image.
+    #[error("{message}")]
+    MeanFile {
+        /// Which file, and why not.
+        message: String,
+    },
+
     /// A batch of bytes was asked for together with a mean, which bytes cannot represent.
     #[error("u8 output takes no mean, found {found}; f32, f16 and bf16 output take one")]
     MeanOfBytes {

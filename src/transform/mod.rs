@@ -3,6 +3,7 @@
 //! [`Transform`] is what a user asks for, in the words of Caffe's `transform_param`. [`Transformer`] is the same,
 //! checked as far as it can be before a record is seen: the workers run it, each with a [`Scratch`] of its own.
 
+mod caffe_random;
 mod error;
 mod kernels;
 mod mean;
@@ -10,14 +11,19 @@ mod mean;
 mod naive;
 mod random;
 
+use std::path::{Path, PathBuf};
+
 use half::{bf16, f16};
 
 use crate::datum::{Floats, Image, Pixels};
-use crate::shape::{Dtype, ImageShape, Layout, Phase};
+use crate::decode::{ColorMode, Decode};
+use crate::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
 
+pub use caffe_random::CaffeEra;
+pub(crate) use caffe_random::{LayerKind, LayerSeeds, SeedChain, SetUp, Takes};
 pub use error::TransformError;
 pub use mean::{MeanImage, MeanImageError};
-pub(crate) use random::{Draw, Randomness};
+pub(crate) use random::{Draw, Draws, Randomness};
 
 use kernels::{Contiguous, Element, Job, Rows, Source, Spaced, Window};
 
@@ -38,15 +44,30 @@ pub struct Transform {
     crop: u32,
     mirror: bool,
     mean_values: Vec<f32>,
-    mean_image: Option<MeanImage>,
+    mean_image: Option<MeanChoice>,
     scale: f32,
+    decode: Decode,
+}
+
+/// A mean image, or the file that holds it.
+#[derive(Clone, Debug, PartialEq)]
+enum MeanChoice {
+    Image(MeanImage),
+    File(PathBuf),
 }
 
 impl Transform {
     /// A transform that leaves the pixels as they are.
     #[must_use]
     pub fn new() -> Self {
-        Self { crop: 0, mirror: false, mean_values: Vec::new(), mean_image: None, scale: 1.0 }
+        Self {
+            crop: 0,
+            mirror: false,
+            mean_values: Vec::new(),
+            mean_image: None,
+            scale: 1.0,
+            decode: Decode::default(),
+        }
     }
 
     /// Cuts a square of this height and width out of every image, or none if 0: Caffe's `crop_size`.
@@ -81,13 +102,45 @@ impl Transform {
     /// Subtracts an image of the shape that every record has before the crop: Caffe's `mean_file`.
     #[must_use]
     pub fn mean_image(self, image: MeanImage) -> Self {
-        Self { mean_image: Some(image), ..self }
+        Self { mean_image: Some(MeanChoice::Image(image)), ..self }
+    }
+
+    /// The same, from a binaryproto that is opened when the feed is built.
+    #[must_use]
+    pub fn mean_file(self, path: impl Into<PathBuf>) -> Self {
+        Self { mean_image: Some(MeanChoice::File(path.into())), ..self }
     }
 
     /// Multiplies by this after the mean is subtracted: Caffe's `scale`.
     #[must_use]
     pub fn scale(self, scale: f32) -> Self {
         Self { scale, ..self }
+    }
+
+    /// Which channels an encoded record is decoded to: Caffe's `force_color` and `force_gray`. Records that
+    /// are not encoded stay what they are.
+    #[must_use]
+    pub fn color(mut self, color: ColorMode) -> Self {
+        self.decode.color = color;
+        self
+    }
+
+    /// Resizes every image of bytes before anything else is done to it, as OpenCV's `cv::resize` does
+    /// (bilinear): the `new_height` and `new_width` of Caffe's `ImageData`.
+    #[must_use]
+    pub fn resize(mut self, height: u32, width: u32) -> Self {
+        self.decode.resize = Some((height as usize, width as usize));
+        self
+    }
+
+    /// Whether channels were asked for that an encoded record may not have.
+    pub(crate) fn forces_color(&self) -> bool {
+        self.decode.color != ColorMode::Native
+    }
+
+    /// The random numbers that a record takes.
+    pub(crate) fn takes(&self, phase: Phase) -> Takes {
+        Takes { mirror: self.mirror, crop: self.crop > 0 && phase == Phase::Train }
     }
 }
 
@@ -116,6 +169,7 @@ pub(crate) struct Transformer {
     phase: Phase,
     dtype: Dtype,
     layout: Layout,
+    decode: Decode,
     /// The instruction set that was found, so that a record does not ask again.
     arch: pulp::Arch,
 }
@@ -136,15 +190,24 @@ impl Transformer {
     ///
     /// # Errors
     ///
-    /// Fails where there are both mean values and a mean image, or where `dtype` is u8 and there is a mean or a
-    /// scale.
+    /// Fails where there are both mean values and a mean image, where `dtype` is u8 and there is a mean or a
+    /// scale, and where the mean file, whose path begins at `root` if it is relative, holds no mean image.
     pub(crate) fn new(
         transform: &Transform,
+        root: &Path,
         phase: Phase,
         dtype: Dtype,
         layout: Layout,
     ) -> Result<Self, TransformError> {
-        let Transform { crop, mirror, mean_values, mean_image, scale } = transform.clone();
+        let Transform { crop, mirror, mean_values, mean_image, scale, decode } = transform.clone();
+        let mean_image = match mean_image {
+            Some(MeanChoice::File(path)) => Some(
+                MeanImage::open(root.join(path))
+                    .map_err(|error| TransformError::MeanFile { message: error.to_string() })?,
+            ),
+            Some(MeanChoice::Image(image)) => Some(image),
+            None => None,
+        };
         let mean = match mean_image {
             Some(image) if !mean_values.is_empty() => {
                 return Err(TransformError::TwoMeans { image: image.shape(), values: mean_values.len() });
@@ -164,7 +227,7 @@ impl Transformer {
         if dtype == Dtype::U8 && scale != 1.0 {
             return Err(TransformError::ScaleOfBytes { found: scale });
         }
-        Ok(Self { crop, mirror, mean, scale, phase, dtype, layout, arch: pulp::Arch::new() })
+        Ok(Self { crop, mirror, mean, scale, phase, dtype, layout, decode, arch: pulp::Arch::new() })
     }
 
     /// Elements of the mean image, or 0 where there is none.
@@ -173,6 +236,21 @@ impl Transformer {
             Mean::Values(_) => 0,
             Mean::Image(image) => image.pixels().len(),
         }
+    }
+
+    /// What is wanted of a record before it is transformed.
+    pub(crate) fn decode(&self) -> &Decode {
+        &self.decode
+    }
+
+    /// Whether it cuts a part out of every image.
+    pub(crate) fn crops(&self) -> bool {
+        self.crop > 0
+    }
+
+    /// A batch of one record of the shape `image`.
+    pub(crate) fn batch_shape(&self, image: ImageShape) -> BatchShape {
+        BatchShape { records: 1, image, layout: self.layout, dtype: self.dtype }
     }
 
     /// The shape that a record of shape `input` is given: its channels, and the crop's height and width or its
@@ -331,16 +409,15 @@ struct Task<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RecordId;
 
     const RGB: ImageShape = ImageShape { channels: 3, height: 4, width: 6 };
 
     fn transformer(transform: &Transform, dtype: Dtype) -> Result<Transformer, TransformError> {
-        Transformer::new(transform, Phase::Test, dtype, Layout::Nchw)
+        Transformer::new(transform, Path::new(""), Phase::Test, dtype, Layout::Nchw)
     }
 
     fn apply(transformer: &Transformer, pixels: Pixels<'_>, out: &mut [f32]) -> Result<(), TransformError> {
-        let draw = Randomness::Indexed { seed: 0 }.draw(RecordId { epoch: 0, index: 0 });
+        let draw = Draw::default();
         let out = bytemuck::cast_slice_mut(out);
         transformer.apply(&Image { shape: RGB, pixels }, draw, out, &mut Scratch::default())
     }

@@ -1,11 +1,13 @@
 //! The slow, obvious twin of the kernels, and the tests that hold them to it bit for bit.
 
+use std::path::Path;
+
 use half::{bf16, f16};
 use proptest::prelude::*;
 use prost::Message as _;
 
 use super::random::Reduction;
-use super::{Draw, MeanImage, Scratch, Transform, Transformer};
+use super::{Draw, MeanChoice, MeanImage, Scratch, Transform, Transformer};
 use crate::datum::{Image, Pixels};
 use crate::proto::Datum;
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
@@ -129,7 +131,8 @@ fn naive(case: &Case, pixels: &[f32]) -> Vec<u8> {
             for x in 0..out_width {
                 let from = (c * height + top + y) * width + left + x;
                 let mean = match (&transform.mean_image, transform.mean_values.as_slice()) {
-                    (Some(image), _) => image.pixels()[from],
+                    (Some(MeanChoice::Image(image)), _) => image.pixels()[from],
+                    (Some(MeanChoice::File(_)), _) => unreachable!("no case has a mean file"),
                     (None, []) => 0.0,
                     (None, &[value]) => value,
                     (None, values) => values[c],
@@ -223,7 +226,8 @@ fn same(dtype: Dtype, a: &[u8], b: &[u8]) -> bool {
 fn check(case: &Case, scratch: &mut Scratch) {
     let pixels = case.pixels();
     let expected = naive(case, &pixels);
-    let mut transformer = Transformer::new(&case.transform(), case.phase, case.dtype, case.layout).unwrap();
+    let mut transformer =
+        Transformer::new(&case.transform(), Path::new(""), case.phase, case.dtype, case.layout).unwrap();
     let output = transformer.output_shape(case.shape).unwrap();
     assert_eq!(output.checked_elements().unwrap() * case.dtype.size(), expected.len(), "{case:?}");
     with_image(case, &pixels, &mut |image| {

@@ -1,53 +1,74 @@
 //! The random numbers of a record.
 //!
 //! A record takes up to three: whether to mirror it, and where the crop begins, down and across. They are
-//! drawn raw, as 32 bits each, and reduced to a choice by the rule the [`Draw`] carries, so that the
-//! transform does not know where they came from.
+//! drawn raw, as 32 bits each, in the order of a lane's records, and reduced to a choice by the rule the
+//! [`Draw`] carries, so that the transform does not know where they came from.
 
+use rand_mt::Mt;
+
+use super::caffe_random::{CaffeRandom, Takes};
 use crate::record::RecordId;
 
 /// The odd constant of Steele, Lea and Flood's `SplitMix64`: 2^64 over the golden ratio.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Where the random numbers of a stream come from.
+/// Where the random numbers of a feed come from.
 ///
 /// Invariant: a record's draw depends on nothing that varies between two runs over the same stream, such as
 /// the number of threads or their timing.
-///
-/// Caffe's own sequence, one `mt19937` for all records, is meant to be a second variant. It is drawn ahead,
-/// in the order of the records, by one thread: for each record mirror (if the transform mirrors), then height
-/// and width (if it crops in TRAIN), to be reduced by [`Reduction::Modulo`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Randomness {
-    /// A pure function of the seed and the record: any thread draws for any record, in any order, and a
-    /// stream resumes anywhere.
+    /// A pure function of the seed and the record: a stream resumes anywhere.
     Indexed {
         /// Tells one sequence from another.
         seed: u64,
     },
+    /// Caffe's own sequence: one generator a lane, from which its records draw in turn.
+    Caffe(CaffeRandom),
 }
 
 impl Randomness {
-    /// The draw of a record.
-    ///
-    /// [`Randomness::Indexed`] folds the seed, the epoch and the index into a key, one `SplitMix64` step per
-    /// word, and takes the high halves of the next three outputs of the `SplitMix64` which that key seeds.
-    /// The numbers are pinned by a test: a release that changed them would change every resumed training run.
-    pub(crate) fn draw(&self, record: RecordId) -> Draw {
-        match *self {
-            Randomness::Indexed { seed } => {
-                let key = [record.epoch, record.index]
-                    .iter()
-                    .fold(mix(seed.wrapping_add(GAMMA)), |key, word| mix((key ^ word).wrapping_add(GAMMA)));
-                let mut state = key;
-                let mut next = || {
-                    state = state.wrapping_add(GAMMA);
-                    (mix(state) >> 32) as u32
-                };
-                Draw { mirror: next(), height: next(), width: next(), reduction: Reduction::MultiplyShift }
+    /// The draws of one lane, before its first record.
+    pub(crate) fn lane(self, lane: usize, takes: Takes) -> Draws {
+        match self {
+            Randomness::Indexed { seed } => Draws::Indexed { seed },
+            Randomness::Caffe(random) => {
+                Draws::Caffe { generator: Box::new(random.transformer(lane)), takes }
             }
         }
     }
+}
+
+/// The draws of one lane's records, to be taken in the order of the records.
+#[derive(Clone, Debug)]
+pub(crate) enum Draws {
+    Indexed { seed: u64 },
+    Caffe { generator: Box<Mt>, takes: Takes },
+}
+
+impl Draws {
+    /// The draw of the lane's next record.
+    pub(crate) fn next(&mut self, record: RecordId) -> Draw {
+        match self {
+            Draws::Indexed { seed } => indexed(*seed, record),
+            Draws::Caffe { generator, takes } => takes.draw(generator),
+        }
+    }
+}
+
+/// Folds the seed, the epoch and the index into a key, one `SplitMix64` step per word, and takes the high
+/// halves of the next three outputs of the `SplitMix64` which that key seeds. The numbers are pinned by a
+/// test: a release that changed them would change every resumed training run.
+fn indexed(seed: u64, record: RecordId) -> Draw {
+    let key = [record.epoch, record.index]
+        .iter()
+        .fold(mix(seed.wrapping_add(GAMMA)), |key, word| mix((key ^ word).wrapping_add(GAMMA)));
+    let mut state = key;
+    let mut next = || {
+        state = state.wrapping_add(GAMMA);
+        (mix(state) >> 32) as u32
+    };
+    Draw { mirror: next(), height: next(), width: next(), reduction: Reduction::MultiplyShift }
 }
 
 /// The finaliser of `SplitMix64`: a bijection in which every bit of the input sways every bit of the output.
@@ -58,7 +79,7 @@ const fn mix(mut z: u64) -> u64 {
 }
 
 /// The raw random numbers of one record, and the rule that makes choices of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Draw {
     /// Decides whether the record is mirrored.
     pub(crate) mirror: u32,
@@ -71,12 +92,12 @@ pub(crate) struct Draw {
 }
 
 /// How 32 random bits choose one of `n` positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Reduction {
     /// `(bits * n) >> 32`: no division, and a bias of at most `n` in 2^32.
+    #[default]
     MultiplyShift,
     /// `bits % n`, Caffe's `Rand(n)`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "Caffe's own sequence is not drawn yet"))]
     Modulo,
 }
 
@@ -115,7 +136,7 @@ mod tests {
     use super::*;
 
     fn draw(seed: u64, epoch: u64, index: u64) -> Draw {
-        Randomness::Indexed { seed }.draw(RecordId { epoch, index })
+        indexed(seed, RecordId { epoch, index })
     }
 
     #[test]
@@ -182,42 +203,6 @@ mod tests {
             assert_eq!(draw(0, Reduction::MultiplyShift).top(positions), 0);
             assert_eq!(draw(u32::MAX, Reduction::MultiplyShift).left(positions), positions - 1);
             assert!(draw(u32::MAX, Reduction::Modulo).left(positions) < positions);
-        }
-    }
-
-    /// The first outputs of the generator that Caffe draws from.
-    fn mt19937(seed: u32, outputs: usize) -> Vec<u32> {
-        const N: usize = 624;
-        const M: usize = 397;
-        let mut state = vec![seed];
-        for i in (1..).take(N - 1) {
-            let last = state[state.len() - 1];
-            state.push((last ^ (last >> 30)).wrapping_mul(1_812_433_253).wrapping_add(i));
-        }
-        for i in 0..outputs {
-            let y = (state[i] & 0x8000_0000) | (state[i + 1] & 0x7fff_ffff);
-            state.push(state[i + M] ^ (y >> 1) ^ ((y & 1) * 0x9908_b0df));
-        }
-        let temper = |mut y: u32| {
-            y ^= y >> 11;
-            y ^= (y << 7) & 0x9d2c_5680;
-            y ^= (y << 15) & 0xefc6_0000;
-            y ^ (y >> 18)
-        };
-        state[N..].iter().map(|&y| temper(y)).collect()
-    }
-
-    #[test]
-    fn modulo_makes_the_choices_of_caffe() {
-        // Mirror, row and column of a crop of 1 out of 3x4, by Caffe's transformer after
-        // `set_random_seed(1701)`, whose second output is the transformer's seed.
-        let caffe = [(0, 2, 0), (1, 0, 0), (0, 1, 0), (0, 2, 2), (0, 2, 0), (1, 0, 3), (1, 2, 3), (0, 1, 3)];
-        let seed = mt19937(1701, 2)[1];
-        let numbers = mt19937(seed, 3 * caffe.len());
-        for (number, choices) in numbers.chunks_exact(3).zip(caffe) {
-            let draw =
-                Draw { mirror: number[0], height: number[1], width: number[2], reduction: Reduction::Modulo };
-            assert_eq!((u8::from(draw.mirrored()), draw.top(3), draw.left(4)), choices);
         }
     }
 }

@@ -1,0 +1,186 @@
+//! `percolator dump`: what a net would see, as NumPy arrays.
+
+use std::io::{ErrorKind, Write as _};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout};
+
+use super::args::{Described, SourceArgs, StateArgs, TransformArgs};
+use super::npy::NpyWriter;
+
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    transform: TransformArgs,
+    /// Batches to write, joined on the first axis.
+    #[arg(long, default_value = "1")]
+    batches: NonZeroUsize,
+    /// Records in a batch [default: the net's, or else 1].
+    #[arg(long)]
+    batch_size: Option<usize>,
+    /// Where crops, mirroring and shuffles come from: what Caffe::set_random_seed was given [default: 0].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How they are drawn from it [default: caffe for a net with a --seed, or else indexed].
+    #[arg(long, value_enum)]
+    random: Option<RandomArg>,
+    /// The rank of the solver, which in TRAIN gets the records R, R + N, R + 2N, ... The seed stays as given:
+    /// Caffe's own solver adds its rank to it.
+    #[arg(long, value_name = "R", requires = "of")]
+    rank: Option<usize>,
+    /// How many solvers there are.
+    #[arg(long, value_name = "N", requires = "rank")]
+    of: Option<usize>,
+    /// Worker threads [default: one a core]. The arrays do not depend on it.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// The folder for data.npy (float32; N,C,H,W) and label.npy (float32; N).
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RandomArg {
+    /// Caffe's own sequence.
+    Caffe,
+    /// The sequence of Caffe from May 2015 to November 2016, which read through a DataReader.
+    #[value(name = "caffe-2015")]
+    Caffe2015,
+    /// Ours: a function of the seed and the record's position.
+    Indexed,
+}
+
+impl Dump {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let Described { feed, origin, has_labels } = self.source.describe(&self.state, &self.transform)?;
+        let mut feed = self.with_options(feed)?.build()?;
+        std::fs::create_dir_all(&self.out)
+            .with_context(|| format!("cannot make the folder {}", self.out.display()))?;
+        let shape = feed.batch_shape();
+        let records = shape.records.saturating_mul(self.batches.get());
+        let whole = BatchShape { records, ..shape };
+        for name in ["data.npy", "label.npy"] {
+            remove_stale(&self.out.join(name))?;
+        }
+        let mut data = NpyWriter::create(&self.out.join("data.npy"), &whole.dims())?;
+        let mut label = NpyWriter::create(&self.out.join("label.npy"), &[records])?;
+        let (mut channels, mut labels) = (vec![Moments::default(); shape.image.channels], Moments::default());
+        let lane = feed.lanes().remove(0);
+        for (number, batch) in lane.take(self.batches.get()).enumerate() {
+            let batch = batch?;
+            if batch.shape() != shape {
+                let (found, first) = (batch.shape(), shape);
+                bail!(
+                    "{}: batch {number} is {found} and the first {first}, and arrays of different shape cannot be \
+                     joined: crop, or dump --batches {number}",
+                    origin.display()
+                );
+            }
+            let pixels = batch.pixels::<f32>()?;
+            data.write(pixels)?;
+            label.write(batch.labels_f32())?;
+            labels.add(batch.labels_f32());
+            count(&batch, pixels, &mut channels);
+        }
+        let mut out = std::io::stdout().lock();
+        let path = data.finish()?;
+        writeln!(out, "{}: float32 {:?}", path.display(), whole.dims())?;
+        for (number, moments) in channels.iter().enumerate() {
+            writeln!(out, "  channel {number}: {moments}")?;
+        }
+        if has_labels {
+            let path = label.finish()?;
+            writeln!(out, "{}: float32 [{records}]\n  {labels}", path.display())?;
+        } else {
+            drop(label);
+            writeln!(out, "no label.npy: the layer has no second top")?;
+        }
+        Ok(())
+    }
+
+    fn with_options(&self, mut feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
+        if let Some(records) = self.batch_size {
+            feed = feed.batch_size(records);
+        }
+        if let Some(threads) = self.threads {
+            feed = feed.threads(threads);
+        }
+        if let (Some(rank), Some(of)) = (self.rank, self.of) {
+            feed = feed.ranks(rank, of);
+        }
+        let seed = self.seed.unwrap_or(0);
+        let caffe_seed =
+            || u32::try_from(seed).ok().with_context(|| format!("--seed {seed}: Caffe's seeds have 32 bits"));
+        let random = self.random.unwrap_or(match self.seed {
+            Some(_) if self.source.is_net() => RandomArg::Caffe,
+            _ => RandomArg::Indexed,
+        });
+        Ok(match random {
+            RandomArg::Caffe => feed.caffe_random(caffe_seed()?, CaffeEra::Today),
+            RandomArg::Caffe2015 => feed.caffe_random(caffe_seed()?, CaffeEra::DataReader),
+            RandomArg::Indexed => feed.seed(seed),
+        })
+    }
+}
+
+/// An array of an earlier run must not pass for this one's if this one fails.
+fn remove_stale(path: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot replace {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds a batch's pixels to what is known of each channel.
+fn count(batch: &Batch, pixels: &[f32], channels: &mut [Moments]) {
+    let shape = batch.shape();
+    debug_assert_eq!(shape.layout, Layout::Nchw);
+    let plane = shape.image.height * shape.image.width;
+    for record in pixels.chunks_exact(shape.record_elements()) {
+        for (channel, plane) in channels.iter_mut().zip(record.chunks_exact(plane)) {
+            channel.add(plane);
+        }
+    }
+}
+
+/// What a few words say of many numbers.
+#[derive(Clone, Copy, Debug)]
+struct Moments {
+    min: f32,
+    max: f32,
+    sum: f64,
+    count: u64,
+}
+
+impl Default for Moments {
+    fn default() -> Self {
+        Moments { min: f32::INFINITY, max: f32::NEG_INFINITY, sum: 0.0, count: 0 }
+    }
+}
+
+impl Moments {
+    fn add(&mut self, numbers: &[f32]) {
+        for &number in numbers {
+            self.min = self.min.min(number);
+            self.max = self.max.max(number);
+            self.sum += f64::from(number);
+        }
+        self.count += numbers.len() as u64;
+    }
+}
+
+impl std::fmt::Display for Moments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Moments { min, max, sum, count } = self;
+        write!(f, "min {min}, max {max}, mean {:.6}", sum / *count as f64)
+    }
+}

@@ -1,0 +1,226 @@
+//! An encoded file, into the pixels that Caffe with OpenCV 4.6 has of it.
+//!
+//! ```text
+//! file     what it is, how large, which way up, and whether all of it is there   jpeg.rs, png.rs, exif.rs
+//! pixels   interleaved, by a library                                             jpeg/{zune,turbo}.rs, png/pixels.rs
+//! planes   in the order B, G, R, A, as a record that is not encoded has them     planes.rs, jpeg/color.rs, png/gray.rs
+//! turned   as the file's EXIF says                                               turn.rs
+//! resized  as `cv::resize` does                                                  resize.rs
+//! ```
+//!
+//! What is ours is exact: which channels, which orientation, grey from colour, the resize. A PNG's pixels are exact
+//! by their nature. A JPEG's depend on the library: libjpeg-turbo (feature `turbojpeg`) gives Caffe's own, bit for
+//! bit; zune-jpeg rounds its transform elsewhere, and comes within a few levels.
+//!
+//! A file that is damaged or cut short is an error, where OpenCV makes up what is missing.
+//!
+//! # Memory
+//!
+//! Our buffers grow to the largest image and are then reused. The libraries allocate their own for each image.
+//! Neither can be made to ask for much by a small file that claims to be a large image: what is claimed is checked
+//! against what so many bytes can hold ([`jpeg::PIXELS_PER_BYTE_MAX`], [`png::INFLATED_PER_BYTE_MAX`]).
+
+mod error;
+mod exif;
+mod jpeg;
+mod planes;
+mod png;
+mod resize;
+mod turn;
+
+pub use error::DecodeError;
+
+use crate::datum::{Image, Pixels};
+use crate::shape::ImageShape;
+use exif::Orientation;
+use resize::Resizer;
+
+/// The longest side of an image, and the most pixels: OpenCV's own limits.
+const SIDE_MAX: usize = 1 << 20;
+const PIXELS_MAX: usize = 1 << 30;
+
+/// The most elements: Caffe counts a blob's in an `int`.
+const ELEMENTS_MAX: usize = i32::MAX as usize;
+
+/// Which channels an encoded record is read with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ColorMode {
+    /// As the file has them: grey 1, colour 3, with transparency 4. Caffe's own choice, OpenCV's
+    /// `IMREAD_UNCHANGED`. EXIF orientation is not applied.
+    #[default]
+    Native,
+    /// Always 3: Caffe's `force_color`, `IMREAD_COLOR`. EXIF orientation is applied.
+    Color,
+    /// Always 1: Caffe's `force_gray`, `IMREAD_GRAYSCALE`. EXIF orientation is applied.
+    Gray,
+}
+
+impl ColorMode {
+    /// How many channels a file of so many comes to.
+    fn channels(self, native: usize) -> usize {
+        match self {
+            ColorMode::Native => native,
+            ColorMode::Color => 3,
+            ColorMode::Gray => 1,
+        }
+    }
+
+    /// Which way an image is to be turned whose EXIF says `orientation`.
+    fn turn(self, orientation: Orientation) -> Orientation {
+        if self == ColorMode::Native { Orientation::default() } else { orientation }
+    }
+}
+
+/// What is wanted of an encoded file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Decode {
+    pub(crate) color: ColorMode,
+    /// Rows and columns that the image is resized to, after it was turned: ImageData's `new_height` and `new_width`.
+    pub(crate) resize: Option<(usize, usize)>,
+}
+
+impl Decode {
+    /// The shape of what a file comes to.
+    fn output(&self, file: &Contents) -> Result<ImageShape, DecodeError> {
+        self.resized_shape(file.turn.apply(file.shape))
+    }
+
+    /// The shape that an image which is not encoded comes to.
+    pub(crate) fn resized(&self, image: &Image<'_>) -> Result<ImageShape, DecodeError> {
+        match image.pixels {
+            _ if self.resize.is_none() => Ok(image.shape),
+            Pixels::U8(_) => self.resized_shape(image.shape),
+            Pixels::F32(_) => Err(DecodeError::ResizeOfFloats),
+        }
+    }
+
+    fn resized_shape(&self, mut shape: ImageShape) -> Result<ImageShape, DecodeError> {
+        if let Some((height, width)) = self.resize {
+            (shape.height, shape.width) = (height, width);
+        }
+        let sides = 1..=SIDE_MAX;
+        let in_bounds = sides.contains(&shape.height)
+            && sides.contains(&shape.width)
+            && shape.checked_elements().is_some_and(|elements| elements <= ELEMENTS_MAX);
+        if in_bounds { Ok(shape) } else { Err(DecodeError::Size { found: shape }) }
+    }
+}
+
+/// What a file holds, by its own account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Contents {
+    /// The shape of its pixels in the channels that are wanted, before they are turned.
+    shape: ImageShape,
+    /// Which way they are to be turned.
+    turn: Orientation,
+}
+
+impl Contents {
+    /// Fails where the image is larger than OpenCV reads.
+    fn new(shape: ImageShape, turn: Orientation) -> Result<Self, DecodeError> {
+        let pixels = shape.height.checked_mul(shape.width);
+        let sides = shape.height.max(shape.width);
+        if sides > SIDE_MAX || pixels.is_none_or(|pixels| pixels > PIXELS_MAX) {
+            return Err(DecodeError::Size { found: shape });
+        }
+        Ok(Self { shape, turn })
+    }
+}
+
+/// The formats that are read.
+enum Format {
+    Jpeg,
+    Png,
+}
+
+impl Format {
+    /// The format by the first bytes, as OpenCV tells it.
+    fn of(file: &[u8]) -> Result<Self, DecodeError> {
+        if file.starts_with(jpeg::SIGNATURE) {
+            Ok(Format::Jpeg)
+        } else if file.starts_with(png::SIGNATURE) {
+            Ok(Format::Png)
+        } else {
+            Err(DecodeError::Format { found: error::format_name(file) })
+        }
+    }
+}
+
+/// The shape that a file comes to, by what it says of itself: no pixel is read.
+pub(crate) fn shape(file: &[u8], wanted: &Decode) -> Result<ImageShape, DecodeError> {
+    let contents = match Format::of(file)? {
+        Format::Jpeg => jpeg::contents(file, wanted.color)?,
+        Format::Png => png::contents(file, wanted.color)?,
+    };
+    wanted.output(&contents)
+}
+
+/// Reads files one after another, in buffers that are kept. A worker has one of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    jpeg: jpeg::Jpeg,
+    /// What the libraries write to.
+    interleaved: Vec<u8>,
+    planes: Vec<u8>,
+    /// Where the planes are turned or resized to; then the two change places.
+    spare: Vec<u8>,
+    resizer: Resizer,
+}
+
+impl Decoder {
+    /// The pixels of a file. They lie in this decoder until it reads the next.
+    pub(crate) fn decode(&mut self, file: &[u8], wanted: &Decode) -> Result<Image<'_>, DecodeError> {
+        let (interleaved, planes) = (&mut self.interleaved, &mut self.planes);
+        let contents = match Format::of(file)? {
+            Format::Jpeg => self.jpeg.read(file, wanted, interleaved, planes)?,
+            Format::Png => png::read(file, wanted, interleaved, planes)?,
+        };
+        let output = wanted.output(&contents)?;
+        let mut shape = contents.shape;
+        if contents.turn != Orientation::default() {
+            let turned = contents.turn.apply(shape);
+            turn::turn(contents.turn, &self.planes, shape, room(&mut self.spare, elements(turned)));
+            std::mem::swap(&mut self.planes, &mut self.spare);
+            shape = turned;
+        }
+        if shape != output {
+            let resized = room(&mut self.spare, elements(output));
+            self.resizer.resize(&self.planes, shape, resized, output);
+            std::mem::swap(&mut self.planes, &mut self.spare);
+        }
+        Ok(Image { shape: output, pixels: Pixels::U8(&self.planes[..elements(output)]) })
+    }
+
+    /// The pixels of an image that is not encoded: where they lie, unless it is to be resized.
+    pub(crate) fn resize<'a>(
+        &'a mut self,
+        image: Image<'a>,
+        wanted: &Decode,
+    ) -> Result<Image<'a>, DecodeError> {
+        let output = wanted.resized(&image)?;
+        match image.pixels {
+            Pixels::U8(planes) if output != image.shape => {
+                let resized = room(&mut self.planes, elements(output));
+                self.resizer.resize(planes, image.shape, resized, output);
+                Ok(Image { shape: output, pixels: Pixels::U8(resized) })
+            }
+            _ => Ok(image),
+        }
+    }
+}
+
+/// The first `len` bytes of a buffer that only grows.
+fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    &mut buffer[..len]
+}
+
+/// As many as a shape has that was checked.
+fn elements(shape: ImageShape) -> usize {
+    shape.channels * shape.height * shape.width
+}
+
+#[cfg(test)]
+mod tests;

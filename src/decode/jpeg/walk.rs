@@ -1,0 +1,298 @@
+//! A JPEG file, from marker to marker.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use super::frame::Frame;
+use super::{Colors, End, FORMAT, Head, SCANS_MAX, damaged};
+use crate::decode::DecodeError;
+use crate::decode::exif::{self, Orientation};
+
+/// The bytes of a marker that have a meaning here.
+mod marker {
+    pub(super) const TEM: u8 = 0x01;
+    pub(super) const DHT: u8 = 0xc4;
+    pub(super) const RST: std::ops::RangeInclusive<u8> = 0xd0..=0xd7;
+    pub(super) const SOI: u8 = 0xd8;
+    pub(super) const EOI: u8 = 0xd9;
+    pub(super) const SOS: u8 = 0xda;
+    pub(super) const DQT: u8 = 0xdb;
+    pub(super) const DNL: u8 = 0xdc;
+    pub(super) const DRI: u8 = 0xdd;
+    pub(super) const APP0: u8 = 0xe0;
+    pub(super) const APP1: u8 = 0xe1;
+    pub(super) const APP14: u8 = 0xee;
+    pub(super) const APP15: u8 = 0xef;
+    pub(super) const COM: u8 = 0xfe;
+}
+
+/// A JFIF segment that is shorter is none, to libjpeg.
+const JFIF_BYTES_MIN: usize = 14;
+
+/// A walk from marker to marker.
+pub(super) struct Walk<'a> {
+    file: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(file: &'a [u8]) -> Self {
+        Self { file, at: 2 }
+    }
+
+    /// Reads up to the first scan.
+    pub(super) fn head(&mut self) -> Result<Head, DecodeError> {
+        let (mut frame, mut adobe, mut jfif, mut exif) = (None, None, false, None);
+        loop {
+            let offset = self.at;
+            match self.marker()? {
+                marker::SOS => break,
+                marker::APP0 => {
+                    let segment = self.segment()?;
+                    jfif |= segment.starts_with(b"JFIF\0") && segment.len() >= JFIF_BYTES_MIN;
+                }
+                marker::APP1 => {
+                    let segment = self.segment()?;
+                    // Only the first counts, and its name is not looked at, as in OpenCV.
+                    exif.get_or_insert(segment.get(6..).unwrap_or_default());
+                }
+                marker::APP14 => {
+                    let segment = self.segment()?;
+                    if segment.starts_with(b"Adobe") {
+                        adobe = segment.get(11).copied().or(adobe);
+                    }
+                }
+                code @ 0xc0..=0xcf if code != marker::DHT => {
+                    if frame.is_some() {
+                        return Err(damaged(offset, "a second frame: one is allowed"));
+                    }
+                    let segment = self.segment()?;
+                    frame = Some(Frame::parse(code, offset, segment)?);
+                }
+                marker::EOI => return Err(damaged(offset, "the end marker, before any scan")),
+                code => self.pass(code, offset)?,
+            }
+        }
+        let frame: Frame = frame.ok_or_else(|| damaged(self.at, "a scan, before any frame"))?;
+        let adobe_rgb = adobe.map(|transform| transform == 0);
+        let rgb = !jfif && adobe_rgb.unwrap_or_else(|| frame.is_named_rgb());
+        let colors = if rgb { Colors::Rgb } else { Colors::Ycc };
+        let orientation = exif.map_or_else(Orientation::default, exif::orientation);
+        Ok(Head { frame, colors, adobe, orientation })
+    }
+
+    /// Reads from the first scan, whose marker is behind, to the end marker, behind which it stops. Tells where each
+    /// stretch of scan data ends.
+    pub(super) fn scans(&mut self, frame: &Frame, mut ended: impl FnMut(End)) -> Result<usize, DecodeError> {
+        let (mut scans, mut scanned) = (0usize, [false; 3]);
+        let mut code = marker::SOS;
+        while code != marker::EOI {
+            let offset = self.at;
+            match code {
+                marker::SOS => {
+                    scans = scans.saturating_add(1);
+                    if scans > SCANS_MAX {
+                        let allowed = "files of at most 100";
+                        let found = format!("{scans} scans or more");
+                        return Err(DecodeError::Unsupported { format: FORMAT, found, allowed });
+                    }
+                    let members = frame.scan_members(offset, self.segment()?)?;
+                    scanned.iter_mut().zip(members).for_each(|(scanned, member)| *scanned |= member);
+                    let all_members = members == frame.members();
+                    self.data(|offset, restart| ended(End { offset, restart, scans, all_members }))?;
+                }
+                0xc0..=0xc3 | 0xc5..=0xcf => {
+                    return Err(damaged(offset, "a second frame: one is allowed"));
+                }
+                code => self.pass(code, offset)?,
+            }
+            code = self.marker()?;
+        }
+        if scanned != frame.members() {
+            return Err(damaged(self.at, "the end, and a component has had no scan"));
+        }
+        Ok(self.at)
+    }
+
+    /// Passes over a segment that does not matter here, or a marker without one.
+    fn pass(&mut self, code: u8, offset: usize) -> Result<(), DecodeError> {
+        match code {
+            marker::TEM => Ok(()),
+            code if marker::RST.contains(&code) => Ok(()),
+            marker::DHT
+            | marker::DQT
+            | marker::DNL
+            | marker::DRI
+            | marker::APP0..=marker::APP15
+            | marker::COM => self.segment().map(drop),
+            marker::SOI => Err(damaged(offset, "another file's start")),
+            code => Err(damaged(offset, format!("a marker that JPEG does not have, 0x{code:02x}"))),
+        }
+    }
+
+    /// The next marker. There may be fill bytes before it and nothing else, unless a scan or the file ends there.
+    fn marker(&mut self) -> Result<u8, DecodeError> {
+        let start = self.at;
+        loop {
+            let Some(&[fill, code]) = self.file.get(self.at..).and_then(<[u8]>::first_chunk) else {
+                return Err(self.truncated("what comes before its end marker"));
+            };
+            if fill == 0xff && code != 0xff && code != 0 {
+                let stray = self.at.saturating_sub(start);
+                self.at = self.at.saturating_add(2);
+                let only_fill = self
+                    .file
+                    .get(start..)
+                    .is_some_and(|bytes| bytes.iter().take(stray).all(|&byte| byte == 0xff));
+                if !only_fill && code != marker::EOI {
+                    return Err(damaged(start, format!("no marker but {stray} stray bytes")));
+                }
+                return Ok(code);
+            }
+            self.at = self.at.saturating_add(1);
+        }
+    }
+
+    /// What a segment holds behind its length.
+    fn segment(&mut self) -> Result<&'a [u8], DecodeError> {
+        let rest = self.file.get(self.at..).unwrap_or_default();
+        let Some((len, rest)) = rest.split_first_chunk() else { return Err(self.truncated("a segment")) };
+        let Some(len) = usize::from(u16::from_be_bytes(*len)).checked_sub(2) else {
+            return Err(damaged(self.at, "a segment that is shorter than its length"));
+        };
+        let Some(segment) = rest.get(..len) else { return Err(self.truncated("a segment")) };
+        self.at = self.at.saturating_add(2).saturating_add(len);
+        Ok(segment)
+    }
+
+    /// Passes over the data of a scan, which ends at a marker that does not belong to it. Tells where each stretch
+    /// ends, and whether at a restart marker.
+    fn data(&mut self, mut ended: impl FnMut(usize, bool)) -> Result<(), DecodeError> {
+        loop {
+            let rest = self.file.get(self.at..).unwrap_or_default();
+            let offset = self.at.saturating_add(find_fill(rest).unwrap_or(rest.len()));
+            let Some(code) = self.file.get(offset.saturating_add(1)) else {
+                return Err(self.truncated("a scan"));
+            };
+            self.at = match code {
+                0 => offset.saturating_add(2),
+                0xff => offset.saturating_add(1),
+                code if marker::RST.contains(code) => {
+                    ended(offset, true);
+                    offset.saturating_add(2)
+                }
+                _ => {
+                    ended(offset, false);
+                    self.at = offset;
+                    return Ok(());
+                }
+            };
+        }
+    }
+
+    #[cold]
+    fn truncated(&self, inside: &'static str) -> DecodeError {
+        DecodeError::Truncated { format: FORMAT, offset: self.file.len(), inside }
+    }
+}
+
+/// Where the first byte is with which a marker starts.
+fn find_fill(bytes: &[u8]) -> Option<usize> {
+    // Whole chunks are searched as vectors, which a search for the first is not.
+    let (chunks, _) = bytes.as_chunks::<64>();
+    let clean =
+        chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, &byte| any | (byte == 0xff)));
+    let start = clean.count().saturating_mul(64);
+    let found = bytes.get(start..)?.iter().position(|&byte| byte == 0xff)?;
+    Some(start.saturating_add(found))
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn file(name: &str) -> Vec<u8> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+        std::fs::read(folder.join(name)).unwrap()
+    }
+
+    fn walk(file: &[u8]) -> Result<Vec<End>, DecodeError> {
+        let (mut walk, mut ends) = (Walk::new(file), Vec::new());
+        let head = walk.head()?;
+        walk.scans(&head.frame, |end| ends.push(end))?;
+        Ok(ends)
+    }
+
+    /// The file with these bytes before the first segment of this kind.
+    fn with(name: &str, code: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut file = file(name);
+        let at = file.windows(2).position(|pair| pair == [0xff, code]).unwrap();
+        file.splice(at..at, bytes.iter().copied());
+        file
+    }
+
+    #[test]
+    fn the_ends_of_scan_data_are_told() {
+        let file = file("420_restart.jpg");
+        let ends = walk(&file).unwrap();
+        let codes: Vec<u8> = ends.iter().map(|end| file[end.offset + 1]).collect();
+        assert_eq!(codes, [0xd0, 0xd1, 0xd2, marker::EOI]);
+        assert!(
+            ends.iter().all(|end| end.scans == 1
+                && end.all_members
+                && end.restart != (end.offset == ends[3].offset))
+        );
+    }
+
+    #[test]
+    fn fill_bytes_are_allowed_and_others_are_not() {
+        for code in [marker::DQT, 0xc0, marker::DHT, marker::SOS] {
+            assert!(walk(&with("444.jpg", code, &[0xff, 0xff])).is_ok(), "{code:#x}");
+            let error = walk(&with("444.jpg", code, &[0, 1])).unwrap_err();
+            assert!(matches!(error, DecodeError::Damaged { .. }), "{code:#x}: {error}");
+        }
+        assert!(
+            walk(&with("444.jpg", marker::EOI, &[0, 1])).is_ok(),
+            "behind the last scan there may be some"
+        );
+    }
+
+    #[test]
+    fn markers_out_of_place_are_errors() {
+        let frame = &file("444.jpg")[..];
+        let at = frame.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+        for (bytes, code) in [
+            (&frame[at..at + 19], marker::SOS),
+            (&[0xff, marker::SOI], marker::DQT),
+            (&[0xff, marker::EOI], marker::SOS),
+            (&[0xff, 0x02, 0, 2], marker::DHT),
+            (&[0xff, marker::COM, 0, 1], marker::DHT),
+            (&[0xff, marker::SOS, 0, 2], 0xc0),
+        ] {
+            let error = walk(&with("444.jpg", code, bytes)).unwrap_err();
+            assert!(matches!(error, DecodeError::Damaged { .. }), "{bytes:x?}: {error}");
+        }
+        assert!(walk(&with("444.jpg", marker::DHT, &[0xff, marker::COM, 0, 2])).is_ok());
+    }
+
+    #[test]
+    fn every_component_has_a_scan() {
+        // A scan of the first component alone, and nothing behind it.
+        let mut file = file("444.jpg");
+        let at = file.windows(2).position(|pair| pair == [0xff, marker::SOS]).unwrap();
+        file.splice(at + 2..at + 14, [0, 8, 1, 1, 0, 0, 63, 0]);
+        let error = walk(&file).unwrap_err();
+        assert!(error.to_string().contains("a component has had no scan"), "{error}");
+    }
+
+    #[test]
+    fn scans_are_bounded() {
+        let whole = file("grey_progressive.jpg");
+        let last = whole.windows(2).rposition(|pair| pair == [0xff, marker::SOS]).unwrap();
+        let (rest, scan) = (&whole[..last], &whole[last..whole.len() - 2]);
+        let many = |count| [rest, &scan.repeat(count), &[0xff, marker::EOI]].concat();
+        assert!(walk(&many(1)).is_ok());
+        let error = walk(&many(SCANS_MAX)).unwrap_err();
+        assert!(matches!(error, DecodeError::Unsupported { .. }), "{error}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Interleaved pixels, into planes.
+//!
+//! ```text
+//! for each plane c and each pixel i: planes[c][i] = interleaved[i * step + places[c]]
+//! ```
+
+/// How the pixels lie that a library has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interleaved {
+    /// Bytes of a pixel.
+    pub(super) step: usize,
+    /// For each plane, which byte of a pixel it takes.
+    pub(super) places: &'static [usize],
+}
+
+impl Interleaved {
+    /// Pulls the planes apart. `planes` has room for as many pixels as there are.
+    pub(super) fn separate(self, interleaved: &[u8], planes: &mut [u8]) {
+        let Self { step, places } = self;
+        let pixels = interleaved.len() / step;
+        let job = Job { interleaved, planes: planes.chunks_exact_mut(pixels) };
+        match (step, places) {
+            (3, [0, 1, 2]) => pulp::Arch::new().dispatch(Separate::<_, 3, false>(job)),
+            (3, [2, 1, 0]) => pulp::Arch::new().dispatch(Separate::<_, 3, true>(job)),
+            (4, [2, 1, 0, 3] | [2, 1, 0]) => pulp::Arch::new().dispatch(Separate::<_, 4, true>(job)),
+            _ => {
+                for (&place, plane) in places.iter().zip(job.planes) {
+                    pick(interleaved, step, place, plane);
+                }
+            }
+        }
+    }
+}
+
+/// One plane of the pixels.
+fn pick(interleaved: &[u8], step: usize, place: usize, plane: &mut [u8]) {
+    if step == 1 {
+        plane.copy_from_slice(interleaved);
+        return;
+    }
+    for (pixel, out) in interleaved.chunks_exact(step).zip(plane) {
+        *out = pixel[place];
+    }
+}
+
+struct Job<'a, P> {
+    interleaved: &'a [u8],
+    planes: P,
+}
+
+/// All planes in one pass, three of them or four. `SWAPPED` says that the first and the third change places.
+struct Separate<P, const STEP: usize, const SWAPPED: bool>(P);
+
+impl<'a, P, const STEP: usize, const SWAPPED: bool> pulp::WithSimd for Separate<Job<'a, P>, STEP, SWAPPED>
+where
+    P: Iterator<Item = &'a mut [u8]>,
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, _: S) {
+        let Job { interleaved, mut planes } = self.0;
+        let (Some(mut first), Some(second), Some(mut third)) = (planes.next(), planes.next(), planes.next())
+        else {
+            return;
+        };
+        if SWAPPED {
+            std::mem::swap(&mut first, &mut third);
+        }
+        let (pixels, _) = interleaved.as_chunks::<STEP>();
+        let outs = first.iter_mut().zip(second).zip(third);
+        let Some(fourth) = planes.next() else {
+            for (pixel, ((a, b), c)) in pixels.iter().zip(outs) {
+                (*a, *b, *c) = (pixel[0], pixel[1], pixel[2]);
+            }
+            return;
+        };
+        for (pixel, (((a, b), c), d)) in pixels.iter().zip(outs.zip(fourth)) {
+            (*a, *b, *c, *d) = (pixel[0], pixel[1], pixel[2], pixel[STEP - 1]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LAYOUTS: [(usize, &[usize]); 12] = [
+        (1, &[0]),
+        (1, &[0, 0, 0]),
+        (2, &[0]),
+        (2, &[0, 0, 0]),
+        (2, &[0, 0, 0, 1]),
+        (3, &[0, 1, 2]),
+        (3, &[2, 1, 0]),
+        (4, &[2, 1, 0]),
+        (4, &[2, 1, 0, 3]),
+        (4, &[0, 0, 0]),
+        (6, &[4, 2, 0]),
+        (8, &[4, 2, 0]),
+    ];
+
+    proptest! {
+        #[test]
+        fn matches_naive(layout in 0..LAYOUTS.len(), bytes in proptest::collection::vec(any::<u8>(), 8..700)) {
+            let (step, places) = LAYOUTS[layout];
+            let pixels = bytes.len() / step;
+            let interleaved = &bytes[..pixels * step];
+            let wanted: Vec<u8> = places
+                .iter()
+                .flat_map(|place| (0..pixels).map(move |pixel| interleaved[pixel * step + place]))
+                .collect();
+            let mut planes = vec![0; wanted.len()];
+            Interleaved { step, places }.separate(interleaved, &mut planes);
+            prop_assert_eq!(planes, wanted);
+        }
+    }
+}

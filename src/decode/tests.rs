@@ -1,0 +1,71 @@
+//! Tests of the decoder as a worker has it; `tests/decode.rs` holds those of what it reads.
+
+use super::*;
+
+fn file(name: &str) -> Vec<u8> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+fn pixels<'a>(image: &Image<'a>) -> &'a [u8] {
+    match image.pixels {
+        Pixels::U8(pixels) => pixels,
+        Pixels::F32(_) => unreachable!("decoded pixels are bytes"),
+    }
+}
+
+/// Whatever was read before, and into whatever buffers.
+#[test]
+fn a_file_comes_to_the_same_after_any_other() {
+    let names =
+        ["420.jpg", "exif_6.jpg", "grey_1.png", "resize_rgba.png", "rgb.jpg", "1x1.jpg", "resize_1x1.png"];
+    let wants = [ColorMode::Native, ColorMode::Color, ColorMode::Gray]
+        .into_iter()
+        .flat_map(|color| [None, Some((9, 30))].map(|resize| Decode { color, resize }));
+    let cases: Vec<_> =
+        names.iter().flat_map(|name| wants.clone().map(move |wanted| (name, wanted))).collect();
+    let mut kept = Decoder::default();
+    for round in 0..3 {
+        for at in 0..cases.len() {
+            // Each round in another order: these steps have no divisor in common with the number of cases.
+            let (name, wanted) = cases[at * [1, 5, 11][round] % cases.len()];
+            let (mut fresh, file) = (Decoder::default(), file(name));
+            let (kept, fresh) = (kept.decode(&file, &wanted).unwrap(), fresh.decode(&file, &wanted).unwrap());
+            assert_eq!(kept.shape, fresh.shape, "{name} {wanted:?}");
+            assert!(pixels(&kept) == pixels(&fresh), "{name} {wanted:?}");
+        }
+    }
+}
+
+#[test]
+fn an_error_leaves_the_decoder_as_good_as_new() {
+    let (good, wanted) = (file("420.jpg"), Decode::default());
+    let mut decoder = Decoder::default();
+    let first = pixels(&decoder.decode(&good, &wanted).unwrap()).to_vec();
+    for name in ["420.jpg", "grey_progressive.jpg", "resize_rgb.png"] {
+        let mut bad = file(name);
+        let at = bad.len() / 2;
+        bad.drain(at..at + 9);
+        let _ = decoder.decode(&bad, &wanted);
+        assert!(pixels(&decoder.decode(&good, &wanted).unwrap()) == first, "after {name}");
+    }
+}
+
+#[test]
+fn buffers_are_kept() {
+    let mut decoder = Decoder::default();
+    let wanted = Decode { color: ColorMode::Color, resize: Some((20, 30)) };
+    let files = [file("exif_6.jpg"), file("resize_rgba.png"), file("420.jpg")];
+    let buffers = |decoder: &mut Decoder| {
+        for file in &files {
+            decoder.decode(file, &wanted).unwrap();
+        }
+        let mut buffers =
+            [&decoder.interleaved, &decoder.planes, &decoder.spare].map(|buffer| buffer.as_ptr());
+        // Two of them change places.
+        buffers[1..].sort();
+        buffers
+    };
+    let warm = [buffers(&mut decoder), buffers(&mut decoder)][1];
+    assert_eq!(buffers(&mut decoder), warm);
+}

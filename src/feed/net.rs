@@ -1,0 +1,144 @@
+//! Feeds as a net describes them.
+
+use std::path::Path;
+
+use super::Feed;
+use super::builder::FeedBuilder;
+use super::origin::{FileList, Origin};
+use crate::config::ConfigError;
+use crate::decode::ColorMode;
+use crate::error::FeedError;
+use crate::net::{DataLayer, LayerSource, Net, NetState, TransformSpec};
+use crate::shape::Phase;
+use crate::transform::{SetUp, Transform};
+
+/// Where a feed's layer stands in its net.
+#[derive(Clone, Debug)]
+pub(super) struct NetPlace {
+    /// The layers that load data and are set up before it.
+    pub(super) earlier: Vec<SetUp>,
+    /// Whether other layers before it may draw random numbers when they are set up.
+    pub(super) preceded_by_other: bool,
+}
+
+impl Feed {
+    /// Describes the feed of a Caffe net's data layer, as it stands in a `.prototxt` (or a `.caffemodel`):
+    /// the source, the batch size, the prefetch, the transform. What is passed over in the net is logged as
+    /// a warning.
+    ///
+    /// ```no_run
+    /// use percolator::{CaffeEra, Device, Feed, Phase};
+    ///
+    /// let mut feed = Feed::from_prototxt("models/bvlc_reference_caffenet/train_val.prototxt", Phase::Train)?
+    ///     .root("/data/caffe")
+    ///     .caffe_random(1701, CaffeEra::Today)
+    ///     .devices([Device::host(0), Device::host(1)])
+    ///     .build()?;
+    /// # Ok::<(), percolator::FeedError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError`] if the net cannot be read, if its data layer cannot be set up, or if it has several:
+    /// [`layers_of`](Feed::layers_of) has them all.
+    pub fn from_prototxt(path: impl AsRef<Path>, phase: Phase) -> Result<FeedBuilder, FeedError> {
+        let mut layers = Feed::layers_of(&Net::open(path)?, &NetState::from(phase))?;
+        match layers.len() {
+            1 => Ok(layers.remove(0)),
+            _ => {
+                let names = layers.iter().map(|layer| layer.layer_name().to_owned()).collect();
+                Err(ConfigError::SeveralLayers { names }.into())
+            }
+        }
+    }
+
+    /// Describes one feed for each data layer that a net has in this state, in the order of the net.
+    ///
+    /// Two layers that belong together, as images and their labels do, make one feed:
+    ///
+    /// ```no_run
+    /// use percolator::{Feed, Matching, Net, NetState, Phase, Target};
+    ///
+    /// let net = Net::open("multilabel.prototxt")?;
+    /// let mut layers = Feed::layers_of(&net, &NetState::from(Phase::Train))?;
+    /// let (labels, images) = (layers.remove(1), layers.remove(0));
+    /// let feed = images.target(Target::from_feed(labels, Matching::Keys)).build()?;
+    /// # Ok::<(), percolator::FeedError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError`] if the net has no such layer, or one of them cannot be set up.
+    pub fn layers_of(net: &Net, state: &NetState) -> Result<Vec<FeedBuilder>, FeedError> {
+        let mut earlier = Vec::new();
+        let mut feeds = Vec::new();
+        for warning in net.warnings(state)? {
+            tracing::warn!("{warning}");
+        }
+        for layer in net.data_layers(state)? {
+            for warning in &layer.warnings {
+                tracing::warn!("{warning}");
+            }
+            let feed = FeedBuilder::of_layer(&layer, earlier.clone());
+            earlier.push(feed.set_up());
+            feeds.push(feed);
+        }
+        Ok(feeds)
+    }
+}
+
+impl FeedBuilder {
+    fn of_layer(layer: &DataLayer, earlier: Vec<SetUp>) -> Self {
+        let mut transform = transform(&layer.transform);
+        let source = match &layer.source {
+            LayerSource::Lmdb { path } => Origin::Lmdb(path.clone()),
+            LayerSource::LevelDb { path } => Origin::LevelDb(path.clone()),
+            LayerSource::ImageList {
+                list,
+                root_folder,
+                shuffle,
+                rand_skip,
+                new_height,
+                new_width,
+                is_color,
+            } => {
+                transform = transform.color(if *is_color { ColorMode::Color } else { ColorMode::Gray });
+                if *new_height > 0 {
+                    transform = transform.resize(*new_height, *new_width);
+                }
+                Origin::Files(FileList {
+                    list: list.clone(),
+                    root_folder: root_folder.clone(),
+                    shuffle: *shuffle,
+                    rand_skip: *rand_skip,
+                })
+            }
+        };
+        let mut feed = FeedBuilder::new()
+            .layer(&*layer.name)
+            .phase(layer.phase)
+            .batch_size(layer.batch_size)
+            .prefetch(layer.prefetch)
+            .transform(transform);
+        feed.source = Some(source);
+        feed.net = Some(NetPlace { earlier, preceded_by_other: layer.preceded_by_other });
+        feed
+    }
+}
+
+fn transform(spec: &TransformSpec) -> Transform {
+    let transform = Transform::new()
+        .crop(spec.crop_size)
+        .mirror(spec.mirror)
+        .scale(spec.scale)
+        .mean_values(&*spec.mean_values)
+        .color(match (spec.force_color, spec.force_gray) {
+            (true, _) => ColorMode::Color,
+            (_, true) => ColorMode::Gray,
+            _ => ColorMode::Native,
+        });
+    match &spec.mean_file {
+        Some(path) => transform.mean_file(path),
+        None => transform,
+    }
+}

@@ -1,0 +1,65 @@
+//! Where a feed's records come from, before it is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::source::Source;
+use crate::source::SourceError;
+use crate::source::image_list::ImageList;
+use crate::source::leveldb::LevelDb;
+use crate::source::lmdb::Lmdb;
+use crate::transform::{LayerKind, LayerSeeds};
+
+/// A source that is named, or one that is open already.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    Opened(Arc<dyn Source>),
+    Lmdb(PathBuf),
+    LevelDb(PathBuf),
+    Files(FileList),
+}
+
+/// A list of image files, as Caffe's `ImageData` layer describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct FileList {
+    pub(crate) list: PathBuf,
+    pub(crate) root_folder: String,
+    pub(crate) shuffle: bool,
+    pub(crate) rand_skip: u32,
+}
+
+impl Origin {
+    /// The kind of layer that reads such a source.
+    pub(crate) fn layer_kind(&self) -> LayerKind {
+        match self {
+            Origin::Files(FileList { shuffle, rand_skip, .. }) => {
+                LayerKind::ImageData { shuffles: *shuffle, skips: *rand_skip > 0 }
+            }
+            _ => LayerKind::Data,
+        }
+    }
+
+    /// Opens the source; relative paths begin at `root`.
+    pub(crate) fn open(&self, root: &Path, seeds: &LayerSeeds) -> Result<Arc<dyn Source>, SourceError> {
+        Ok(match self {
+            Origin::Opened(source) => source.clone(),
+            Origin::Lmdb(path) => Arc::new(Lmdb::open(root.join(path))?),
+            Origin::LevelDb(path) => Arc::new(LevelDb::open(root.join(path))?),
+            Origin::Files(files) => Arc::new(files.open(root, seeds)?),
+        })
+    }
+}
+
+impl FileList {
+    fn open(&self, root: &Path, seeds: &LayerSeeds) -> Result<ImageList, SourceError> {
+        let list = ImageList::open(root.join(&self.list))?.root_folder(&self.root_folder).relative_to(root);
+        let list = match seeds.shuffle {
+            Some(seed) => list.shuffled(seed),
+            None => list,
+        };
+        match seeds.skip {
+            Some(number) if self.rand_skip > 0 => list.skipping((number % self.rand_skip) as usize),
+            _ => Ok(list),
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! From what was asked for to a running feed: checked whole before a thread is started.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::bounded;
+
+use super::builder::{FeedBuilder, Seed};
+use super::lane::Lane;
+use super::net::NetPlace;
+use super::origin::Origin;
+use super::target::TargetOrigin;
+use super::{Clock, Feed, FeedCanceller, Gauges};
+use crate::batch::{Arrays, Frame};
+use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
+use crate::device::Device;
+use crate::error::FeedError;
+use crate::latch::Latch;
+use crate::prefetch::{Berth, LaneMeters, Prefetcher, RingKeeper, Slot, State};
+use crate::reader::DataReader;
+use crate::reader::body::{Pool, Terms};
+use crate::reader::queue_pair;
+use crate::recipe::{Recipe, Shapes, TargetFrom, TargetRecipe};
+use crate::record::RecordId;
+use crate::round::Round;
+use crate::shape::Phase;
+use crate::source::paired::Paired;
+use crate::source::{PLACE_BYTES, Record, Source, SourceError};
+use crate::sync::panic_message;
+use crate::transform::{CaffeEra, LayerKind, LayerSeeds, Randomness, SeedChain, SetUp, Transformer};
+use crate::workers::{Task, WorkerMeters, Workers};
+
+/// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
+/// library, where no error can be made of it.
+const THREADS_MAX: usize = 1024;
+
+/// What a run takes up in `free`, `full` and the workers' queue, beside its records.
+const QUEUED_RUN_BYTES: usize =
+    2 * size_of::<queue_pair::Slot>() + size_of::<Task>() + 3 * size_of::<usize>();
+
+/// The buffers of a worker's decoder, each as large as the image: the library's rows, the planes, and the
+/// planes as they are turned or resized.
+const DECODER_BUFFERS: usize = 3;
+
+/// Tells feeds of one process apart, so that two feeds of one database never share a reader.
+static FEEDS: AtomicU64 = AtomicU64::new(0);
+
+impl FeedBuilder {
+    /// What the lanes agree on with their reader.
+    fn terms(&self) -> Terms {
+        Terms {
+            consumers: self.devices.len(),
+            batch_size: self.batch_size,
+            prefetch: self.prefetch,
+            passes: self.passes,
+            // Caffe deals by rank in TRAIN; in TEST, whoever tests sees every record.
+            share: if self.net.is_some() && self.phase == Phase::Test { None } else { self.share },
+        }
+    }
+
+    /// What needs no look at a source.
+    fn check(&self) -> Result<(), FeedError> {
+        if self.devices.is_empty() {
+            return Err(ConfigError::NoDevice.into());
+        }
+        if self.threads == 0 {
+            return Err(ConfigError::Zero { option: "threads" }.into());
+        }
+        for (option, found) in [("threads", self.threads), ("devices", self.devices.len())] {
+            if found > THREADS_MAX {
+                return Err(ConfigError::TooMany { option, found, allowed: THREADS_MAX }.into());
+            }
+        }
+        if self.net.is_some() && self.phase == Phase::Test && self.devices.len() > 1 {
+            return Err(ConfigError::TestOnSeveral { devices: self.devices.len() }.into());
+        }
+        self.terms().check()?;
+        Ok(())
+    }
+
+    /// How the feed's layer is set up in its net.
+    pub(super) fn set_up(&self) -> SetUp {
+        let kind = self.source.as_ref().map_or(LayerKind::Data, Origin::layer_kind);
+        SetUp { kind, is_random: self.transform.takes(self.phase).any() }
+    }
+
+    /// The random numbers that the layer takes then. What is not the transformer's is Caffe's in either
+    /// mode: there is no sequence of our own for it.
+    fn layer_seeds(&self) -> LayerSeeds {
+        let (seed, era) = match self.seed {
+            Seed::Caffe(seed, era) => (seed, era),
+            Seed::Indexed(seed) => {
+                let low = u32::try_from(seed & u64::from(u32::MAX)).expect("32 bits are left");
+                (low, CaffeEra::default())
+            }
+        };
+        let mut chain = SeedChain::new(seed, era);
+        for layer in self.net.iter().flat_map(|place| &place.earlier) {
+            chain.set_up(*layer);
+        }
+        chain.set_up(self.set_up())
+    }
+
+    /// Opens the source and, where the targets have one of their own, that with it.
+    fn open(&self, seeds: &LayerSeeds) -> Result<(Arc<dyn Source>, Recipe), FeedError> {
+        let transformer = |transform, dtype| {
+            Transformer::new(transform, &self.root, self.phase, dtype, self.layout)
+                .map_err(ConfigError::Transform)
+        };
+        let pixels = transformer(&self.transform, self.dtype)?;
+        let open = |origin: Option<&Origin>| match origin {
+            Some(origin) => Ok(origin.open(&self.root, seeds)?),
+            None => Err(FeedError::from(ConfigError::NoSource)),
+        };
+        let mut source = open(self.source.as_ref())?;
+        let mut recipe = Recipe { path: source.path().to_owned(), transformer: pixels, target: None };
+        if let Some(target) = &self.target {
+            let transformer = transformer(&target.transform, target.dtype)?;
+            let from = match &target.origin {
+                TargetOrigin::FloatData => TargetFrom::FloatData,
+                TargetOrigin::Paired(origin, matching) => {
+                    let second = open(origin.as_ref())?;
+                    let path = second.path().to_owned();
+                    source = Arc::new(Paired::new(source, second, *matching));
+                    TargetFrom::Companion { path }
+                }
+            };
+            recipe.target = Some(TargetRecipe { from, transformer });
+        }
+        Ok((source, recipe))
+    }
+}
+
+/// What the first record of a source tells.
+struct FirstRecord {
+    shapes: Shapes,
+    value_bytes: usize,
+    is_lent: bool,
+}
+
+impl FirstRecord {
+    fn look(source: &dyn Source, recipe: &Recipe) -> Result<Self, FeedError> {
+        let mut cursor = source.cursor()?;
+        let Some(entry) = cursor.advance()? else {
+            return Err(SourceError::Empty { path: source.path().to_owned() }.into());
+        };
+        let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
+        let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
+        Ok(FirstRecord { shapes, value_bytes: entry.value_bytes(), is_lent: entry.is_lent() })
+    }
+}
+
+/// A feed that has been checked and not yet started.
+pub(super) struct Plan {
+    asked: FeedBuilder,
+    source: Arc<dyn Source>,
+    first: FirstRecord,
+    arrays: Arrays,
+    /// Of one batch.
+    memory_bytes: usize,
+    randomness: Randomness,
+    recipe: Arc<Recipe>,
+}
+
+impl Plan {
+    /// Checks everything that can be checked before a thread is started.
+    pub(super) fn of(asked: FeedBuilder) -> Result<Self, FeedError> {
+        asked.check()?;
+        let seeds = asked.layer_seeds();
+        if let (Seed::Caffe(..), Some(NetPlace { preceded_by_other: true, .. })) = (asked.seed, &asked.net) {
+            tracing::warn!(
+                layer = %asked.layer,
+                "layers before this one may draw random numbers when Caffe sets them up: the sequence is Caffe's, \
+                 but from another seed on"
+            );
+        }
+        let randomness = match asked.seed {
+            Seed::Indexed(seed) => Randomness::Indexed { seed },
+            Seed::Caffe(..) => Randomness::Caffe(seeds.transformer),
+        };
+        let (source, recipe) = asked.open(&seeds)?;
+        let first = FirstRecord::look(&*source, &recipe)?;
+        if !first.shapes.is_encoded && asked.transform.forces_color() {
+            // Caffe's words, and like Caffe we go on.
+            tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
+        }
+        let arrays = first.shapes.arrays.of(asked.batch_size);
+        let slots = asked.prefetch.checked_mul(asked.devices.len());
+        let fits = |bytes: &usize| slots.is_some_and(|slots| slots.checked_mul(*bytes).is_some());
+        let Some(memory_bytes) = arrays.checked_bytes().filter(fits) else {
+            let image = arrays.pixels.image;
+            return Err(ConfigError::BatchTooLarge { batch_size: asked.batch_size, image }.into());
+        };
+        Ok(Plan { source, first, arrays, memory_bytes, randomness, recipe: Arc::new(recipe), asked })
+    }
+
+    /// Sets the memory aside and starts the threads.
+    pub(super) fn start(self) -> Result<Feed, FeedError> {
+        let clock = Arc::new(Clock::start(self.asked.devices.len()));
+        let budget = self.budget()?;
+        let readers = self.open_readers()?;
+        let meters = Arc::new(WorkerMeters::default());
+        let runs: usize = readers.iter().map(DataReader::runs).sum();
+        let workers = Workers::start(self.asked.threads, runs, &self.recipe, &meters)
+            .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
+        let workers = Arc::new(workers);
+        let latch = Latch::new();
+        let watch = readers[0].watch();
+        let lanes = readers
+            .into_iter()
+            .zip(&self.asked.devices)
+            .map(|(reader, device)| self.start_lane(reader, device, &workers, &latch, &clock))
+            .collect::<Result<Vec<Lane>, FeedError>>()?;
+        let gauges = Gauges {
+            clock,
+            reader: watch,
+            threads: self.asked.threads,
+            workers: meters,
+            lanes: lanes.iter().map(|lane| (lane.device.clone(), lane.meters.clone())).collect(),
+        };
+        let records = self.source.records();
+        tracing::info!(
+            source = %self.recipe.path.display(),
+            records,
+            batch = %self.arrays.pixels,
+            lanes = lanes.len(),
+            threads = self.asked.threads,
+            budget_bytes = budget.total_bytes(),
+            "the feed starts"
+        );
+        let canceller = FeedCanceller(latch);
+        Ok(Feed {
+            lanes,
+            records,
+            input_shape: self.first.shapes.input,
+            batch_shape: self.arrays.pixels,
+            budget,
+            canceller,
+            gauges,
+        })
+    }
+
+    /// One handle a lane, in the order of the lanes: record `g` goes to lane `g mod N`.
+    fn open_readers(&self) -> Result<Vec<DataReader>, FeedError> {
+        let group = format!("feed {}", FEEDS.fetch_add(1, Ordering::Relaxed));
+        let open = |_| {
+            DataReader::builder_shared(&*self.asked.layer, self.source.clone())
+                .phase(self.asked.phase)
+                .group(&*group)
+                .terms(self.asked.terms())
+                .open_in(&self.asked.registry)
+        };
+        Ok(self.asked.devices.iter().map(open).collect::<Result<_, _>>()?)
+    }
+
+    /// Known before anything is set aside, so that a feed over its limit costs nothing.
+    fn budget(&self) -> Result<MemoryBudget, FeedError> {
+        let pool = Pool::cut(&self.asked.terms(), self.first.value_bytes);
+        let Shapes { input, is_encoded, .. } = self.first.shapes;
+        let input_elements = input.checked_elements().unwrap_or(usize::MAX);
+        let budget = MemoryBudget::of(&BudgetTerms {
+            lanes: self.asked.devices.len(),
+            prefetch: self.asked.prefetch,
+            threads: self.asked.threads,
+            pixels: self.arrays.pixels,
+            memory_bytes: self.memory_bytes,
+            runs: pool.runs,
+            run_records: pool.run_records,
+            place_bytes: PLACE_BYTES,
+            run_bytes: QUEUED_RUN_BYTES,
+            source_lends: self.first.is_lent,
+            value_bytes: self.first.value_bytes,
+            input_elements,
+            mean_elements: self.recipe.transformer.mean_elements(),
+            decoded_bytes: if is_encoded { input_elements.saturating_mul(DECODER_BUFFERS) } else { 0 },
+        });
+        let needed = budget.total_bytes();
+        match self.asked.memory_limit {
+            Some(allowed) if needed > allowed => {
+                let budget = budget.to_string();
+                Err(ConfigError::OverBudget { needed, allowed, budget }.into())
+            }
+            _ => Ok(budget),
+        }
+    }
+
+    fn start_lane(
+        &self,
+        reader: DataReader,
+        device: &Device,
+        workers: &Arc<Workers>,
+        latch: &Latch<FeedError>,
+        clock: &Arc<Clock>,
+    ) -> Result<Lane, FeedError> {
+        let asked = &self.asked;
+        let meters = Arc::new(LaneMeters::default());
+        let (free_sender, free) = bounded(asked.prefetch);
+        // One message more than there are batches: the error.
+        let (full, full_receiver) = bounded(asked.prefetch + 1);
+        // Room for a message that never comes: a wait on a queue without room allocates.
+        let (stop_sender, stop) = bounded(1);
+        let (done_sender, done) = bounded(asked.prefetch);
+        // After the queues, so that slots which are dropped with them find their round over.
+        let ring = RingKeeper(Round::open());
+        for _ in 0..asked.prefetch {
+            let bytes = self.memory_bytes;
+            let memory = device.host_memory(bytes)?;
+            let frame = Frame::new(memory, asked.batch_size, done_sender.clone());
+            let passage = device.backend().passage(bytes, asked.batch_size)?;
+            let slot = Slot { berth: Berth { passage, token: ring.0.token() }, frame };
+            free_sender.send(Ok(slot)).expect("the queue has room for every slot, and its receiver is alive");
+        }
+        let (number, watch) = (reader.number(), reader.watch());
+        let prefetcher = Prefetcher {
+            ring,
+            reader,
+            recipe: self.recipe.clone(),
+            draws: self.randomness.lane(number, asked.transform.takes(asked.phase)),
+            device: device.clone(),
+            batch_size: asked.batch_size,
+            meters: meters.clone(),
+            latch: latch.clone(),
+            tasks: workers.tasks(),
+            done,
+            free,
+            full,
+            stop,
+            state: State::with_capacity(asked.prefetch),
+        };
+        Ok(Lane {
+            number,
+            device: device.name(),
+            prefetch: asked.prefetch,
+            full: full_receiver,
+            free: free_sender,
+            meters,
+            clock: clock.clone(),
+            watch,
+            warn_after: asked.warn_after,
+            ended: false,
+            stop: Some(stop_sender),
+            thread: Some(spawn(prefetcher)?),
+            _workers: workers.clone(),
+        })
+    }
+}
+
+/// Starts the prefetch thread. Should it panic, its consumer gets an error and not a quiet end.
+fn spawn(prefetcher: Prefetcher) -> Result<JoinHandle<()>, FeedError> {
+    let name = format!("prefetch:{}", prefetcher.reader.number());
+    let (latch, full) = (prefetcher.latch.clone(), prefetcher.full.clone());
+    let thread_name = name.clone();
+    let run = move || {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| prefetcher.run())) {
+            let error = FeedError::Panicked { name: thread_name, message: panic_message(&*panic) };
+            latch.set(error.clone());
+            let _ = full.send(Err(error));
+        }
+    };
+    std::thread::Builder::new()
+        .name(name.clone())
+        .spawn(run)
+        .map_err(|error| FeedError::Thread { name, message: error.to_string() })
+}

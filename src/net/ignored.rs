@@ -1,0 +1,70 @@
+//! Fields that Caffe's schema has and its layers do not read: said aloud, where Caffe is silent.
+
+use super::layer::TransformSpec;
+use super::text::notes::LayerNotes;
+use super::warning::{Passed, WarningKind};
+use crate::proto::{DataParameter, ImageDataParameter};
+
+const MOVED: &str = "write it in transform_param";
+
+/// A field of a message, its name in a net, whether it asks for anything, and what to write instead.
+type Row = (&'static str, &'static str, bool, &'static str);
+
+/// What a Data layer says in vain.
+pub(super) fn of_data(param: &DataParameter, notes: &LayerNotes) -> Vec<Passed> {
+    let rows = [
+        ("scale", "data_param.scale", is_scale(param.scale()), MOVED),
+        ("mean_file", "data_param.mean_file", param.mean_file.is_some(), MOVED),
+        ("crop_size", "data_param.crop_size", param.crop_size() > 0, MOVED),
+        ("mirror", "data_param.mirror", param.mirror(), MOVED),
+        (
+            "rand_skip",
+            "data_param.rand_skip",
+            param.rand_skip() > 0,
+            "a Data layer starts at the first record",
+        ),
+        (
+            "force_encoded_color",
+            "data_param.force_encoded_color",
+            param.force_encoded_color(),
+            "write transform_param { force_color: true }",
+        ),
+    ];
+    warnings("DataParameter", &rows, notes)
+}
+
+/// What an ImageData layer says in vain.
+pub(super) fn of_image_data(param: &ImageDataParameter, notes: &LayerNotes) -> Vec<Passed> {
+    let rows = [
+        ("scale", "image_data_param.scale", is_scale(param.scale()), MOVED),
+        ("mean_file", "image_data_param.mean_file", param.mean_file.is_some(), MOVED),
+        ("crop_size", "image_data_param.crop_size", param.crop_size() > 0, MOVED),
+        ("mirror", "image_data_param.mirror", param.mirror(), MOVED),
+    ];
+    warnings("ImageDataParameter", &rows, notes)
+}
+
+/// What the transform of an ImageData layer says in vain: its images are decoded before it sees them.
+pub(super) fn of_image_transform(transform: &TransformSpec, notes: &LayerNotes) -> Vec<Passed> {
+    let instead = "an ImageData layer has image_data_param.is_color";
+    let rows = [
+        ("force_color", "transform_param.force_color", transform.force_color, instead),
+        ("force_gray", "transform_param.force_gray", transform.force_gray, instead),
+    ];
+    warnings("TransformationParameter", &rows, notes)
+}
+
+/// Whether a factor changes anything.
+fn is_scale(scale: f32) -> bool {
+    scale.to_bits() != 1_f32.to_bits()
+}
+
+fn warnings(message: &'static str, rows: &[Row], notes: &LayerNotes) -> Vec<Passed> {
+    let asked = rows.iter().filter(|(_, _, asks, _)| *asks);
+    asked
+        .map(|&(field, name, _, instead)| {
+            let at = notes.place(&[(message, field), ("V0LayerParameter", field)]);
+            (at, WarningKind::Ignored { field: name, instead })
+        })
+        .collect()
+}

@@ -1,0 +1,168 @@
+//! The types of layers: what each form of a net calls them, and what they mean for a feed.
+
+use super::text::notes::Fillers;
+use crate::proto::v1_layer_parameter::LayerType;
+
+/// A type's V1 number, its name as `layer` has it, and its name as a V0 layer has it.
+const TYPES: &[(LayerType, &str, Option<&str>)] = &[
+    (LayerType::Absval, "AbsVal", None),
+    (LayerType::Accuracy, "Accuracy", Some("accuracy")),
+    (LayerType::Argmax, "ArgMax", None),
+    (LayerType::Bnll, "BNLL", Some("bnll")),
+    (LayerType::Concat, "Concat", Some("concat")),
+    (LayerType::ContrastiveLoss, "ContrastiveLoss", None),
+    (LayerType::Convolution, "Convolution", Some("conv")),
+    (LayerType::Data, "Data", Some("data")),
+    (LayerType::Deconvolution, "Deconvolution", None),
+    (LayerType::Dropout, "Dropout", Some("dropout")),
+    (LayerType::DummyData, "DummyData", None),
+    (LayerType::EuclideanLoss, "EuclideanLoss", Some("euclidean_loss")),
+    (LayerType::Eltwise, "Eltwise", None),
+    (LayerType::Exp, "Exp", None),
+    (LayerType::Flatten, "Flatten", Some("flatten")),
+    (LayerType::Hdf5Data, "HDF5Data", Some("hdf5_data")),
+    (LayerType::Hdf5Output, "HDF5Output", Some("hdf5_output")),
+    (LayerType::HingeLoss, "HingeLoss", None),
+    (LayerType::Im2col, "Im2col", Some("im2col")),
+    (LayerType::ImageData, "ImageData", Some("images")),
+    (LayerType::InfogainLoss, "InfogainLoss", Some("infogain_loss")),
+    (LayerType::InnerProduct, "InnerProduct", Some("innerproduct")),
+    (LayerType::Lrn, "LRN", Some("lrn")),
+    (LayerType::MemoryData, "MemoryData", None),
+    (LayerType::MultinomialLogisticLoss, "MultinomialLogisticLoss", Some("multinomial_logistic_loss")),
+    (LayerType::Mvn, "MVN", None),
+    (LayerType::Pooling, "Pooling", Some("pool")),
+    (LayerType::Power, "Power", None),
+    (LayerType::Relu, "ReLU", Some("relu")),
+    (LayerType::Sigmoid, "Sigmoid", Some("sigmoid")),
+    (LayerType::SigmoidCrossEntropyLoss, "SigmoidCrossEntropyLoss", None),
+    (LayerType::Silence, "Silence", None),
+    (LayerType::Softmax, "Softmax", Some("softmax")),
+    (LayerType::SoftmaxLoss, "SoftmaxWithLoss", Some("softmax_loss")),
+    (LayerType::Split, "Split", Some("split")),
+    (LayerType::Slice, "Slice", None),
+    (LayerType::Tanh, "TanH", Some("tanh")),
+    (LayerType::WindowData, "WindowData", Some("window_data")),
+    (LayerType::Threshold, "Threshold", None),
+];
+
+/// The name that `layer` has for a V1 type.
+pub(super) fn of_v1(number: i32) -> Option<&'static str> {
+    TYPES.iter().find(|(v1, _, _)| *v1 as i32 == number).map(|&(_, name, _)| name)
+}
+
+/// The V1 type that a V0 layer's type became.
+pub(super) fn of_v0(kind: &str) -> Option<LayerType> {
+    TYPES.iter().find(|(_, _, v0)| *v0 == Some(kind)).map(|&(v1, _, _)| v1)
+}
+
+/// Further types of Caffe that have no number, for they came after V1, and that draw nothing at set-up.
+const DRAWING_NOTHING: &[&str] = &[
+    "BatchNorm",
+    "BatchReindex",
+    "Clip",
+    "Crop",
+    "ELU",
+    "Filter",
+    "Input",
+    "Log",
+    "Parameter",
+    "Reduction",
+    "Reshape",
+    "SPP",
+    "Swish",
+    "Tile",
+];
+
+/// Types whose parameters, or whose data, a filler may draw.
+const FILLED: &[&str] = &[
+    "Bias",
+    "Convolution",
+    "Deconvolution",
+    "DummyData",
+    "Embed",
+    "InnerProduct",
+    "LSTM",
+    "PReLU",
+    "RNN",
+    "Recurrent",
+    "Scale",
+];
+
+/// Types that start a prefetch thread, or crop and mirror, with random numbers of their own.
+const DRAWING_DATA: &[&str] = &["MemoryData", "WindowData"];
+
+/// Whether setting up a layer of this type may take numbers from the generator that all layers share.
+///
+/// A type that Caffe does not have may do anything.
+pub(super) fn may_draw(kind: &str, fillers: Fillers) -> bool {
+    if FILLED.contains(&kind) || fillers == Fillers::Present {
+        return fillers != Fillers::Absent;
+    }
+    let of_caffe = TYPES.iter().any(|&(_, name, _)| name == kind) || DRAWING_NOTHING.contains(&kind);
+    !of_caffe || DRAWING_DATA.contains(&kind)
+}
+
+/// What a layer is to a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It reads records of a database, which Percolator does in its place.
+    Data,
+    /// It reads images of a list, which Percolator does in its place.
+    ImageData,
+    /// It supplies data in a way of its own.
+    Supplier,
+    /// It works on what others supply.
+    Worker,
+}
+
+/// Types that supply data whatever their blobs.
+const SUPPLIERS: &[&str] =
+    &["AnnotatedData", "DummyData", "HDF5Data", "Input", "MemoryData", "VideoData", "WindowData"];
+
+/// What a layer of this type is, given how many blobs flow in and out.
+pub(super) fn role(kind: &str, bottoms: usize, tops: usize) -> Role {
+    match kind {
+        "Data" => Role::Data,
+        "ImageData" => Role::ImageData,
+        // A learned blob comes out of nothing, but is no data.
+        "Parameter" => Role::Worker,
+        _ if SUPPLIERS.contains(&kind) || (bottoms == 0 && tops > 0) => Role::Supplier,
+        _ => Role::Worker,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_v1_type_has_a_name() {
+        for number in 1..=39 {
+            let v1 = LayerType::try_from(number).unwrap();
+            let name = of_v1(number).unwrap_or_else(|| panic!("{v1:?} is not in the table"));
+            assert_eq!(TYPES.iter().filter(|(_, other, _)| *other == name).count(), 1, "{name}");
+        }
+        assert_eq!((of_v1(0), of_v1(40), TYPES.len()), (None, None, 39));
+        assert_eq!((of_v1(5), of_v1(21), of_v1(35)), (Some("Data"), Some("SoftmaxWithLoss"), Some("AbsVal")));
+        assert_eq!((of_v0("images"), of_v0("padding")), (Some(LayerType::ImageData), None));
+    }
+
+    #[test]
+    fn what_may_draw_is_known_or_suspected() {
+        assert!(may_draw("Convolution", Fillers::Present) && may_draw("Convolution", Fillers::Unknown));
+        assert!(!may_draw("Convolution", Fillers::Absent) && !may_draw("ReLU", Fillers::Unknown));
+        assert!(may_draw("ReLU", Fillers::Present) && may_draw("ForkLayer", Fillers::Absent));
+        assert!(may_draw("WindowData", Fillers::Absent) && !may_draw("HDF5Data", Fillers::Absent));
+        assert!(may_draw("Python", Fillers::Absent));
+    }
+
+    #[test]
+    fn what_comes_out_of_nothing_is_data() {
+        assert_eq!(role("Python", 0, 2), Role::Supplier);
+        assert_eq!(role("Python", 1, 1), Role::Worker);
+        assert_eq!(role("MemoryData", 0, 2), Role::Supplier);
+        assert_eq!(role("Parameter", 0, 1), Role::Worker);
+        assert_eq!(role("Silence", 1, 0), Role::Worker);
+    }
+}

@@ -1,0 +1,210 @@
+//! One layer that loads data: what it says, checked as Caffe checks it when it sets the layer up.
+
+use std::path::PathBuf;
+
+use super::error::{LayerError, Place, clip};
+use super::ignored;
+use super::text::notes::LayerNotes;
+use super::warning::Passed;
+use crate::proto::data_parameter::Db;
+use crate::proto::{DataParameter, ImageDataParameter, LayerParameter};
+
+/// The most elements that a blob of Caffe may have: it counts them in an `int`.
+const BLOB_ELEMENTS_MAX: u32 = i32::MAX as u32;
+
+/// Where a layer's records come from. Paths are as the net has them; see [`rooted`](super::rooted).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayerSource {
+    /// An LMDB of Caffe's Datum records.
+    Lmdb {
+        /// The folder, or the data file in it.
+        path: PathBuf,
+    },
+    /// A LevelDB of Caffe's Datum records.
+    LevelDb {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A text file of image files and their labels.
+    ImageList {
+        /// The text file.
+        list: PathBuf,
+        /// Set before each name as it is: no slash is added.
+        root_folder: String,
+        /// Whether the list is shuffled before each pass.
+        shuffle: bool,
+        /// At the start, a random number of lines below this is passed over.
+        rand_skip: u32,
+        /// Height of the images in pixels, or 0 for the file's own. Never 0 where the width is not.
+        new_height: u32,
+        /// Width of the images in pixels, or 0 for the file's own. Never 0 where the height is not.
+        new_width: u32,
+        /// Three channels, or one.
+        is_color: bool,
+    },
+}
+
+/// What is done to each image, as the net has it: no file is opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransformSpec {
+    /// Multiplies each pixel once the mean is subtracted.
+    pub scale: f32,
+    /// Whether images are mirrored at random.
+    pub mirror: bool,
+    /// The side of a square, in pixels, or 0 for no crop.
+    pub crop_size: u32,
+    /// A `BlobProto` of the images' own shape. Not together with mean values.
+    pub mean_file: Option<PathBuf>,
+    /// One for all channels, or one for each.
+    pub mean_values: Vec<f32>,
+    /// Whether encoded records are decoded to three channels. Not together with grey.
+    pub force_color: bool,
+    /// Whether encoded records are decoded to one channel.
+    pub force_gray: bool,
+}
+
+/// What a layer says, found good.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) batch_size: usize,
+    pub(super) prefetch: usize,
+    pub(super) transform: TransformSpec,
+    pub(super) source: LayerSource,
+    pub(super) warnings: Vec<Passed>,
+}
+
+/// An error of a layer, and where it stands.
+type Fault = (Option<Place>, LayerError);
+
+const DATA: &str = "DataParameter";
+const IMAGE_DATA: &str = "ImageDataParameter";
+const TRANSFORM: &str = "TransformationParameter";
+const V0: &str = "V0LayerParameter";
+const LAYER: &str = "LayerParameter";
+const V1: &str = "V1LayerParameter";
+
+/// Reads a layer of type Data.
+pub(super) fn data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked, Fault> {
+    check_blobs("Data", layer, notes)?;
+    let param = layer.data_param.clone().unwrap_or_default();
+    let fault = |field, v0, error| (notes.place(&[(DATA, field), (V0, v0)]), error);
+    let batch_size = batch_size("data_param.batch_size", param.batch_size())
+        .map_err(|error| fault("batch_size", "batchsize", error))?;
+    let path = path("data_param.source", param.source()).map_err(|error| fault("source", "source", error))?;
+    let source = match Db::try_from(param.backend.unwrap_or_default()) {
+        Ok(Db::Lmdb) => LayerSource::Lmdb { path },
+        Ok(Db::Leveldb) => LayerSource::LevelDb { path },
+        Err(error) => return Err(fault("backend", "", LayerError::Backend { found: error.0 })),
+    };
+    let transform = transform(layer, notes)?;
+    if transform.force_color && transform.force_gray {
+        return Err((notes.place(&[(TRANSFORM, "force_gray")]), LayerError::ColorAndGray));
+    }
+    let warnings = ignored::of_data(&param, notes);
+    Ok(Checked { batch_size, prefetch: prefetch(layer, notes)?, transform, source, warnings })
+}
+
+/// Reads a layer of type ImageData.
+pub(super) fn image_data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked, Fault> {
+    check_blobs("ImageData", layer, notes)?;
+    let param = layer.image_data_param.clone().unwrap_or_default();
+    let fault = |field, v0, error| (notes.place(&[(IMAGE_DATA, field), (V0, v0)]), error);
+    let batch_size = batch_size("image_data_param.batch_size", param.batch_size())
+        .map_err(|error| fault("batch_size", "batchsize", error))?;
+    let list =
+        path("image_data_param.source", param.source()).map_err(|error| fault("source", "source", error))?;
+    check_size(&param).map_err(|(field, error)| fault(field, field, error))?;
+    let mut transform = transform(layer, notes)?;
+    let mut warnings = ignored::of_image_data(&param, notes);
+    warnings.extend(ignored::of_image_transform(&transform, notes));
+    (transform.force_color, transform.force_gray) = (false, false);
+    let source = LayerSource::ImageList {
+        list,
+        root_folder: param.root_folder().to_owned(),
+        shuffle: param.shuffle(),
+        rand_skip: param.rand_skip(),
+        new_height: param.new_height(),
+        new_width: param.new_width(),
+        is_color: param.is_color(),
+    };
+    Ok(Checked { batch_size, prefetch: prefetch(layer, notes)?, transform, source, warnings })
+}
+
+/// Nothing flows in; data, or data and labels, flow out.
+fn check_blobs(kind: &'static str, layer: &LayerParameter, notes: &LayerNotes) -> Result<(), Fault> {
+    let (bottoms, tops) = (layer.bottom.len(), layer.top.len());
+    if bottoms > 0 {
+        let at = notes.place(&[(LAYER, "bottom"), (V1, "bottom")]);
+        return Err((at, LayerError::Bottoms { kind, found: bottoms }));
+    }
+    if !(1..=2).contains(&tops) {
+        return Err((notes.place(&[(LAYER, "top"), (V1, "top")]), LayerError::Tops { kind, found: tops }));
+    }
+    Ok(())
+}
+
+fn batch_size(field: &'static str, found: u32) -> Result<usize, LayerError> {
+    match usize::try_from(found) {
+        Ok(0) => Err(LayerError::NoBatchSize { field }),
+        Ok(size) if found <= BLOB_ELEMENTS_MAX => Ok(size),
+        _ => Err(LayerError::BatchSize { field, found, allowed: BLOB_ELEMENTS_MAX }),
+    }
+}
+
+/// Batches that are read ahead. All prefetching layers of Caffe look for the number in `data_param`.
+fn prefetch(layer: &LayerParameter, notes: &LayerNotes) -> Result<usize, Fault> {
+    let found =
+        layer.data_param.as_ref().map_or(DataParameter::default().prefetch(), DataParameter::prefetch);
+    match usize::try_from(found) {
+        Ok(0) => Err((notes.place(&[(DATA, "prefetch")]), LayerError::NoPrefetch)),
+        found => Ok(found.unwrap_or(usize::MAX)),
+    }
+}
+
+fn path(field: &'static str, found: &str) -> Result<PathBuf, LayerError> {
+    if found.is_empty() { Err(LayerError::NoPath { field }) } else { Ok(PathBuf::from(found)) }
+}
+
+/// Both sides or none, and no more elements than Caffe can count.
+fn check_size(param: &ImageDataParameter) -> Result<(), (&'static str, LayerError)> {
+    let (new_height, new_width) = (param.new_height(), param.new_width());
+    if (new_height == 0) != (new_width == 0) {
+        let set = if new_height > 0 { "new_height" } else { "new_width" };
+        return Err((set, LayerError::HalfSize { new_height, new_width }));
+    }
+    let channels: u64 = if param.is_color() { 3 } else { 1 };
+    let elements = u64::from(new_height).saturating_mul(u64::from(new_width)).saturating_mul(channels);
+    if elements > u64::from(BLOB_ELEMENTS_MAX) {
+        return Err(("new_height", LayerError::Size { new_height, new_width, allowed: BLOB_ELEMENTS_MAX }));
+    }
+    Ok(())
+}
+
+fn transform(layer: &LayerParameter, notes: &LayerNotes) -> Result<TransformSpec, Fault> {
+    let param = layer.transform_param.clone().unwrap_or_default();
+    let at = || {
+        notes.place(&[
+            (TRANSFORM, "mean_file"),
+            (DATA, "mean_file"),
+            (IMAGE_DATA, "mean_file"),
+            (V0, "meanfile"),
+        ])
+    };
+    let mean_file = match &param.mean_file {
+        Some(file) if !param.mean_value.is_empty() => {
+            let error = LayerError::TwoMeans { mean_file: clip(file), values: param.mean_value.len() };
+            return Err((at(), error));
+        }
+        Some(file) => Some(path("transform_param.mean_file", file).map_err(|error| (at(), error))?),
+        None => None,
+    };
+    Ok(TransformSpec {
+        scale: param.scale(),
+        mirror: param.mirror(),
+        crop_size: param.crop_size(),
+        mean_file,
+        force_color: param.force_color(),
+        force_gray: param.force_gray(),
+        mean_values: param.mean_value,
+    })
+}

@@ -1,0 +1,229 @@
+//! The data layers of a net that are fed in a state, in the order of the net.
+
+use super::error::{LayerError, NetCause, NetError, Place};
+use super::kinds::{self, Role};
+use super::layer::{self, LayerSource, TransformSpec};
+use super::state::{self, NetState};
+use super::warning::{NetWarning, WarningKind};
+use super::{LayerRecord, Net, layer_name};
+use crate::proto::LayerParameter;
+use crate::shape::Phase;
+
+/// The most layers that a message lists.
+const LISTED_MAX: usize = 20;
+
+/// A layer that reads records of a database or images of a list, as the net has it.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataLayer {
+    /// Its name, which may be empty.
+    pub name: String,
+    /// The blobs that it fills: data, or data and labels.
+    pub tops: Vec<String>,
+    /// Its own phase, or else the net's.
+    pub phase: Phase,
+    /// Records in a batch.
+    pub batch_size: usize,
+    /// Batches that are read ahead.
+    pub prefetch: usize,
+    /// What is done to each image.
+    pub transform: TransformSpec,
+    /// Where the records come from.
+    pub source: LayerSource,
+    /// Whether a layer before it, other than those given out here, may draw random numbers when it is set up.
+    ///
+    /// Caffe's layers all draw from one generator, in the order of the net, so where this is true, the random
+    /// numbers of this layer are not those that Caffe would draw.
+    pub preceded_by_other: bool,
+    /// Where the layer stands in the text.
+    pub at: Option<Place>,
+    /// What is passed over of it.
+    pub warnings: Vec<NetWarning>,
+}
+
+/// A layer that is part of the net in a state.
+#[derive(Clone, Copy)]
+struct Kept<'a> {
+    index: usize,
+    layer: &'a LayerParameter,
+    record: &'a LayerRecord,
+    role: Role,
+}
+
+impl Kept<'_> {
+    fn name(&self) -> String {
+        layer_name(self.layer.name.as_deref(), self.index)
+    }
+
+    fn may_draw(&self) -> bool {
+        kinds::may_draw(self.layer.r#type(), self.record.notes.fillers)
+    }
+}
+
+impl Net {
+    /// The layers that read a database or a list of images and are part of the net in this state, in the order
+    /// of the net. There is at least one.
+    ///
+    /// # Errors
+    ///
+    /// No such layer is left, and the error lists those that were found and why each is left out; two layers
+    /// produce one blob; a layer has rules of both kinds; or one of the layers cannot be set up: it has no batch
+    /// size, no source, two means, and so on.
+    pub fn data_layers(&self, state: &NetState) -> Result<Vec<DataLayer>, NetError> {
+        let state = state.with(self.parameter.state.as_ref());
+        let kept = self.kept(&state)?;
+        self.check_tops(&kept)?;
+        let mut fed = Vec::new();
+        let mut preceded_by_other = false;
+        for kept in &kept {
+            if matches!(kept.role, Role::Data | Role::ImageData) {
+                fed.push(self.data_layer(*kept, &state, preceded_by_other)?);
+            } else {
+                preceded_by_other |= kept.may_draw();
+            }
+        }
+        if fed.is_empty() {
+            return Err(self.no_data_layer(&state, &kept));
+        }
+        Ok(fed)
+    }
+
+    /// What is passed over in this state that belongs to no layer given out by
+    /// [`data_layers`](Self::data_layers): fields of the net itself, and layers that supply data in another way.
+    ///
+    /// # Errors
+    ///
+    /// A layer has rules of both kinds.
+    pub fn warnings(&self, state: &NetState) -> Result<Vec<NetWarning>, NetError> {
+        let own = self.parameter.state.as_ref();
+        let overridden = state.overrides(own).into_iter().map(|kind| (None, kind));
+        let of_net = self.passed.iter().cloned().chain(overridden);
+        let mut warnings: Vec<_> = of_net.map(|(at, kind)| self.warning(at, None, kind)).collect();
+        for kept in self.kept(&state.with(own))? {
+            if kept.role == Role::Supplier {
+                let kind = WarningKind::NotFed { kind: kind_of(kept.layer) };
+                warnings.push(self.warning(kept.record.notes.at, Some(kept.name()), kind));
+            }
+        }
+        Ok(warnings)
+    }
+
+    fn warning(&self, at: Option<Place>, layer: Option<String>, kind: WarningKind) -> NetWarning {
+        NetWarning { path: self.path.clone(), at, layer, kind }
+    }
+
+    /// The layers in the order of the net, with what is known of each.
+    fn records(&self) -> impl Iterator<Item = Kept<'_>> {
+        self.parameter.layer.iter().zip(&self.layers).enumerate().map(|(index, (layer, record))| {
+            let role = kinds::role(layer.r#type(), layer.bottom.len(), layer.top.len());
+            Kept { index, layer, record, role }
+        })
+    }
+
+    /// The layers that are part of the net in a state, which has the net's own stages.
+    fn kept(&self, state: &NetState) -> Result<Vec<Kept<'_>>, NetError> {
+        let mut kept = Vec::new();
+        for record in self.records() {
+            let at = record.record.notes.at;
+            if state.keeps(record.layer).map_err(|error| self.layer_error(&record, at, error))? {
+                kept.push(record);
+            }
+        }
+        Ok(kept)
+    }
+
+    fn layer_error(&self, kept: &Kept<'_>, at: Option<Place>, error: LayerError) -> NetError {
+        let error = NetError::new(NetCause::Layer { layer: kept.name(), error });
+        NetError { at, ..error }.within(self.path.as_deref())
+    }
+
+    /// Blobs that come out of nothing have names of their own.
+    fn check_tops(&self, kept: &[Kept<'_>]) -> Result<(), NetError> {
+        let mut seen = std::collections::HashMap::new();
+        for kept in kept.iter().filter(|kept| kept.role != Role::Worker) {
+            for top in &kept.layer.top {
+                if let Some(earlier) = seen.insert(top, kept.name()) {
+                    let error = LayerError::SameTop { top: super::error::clip(top), earlier };
+                    let at =
+                        kept.record.notes.place(&[("LayerParameter", "top"), ("V1LayerParameter", "top")]);
+                    return Err(self.layer_error(kept, at, error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn data_layer(
+        &self,
+        kept: Kept<'_>,
+        state: &NetState,
+        preceded_by_other: bool,
+    ) -> Result<DataLayer, NetError> {
+        let Kept { layer, record: LayerRecord { notes, passed }, .. } = kept;
+        let mut warnings = passed.clone();
+        for foreign in &notes.foreign {
+            let (field, owner, at) = (foreign.fork.name(), foreign.fork.owner, Some(foreign.at));
+            if !foreign.harmless {
+                return Err(self.layer_error(&kept, at, LayerError::Foreign { field, owner }));
+            }
+            warnings.push((at, WarningKind::Foreign { field, owner }));
+        }
+        warnings.extend(notes.unknown.warnings());
+        let checked = match kept.role {
+            Role::ImageData => layer::image_data(layer, notes),
+            _ => layer::data(layer, notes),
+        };
+        let checked = checked.map_err(|(at, error)| self.layer_error(&kept, at, error))?;
+        warnings.extend(checked.warnings);
+        let warnings = warnings.into_iter().map(|(at, kind)| self.warning(at, Some(kept.name()), kind));
+        Ok(DataLayer {
+            name: layer.name().to_owned(),
+            tops: layer.top.clone(),
+            phase: state::phase(layer.phase).unwrap_or(state.phase),
+            batch_size: checked.batch_size,
+            prefetch: checked.prefetch,
+            transform: checked.transform,
+            source: checked.source,
+            preceded_by_other,
+            at: notes.at,
+            warnings: warnings.collect(),
+        })
+    }
+
+    /// Says of every layer that may have been meant why it is not fed.
+    fn no_data_layer(&self, state: &NetState, kept: &[Kept<'_>]) -> NetError {
+        let is_kept = |found: &Kept<'_>| kept.binary_search_by_key(&found.index, |kept| kept.index).is_ok();
+        let reason = |found: &Kept<'_>| match found.role {
+            Role::Data | Role::ImageData => "its include or exclude rules leave it out of this state",
+            _ if is_kept(found) => "layers of this type are not fed",
+            _ => "layers of this type are not fed, and its rules leave it out of this state",
+        };
+        let suppliers: Vec<_> = self.records().filter(|found| found.role != Role::Worker).collect();
+        let mut listed: Vec<_> = suppliers
+            .iter()
+            .take(LISTED_MAX)
+            .map(|found| {
+                format!("layer {} of type {}: {}", found.name(), kind_of(found.layer), reason(found))
+            })
+            .collect();
+        let mut count = |count: usize, of: &str| {
+            if count > 0 {
+                listed.push(format!("{count} {of}"));
+            }
+        };
+        count(suppliers.len().saturating_sub(LISTED_MAX), "more that supply data");
+        count(self.parameter.input.len(), "blobs that are inputs, fed by hand");
+        count(self.layers.len() - suppliers.len(), "layers that supply no data");
+        if listed.is_empty() {
+            listed.push("it has no layers".to_owned());
+        }
+        let (state, found) = (state.to_string(), listed.join("; "));
+        NetError::new(NetCause::NoDataLayer { state, found }).within(self.path.as_deref())
+    }
+}
+
+/// A layer's type as messages show it.
+fn kind_of(layer: &LayerParameter) -> String {
+    let kind = super::error::clip(layer.r#type());
+    if kind.is_empty() { "(none)".to_owned() } else { kind }
+}

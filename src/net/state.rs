@@ -1,0 +1,164 @@
+//! A net's state, and which layers it leaves in: Caffe's `FilterNet`.
+
+use std::fmt;
+
+use super::error::LayerError;
+use super::warning::WarningKind;
+use crate::proto::{self, LayerParameter, NetStateRule};
+use crate::shape::Phase;
+
+/// What the rules of a net's layers are matched against.
+///
+/// As with Caffe's own `Net`, the phase and the level stand in place of those in the net's `state`, and the
+/// stages are added to those there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct NetState {
+    /// Training or testing.
+    pub phase: Phase,
+    /// For rules of `min_level` and `max_level`.
+    pub level: i32,
+    /// For rules of `stage` and `not_stage`.
+    pub stages: Vec<String>,
+}
+
+impl From<Phase> for NetState {
+    /// This phase, level 0 and no stages.
+    fn from(phase: Phase) -> Self {
+        Self { phase, ..Self::default() }
+    }
+}
+
+impl fmt::Display for NetState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (level {}", self.phase, self.level)?;
+        match self.stages.as_slice() {
+            [] => write!(f, ", no stages)"),
+            [stage] => write!(f, ", stage {stage})"),
+            stages => write!(f, ", stages {})", stages.join(", ")),
+        }
+    }
+}
+
+/// The phase that a field holds, where it holds one.
+pub(super) fn phase(number: Option<i32>) -> Option<Phase> {
+    match proto::Phase::try_from(number?) {
+        Ok(proto::Phase::Train) => Some(Phase::Train),
+        Ok(proto::Phase::Test) => Some(Phase::Test),
+        // protobuf takes a number that the enum does not have for an unknown field.
+        Err(_) => None,
+    }
+}
+
+impl NetState {
+    /// This state with the stages of the net's own.
+    pub(super) fn with(&self, own: Option<&proto::NetState>) -> Self {
+        let own = own.map_or(&[][..], |own| &own.stage);
+        Self { stages: [own, &self.stages].concat(), ..self.clone() }
+    }
+
+    /// What this state overrides of the net's own.
+    pub(super) fn overrides(&self, own: Option<&proto::NetState>) -> Vec<WarningKind> {
+        let own_phase = own.and_then(|own| phase(own.phase)).filter(|&own| own != self.phase);
+        let own_level = own.and_then(|own| own.level).filter(|&own| own != self.level);
+        let phases = own_phase.map(|own| ("phase", own.to_string(), self.phase.to_string()));
+        let levels = own_level.map(|own| ("level", own.to_string(), self.level.to_string()));
+        let overridden = phases.into_iter().chain(levels);
+        overridden.map(|(field, own, given)| WarningKind::State { field, own, given }).collect()
+    }
+
+    /// Whether a layer is part of the net in this state.
+    ///
+    /// # Errors
+    ///
+    /// The layer has rules of both kinds.
+    pub(super) fn keeps(&self, layer: &LayerParameter) -> Result<bool, LayerError> {
+        match (layer.include.as_slice(), layer.exclude.as_slice()) {
+            ([], exclude) => Ok(!exclude.iter().any(|rule| self.meets(rule))),
+            (include, []) => Ok(include.iter().any(|rule| self.meets(rule))),
+            _ => Err(LayerError::BothRules),
+        }
+    }
+
+    fn meets(&self, rule: &NetStateRule) -> bool {
+        let has = |stage: &String| self.stages.contains(stage);
+        phase(rule.phase).is_none_or(|phase| phase == self.phase)
+            && rule.min_level.is_none_or(|level| self.level >= level)
+            && rule.max_level.is_none_or(|level| self.level <= level)
+            && rule.stage.iter().all(has)
+            && !rule.not_stage.iter().any(has)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(phase: Phase, level: i32, stages: &[&str]) -> NetState {
+        NetState { phase, level, stages: stages.iter().map(|&stage| stage.to_owned()).collect() }
+    }
+
+    fn rule(text: &str) -> NetStateRule {
+        let net = proto::NetParameter::from_text(&format!("layer {{ include {{ {text} }} }}")).unwrap();
+        net.layer[0].include[0].clone()
+    }
+
+    #[test]
+    fn every_part_of_a_rule_must_agree() {
+        let state = state(Phase::Test, 2, &["deploy", "fast"]);
+        for met in [
+            "",
+            "phase: TEST",
+            "min_level: 2 max_level: 2",
+            "min_level: -5",
+            "stage: 'fast' stage: 'deploy'",
+            "not_stage: 'slow'",
+            "phase: TEST min_level: 1 stage: 'fast' not_stage: 'slow'",
+        ] {
+            assert!(state.meets(&rule(met)), "{met}");
+        }
+        for unmet in [
+            "phase: TRAIN",
+            "min_level: 3",
+            "max_level: 1",
+            "stage: 'fast' stage: 'slow'",
+            "not_stage: 'slow' not_stage: 'fast'",
+            "phase: TEST min_level: 1 stage: 'fast' not_stage: 'deploy'",
+        ] {
+            assert!(!state.meets(&rule(unmet)), "{unmet}");
+        }
+    }
+
+    #[test]
+    fn one_rule_that_is_met_is_enough() {
+        let state = state(Phase::Train, 0, &[]);
+        let layer = |include: &[&str], exclude: &[&str]| LayerParameter {
+            include: include.iter().map(|text| rule(text)).collect(),
+            exclude: exclude.iter().map(|text| rule(text)).collect(),
+            ..LayerParameter::default()
+        };
+        assert_eq!(state.keeps(&layer(&[], &[])), Ok(true));
+        assert_eq!(state.keeps(&layer(&["phase: TEST", "phase: TRAIN"], &[])), Ok(true));
+        assert_eq!(state.keeps(&layer(&["phase: TEST"], &[])), Ok(false));
+        assert_eq!(state.keeps(&layer(&[], &["phase: TEST", "phase: TRAIN"])), Ok(false));
+        assert_eq!(state.keeps(&layer(&[], &["phase: TEST"])), Ok(true));
+        assert_eq!(state.keeps(&layer(&["phase: TRAIN"], &["phase: TEST"])), Err(LayerError::BothRules));
+    }
+
+    #[test]
+    fn the_nets_own_state_is_merged_as_caffe_merges_it() {
+        let own = proto::NetParameter::from_text("state { phase: TRAIN level: 3 stage: 'a' }").unwrap().state;
+        let given = state(Phase::Test, 1, &["b"]);
+        assert_eq!(given.with(own.as_ref()), state(Phase::Test, 1, &["a", "b"]));
+        let overridden: Vec<_> = given.overrides(own.as_ref()).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            overridden,
+            [
+                "the net's own state says phase TRAIN; TEST was asked for and stands in its place",
+                "the net's own state says level 3; 1 was asked for and stands in its place",
+            ]
+        );
+        assert_eq!(state(Phase::Train, 3, &[]).overrides(own.as_ref()), []);
+        assert_eq!(given.overrides(None), []);
+        assert_eq!(given.to_string(), "TEST (level 1, stage b)");
+    }
+}

@@ -1,0 +1,116 @@
+//! What a text says of its layers beyond the messages that it is read into.
+
+use crate::net::error::{Place, clip};
+use crate::net::forks::Fork;
+use crate::net::warning::{Passed, WarningKind};
+
+/// Which of the two fields of a net a layer stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::net) enum Form {
+    /// `layers`, which holds V0 layers too.
+    V1,
+    /// `layer`.
+    V2,
+}
+
+/// A field of a fork, as it was found.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::net) struct Foreign {
+    /// Which one.
+    pub(in crate::net) fork: &'static Fork,
+    /// Where it stands.
+    pub(in crate::net) at: Place,
+    /// Whether it changes nothing in the arrays.
+    pub(in crate::net) harmless: bool,
+}
+
+/// The most names of unknown fields that are kept.
+const NAMES_MAX: usize = 32;
+
+/// Fields of nobody, each once.
+#[derive(Clone, Debug, Default)]
+pub(in crate::net) struct Unknown {
+    names: Vec<(String, Place)>,
+    /// Fields beyond [`NAMES_MAX`].
+    more: usize,
+}
+
+impl Unknown {
+    /// Notes a field.
+    pub(in crate::net) fn note(&mut self, name: &str, at: Place) {
+        let name = clip(name);
+        if self.names.iter().any(|(noted, _)| *noted == name) {
+            return;
+        }
+        if self.names.len() < NAMES_MAX {
+            self.names.push((name, at));
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// What is to be said of them.
+    pub(in crate::net) fn warnings(&self) -> impl Iterator<Item = Passed> {
+        let known = self.names.iter().map(|(field, at)| {
+            let kind = WarningKind::Unknown { field: field.clone() };
+            (Some(*at), kind)
+        });
+        known.chain((self.more > 0).then_some((None, WarningKind::MoreUnknown { count: self.more })))
+    }
+}
+
+/// Whether a layer's parameters have fillers, which may draw random numbers at set-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(in crate::net) enum Fillers {
+    /// The text has none.
+    #[default]
+    Absent,
+    /// The text has one.
+    Present,
+    /// Wire bytes are not looked through for them.
+    Unknown,
+}
+
+/// What is noted of one layer.
+#[derive(Clone, Debug, Default)]
+pub(in crate::net) struct LayerNotes {
+    /// Where the layer's field name stands, or its brace in a list; `None` for wire bytes.
+    pub(in crate::net) at: Option<Place>,
+    /// Where each field of the schema first stands, by message and field. As many as the schema has, at most.
+    pub(in crate::net) fields: Vec<(&'static str, &'static str, Place)>,
+    /// Fields of forks: of each the first that is harmless, and the first that is not.
+    pub(in crate::net) foreign: Vec<Foreign>,
+    /// Fields of nobody.
+    pub(in crate::net) unknown: Unknown,
+    /// Whether there are fillers at any depth.
+    pub(in crate::net) fillers: Fillers,
+    /// A type of V1 or V0 that the schema does not have.
+    pub(in crate::net) kind: Option<String>,
+}
+
+impl LayerNotes {
+    /// Notes a field of a fork.
+    pub(in crate::net) fn note_foreign(&mut self, found: Foreign) {
+        let same = |noted: &Foreign| std::ptr::eq(noted.fork, found.fork) && noted.harmless == found.harmless;
+        if !self.foreign.iter().any(same) {
+            self.foreign.push(found);
+        }
+    }
+
+    /// Where the first of these fields (message, field) that is set stands, or else the layer.
+    pub(in crate::net) fn place(&self, wanted: &[(&str, &str)]) -> Option<Place> {
+        let found = wanted
+            .iter()
+            .find_map(|wanted| self.fields.iter().find(|(message, field, _)| (*message, *field) == *wanted));
+        found.map(|&(_, _, at)| at).or(self.at)
+    }
+}
+
+/// What is noted of a net.
+#[derive(Debug, Default)]
+pub(in crate::net) struct Notes {
+    /// The layers of either form, in the order of the text.
+    pub(in crate::net) layers: Vec<(Form, LayerNotes)>,
+    /// Top-level fields of nobody.
+    pub(in crate::net) unknown: Unknown,
+}

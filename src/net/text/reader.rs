@@ -1,0 +1,272 @@
+//! Fields into messages: who may stand where, and how often.
+
+use super::lexer::{Lexer, Token};
+use super::notes::{Fillers, Foreign, Form, LayerNotes, Notes};
+use crate::net::error::{NetCause, NetError, Place, clip};
+use crate::net::forks;
+
+/// How deep messages may be nested: protobuf's own limit for wire bytes.
+const DEPTH_MAX: usize = 100;
+
+/// The most characters of a name that is compared with the names there are.
+const COMPARED_MAX: usize = 40;
+
+/// A message that text can be read into.
+pub(super) trait Message: Default {
+    /// Its name in the schema.
+    const NAME: &'static str;
+    /// The fields of the schema.
+    const FIELDS: &'static [&'static str];
+    /// What happens to other fields.
+    const OTHERS: Others;
+    /// For a layer: the form that it is written in.
+    const LAYER: Option<Form> = None;
+
+    /// Reads the value of one of [`FIELDS`](Self::FIELDS), whose name has just been read.
+    fn read(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError>;
+}
+
+/// What happens to fields that the schema does not have.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Others {
+    /// They are refused.
+    Refused,
+    /// They are passed over, unless they are nearly named like one of the schema: Caffe has these besides.
+    PassedOver(&'static [&'static str]),
+}
+
+/// Reads a text, one token ahead.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    lexer: Lexer<'a>,
+    pub(super) next: Token<'a>,
+    /// Where [`next`](Self::next) starts.
+    pub(super) at: Place,
+    /// Where the field stands whose value is being read: its name, or its place in a list.
+    pub(super) field_at: Place,
+    /// The messages that are open.
+    depth: usize,
+    pub(super) notes: Notes,
+    /// Whether an open message is a layer: the last one of the notes.
+    in_layer: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a [u8]) -> Result<Self, NetError> {
+        let mut lexer = Lexer::new(text);
+        let (next, at) = lexer.token()?;
+        Ok(Self { lexer, next, at, field_at: at, depth: 0, notes: Notes::default(), in_layer: false })
+    }
+
+    /// Reads the whole text as one message.
+    pub(super) fn whole<M: Message>(&mut self) -> Result<M, NetError> {
+        let mut message = M::default();
+        while self.next != Token::End {
+            self.field(&mut message)?;
+        }
+        Ok(message)
+    }
+
+    /// Reads a message in its braces or angle brackets.
+    pub(super) fn message<M: Message>(&mut self) -> Result<M, NetError> {
+        let close = self.open()?;
+        if let Some(form) = M::LAYER {
+            self.start_layer(form)?;
+        }
+        let mut message = M::default();
+        while self.next != close {
+            self.field(&mut message)?;
+        }
+        self.in_layer &= M::LAYER.is_none();
+        self.close()?;
+        Ok(message)
+    }
+
+    /// Takes the token that opens a message; the one that will close it.
+    pub(super) fn open(&mut self) -> Result<Token<'static>, NetError> {
+        let close = match self.next {
+            Token::Symbol(b'{') => b'}',
+            Token::Symbol(b'<') => b'>',
+            _ => return Err(self.expected("\"{\"")),
+        };
+        if self.depth == DEPTH_MAX {
+            return Err(NetError::at(self.at, NetCause::TooDeep { allowed: DEPTH_MAX }));
+        }
+        self.depth += 1;
+        self.advance()?;
+        Ok(Token::Symbol(close))
+    }
+
+    /// Takes the token that closes a message.
+    pub(super) fn close(&mut self) -> Result<(), NetError> {
+        self.depth -= 1;
+        self.advance()
+    }
+
+    fn start_layer(&mut self, form: Form) -> Result<(), NetError> {
+        let layers = &mut self.notes.layers;
+        if layers.len() == crate::net::LAYERS_MAX {
+            let cause = NetCause::TooManyLayers { allowed: crate::net::LAYERS_MAX };
+            return Err(NetError::at(self.field_at, cause));
+        }
+        layers.push((form, LayerNotes { at: Some(self.field_at), ..LayerNotes::default() }));
+        self.in_layer = true;
+        Ok(())
+    }
+
+    /// The notes of the layer that is open.
+    pub(super) fn layer(&mut self) -> Option<&mut LayerNotes> {
+        self.notes.layers.last_mut().filter(|_| self.in_layer).map(|(_, layer)| layer)
+    }
+
+    /// Reads a field, name, value and separator.
+    fn field<M: Message>(&mut self, message: &mut M) -> Result<(), NetError> {
+        let (token, at) = (self.next, self.at);
+        match token {
+            Token::Word(name) => {
+                self.advance()?;
+                self.named_field(message, name, at)?;
+            }
+            Token::Symbol(b'[') if matches!(M::OTHERS, Others::PassedOver(_)) => {
+                self.pass_over_extension()?
+            }
+            _ => return Err(self.expected(&format!("a field of {}", M::NAME))),
+        }
+        self.separator()
+    }
+
+    fn named_field<M: Message>(&mut self, message: &mut M, name: &str, at: Place) -> Result<(), NetError> {
+        if let Some(&field) = M::FIELDS.iter().find(|&&field| field == name) {
+            self.note_field(M::NAME, field, at);
+            self.field_at = at;
+            return message.read(field, self);
+        }
+        if let Some(fork) = forks::find(M::NAME, name) {
+            let passed = self.pass_over()?;
+            let harmless = passed.is_harmless(fork.harmless);
+            if let Some(layer) = self.layer() {
+                layer.note_foreign(Foreign { fork, at, harmless });
+            }
+            return Ok(());
+        }
+        self.note_filler(name);
+        let nearest = nearest(name, M::FIELDS);
+        match (M::OTHERS, nearest) {
+            (Others::PassedOver(others), _) if others.contains(&name) => {}
+            (Others::PassedOver(_), None) => self.note_unknown(name, at)?,
+            (_, nearest) => return Err(NetError::at(at, no_such_field::<M>(name, nearest))),
+        }
+        self.pass_over().map(drop)
+    }
+
+    fn note_field(&mut self, message: &'static str, field: &'static str, at: Place) {
+        if let Some(layer) = self.layer()
+            && !layer.fields.iter().any(|noted| (noted.0, noted.1) == (message, field))
+        {
+            layer.fields.push((message, field, at));
+        }
+    }
+
+    /// Notes a field of nobody, which outside of layers only a net passes over.
+    fn note_unknown(&mut self, name: &str, at: Place) -> Result<(), NetError> {
+        if let Some(layer) = self.layer() {
+            layer.unknown.note(name, at);
+        } else if let Some(&field) = SOLVERS_OWN.iter().find(|&&field| field == name) {
+            return Err(NetError::at(at, NetCause::Solver { field }));
+        } else {
+            self.notes.unknown.note(name, at);
+        }
+        Ok(())
+    }
+
+    /// Notes a field by whose name a layer says how its parameters are filled.
+    pub(super) fn note_filler(&mut self, name: &str) {
+        if (name == "filler" || name.ends_with("_filler"))
+            && let Some(layer) = self.layer()
+        {
+            layer.fillers = Fillers::Present;
+        }
+    }
+
+    /// Takes the comma or semicolon that may follow a field.
+    pub(super) fn separator(&mut self) -> Result<(), NetError> {
+        if matches!(self.next, Token::Symbol(b';' | b',')) { self.advance() } else { Ok(()) }
+    }
+
+    /// Takes the next token.
+    pub(super) fn advance(&mut self) -> Result<(), NetError> {
+        (self.next, self.at) = self.lexer.token()?;
+        Ok(())
+    }
+
+    /// Takes this symbol, if it is next.
+    pub(super) fn take(&mut self, symbol: u8) -> Result<bool, NetError> {
+        let there = self.next == Token::Symbol(symbol);
+        if there {
+            self.advance()?;
+        }
+        Ok(there)
+    }
+
+    /// The error that something else is next than what must be.
+    pub(super) fn expected(&self, expected: &str) -> NetError {
+        let cause = NetCause::Expected { expected: expected.to_owned(), found: self.next.shown() };
+        NetError::at(self.at, cause)
+    }
+}
+
+/// Fields that a solver has and no net.
+const SOLVERS_OWN: &[&str] = &["net", "train_net", "test_net", "net_param", "train_net_param", "base_lr"];
+
+fn no_such_field<M: Message>(name: &str, nearest: Option<&str>) -> NetCause {
+    let hint = match nearest {
+        Some(nearest) => format!("did you mean \"{nearest}\"?"),
+        None => format!("it has {}", M::FIELDS.join(", ")),
+    };
+    NetCause::NoSuchField { message: M::NAME, found: clip(name), hint }
+}
+
+/// The field that `name` is probably a slip for.
+fn nearest(name: &str, fields: &[&'static str]) -> Option<&'static str> {
+    if name.len() > COMPARED_MAX {
+        return None;
+    }
+    let near = if name.len() < 8 { 1 } else { 2 };
+    // Most names differ too much in length alone.
+    let alike = fields.iter().filter(|field| field.len().abs_diff(name.len()) <= near);
+    let (distance, field) = alike.map(|&field| (distance(name, field), field)).min()?;
+    (distance <= near).then_some(field)
+}
+
+/// How many letters must be put in, left out or changed to come from one name to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (above, from) in from.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = above + 1;
+        for (left, to) in to.bytes().enumerate() {
+            let change = diagonal + usize::from(from != to);
+            diagonal = row[left + 1];
+            row[left + 1] = change.min(diagonal + 1).min(row[left] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_told_from_another_name() {
+        let fields = ["data_param", "top", "batch_size"];
+        assert_eq!(nearest("dat_param", &fields), Some("data_param"));
+        assert_eq!(nearest("bacth_size", &fields), Some("batch_size"));
+        assert_eq!(nearest("tops", &fields), Some("top"));
+        assert_eq!(nearest("crop_param", &fields), None);
+        assert_eq!(nearest("ip", &fields), None);
+        assert_eq!(nearest(&"top".repeat(1000), &fields), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+    }
+}

@@ -1,0 +1,226 @@
+//! The messages of a net, field by field, as `proto/caffe.proto` has them.
+
+use super::notes::Form;
+use super::reader::{Message, Others, Reader};
+use super::value::{Enumeration, Slot, fill_enumeration};
+use crate::net::error::NetError;
+use crate::proto;
+
+/// A message's fields, each read by its own type: `name`, or `name: Type` for an enum.
+macro_rules! message {
+    ($message:ident, $others:expr, $layer:expr, { $($field:ident $(: $enumeration:ty)?),* $(,)? }) => {
+        impl Message for proto::$message {
+            const NAME: &'static str = message!(@message $message);
+            const FIELDS: &'static [&'static str] = &[$(message!(@name $field)),*];
+            const OTHERS: Others = $others;
+            const LAYER: Option<Form> = $layer;
+
+            fn read(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError> {
+                match field {
+                    $(message!(@name $field) => message!(@fill self.$field, field, text $(, $enumeration)?),)*
+                    _ => text.pass_over().map(drop),
+                }
+            }
+        }
+    };
+    (@message Hdf5DataParameter) => { "HDF5DataParameter" };
+    (@message $message:ident) => { stringify!($message) };
+    (@name r#type) => { "type" };
+    (@name $field:ident) => { stringify!($field) };
+    (@fill $slot:expr, $field:ident, $text:ident) => { $slot.fill($field, $text) };
+    (@fill $slot:expr, $field:ident, $text:ident, $enumeration:ty) => {
+        fill_enumeration::<$enumeration>(&mut $slot, $field, $text)
+    };
+}
+
+message!(NetParameter, Others::PassedOver(&[]), None, {
+    name, layers, input, input_dim, force_backward, state, debug_info, input_shape, layer,
+});
+
+message!(BlobShape, Others::Refused, None, { dim });
+
+message!(NetState, Others::Refused, None, { phase: proto::Phase, level, stage });
+
+message!(NetStateRule, Others::Refused, None, { phase: proto::Phase, min_level, max_level, stage, not_stage });
+
+message!(LayerParameter, Others::PassedOver(OF_OTHER_LAYERS), Some(Form::V2), {
+    name, r#type, bottom, top, include, exclude, phase: proto::Phase, transform_param, data_param,
+    hdf5_data_param, image_data_param, memory_data_param, window_data_param,
+});
+
+message!(V1LayerParameter, Others::PassedOver(OF_OTHER_LAYERS), Some(Form::V1), {
+    layer, bottom, top, name, r#type: proto::v1_layer_parameter::LayerType, data_param, hdf5_data_param,
+    image_data_param, window_data_param, memory_data_param, include, exclude, transform_param,
+});
+
+message!(V0LayerParameter, Others::PassedOver(OF_OTHER_V0_LAYERS), None, {
+    name, r#type, source, scale, meanfile, batchsize, cropsize, mirror, rand_skip, det_fg_threshold,
+    det_bg_threshold, det_fg_fraction, det_context_pad, det_crop_mode, new_height, new_width, shuffle_images,
+});
+
+message!(TransformationParameter, Others::Refused, None, {
+    scale, mirror, crop_size, mean_file, mean_value, force_color, force_gray,
+});
+
+message!(DataParameter, Others::Refused, None, {
+    source, scale, mean_file, batch_size, crop_size, mirror, rand_skip, backend: proto::data_parameter::Db,
+    force_encoded_color, prefetch,
+});
+
+message!(ImageDataParameter, Others::Refused, None, {
+    source, scale, mean_file, batch_size, crop_size, mirror, rand_skip, shuffle, new_height, new_width,
+    is_color, root_folder,
+});
+
+message!(Hdf5DataParameter, Others::Refused, None, { source, batch_size, shuffle });
+
+message!(MemoryDataParameter, Others::Refused, None, { batch_size, channels, height, width });
+
+message!(WindowDataParameter, Others::Refused, None, {
+    source, scale, mean_file, batch_size, crop_size, mirror, fg_threshold, bg_threshold, fg_fraction,
+    context_pad, crop_mode, cache_images, root_folder,
+});
+
+impl Enumeration for proto::Phase {
+    const VALUES: &'static str = "TRAIN (0), TEST (1)";
+
+    fn named(name: &str) -> Option<Self> {
+        Self::from_str_name(name)
+    }
+}
+
+impl Enumeration for proto::data_parameter::Db {
+    const VALUES: &'static str = "LEVELDB (0), LMDB (1)";
+
+    fn named(name: &str) -> Option<Self> {
+        Self::from_str_name(name)
+    }
+}
+
+/// A fork's own type of layer is no error: the layer is passed over like others that load no data.
+impl Enumeration for proto::v1_layer_parameter::LayerType {
+    const VALUES: &'static str = "any";
+    const OPEN: bool = true;
+
+    fn named(name: &str) -> Option<Self> {
+        Self::from_str_name(name)
+    }
+}
+
+/// What Caffe's layers of both forms have besides.
+const OF_OTHER_LAYERS: &[&str] = &[
+    "accuracy_param",
+    "argmax_param",
+    "batch_norm_param",
+    "bias_param",
+    "blob_share_mode",
+    "blobs",
+    "blobs_lr",
+    "clip_param",
+    "concat_param",
+    "contrastive_loss_param",
+    "convolution_param",
+    "crop_param",
+    "dropout_param",
+    "dummy_data_param",
+    "eltwise_param",
+    "elu_param",
+    "embed_param",
+    "exp_param",
+    "flatten_param",
+    "hdf5_output_param",
+    "hinge_loss_param",
+    "infogain_loss_param",
+    "inner_product_param",
+    "input_param",
+    "log_param",
+    "loss_param",
+    "loss_weight",
+    "lrn_param",
+    "mvn_param",
+    "param",
+    "parameter_param",
+    "pooling_param",
+    "power_param",
+    "prelu_param",
+    "propagate_down",
+    "python_param",
+    "recurrent_param",
+    "reduction_param",
+    "relu_param",
+    "reshape_param",
+    "scale_param",
+    "sigmoid_param",
+    "slice_param",
+    "softmax_param",
+    "spp_param",
+    "swish_param",
+    "tanh_param",
+    "threshold_param",
+    "tile_param",
+    "weight_decay",
+];
+
+/// What the one message of Caffe's V0 layers has besides.
+const OF_OTHER_V0_LAYERS: &[&str] = &[
+    "alpha",
+    "beta",
+    "bias_filler",
+    "biasterm",
+    "blobs",
+    "blobs_lr",
+    "concat_dim",
+    "dropout_ratio",
+    "group",
+    "hdf5_output_param",
+    "k",
+    "kernelsize",
+    "local_size",
+    "new_channels",
+    "new_num",
+    "num_output",
+    "pad",
+    "pool",
+    "stride",
+    "weight_decay",
+    "weight_filler",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn fields<M: Message>() -> (&'static str, BTreeSet<&'static str>) {
+        (M::NAME, M::FIELDS.iter().copied().collect())
+    }
+
+    #[test]
+    fn every_field_of_the_schema_is_read() {
+        let schema = include_str!("../../../proto/caffe.proto");
+        let messages = [
+            fields::<proto::NetParameter>(),
+            fields::<proto::BlobShape>(),
+            fields::<proto::NetState>(),
+            fields::<proto::NetStateRule>(),
+            fields::<proto::LayerParameter>(),
+            fields::<proto::V1LayerParameter>(),
+            fields::<proto::V0LayerParameter>(),
+            fields::<proto::TransformationParameter>(),
+            fields::<proto::DataParameter>(),
+            fields::<proto::ImageDataParameter>(),
+            fields::<proto::MemoryDataParameter>(),
+            fields::<proto::WindowDataParameter>(),
+            fields::<proto::Hdf5DataParameter>(),
+        ];
+        for (message, read) in messages {
+            let body = schema.split(&format!("message {message} {{")).nth(1).unwrap();
+            let body = body.split("\n}").next().unwrap();
+            let named = body.lines().filter_map(|line| {
+                let mut words = line.split_whitespace();
+                matches!(words.next(), Some("optional" | "repeated")).then(|| words.nth(1))?
+            });
+            assert_eq!(named.collect::<BTreeSet<_>>(), read, "{message}");
+        }
+    }
+}

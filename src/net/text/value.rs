@@ -1,0 +1,221 @@
+//! Values: one of a type, and how many of them a field holds.
+
+use super::lexer::Token;
+use super::literal;
+use super::reader::{Message, Reader};
+use crate::net::error::{NetCause, NetError, clip};
+
+/// A value that a field may hold.
+pub(super) trait Value: Sized {
+    /// Whether the colon before it may be left out.
+    const IS_MESSAGE: bool = false;
+
+    /// Reads one.
+    fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError>;
+}
+
+impl<M: Message> Value for M {
+    const IS_MESSAGE: bool = true;
+
+    fn read(_: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
+        text.message()
+    }
+}
+
+impl Value for String {
+    fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
+        let at = text.at;
+        if !matches!(text.next, Token::Quoted(_)) {
+            return Err(text.expected(&format!("a string in quotes for {field}")));
+        }
+        let mut bytes = Vec::new();
+        while let Token::Quoted(raw) = text.next {
+            bytes.reserve(raw.len());
+            // The lexer has found the escapes good.
+            let _ = literal::unescape(raw, &mut |piece| bytes.extend_from_slice(piece));
+            text.advance()?;
+        }
+        String::from_utf8(bytes).map_err(|_| NetError::at(at, NetCause::NotUtf8 { field }))
+    }
+}
+
+impl Value for u32 {
+    fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
+        text.integer(field, u32::MIN, u32::MAX)
+    }
+}
+
+impl Value for i32 {
+    fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
+        text.integer(field, i32::MIN, i32::MAX)
+    }
+}
+
+impl Value for i64 {
+    fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
+        text.integer(field, i64::MIN, i64::MAX)
+    }
+}
+
+impl Value for bool {
+    fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
+        let value = match text.next {
+            Token::Word("true" | "True" | "t") => true,
+            Token::Word("false" | "False" | "f") => false,
+            Token::Integer(digits) if literal::integer(digits) == Some(1) => true,
+            Token::Integer(digits) if literal::integer(digits) == Some(0) => false,
+            _ => return Err(text.expected(&format!("true or false for {field}"))),
+        };
+        text.advance()?;
+        Ok(value)
+    }
+}
+
+/// As protobuf reads it: rounded to f64 first, and that to f32.
+impl Value for f32 {
+    fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
+        let negative = text.take(b'-')?;
+        let value = match text.next {
+            Token::Integer(digits) if literal::is_decimal(digits) => literal::float(digits),
+            Token::Float(digits) => literal::float(digits),
+            Token::Word(word) => literal::constant(word),
+            _ => None,
+        };
+        let Some(value) = value else {
+            return Err(text.expected(&format!("a decimal number for {field}")));
+        };
+        text.advance()?;
+        #[expect(clippy::cast_possible_truncation, reason = "what is too large is infinite, as in protobuf")]
+        Ok(if negative { -value } else { value } as f32)
+    }
+}
+
+impl Reader<'_> {
+    /// Reads a whole number. One that has no negative values takes no sign either, not even before a 0.
+    fn integer<T>(&mut self, field: &'static str, min: T, max: T) -> Result<T, NetError>
+    where
+        T: TryFrom<i128> + Into<i128>,
+    {
+        let at = self.at;
+        let negative = self.take(b'-')?;
+        let Token::Integer(digits) = self.next else {
+            return Err(self.expected(&format!("a whole number for {field}")));
+        };
+        let (min, max) = (min.into(), max.into());
+        let size = literal::integer(digits).filter(|_| !negative || min < 0).map(i128::from);
+        let value = size.and_then(|size| T::try_from(if negative { -size } else { size }).ok());
+        let Some(value) = value else {
+            let found = format!("{}{}", if negative { "-" } else { "" }, clip(digits));
+            let min = i64::try_from(min).unwrap_or(i64::MIN);
+            let max = u64::try_from(max).unwrap_or(u64::MAX);
+            return Err(NetError::at(at, NetCause::Range { field, found, min, max }));
+        };
+        self.advance()?;
+        Ok(value)
+    }
+
+    /// Reads an enum's value, by name or by number.
+    fn enumeration<E: Enumeration>(&mut self, field: &'static str) -> Result<Option<i32>, NetError> {
+        let at = self.at;
+        let refused = |found: String| {
+            let allowed = E::VALUES.to_owned();
+            NetError::at(at, NetCause::EnumValue { field, found, allowed })
+        };
+        if let Token::Word(word) = self.next {
+            let known = E::named(word);
+            if known.is_none() && !E::OPEN {
+                return Err(refused(clip(word)));
+            }
+            if known.is_none()
+                && let Some(layer) = self.layer()
+            {
+                layer.kind = Some(clip(word));
+            }
+            self.advance()?;
+            return Ok(known.map(E::into));
+        }
+        if !matches!(self.next, Token::Integer(_) | Token::Symbol(b'-')) {
+            return Err(self.expected(&format!("a name for {field}, without quotes")));
+        }
+        let number = i32::read(field, self)?;
+        let known = E::OPEN || E::try_from(number).is_ok();
+        if known { Ok(Some(number)) } else { Err(refused(number.to_string())) }
+    }
+}
+
+/// An enum of the schema.
+pub(super) trait Enumeration: TryFrom<i32> + Into<i32> {
+    /// Its names and numbers, as a message lists them.
+    const VALUES: &'static str;
+    /// Whether a name that it does not have is noted as the layer's type instead of refused.
+    const OPEN: bool = false;
+
+    /// The value of this name.
+    fn named(name: &str) -> Option<Self>;
+}
+
+/// How many values a field holds.
+pub(super) trait Slot {
+    /// Reads what follows the field's name.
+    fn fill(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError>;
+}
+
+impl<T: Value> Slot for Option<T> {
+    fn fill(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError> {
+        once(self, field, text)?;
+        colon::<T>(text)?;
+        *self = Some(T::read(field, text)?);
+        Ok(())
+    }
+}
+
+impl<T: Value> Slot for Vec<T> {
+    fn fill(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError> {
+        colon::<T>(text)?;
+        if !text.take(b'[')? {
+            self.push(T::read(field, text)?);
+            return Ok(());
+        }
+        if text.take(b']')? {
+            return Ok(());
+        }
+        loop {
+            text.field_at = text.at;
+            self.push(T::read(field, text)?);
+            if text.take(b']')? {
+                return Ok(());
+            }
+            if !text.take(b',')? {
+                return Err(text.expected("\",\" or \"]\""));
+            }
+        }
+    }
+}
+
+/// Reads an enum's value into the number that it is.
+pub(super) fn fill_enumeration<E: Enumeration>(
+    slot: &mut Option<i32>,
+    field: &'static str,
+    text: &mut Reader<'_>,
+) -> Result<(), NetError> {
+    once(slot, field, text)?;
+    if E::OPEN && text.layer().is_some_and(|layer| layer.kind.is_some()) {
+        return Err(NetError::at(text.field_at, NetCause::Duplicate { field }));
+    }
+    colon::<i32>(text)?;
+    *slot = text.enumeration::<E>(field)?;
+    Ok(())
+}
+
+/// Refuses a second value.
+fn once<T>(slot: &Option<T>, field: &'static str, text: &Reader<'_>) -> Result<(), NetError> {
+    match slot {
+        Some(_) => Err(NetError::at(text.field_at, NetCause::Duplicate { field })),
+        None => Ok(()),
+    }
+}
+
+/// Takes the colon between name and value.
+fn colon<T: Value>(text: &mut Reader<'_>) -> Result<(), NetError> {
+    if text.take(b':')? || T::IS_MESSAGE { Ok(()) } else { Err(text.expected("\":\"")) }
+}

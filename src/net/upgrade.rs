@@ -1,0 +1,334 @@
+//! Old forms of a net to today's, as Caffe's `UpgradeNetAsNeeded` does it: V0 layers to V1, the transform out
+//! of the data parameters of V1, and V1 to `layer`.
+
+use super::error::{LayerError, NetCause, NetError, Place, clip};
+use super::kinds;
+use super::layer_name;
+use super::text::notes::{Form, LayerNotes};
+use super::warning::{Passed, WarningKind};
+use crate::proto::v1_layer_parameter::LayerType;
+use crate::proto::{
+    DataParameter, Hdf5DataParameter, ImageDataParameter, LayerParameter, NetParameter,
+    TransformationParameter, V0LayerParameter, V1LayerParameter, WindowDataParameter,
+};
+
+/// A net of `layer`s, and what was passed over of each.
+///
+/// `notes` has one entry a layer, of either form.
+///
+/// # Errors
+///
+/// The net is written in two forms at once, or a V0 size is negative.
+pub(super) fn upgrade(
+    mut net: NetParameter,
+    notes: &[(Form, LayerNotes)],
+) -> Result<(NetParameter, Vec<Vec<Passed>>), NetError> {
+    check_forms(&net, notes)?;
+    let mut passed = vec![Vec::new(); notes.len()];
+    if net.layers.is_empty() {
+        return Ok((net, passed));
+    }
+    let layers = std::mem::take(&mut net.layers).into_iter().zip(notes).zip(&mut passed).enumerate();
+    let layers = layers.map(|(index, ((mut layer, (_, notes)), passed))| {
+        let mut kind = notes.kind.clone();
+        if let Some(v0) = layer.layer.take() {
+            note_what_v0_hides(&layer, notes, passed);
+            let name = layer_name(v0.name.as_deref(), index);
+            kind = v0.r#type.as_deref().filter(|kind| kinds::of_v0(kind).is_none()).map(clip);
+            layer = v0_to_v1(v0, layer, notes, passed).map_err(|(field, error)| {
+                let at = notes.place(&[("V0LayerParameter", field)]);
+                NetError { at, ..NetError::new(NetCause::Layer { layer: name, error }) }
+            })?;
+        }
+        move_transform(&mut layer);
+        Ok(v1_to_v2(layer, kind))
+    });
+    net.layer = layers.collect::<Result<_, NetError>>()?;
+    Ok((net, passed))
+}
+
+/// A net has one form of layer. The error stands where the second one begins.
+fn check_forms(net: &NetParameter, notes: &[(Form, LayerNotes)]) -> Result<(), NetError> {
+    let name_of = |layer: &V1LayerParameter, index| {
+        let v0_name = layer.layer.as_ref().and_then(|v0| v0.name.as_deref());
+        layer_name(v0_name.or(layer.name.as_deref()), index)
+    };
+    let described = |name: String, at: Option<Place>| match at {
+        Some(at) => format!("{name} at {at}"),
+        None => name,
+    };
+    if let (Some(layer), Some(layers)) = (net.layer.first(), net.layers.first()) {
+        let place = |wanted| notes.iter().find(|(form, _)| *form == wanted).and_then(|(_, notes)| notes.at);
+        let (v2, v1) = (place(Form::V2), place(Form::V1));
+        let cause = NetCause::BothLayerFields {
+            layer: described(layer_name(layer.name.as_deref(), 0), v2),
+            layers: described(name_of(layers, 0), v1),
+        };
+        return Err(NetError { at: v2.max(v1), ..NetError::new(cause) });
+    }
+    let old = net.layers.iter().position(|layer| layer.layer.is_some());
+    let new = net.layers.iter().position(|layer| layer.layer.is_none());
+    let (Some(old), Some(new)) = (old, new) else { return Ok(()) };
+    let place = |index: usize| notes.get(index).and_then(|(_, notes)| notes.at);
+    let cause = NetCause::MixedVersions {
+        old: described(name_of(&net.layers[old], old), place(old)),
+        new: described(name_of(&net.layers[new], new), place(new)),
+    };
+    Err(NetError { at: place(old).max(place(new)), ..NetError::new(cause) })
+}
+
+/// Says which fields stand beside a V0 layer, where Caffe drops them.
+fn note_what_v0_hides(beside: &V1LayerParameter, notes: &LayerNotes, passed: &mut Vec<Passed>) {
+    let hidden = [
+        ("name", beside.name.is_some()),
+        ("type", beside.r#type.is_some() || notes.kind.is_some()),
+        ("include", !beside.include.is_empty()),
+        ("exclude", !beside.exclude.is_empty()),
+        ("data_param", beside.data_param.is_some()),
+        ("image_data_param", beside.image_data_param.is_some()),
+        ("transform_param", beside.transform_param.is_some()),
+    ];
+    let fields: Vec<_> = hidden.iter().filter(|(_, there)| *there).map(|&(field, _)| field).collect();
+    if let Some(&first) = fields.first() {
+        let at = notes.place(&[("V1LayerParameter", first)]);
+        passed.push((at, WarningKind::BesideV0 { fields: fields.join(", ") }));
+    }
+}
+
+/// Caffe's `UpgradeV0LayerParameter`, for what data layers read.
+///
+/// # Errors
+///
+/// A field that must not be negative, and that it is.
+fn v0_to_v1(
+    v0: V0LayerParameter,
+    beside: V1LayerParameter,
+    notes: &LayerNotes,
+    passed: &mut Vec<Passed>,
+) -> Result<V1LayerParameter, (&'static str, LayerError)> {
+    let new_height = unsigned("new_height", v0.new_height)?;
+    let new_width = unsigned("new_width", v0.new_width)?;
+    let v1_type = v0.r#type.as_deref().and_then(kinds::of_v0);
+    let mut layer = V1LayerParameter {
+        name: v0.name.clone(),
+        r#type: v1_type.map(i32::from),
+        bottom: beside.bottom,
+        top: beside.top,
+        transform_param: v0_transform(&v0),
+        ..V1LayerParameter::default()
+    };
+    match v1_type {
+        Some(LayerType::Data) => {
+            let of_images = [
+                ("shuffle_images", v0.shuffle_images.is_some()),
+                ("new_height", new_height.is_some()),
+                ("new_width", new_width.is_some()),
+            ];
+            passed.extend(of_images.iter().filter(|(_, there)| *there).map(|&(field, _)| {
+                let kind = WarningKind::V0Field { field, kind: "data" };
+                (notes.place(&[("V0LayerParameter", field)]), kind)
+            }));
+            layer.data_param = Some(DataParameter {
+                source: v0.source,
+                batch_size: v0.batchsize,
+                rand_skip: v0.rand_skip,
+                ..DataParameter::default()
+            });
+        }
+        Some(LayerType::ImageData) => {
+            layer.image_data_param = Some(ImageDataParameter {
+                source: v0.source,
+                batch_size: v0.batchsize,
+                rand_skip: v0.rand_skip,
+                shuffle: v0.shuffle_images,
+                new_height,
+                new_width,
+                ..ImageDataParameter::default()
+            });
+        }
+        Some(LayerType::Hdf5Data) => {
+            layer.hdf5_data_param = Some(Hdf5DataParameter {
+                source: v0.source,
+                batch_size: v0.batchsize,
+                ..Hdf5DataParameter::default()
+            });
+        }
+        Some(LayerType::WindowData) => layer.window_data_param = Some(v0_window(v0)),
+        _ => {}
+    }
+    Ok(layer)
+}
+
+/// V0 gave these fields a sign, which nothing else about them has.
+fn unsigned(field: &'static str, found: Option<i32>) -> Result<Option<u32>, (&'static str, LayerError)> {
+    let Some(found) = found else { return Ok(None) };
+    u32::try_from(found).map(Some).map_err(|_| (field, LayerError::Negative { field, found }))
+}
+
+fn v0_transform(v0: &V0LayerParameter) -> Option<TransformationParameter> {
+    let transform = TransformationParameter {
+        scale: v0.scale,
+        mean_file: v0.meanfile.clone(),
+        crop_size: v0.cropsize,
+        mirror: v0.mirror,
+        ..TransformationParameter::default()
+    };
+    (transform != TransformationParameter::default()).then_some(transform)
+}
+
+fn v0_window(v0: V0LayerParameter) -> WindowDataParameter {
+    WindowDataParameter {
+        source: v0.source,
+        batch_size: v0.batchsize,
+        fg_threshold: v0.det_fg_threshold,
+        bg_threshold: v0.det_bg_threshold,
+        fg_fraction: v0.det_fg_fraction,
+        context_pad: v0.det_context_pad,
+        crop_mode: v0.det_crop_mode,
+        ..WindowDataParameter::default()
+    }
+}
+
+/// Caffe's `UpgradeNetDataTransformation`: the transform that V1 data layers held in their own message
+/// replaces what `transform_param` says.
+fn move_transform(layer: &mut V1LayerParameter) {
+    macro_rules! move_out_of {
+        ($message:expr) => {
+            if let Some(from) = &mut $message {
+                let moved = TransformationParameter {
+                    scale: from.scale.take(),
+                    mean_file: from.mean_file.take(),
+                    crop_size: from.crop_size.take(),
+                    mirror: from.mirror.take(),
+                    ..TransformationParameter::default()
+                };
+                replace_transform(&mut layer.transform_param, moved);
+            }
+        };
+    }
+    match layer.r#type() {
+        LayerType::Data => move_out_of!(layer.data_param),
+        LayerType::ImageData => move_out_of!(layer.image_data_param),
+        LayerType::WindowData => move_out_of!(layer.window_data_param),
+        _ => {}
+    }
+}
+
+fn replace_transform(transform: &mut Option<TransformationParameter>, moved: TransformationParameter) {
+    if moved == TransformationParameter::default() {
+        return;
+    }
+    let transform = transform.get_or_insert_default();
+    transform.scale = moved.scale.or(transform.scale);
+    transform.mean_file = moved.mean_file.or(transform.mean_file.take());
+    transform.crop_size = moved.crop_size.or(transform.crop_size);
+    transform.mirror = moved.mirror.or(transform.mirror);
+}
+
+/// Caffe's `UpgradeV1LayerParameter`. A type that the schema does not have keeps the name it came with.
+fn v1_to_v2(v1: V1LayerParameter, kind: Option<String>) -> LayerParameter {
+    let named = v1.r#type.and_then(|number| match (number, kinds::of_v1(number)) {
+        (_, Some(name)) => Some(name.to_owned()),
+        (0, None) => None,
+        (unknown, None) => Some(format!("number {unknown} of V1")),
+    });
+    LayerParameter {
+        name: v1.name,
+        r#type: named.or(kind),
+        bottom: v1.bottom,
+        top: v1.top,
+        include: v1.include,
+        exclude: v1.exclude,
+        phase: None,
+        transform_param: v1.transform_param,
+        data_param: v1.data_param,
+        hdf5_data_param: v1.hdf5_data_param,
+        image_data_param: v1.image_data_param,
+        memory_data_param: v1.memory_data_param,
+        window_data_param: v1.window_data_param,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upgraded(text: &str) -> LayerParameter {
+        let net = NetParameter::from_text(text).unwrap();
+        let notes = vec![(Form::V1, LayerNotes::default()); net.layers.len()];
+        let (mut net, passed) = upgrade(net, &notes).unwrap();
+        assert_eq!((net.layers.len(), passed.concat().len()), (0, 0));
+        net.layer.remove(0)
+    }
+
+    fn layer(text: &str) -> LayerParameter {
+        NetParameter::from_text(text).unwrap().layer.remove(0)
+    }
+
+    #[test]
+    fn every_kind_of_v0_data_layer_becomes_its_own() {
+        let common = "name: 'n' source: 's' batchsize: 2 scale: 3 meanfile: 'm' cropsize: 4 mirror: true";
+        let transform = "transform_param { scale: 3 mean_file: 'm' crop_size: 4 mirror: true }";
+        for (v0, v2) in [
+            ("type: 'data' rand_skip: 5", "type: 'Data' data_param { rand_skip: 5"),
+            (
+                "type: 'images' rand_skip: 5 shuffle_images: true new_height: 6 new_width: 7",
+                "type: 'ImageData' image_data_param { rand_skip: 5 shuffle: true new_height: 6 new_width: 7",
+            ),
+            ("type: 'hdf5_data'", "type: 'HDF5Data' hdf5_data_param {"),
+            (
+                "type: 'window_data' det_fg_threshold: .1 det_bg_threshold: .2 det_fg_fraction: .3 \
+                 det_context_pad: 8 det_crop_mode: 'square'",
+                "type: 'WindowData' window_data_param { fg_threshold: .1 bg_threshold: .2 fg_fraction: .3 \
+                 context_pad: 8 crop_mode: 'square'",
+            ),
+        ] {
+            let old = format!("layers {{ layer {{ {common} {v0} }} top: 't' bottom: 'b' }}");
+            let new = format!(
+                "layer {{ name: 'n' top: 't' bottom: 'b' {transform} {v2} source: 's' batch_size: 2 }} }}"
+            );
+            assert_eq!(upgraded(&old), layer(&new), "{v0}");
+        }
+        let other = "layers { layer { name: 'p' type: 'padding' pad: 2 } bottom: 'b' top: 't' }";
+        assert_eq!(upgraded(other), layer("layer { name: 'p' type: 'padding' bottom: 'b' top: 't' }"));
+    }
+
+    #[test]
+    fn only_three_types_of_v1_move_their_transform() {
+        let old = "scale: 3 mean_file: 'm' crop_size: 4 mirror: true";
+        for (kind, param) in
+            [("DATA", "data_param"), ("IMAGE_DATA", "image_data_param"), ("WINDOW_DATA", "window_data_param")]
+        {
+            // What is moved replaces what was there.
+            let there = "scale: 9 mean_file: 'x' crop_size: 9 mirror: false";
+            let found = upgraded(&format!(
+                "layers {{ type: {kind} {param} {{ {old} source: 's' }} transform_param {{ {there} }} }}"
+            ));
+            let name = kinds::of_v1(LayerType::from_str_name(kind).unwrap().into()).unwrap();
+            let wanted =
+                format!("layer {{ type: '{name}' {param} {{ source: 's' }} transform_param {{ {old} }} }}");
+            assert_eq!(found, layer(&wanted), "{kind}");
+        }
+        // A parameter of another type than the layer's is nobody's business.
+        let found = upgraded(&format!("layers {{ type: DATA image_data_param {{ {old} }} }}"));
+        assert_eq!(found, layer(&format!("layer {{ type: 'Data' image_data_param {{ {old} }} }}")));
+    }
+
+    #[test]
+    fn everything_else_of_v1_stays() {
+        let rest = "name: 'n' bottom: 'b' top: 't' include { phase: TEST } exclude { stage: 's' } \
+                    memory_data_param { batch_size: 1 channels: 2 height: 3 width: 4 } \
+                    hdf5_data_param { shuffle: true } transform_param { mean_value: 1 force_gray: true }";
+        let found = upgraded(&format!("layers {{ type: MEMORY_DATA {rest} }}"));
+        assert_eq!(found, layer(&format!("layer {{ type: 'MemoryData' {rest} }}")));
+    }
+
+    #[test]
+    fn a_type_without_a_name_keeps_its_number() {
+        let v1 = V1LayerParameter { r#type: Some(77), ..V1LayerParameter::default() };
+        let net = NetParameter { layers: vec![v1, V1LayerParameter::default()], ..NetParameter::default() };
+        let notes = vec![(Form::V1, LayerNotes::default()); 2];
+        let kinds = upgrade(net, &notes).unwrap().0.layer.into_iter().map(|layer| layer.r#type);
+        assert_eq!(kinds.collect::<Vec<_>>(), [Some("number 77 of V1".to_owned()), None]);
+    }
+}

@@ -1,0 +1,224 @@
+//! What is done to every record of a feed: parse, decode, check, transform, straight into its place.
+
+use std::path::{Path, PathBuf};
+
+use crate::batch::{Arrays, Place};
+use crate::datum::{Datum, Floats, Image, Pixels};
+use crate::decode::{self, Decoder};
+use crate::fault::{RecordCause, RecordError};
+use crate::shape::{BatchShape, ImageShape};
+use crate::source::Record;
+use crate::transform::{Draw, Scratch, Transformer};
+
+/// How the records of a feed become the rows of its batches.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    /// Where the records come from, for messages.
+    pub(crate) path: PathBuf,
+    pub(crate) transformer: Transformer,
+    pub(crate) target: Option<TargetRecipe>,
+}
+
+/// How a second array of each batch comes about.
+#[derive(Debug)]
+pub(crate) struct TargetRecipe {
+    pub(crate) from: TargetFrom,
+    pub(crate) transformer: Transformer,
+}
+
+/// Where a record's target is.
+#[derive(Debug)]
+pub(crate) enum TargetFrom {
+    /// In the record that goes with it, from the source of this path.
+    Companion { path: PathBuf },
+    /// In the record itself: the `float_data` beside its pixels.
+    FloatData,
+}
+
+/// What a worker keeps from record to record.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
+    decoder: Decoder,
+    scratch: Scratch,
+}
+
+/// What a record comes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shapes {
+    /// The record's image, decoded and resized.
+    pub(crate) input: ImageShape,
+    pub(crate) is_encoded: bool,
+    /// A batch of one such record.
+    pub(crate) arrays: Arrays,
+}
+
+impl Recipe {
+    /// What the record comes to, which is what the batch that it begins is made of.
+    pub(crate) fn shapes(&self, record: &Record<'_>) -> Result<Shapes, Box<RecordError>> {
+        let shapes = || -> Result<Shapes, RecordCause> {
+            let datum = Datum::parse(record.value)?;
+            let input = image_shape(&self.transformer, &datum)?;
+            let pixels = batch_shape(&self.transformer, input)?;
+            let target = self.target.as_ref().map(|target| target.shape(record, &datum)).transpose()?;
+            Ok(Shapes { input, is_encoded: datum.encoded, arrays: Arrays { pixels, target } })
+        };
+        shapes().map_err(|cause| self.error(record, cause))
+    }
+
+    /// Writes a record to its place in a batch.
+    pub(crate) fn write(
+        &self,
+        record: &Record<'_>,
+        batch: &Arrays,
+        place: &mut Place<'_>,
+        tools: &mut Tools,
+    ) -> Result<(), Box<RecordError>> {
+        self.try_write(record, batch, place, tools).map_err(|cause| self.error(record, cause))
+    }
+
+    fn try_write(
+        &self,
+        record: &Record<'_>,
+        batch: &Arrays,
+        place: &mut Place<'_>,
+        tools: &mut Tools,
+    ) -> Result<(), RecordCause> {
+        let draw = place.draw();
+        let datum = Datum::parse(record.value)?;
+        let Tools { decoder, scratch } = tools;
+        let image = image(&self.transformer, &datum, decoder)?;
+        let input = image.shape;
+        apply(&self.transformer, &image, &batch.pixels, draw, place.pixels, scratch)?;
+        if let (Some(target), Some(shape)) = (&self.target, &batch.target) {
+            let target = target.of(record, &datum)?;
+            target.write(input, shape, draw, place.target, tools)?;
+        }
+        place.tag(record.id, datum.label);
+        Ok(())
+    }
+
+    /// What is wrong with a record, with all that is needed to find it.
+    pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
+        RecordError::new(&self.path, record, cause)
+    }
+}
+
+/// The shape of a record's image, by what the record says of itself: no pixel is looked at.
+fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
+    if datum.encoded {
+        return Ok(decode::shape(datum.data, transformer.decode())?);
+    }
+    let image = datum.image()?;
+    Ok(transformer.decode().resized(&image)?)
+}
+
+/// A record's image: decoded if it is encoded, resized if that was asked for, and where it lies otherwise.
+fn image<'a>(
+    transformer: &Transformer,
+    datum: &Datum<'a>,
+    decoder: &'a mut Decoder,
+) -> Result<Image<'a>, RecordCause> {
+    if datum.encoded {
+        return Ok(decoder.decode(datum.data, transformer.decode())?);
+    }
+    let image = datum.image()?;
+    Ok(decoder.resize(image, transformer.decode())?)
+}
+
+/// A batch of one record whose image has the shape `input`.
+fn batch_shape(transformer: &Transformer, input: ImageShape) -> Result<BatchShape, RecordCause> {
+    Ok(transformer.batch_shape(transformer.output_shape(input)?))
+}
+
+/// Checks that an image is of its batch's shape, and transforms it into `out`.
+fn apply(
+    transformer: &Transformer,
+    image: &Image<'_>,
+    batch: &BatchShape,
+    draw: Draw,
+    out: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), RecordCause> {
+    let found = transformer.output_shape(image.shape)?;
+    if found != batch.image {
+        return Err(RecordCause::Shape { found, batch: batch.image });
+    }
+    Ok(transformer.apply(image, draw, out, scratch)?)
+}
+
+impl TargetRecipe {
+    fn shape(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<BatchShape, RecordCause> {
+        let target = self.of(record, datum)?;
+        target.said_of_it(|| batch_shape(&self.transformer, target.image_shape()?))
+    }
+
+    /// The target of a record.
+    fn of<'a>(&'a self, record: &Record<'a>, datum: &Datum<'a>) -> Result<TargetOf<'a>, RecordCause> {
+        let TargetRecipe { from, transformer } = self;
+        let content = match (from, record.companion) {
+            (TargetFrom::FloatData, _) if !datum.floats.is_empty() => Content::Floats(datum.floats),
+            (TargetFrom::Companion { path }, Some(value)) => Content::Companion { path, value },
+            _ => return Err(RecordCause::NoTarget),
+        };
+        Ok(TargetOf { transformer, content })
+    }
+}
+
+/// The target of one record.
+struct TargetOf<'a> {
+    transformer: &'a Transformer,
+    content: Content<'a>,
+}
+
+enum Content<'a> {
+    Floats(Floats<'a>),
+    Companion { path: &'a Path, value: &'a [u8] },
+}
+
+impl TargetOf<'_> {
+    fn image_shape(&self) -> Result<ImageShape, RecordCause> {
+        match self.content {
+            Content::Floats(floats) => Ok(vector(floats).shape),
+            Content::Companion { value, .. } => image_shape(self.transformer, &Datum::parse(value)?),
+        }
+    }
+
+    /// Writes it to its place, beside that of a record whose image has the shape `input`.
+    fn write(
+        &self,
+        input: ImageShape,
+        batch: &BatchShape,
+        draw: Draw,
+        out: &mut [u8],
+        tools: &mut Tools,
+    ) -> Result<(), RecordCause> {
+        let Tools { decoder, scratch } = tools;
+        self.said_of_it(|| {
+            let image = match self.content {
+                Content::Floats(floats) => vector(floats),
+                Content::Companion { value, .. } => image(self.transformer, &Datum::parse(value)?, decoder)?,
+            };
+            let sizes_differ = (image.shape.height, image.shape.width) != (input.height, input.width);
+            if sizes_differ && self.transformer.crops() {
+                return Err(RecordCause::TargetSize { target: image.shape, image: input });
+            }
+            apply(self.transformer, &image, batch, draw, out, scratch)
+        })
+    }
+
+    /// Says of what goes wrong with a companion where it came from.
+    fn said_of_it<T>(&self, done: impl FnOnce() -> Result<T, RecordCause>) -> Result<T, RecordCause> {
+        done().map_err(|cause| match self.content {
+            Content::Floats(_) => cause,
+            Content::Companion { path, .. } => {
+                RecordCause::Companion { path: path.to_owned(), cause: Box::new(cause) }
+            }
+        })
+    }
+}
+
+/// As many channels of one pixel as there are floats.
+fn vector(floats: Floats<'_>) -> Image<'_> {
+    let shape = ImageShape { channels: floats.len(), height: 1, width: 1 };
+    Image { shape, pixels: Pixels::F32(floats) }
+}

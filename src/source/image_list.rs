@@ -1,0 +1,486 @@
+//! A text file that lists image files and their labels: Caffe's `ImageData` layer as a source.
+//!
+//! Each line is a file's name, a space and a label; names may have spaces of their own. A record's key is
+//! the name as listed, and its value is what a database would hold of it: a Datum with the file as it is,
+//! encoded, and its label.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use prost::encoding::{WireType, bool, encode_key, encode_varint, int32};
+use rand_mt::Mt;
+
+use super::{Cursor, Entry, Source, SourceError};
+
+/// The fields of a Datum.
+mod field {
+    pub(super) const DATA: u32 = 4;
+    pub(super) const LABEL: u32 = 5;
+    pub(super) const ENCODED: u32 = 7;
+}
+
+/// A list of image files, read like a database of encoded images.
+///
+/// ```no_run
+/// use percolator::{ColorMode, Feed, ImageList, Transform};
+///
+/// let files = ImageList::open("train.txt")?.root_folder("images/").shuffled(1701);
+/// let transform = Transform::new().color(ColorMode::Color).resize(256, 256).crop(227);
+/// let feed = Feed::builder().source(files).transform(transform).batch_size(64).build()?;
+/// # Ok::<(), percolator::FeedError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ImageList {
+    list: Arc<List>,
+    shuffle: Option<u32>,
+    skip: usize,
+}
+
+#[derive(Clone, Debug)]
+struct List {
+    path: PathBuf,
+    text: Vec<u8>,
+    lines: Vec<Line>,
+    /// Set before each name as it is: no slash is added.
+    root_folder: Vec<u8>,
+    /// Where a name that is relative even so begins.
+    directory: PathBuf,
+}
+
+/// One line of the list.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// Where in the text the name begins and ends.
+    name: (usize, usize),
+    label: i32,
+}
+
+impl ImageList {
+    /// Reads a list; the files that it names are not looked at yet.
+    ///
+    /// A label is read as C's `atoi` reads it, which is how Caffe does: a fraction is cut off, and what is
+    /// no number is 0. A warning says so where that happens.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`] if the list cannot be read, is empty, or has an empty line or a label that no 32-bit
+    /// integer holds.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        let path = path.as_ref().to_owned();
+        let text = std::fs::read(&path).map_err(|error| SourceError::io(&path, "read the list", &error))?;
+        let lines = parse(&text, &path)?;
+        if lines.is_empty() {
+            return Err(SourceError::Empty { path });
+        }
+        let list = List { path, text, lines, root_folder: Vec::new(), directory: PathBuf::new() };
+        Ok(ImageList { list: Arc::new(list), shuffle: None, skip: 0 })
+    }
+
+    /// What is set before each name; nothing if not said. As in Caffe no slash is added.
+    #[must_use]
+    pub fn root_folder(mut self, root: impl AsRef<OsStr>) -> Self {
+        Arc::make_mut(&mut self.list).root_folder = root.as_ref().as_bytes().to_vec();
+        self
+    }
+
+    /// Where names begin that are relative even with the root folder before them; the working directory if
+    /// not said.
+    #[must_use]
+    pub fn relative_to(mut self, directory: impl Into<PathBuf>) -> Self {
+        Arc::make_mut(&mut self.list).directory = directory.into();
+        self
+    }
+
+    /// Shuffles the list before each pass, in the very order of Caffe's `shuffle`, for a generator of this
+    /// seed. Each pass shuffles what the pass before it left.
+    #[must_use]
+    pub fn shuffled(mut self, seed: u32) -> Self {
+        self.shuffle = Some(seed);
+        self
+    }
+
+    /// Begins the first pass after so many lines, as Caffe's `rand_skip`; passes after it have all.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::NotEnoughToSkip`] if the list has no more lines than that.
+    pub fn skipping(mut self, lines: usize) -> Result<Self, SourceError> {
+        let found = self.list.lines.len();
+        if lines >= found {
+            return Err(SourceError::NotEnoughToSkip { path: self.list.path.clone(), found, skip: lines });
+        }
+        self.skip = lines;
+        Ok(self)
+    }
+
+    /// How many files the list names.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.lines.len()
+    }
+
+    /// Whether it names none: never, for an empty list is not opened.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Source for ImageList {
+    fn path(&self) -> &Path {
+        &self.list.path
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.len() as u64)
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        let mut generator = self.shuffle.map(Mt::new);
+        if let Some(generator) = &mut generator {
+            shuffle(&mut order, generator);
+        }
+        Ok(Box::new(ListCursor {
+            list: self.list.clone(),
+            order,
+            generator,
+            next: self.skip,
+            file: PathBuf::new(),
+            value: Vec::new(),
+        }))
+    }
+}
+
+struct ListCursor {
+    list: Arc<List>,
+    /// The lines in the order of this pass.
+    order: Vec<usize>,
+    generator: Option<Mt>,
+    next: usize,
+    /// The path of the file at hand.
+    file: PathBuf,
+    value: Vec<u8>,
+}
+
+impl Cursor for ListCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        let Some(&number) = self.order.get(self.next) else { return Ok(None) };
+        self.next += 1;
+        let name = self.list.name(number);
+        self.list.locate(name, &mut self.file);
+        read_datum(&self.file, self.list.lines[number].label, &mut self.value).map_err(|error| {
+            SourceError::ListedFile {
+                path: self.list.path.clone(),
+                line: number + 1,
+                file: self.file.clone(),
+                message: error.to_string(),
+            }
+        })?;
+        Ok(Some(Entry::borrowed(name, &self.value)))
+    }
+
+    /// The file is not opened.
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        let is_there = self.next < self.order.len();
+        self.next += usize::from(is_there);
+        Ok(is_there)
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        self.next = 0;
+        if let Some(generator) = &mut self.generator {
+            shuffle(&mut self.order, generator);
+        }
+        Ok(())
+    }
+}
+
+impl List {
+    fn name(&self, line: usize) -> &[u8] {
+        let (start, end) = self.lines[line].name;
+        &self.text[start..end]
+    }
+
+    /// The path of a listed file, in a buffer that is used again and again.
+    fn locate(&self, name: &[u8], file: &mut PathBuf) {
+        let path = file.as_mut_os_string();
+        path.clear();
+        let is_absolute = self.root_folder.first().or(name.first()) == Some(&b'/');
+        if !is_absolute && !self.directory.as_os_str().is_empty() {
+            path.push(&self.directory);
+            path.push("/");
+        }
+        path.push(OsStr::from_bytes(&self.root_folder));
+        path.push(OsStr::from_bytes(name));
+    }
+}
+
+/// Makes a Datum of a file, as Caffe's `ReadFileToDatum` does.
+fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    datum.clear();
+    int32::encode(field::LABEL, &label, datum);
+    bool::encode(field::ENCODED, &true, datum);
+    encode_key(field::DATA, WireType::LengthDelimited, datum);
+    encode_varint(bytes, datum);
+    let header = datum.len();
+    file.read_to_end(datum)?;
+    let read = datum.len() - header;
+    if read as u64 != bytes {
+        let message = format!("its length was {bytes} bytes, and {read} were read: it is being written to");
+        return Err(std::io::Error::other(message));
+    }
+    Ok(())
+}
+
+/// Splits the list into lines, and each line at its last space.
+fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> {
+    let mut lines = Vec::new();
+    let mut start = 0;
+    let mut odd_labels = OddLabels::default();
+    while start < text.len() {
+        let line = text[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let number = lines.len() + 1;
+        if line.trim_ascii().is_empty() {
+            return Err(SourceError::EmptyLine { path: path.to_owned(), line: number });
+        }
+        let (name, label) = match line.iter().rposition(|&byte| byte == b' ') {
+            Some(space) => (space, &line[space + 1..]),
+            // As Caffe does: the whole line is the name, and the label as well.
+            None => (line.trim_ascii_end().len(), line),
+        };
+        let label = odd_labels.read(label, number).ok_or_else(|| SourceError::LabelRange {
+            path: path.to_owned(),
+            line: number,
+            found: label.escape_ascii().to_string(),
+        })?;
+        lines.push(Line { name: (start, start + name), label });
+        start += line.len() + 1;
+    }
+    odd_labels.warn(path);
+    Ok(lines)
+}
+
+/// Labels that were not the whole numbers they should be.
+#[derive(Debug, Default)]
+struct OddLabels {
+    count: usize,
+    /// The line of the first, and what it says.
+    first: Option<(usize, String)>,
+}
+
+impl OddLabels {
+    /// Reads a label as `atoi` does; `None` if it is out of range, for which C says nothing.
+    fn read(&mut self, text: &[u8], line: usize) -> Option<i32> {
+        let text = text.trim_ascii();
+        let (sign, digits) = match text {
+            [b'-', digits @ ..] => (-1, digits),
+            [b'+', digits @ ..] => (1, digits),
+            digits => (1, digits),
+        };
+        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if count == 0 || count < digits.len() {
+            self.count += 1;
+            self.first.get_or_insert_with(|| (line, text.escape_ascii().to_string()));
+        }
+        digits[..count].iter().try_fold(0_i32, |value, digit| {
+            value.checked_mul(10)?.checked_add(sign * i32::from(digit - b'0'))
+        })
+    }
+
+    fn warn(&self, path: &Path) {
+        if let Some((line, found)) = &self.first {
+            tracing::warn!(
+                list = %path.display(),
+                labels = self.count,
+                first_line = line,
+                found = %found,
+                "labels that are not whole numbers are read as Caffe reads them: up to the first character \
+                 that is no digit"
+            );
+        }
+    }
+}
+
+/// Caffe's `shuffle`: from the last to the second, each changes places with one of those up to itself.
+fn shuffle(order: &mut [usize], generator: &mut Mt) {
+    for last in (1..order.len()).rev() {
+        order.swap(last, uniform(generator, last));
+    }
+}
+
+/// Boost's `uniform_int(0, max)`: the generator's range is cut into `max + 1` equal buckets, and a number
+/// past the last of them is thrown away.
+fn uniform(generator: &mut Mt, max: usize) -> usize {
+    let buckets = max as u64 + 1;
+    let range = u64::from(u32::MAX);
+    let bucket = range / buckets + u64::from(range % buckets == max as u64);
+    loop {
+        let choice = u64::from(generator.next_u32()) / bucket;
+        if choice < buckets {
+            return usize::try_from(choice).expect("the choice is no more than `max`, a usize");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datum::Datum;
+
+    fn lines(text: &str) -> Result<Vec<(&str, i32)>, SourceError> {
+        let lines = parse(text.as_bytes(), Path::new("list.txt"))?;
+        Ok(lines.iter().map(|line| (&text[line.name.0..line.name.1], line.label)).collect())
+    }
+
+    #[test]
+    fn a_line_is_split_at_its_last_space() {
+        assert_eq!(lines("a.jpg 3\nmy cat.png -12\n").unwrap(), [("a.jpg", 3), ("my cat.png", -12)]);
+        assert_eq!(lines("a.jpg 3\r\nb.jpg +4").unwrap(), [("a.jpg", 3), ("b.jpg", 4)]);
+    }
+
+    #[test]
+    fn labels_are_read_as_atoi_reads_them() {
+        let odd = "a.jpg 1.9\nb.jpg x\nc.jpg\nd.jpg 2147483647\ne.jpg -2147483648\nf.jpg ";
+        let labels: Vec<i32> = lines(odd).unwrap().iter().map(|line| line.1).collect();
+        assert_eq!(labels, [1, 0, 0, i32::MAX, i32::MIN, 0]);
+        let error = lines("a.jpg 1\nb.jpg 2147483648").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "list.txt: line 2: the label 2147483648 does not fit 32 bits; labels are whole numbers from \
+             -2147483648 to 2147483647"
+        );
+    }
+
+    #[test]
+    fn an_empty_line_is_no_file() {
+        let error = lines("a.jpg 1\n\nb.jpg 2").unwrap_err();
+        assert_eq!(error, SourceError::EmptyLine { path: "list.txt".into(), line: 2 });
+    }
+
+    #[test]
+    fn the_shuffle_is_caffes() {
+        let mut order = [0, 1, 2, 3, 4];
+        shuffle(&mut order, &mut Mt::new(1701));
+        assert_eq!(order, [3, 1, 4, 2, 0]);
+    }
+
+    #[test]
+    fn buckets_cover_the_generators_range() {
+        // 2^32 is a multiple of 2, so that no number is thrown away; of 3 it is not.
+        let mut generator = Mt::new(9);
+        let (mut raw, mut halves) = (generator.clone(), Vec::new());
+        for _ in 0..64 {
+            halves.push(uniform(&mut generator, 1));
+        }
+        let expected: Vec<usize> = (0..64).map(|_| usize::from(raw.next_u32() >= 1 << 31)).collect();
+        assert_eq!(halves, expected);
+        assert!((0..1000).all(|_| uniform(&mut generator, 2) <= 2));
+    }
+
+    fn write_list(files: &[(&str, &[u8])], list: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let path = folder.path().join("list.txt");
+        std::fs::write(&path, list).unwrap();
+        (folder, path)
+    }
+
+    fn keys(cursor: &mut dyn Cursor) -> Vec<String> {
+        let mut keys = Vec::new();
+        while let Some(entry) = cursor.advance().unwrap() {
+            keys.push(String::from_utf8(entry.key().to_vec()).unwrap());
+        }
+        keys
+    }
+
+    #[test]
+    fn a_record_is_the_datum_of_its_file() {
+        let (folder, path) = write_list(&[("a b.jpg", b"pixels")], "a b.jpg -7");
+        let list = ImageList::open(&path).unwrap().relative_to(folder.path());
+        let mut cursor = list.cursor().unwrap();
+        let entry = cursor.advance().unwrap().unwrap();
+        let datum = Datum::parse(entry.value()).unwrap();
+        assert_eq!((datum.label, datum.encoded, datum.data), (-7, true, &b"pixels"[..]));
+        assert_eq!(entry.key(), b"a b.jpg");
+        assert!(cursor.advance().unwrap().is_none());
+    }
+
+    #[test]
+    fn the_root_folder_is_set_before_each_name_as_it_is() {
+        let list = |root: &str, directory: &str| List {
+            path: PathBuf::new(),
+            text: Vec::new(),
+            lines: Vec::new(),
+            root_folder: root.as_bytes().to_vec(),
+            directory: directory.into(),
+        };
+        for (root, directory, name, wanted) in [
+            ("", "", "a.jpg", "a.jpg"),
+            ("img", "", "a.jpg", "imga.jpg"),
+            ("img/", "/data", "a.jpg", "/data/img/a.jpg"),
+            ("/img/", "/data", "a.jpg", "/img/a.jpg"),
+            ("", "/data", "/b/a.jpg", "/b/a.jpg"),
+        ] {
+            let mut file = PathBuf::from("what was there before");
+            list(root, directory).locate(name.as_bytes(), &mut file);
+            assert_eq!(file, Path::new(wanted));
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named_with_its_line() {
+        let (folder, path) = write_list(&[("a.jpg", b"a")], "a.jpg 0\ngone.jpg 1");
+        let list = ImageList::open(&path).unwrap().relative_to(folder.path());
+        let mut cursor = list.cursor().unwrap();
+        cursor.advance().unwrap().unwrap();
+        let message = cursor.advance().unwrap_err().to_string();
+        assert!(message.contains("list.txt: line 2: cannot read"), "{message}");
+        assert!(message.contains("gone.jpg: No such file"), "{message}");
+    }
+
+    #[test]
+    fn a_file_that_is_passed_over_is_not_opened() {
+        let (folder, path) = write_list(&[("b", b"")], "gone 0\nb 1\ngone 2\n");
+        let list = ImageList::open(&path).unwrap().relative_to(folder.path());
+        let mut cursor = list.cursor().unwrap();
+        assert!(cursor.skip().unwrap());
+        assert_eq!(cursor.advance().unwrap().unwrap().key(), b"b");
+        assert_eq!([cursor.skip().unwrap(), cursor.skip().unwrap()], [true, false]);
+    }
+
+    #[test]
+    fn each_pass_shuffles_what_the_last_one_left() {
+        let names = ["0", "1", "2", "3", "4"];
+        let files: Vec<(&str, &[u8])> = names.iter().map(|&name| (name, &b""[..])).collect();
+        let (folder, path) = write_list(&files, "0 0\n1 1\n2 2\n3 3\n4 4\n");
+        let list = ImageList::open(&path).unwrap().relative_to(folder.path()).shuffled(1701);
+        let mut cursor = list.cursor().unwrap();
+        let (mut order, mut generator) = ([0, 1, 2, 3, 4], Mt::new(1701));
+        for _pass in 0..3 {
+            shuffle(&mut order, &mut generator);
+            assert_eq!(keys(&mut *cursor), order.map(|number| number.to_string()));
+            cursor.rewind().unwrap();
+        }
+    }
+
+    #[test]
+    fn lines_are_skipped_in_the_first_pass_only() {
+        let (folder, path) = write_list(&[("a", b""), ("b", b""), ("c", b"")], "a 0\nb 1\nc 2");
+        let list = ImageList::open(&path).unwrap().relative_to(folder.path());
+        let error = list.clone().skipping(3).unwrap_err().to_string();
+        assert!(error.ends_with("list.txt: not enough points to skip: 3 of 3"), "{error}");
+        let mut cursor = list.skipping(2).unwrap().cursor().unwrap();
+        assert_eq!(keys(&mut *cursor), ["c"]);
+        cursor.rewind().unwrap();
+        assert_eq!(keys(&mut *cursor), ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! A LevelDB that is open: what its cursors share. Nothing in it changes, but for tables that get mapped.
+
+use std::path::PathBuf;
+
+use super::LogCut;
+use super::edit::{LEVELS, TableFile};
+use super::folder::{Folder, TableName};
+use super::map::{Lending, TableBytes};
+use super::memtable::Memtable;
+use crate::source::SourceError;
+
+/// A table of a level.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) file: TableFile,
+    pub(super) name: TableName,
+    /// Its number in the store; tables past the store's last one are mapped by each walk anew.
+    pub(super) slot: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Database {
+    pub(super) folder: Folder,
+    /// Level 0 from the newest table on, the others in the order of their keys.
+    pub(super) levels: [Vec<Table>; LEVELS],
+    pub(super) last_sequence: u64,
+    pub(super) memtable: Memtable,
+    pub(super) lending: Lending,
+    pub(super) cuts: Vec<LogCut>,
+}
+
+impl Database {
+    /// How many records there are, if all lie in the logs.
+    pub(super) fn records(&self) -> Option<u64> {
+        self.levels.iter().all(Vec::is_empty).then_some(self.memtable.len() as u64)
+    }
+
+    pub(super) fn tables(&self, level: usize) -> &[Table] {
+        &self.levels[level]
+    }
+
+    pub(super) fn table_path(&self, level: usize, table: usize) -> PathBuf {
+        let table = &self.levels[level][table];
+        self.folder.table(table.file.number, table.name)
+    }
+
+    /// The bytes of a table, mapped.
+    pub(super) fn open_table(&self, level: usize, table: usize) -> Result<TableBytes, SourceError> {
+        let Table { file, slot, .. } = &self.levels[level][table];
+        self.lending.open_table(*slot, || self.table_path(level, table), file.bytes)
+    }
+
+    /// How many levels there are.
+    pub(super) fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    pub(super) fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
+    pub(super) fn memtable(&self) -> &Memtable {
+        &self.memtable
+    }
+
+    pub(super) fn lending(&self) -> &Lending {
+        &self.lending
+    }
+}

@@ -1,0 +1,282 @@
+//! The records of a MANIFEST: edits, whose sum is the list of a database's tables.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::mem;
+
+use super::key;
+use crate::table::coding::Coded;
+
+/// Levels that LevelDB has.
+pub(super) const LEVELS: usize = 7;
+/// The one order of keys that is read.
+pub(super) const COMPARATOR: &str = "leveldb.BytewiseComparator";
+
+// What is said next in an edit.
+const COMPARATOR_NAME: u32 = 1;
+const LOG_NUMBER: u32 = 2;
+const NEXT_FILE_NUMBER: u32 = 3;
+const LAST_SEQUENCE: u32 = 4;
+const COMPACT_POINTER: u32 = 5;
+const DELETED_FILE: u32 = 6;
+const NEW_FILE: u32 = 7;
+const PREVIOUS_LOG_NUMBER: u32 = 9;
+
+/// A table, as the MANIFEST has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TableFile {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    /// Its first and its last key, each with its tag.
+    pub(super) smallest: Box<[u8]>,
+    pub(super) largest: Box<[u8]>,
+}
+
+impl TableFile {
+    pub(super) fn first_user_key(&self) -> &[u8] {
+        key::user(&self.smallest)
+    }
+
+    pub(super) fn last_user_key(&self) -> &[u8] {
+        key::user(&self.largest)
+    }
+}
+
+/// The sum of the edits so far.
+#[derive(Debug, Default)]
+pub(super) struct Edits {
+    comparator: Option<String>,
+    log_number: Option<u64>,
+    previous_log_number: Option<u64>,
+    next_file_number: Option<u64>,
+    last_sequence: Option<u64>,
+    levels: [BTreeMap<u64, TableFile>; LEVELS],
+}
+
+/// What the last edit left.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct State {
+    /// Logs below this number are in tables, but for the previous one, of a LevelDB that is long gone.
+    pub(super) log_number: u64,
+    pub(super) previous_log_number: u64,
+    pub(super) last_sequence: u64,
+    /// Level 0 holds its newest table first, and they may overlap. Every other level is in the order of
+    /// its keys, and no two tables overlap.
+    pub(super) levels: [Vec<TableFile>; LEVELS],
+}
+
+impl Edits {
+    /// Adds an edit. An error says what is wrong with it.
+    pub(super) fn add(&mut self, edit: &[u8]) -> Result<(), String> {
+        let mut coded = Coded::new(edit);
+        // Within an edit, files go before others come: one that moves to the next level does both.
+        let mut new = Vec::new();
+        while !coded.is_empty() {
+            let at = coded.offset();
+            let said = coded.varint32();
+            let read = match said {
+                None => None,
+                Some(NEW_FILE) => new_file(&mut coded).map(|file| new.push(file)),
+                Some(said) => self.read(said, &mut coded)?,
+            };
+            read.ok_or_else(|| match said {
+                Some(said) => {
+                    format!("what tag {said} at its byte {at} announces is not there, or cannot be")
+                }
+                None => format!("there is no tag at its byte {at}"),
+            })?;
+        }
+        for (level, file) in new {
+            let table = file.number;
+            let (smallest, largest) = (key::split(&file.smallest), key::split(&file.largest));
+            if smallest.zip(largest).is_none_or(|(smallest, largest)| order(smallest, largest).is_gt()) {
+                return Err(format!("table {table} has keys that are none, or ends before it starts"));
+            }
+            if let Some(files) = self.levels.get_mut(level) {
+                files.insert(table, file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what a tag announces; `None` if it is not there.
+    fn read(&mut self, said: u32, coded: &mut Coded<'_>) -> Result<Option<()>, String> {
+        let read = match said {
+            COMPARATOR_NAME => {
+                coded.string().map(|name| self.comparator = Some(String::from_utf8_lossy(name).into_owned()))
+            }
+            LOG_NUMBER => coded.varint64().map(|number| self.log_number = Some(number)),
+            PREVIOUS_LOG_NUMBER => coded.varint64().map(|number| self.previous_log_number = Some(number)),
+            NEXT_FILE_NUMBER => coded.varint64().map(|number| self.next_file_number = Some(number)),
+            LAST_SEQUENCE => coded.varint64().map(|number| self.last_sequence = Some(number)),
+            // Where the next compaction of a level would start.
+            COMPACT_POINTER => level(coded).and_then(|_| coded.string()).map(drop),
+            DELETED_FILE => level(coded).zip(coded.varint64()).map(|(level, number)| {
+                self.levels.get_mut(level).and_then(|files| files.remove(&number));
+            }),
+            unknown => return Err(format!("tag {unknown} is unknown: LevelDB's are 1 to 7, and 9")),
+        };
+        Ok(read)
+    }
+
+    /// The comparator that the edits name, if they do.
+    pub(super) fn comparator(&self) -> Option<&str> {
+        self.comparator.as_deref()
+    }
+
+    /// What the edits come to. An error says what they lack or contradict.
+    pub(super) fn finish(mut self) -> Result<State, String> {
+        let lacks = |what| format!("the MANIFEST ends, and has no {what}");
+        self.comparator.ok_or_else(|| lacks("name of a comparator"))?;
+        self.next_file_number.ok_or_else(|| lacks("next file number"))?;
+        let log_number = self.log_number.ok_or_else(|| lacks("log number"))?;
+        let last_sequence = self.last_sequence.ok_or_else(|| lacks("last sequence number"))?;
+        let previous_log_number = self.previous_log_number.unwrap_or(0);
+        if last_sequence > key::SEQUENCE_MAX {
+            return Err(format!(
+                "its last sequence number is {last_sequence}: allowed is {}",
+                key::SEQUENCE_MAX
+            ));
+        }
+        let levels = std::array::from_fn(|level| {
+            let files = self.levels.get_mut(level).map(mem::take).unwrap_or_default();
+            let mut files: Vec<_> = files.into_values().collect();
+            match level {
+                0 => files.reverse(),
+                _ => files.sort_by(|one, other| internal_order(&one.smallest, &other.smallest)),
+            }
+            files
+        });
+        check_apart(&levels)?;
+        Ok(State { log_number, previous_log_number, last_sequence, levels })
+    }
+}
+
+fn level(coded: &mut Coded<'_>) -> Option<usize> {
+    usize::try_from(coded.varint32()?).ok().filter(|&level| level < LEVELS)
+}
+
+fn new_file(coded: &mut Coded<'_>) -> Option<(usize, TableFile)> {
+    let level = level(coded)?;
+    let (number, bytes) = (coded.varint64()?, coded.varint64()?);
+    let (smallest, largest) = (coded.string()?.into(), coded.string()?.into());
+    Some((level, TableFile { number, bytes, smallest, largest }))
+}
+
+/// The order of keys in a table: by user key, and the newest first.
+fn order(one: (&[u8], key::Tag), other: (&[u8], key::Tag)) -> Ordering {
+    one.0.cmp(other.0).then(other.1.cmp(&one.1))
+}
+
+fn internal_order(one: &[u8], other: &[u8]) -> Ordering {
+    key::split(one).zip(key::split(other)).map_or(Ordering::Equal, |(one, other)| order(one, other))
+}
+
+fn check_apart(levels: &[Vec<TableFile>; LEVELS]) -> Result<(), String> {
+    for (level, files) in levels.iter().enumerate().skip(1) {
+        for (one, next) in files.iter().zip(files.iter().skip(1)) {
+            if internal_order(&one.largest, &next.smallest).is_ge() {
+                let (one, next) = (one.number, next.number);
+                return Err(format!("tables {one} and {next} of level {level} overlap"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test may panic")]
+#[allow(clippy::cast_possible_truncation, reason = "a test's numbers are small")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn internal(user: &[u8], sequence: u64) -> Vec<u8> {
+        [user, &(sequence << 8 | 1).to_le_bytes()].concat()
+    }
+
+    fn string(bytes: &[u8]) -> Vec<u8> {
+        [&[u8::try_from(bytes.len()).unwrap()], bytes].concat()
+    }
+
+    fn new(level: u8, number: u8, smallest: &[u8], largest: &[u8]) -> Vec<u8> {
+        let head = [NEW_FILE as u8, level, number, 77];
+        [&head[..], &string(&internal(smallest, 9)), &string(&internal(largest, 9))].concat()
+    }
+
+    fn start() -> Vec<u8> {
+        [&[1][..], &string(COMPARATOR.as_bytes()), &[2, 4, 9, 0, 3, 8, 4, 99]].concat()
+    }
+
+    fn sum(edits: &[Vec<u8>]) -> Result<State, String> {
+        let mut sum = Edits::default();
+        for edit in edits {
+            sum.add(edit)?;
+        }
+        sum.finish()
+    }
+
+    fn numbers(state: &State) -> Vec<Vec<u64>> {
+        state.levels.iter().map(|level| level.iter().map(|file| file.number).collect()).collect()
+    }
+
+    #[test]
+    fn edits_come_to_tables_in_order() {
+        let moved =
+            [&[DELETED_FILE as u8, 1, 12][..], &new(2, 12, b"p", b"q"), &[5, 1, 9], &internal(b"x", 1)];
+        let edits = [
+            start(),
+            new(0, 10, b"a", b"z"),
+            new(0, 11, b"a", b"z"),
+            new(1, 12, b"p", b"q"),
+            new(1, 13, b"a", b"b"),
+            new(1, 14, b"c", b"d"),
+            new(1, 15, b"x", b"y"),
+            vec![DELETED_FILE as u8, 1, 14],
+            moved.concat(),
+            vec![LAST_SEQUENCE as u8, 100],
+        ];
+        let state = sum(&edits).unwrap();
+        let none = Vec::new;
+        assert_eq!(numbers(&state), [vec![11, 10], vec![13, 15], vec![12], none(), none(), none(), none()]);
+        assert_eq!((state.log_number, state.previous_log_number, state.last_sequence), (4, 0, 100));
+        let file = &state.levels[2][0];
+        assert_eq!((file.bytes, file.first_user_key(), file.last_user_key()), (77, &b"p"[..], &b"q"[..]));
+    }
+
+    #[test]
+    fn what_is_no_edit_says_why() {
+        let refused = |edit: &[u8], message: &str| {
+            assert_eq!(sum(&[start(), edit.to_vec()]), Err(message.to_owned()));
+        };
+        let cannot = |tag: u32| format!("what tag {tag} at its byte 0 announces is not there, or cannot be");
+        refused(&[8, 0], "tag 8 is unknown: LevelDB's are 1 to 7, and 9");
+        refused(&[0x80], "there is no tag at its byte 0");
+        refused(&[2], &cannot(2));
+        refused(&[1, 9, b'a'], &cannot(1));
+        refused(&[DELETED_FILE as u8, 7, 1], &cannot(6));
+        refused(&new(7, 1, b"a", b"b"), &cannot(7));
+        refused(&new(1, 1, b"b", b"a"), "table 1 has keys that are none, or ends before it starts");
+        refused(&[7, 1, 1, 1, 0, 0], "table 1 has keys that are none, or ends before it starts");
+        let overlap = [new(3, 1, b"a", b"c"), new(3, 2, b"b", b"d")].concat();
+        refused(&overlap, "tables 1 and 2 of level 3 overlap");
+        let huge = [&[LAST_SEQUENCE as u8][..], &[0xff; 9], &[1]].concat();
+        refused(&huge, "its last sequence number is 18446744073709551615: allowed is 72057594037927935");
+        assert_eq!(sum(&[]), Err("the MANIFEST ends, and has no name of a comparator".to_owned()));
+        let name = [&[1][..], &string(COMPARATOR.as_bytes())].concat();
+        assert_eq!(sum(&[name]), Err("the MANIFEST ends, and has no next file number".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_edit_or_an_error(
+            edits in prop::collection::vec(prop::collection::vec(prop_oneof![0..12_u8, any::<u8>()], 0..60), 1..6),
+        ) {
+            let _ = sum(&edits);
+            let _ = sum(&[vec![start()], edits].concat());
+        }
+    }
+}

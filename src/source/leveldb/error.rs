@@ -1,0 +1,146 @@
+//! What can be wrong with a LevelDB.
+
+use std::path::PathBuf;
+
+use super::log::LogFault;
+use crate::table::TableError;
+
+/// Why a LevelDB cannot be read. Offsets count from the first byte of the file.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LevelDbError {
+    /// CURRENT does not name a MANIFEST.
+    #[error(
+        "{}: found {found}: a database's CURRENT has the name of its MANIFEST, as MANIFEST-000004, and a line \
+         feed",
+        file.display()
+    )]
+    Current {
+        /// CURRENT.
+        file: PathBuf,
+        /// What it has instead.
+        found: String,
+    },
+    /// A file that another one names is not there.
+    #[error("{}: {what} is missing, which {} names; copy the database again, with all its files", file.display(), named_by.display())]
+    Missing {
+        /// The file that is missing.
+        file: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// The file that names it.
+        named_by: PathBuf,
+    },
+    /// Tables that the MANIFEST names are not there.
+    #[error(
+        "{}: the table is missing, one of {missing} of the {tables} that {} names; copy the database again, \
+         with all its files",
+        file.display(), manifest.display()
+    )]
+    MissingTables {
+        /// The first table that is missing.
+        file: PathBuf,
+        /// How many are.
+        missing: usize,
+        /// How many there should be.
+        tables: usize,
+        /// The MANIFEST.
+        manifest: PathBuf,
+    },
+    /// Something is there under a file's name that is no file.
+    #[error("{}: a file is expected there, and found is something that is no regular file", file.display())]
+    NoFile {
+        /// Its path.
+        file: PathBuf,
+    },
+    /// A file is not as long as it was when it was written.
+    #[error(
+        "{}: the file has {found} bytes, and the MANIFEST says {wanted}; copy it again from where it came",
+        file.display()
+    )]
+    Length {
+        /// The table.
+        file: PathBuf,
+        /// Its length.
+        found: u64,
+        /// The length that it was written with.
+        wanted: u64,
+    },
+    /// A log, or the MANIFEST, is damaged.
+    #[error("{}: damaged at byte {offset} (block {block}): {fault}", file.display())]
+    Log {
+        /// The file.
+        file: PathBuf,
+        /// The block of 32 KiB, counted from 0.
+        block: usize,
+        /// Where in the file the damaged fragment starts.
+        offset: usize,
+        /// What was found.
+        fault: LogFault,
+    },
+    /// A batch of writes in a log, which is what was written, is malformed.
+    #[error("{}: the batch at byte {offset} is malformed: {message}", file.display())]
+    Batch {
+        /// The log.
+        file: PathBuf,
+        /// Where in the file the batch starts.
+        offset: usize,
+        /// What was found, and what is allowed.
+        message: String,
+    },
+    /// A log that was cut is followed by one that goes on later.
+    #[error(
+        "{}: the log is cut, and the next one, {}, does not go on where it ends: found is write {found}, and due is \
+         {wanted}; the writes between them are lost",
+        file.display(), next.display()
+    )]
+    Gap {
+        /// The log that was cut.
+        file: PathBuf,
+        /// The one after it.
+        next: PathBuf,
+        /// The sequence number of its first write.
+        found: u64,
+        /// The sequence number that follows the last one of the log that was cut.
+        wanted: u64,
+    },
+    /// The MANIFEST, which is what was written, says what cannot be.
+    #[error("{}: the edit at byte {offset} is malformed: {message}", file.display())]
+    Manifest {
+        /// The MANIFEST.
+        file: PathBuf,
+        /// Where in the file the edit starts, or the file ends.
+        offset: usize,
+        /// What was found, and what is allowed.
+        message: String,
+    },
+    /// The keys are in an order of somebody's own.
+    #[error(
+        "{}: the database is ordered by the comparator {found:?}: what is read is {:?}",
+        file.display(), super::edit::COMPARATOR
+    )]
+    Comparator {
+        /// The MANIFEST.
+        file: PathBuf,
+        /// The comparator's name.
+        found: String,
+    },
+    /// A table is damaged.
+    #[error("{}: {error}", file.display())]
+    Table {
+        /// The table.
+        file: PathBuf,
+        /// What was found.
+        error: TableError,
+    },
+    /// A table has a key that LevelDB would not write.
+    #[error("{}: in the block at byte {block}: {message}", file.display())]
+    Key {
+        /// The table.
+        file: PathBuf,
+        /// Where in the file the block starts.
+        block: usize,
+        /// What was found, and what is allowed.
+        message: String,
+    },
+}

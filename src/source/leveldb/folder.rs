@@ -1,0 +1,125 @@
+//! The files of a LevelDB, by name.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::error::LevelDbError;
+use crate::source::SourceError;
+
+const CURRENT: &str = "CURRENT";
+const MANIFEST: &str = "MANIFEST-";
+/// More than any CURRENT that names a MANIFEST has.
+const CURRENT_BYTES_MAX: u64 = 64;
+
+/// A folder that holds a CURRENT.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn find(path: &Path) -> Result<Self, SourceError> {
+        let not_one = |hint| SourceError::NotADatabase {
+            path: path.to_owned(),
+            kind: "a LevelDB database",
+            missing: CURRENT,
+            hint,
+        };
+        let io = |action| move |error: io::Error| SourceError::io(path, action, &error);
+        if !std::fs::metadata(path).map_err(io("open the database"))?.is_dir() {
+            return Err(not_one("; it is no folder: a LevelDB is the folder that CURRENT lies in"));
+        }
+        if path.join(CURRENT).try_exists().map_err(io("look for CURRENT"))? {
+            return Ok(Folder { path: path.to_owned() });
+        }
+        Err(not_one(if path.join("data.mdb").exists() {
+            "; it is an LMDB: say .lmdb(path), --lmdb, or in a net backend: LMDB"
+        } else {
+            "; give the folder that convert_imageset -backend=leveldb or its like wrote"
+        }))
+    }
+
+    /// The MANIFEST that CURRENT names.
+    pub(super) fn manifest(&self) -> Result<PathBuf, SourceError> {
+        let current = self.path.join(CURRENT);
+        let io = |action| move |error: io::Error| (action, error);
+        let read = || {
+            let mut found = Vec::new();
+            let file = File::open(&current).map_err(io("open the file"))?;
+            file.take(CURRENT_BYTES_MAX).read_to_end(&mut found).map_err(io("read the file"))?;
+            Ok(found)
+        };
+        let failed = |(action, error): (&'static str, io::Error)| SourceError::io(&current, action, &error);
+        if !std::fs::metadata(&current).map_err(io("look at the file")).map_err(failed)?.is_file() {
+            return Err(LevelDbError::NoFile { file: current }.into());
+        }
+        let found = read().map_err(failed)?;
+        let text = String::from_utf8_lossy(&found);
+        let name = text.strip_suffix('\n').filter(|name| {
+            let digits = name.strip_prefix(MANIFEST).unwrap_or_default();
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        let Some(name) = name else {
+            return Err(LevelDbError::Current { found: format!("{text:?}"), file: current }.into());
+        };
+        let manifest = self.path.join(name);
+        match manifest.try_exists() {
+            Ok(true) => Ok(manifest),
+            Ok(false) => {
+                let what = "the list of the database's files";
+                Err(LevelDbError::Missing { file: manifest, what, named_by: current }.into())
+            }
+            Err(error) => Err(SourceError::io(&manifest, "look for the MANIFEST", &error)),
+        }
+    }
+
+    /// The numbers of the logs, in the order in which they were written.
+    pub(super) fn logs(&self) -> Result<Vec<u64>, SourceError> {
+        let io = |error: io::Error| SourceError::io(&self.path, "list the files", &error);
+        let mut logs = Vec::new();
+        for entry in std::fs::read_dir(&self.path).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".log")?.parse().ok());
+            // Other spellings of a number are not LevelDB's.
+            logs.extend(number.filter(|&number| self.log(number).file_name() == Some(&name)));
+        }
+        logs.sort_unstable();
+        Ok(logs)
+    }
+
+    /// Where a log lies.
+    pub(super) fn log(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:06}.log"))
+    }
+
+    /// Where a table lies, whose name depends on when LevelDB wrote it.
+    pub(super) fn table(&self, number: u64, name: TableName) -> PathBuf {
+        let extension = match name {
+            TableName::Ldb => "ldb",
+            TableName::Sst => "sst",
+        };
+        self.path.join(format!("{number:06}.{extension}"))
+    }
+
+    /// Which name a table has, and what there is under that name; `None` if there is no such table.
+    pub(super) fn find_table(&self, number: u64) -> Result<Option<(TableName, Metadata)>, SourceError> {
+        for name in [TableName::Ldb, TableName::Sst] {
+            let path = self.table(number, name);
+            match std::fs::metadata(&path) {
+                Ok(metadata) => return Ok(Some((name, metadata))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(SourceError::io(&path, "look at the file", &error)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a table's name ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TableName {
+    Ldb,
+    /// LevelDB before 1.14, of 2013.
+    Sst,
+}

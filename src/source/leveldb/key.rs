@@ -1,0 +1,62 @@
+//! The keys of LevelDB's tables: the user's key, then the number of the write that put it there, and what
+//! that write did.
+//!
+//! Entries of one user key lie newest first. So the tags, as numbers, fall where user keys are the same.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+/// The tag at the end of a key in a table.
+pub(super) const TAG_BYTES: usize = 8;
+
+/// Sequence numbers have 56 bits; the rest of a tag is the kind.
+pub(super) const SEQUENCE_MAX: u64 = (1 << 56) - 1;
+
+pub(super) const DELETION: u8 = 0;
+pub(super) const VALUE: u8 = 1;
+
+/// A write's number, and what it did. Later writes have larger tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tag(u64);
+
+impl Tag {
+    pub(super) fn new(sequence: u64, kind: u8) -> Self {
+        Tag(sequence << 8 | u64::from(kind))
+    }
+
+    pub(super) fn sequence(self) -> u64 {
+        self.0 >> 8
+    }
+
+    pub(super) fn kind(self) -> u64 {
+        self.0 & 0xff
+    }
+
+    #[inline]
+    pub(super) fn is_deletion(self) -> bool {
+        self.kind() == u64::from(DELETION)
+    }
+}
+
+/// A table's key in its two parts; `None` if it is too short to have them.
+#[inline]
+pub(super) fn split(key: &[u8]) -> Option<(&[u8], Tag)> {
+    let (user, tag) = key.split_last_chunk::<TAG_BYTES>()?;
+    Some((user, Tag(u64::from_le_bytes(*tag))))
+}
+
+/// The user's part of a key.
+#[inline]
+pub(super) fn user(key: &[u8]) -> &[u8] {
+    split(key).map_or(key, |(user, _)| user)
+}
+
+/// A key as messages show it: what can be printed of its first bytes.
+pub(super) fn shown(key: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 64;
+    match key.get(..SHOWN_BYTES) {
+        Some(start) if key.len() > SHOWN_BYTES => {
+            format!("\"{}\"... ({} bytes)", start.escape_ascii(), key.len())
+        }
+        _ => format!("\"{}\"", key.escape_ascii()),
+    }
+}

@@ -1,0 +1,188 @@
+//! A walk over tables that lie one behind the other: a level, or one table of level 0.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::database::Database;
+use super::error::LevelDbError;
+use super::key::{self, TAG_BYTES, Tag, VALUE};
+use super::map::TableBytes;
+use crate::source::{Entry, SourceError};
+use crate::table::{TableCursor, TableError, Value};
+
+#[derive(Debug)]
+pub(super) struct LevelCursor {
+    database: Arc<Database>,
+    level: usize,
+    /// The tables of the level that are still to be entered.
+    tables: Range<usize>,
+    /// All that are walked.
+    all: Range<usize>,
+    cursor: TableCursor<TableBytes>,
+    /// The table that is open, if any.
+    open: Option<usize>,
+    tag: Tag,
+}
+
+impl LevelCursor {
+    /// A walk over some tables of a level.
+    pub(super) fn new(database: &Arc<Database>, level: usize, all: Range<usize>) -> Self {
+        let (database, cursor) = (database.clone(), TableCursor::new());
+        LevelCursor { database, level, tables: all.clone(), all, cursor, open: None, tag: Tag::default() }
+    }
+
+    /// Steps to the first entry at or behind `start`; `false` if there is none.
+    pub(super) fn seek(&mut self, start: &[u8]) -> Result<bool, SourceError> {
+        self.close();
+        let tables = &self.database.tables(self.level)[self.all.clone()];
+        let before = tables.partition_point(|table| table.file.last_user_key() < start);
+        self.tables = self.all.start + before..self.all.end;
+        if start.is_empty() {
+            return self.advance();
+        }
+        if !self.open_next()? {
+            return Ok(false);
+        }
+        match self.cursor.seek(|key| key::user(key) < start) {
+            Ok(true) => self.accept().map(|()| true),
+            Ok(false) => self.advance(),
+            Err(error) => Err(self.damaged(error)),
+        }
+    }
+
+    /// Steps to the next entry; `false` past the last one.
+    #[inline]
+    pub(super) fn advance(&mut self) -> Result<bool, SourceError> {
+        match self.cursor.advance() {
+            Ok(true) => self.accept().map(|()| true),
+            Ok(false) => self.advance_table(),
+            Err(error) => Err(self.damaged(error)),
+        }
+    }
+
+    /// Steps to the first entry of the next table that has one.
+    fn advance_table(&mut self) -> Result<bool, SourceError> {
+        self.check_last()?;
+        while self.open_next()? {
+            match self.cursor.advance() {
+                Ok(true) => {
+                    self.accept()?;
+                    self.check_first()?;
+                    return Ok(true);
+                }
+                Ok(false) => {}
+                Err(error) => return Err(self.damaged(error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Opens the next table; `false` if there is none.
+    fn open_next(&mut self) -> Result<bool, SourceError> {
+        self.close();
+        let Some(table) = self.tables.next() else { return Ok(false) };
+        let bytes = self.database.open_table(self.level, table)?;
+        self.open = Some(table);
+        match self.cursor.open(bytes) {
+            Ok(()) => Ok(true),
+            Err(error) => Err(self.damaged(error)),
+        }
+    }
+
+    fn close(&mut self) {
+        self.open = None;
+        self.cursor.close();
+    }
+
+    /// Takes the cursor's entry for the current one.
+    #[inline]
+    fn accept(&mut self) -> Result<(), SourceError> {
+        match key::split(self.cursor.key()) {
+            Some((_, tag))
+                if tag.kind() <= u64::from(VALUE) && tag.sequence() <= self.database.last_sequence() =>
+            {
+                self.tag = tag;
+                Ok(())
+            }
+            found => Err(self.strange_key(found.map(|(_, tag)| tag))),
+        }
+    }
+
+    #[cold]
+    fn strange_key(&self, tag: Option<Tag>) -> SourceError {
+        self.key_error(match tag {
+            None => format!("a key has {} bytes: {TAG_BYTES} are its tag", self.cursor.key().len()),
+            Some(tag) if tag.kind() > u64::from(VALUE) => {
+                format!("a write is of kind {}: there are 0 and 1", tag.kind())
+            }
+            Some(tag) => {
+                let last = self.database.last_sequence();
+                format!("there is write number {}, and the database's last one is {last}", tag.sequence())
+            }
+        })
+    }
+
+    /// What the MANIFEST says of a table must hold: whoever put another one in its place would be found out.
+    fn check_first(&self) -> Result<(), SourceError> {
+        let due = self.open.map(|table| self.database.tables(self.level)[table].file.first_user_key());
+        match due {
+            Some(due) if self.user_key() < due => Err(self.key_error(format!(
+                "a key lies before {}, where the MANIFEST has the table start",
+                key::shown(due)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_last(&self) -> Result<(), SourceError> {
+        let due = self.open.map(|table| self.database.tables(self.level)[table].file.last_user_key());
+        match due {
+            Some(due) if self.user_key() > due => Err(self.key_error(format!(
+                "a key lies behind {}, where the MANIFEST has the table end",
+                key::shown(due)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// An error about the current key.
+    #[cold]
+    pub(super) fn key_error(&self, message: String) -> SourceError {
+        let block = self.cursor.block_offset();
+        let file = self.open.map(|table| self.database.table_path(self.level, table)).unwrap_or_default();
+        LevelDbError::Key { file, block, message }.into()
+    }
+
+    #[cold]
+    fn damaged(&self, error: TableError) -> SourceError {
+        let file = self.open.map(|table| self.database.table_path(self.level, table)).unwrap_or_default();
+        LevelDbError::Table { file, error }.into()
+    }
+
+    /// The key of the current entry, without its tag.
+    #[inline]
+    pub(super) fn user_key(&self) -> &[u8] {
+        key::user(self.cursor.key())
+    }
+
+    #[inline]
+    pub(super) fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    /// The current entry: its value lent where the file has it as it is and stays mapped.
+    #[inline]
+    pub(super) fn entry(&self) -> Entry<'_> {
+        let key = self.user_key();
+        match (self.cursor.value(), self.cursor.file()) {
+            (Value::InFile(range), Some(TableBytes::Kept { table, .. })) => {
+                self.database.lending().entry_of_table(key, *table, range)
+            }
+            (Value::InFile(range), Some(TableBytes::Own(map))) => {
+                Entry::borrowed(key, map.as_ref().get(range).unwrap_or_default())
+            }
+            (Value::Unpacked(value), _) => Entry::borrowed(key, value),
+            (Value::InFile(_), None) => Entry::borrowed(key, &[]),
+        }
+    }
+}

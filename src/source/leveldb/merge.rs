@@ -1,0 +1,275 @@
+//! A walk over a whole database, or a range of its keys: the newest write of each key, in order, unless it is
+//! a deletion.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::batch::Write;
+use super::database::Database;
+use super::key::{self, Tag};
+use super::level::LevelCursor;
+use crate::source::{Cursor, Entry, SourceError};
+
+/// A walk over keys from `start` on, and before `end`.
+#[derive(Debug)]
+pub(super) struct MergeCursor {
+    start: Box<[u8]>,
+    end: Option<Box<[u8]>>,
+    children: Vec<Child>,
+    /// The children that have an entry, as a heap: the first one's is the next.
+    heap: Vec<usize>,
+    /// The key that the last step was at, and its tag. Writes of that key that come later are older.
+    key: Vec<u8>,
+    tag: Tag,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Before the first entry.
+    Start,
+    /// `key` and `tag` are those of the first child of the heap, or nothing has been passed.
+    Inside {
+        is_first: bool,
+    },
+    End,
+    Failed(SourceError),
+}
+
+impl MergeCursor {
+    pub(super) fn new(database: &Arc<Database>, start: &[u8], end: Option<&[u8]>) -> Self {
+        let mut children = Vec::new();
+        if !database.memtable().is_empty() {
+            children.push(Child::Memory(MemoryCursor { database: database.clone(), position: 0 }));
+        }
+        let newest = 0..database.tables(0).len();
+        children.extend(newest.map(|table| Child::Level(LevelCursor::new(database, 0, table..table + 1))));
+        for level in 1..database.levels() {
+            let tables = database.tables(level).len();
+            if tables > 0 {
+                children.push(Child::Level(LevelCursor::new(database, level, 0..tables)));
+            }
+        }
+        MergeCursor {
+            start: start.into(),
+            end: end.map(Into::into),
+            heap: Vec::with_capacity(children.len()),
+            children,
+            key: Vec::new(),
+            tag: Tag::default(),
+            state: State::Start,
+        }
+    }
+
+    fn start(&mut self) -> Result<(), SourceError> {
+        self.heap.clear();
+        for (number, child) in self.children.iter_mut().enumerate() {
+            if child.seek(&self.start)? {
+                self.heap.push(number);
+            }
+        }
+        for position in (0..self.heap.len() / 2).rev() {
+            self.sift_down(position);
+        }
+        self.state = State::Inside { is_first: true };
+        Ok(())
+    }
+
+    /// Steps to the next write that is a key's newest and no deletion; `false` past the last one.
+    #[inline]
+    fn step(&mut self) -> Result<bool, SourceError> {
+        let is_first = match &self.state {
+            State::Inside { is_first } => *is_first,
+            State::Failed(error) => return Err(error.clone()),
+            State::End => return Ok(false),
+            State::Start => {
+                self.start()?;
+                true
+            }
+        };
+        if !is_first {
+            self.pass()?;
+        }
+        let mut has_key = !is_first;
+        while let Some(&top) = self.heap.first() {
+            let child = &self.children[top];
+            let (key, tag) = (child.user_key(), child.tag());
+            if self.end.as_deref().is_some_and(|end| key >= end) {
+                break;
+            }
+            let order = if has_key { self.key.as_slice().cmp(key) } else { Ordering::Less };
+            match order {
+                Ordering::Less => {
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    self.tag = tag;
+                    has_key = true;
+                    if !tag.is_deletion() {
+                        self.state = State::Inside { is_first: false };
+                        return Ok(true);
+                    }
+                }
+                Ordering::Equal if tag <= self.tag => {}
+                _ => return Err(child.disorder(&self.key)),
+            }
+            self.pass()?;
+        }
+        self.state = State::End;
+        Ok(false)
+    }
+
+    /// Passes the entry of the first child.
+    #[inline]
+    fn pass(&mut self) -> Result<(), SourceError> {
+        let top = self.heap[0];
+        if !self.children[top].advance()? {
+            self.heap.swap_remove(0);
+        }
+        if self.heap.len() > 1 {
+            self.sift_down(0);
+        }
+        Ok(())
+    }
+
+    /// Moves the child at a position of the heap down to where it belongs.
+    fn sift_down(&mut self, mut position: usize) {
+        loop {
+            let mut least = position;
+            for below in [2 * position + 1, 2 * position + 2] {
+                if below < self.heap.len() && self.is_before(below, least) {
+                    least = below;
+                }
+            }
+            if least == position {
+                return;
+            }
+            self.heap.swap(position, least);
+            position = least;
+        }
+    }
+
+    fn is_before(&self, one: usize, other: usize) -> bool {
+        let [one, other] = [one, other].map(|position| &self.children[self.heap[position]]);
+        one.user_key().cmp(other.user_key()).then(other.tag().cmp(&one.tag())).is_lt()
+    }
+}
+
+impl Cursor for MergeCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        match self.step() {
+            Ok(true) => Ok(Some(self.children[self.heap[0]].entry())),
+            Ok(false) => Ok(None),
+            Err(error) => {
+                self.state = State::Failed(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        self.state = State::Start;
+        Ok(())
+    }
+}
+
+/// What is merged.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a walk has one child that is small")]
+enum Child {
+    Memory(MemoryCursor),
+    Level(LevelCursor),
+}
+
+impl Child {
+    fn seek(&mut self, start: &[u8]) -> Result<bool, SourceError> {
+        match self {
+            Child::Memory(memory) => Ok(memory.seek(start)),
+            Child::Level(level) => level.seek(start),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool, SourceError> {
+        match self {
+            Child::Memory(memory) => Ok(memory.advance()),
+            Child::Level(level) => level.advance(),
+        }
+    }
+
+    #[inline]
+    fn user_key(&self) -> &[u8] {
+        match self {
+            Child::Memory(memory) => memory.user_key(),
+            Child::Level(level) => level.user_key(),
+        }
+    }
+
+    #[inline]
+    fn tag(&self) -> Tag {
+        match self {
+            Child::Memory(memory) => memory.tag(),
+            Child::Level(level) => level.tag(),
+        }
+    }
+
+    #[inline]
+    fn entry(&self) -> Entry<'_> {
+        match self {
+            Child::Memory(memory) => memory.entry(),
+            Child::Level(level) => level.entry(),
+        }
+    }
+
+    /// The current entry should have come before `last`.
+    #[cold]
+    fn disorder(&self, last: &[u8]) -> SourceError {
+        let (key, last) = (key::shown(self.user_key()), key::shown(last));
+        let message = format!("the keys are not in order: {key} comes behind {last}");
+        match self {
+            // It was sorted when it was made, and the heap gives the least.
+            Child::Memory(_) => unreachable!("the logs' writes are in order, and yet {message}"),
+            Child::Level(level) => level.key_error(message),
+        }
+    }
+}
+
+/// A walk over the memtable.
+#[derive(Debug)]
+struct MemoryCursor {
+    database: Arc<Database>,
+    position: usize,
+}
+
+impl MemoryCursor {
+    fn seek(&mut self, start: &[u8]) -> bool {
+        self.position = self.database.memtable().position(start, self.database.lending().store());
+        self.position < self.database.memtable().len()
+    }
+
+    fn advance(&mut self) -> bool {
+        self.position += 1;
+        self.position < self.database.memtable().len()
+    }
+
+    fn write(&self) -> Option<&Write> {
+        self.database.memtable().get(self.position)
+    }
+
+    #[inline]
+    fn user_key(&self) -> &[u8] {
+        self.write().map(|write| self.database.lending().store().bytes(write.key)).unwrap_or_default()
+    }
+
+    #[inline]
+    fn tag(&self) -> Tag {
+        self.write().map(|write| write.tag).unwrap_or_default()
+    }
+
+    #[inline]
+    fn entry(&self) -> Entry<'_> {
+        match self.write() {
+            Some(write) => self.database.lending().entry(write.key, write.value),
+            None => Entry::borrowed(&[], &[]),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! LevelDB, read as it lies: no lock, no log of its own, nothing written, whoever wrote the database.
+//!
+//! C++ LevelDB cannot open a database without changing it: it takes LOCK, renames LOG, writes the records of
+//! the write-ahead log to tables and deletes what those replace. Here the tables are mapped, the logs are
+//! mapped and indexed in memory, and a walk merges them: of the writes of a key the newest counts.
+//!
+//! - Every checksum is verified: of a log when the database is opened, of a table's block whenever a walk
+//!   enters it. What is damaged is an error that names the file and the place; nothing is skipped.
+//! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
+//!   [`LevelDb::cuts`].
+//! - A value that lies in its file as it is (all of Caffe's images that do not compress, and what is still in
+//!   a log) is lent from the map. A value in a compressed block is lent until the next step, from the buffer
+//!   that the block was uncompressed to.
+//!
+//! Memory: 40 bytes a key in the logs, and those of their keys and values that the logs' blocks of 32 KiB cut
+//! to pieces; for each table some hundred bytes; for each walk, and each of the levels and of the tables of
+//! level 0, an index block and a data block, uncompressed. What a damaged or forged database can ask for is
+//! at most 100 times the length of its files (60 a byte of log, if its writes delete the empty key; 86 a byte
+//! of table, if snappy yields what it can; both only while a buffer grows).
+
+mod batch;
+mod database;
+mod edit;
+mod error;
+mod folder;
+mod key;
+mod level;
+mod log;
+mod map;
+mod memtable;
+mod merge;
+mod recovery;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use self::error::LevelDbError;
+pub use self::log::{LogFault, LogTail};
+
+use self::database::Database;
+use self::log::Cut;
+use self::merge::MergeCursor;
+use super::{Cursor, Source, SourceError};
+
+/// Tables of one database that stay mapped: a process may have 65,530 maps. Walks map the others for
+/// themselves, and lend their values until the next step only.
+const MAPS_MAX: usize = 16_384;
+
+/// A LevelDB, opened for reading: nothing on disk is changed, and no lock is taken.
+///
+/// Clones share what is open. A database must not be written to while it is open.
+///
+/// ```no_run
+/// use percolator::{LevelDb, Source};
+///
+/// let digits = LevelDb::open("mnist_train_leveldb")?;
+/// for cut in digits.cuts() {
+///     eprintln!("{cut}");
+/// }
+/// let mut cursor = digits.range(Some(b"00010000"), Some(b"00020000"))?;
+/// while let Some(entry) = cursor.advance()? {
+///     println!("{}: {} bytes", entry.key().escape_ascii(), entry.value().len());
+/// }
+/// # Ok::<(), percolator::SourceError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LevelDb {
+    /// As the caller gave it.
+    path: PathBuf,
+    database: Arc<Database>,
+}
+
+impl LevelDb {
+    /// Opens a database: the folder that holds CURRENT.
+    ///
+    /// The logs are read, and every table is looked for; tables are read by the walks.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`] if there is no such database, if a file of it is missing or has not its length, or if
+    /// its MANIFEST or a log is damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
+        Self::open_with(path.as_ref(), MAPS_MAX)
+    }
+
+    fn open_with(path: &Path, maps: usize) -> Result<Self, SourceError> {
+        let database = Arc::new(recovery::open(path, maps)?);
+        tracing::debug!(
+            path = %path.display(),
+            tables = database.levels.iter().map(Vec::len).sum::<usize>(),
+            keys_in_logs = database.memtable.len(),
+            "a LevelDB is open"
+        );
+        Ok(LevelDb { path: path.to_owned(), database })
+    }
+
+    /// Starts a walk over the keys from `start` on and before `end`; an open end is `None`.
+    ///
+    /// Several walks, on threads of their own, may share a database out between them.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`] if there can be no walk. What is wrong with a table, the walk's steps say.
+    pub fn range(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(MergeCursor::new(&self.database, start.unwrap_or_default(), end)))
+    }
+
+    /// The logs of this database that were cut, as by a crash, and what that dropped. Usually there is none.
+    #[must_use]
+    pub fn cuts(&self) -> &[LogCut] {
+        &self.database.cuts
+    }
+}
+
+impl Source for LevelDb {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn records(&self) -> Option<u64> {
+        self.database.records()
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        self.range(None, None)
+    }
+}
+
+/// A log, or a MANIFEST, that ends inside a record: its writer died. What is before the cut is served.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogCut {
+    /// The file.
+    pub file: PathBuf,
+    /// Where the record starts that has no end.
+    pub offset: u64,
+    /// How many bytes there are from there to the end of the file, none of which is served.
+    pub dropped_bytes: u64,
+    /// What they are.
+    pub tail: LogTail,
+}
+
+impl LogCut {
+    fn new(file: &Path, cut: Cut) -> Self {
+        let (offset, dropped_bytes) = (cut.offset as u64, cut.dropped_bytes as u64);
+        LogCut { file: file.to_owned(), offset, dropped_bytes, tail: cut.tail }
+    }
+}
+
+impl fmt::Display for LogCut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LogCut { file, offset, dropped_bytes, tail } = self;
+        let file = file.display();
+        write!(
+            f,
+            "{file}: cut inside the record at byte {offset}: {dropped_bytes} bytes, {tail}, are dropped"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RecordId;
+    use crate::source::{Record, Run};
+
+    fn open(name: &str, maps: usize) -> LevelDb {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(name);
+        LevelDb::open_with(&path, maps).unwrap()
+    }
+
+    /// The records of a database in one run, and how many of them were lent.
+    fn read(source: &LevelDb) -> (Run, usize) {
+        let mut run = Run::with_capacity(0);
+        let mut lent = 0;
+        let mut cursor = source.cursor().unwrap();
+        while let Some(entry) = cursor.advance().unwrap() {
+            lent += usize::from(entry.is_lent());
+            run.push(RecordId::default(), entry);
+        }
+        (run, lent)
+    }
+
+    #[test]
+    fn the_databases_of_the_tests_have_what_they_are_there_for() {
+        let tables = |name: &str| open(name, 0).database.levels.each_ref().map(Vec::len);
+        println!("{:?}", ["levels", "compacted", "killed", "deleted", "reopened"].map(tables));
+        assert!(tables("levels").iter().filter(|&&tables| tables > 0).count() >= 3, "three levels");
+        assert!(tables("reopened")[0] > 1, "tables of level 0");
+        assert!(!open("reopened", 0).database.memtable.is_empty(), "and a log");
+        assert_eq!(tables("big_values"), [0; 7]);
+        assert!(!open("killed", 0).database.memtable.is_empty());
+    }
+
+    #[test]
+    fn values_are_lent_where_they_lie_in_a_file_that_stays_mapped() {
+        for (name, log_only) in [("uncompressed", false), ("levels", false), ("big_values", true)] {
+            let (kept, unkept) = (open(name, MAPS_MAX), open(name, 0));
+            let ((kept, kept_lent), (unkept, unkept_lent)) = (read(&kept), read(&unkept));
+            let same =
+                |(one, other): (Record<'_>, Record<'_>)| (one.key, one.value) == (other.key, other.value);
+            assert!(kept.len() == unkept.len() && kept.iter().zip(unkept.iter()).all(same), "{name}");
+            match (name, log_only) {
+                ("uncompressed", _) => assert_eq!((kept_lent, unkept_lent), (kept.len(), 0)),
+                (_, true) => assert_eq!((kept_lent, unkept_lent), (kept.len(), kept.len())),
+                // Compressed blocks, and a log.
+                _ => assert!(
+                    kept_lent > 0 && kept_lent < kept.len() && kept_lent == unkept_lent,
+                    "{kept_lent}"
+                ),
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Opening a LevelDB: what LevelDB's own recovery does, with nothing written.
+//!
+//! CURRENT names the MANIFEST; its edits come to a list of tables and the number of the oldest log that is
+//! not in them. That log and every later one are read front to back, and what they hold is kept in memory
+//! beside the tables, where LevelDB would write tables of it.
+//!
+//! Stricter than LevelDB, which would go on without a word:
+//!
+//! - The log whose number the MANIFEST has must be there: in a database that Caffe has just written, all
+//!   records lie in it.
+//! - A log that was cut may be followed by others only if the next write in them has the next number. If it
+//!   has not, writes were lost between others that were not.
+//! - A MANIFEST must name its comparator, and every table must have the length that it was written with.
+
+use std::path::{Path, PathBuf};
+
+use super::LogCut;
+use super::batch::Writes;
+use super::database::{Database, Table};
+use super::edit::{COMPARATOR, Edits, LEVELS, State, TableFile};
+use super::error::LevelDbError;
+use super::folder::{Folder, TableName};
+use super::log::{LogError, LogReader};
+use super::map::{FileMap, Lending, Store};
+use super::memtable::Memtable;
+use crate::source::SourceError;
+
+/// Opens the database at `path`; at most `maps` of its tables stay mapped once they have been.
+pub(super) fn open(path: &Path, maps: usize) -> Result<Database, SourceError> {
+    let folder = Folder::find(path)?;
+    let manifest = folder.manifest()?;
+    let mut cuts = Vec::new();
+    let State { log_number, previous_log_number, last_sequence, levels } =
+        read_manifest(&manifest, &mut cuts)?;
+
+    let (levels, tables) = find_tables(&folder, levels, &manifest)?;
+    let logs = folder.logs()?;
+    if log_number > 0 && !logs.contains(&log_number) {
+        let what = "the log of its newest writes";
+        return Err(LevelDbError::Missing { file: folder.log(log_number), what, named_by: manifest }.into());
+    }
+    let is_live = |number: u64| number >= log_number || number == previous_log_number;
+    let logs = logs.into_iter().filter(|&number| is_live(number)).map(|number| folder.log(number));
+    let mut replay = Replay { last_sequence, ..Replay::default() };
+    for log in logs {
+        replay.add(log)?;
+    }
+    cuts.append(&mut replay.cuts);
+    for cut in &cuts {
+        tracing::warn!(
+            file = %cut.file.display(),
+            offset = cut.offset,
+            dropped_bytes = cut.dropped_bytes,
+            "the log has been cut, as after a crash: what is before the cut is served"
+        );
+    }
+    let Writes { writes, joined } = replay.writes;
+    let store = Store::new(replay.logs, joined, tables.min(maps));
+    let mut memtable = Memtable::new(writes, &store);
+    if tables == 0 {
+        memtable.forget_deletions();
+    }
+    let (lending, last_sequence) = (Lending::new(store), replay.last_sequence);
+    Ok(Database { folder, levels, last_sequence, memtable, lending, cuts })
+}
+
+/// The sum of a MANIFEST's edits.
+fn read_manifest(manifest: &Path, cuts: &mut Vec<LogCut>) -> Result<State, SourceError> {
+    let map = FileMap::open(manifest, None)?;
+    let bytes = map.as_ref();
+    let mut log = LogReader::new(bytes);
+    let mut edits = Edits::default();
+    let mut joined = Vec::new();
+    while let Some(pieces) = log.next().map_err(|error| damaged(manifest, error))? {
+        let edit = match pieces {
+            [piece] => bytes.get(piece.clone()).unwrap_or_default(),
+            pieces => {
+                joined.clear();
+                joined.extend(pieces.iter().filter_map(|piece| bytes.get(piece.clone())).flatten());
+                &joined
+            }
+        };
+        let added = edits.add(edit);
+        added.map_err(|message| malformed(manifest, log.offset(), message))?;
+        if let Some(found) = edits.comparator().filter(|&name| name != COMPARATOR) {
+            let found = found.to_owned();
+            return Err(LevelDbError::Comparator { file: manifest.to_owned(), found }.into());
+        }
+    }
+    cuts.extend(log.cut().map(|cut| LogCut::new(manifest, cut)));
+    edits.finish().map_err(|message| malformed(manifest, log.offset(), message))
+}
+
+fn malformed(manifest: &Path, offset: usize, message: String) -> SourceError {
+    LevelDbError::Manifest { file: manifest.to_owned(), offset, message }.into()
+}
+
+fn damaged(file: &Path, error: LogError) -> SourceError {
+    let (block, offset) = (error.block(), error.offset);
+    LevelDbError::Log { file: file.to_owned(), block, offset, fault: error.fault }.into()
+}
+
+/// The tables of every level, and how many there are.
+fn find_tables(
+    folder: &Folder,
+    levels: [Vec<TableFile>; LEVELS],
+    manifest: &Path,
+) -> Result<([Vec<Table>; LEVELS], usize), SourceError> {
+    let mut tables = 0;
+    let mut found = [const { Vec::new() }; LEVELS];
+    let mut missing = Vec::new();
+    for (found, files) in found.iter_mut().zip(levels) {
+        for file in files {
+            match find_table(folder, file, tables)? {
+                Ok(table) => found.push(table),
+                Err(path) => missing.push(path),
+            }
+            tables += 1;
+        }
+    }
+    match missing.first() {
+        None => Ok((found, tables)),
+        Some(file) => {
+            let (file, missing, manifest) = (file.clone(), missing.len(), manifest.to_owned());
+            Err(LevelDbError::MissingTables { file, missing, tables, manifest }.into())
+        }
+    }
+}
+
+/// The table in its slot, if it is there and has its length; if it is not there, where it should be.
+fn find_table(folder: &Folder, file: TableFile, slot: usize) -> Result<Result<Table, PathBuf>, SourceError> {
+    let Some((name, metadata)) = folder.find_table(file.number)? else {
+        return Ok(Err(folder.table(file.number, TableName::Ldb)));
+    };
+    let path = || folder.table(file.number, name);
+    if !metadata.is_file() {
+        return Err(LevelDbError::NoFile { file: path() }.into());
+    }
+    if metadata.len() != file.bytes {
+        let (found, wanted) = (metadata.len(), file.bytes);
+        return Err(LevelDbError::Length { file: path(), found, wanted }.into());
+    }
+    Ok(Ok(Table { file, name, slot }))
+}
+
+/// The logs that have been read so far.
+#[derive(Default)]
+struct Replay {
+    logs: Vec<FileMap>,
+    writes: Writes,
+    /// The number of the database's last write.
+    last_sequence: u64,
+    /// The number behind the last write in the logs; 0 before the first.
+    due: u64,
+    /// The last log, if it has been cut and no write was found behind it, and the number that such a write has.
+    cut_log: Option<(PathBuf, u64)>,
+    cuts: Vec<LogCut>,
+}
+
+impl Replay {
+    fn add(&mut self, log: PathBuf) -> Result<(), SourceError> {
+        let map = FileMap::open(&log, None)?;
+        let bytes = map.as_ref();
+        let home = u32::try_from(self.logs.len()).unwrap_or(u32::MAX);
+        let mut reader = LogReader::new(bytes);
+        while let Some(pieces) = reader.next().map_err(|error| damaged(&log, error))? {
+            let added = self.writes.add(home, bytes, pieces);
+            let offset = reader.offset();
+            let malformed = |message| LevelDbError::Batch { file: log.clone(), offset, message };
+            let numbers = added.map_err(malformed)?;
+            if numbers.is_empty() {
+                continue;
+            }
+            let (found, due) = (numbers.start, self.due);
+            if found < due {
+                let message = format!("it starts with write {found}, and {due} is the least that can follow");
+                return Err(malformed(message).into());
+            }
+            if let Some((file, wanted)) = self.cut_log.take().filter(|(_, wanted)| *wanted != found) {
+                return Err(LevelDbError::Gap { file, next: log, found, wanted }.into());
+            }
+            self.due = numbers.end;
+            self.last_sequence = self.last_sequence.max(numbers.end - 1);
+        }
+        if let Some(cut) = reader.cut() {
+            self.cuts.push(LogCut::new(&log, cut));
+            let wanted = if self.due > 0 { self.due } else { self.last_sequence + 1 };
+            self.cut_log = Some((log, wanted));
+        }
+        self.logs.push(map);
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Two sources walked in step: an image and its mask, an image and its labels.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::record::Key;
+
+use super::{Cursor, Entry, Source, SourceError};
+
+/// What makes a record of one source the companion of a record of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Matching {
+    /// Both have the same key. The first difference ends the feed: databases that were written apart are
+    /// easily sorted apart.
+    #[default]
+    Keys,
+    /// Both have the same position, whatever their keys.
+    Order,
+}
+
+/// A source each of whose records has a companion from a second source.
+///
+/// Both must hold as many records: whichever ends first, the feed ends with an error that says so.
+pub(crate) struct Paired {
+    first: Arc<dyn Source>,
+    second: Arc<dyn Source>,
+    matching: Matching,
+}
+
+impl Paired {
+    pub(crate) fn new(first: Arc<dyn Source>, second: Arc<dyn Source>, matching: Matching) -> Self {
+        Paired { first, second, matching }
+    }
+}
+
+impl fmt::Debug for Paired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paired").field("first", &self.first).field("second", &self.second).finish()
+    }
+}
+
+impl Source for Paired {
+    fn path(&self) -> &Path {
+        self.first.path()
+    }
+
+    fn records(&self) -> Option<u64> {
+        self.first.records()
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(PairedCursor {
+            first: self.first.cursor()?,
+            second: self.second.cursor()?,
+            paths: [self.first.path().to_owned(), self.second.path().to_owned()],
+            matching: self.matching,
+            index: 0,
+        }))
+    }
+}
+
+struct PairedCursor {
+    first: Box<dyn Cursor>,
+    second: Box<dyn Cursor>,
+    paths: [PathBuf; 2],
+    matching: Matching,
+    /// The position that both are about to read.
+    index: u64,
+}
+
+impl Cursor for PairedCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        let index = self.index;
+        self.index += 1;
+        let [path, companions] = &self.paths;
+        let unpaired = |ended: &Path, longer: &Path| {
+            Err(SourceError::Unpaired { path: ended.to_owned(), records: index, longer: longer.to_owned() })
+        };
+        match (self.first.advance()?, self.second.advance()?) {
+            (Some(first), Some(second)) if self.matching == Matching::Keys && first.key() != second.key() => {
+                Err(SourceError::KeysDiffer {
+                    path: path.clone(),
+                    companions: companions.clone(),
+                    index,
+                    key: Key(first.key().to_owned()),
+                    found: Key(second.key().to_owned()),
+                })
+            }
+            (Some(first), Some(second)) => Ok(Some(first.with_companion(second))),
+            (None, None) => Ok(None),
+            (Some(_), None) => unpaired(companions, path),
+            (None, Some(_)) => unpaired(path, companions),
+        }
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        self.index = 0;
+        self.first.rewind()?;
+        self.second.rewind()
+    }
+}

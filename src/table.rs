@@ -1,0 +1,163 @@
+//! Sorted string tables: the file format of LevelDB's tables and of TensorFlow's checkpoint index.
+//!
+//! ```text
+//! data block ... | filters | index block | footer
+//! block:  bytes, compressed or not | type: 1 byte | masked crc32c of both: 4 bytes
+//! index:  an entry a data block: a key not before its last key, and where the block lies
+//! ```
+//!
+//! What a key is made of, and what order keys have, is the caller's: a walk needs no order, and a search is
+//! given a function that tells what lies before the sought key.
+//!
+//! Bytes are not trusted. A checksum is verified whenever a block is entered, and every length is checked
+//! against what is there before it is used. Data blocks must follow one another and precede the index, as
+//! every writer puts them, so that a walk takes time linear in what the file can hold. Memory: the buffers
+//! of a walk grow to its largest index block and data block, uncompressed, and their longest keys; snappy
+//! yields at most 64/3 of what it is given, which is checked before memory is asked for. So a walk holds at
+//! most 43 times the file's length, and twice that while a buffer grows.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+mod block;
+pub(crate) mod checksum;
+pub(crate) mod coding;
+mod error;
+mod footer;
+
+pub(crate) use self::block::Value;
+pub use self::error::TableError;
+
+use self::block::BlockCursor;
+use self::coding::Coded;
+use self::footer::{BlockHandle, read_footer};
+
+/// A walk over a table's entries, in the order of the file. It can be moved from table to table and keeps
+/// its buffers.
+#[derive(Debug)]
+pub(crate) struct TableCursor<B> {
+    /// The bytes of the file; `None` before the first.
+    file: Option<B>,
+    /// Its current entry is that of the block in `data`.
+    index: BlockCursor,
+    data: BlockCursor,
+    /// Where data blocks end: at the index block.
+    data_end: usize,
+    /// Where the next data block may start: data blocks follow one another.
+    data_next: usize,
+}
+
+impl<B: AsRef<[u8]>> TableCursor<B> {
+    /// A walk over nothing.
+    pub(crate) fn new() -> Self {
+        let (index, data) = (BlockCursor::default(), BlockCursor::default());
+        TableCursor { file: None, index, data, data_end: 0, data_next: 0 }
+    }
+
+    /// Goes before the first entry of another table.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError`] if the bytes are no table, or its index block is damaged.
+    pub(crate) fn open(&mut self, file: B) -> Result<(), TableError> {
+        self.close();
+        let bytes = file.as_ref();
+        let (footer, index) = read_footer(bytes)?;
+        self.index.load(bytes, index, 0..footer)?;
+        self.data_end = self.index.offset();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Lets go of the table: the walk is at its end.
+    pub(crate) fn close(&mut self) {
+        self.index.clear();
+        self.data.clear();
+        self.data_next = 0;
+        self.file = None;
+    }
+
+    /// Steps to the next entry; `false` past the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError`] if a block is damaged.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool, TableError> {
+        let Some(file) = &self.file else { return Ok(false) };
+        if self.data.advance(file.as_ref())? {
+            return Ok(true);
+        }
+        self.advance_block()
+    }
+
+    /// Steps to the first entry of the next block that has one.
+    fn advance_block(&mut self) -> Result<bool, TableError> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let file = file.as_ref();
+        while self.index.advance(file)? {
+            self.data_next = load_data(&self.index, &mut self.data, file, self.data_next..self.data_end)?;
+            if self.data.advance(file)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Steps to the first entry whose key is not `before` the one that is sought; `false` if all are. Keys
+    /// that are before it must precede those that are not.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError`] if a block is damaged.
+    pub(crate) fn seek(&mut self, before: impl Fn(&[u8]) -> bool) -> Result<bool, TableError> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let file = file.as_ref();
+        self.data.clear();
+        if !self.index.seek(file, &before)? {
+            return Ok(false);
+        }
+        self.data_next = load_data(&self.index, &mut self.data, file, 0..self.data_end)?;
+        if self.data.seek(file, &before)? {
+            return Ok(true);
+        }
+        self.advance_block()
+    }
+
+    /// The key of the current entry.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.data.key()
+    }
+
+    /// Where the value of the current entry lies.
+    #[inline]
+    pub(crate) fn value(&self) -> Value<'_> {
+        self.data.value()
+    }
+
+    /// Where in the file the current block starts.
+    pub(crate) fn block_offset(&self) -> usize {
+        self.data.offset()
+    }
+
+    /// The table that is open.
+    pub(crate) fn file(&self) -> Option<&B> {
+        self.file.as_ref()
+    }
+}
+
+/// Loads the data block that the current entry of an index names.
+fn load_data(
+    index: &BlockCursor,
+    data: &mut BlockCursor,
+    file: &[u8],
+    allowed: std::ops::Range<usize>,
+) -> Result<usize, TableError> {
+    let mut coded = Coded::new(index.value_bytes(file));
+    let handle = BlockHandle::read(&mut coded).filter(|_| coded.is_empty());
+    let handle = handle.ok_or_else(|| index.damaged("its value is no block handle"))?;
+    data.load(file, handle, allowed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! One block of a table: found, checked, uncompressed; and a walk over its entries.
+
+use std::ops::Range;
+
+use super::checksum::masked_crc32c;
+use super::coding::{fixed32, varint};
+use super::error::TableError;
+use super::footer::BlockHandle;
+
+/// Behind every block: its type, and the masked crc32c of the block and that type.
+pub(crate) const TRAILER_BYTES: usize = 5;
+
+const UNCOMPRESSED: u8 = 0;
+const SNAPPY: u8 = 1;
+
+const COUNT_BYTES: usize = size_of::<u32>();
+
+/// Snappy's densest element, a copy of 64 bytes, takes 3 bytes; the others (2 bytes for 11, 5 for 64, one a
+/// literal byte) yield less a byte. So no stream yields more than 64/3 of its length.
+const SNAPPY_COPY_BYTES: usize = 64;
+const SNAPPY_COPY_TAKES: usize = 3;
+
+/// A walk over the entries of a block. It holds no borrow of the file, which its caller passes to every
+/// call; its buffers are kept from block to block.
+///
+/// An entry is the number of bytes its key shares with the key before it, the lengths of the rest of the key
+/// and of the value (varints), that rest, and the value. Behind the entries come the offsets of those that
+/// share nothing (the restart points), and how many of these there are.
+#[derive(Debug, Default)]
+pub(crate) struct BlockCursor {
+    place: Place,
+    /// The bytes of a block that was compressed; only as much of it as `place` says.
+    unpacked: Vec<u8>,
+    /// Where in the file the block starts, for messages.
+    offset: usize,
+    /// Where in the block the entries end and the restart points begin.
+    entries: usize,
+    restarts: usize,
+    /// Where in the block the current entry starts, and the next one.
+    current: usize,
+    next: usize,
+    /// The key of the current entry.
+    key: Vec<u8>,
+    /// Where in the block its value lies.
+    value: Range<usize>,
+}
+
+/// Where the uncompressed bytes of a block lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    InFile(Range<usize>),
+    /// At the front of `unpacked`.
+    Unpacked(usize),
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Place::Unpacked(0)
+    }
+}
+
+/// Where the value of an entry lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    /// In these bytes of the file, for as long as the file is there.
+    InFile(Range<usize>),
+    /// In the cursor's own buffer, until its next step.
+    Unpacked(&'a [u8]),
+}
+
+impl BlockCursor {
+    /// Forgets the block: the walk is at its end.
+    pub(crate) fn clear(&mut self) {
+        self.place = Place::default();
+        (self.entries, self.restarts) = (0, 0);
+        self.value = 0..0;
+        self.rewind();
+    }
+
+    /// Goes before the first entry of the block at `handle`, once its checksum is found right. The block
+    /// must lie in the bytes `allowed` of the file. Gives the offset where its trailer ends.
+    pub(crate) fn load(
+        &mut self,
+        file: &[u8],
+        handle: BlockHandle,
+        allowed: Range<usize>,
+    ) -> Result<usize, TableError> {
+        self.clear();
+        let misplaced = || TableError::Place {
+            offset: handle.offset,
+            bytes: handle.bytes,
+            from: allowed.start,
+            to: allowed.end,
+        };
+        let (block, end) = locate(handle, &allowed).ok_or_else(misplaced)?;
+        let (kind, stored) = file
+            .get(block.end..end)
+            .and_then(|trailer| Some((*trailer.first()?, fixed32(trailer, 1)?)))
+            .ok_or_else(misplaced)?;
+        let (offset, bytes) = (block.start, block.len());
+        let covered = file.get(offset..=block.end).ok_or_else(misplaced)?;
+        let found = masked_crc32c(covered);
+        if found != stored {
+            return Err(TableError::Checksum { offset, bytes, found, stored });
+        }
+        let place = match kind {
+            UNCOMPRESSED => Place::InFile(block),
+            SNAPPY => {
+                let packed = file.get(block).unwrap_or_default();
+                Place::Unpacked(self.unpack(offset, packed)?)
+            }
+            found => return Err(TableError::Compression { offset, found }),
+        };
+        self.offset = offset;
+        self.find_restarts(file, &place)?;
+        self.place = place;
+        Ok(end)
+    }
+
+    fn unpack(&mut self, offset: usize, packed: &[u8]) -> Result<usize, TableError> {
+        let damaged = |error: snap::Error| TableError::Snappy { offset, message: error.to_string() };
+        let found = snap::raw::decompress_len(packed).map_err(damaged)?;
+        let allowed = packed.len().saturating_mul(SNAPPY_COPY_BYTES) / SNAPPY_COPY_TAKES;
+        if found > allowed {
+            return Err(TableError::SnappyLength { offset, bytes: packed.len(), found, allowed });
+        }
+        if let Some(more) = found.checked_sub(self.unpacked.len()) {
+            self.unpacked.reserve_exact(more);
+            self.unpacked.resize(found, 0);
+        }
+        snap::raw::Decoder::new().decompress(packed, &mut self.unpacked).map_err(damaged)
+    }
+
+    fn find_restarts(&mut self, file: &[u8], place: &Place) -> Result<(), TableError> {
+        let contents = contents(place, &self.unpacked, file);
+        let bytes = contents.len();
+        let before_count = bytes.checked_sub(COUNT_BYTES);
+        let found = before_count.and_then(|at| fixed32(contents, at)).unwrap_or_default();
+        let entries = usize::try_from(found)
+            .ok()
+            .filter(|&restarts| restarts > 0)
+            .and_then(|restarts| before_count?.checked_sub(restarts.checked_mul(COUNT_BYTES)?))
+            .ok_or(TableError::Restarts { offset: self.offset, bytes, found })?;
+        self.entries = entries;
+        self.restarts = usize::try_from(found).unwrap_or_default();
+        Ok(())
+    }
+
+    /// Steps to the next entry; `false` past the last one, and then the last one stays the current one.
+    #[inline]
+    pub(crate) fn advance(&mut self, file: &[u8]) -> Result<bool, TableError> {
+        let contents = contents(&self.place, &self.unpacked, file);
+        let rest = contents.get(self.next..self.entries).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(false);
+        }
+        self.current = self.next;
+        let entry = Entry::read(rest).ok_or_else(|| self.damaged("its lengths do not fit in the block"))?;
+        if entry.shared > self.key.len() {
+            return Err(self.damaged("its key shares more bytes than the key before it has"));
+        }
+        self.key.truncate(entry.shared);
+        self.key.extend_from_slice(entry.unshared);
+        let end = self.entries.saturating_sub(entry.rest);
+        self.value = end.saturating_sub(entry.value)..end;
+        self.next = end;
+        Ok(true)
+    }
+
+    /// Steps to the first entry whose key is not `before` the one that is sought; `false` if all are. Keys
+    /// that are before it must precede those that are not.
+    pub(crate) fn seek(&mut self, file: &[u8], before: &impl Fn(&[u8]) -> bool) -> Result<bool, TableError> {
+        // The last restart point before the sought key, or the first one.
+        let (mut low, mut high) = (0, self.restarts);
+        while high.saturating_sub(low) > 1 {
+            let middle = usize::midpoint(low, high);
+            self.restart(file, middle)?;
+            if self.advance(file)? && before(&self.key) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.restart(file, low)?;
+        while self.advance(file)? {
+            if !before(&self.key) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Goes before the first entry.
+    pub(crate) fn rewind(&mut self) {
+        self.key.clear();
+        (self.current, self.next) = (0, 0);
+    }
+
+    /// Goes before the entry at a restart point.
+    fn restart(&mut self, file: &[u8], restart: usize) -> Result<(), TableError> {
+        let contents = contents(&self.place, &self.unpacked, file);
+        let at = self.entries.saturating_add(restart.saturating_mul(COUNT_BYTES));
+        let next = fixed32(contents, at).and_then(|offset| usize::try_from(offset).ok());
+        // No key to share anything with: an entry that wants one is found out.
+        self.key.clear();
+        self.next = next.unwrap_or(usize::MAX);
+        if self.next > self.entries {
+            self.current = at;
+            return Err(self.damaged("it is a restart point that lies behind the last entry"));
+        }
+        Ok(())
+    }
+
+    /// An error of the current entry.
+    pub(crate) fn damaged(&self, message: &'static str) -> TableError {
+        TableError::Entry { offset: self.offset, entry: self.current, message }
+    }
+
+    /// Where in the file the block starts.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The key of the current entry.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The value of the current entry.
+    pub(crate) fn value_bytes<'a>(&'a self, file: &'a [u8]) -> &'a [u8] {
+        contents(&self.place, &self.unpacked, file).get(self.value.clone()).unwrap_or_default()
+    }
+
+    /// Where the value of the current entry lies.
+    #[inline]
+    pub(crate) fn value(&self) -> Value<'_> {
+        match &self.place {
+            Place::InFile(block) => Value::InFile(
+                block.start.saturating_add(self.value.start)..block.start.saturating_add(self.value.end),
+            ),
+            Place::Unpacked(_) => Value::Unpacked(self.unpacked.get(self.value.clone()).unwrap_or_default()),
+        }
+    }
+}
+
+/// The bytes of a block without its trailer, and the offset where that ends.
+fn locate(handle: BlockHandle, allowed: &Range<usize>) -> Option<(Range<usize>, usize)> {
+    let start = usize::try_from(handle.offset).ok()?;
+    let end = start.checked_add(usize::try_from(handle.bytes).ok()?)?;
+    let trailer_end = end.checked_add(TRAILER_BYTES)?;
+    (start >= allowed.start && trailer_end <= allowed.end).then_some((start..end, trailer_end))
+}
+
+#[inline]
+fn contents<'a>(place: &Place, unpacked: &'a [u8], file: &'a [u8]) -> &'a [u8] {
+    match place {
+        Place::InFile(range) => file.get(range.clone()).unwrap_or_default(),
+        Place::Unpacked(bytes) => unpacked.get(..*bytes).unwrap_or_default(),
+    }
+}
+
+/// One entry, as the block has it.
+struct Entry<'a> {
+    shared: usize,
+    unshared: &'a [u8],
+    /// The length of the value.
+    value: usize,
+    /// How many bytes of entries follow this one.
+    rest: usize,
+}
+
+impl<'a> Entry<'a> {
+    #[inline]
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (lengths, rest) = match bytes.split_first_chunk::<3>() {
+            Some((&[shared, unshared, value], rest)) if (shared | unshared | value) < 0x80 => {
+                ([usize::from(shared), usize::from(unshared), usize::from(value)], rest)
+            }
+            _ => long_lengths(bytes)?,
+        };
+        let [shared, unshared, value] = lengths;
+        let (unshared, rest) = rest.split_at_checked(unshared)?;
+        let rest = rest.len().checked_sub(value)?;
+        Some(Entry { shared, unshared, value, rest })
+    }
+}
+
+fn long_lengths(bytes: &[u8]) -> Option<([usize; 3], &[u8])> {
+    let mut lengths = [0; 3];
+    let mut rest = bytes;
+    for length in &mut lengths {
+        let (value, after) = varint(rest)?;
+        *length = usize::try_from(u32::try_from(value).ok()?).ok()?;
+        rest = after;
+    }
+    Some((lengths, rest))
+}

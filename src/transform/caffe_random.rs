@@ -1,0 +1,250 @@
+//! Caffe's own random sequence: which number of which generator decides what.
+//!
+//! `Caffe::set_random_seed` seeds one mt19937, the parent. While a net is set up, its layers, in the order
+//! of the file, take numbers of the parent as the seeds of generators of their own. A layer that loads data
+//! takes, in this order:
+//!
+//! | taken by | a `Data` layer today | a `Data` layer of 2015 to 2016 | an `ImageData` layer |
+//! |---|---|---|---|
+//! | the thread that reads the database | | 1 | |
+//! | the transformer, if it mirrors or crops at random | 1 | 1 | 1 |
+//! | the shuffle of the list, if it is shuffled | | | 1 |
+//! | the number of lines passed over, if there is a `rand_skip` | | | 1 |
+//! | the transformer once more: this number is the seed it keeps | 1 | 1 | 1 |
+//! | the thread that prefetches | 1 | 1 | 1 |
+//!
+//! The transformer then draws for each record, in record order: mirror, if it mirrors; row and column of the
+//! crop, if it crops in TRAIN. Each choice of `n` is the number modulo `n`.
+
+use rand_mt::Mt;
+
+use super::random::{Draw, Reduction};
+
+/// Which Caffe's sequence: the two differ in how many numbers a `Data` layer takes while it is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum CaffeEra {
+    /// Caffe's last release and its master since 2016-11-22.
+    #[default]
+    Today,
+    /// Caffe from 2015-05-18 to 2016-11-22, which read databases through a `DataReader`.
+    DataReader,
+}
+
+/// Caffe's random sequence for the transformer of one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CaffeRandom {
+    seed: u32,
+    /// How many of the parent's numbers come before the one that seeds the transformer.
+    before: usize,
+}
+
+impl CaffeRandom {
+    /// The transformer's generator in a lane, which has the parent of Caffe's solver of that rank.
+    pub(super) fn transformer(self, lane: usize) -> Mt {
+        let lane = u32::try_from(lane).unwrap_or(u32::MAX);
+        Mt::new(nth(self.seed.wrapping_add(lane), self.before))
+    }
+}
+
+/// What a transformer's generator gives a record, in the order it is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Takes {
+    pub(crate) mirror: bool,
+    /// Row and column.
+    pub(crate) crop: bool,
+}
+
+impl Takes {
+    /// Whether the transformer has a generator at all.
+    pub(crate) fn any(self) -> bool {
+        self.mirror || self.crop
+    }
+
+    /// A record's numbers. What is not drawn is 0, and nobody looks at it.
+    pub(super) fn draw(self, generator: &mut Mt) -> Draw {
+        let mut next = |is_drawn: bool| if is_drawn { generator.next_u32() } else { 0 };
+        // The order of the fields is the order of the draws.
+        Draw {
+            mirror: next(self.mirror),
+            height: next(self.crop),
+            width: next(self.crop),
+            reduction: Reduction::Modulo,
+        }
+    }
+}
+
+/// A layer that loads data, as far as its set-up takes random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetUp {
+    pub(crate) kind: LayerKind,
+    /// Whether its transformer mirrors, or crops at random.
+    pub(crate) is_random: bool,
+}
+
+/// The kinds of such layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LayerKind {
+    Data,
+    ImageData { shuffles: bool, skips: bool },
+}
+
+/// The random numbers that a layer takes while it is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LayerSeeds {
+    pub(crate) transformer: CaffeRandom,
+    /// The seed of the generator that shuffles the list.
+    pub(crate) shuffle: Option<u32>,
+    /// The number that `rand_skip` reduces.
+    pub(crate) skip: Option<u32>,
+}
+
+/// Follows a net's set-up, to know which of the parent's numbers a layer gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeedChain {
+    seed: u32,
+    era: CaffeEra,
+    /// How many numbers the layers so far have taken.
+    taken: usize,
+}
+
+impl SeedChain {
+    pub(crate) fn new(seed: u32, era: CaffeEra) -> Self {
+        SeedChain { seed, era, taken: 0 }
+    }
+
+    /// Sets up the next layer.
+    pub(crate) fn set_up(&mut self, layer: SetUp) -> LayerSeeds {
+        let is_random = usize::from(layer.is_random);
+        let (shuffles, skips) = match layer.kind {
+            LayerKind::Data => {
+                self.taken += usize::from(self.era == CaffeEra::DataReader);
+                (false, false)
+            }
+            LayerKind::ImageData { shuffles, skips } => (shuffles, skips),
+        };
+        self.taken += is_random;
+        let (shuffle, skip) = (self.take_if(shuffles), self.take_if(skips));
+        let transformer = CaffeRandom { seed: self.seed, before: self.taken };
+        // The transformer's once more, and the thread's.
+        self.taken += is_random + 1;
+        LayerSeeds { transformer, shuffle, skip }
+    }
+
+    fn take_if(&mut self, is_taken: bool) -> Option<u32> {
+        is_taken.then(|| {
+            self.taken += 1;
+            nth(self.seed, self.taken - 1)
+        })
+    }
+}
+
+/// A number of the generator with this seed, counted from 0.
+fn nth(seed: u32, number: usize) -> u32 {
+    let mut generator = Mt::new(seed);
+    for _ in 0..number {
+        generator.next_u32();
+    }
+    generator.next_u32()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_is_caffes() {
+        let mut parent = Mt::new(1701);
+        let numbers = [384_112_814, 2_227_967_492, 495_543_390, 3_464_664_558];
+        assert_eq!(numbers.map(|_| parent.next_u32()), numbers);
+        // From Caffe's own test of its threads: the first number of a parent seeds the child.
+        for (seed, child, first) in
+            [(9_658_361, 2_807_902_913, 4_244_559_767), (3_435_563, 2_507_970_537, 1_726_478_280)]
+        {
+            assert_eq!((nth(seed, 0), Mt::new(child).next_u32()), (child, first));
+        }
+    }
+
+    const DATA: SetUp = SetUp { kind: LayerKind::Data, is_random: true };
+
+    fn first_layer(seed: u32, era: CaffeEra) -> CaffeRandom {
+        SeedChain::new(seed, era).set_up(DATA).transformer
+    }
+
+    /// Mirror, row and column of a crop of 1 out of 3x4, as both Caffes choose them after
+    /// `set_random_seed(1701)`.
+    #[test]
+    fn both_eras_choose_as_they_did() {
+        let today = [
+            (0, 2, 0),
+            (1, 0, 0),
+            (0, 1, 0),
+            (0, 2, 2),
+            (0, 2, 0),
+            (1, 0, 3),
+            (1, 2, 3),
+            (0, 1, 3),
+            (0, 1, 0),
+            (0, 2, 2),
+        ];
+        let data_reader = [
+            (1, 1, 3),
+            (0, 2, 3),
+            (0, 1, 0),
+            (0, 1, 2),
+            (1, 1, 0),
+            (1, 2, 2),
+            (1, 1, 0),
+            (1, 1, 3),
+            (0, 1, 3),
+            (0, 0, 2),
+        ];
+        for (era, choices) in [(CaffeEra::Today, today), (CaffeEra::DataReader, data_reader)] {
+            let mut generator = first_layer(1701, era).transformer(0);
+            let takes = Takes { mirror: true, crop: true };
+            for choice in choices {
+                let draw = takes.draw(&mut generator);
+                assert_eq!((u8::from(draw.mirrored()), draw.top(3), draw.left(4)), choice, "{era:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_drawn_is_taken() {
+        let (mut all, mut some) = (Mt::new(5), Mt::new(5));
+        let numbers: Vec<u32> = (0..6).map(|_| all.next_u32()).collect();
+        let mirror = Takes { mirror: true, crop: false };
+        assert_eq!([0; 2].map(|_| mirror.draw(&mut some).mirror), numbers[..2]);
+        let draw = Takes { mirror: false, crop: true }.draw(&mut some);
+        assert_eq!([draw.mirror, draw.height, draw.width], [0, numbers[2], numbers[3]]);
+    }
+
+    #[test]
+    fn layers_take_their_seeds_one_after_the_other() {
+        let still = SetUp { is_random: false, ..DATA };
+        let before = |era| {
+            let mut chain = SeedChain::new(1, era);
+            [DATA, DATA, still, DATA].map(|layer| chain.set_up(layer).transformer.before)
+        };
+        // One that is not random has no generator, and takes only its thread's number.
+        assert_eq!(before(CaffeEra::Today), [1, 4, 6, 8]);
+        assert_eq!(before(CaffeEra::DataReader), [2, 6, 9, 12]);
+    }
+
+    #[test]
+    fn a_list_is_shuffled_and_skipped_between_the_transformers_two_numbers() {
+        let list =
+            |shuffles, is_random| SetUp { kind: LayerKind::ImageData { shuffles, skips: true }, is_random };
+        let seeds = SeedChain::new(7, CaffeEra::Today).set_up(list(true, true));
+        assert_eq!((seeds.shuffle, seeds.skip), (Some(nth(7, 1)), Some(nth(7, 2))));
+        assert_eq!(seeds.transformer.before, 3);
+        let seeds = SeedChain::new(7, CaffeEra::DataReader).set_up(list(false, false));
+        assert_eq!((seeds.shuffle, seeds.skip), (None, Some(nth(7, 0))));
+    }
+
+    #[test]
+    fn each_lane_has_the_seed_of_its_rank() {
+        let first = |random: CaffeRandom, lane| random.transformer(lane).next_u32();
+        let [random, next] = [41, 42].map(|seed| first_layer(seed, CaffeEra::Today));
+        assert_eq!(first(random, 1), first(next, 0));
+    }
+}

@@ -1,0 +1,344 @@
+//! Encoded files against what OpenCV reads out of them, and against damage.
+//!
+//! `tests/data/images/expected.json` holds OpenCV's answers. PNGs must come to them exactly, and so must JPEGs with
+//! the feature `turbojpeg`; without it they must come close.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test of small numbers"
+)]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use percolator::bench_support::DecodeBench;
+use percolator::{ColorMode, DecodeError, ImageShape};
+use proptest::prelude::*;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+const MODES: [ColorMode; 3] = [ColorMode::Native, ColorMode::Color, ColorMode::Gray];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images")
+}
+
+fn read(name: &str) -> Vec<u8> {
+    std::fs::read(folder().join(name)).unwrap()
+}
+
+/// The files whose names end so, in order.
+fn names(end: &str) -> Vec<String> {
+    let names =
+        std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.ends_with(end) && name != "jpeg_pixels.png").collect();
+    names.sort();
+    assert!(!names.is_empty());
+    names
+}
+
+fn decode(file: &[u8], color: ColorMode) -> Result<(ImageShape, Vec<u8>), DecodeError> {
+    let mut bench = DecodeBench::new(color, None);
+    bench.decode(file).map(|(shape, pixels)| (shape, pixels.to_vec()))
+}
+
+/// One of OpenCV's answers.
+struct Expected {
+    name: String,
+    color: ColorMode,
+    resize: Option<(usize, usize)>,
+    /// `None` where it reads no bytes.
+    shape: Option<ImageShape>,
+    sha256: String,
+    /// Where in `jpeg_pixels.png` the pixels start.
+    #[cfg_attr(feature = "turbojpeg", expect(dead_code, reason = "the hashes are enough"))]
+    pixels: Option<usize>,
+}
+
+impl Expected {
+    fn new(line: &Value) -> Self {
+        let numbers = |name: &str| -> Option<Vec<usize>> {
+            let list = line[name].as_array()?;
+            Some(list.iter().map(|number| number.as_u64().unwrap() as usize).collect())
+        };
+        let color = match line["mode"].as_str().unwrap() {
+            "native" => ColorMode::Native,
+            "color" => ColorMode::Color,
+            _ => ColorMode::Gray,
+        };
+        Self {
+            name: line["file"].as_str().unwrap().to_owned(),
+            color,
+            resize: numbers("resize").map(|size| (size[0], size[1])),
+            shape: numbers("shape").map(|of| ImageShape { channels: of[0], height: of[1], width: of[2] }),
+            sha256: line["sha256"].as_str().unwrap_or_default().to_owned(),
+            pixels: line["pixels"].as_u64().map(|start| start as usize),
+        }
+    }
+
+    fn all() -> Vec<Self> {
+        let lines: Value = serde_json::from_slice(&read("expected.json")).unwrap();
+        lines.as_array().unwrap().iter().map(Self::new).collect()
+    }
+
+    fn is_exact(&self) -> bool {
+        self.name.ends_with(".png") || cfg!(feature = "turbojpeg")
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+#[test]
+fn every_file_comes_to_what_opencv_reads() {
+    let mut exact = 0;
+    for expected in Expected::all() {
+        let Expected { name, color, resize, shape, sha256, .. } = &expected;
+        let mut bench = DecodeBench::new(*color, *resize);
+        let file = read(name);
+        let Some(shape) = *shape else {
+            let error = bench.decode(&file).unwrap_err();
+            assert_eq!(error, DecodeError::Depth { bits: 16 }, "{name} {color:?}");
+            assert_eq!(bench.shape(&file).unwrap_err(), error);
+            assert!(error.to_string().starts_with("Image data type must be unsigned byte"), "{error}");
+            continue;
+        };
+        assert_eq!(bench.shape(&file).unwrap(), shape, "{name} {color:?} {resize:?}");
+        let (found, pixels) = bench.decode(&file).unwrap();
+        assert_eq!(found, shape, "{name} {color:?} {resize:?}");
+        if expected.is_exact() {
+            assert_eq!(&hex(pixels), sha256, "{name} {color:?} {resize:?}");
+            exact += 1;
+        }
+    }
+    assert!(exact > 140, "only {exact} files were compared");
+}
+
+/// How far zune-jpeg may be from libjpeg: in one level of grey, and in colour where chroma is interpolated, a little
+/// more. At the right and lower edges it takes in samples that lie outside the image.
+#[cfg(not(feature = "turbojpeg"))]
+#[test]
+fn jpegs_come_close_to_what_opencv_reads() {
+    let (_, all) = decode(&read("jpeg_pixels.png"), ColorMode::Native).unwrap();
+    let mut compared = 0;
+    for Expected { name, color, shape, pixels, .. } in Expected::all() {
+        let (Some(start), Some(shape)) = (pixels, shape) else { continue };
+        let (_, found) = decode(&read(&name), color).unwrap();
+        let wanted = &all[start..][..found.len()];
+        let apart = |at: usize| found[at].abs_diff(wanted[at]);
+        let (last_row, last_column) = (shape.height - 1, shape.width - 1);
+        let inside =
+            |at: usize| at % shape.width != last_column && at / shape.width % shape.height != last_row;
+        let most = (0..found.len()).filter(|&at| inside(at)).map(apart).max().unwrap_or(0);
+        let most_at_edges = (0..found.len()).map(apart).max().unwrap();
+        let sum: u64 = (0..found.len()).map(|at| u64::from(apart(at))).sum();
+        let mean = sum as f64 / found.len() as f64;
+        let is_grey = shape.channels == 1;
+        let bounds = if is_grey { (1, 1, 0.05) } else { (5, 16, 0.5) };
+        assert!(
+            most <= bounds.0 && most_at_edges <= bounds.1 && mean <= bounds.2,
+            "{name} {color:?}: {most} inside, {most_at_edges} in all, {mean:.3} on average"
+        );
+        compared += 1;
+    }
+    assert!(compared > 40, "only {compared} were compared");
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_an_error() {
+    for name in names(".jpg").into_iter().chain(names(".png")) {
+        let whole = read(&name);
+        // What lies behind the end is not part of it.
+        let end = if name == "420_stray.jpg" { whole.len() - b"and more".len() } else { whole.len() };
+        for len in 0..end {
+            let cut = &whole[..len];
+            let error = decode(cut, ColorMode::Color).expect_err(&name);
+            let named = matches!(error, DecodeError::Truncated { offset, .. } if offset == len);
+            assert!(named || len < 8, "{name} cut to {len} of {end}: {error}");
+        }
+        assert!(decode(&whole[..end], ColorMode::Color).is_ok(), "{name}");
+        let longer = [&whole[..end], b"\xff\xd8\xff and more"].concat();
+        assert_eq!(decode(&longer, ColorMode::Color), decode(&whole, ColorMode::Color), "{name}");
+    }
+}
+
+/// Somebody closed a file that was cut short.
+#[test]
+fn an_end_marker_that_comes_too_early_is_an_error() {
+    for name in ["444.jpg", "420.jpg", "420_q30.jpg", "420_restart.jpg", "grey.jpg", "rgb.jpg"] {
+        let whole = read(name);
+        let scan = whole.windows(2).position(|pair| pair == b"\xff\xda").unwrap();
+        for len in (scan..whole.len() - 4).step_by(3) {
+            let closed = [&whole[..len], b"\xff\xd9"].concat();
+            for color in MODES {
+                assert!(
+                    decode(&closed, color).is_err(),
+                    "{name} closed at {len} of {}: {color:?}",
+                    whole.len()
+                );
+            }
+        }
+    }
+}
+
+/// What lies between two restart markers is lost, and one of them.
+#[test]
+fn a_lost_stretch_is_an_error() {
+    for name in ["420_restart.jpg", "444_restart_progressive.jpg"] {
+        let whole = read(name);
+        let marker = |code: u8| whole.windows(2).position(|pair| pair == [0xff, code]).unwrap();
+        let lost = [&whole[..marker(0xd0)], &whole[marker(0xd1)..]].concat();
+        for color in MODES {
+            assert!(decode(&lost, color).is_err(), "{name} {color:?}");
+        }
+    }
+}
+
+#[test]
+fn damage_to_a_png_is_an_error() {
+    let whole = read("resize_rgb.png");
+    let data = whole.windows(4).position(|name| name == b"IDAT").unwrap();
+    for at in (data..whole.len()).step_by(11) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 4;
+        assert!(decode(&damaged, ColorMode::Native).is_err(), "byte {at}");
+    }
+}
+
+/// The file with the byte at `offset` behind a marker replaced.
+fn patched(name: &str, marker: u8, offset: usize, byte: u8) -> Vec<u8> {
+    let mut file = read(name);
+    let at = file.windows(2).position(|pair| pair == [0xff, marker]).unwrap();
+    file[at + offset] = byte;
+    file
+}
+
+#[test]
+fn what_is_not_read_says_what_it_is() {
+    let found_of = |file: &[u8]| match decode(file, ColorMode::Native).unwrap_err() {
+        DecodeError::Unsupported { format: "JPEG", found, .. } => found,
+        other => panic!("{other}"),
+    };
+    assert_eq!(found_of(&patched("444.jpg", 0xc0, 1, 0xc9)), "arithmetic coding");
+    assert_eq!(found_of(&patched("444.jpg", 0xc0, 1, 0xc3)), "lossless coding");
+    assert_eq!(found_of(&patched("444.jpg", 0xc0, 4, 12)), "samples of 12 bits");
+    let mut cmyk = patched("444.jpg", 0xc0, 9, 4);
+    let frame = cmyk.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    cmyk[frame + 3] = 8 + 3 * 4;
+    cmyk.splice(frame + 19..frame + 19, [4, 0x11, 0]);
+    assert_eq!(found_of(&cmyk), "4 components (CMYK)");
+
+    for (file, name) in [
+        (&b""[..], "no data"),
+        (b"GIF89a..............", "a GIF file"),
+        (b"BM..................", "a BMP file"),
+        (b"RIFF....WEBPVP8 ....", "a WebP file"),
+        (b"II*\0................", "a TIFF file"),
+        (b"P6 1 1 255 ...", "a PNM file"),
+        (b"<html>not found</html>", "text"),
+        (b"\xff\xd8 but no more of a JPEG", "a file of no known format"),
+    ] {
+        let error = decode(file, ColorMode::Color).unwrap_err();
+        let said = format!("Could not decode datum: found {name}: allowed are JPEG and PNG files");
+        assert_eq!(error.to_string(), said);
+        assert_eq!(DecodeBench::default().shape(file).unwrap_err(), error);
+    }
+}
+
+/// A few bytes cannot ask for a large buffer.
+#[test]
+fn a_claim_that_the_file_cannot_hold_is_an_error() {
+    let mut jpeg = patched("444.jpg", 0xc0, 5, 0xff);
+    let frame = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    jpeg[frame + 7] = 0xff;
+    let mut png = read("rgb_8.png");
+    png[17] = 7;
+    png[21] = 7;
+    for file in [jpeg, png] {
+        for color in MODES {
+            let error = decode(&file, color).unwrap_err();
+            assert!(matches!(error, DecodeError::Claim { .. }), "{error}");
+            assert_eq!(DecodeBench::new(color, None).shape(&file).unwrap_err(), error);
+        }
+    }
+    for size in [(0, 5), (5, 0), (1 << 20, 1 << 11), (1 << 21, 1)] {
+        let error = DecodeBench::new(ColorMode::Native, Some(size)).decode(&read("rgb_8.png")).map(drop);
+        assert!(matches!(error, Err(DecodeError::Size { .. })), "{size:?}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Set(usize, u8),
+    Cut(usize),
+    Drop(usize),
+    Insert(usize, u8),
+    Double(usize, usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let byte = prop_oneof![any::<u8>(), Just(0xff), Just(0xd9), Just(0xda), Just(0)];
+    prop_oneof![
+        (any::<usize>(), byte.clone()).prop_map(|(at, byte)| Change::Set(at, byte)),
+        any::<usize>().prop_map(Change::Cut),
+        any::<usize>().prop_map(Change::Drop),
+        (any::<usize>(), byte).prop_map(|(at, byte)| Change::Insert(at, byte)),
+        (any::<usize>(), 1..50usize).prop_map(|(at, len)| Change::Double(at, len)),
+    ]
+}
+
+fn make(file: &mut Vec<u8>, change: &Change) {
+    let len = file.len().max(1);
+    match *change {
+        Change::Set(at, byte) => file.iter_mut().skip(at % len).take(1).for_each(|old| *old = byte),
+        Change::Cut(at) => file.truncate(at % len),
+        Change::Drop(at) => drop(file.drain(at % len..(at % len + 1).min(file.len()))),
+        Change::Insert(at, byte) => file.insert(at % (file.len() + 1), byte),
+        Change::Double(at, many) => {
+            let at = at % (file.len() + 1);
+            let part = file[at..(at + many).min(file.len())].to_vec();
+            file.splice(at..at, part);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn whatever_happens_to_a_file_is_an_error_or_an_image(
+        name in any::<prop::sample::Index>(),
+        changes in prop::collection::vec(change(), 1..4),
+        mode in 0..3usize,
+    ) {
+        let names = [names(".jpg"), names(".png")].concat();
+        let name = name.get(&names);
+        let mut file = read(name);
+        changes.iter().for_each(|change| make(&mut file, change));
+        let mut bench = DecodeBench::new(MODES[mode], None);
+        let shape = bench.shape(&file);
+        if let Ok((found, pixels)) = bench.decode(&file) {
+            prop_assert_eq!(Ok(found), shape);
+            prop_assert_eq!(Some(pixels.len()), found.checked_elements());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_an_error_or_an_image(
+        start in prop::sample::select(vec![&b""[..], b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"]),
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let file = [start, &bytes].concat();
+        let mut bench = DecodeBench::default();
+        let shape = bench.shape(&file);
+        if let Ok((found, _)) = bench.decode(&file) {
+            prop_assert_eq!(Ok(found), shape);
+        }
+    }
+}

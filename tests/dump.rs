@@ -1,0 +1,437 @@
+//! `percolator dump` tells a user what their net sees, so what it writes must be the very arrays, and what it
+//! refuses must leave nothing behind that could be taken for them. These tests run the command as a user does:
+//! they compare its files with the hashes of what real Caffe gave and with files that NumPy wrote, and read
+//! what it says when it cannot do what it was asked.
+
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tempfile::{TempDir, tempdir};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+}
+
+fn case(name: &str) -> Value {
+    let cases: Value = serde_json::from_str(&fs::read_to_string(golden("cases.json")).unwrap()).unwrap();
+    cases.as_array().unwrap().iter().find(|case| case["name"] == name).unwrap().clone()
+}
+
+/// A folder to run the command in, with what it writes to `out` there.
+struct Dump {
+    folder: TempDir,
+}
+
+impl Dump {
+    fn new() -> Self {
+        Dump { folder: tempdir().unwrap() }
+    }
+
+    /// With a net in the folder, under the name `net.prototxt`.
+    fn with_net(text: &str) -> Self {
+        let dump = Dump::new();
+        fs::write(dump.folder.path().join("net.prototxt"), text).unwrap();
+        dump
+    }
+
+    /// Runs the command; paths in a net begin at the golden databases.
+    fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
+        self.run_to("out", args)
+    }
+
+    fn run_to<S: AsRef<OsStr>>(&self, out: &str, args: impl IntoIterator<Item = S>) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_percolator"))
+            .arg("dump")
+            .args(args)
+            .args(["--out", out])
+            .arg("--root")
+            .arg(golden(""))
+            .current_dir(self.folder.path())
+            .env_remove("RUST_LOG")
+            .output()
+            .unwrap()
+    }
+
+    /// Runs what must succeed; its standard output.
+    #[track_caller]
+    fn pass<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        let output = self.run(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert!(output.stderr.is_empty(), "there is nothing to warn of: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs what must fail, with one message on one line that a user can read; the message.
+    #[track_caller]
+    fn fail<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        let output = self.run(args);
+        self.check_failure(&output)
+    }
+
+    #[track_caller]
+    fn check_failure(&self, output: &Output) -> String {
+        let message = self.check_nothing_done(output, 1);
+        assert_eq!(message.lines().count(), 1, "one message: {message}");
+        message.strip_prefix("percolator: ").expect(&message).trim_end().to_owned()
+    }
+
+    /// Runs what clap must refuse; the message, and how the command is used.
+    #[track_caller]
+    fn refuse<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        let output = self.run(args);
+        let message = self.check_nothing_done(&output, 2);
+        assert!(message.starts_with("error: "), "{message}");
+        message
+    }
+
+    #[track_caller]
+    fn check_nothing_done(&self, output: &Output, code: i32) -> String {
+        let message = String::from_utf8(output.stderr.clone()).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{message}");
+        assert!(!message.contains("panicked"), "{message}");
+        assert!(output.stdout.is_empty(), "nothing was done: {}", String::from_utf8_lossy(&output.stdout));
+        assert_eq!(self.arrays(), [""; 0], "what looks finished is finished");
+        message
+    }
+
+    /// The arrays that look finished.
+    fn arrays(&self) -> Vec<String> {
+        let Ok(files) = fs::read_dir(self.folder.path().join("out")) else { return Vec::new() };
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name.ends_with(".npy")).collect();
+        names.sort();
+        names
+    }
+
+    fn array(&self, name: &str) -> Vec<u8> {
+        fs::read(self.folder.path().join("out").join(name)).unwrap()
+    }
+
+    /// Both arrays, as they lie in their files.
+    fn both(&self) -> [Vec<u8>; 2] {
+        ["data.npy", "label.npy"].map(|name| self.array(name))
+    }
+}
+
+/// The header of an array file, and what comes after it.
+fn split(array: &[u8]) -> (&[u8], &[u8]) {
+    array.split_at(10 + usize::from(u16::from_le_bytes([array[8], array[9]])))
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// The arguments that a golden case was made with.
+fn args_of(case: &Value) -> Vec<String> {
+    let number = |value: &Value| value.as_u64().unwrap().to_string();
+    let mut args = vec![
+        golden(&format!("net/{}.prototxt", case["name"].as_str().unwrap())).to_str().unwrap().to_owned(),
+        "--phase".to_owned(),
+        case["phase"].as_str().unwrap().to_owned(),
+        "--batches".to_owned(),
+        number(&case["batches"]),
+        "--seed".to_owned(),
+        number(&case["seed"]),
+    ];
+    if let Value::Array(shard) = &case["shard"] {
+        args.extend(["--rank".to_owned(), number(&shard[1]), "--of".to_owned(), number(&shard[0])]);
+    }
+    args
+}
+
+#[test]
+fn what_it_writes_is_what_caffe_gave() {
+    for name in [
+        "raw_none",
+        "raw_leveldb_wrap",
+        "raw_train_all",
+        "raw_train_all_seed42",
+        "raw_train_rank0of2",
+        "raw_train_rank1of2",
+        "raw_train_rank2of3",
+        "raw_test_rank1of2",
+        "gray_crop_mean",
+        "float_train",
+        "png_color_train_all",
+        "png_rgba_none",
+        "png_mixed_force_gray",
+        "imageset_resize_none",
+    ] {
+        let (case, dump) = (case(name), Dump::new());
+        let said = dump.pass(args_of(&case));
+        let [data, label] = dump.both();
+        let ((header, data), (_, labels)) = (split(&data), split(&label));
+        assert_eq!(hash(data), case["data_sha256"].as_str().unwrap(), "{name}: data");
+        assert_eq!(hash(labels), case["label_sha256"].as_str().unwrap(), "{name}: labels");
+        let extents: Vec<String> =
+            case["shape"].as_array().unwrap().iter().map(ToString::to_string).collect();
+        let extents = extents.join(", ");
+        assert!(String::from_utf8_lossy(header).contains(&format!("'shape': ({extents}), ")), "{name}");
+        assert!(said.contains(&format!("out/data.npy: float32 [{extents}]\n  channel 0: min ")), "{said}");
+        assert_eq!(dump.arrays(), ["data.npy", "label.npy"]);
+    }
+}
+
+/// The header of a file of the golden cases that NumPy wrote.
+fn header_by_numpy(name: &str) -> Vec<u8> {
+    let file = fs::File::open(golden(&format!("expected/{name}.data.npy.gz"))).unwrap();
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+    split(&bytes).0.to_owned()
+}
+
+#[test]
+fn headers_are_numpys_to_the_byte() {
+    // Of each pair the shapes are the same.
+    for (ours, numpys) in [
+        ("png_color_none", "jpg_color_none"),
+        ("png_gray_none", "jpg_gray_none"),
+        ("png_color_train_all", "jpg_color_train_all"),
+    ] {
+        let dump = Dump::new();
+        dump.pass(args_of(&case(ours)));
+        assert_eq!(split(&dump.array("data.npy")).0, header_by_numpy(numpys), "{ours}");
+        // numpy.save(file, numpy.zeros(n, "f4"))
+        let records = if ours == "png_color_train_all" { 18 } else { 12 };
+        let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({records},), }}");
+        let label = format!("\x00{text:<117}\n");
+        let label = [b"\x93NUMPY\x01\x00\x76", label.as_bytes()].concat();
+        assert_eq!(split(&dump.array("label.npy")).0, label, "{ours}");
+    }
+}
+
+#[test]
+fn the_arrays_do_not_depend_on_the_threads() {
+    for name in ["raw_train_all", "png_color_train_all"] {
+        let written = ["1", "2", "7"].map(|threads| {
+            let (mut args, dump) = (args_of(&case(name)), Dump::new());
+            args.extend(["--threads".to_owned(), threads.to_owned()]);
+            dump.pass(args);
+            dump.both()
+        });
+        assert!(written[0] == written[1] && written[0] == written[2], "{name}");
+    }
+}
+
+/// What a net that crops and mirrors in training gives with these arguments.
+fn random(args: &[&str]) -> [Vec<u8>; 2] {
+    let dump = Dump::new();
+    let net = golden("net/raw_train_all.prototxt");
+    dump.pass([&[net.to_str().unwrap(), "--batches", "3"], args].concat());
+    dump.both()
+}
+
+#[test]
+fn each_random_sequence_is_its_own_and_the_same_every_time() {
+    let sequences = ["caffe", "caffe-2015", "indexed"].map(|name| {
+        let args = ["--seed", "1701", "--random", name];
+        let arrays = random(&args);
+        assert!(arrays == random(&args), "{name} is the same twice");
+        assert!(arrays[0] != random(&["--seed", "1702", "--random", name])[0], "{name} has a seed");
+        arrays
+    });
+    let [[caffe, label], [caffe_2015, _], [indexed, _]] = &sequences;
+    assert!(caffe != caffe_2015 && caffe != indexed && caffe_2015 != indexed);
+    // The order of the records is no part of it.
+    assert!(sequences.iter().all(|[_, other]| other == label));
+    assert!(*caffe == random(&["--seed", "1701"])[0], "a net with a seed is Caffe's");
+    assert!(random(&[]) == random(&["--seed", "0", "--random", "indexed"]), "one without is ours");
+}
+
+#[test]
+fn a_database_needs_no_net() {
+    let written =
+        [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_log"], ["--leveldb", "raw_leveldb_ldb"]].map(
+            |source| {
+                let dump = Dump::new();
+                dump.pass([&source[..], &["--phase", "test", "--batch-size", "16"]].concat());
+                dump.both()
+            },
+        );
+    let case = case("raw_none");
+    assert_eq!(hash(split(&written[0][0]).1), case["data_sha256"].as_str().unwrap());
+    assert_eq!(hash(split(&written[0][1]).1), case["label_sha256"].as_str().unwrap());
+    assert!(written[0] == written[1] && written[0] == written[2]);
+
+    // The same again by arguments, where a net would say it.
+    let dump = Dump::new();
+    let transform = ["--crop", "27", "--mean-value", "104,117,123", "--scale", "0.017"];
+    let source = ["--lmdb", "raw_lmdb", "--phase", "test", "--batch-size", "16"];
+    dump.pass(source.iter().chain(&transform));
+    let by_net = Dump::new();
+    by_net.pass(args_of(&self::case("raw_crop_mv3_scale")));
+    assert!(dump.both() == by_net.both(), "the arguments say what the net says");
+}
+
+const LAYER: &str = "layer { name: 'data' type: 'Data' top: 'data' \
+                     data_param { source: 'raw_lmdb' batch_size: 4 backend: LMDB } }";
+
+#[test]
+fn a_layer_without_labels_has_no_label_file() {
+    let dump = Dump::with_net(LAYER);
+    let said = dump.pass(["net.prototxt"]);
+    assert_eq!(dump.arrays(), ["data.npy"]);
+    assert!(said.ends_with("no label.npy: the layer has no second top\n"), "{said}");
+    assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 1, "and no other file");
+}
+
+#[test]
+fn a_layer_is_chosen_by_its_name() {
+    let second = LAYER.replace("raw_lmdb", "gray_lmdb").replace("'data'", "'gray'");
+    let dump = Dump::with_net(&format!("{LAYER}\n{second}"));
+    let message = dump.fail(["net.prototxt"]);
+    let choose = "in TRAIN (level 0, no stages): choose with --layer: data, gray";
+    assert_eq!(message, format!("net.prototxt: 2 data layers {choose}"));
+    let message = dump.fail(["net.prototxt", "--layer", "label"]);
+    assert_eq!(message, format!("net.prototxt: no data layer \"label\" {choose}"));
+    assert!(dump.pass(["net.prototxt", "--layer", "gray"]).contains("[4, 1, 28, 28]"));
+}
+
+#[test]
+fn records_of_several_shapes_make_no_array() {
+    let dump = Dump::new();
+    let message = dump.fail(["--lmdb", "png_mixed_lmdb", "--batches", "12"]);
+    assert!(message.starts_with("png_mixed_lmdb: batch "), "{message}");
+    assert!(message.contains("arrays of different shape cannot be joined"), "{message}");
+    // What it advises can be done.
+    let advice = message.split("--batches ").nth(1).unwrap();
+    dump.pass(["--lmdb", "png_mixed_lmdb", "--batches", advice]);
+
+    let message = Dump::new().fail(["--lmdb", "png_mixed_lmdb", "--batch-size", "12"]);
+    assert!(message.contains("all records of a batch have one shape"), "{message}");
+    assert!(message.contains("png_mixed_lmdb: epoch 0, record "), "{message}");
+}
+
+#[test]
+fn a_net_that_cannot_be_read_is_named_with_the_place() {
+    let message = Dump::new().fail(["missing.prototxt"]);
+    assert_eq!(message, "missing.prototxt: cannot be read: No such file or directory (os error 2)");
+    let message = Dump::with_net("layer {\n  name: 'd'\n  nmae 'x'\n}").fail(["net.prototxt"]);
+    assert!(message.starts_with("net.prototxt:3:8: expected \":\""), "{message}");
+    let crop = LAYER.replace("data_param", "transform_param { crop: 3 }\ndata_param");
+    let message = Dump::with_net(&crop).fail(["net.prototxt"]);
+    assert!(
+        message.starts_with("net.prototxt:1:65: message type \"caffe.TransformationParameter\""),
+        "{message}"
+    );
+    let message = Dump::with_net(&LAYER.replace("batch_size: 4", "")).fail(["net.prototxt"]);
+    assert!(
+        message.starts_with("net.prototxt:1:1: layer \"data\": positive batch size required"),
+        "{message}"
+    );
+    let message = Dump::with_net(LAYER).fail(["net.prototxt", "--phase", "test", "--batch-size", "0"]);
+    assert_eq!(message, "batch_size is 0; it must be at least 1");
+}
+
+#[test]
+fn a_source_that_cannot_be_read_is_named() {
+    let message = Dump::with_net(&LAYER.replace("raw_lmdb", "no_lmdb")).fail(["net.prototxt"]);
+    let path = golden("no_lmdb");
+    assert_eq!(
+        message,
+        format!("{}: cannot open the database: No such file or directory (os error 2)", path.display())
+    );
+    let message = Dump::with_net(&LAYER.replace("LMDB", "LEVELDB")).fail(["net.prototxt"]);
+    assert!(message.contains("raw_lmdb: not a LevelDB database"), "{message}");
+    let mean = LAYER.replace("data_param", "transform_param { mean_file: 'no.binaryproto' } data_param");
+    let message = Dump::with_net(&mean).fail(["net.prototxt"]);
+    assert!(message.contains("no.binaryproto: cannot be read: "), "{message}");
+}
+
+#[test]
+fn a_bad_record_is_named_and_ends_the_dump() {
+    let dump = Dump::new();
+    let mut records: Vec<_> = (0..9).map(|index| common::image(index, 3, 8, 8)).collect();
+    records[5].1.truncate(100);
+    let path = dump.folder.path().join("bad_lmdb");
+    common::write_lmdb(&path, records);
+    let path = path.to_str().unwrap();
+    let message = dump.fail(["--lmdb", path, "--batch-size", "2", "--batches", "4"]);
+    let place = format!("{path}: epoch 0, record 5, key \"00000005\": ");
+    assert!(message.starts_with(&place), "{message}");
+    dump.pass(["--lmdb", path, "--batch-size", "2", "--batches", "2"]);
+}
+
+#[test]
+fn ranks_and_seeds_are_checked() {
+    let refused = Dump::with_net(LAYER).refuse(["net.prototxt", "--rank", "1"]);
+    assert!(refused.contains("--of <N>"), "{refused}");
+    let message = Dump::with_net(LAYER).fail(["net.prototxt", "--rank", "2", "--of", "2"]);
+    assert_eq!(message, "there is no rank 2 in a job of 2: ranks are counted from 0");
+
+    let large = ["net.prototxt", "--seed", "4294967296"];
+    for random in [&[][..], &["--random", "caffe"], &["--random", "caffe-2015"]] {
+        let message = Dump::with_net(LAYER).fail([&large, random].concat());
+        assert!(message.starts_with("--seed 4294967296: Caffe's seeds have 32 bits"), "{message}");
+    }
+    Dump::with_net(LAYER).pass([&large[..], &["--random", "indexed"]].concat());
+    Dump::with_net(LAYER).pass(["net.prototxt", "--seed", "4294967295"]);
+}
+
+#[test]
+fn arguments_that_contradict_each_other_are_refused() {
+    Dump::with_net(LAYER).refuse(["net.prototxt", "--lmdb", "raw_lmdb"]);
+    Dump::with_net(LAYER).refuse(["net.prototxt", "--crop", "3"]);
+    Dump::new().refuse(["--lmdb", "raw_lmdb", "--leveldb", "raw_leveldb_log"]);
+    Dump::new().refuse(["--lmdb", "raw_lmdb", "--layer", "data"]);
+    Dump::new().refuse([""; 0]);
+    Dump::with_net(LAYER).refuse(["net.prototxt", "--batches", "0"]);
+}
+
+#[test]
+fn where_nothing_can_be_written_it_says_so() {
+    let dump = Dump::with_net(LAYER);
+    for out in ["net.prototxt", "net.prototxt/out"] {
+        let output = dump.run_to(out, ["net.prototxt"]);
+        let message = dump.check_failure(&output);
+        assert!(message.starts_with(&format!("cannot make the folder {out}: ")), "{message}");
+    }
+    // A folder has the name of the file.
+    fs::create_dir_all(dump.folder.path().join("out/data.npy.partial")).unwrap();
+    let message = dump.fail(["net.prototxt"]);
+    assert!(message.starts_with("cannot create out/data.npy.partial: "), "{message}");
+}
+
+#[test]
+fn an_array_that_fits_no_disk_is_refused_before_any_of_it_is_made() {
+    let dump = Dump::with_net(LAYER);
+    dump.pass(["net.prototxt"]);
+    for batches in ["100000000000", "1000000000000000000"] {
+        let message = dump.fail(["net.prototxt", "--batches", batches]);
+        assert!(message.starts_with("out/data.npy"), "{message}");
+        // Nothing is left, of this run or of the one before it, that could pass for the answer.
+        assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_no_array() {
+    let small = LAYER.replace("data_param", "transform_param { crop_size: 3 } data_param");
+    // What does not fit is found out on the way, or where the file is closed.
+    for net in [LAYER, &small] {
+        let dump = Dump::with_net(net);
+        let out = dump.folder.path().join("out");
+        fs::create_dir(&out).unwrap();
+        // Every write to this device finds it full.
+        std::os::unix::fs::symlink("/dev/full", out.join("data.npy.partial")).unwrap();
+        let message = dump.fail(["net.prototxt"]);
+        assert!(message.starts_with("cannot write out/data.npy"), "{message}");
+        assert!(message.contains("No space left on device"), "{message}");
+    }
+}

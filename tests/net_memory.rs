@@ -1,0 +1,96 @@
+//! A net of a few kilobytes that takes gigabytes to read ends a program that only wanted to look at it. This test
+//! watches the allocator while nets that ask for as much as they can are read and searched, and holds the most
+//! that was in use against what is promised: about a hundred times the net's own bytes, a share of 160 MiB for
+//! its layers, and nothing for weights.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+#![expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use percolator::{Net, NetState, proto};
+use prost::Message as _;
+
+struct Watching;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+/// One test watches at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Watching {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watching = Watching;
+
+/// The most bytes that were in use at once beyond those before.
+fn most(work: impl FnOnce()) -> usize {
+    let before = LIVE.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    work();
+    MOST.load(Ordering::Relaxed) - before
+}
+
+fn search(net: &Net) {
+    let state = NetState::default();
+    let _ = net.data_layers(&state);
+    let _ = net.warnings(&state);
+}
+
+#[test]
+fn a_net_takes_a_bounded_multiple_of_its_bytes() {
+    let _one = ONE.lock();
+    let layer = "layer { type: 'Data' top: 'a' data_param { source: 's' batch_size: 1";
+    for (open, piece, close, times) in [
+        (format!("{layer} cache: 1"), " threads: 1", "} }", 20),
+        (format!("{layer} }}"), " x: 1", "}", 20),
+        (format!("{layer} }}"), " include{}", "}", 50),
+        (format!("{layer} }} include: [{{}}"), ",{}", "] }", 70),
+        (format!("{layer} }} top: [''"), ",''", "] }", 30),
+        (String::new(), "x:1 ", "", 20),
+        ("input_dim: [0".to_owned(), ",0", "]", 10),
+        ("layer { blobs { ".to_owned(), "data: 0.1 ", "} }", 1),
+        ("layer { name: '".to_owned(), "\\\\", "' }", 3),
+        ("layer { ".to_owned(), "long_", ": 1 }", 1),
+        ("layer { ".to_owned(), "a { ", "", 1),
+        ("layer ".to_owned(), "# ", "", 1),
+    ] {
+        let text = format!("{open}{}{close}", piece.repeat((1 << 20) / piece.len()));
+        let used = most(|| drop(Net::from_text(&text).map(|net| search(&net))));
+        // A little is used whatever the length.
+        assert!(used <= times * text.len() + 4096, "{piece}: {used} bytes for {} of text", text.len());
+        let Ok(net) = proto::NetParameter::from_text(&text) else { continue };
+        let wire = net.encode_to_vec();
+        drop(net);
+        let used = most(|| drop(Net::from_binary(&wire).map(|net| search(&net))));
+        assert!(used <= 110 * wire.len() + 4096, "{piece}: {used} bytes for {} on the wire", wire.len());
+    }
+}
+
+#[test]
+fn the_layers_of_a_net_take_no_more_than_is_said() {
+    let _one = ONE.lock();
+    for layer in ["layer{}", "layers{}", "layers{layer{}}"] {
+        let text = layer.repeat(1 << 16);
+        let wire = proto::NetParameter::from_text(&text).unwrap().encode_to_vec();
+        let of_text = most(|| search(&Net::from_text(&text).unwrap()));
+        let of_wire = most(|| search(&Net::from_binary(&wire).unwrap()));
+        assert!(of_text.max(of_wire) <= 160 << 20, "{layer}: {of_text} and {of_wire} bytes");
+    }
+}
