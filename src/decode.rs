@@ -3,7 +3,7 @@
 //! ```text
 //! file     what it is, how large, which way up, and whether all of it is there   jpeg.rs, png.rs, exif.rs
 //! pixels   interleaved, by a library                                             jpeg/{zune,turbo}.rs, png/pixels.rs
-//! planes   in the order B, G, R, A, as a record that is not encoded has them     planes.rs, jpeg/color.rs, png/gray.rs
+//! planes   in the order B, G, R, A, as a record that is not encoded has them     planes.rs, jpeg/color.rs, png/grey.rs
 //! turned   as the file's EXIF says                                               turn.rs
 //! resized  as `cv::resize` does                                                  resize.rs
 //! ```
@@ -17,8 +17,10 @@
 //! # Memory
 //!
 //! Our buffers grow to the largest image and are then reused. The libraries allocate their own for each image.
-//! Neither can be made to ask for much by a small file that claims to be a large image: what is claimed is checked
-//! against what so many bytes can hold ([`jpeg::PIXELS_PER_BYTE_MAX`], [`png::INFLATED_PER_BYTE_MAX`]).
+//! Neither can be made to ask for more by a file that claims to be larger than it could be: what is claimed is
+//! checked against what so many bytes can hold ([`jpeg::PIXELS_PER_BYTE_MAX`], [`png::INFLATED_PER_BYTE_MAX`]). A
+//! pixel takes at most 12 bytes, ours and the library's together. A byte of a JPEG is at most 512 pixels; a byte of
+//! a PNG is at most 1032 bytes of samples, which are 8256 pixels where a sample is one bit.
 
 mod error;
 mod exif;

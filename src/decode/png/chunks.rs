@@ -2,6 +2,8 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::ops::RangeInclusive;
+
 use super::gamma::Gamma;
 use super::{FORMAT, Head, Kind, SIGNATURE};
 use crate::decode::DecodeError;
@@ -9,6 +11,9 @@ use crate::decode::exif::{self, Orientation};
 
 /// The longest side that libpng reads.
 const SIDE_MAX: usize = 1_000_000;
+
+/// The lengths that a palette may have, of those that are multiples of three.
+const PALETTE_BYTES: RangeInclusive<usize> = 3..=768;
 
 /// A chunk of a file.
 struct Chunk<'a> {
@@ -66,7 +71,14 @@ impl Head {
             match (&chunk.kind, chunk.data) {
                 (b"IEND", _) => break,
                 (b"IDAT", data) => head.data_bytes = head.data_bytes.saturating_add(data.len()),
-                (b"PLTE", data) => palette = palette.or(Some(data.len() / 3)),
+                (b"PLTE", data) => {
+                    if head.kind == Kind::Palette
+                        && (!data.len().is_multiple_of(3) || !PALETTE_BYTES.contains(&data.len()))
+                    {
+                        return Err(chunk.damaged(format!("a palette of {} bytes", data.len())));
+                    }
+                    palette = palette.or(Some(data.len() / 3));
+                }
                 (b"tRNS", data) if head.data_bytes == 0 && chunk.is_intact() => {
                     head.transparent |= match head.kind {
                         Kind::Rgb => data.len() == 6,

@@ -6,9 +6,9 @@ Needs OpenCV 4.6 on libjpeg-turbo and libpng (Debian 12: python3-opencv) and cjp
 import hashlib
 import json
 import os
-import random
 import struct
 import subprocess
+import tempfile
 import zlib
 
 import cv2
@@ -80,6 +80,12 @@ def jpegs():
     files["rgb_adobe.jpg"] = numbered
     files["420_stray.jpg"] = files["420.jpg"][:-2] + bytes([0, 0, 17]) + files["420.jpg"][-2:] + b"and more"
     files["1x1.jpg"] = cjpeg(image[:1, :1], "-sample", "2x2")
+    # Two that zune-jpeg reads wrongly.
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as scans:
+        scans.write("0;1;2;")
+        scans.flush()
+        files["separate_scans.jpg"] = cjpeg(image, "-quality", "85", "-sample", "2x2", "-scans", scans.name)
+    files["unusual_sampling.jpg"] = cjpeg(image, "-quality", "85", "-sample", "1x1,2x1,2x1")
     small = cjpeg(picture(16, 27), "-quality", "90", "-sample", "1x1")
     for orientation in range(10):
         block = segment(0xE1, b"Exif\0\0" + exif(orientation, "<>"[orientation % 2]))
