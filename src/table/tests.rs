@@ -49,7 +49,7 @@ fn add(table: &mut Vec<u8>, kind: u8, contents: &[u8]) -> Vec<u8> {
     varint(&mut handle, table.len());
     varint(&mut handle, contents.len());
     let covered = [contents, &[kind]].concat();
-    let checksum = masked_crc32c(&covered);
+    let checksum = masked_crc32c(&covered, &[]);
     table.extend(covered);
     table.extend(checksum.to_le_bytes());
     handle
@@ -181,7 +181,7 @@ proptest! {
             table[at] = byte;
         }
         for block in blocks {
-            let checksum = masked_crc32c(&table[block.start..=block.end]);
+            let checksum = masked_crc32c(&table[block.start..=block.end], &[]);
             table[block.end + 1..block.end + TRAILER_BYTES].copy_from_slice(&checksum.to_le_bytes());
         }
         let _ = read(&table);

@@ -276,7 +276,7 @@ fn header(rest: &[u8]) -> Option<(usize, u8)> {
 /// The masked checksum of the fragment at the front, and the one in its header; `None` if the end is missing.
 fn checksums(rest: &[u8], length: usize) -> Option<(u32, u32)> {
     let covered = rest.get(KIND_OFFSET..HEADER_BYTES.checked_add(length)?)?;
-    Some((masked_crc32c(covered), fixed32(rest, 0)?))
+    Some((masked_crc32c(covered, &[]), fixed32(rest, 0)?))
 }
 
 /// Where the first intact fragment behind the header at the front starts. What is searched is shorter than a

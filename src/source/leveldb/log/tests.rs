@@ -10,7 +10,7 @@ use super::*;
 /// Adds a fragment of any kind.
 fn fragment(log: &mut Vec<u8>, kind: u8, payload: &[u8]) {
     let covered = [&[kind], payload].concat();
-    log.extend(masked_crc32c(&covered).to_le_bytes());
+    log.extend(masked_crc32c(&covered, &[]).to_le_bytes());
     log.extend(u16::try_from(payload.len()).unwrap().to_le_bytes());
     log.extend(covered);
 }
