@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::recipe::ToolBytes;
 use crate::record::RecordId;
 use crate::shape::{BatchShape, ImageShape};
 use crate::transform::Draw;
@@ -34,21 +35,52 @@ pub enum ConfigError {
     },
     /// A net with several data layers, of which one feed can have only one.
     #[error(
-        "the net has {} data layers in this state ({}), and a feed is of one: choose with Feed::layers_of",
-        names.len(), names.join(", ")
+        "{net}: there are {count} data layers in this state, and a feed is of one: choose with Feed::layers_of"
     )]
     SeveralLayers {
-        /// Their names.
-        names: Vec<String>,
+        /// The net's file.
+        net: String,
+        /// How many.
+        count: usize,
     },
     /// A net's TEST layer on more devices than one.
     #[error(
-        "{devices} devices: in TEST Caffe deals every record to one; name one device, or describe the feed with \
-         Feed::builder(), which deals to all"
+        "{devices} devices: in TEST Caffe deals every record of a net's layer to one; name one device, or feed the \
+         database itself, whose records are dealt to all"
     )]
     TestOnSeveral {
         /// How many devices were named.
         devices: usize,
+    },
+    /// A target that would be drawn at random where its image is not.
+    #[error(
+        "the target is mirrored and its image is not: in every record the two have the same random numbers, so \
+         mirror both or neither"
+    )]
+    TargetMirrored,
+    /// A target that would be cut from another place than its image.
+    #[error(
+        "the target is cropped to {target} and its image {}: in TRAIN a crop of both must be of one size, to lie at \
+         the same place", crop_of(*image)
+    )]
+    TargetCropped {
+        /// The side of the target's crop, in pixels.
+        target: u32,
+        /// That of the image's, or 0 if it has none.
+        image: u32,
+    },
+    /// Two lists, or a list and a database, that would not come in the same order.
+    #[error(
+        "{field} is {target} for the targets and {image} for the images: both must be read in the same order, so \
+         say the same of both"
+    )]
+    TargetOrder {
+        /// `shuffle` or `rand_skip`.
+        field: &'static str,
+        /// As the targets' layer has it.
+        target: String,
+        /// As the images' layer has it; a database has neither.
+        image: String,
     },
     /// The transform cannot be.
     #[error(transparent)]
@@ -76,8 +108,12 @@ pub enum ConfigError {
     },
 }
 
-/// The memory that a feed will use beside the page cache, holder by holder: all of it is set aside, or
-/// bounded, before the first batch.
+fn crop_of(side: u32) -> String {
+    if side == 0 { "is not".to_owned() } else { format!("to {side}") }
+}
+
+/// The memory that a feed will use beside the page cache, holder by holder, as long as no record is larger than
+/// the first. Where one is, the buffers that meet it grow, and stay grown.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MemoryBudget {
     /// One line a holder.
@@ -114,7 +150,6 @@ impl MemoryBudget {
         let slots = terms.lanes * terms.prefetch;
         let pixels = terms.pixels;
         let places = terms.lanes * terms.runs * terms.run_records;
-        let copied = if terms.source_lends { 0 } else { places };
         let line = |holder, count, bytes_each| BudgetLine { holder, count, bytes_each };
         let lines = vec![
             line("batches: pixels", slots, pixels.bytes()),
@@ -122,10 +157,11 @@ impl MemoryBudget {
             line("batches: labels, names, draws", slots, pixels.records * TAG_BYTES),
             line("reader: where records lie", places, terms.place_bytes),
             line("queues: runs", terms.lanes * terms.runs, terms.run_bytes),
-            line("reader: copies of records", copied, terms.value_bytes),
-            line("workers: one record as f32", terms.threads, terms.input_elements * size_of::<f32>()),
-            line("workers: an image as it is decoded", terms.threads, terms.decoded_bytes),
-            line("transform: mean image", 1, terms.mean_elements * size_of::<f32>()),
+            line("reader: copies of keys and values", places, terms.copied_bytes),
+            line("source: what it keeps of its own", 1, terms.held_bytes),
+            line("workers: one record as f32", terms.threads, terms.tools.scratch),
+            line("workers: an image as it is decoded", terms.threads, terms.tools.decoder),
+            line("transform: mean images", 1, terms.mean_elements.saturating_mul(size_of::<f32>())),
         ];
         MemoryBudget { lines: lines.into_iter().filter(|line| line.bytes() > 0).collect() }
     }
@@ -147,12 +183,11 @@ pub(crate) struct BudgetTerms {
     pub(crate) run_records: usize,
     pub(crate) place_bytes: usize,
     pub(crate) run_bytes: usize,
-    pub(crate) source_lends: bool,
-    pub(crate) value_bytes: usize,
-    pub(crate) input_elements: usize,
+    /// Of a record's key, value and companion, as far as they are not lent.
+    pub(crate) copied_bytes: usize,
+    pub(crate) held_bytes: usize,
+    pub(crate) tools: ToolBytes,
     pub(crate) mean_elements: usize,
-    /// What a worker's decoder keeps, which is nothing where records are not encoded.
-    pub(crate) decoded_bytes: usize,
 }
 
 impl fmt::Display for MemoryBudget {

@@ -150,11 +150,23 @@ impl Format {
 
 /// The shape that a file comes to, by what it says of itself: no pixel is read.
 pub(crate) fn shape(file: &[u8], wanted: &Decode) -> Result<ImageShape, DecodeError> {
-    let contents = match Format::of(file)? {
-        Format::Jpeg => jpeg::contents(file, wanted.color)?,
-        Format::Png => png::contents(file, wanted.color)?,
-    };
-    wanted.output(&contents)
+    wanted.output(&contents(file, wanted)?)
+}
+
+fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
+    match Format::of(file)? {
+        Format::Jpeg => jpeg::contents(file, wanted.color),
+        Format::Png => png::contents(file, wanted.color),
+    }
+}
+
+/// The most bytes that reading a file takes for each of its pixels, ours and the library's together.
+pub(crate) const PIXEL_BYTES_MAX: usize = 16;
+
+/// How many pixels a file's own image has, before it is turned or resized: no pixel is read.
+pub(crate) fn file_pixels(file: &[u8], wanted: &Decode) -> Result<usize, DecodeError> {
+    let ImageShape { height, width, .. } = contents(file, wanted)?.shape;
+    Ok(height * width)
 }
 
 /// Reads files one after another, in buffers that are kept. A worker has one of its own.

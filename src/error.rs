@@ -17,6 +17,14 @@ pub enum FeedError {
     /// A net cannot be read, or its data layer cannot be set up.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// The feed of a net's layer could not be built.
+    #[error("{layer}: {error}")]
+    Layer {
+        /// The net's file, the place in it, and the layer.
+        layer: String,
+        /// What is wrong. It is part of the message, and therefore not given again as the error's source.
+        error: Box<FeedError>,
+    },
     /// The source could not be opened or read, or its consumers do not agree.
     #[error(transparent)]
     Reader(#[from] ReaderError),

@@ -56,7 +56,7 @@ pub enum RecordCause {
         /// What is wrong with it.
         cause: Box<RecordCause>,
     },
-    /// Its target is cropped at random, and is not of its height and width.
+    /// Its target is cropped, and is not of its height and width.
     #[error(
         "the target is {target} and the record {image}: what is cropped together has one height and width"
     )]

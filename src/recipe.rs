@@ -42,12 +42,40 @@ pub(crate) struct Tools {
     scratch: Scratch,
 }
 
+/// How much a worker's tools grow to: as large as the largest that they are used for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ToolBytes {
+    pub(crate) decoder: usize,
+    pub(crate) scratch: usize,
+}
+
+impl ToolBytes {
+    fn of(transformer: &Transformer, datum: &Datum<'_>, input: ImageShape) -> Result<Self, RecordCause> {
+        let elements = input.checked_elements().unwrap_or(usize::MAX);
+        let decoder = if datum.encoded {
+            let pixels = decode::file_pixels(datum.data, transformer.decode())?;
+            pixels.saturating_mul(decode::PIXEL_BYTES_MAX)
+        } else if transformer.decode().resize.is_some() {
+            elements
+        } else {
+            0
+        };
+        Ok(ToolBytes { decoder, scratch: elements.saturating_mul(size_of::<f32>()) })
+    }
+
+    fn max(self, other: Self) -> Self {
+        ToolBytes { decoder: self.decoder.max(other.decoder), scratch: self.scratch.max(other.scratch) }
+    }
+}
+
 /// What a record comes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shapes {
     /// The record's image, decoded and resized.
     pub(crate) input: ImageShape,
     pub(crate) is_encoded: bool,
+    /// What a worker keeps for it and for its target.
+    pub(crate) tools: ToolBytes,
     /// A batch of one such record.
     pub(crate) arrays: Arrays,
 }
@@ -59,8 +87,13 @@ impl Recipe {
             let datum = Datum::parse(record.value)?;
             let input = image_shape(&self.transformer, &datum)?;
             let pixels = batch_shape(&self.transformer, input)?;
-            let target = self.target.as_ref().map(|target| target.shape(record, &datum)).transpose()?;
-            Ok(Shapes { input, is_encoded: datum.encoded, arrays: Arrays { pixels, target } })
+            let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
+            let mut target = None;
+            if let Some(recipe) = &self.target {
+                let (shape, its_tools) = recipe.shape(record, &datum)?;
+                (target, tools) = (Some(shape), tools.max(its_tools));
+            }
+            Ok(Shapes { input, is_encoded: datum.encoded, tools, arrays: Arrays { pixels, target } })
         };
         shapes().map_err(|cause| self.error(record, cause))
     }
@@ -95,6 +128,12 @@ impl Recipe {
         }
         place.tag(record.id, datum.label);
         Ok(())
+    }
+
+    /// How many elements the mean images have.
+    pub(crate) fn mean_elements(&self) -> usize {
+        let target = self.target.as_ref().map_or(0, |target| target.transformer.mean_elements());
+        self.transformer.mean_elements().saturating_add(target)
     }
 
     /// What is wrong with a record, with all that is needed to find it.
@@ -147,9 +186,17 @@ fn apply(
 }
 
 impl TargetRecipe {
-    fn shape(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<BatchShape, RecordCause> {
+    /// Whether each target comes with its record from a second source.
+    pub(crate) fn is_paired(&self) -> bool {
+        matches!(self.from, TargetFrom::Companion { .. })
+    }
+
+    fn shape(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<(BatchShape, ToolBytes), RecordCause> {
         let target = self.of(record, datum)?;
-        target.said_of_it(|| batch_shape(&self.transformer, target.image_shape()?))
+        target.said_of_it(|| {
+            let (input, tools) = target.look()?;
+            Ok((batch_shape(&self.transformer, input)?, tools))
+        })
     }
 
     /// The target of a record.
@@ -176,10 +223,17 @@ enum Content<'a> {
 }
 
 impl TargetOf<'_> {
-    fn image_shape(&self) -> Result<ImageShape, RecordCause> {
+    fn look(&self) -> Result<(ImageShape, ToolBytes), RecordCause> {
         match self.content {
-            Content::Floats(floats) => Ok(vector(floats).shape),
-            Content::Companion { value, .. } => image_shape(self.transformer, &Datum::parse(value)?),
+            Content::Floats(floats) => {
+                let scratch = floats.len().saturating_mul(size_of::<f32>());
+                Ok((vector(floats).shape, ToolBytes { decoder: 0, scratch }))
+            }
+            Content::Companion { value, .. } => {
+                let datum = Datum::parse(value)?;
+                let input = image_shape(self.transformer, &datum)?;
+                Ok((input, ToolBytes::of(self.transformer, &datum, input)?))
+            }
         }
     }
 

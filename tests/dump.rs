@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -51,16 +51,20 @@ impl Dump {
     }
 
     fn run_to<S: AsRef<OsStr>>(&self, out: &str, args: impl IntoIterator<Item = S>) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_percolator"))
+        self.command(out, args).output().unwrap()
+    }
+
+    fn command<S: AsRef<OsStr>>(&self, out: &str, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        command
             .arg("dump")
             .args(args)
             .args(["--out", out])
             .arg("--root")
             .arg(golden(""))
             .current_dir(self.folder.path())
-            .env_remove("RUST_LOG")
-            .output()
-            .unwrap()
+            .env_remove("RUST_LOG");
+        command
     }
 
     /// Runs what must succeed; its standard output.
@@ -296,11 +300,65 @@ fn a_layer_is_chosen_by_its_name() {
     let second = LAYER.replace("raw_lmdb", "gray_lmdb").replace("'data'", "'gray'");
     let dump = Dump::with_net(&format!("{LAYER}\n{second}"));
     let message = dump.fail(["net.prototxt"]);
-    let choose = "in TRAIN (level 0, no stages): choose with --layer: data, gray";
+    let choose = "in TRAIN (level 0, no stages): choose with --layer one of \"data\", \"gray\"";
     assert_eq!(message, format!("net.prototxt: 2 data layers {choose}"));
     let message = dump.fail(["net.prototxt", "--layer", "label"]);
     assert_eq!(message, format!("net.prototxt: no data layer \"label\" {choose}"));
     assert!(dump.pass(["net.prototxt", "--layer", "gray"]).contains("[4, 1, 28, 28]"));
+
+    let dump = Dump::with_net(&format!("{LAYER}\n{}", LAYER.replace("top: 'data'", "top: 'more'")));
+    let message = dump.fail(["net.prototxt", "--layer", "data"]);
+    assert!(message.starts_with("net.prototxt: 2 data layers \"data\" in TRAIN"), "{message}");
+}
+
+#[test]
+fn a_layer_may_be_called_anything() {
+    let dump = Dump::with_net(&LAYER.replace("name: 'data'", "name: 'a\\000b'"));
+    dump.pass(["net.prototxt"]);
+}
+
+#[test]
+fn in_test_a_rank_has_every_record() {
+    for args in [["net.prototxt", "--phase", "test"], ["--lmdb=raw_lmdb", "--batch-size=4", "--phase=test"]] {
+        let dump = Dump::with_net(LAYER);
+        dump.pass(args);
+        let whole = dump.array("data.npy");
+        dump.pass([&args[..], &["--rank", "1", "--of", "2"]].concat());
+        assert_eq!(dump.array("data.npy"), whole, "{args:?}");
+        let message = dump.fail([&args[..], &["--rank", "7", "--of", "2"]].concat());
+        assert_eq!(message, "--rank 7: of 2 ranks, the last is 1");
+    }
+}
+
+#[test]
+fn the_arrays_are_whole_even_where_nobody_listens() {
+    let run = |dump: &Dump, stdout: Stdio| {
+        let mut command = dump.command("out", ["net.prototxt"]);
+        command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
+    };
+    let net = LAYER.replace("top: 'data'", "top: 'data' top: 'label'");
+    let dump = Dump::with_net(&net);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert!(run(&dump, writer.into()).status.success());
+    assert_eq!(dump.arrays(), ["data.npy", "label.npy"]);
+
+    let dump = Dump::with_net(&net);
+    let output = run(&dump, fs::File::options().write(true).open("/dev/full").unwrap().into());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        message.starts_with("percolator: cannot write to the standard output: No space left"),
+        "{message}"
+    );
+    assert_eq!(dump.arrays(), ["data.npy", "label.npy"]);
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_arrays_of_the_run_before() {
+    let dump = Dump::with_net(LAYER);
+    dump.pass(["net.prototxt"]);
+    dump.fail(["gone.prototxt"]);
+    assert_eq!(dump.arrays(), [""; 0]);
 }
 
 #[test]
@@ -322,6 +380,8 @@ fn records_of_several_shapes_make_no_array() {
 fn a_net_that_cannot_be_read_is_named_with_the_place() {
     let message = Dump::new().fail(["missing.prototxt"]);
     assert_eq!(message, "missing.prototxt: cannot be read: No such file or directory (os error 2)");
+    let message = Dump::new().fail(["."]);
+    assert!(message.ends_with("this is a folder: a database is given with --lmdb or --leveldb"), "{message}");
     let message = Dump::with_net("layer {\n  name: 'd'\n  nmae 'x'\n}").fail(["net.prototxt"]);
     assert!(message.starts_with("net.prototxt:3:8: expected \":\""), "{message}");
     let crop = LAYER.replace("data_param", "transform_param { crop: 3 }\ndata_param");
@@ -336,7 +396,7 @@ fn a_net_that_cannot_be_read_is_named_with_the_place() {
         "{message}"
     );
     let message = Dump::with_net(LAYER).fail(["net.prototxt", "--phase", "test", "--batch-size", "0"]);
-    assert_eq!(message, "batch_size is 0; it must be at least 1");
+    assert_eq!(message, "net.prototxt:1:1: layer \"data\": batch_size is 0; it must be at least 1");
 }
 
 #[test]
@@ -345,7 +405,10 @@ fn a_source_that_cannot_be_read_is_named() {
     let path = golden("no_lmdb");
     assert_eq!(
         message,
-        format!("{}: cannot open the database: No such file or directory (os error 2)", path.display())
+        format!(
+            "net.prototxt:1:1: layer \"data\": {}: cannot open the database: No such file or directory (os error 2)",
+            path.display()
+        )
     );
     let message = Dump::with_net(&LAYER.replace("LMDB", "LEVELDB")).fail(["net.prototxt"]);
     assert!(message.contains("raw_lmdb: not a LevelDB database"), "{message}");
@@ -373,7 +436,7 @@ fn ranks_and_seeds_are_checked() {
     let refused = Dump::with_net(LAYER).refuse(["net.prototxt", "--rank", "1"]);
     assert!(refused.contains("--of <N>"), "{refused}");
     let message = Dump::with_net(LAYER).fail(["net.prototxt", "--rank", "2", "--of", "2"]);
-    assert_eq!(message, "there is no rank 2 in a job of 2: ranks are counted from 0");
+    assert_eq!(message, "--rank 2: of 2 ranks, the last is 1");
 
     let large = ["net.prototxt", "--seed", "4294967296"];
     for random in [&[][..], &["--random", "caffe"], &["--random", "caffe-2015"]] {

@@ -8,8 +8,8 @@ use common::source::MemorySource;
 use common::{datum, float_datum, image, key, write_images, write_lmdb};
 use percolator::proto::Datum;
 use percolator::{
-    Batch, CaffeEra, Device, Dtype, Feed, FeedBuilder, FeedError, ImageShape, Lmdb, Matching, Net, NetState,
-    Phase, RecordCause, Target, Transform,
+    Batch, CaffeEra, ConfigError, Device, Dtype, Feed, FeedBuilder, FeedError, ImageShape, Lmdb, Matching,
+    Net, NetState, Phase, RecordCause, Target, Transform,
 };
 use prost::Message as _;
 
@@ -115,6 +115,92 @@ fn two_layers_of_a_net_make_one_feed() {
 }
 
 #[test]
+fn a_target_is_drawn_at_random_only_with_its_image() {
+    let refused = |image: Transform, target: Transform, phase| {
+        let target = Target::paired(masks(5), Matching::Keys).transform(target);
+        let feed = Feed::builder().source(images(5)).transform(image).target(target).phase(phase);
+        match feed.once().build() {
+            Err(FeedError::Config(error)) => Some(error),
+            Err(other) => panic!("{other}"),
+            Ok(_) => None,
+        }
+    };
+    let cropped = |side| Transform::new().crop(side);
+    let mirrored = Transform::new().mirror(true);
+    for phase in [Phase::Train, Phase::Test] {
+        let error = refused(Transform::new(), mirrored.clone(), phase);
+        assert_eq!(error, Some(ConfigError::TargetMirrored));
+        assert_eq!(refused(mirrored.clone(), Transform::new(), phase), None);
+        assert_eq!(refused(cropped(5), cropped(5), phase), None);
+    }
+    for (image, target) in [(0, 3), (5, 3), (3, 5)] {
+        let error = refused(cropped(image), cropped(target), Phase::Train);
+        assert_eq!(error, Some(ConfigError::TargetCropped { target, image }));
+        // The central crop of either has one middle.
+        assert_eq!(refused(cropped(image), cropped(target), Phase::Test), None);
+    }
+    assert_eq!(refused(cropped(5), Transform::new(), Phase::Train), None);
+}
+
+/// Two layers of lists, or a database and a list, as one feed.
+fn pair_of(images: &str, targets: &str) -> Result<(), FeedError> {
+    let folder = tempfile::tempdir().unwrap();
+    write_images(&folder.path().join("images"), 3, 1, 4, 4);
+    for name in ["images.txt", "targets.txt"] {
+        std::fs::write(folder.path().join(name), "a.png 0\nb.png 1\nc.png 2\n").unwrap();
+    }
+    for name in ["a.png", "b.png", "c.png"] {
+        let file = std::fs::File::create(folder.path().join(name)).unwrap();
+        let mut encoder = png::Encoder::new(file, 1, 1);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.write_header().unwrap().write_image_data(&[1, 2, 3]).unwrap();
+    }
+    let net =
+        Net::from_text(&format!("layer {{ top: 'a' {images} }} layer {{ top: 'b' {targets} }}")).unwrap();
+    let mut layers = Feed::layers_of(&net, &NetState::from(Phase::Train)).unwrap();
+    let (targets, images) = (layers.remove(1), layers.remove(0));
+    let target = Target::from_feed(targets.root(folder.path()), Matching::Order);
+    let mut feed = images.root(folder.path()).target(target).caffe_random(7, CaffeEra::Today).build()?;
+    for batch in feed.lanes().remove(0).take(9) {
+        batch?;
+    }
+    Ok(())
+}
+
+#[test]
+fn two_lists_come_in_one_order_or_not_at_all() {
+    let list = |name: &str, order: &str| {
+        format!("type: 'ImageData' image_data_param {{ source: '{name}.txt' root_folder: './' {order} }}")
+    };
+    let database = "type: 'Data' data_param { source: 'images' backend: LMDB batch_size: 1 }";
+    for order in ["", "shuffle: true", "rand_skip: 3", "shuffle: true rand_skip: 2"] {
+        pair_of(&list("images", order), &list("targets", order)).unwrap();
+        for other in ["shuffle: false rand_skip: 5", "shuffle: true rand_skip: 5"] {
+            let error = pair_of(&list("images", order), &list("targets", other)).unwrap_err().to_string();
+            assert!(error.contains("both must be read in the same order"), "{error}");
+        }
+    }
+    pair_of(database, &list("targets", "")).unwrap();
+    for (images, targets) in
+        [(database, &*list("targets", "shuffle: true")), (&*list("images", "rand_skip: 2"), database)]
+    {
+        let error = pair_of(images, targets).unwrap_err().to_string();
+        assert!(error.contains("both must be read in the same order"), "{error}");
+    }
+}
+
+#[test]
+fn each_layer_may_have_a_root_of_its_own() {
+    let [images, labels] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    write_images(&images.path().join("records"), 2, 1, 4, 4);
+    let vectors = (0..2).map(|index| (key(index), float_datum(1, 1, 1, 0, vec![index as f32])));
+    write_lmdb(&labels.path().join("records"), vectors);
+    let of = |folder: &tempfile::TempDir| Feed::builder().lmdb("records").root(folder.path());
+    let feed = of(&images).target(Target::from_feed(of(&labels), Matching::Keys)).batch_size(2);
+    assert_eq!(batches(feed)[0].target_pixels::<f32>().unwrap(), [0.0, 1.0]);
+}
+
+#[test]
 fn a_net_with_several_data_layers_is_no_single_feed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.prototxt");
@@ -127,8 +213,10 @@ fn a_net_with_several_data_layers_is_no_single_feed() {
     let message = Feed::from_prototxt(&path, Phase::Test).unwrap_err().to_string();
     assert_eq!(
         message,
-        "the net has 2 data layers in this state (images, labels), and a feed is of one: choose with \
-         Feed::layers_of"
+        format!(
+            "{}: there are 2 data layers in this state, and a feed is of one: choose with Feed::layers_of",
+            path.display()
+        )
     );
 }
 
@@ -142,8 +230,10 @@ fn the_test_layer_of_a_net_is_dealt_to_one() {
     std::fs::write(&path, text).unwrap();
     let feed = || Feed::from_prototxt(&path, Phase::Test).unwrap().root(folder.path());
     let message = feed().devices([0, 1].map(Device::host)).build().unwrap_err().to_string();
-    assert!(message.starts_with("2 devices: in TEST Caffe deals every record to one"), "{message}");
-    // The rank does not matter.
+    assert!(message.contains(": layer \"d\": 2 devices: in TEST Caffe deals every record"), "{message}");
+    // The rank does not matter, as long as there is one.
+    let message = feed().ranks(2, 2).build().unwrap_err().to_string();
+    assert!(message.ends_with("there is no rank 2 in a job of 2: ranks are counted from 0"), "{message}");
     let batches = batches(feed().ranks(1, 2));
     assert_eq!(batches[0].labels(), [0, 1, 2, 3, 4, 5]);
 }

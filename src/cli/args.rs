@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::bail;
 use clap::{Args, ValueEnum};
-use percolator::{ColorMode, Feed, FeedBuilder, Net, NetState, Phase, Transform};
+use percolator::{ColorMode, DataLayer, Feed, FeedBuilder, Net, NetState, Phase, Transform};
 
 /// Where the records come from.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub(super) struct StateArgs {
     /// The net's data layer; needed only if it has several.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lmdb", "leveldb"])]
     layer: Option<String>,
-    /// Where relative paths begin, those in the net too [default: the working directory].
+    /// Where the relative paths of the source, and those in the net, begin [default: the working directory].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }
@@ -100,6 +100,10 @@ impl SourceArgs {
     /// Describes the feed that the arguments ask for.
     pub(super) fn describe(&self, state: &StateArgs, transform: &TransformArgs) -> anyhow::Result<Described> {
         let mut described = match self {
+            SourceArgs { net: Some(path), .. } if path.is_dir() => bail!(
+                "{}: a net is a file, and this is a folder: a database is given with --lmdb or --leveldb",
+                path.display()
+            ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
             SourceArgs { leveldb: Some(path), .. } => {
                 Described { feed: Feed::builder().leveldb(path), origin: path.clone(), has_labels: true }
@@ -120,7 +124,7 @@ impl SourceArgs {
 }
 
 impl StateArgs {
-    fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         match self.phase {
             PhaseArg::Train => Phase::Train,
             PhaseArg::Test => Phase::Test,
@@ -132,21 +136,35 @@ impl StateArgs {
         let state = NetState { phase: self.phase(), level: self.level, stages: self.stage.clone() };
         let layers: Vec<_> = net.data_layers(&state)?;
         let feeds = Feed::layers_of(net, &state)?;
-        let named = |name: &String| layers.iter().position(|layer| layer.name == *name);
-        let position = match &self.layer {
-            None if layers.len() == 1 => 0,
-            name => name.as_ref().and_then(named).with_context(|| {
-                let names = layers.iter().map(|layer| &*layer.name).collect::<Vec<_>>().join(", ");
-                let found = match name {
-                    Some(name) => format!("no data layer {name:?}"),
-                    None => format!("{} data layers", layers.len()),
-                };
-                format!("{}: {found} in {state}: choose with --layer: {names}", path.display())
-            })?,
+        let meant = |layer: &DataLayer| self.layer.as_ref().is_none_or(|name| layer.name == *name);
+        let meant: Vec<usize> = (0..layers.len()).filter(|&number| meant(&layers[number])).collect();
+        let &[position] = &*meant else {
+            let found = match &self.layer {
+                Some(name) if meant.is_empty() => format!("no data layer {name:?}"),
+                Some(name) => format!("{} data layers {name:?}", meant.len()),
+                None => format!("{} data layers", layers.len()),
+            };
+            let names = listed(layers.iter().map(|layer| &*layer.name));
+            bail!("{}: {found} in {state}: choose with --layer one of {names}", path.display());
         };
         let feed = feeds.into_iter().nth(position).expect("there is a feed for each layer");
         Ok(Described { feed, origin: path.to_owned(), has_labels: layers[position].tops.len() > 1 })
     }
+}
+
+/// The most names that a message lists, and the most characters of each.
+const LISTED_MAX: usize = 20;
+const SHOWN_MAX: usize = 60;
+
+/// Names as a message lists them.
+fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(LISTED_MAX);
+    let shown = |name: &str| format!("{:?}", name.chars().take(SHOWN_MAX).collect::<String>());
+    let mut listed: Vec<_> = names.take(LISTED_MAX).map(shown).collect();
+    if more > 0 {
+        listed.push(format!("{more} more"));
+    }
+    listed.join(", ")
 }
 
 impl TransformArgs {

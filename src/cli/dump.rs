@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Write as _};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
-use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout};
+use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout, Phase};
 
 use super::args::{Described, SourceArgs, StateArgs, TransformArgs};
 use super::npy::NpyWriter;
@@ -31,8 +31,8 @@ pub(crate) struct Dump {
     /// How they are drawn from it [default: caffe for a net with a --seed, or else indexed].
     #[arg(long, value_enum)]
     random: Option<RandomArg>,
-    /// The rank of the solver, which in TRAIN gets the records R, R + N, R + 2N, ... The seed stays as given:
-    /// Caffe's own solver adds its rank to it.
+    /// The rank of the solver, which in TRAIN gets the records R, R + N, R + 2N, ... In TEST it has them all. The
+    /// seed stays as given: Caffe's own solver adds its rank to it.
     #[arg(long, value_name = "R", requires = "of")]
     rank: Option<usize>,
     /// How many solvers there are.
@@ -59,6 +59,9 @@ enum RandomArg {
 
 impl Dump {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        for name in ["data.npy", "label.npy"] {
+            remove_stale(&self.out.join(name))?;
+        }
         let Described { feed, origin, has_labels } = self.source.describe(&self.state, &self.transform)?;
         let mut feed = self.with_options(feed)?.build()?;
         std::fs::create_dir_all(&self.out)
@@ -66,9 +69,6 @@ impl Dump {
         let shape = feed.batch_shape();
         let records = shape.records.saturating_mul(self.batches.get());
         let whole = BatchShape { records, ..shape };
-        for name in ["data.npy", "label.npy"] {
-            remove_stale(&self.out.join(name))?;
-        }
         let mut data = NpyWriter::create(&self.out.join("data.npy"), &whole.dims())?;
         let mut label = NpyWriter::create(&self.out.join("label.npy"), &[records])?;
         let (mut channels, mut labels) = (vec![Moments::default(); shape.image.channels], Moments::default());
@@ -89,20 +89,18 @@ impl Dump {
             labels.add(batch.labels_f32());
             count(&batch, pixels, &mut channels);
         }
-        let mut out = std::io::stdout().lock();
-        let path = data.finish()?;
-        writeln!(out, "{}: float32 {:?}", path.display(), whole.dims())?;
+        // Both files are whole before a word is printed: whoever does not listen has them even so.
+        let label = if has_labels { Some(label.finish()?) } else { None };
+        let data = data.finish()?;
+        let mut said = format!("{}: float32 {:?}\n", data.display(), whole.dims());
         for (number, moments) in channels.iter().enumerate() {
-            writeln!(out, "  channel {number}: {moments}")?;
+            said += &format!("  channel {number}: {moments}\n");
         }
-        if has_labels {
-            let path = label.finish()?;
-            writeln!(out, "{}: float32 [{records}]\n  {labels}", path.display())?;
-        } else {
-            drop(label);
-            writeln!(out, "no label.npy: the layer has no second top")?;
-        }
-        Ok(())
+        said += &match label {
+            Some(path) => format!("{}: float32 [{records}]\n  {labels}\n", path.display()),
+            None => "no label.npy: the layer has no second top\n".to_owned(),
+        };
+        std::io::stdout().write_all(said.as_bytes()).context("cannot write to the standard output")
     }
 
     fn with_options(&self, mut feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
@@ -113,7 +111,11 @@ impl Dump {
             feed = feed.threads(threads);
         }
         if let (Some(rank), Some(of)) = (self.rank, self.of) {
-            feed = feed.ranks(rank, of);
+            ensure!(rank < of, "--rank {rank}: of {of} ranks, the last is {}", of.saturating_sub(1));
+            // In TEST, Caffe deals every record to one.
+            if self.state.phase() == Phase::Train {
+                feed = feed.ranks(rank, of);
+            }
         }
         let seed = self.seed.unwrap_or(0);
         let caffe_seed =
@@ -133,10 +135,9 @@ impl Dump {
 /// An array of an earlier run must not pass for this one's if this one fails.
 fn remove_stale(path: &Path) -> anyhow::Result<()> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot replace {}", path.display()))
-        }
-        _ => Ok(()),
+        // Where it is no folder that the array would be in, there is none either.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+        done => done.with_context(|| format!("cannot replace {}", path.display())),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use percolator::{Device, Dtype, FeedBuilder, Lane, Layout, limits};
 
@@ -45,8 +44,8 @@ pub(crate) struct Feed {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
     /// Stop after this many seconds [default: 5, unless --once or --batches].
-    #[arg(long, allow_negative_numbers = true)]
-    seconds: Option<f64>,
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -77,7 +76,7 @@ impl Feed {
         writeln!(out, "the first {}; batches of {}", feed.input_shape(), feed.batch_shape())?;
         writeln!(out, "{}", feed.memory_budget())?;
         let start = Instant::now();
-        let enough = Enough { batches: self.batches, until: self.until(start)? };
+        let enough = Enough { batches: self.batches, until: self.until(start) };
         let counted: anyhow::Result<Vec<()>> = std::thread::scope(|scope| {
             let consumers: Vec<_> =
                 feed.lanes().into_iter().map(|lane| scope.spawn(|| enough.count(lane))).collect();
@@ -130,14 +129,17 @@ impl Feed {
         Ok(if self.once { feed.once() } else { feed })
     }
 
-    fn until(&self, start: Instant) -> anyhow::Result<Option<Instant>> {
-        let seconds = match self.seconds {
-            None if self.once || self.batches.is_some() => return Ok(None),
-            seconds => seconds.unwrap_or(5.0),
-        };
-        let time = Duration::try_from_secs_f64(seconds).context("--seconds")?;
-        Ok(start.checked_add(time))
+    fn until(&self, start: Instant) -> Option<Instant> {
+        match self.seconds {
+            None if self.once || self.batches.is_some() => None,
+            seconds => start.checked_add(seconds.unwrap_or(Duration::from_secs(5))),
+        }
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "not a time: allowed are 0 seconds or more".to_owned())
 }
 
 /// When a consumer has seen enough.

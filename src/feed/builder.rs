@@ -200,8 +200,9 @@ impl FeedBuilder {
     /// `ImageData` layer too.
     ///
     /// `seed` is what `Caffe::set_random_seed` is given: Caffe's solver gives it `random_seed`, plus the
-    /// rank where it trains on several GPUs. Lane `i` has the seed `seed + i`, as the solver of rank `i`
-    /// would.
+    /// rank where it trains on several GPUs. Lane `i` has the seed `seed + i`, so that a feed whose lanes are
+    /// all the ranks draws as Caffe's solvers do. One that is only [some of them](Self::ranks), from rank
+    /// `first` on, must be given Caffe's seed plus `first`.
     pub fn caffe_random(mut self, seed: u32, era: CaffeEra) -> Self {
         self.seed = Seed::Caffe(seed, era);
         self
@@ -216,13 +217,18 @@ impl FeedBuilder {
 
     /// Makes the feed's lanes some of the ranks of a larger job: rank `first` of `of`, and those that follow
     /// it, one a device. The other ranks' records are passed over, as Caffe does in TRAIN. If not said, the
-    /// lanes are all there are.
+    /// lanes are all there are. A net's layer in TEST has all records whatever its rank, as in Caffe.
+    ///
+    /// Caffe shards no `ImageData` layer: there, each rank reads the whole list. Here its lines are dealt like
+    /// the records of a database. Where the list is shuffled by Caffe's own sequence, from a seed that differs
+    /// from rank to rank, the ranks' shares are of differently shuffled lists, and overlap.
     pub fn ranks(mut self, first: usize, of: usize) -> Self {
         self.share = Some(Share { first, of });
         self
     }
 
-    /// The memory that the feed may use, as [`Feed::memory_budget`] counts it; unlimited if not said.
+    /// The memory that the feed may use, as [`Feed::memory_budget`] counts it from the first record; unlimited
+    /// if not said. It is checked once, when the feed is built.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = Some(bytes);
         self
@@ -248,6 +254,13 @@ impl FeedBuilder {
     /// [`FeedError`] if what was asked for cannot be, if the source cannot be read or is empty, if its
     /// first record does not go with the transform, or if a device has no memory. Nothing is left running.
     pub fn build(self) -> Result<Feed, FeedError> {
-        Plan::of(self)?.start()
+        let net = self.net.clone();
+        if let Some(place) = &net {
+            place.warn();
+        }
+        Plan::of(self).and_then(Plan::start).map_err(|error| match &net {
+            Some(place) => place.said_of_it(error),
+            None => error,
+        })
     }
 }

@@ -117,8 +117,9 @@ impl Feed {
         self.batch_shape
     }
 
-    /// The memory that the feed uses beside the page cache, holder by holder. Records larger than the
-    /// first come on top, and [`LaneStats::growths`] counts them.
+    /// The memory that the feed uses beside the page cache, holder by holder, as long as no record is larger
+    /// than the first. What larger ones take comes on top: [`LaneStats::growths`] counts the batches that
+    /// grew, but copies of records and decoders grow as well.
     #[must_use]
     pub fn memory_budget(&self) -> &MemoryBudget {
         &self.budget

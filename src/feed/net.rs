@@ -8,23 +8,41 @@ use super::origin::{FileList, Origin};
 use crate::config::ConfigError;
 use crate::decode::ColorMode;
 use crate::error::FeedError;
-use crate::net::{DataLayer, LayerSource, Net, NetState, TransformSpec};
+use crate::net::{DataLayer, LayerSource, Net, NetState, NetWarning, TransformSpec};
 use crate::shape::Phase;
-use crate::transform::{SetUp, Transform};
+use crate::transform::{Taken, Transform};
 
 /// Where a feed's layer stands in its net.
 #[derive(Clone, Debug)]
 pub(super) struct NetPlace {
-    /// The layers that load data and are set up before it.
-    pub(super) earlier: Vec<SetUp>,
+    /// What the layers that load data and are set up before it take of Caffe's random numbers.
+    pub(super) taken: Taken,
     /// Whether other layers before it may draw random numbers when they are set up.
     pub(super) preceded_by_other: bool,
+    /// The file, the place and the layer, for messages.
+    title: String,
+    /// What is passed over of the layer, to be said once it is fed.
+    warnings: Vec<NetWarning>,
+}
+
+impl NetPlace {
+    /// Says of an error of the layer's feed where the layer stands.
+    pub(super) fn said_of_it(&self, error: FeedError) -> FeedError {
+        FeedError::Layer { layer: self.title.clone(), error: Box::new(error) }
+    }
+
+    /// Logs what is passed over of the layer.
+    pub(super) fn warn(&self) {
+        for warning in &self.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
 }
 
 impl Feed {
     /// Describes the feed of a Caffe net's data layer, as it stands in a `.prototxt` (or a `.caffemodel`):
     /// the source, the batch size, the prefetch, the transform. What is passed over in the net is logged as
-    /// a warning.
+    /// a warning, and what is passed over in the layer once the feed is built.
     ///
     /// ```no_run
     /// use percolator::{CaffeEra, Device, Feed, Phase};
@@ -42,13 +60,11 @@ impl Feed {
     /// [`FeedError`] if the net cannot be read, if its data layer cannot be set up, or if it has several:
     /// [`layers_of`](Feed::layers_of) has them all.
     pub fn from_prototxt(path: impl AsRef<Path>, phase: Phase) -> Result<FeedBuilder, FeedError> {
+        let path = path.as_ref();
         let mut layers = Feed::layers_of(&Net::open(path)?, &NetState::from(phase))?;
         match layers.len() {
             1 => Ok(layers.remove(0)),
-            _ => {
-                let names = layers.iter().map(|layer| layer.layer_name().to_owned()).collect();
-                Err(ConfigError::SeveralLayers { names }.into())
-            }
+            count => Err(ConfigError::SeveralLayers { net: path.display().to_string(), count }.into()),
         }
     }
 
@@ -70,17 +86,20 @@ impl Feed {
     ///
     /// [`FeedError`] if the net has no such layer, or one of them cannot be set up.
     pub fn layers_of(net: &Net, state: &NetState) -> Result<Vec<FeedBuilder>, FeedError> {
-        let mut earlier = Vec::new();
+        let mut taken = Taken::default();
         let mut feeds = Vec::new();
         for warning in net.warnings(state)? {
             tracing::warn!("{warning}");
         }
         for layer in net.data_layers(state)? {
-            for warning in &layer.warnings {
-                tracing::warn!("{warning}");
-            }
-            let feed = FeedBuilder::of_layer(&layer, earlier.clone());
-            earlier.push(feed.set_up());
+            let place = NetPlace {
+                taken,
+                preceded_by_other: layer.preceded_by_other,
+                title: net.title_of(&layer),
+                warnings: layer.warnings.clone(),
+            };
+            let feed = FeedBuilder::of_layer(&layer, place);
+            taken.add(feed.set_up());
             feeds.push(feed);
         }
         Ok(feeds)
@@ -88,7 +107,7 @@ impl Feed {
 }
 
 impl FeedBuilder {
-    fn of_layer(layer: &DataLayer, earlier: Vec<SetUp>) -> Self {
+    fn of_layer(layer: &DataLayer, place: NetPlace) -> Self {
         let mut transform = transform(&layer.transform);
         let source = match &layer.source {
             LayerSource::Lmdb { path } => Origin::Lmdb(path.clone()),
@@ -121,7 +140,7 @@ impl FeedBuilder {
             .prefetch(layer.prefetch)
             .transform(transform);
         feed.source = Some(source);
-        feed.net = Some(NetPlace { earlier, preceded_by_other: layer.preceded_by_other });
+        feed.net = Some(place);
         feed
     }
 }

@@ -28,6 +28,13 @@ pub(crate) struct FileList {
     pub(crate) rand_skip: u32,
 }
 
+/// What changes the order of a source's records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    pub(crate) shuffle: bool,
+    pub(crate) rand_skip: u32,
+}
+
 impl Origin {
     /// The kind of layer that reads such a source.
     pub(crate) fn layer_kind(&self) -> LayerKind {
@@ -36,6 +43,15 @@ impl Origin {
                 LayerKind::ImageData { shuffles: *shuffle, skips: *rand_skip > 0 }
             }
             _ => LayerKind::Data,
+        }
+    }
+
+    /// In which order it is read, where it is not open already.
+    pub(crate) fn order(&self) -> Option<Order> {
+        match self {
+            Origin::Opened(_) => None,
+            Origin::Lmdb(_) | Origin::LevelDb(_) => Some(Order { shuffle: false, rand_skip: 0 }),
+            Origin::Files(files) => Some(Order { shuffle: files.shuffle, rand_skip: files.rand_skip }),
         }
     }
 

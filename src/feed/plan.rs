@@ -1,6 +1,7 @@
 //! From what was asked for to a running feed: checked whole before a thread is started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -27,9 +28,9 @@ use crate::record::RecordId;
 use crate::round::Round;
 use crate::shape::Phase;
 use crate::source::paired::Paired;
-use crate::source::{PLACE_BYTES, Record, Source, SourceError};
+use crate::source::{COMPANION_BYTES, PLACE_BYTES, Record, Source, SourceError};
 use crate::sync::panic_message;
-use crate::transform::{CaffeEra, LayerKind, LayerSeeds, Randomness, SeedChain, SetUp, Transformer};
+use crate::transform::{CaffeEra, LayerKind, LayerSeeds, Randomness, SetUp, Taken, Transformer};
 use crate::workers::{Task, WorkerMeters, Workers};
 
 /// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
@@ -39,10 +40,6 @@ const THREADS_MAX: usize = 1024;
 /// What a run takes up in `free`, `full` and the workers' queue, beside its records.
 const QUEUED_RUN_BYTES: usize =
     2 * size_of::<queue_pair::Slot>() + size_of::<Task>() + 3 * size_of::<usize>();
-
-/// The buffers of a worker's decoder, each as large as the image: the library's rows, the planes, and the
-/// planes as they are turned or resized.
-const DECODER_BUFFERS: usize = 3;
 
 /// Tells feeds of one process apart, so that two feeds of one database never share a reader.
 static FEEDS: AtomicU64 = AtomicU64::new(0);
@@ -62,6 +59,9 @@ impl FeedBuilder {
 
     /// What needs no look at a source.
     fn check(&self) -> Result<(), FeedError> {
+        if let Some(target) = &self.target {
+            target.check(&self.transform, self.source.as_ref(), self.phase)?;
+        }
         if self.devices.is_empty() {
             return Err(ConfigError::NoDevice.into());
         }
@@ -76,7 +76,8 @@ impl FeedBuilder {
         if self.net.is_some() && self.phase == Phase::Test && self.devices.len() > 1 {
             return Err(ConfigError::TestOnSeveral { devices: self.devices.len() }.into());
         }
-        self.terms().check()?;
+        // Even where the phase makes nothing of them, ranks that cannot be are a slip.
+        Terms { share: self.share, ..self.terms() }.check()?;
         Ok(())
     }
 
@@ -92,36 +93,33 @@ impl FeedBuilder {
         let (seed, era) = match self.seed {
             Seed::Caffe(seed, era) => (seed, era),
             Seed::Indexed(seed) => {
-                let low = u32::try_from(seed & u64::from(u32::MAX)).expect("32 bits are left");
-                (low, CaffeEra::default())
+                let folded = u32::try_from((seed ^ (seed >> 32)) & u64::from(u32::MAX));
+                (folded.expect("32 bits are left"), CaffeEra::default())
             }
         };
-        let mut chain = SeedChain::new(seed, era);
-        for layer in self.net.iter().flat_map(|place| &place.earlier) {
-            chain.set_up(*layer);
-        }
-        chain.set_up(self.set_up())
+        let taken = self.net.as_ref().map_or(Taken::default(), |place| place.taken);
+        self.set_up().seeds(seed, era, taken)
     }
 
     /// Opens the source and, where the targets have one of their own, that with it.
     fn open(&self, seeds: &LayerSeeds) -> Result<(Arc<dyn Source>, Recipe), FeedError> {
-        let transformer = |transform, dtype| {
-            Transformer::new(transform, &self.root, self.phase, dtype, self.layout)
-                .map_err(ConfigError::Transform)
+        let transformer = |transform, root, dtype| {
+            Transformer::new(transform, root, self.phase, dtype, self.layout).map_err(ConfigError::Transform)
         };
-        let pixels = transformer(&self.transform, self.dtype)?;
-        let open = |origin: Option<&Origin>| match origin {
-            Some(origin) => Ok(origin.open(&self.root, seeds)?),
+        let pixels = transformer(&self.transform, &*self.root, self.dtype)?;
+        let open = |origin: Option<&Origin>, root: &Path| match origin {
+            Some(origin) => Ok(origin.open(root, seeds)?),
             None => Err(FeedError::from(ConfigError::NoSource)),
         };
-        let mut source = open(self.source.as_ref())?;
+        let mut source = open(self.source.as_ref(), &self.root)?;
         let mut recipe = Recipe { path: source.path().to_owned(), transformer: pixels, target: None };
         if let Some(target) = &self.target {
-            let transformer = transformer(&target.transform, target.dtype)?;
+            let root = target.root.as_deref().unwrap_or(&self.root);
+            let transformer = transformer(&target.transform, root, target.dtype)?;
             let from = match &target.origin {
                 TargetOrigin::FloatData => TargetFrom::FloatData,
                 TargetOrigin::Paired(origin, matching) => {
-                    let second = open(origin.as_ref())?;
+                    let second = open(origin.as_ref(), root)?;
                     let path = second.path().to_owned();
                     source = Arc::new(Paired::new(source, second, *matching));
                     TargetFrom::Companion { path }
@@ -137,7 +135,7 @@ impl FeedBuilder {
 struct FirstRecord {
     shapes: Shapes,
     value_bytes: usize,
-    is_lent: bool,
+    copied_bytes: usize,
 }
 
 impl FirstRecord {
@@ -148,7 +146,7 @@ impl FirstRecord {
         };
         let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
         let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
-        Ok(FirstRecord { shapes, value_bytes: entry.value_bytes(), is_lent: entry.is_lent() })
+        Ok(FirstRecord { shapes, value_bytes: entry.value_bytes(), copied_bytes: entry.copied_bytes() })
     }
 }
 
@@ -258,8 +256,8 @@ impl Plan {
     /// Known before anything is set aside, so that a feed over its limit costs nothing.
     fn budget(&self) -> Result<MemoryBudget, FeedError> {
         let pool = Pool::cut(&self.asked.terms(), self.first.value_bytes);
-        let Shapes { input, is_encoded, .. } = self.first.shapes;
-        let input_elements = input.checked_elements().unwrap_or(usize::MAX);
+        let is_paired = self.recipe.target.as_ref().is_some_and(TargetRecipe::is_paired);
+        let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
         let budget = MemoryBudget::of(&BudgetTerms {
             lanes: self.asked.devices.len(),
             prefetch: self.asked.prefetch,
@@ -268,13 +266,12 @@ impl Plan {
             memory_bytes: self.memory_bytes,
             runs: pool.runs,
             run_records: pool.run_records,
-            place_bytes: PLACE_BYTES,
+            place_bytes: PLACE_BYTES + companion_bytes,
             run_bytes: QUEUED_RUN_BYTES,
-            source_lends: self.first.is_lent,
-            value_bytes: self.first.value_bytes,
-            input_elements,
-            mean_elements: self.recipe.transformer.mean_elements(),
-            decoded_bytes: if is_encoded { input_elements.saturating_mul(DECODER_BUFFERS) } else { 0 },
+            copied_bytes: self.first.copied_bytes,
+            held_bytes: self.source.held_bytes(),
+            tools: self.first.shapes.tools,
+            mean_elements: self.recipe.mean_elements(),
         });
         let needed = budget.total_bytes();
         match self.asked.memory_limit {

@@ -1,10 +1,12 @@
 //! A second array of each batch: the mask of each image, or its many labels.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
 use super::origin::Origin;
-use crate::shape::Dtype;
+use crate::config::ConfigError;
+use crate::shape::{Dtype, Phase};
 use crate::source::{Matching, Source};
 use crate::transform::Transform;
 
@@ -34,6 +36,8 @@ use crate::transform::Transform;
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(super) origin: TargetOrigin,
+    /// Where relative paths begin; `None` is where the images' do.
+    pub(super) root: Option<PathBuf>,
     pub(super) transform: Transform,
     pub(super) dtype: Dtype,
 }
@@ -57,8 +61,9 @@ impl Target {
     /// same net. Its random numbers, batches and devices are the first feed's.
     #[must_use]
     pub fn from_feed(feed: FeedBuilder, matching: Matching) -> Self {
-        let target = Target::new(TargetOrigin::Paired(feed.source, matching));
-        target.transform(feed.transform).dtype(feed.dtype)
+        let origin = TargetOrigin::Paired(feed.source, matching);
+        let root = Some(feed.root).filter(|root| !root.as_os_str().is_empty());
+        Target { origin, root, transform: feed.transform, dtype: feed.dtype }
     }
 
     /// The `float_data` that a record has beside its pixels in `data`: a vector of labels, as long in every
@@ -69,10 +74,11 @@ impl Target {
     }
 
     fn new(origin: TargetOrigin) -> Self {
-        Target { origin, transform: Transform::new(), dtype: Dtype::F32 }
+        Target { origin, root: None, transform: Transform::new(), dtype: Dtype::F32 }
     }
 
-    /// What is done to every target; nothing if not said. It mirrors and crops only if it says so itself.
+    /// What is done to every target; nothing if not said. It mirrors and crops only if it says so itself, and
+    /// then its image must as well: in TRAIN a crop of both is of one size.
     #[must_use]
     pub fn transform(self, transform: Transform) -> Self {
         Target { transform, ..self }
@@ -82,5 +88,33 @@ impl Target {
     #[must_use]
     pub fn dtype(self, dtype: Dtype) -> Self {
         Target { dtype, ..self }
+    }
+
+    /// Refuses what cannot go with images of this transform and origin: their random numbers, and their order,
+    /// are the targets' too.
+    pub(super) fn check(
+        &self,
+        images: &Transform,
+        origin: Option<&Origin>,
+        phase: Phase,
+    ) -> Result<(), ConfigError> {
+        let (target, image) = (self.transform.takes(phase), images.takes(phase));
+        if target.mirror && !image.mirror {
+            return Err(ConfigError::TargetMirrored);
+        }
+        let sides = (self.transform.crop_side(), images.crop_side());
+        if target.crop && sides.0 != sides.1 {
+            return Err(ConfigError::TargetCropped { target: sides.0, image: sides.1 });
+        }
+        if let (TargetOrigin::Paired(Some(targets), _), Some(images)) = (&self.origin, origin)
+            && let (Some(targets), Some(images)) = (targets.order(), images.order())
+        {
+            let differs = |field, target: String, image: String| {
+                if target == image { Ok(()) } else { Err(ConfigError::TargetOrder { field, target, image }) }
+            };
+            differs("shuffle", targets.shuffle.to_string(), images.shuffle.to_string())?;
+            differs("rand_skip", targets.rand_skip.to_string(), images.rand_skip.to_string())?;
+        }
+        Ok(())
     }
 }

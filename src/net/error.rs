@@ -33,6 +33,18 @@ pub(super) fn write_origin(
     }
 }
 
+/// A file and a place, as messages begin with them.
+pub(super) struct Origin<'a> {
+    pub(super) path: Option<&'a Path>,
+    pub(super) at: Option<Place>,
+}
+
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_origin(f, self.path, self.at)
+    }
+}
+
 /// The most characters of a net's own words that a message repeats.
 const SHOWN_MAX: usize = 60;
 

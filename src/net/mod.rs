@@ -152,6 +152,12 @@ impl Net {
         &self.parameter
     }
 
+    /// What messages about the feed of one of its layers begin with: the file, the place, the layer.
+    pub(crate) fn title_of(&self, layer: &DataLayer) -> String {
+        let origin = error::Origin { path: self.path(), at: layer.at };
+        format!("{origin}layer \"{}\"", error::clip(&layer.name))
+    }
+
     /// The file that the net came from.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {

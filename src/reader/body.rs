@@ -195,7 +195,8 @@ impl Body {
             activity: AtomicUsize::new(0),
             key,
         });
-        let name = format!("reader:{}", shared.key.layer);
+        // A layer may be called anything, and a thread nothing with a NUL in it.
+        let name = format!("reader:{}", shared.key.layer.replace('\0', ""));
         let thread = thread::Builder::new()
             .name(name)
             .spawn({

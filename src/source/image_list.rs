@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -139,6 +140,11 @@ impl Source for ImageList {
         Some(self.len() as u64)
     }
 
+    /// The list, and the order of its lines.
+    fn held_bytes(&self) -> usize {
+        self.list.text.len() + self.len() * (size_of::<Line>() + size_of::<usize>())
+    }
+
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         let mut order: Vec<usize> = (0..self.len()).collect();
         let mut generator = self.shuffle.map(Mt::new);
@@ -222,17 +228,24 @@ impl List {
 
 /// Makes a Datum of a file, as Caffe's `ReadFileToDatum` does.
 fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<()> {
-    let mut file = File::open(path)?;
-    let bytes = file.metadata()?.len();
+    // A pipe that nobody writes to would be waited for without end.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    let bytes = metadata.len();
     datum.clear();
     int32::encode(field::LABEL, &label, datum);
     bool::encode(field::ENCODED, &true, datum);
     encode_key(field::DATA, WireType::LengthDelimited, datum);
     encode_varint(bytes, datum);
     let header = datum.len();
-    file.read_to_end(datum)?;
+    // One byte more tells a file that grew; without a limit, one that grows for ever would be read for ever.
+    file.take(bytes.saturating_add(1)).read_to_end(datum)?;
     let read = datum.len() - header;
     if read as u64 != bytes {
+        let read = if read as u64 > bytes { "more" } else { "fewer" };
         let message = format!("its length was {bytes} bytes, and {read} were read: it is being written to");
         return Err(std::io::Error::other(message));
     }
@@ -448,6 +461,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let (folder, path) = write_list(&[], "pipe 0\n/dev/zero 1\n. 2\n");
+        let pipe = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
+        assert!(pipe.success());
+        for skipped in 0..3 {
+            let list = ImageList::open(&path).unwrap().relative_to(folder.path()).skipping(skipped).unwrap();
+            let message = list.cursor().unwrap().advance().unwrap_err().to_string();
+            assert!(message.ends_with(": it is no regular file"), "{message}");
+        }
+    }
+
+    #[test]
     fn a_file_that_is_passed_over_is_not_opened() {
         let (folder, path) = write_list(&[("b", b"")], "gone 0\nb 1\ngone 2\n");
         let list = ImageList::open(&path).unwrap().relative_to(folder.path());
@@ -477,7 +502,10 @@ mod tests {
         let (folder, path) = write_list(&[("a", b""), ("b", b""), ("c", b"")], "a 0\nb 1\nc 2");
         let list = ImageList::open(&path).unwrap().relative_to(folder.path());
         let error = list.clone().skipping(3).unwrap_err().to_string();
-        assert!(error.ends_with("list.txt: not enough points to skip: 3 of 3"), "{error}");
+        assert!(
+            error.ends_with("list.txt: not enough points to skip: 3 of 3; lower rand_skip to 3 or less"),
+            "{error}"
+        );
         let mut cursor = list.skipping(2).unwrap().cursor().unwrap();
         assert_eq!(keys(&mut *cursor), ["c"]);
         cursor.rewind().unwrap();

@@ -14,7 +14,7 @@ use self::leveldb::LevelDbError;
 use crate::record::Key;
 
 pub use self::paired::Matching;
-pub(crate) use self::run::PLACE_BYTES;
+pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
 pub use self::run::{Entry, Lender, Record, Run};
 
 /// A database of records, opened for reading.
@@ -26,6 +26,12 @@ pub trait Source: Send + Sync + fmt::Debug {
 
     /// How many records it holds, where that is known without reading them.
     fn records(&self) -> Option<u64>;
+
+    /// Bytes that it keeps in memory beside the page cache, those of one walk among them: part of a feed's
+    /// memory budget.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 
     /// Starts a walk before the first record.
     ///
@@ -198,7 +204,10 @@ pub enum SourceError {
         found: String,
     },
     /// A list of files has too few lines to begin so far down.
-    #[error("{}: not enough points to skip: {skip} of {found}", path.display())]
+    #[error(
+        "{}: not enough points to skip: {skip} of {found}; lower rand_skip to {found} or less",
+        path.display()
+    )]
     NotEnoughToSkip {
         /// The list.
         path: PathBuf,

@@ -49,6 +49,10 @@ impl Source for Paired {
         self.first.records()
     }
 
+    fn held_bytes(&self) -> usize {
+        self.first.held_bytes().saturating_add(self.second.held_bytes())
+    }
+
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(PairedCursor {
             first: self.first.cursor()?,
@@ -58,6 +62,12 @@ impl Source for Paired {
             index: 0,
         }))
     }
+}
+
+/// The error that one of two sources ended after so many records, and the other did not.
+fn unpaired(paths: &[PathBuf; 2], ended: usize, records: u64) -> SourceError {
+    let (path, longer) = (paths[ended].clone(), paths[1 - ended].clone());
+    SourceError::Unpaired { path, records, longer }
 }
 
 struct PairedCursor {
@@ -74,9 +84,6 @@ impl Cursor for PairedCursor {
         let index = self.index;
         self.index += 1;
         let [path, companions] = &self.paths;
-        let unpaired = |ended: &Path, longer: &Path| {
-            Err(SourceError::Unpaired { path: ended.to_owned(), records: index, longer: longer.to_owned() })
-        };
         match (self.first.advance()?, self.second.advance()?) {
             (Some(first), Some(second)) if self.matching == Matching::Keys && first.key() != second.key() => {
                 Err(SourceError::KeysDiffer {
@@ -89,8 +96,19 @@ impl Cursor for PairedCursor {
             }
             (Some(first), Some(second)) => Ok(Some(first.with_companion(second))),
             (None, None) => Ok(None),
-            (Some(_), None) => unpaired(companions, path),
-            (None, Some(_)) => unpaired(path, companions),
+            (Some(_), None) => Err(unpaired(&self.paths, 1, index)),
+            (None, Some(_)) => Err(unpaired(&self.paths, 0, index)),
+        }
+    }
+
+    /// Whoever does not read the two need not know that they belong together; but both must be there.
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        match (self.first.skip()?, self.second.skip()?) {
+            (first, second) if first == second => {
+                self.index += 1;
+                Ok(first)
+            }
+            (is_longer, _) => Err(unpaired(&self.paths, usize::from(is_longer), self.index)),
         }
     }
 

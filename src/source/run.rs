@@ -116,6 +116,15 @@ impl<'a> Entry<'a> {
     pub(crate) fn value_bytes(&self) -> usize {
         self.value.len() + self.companion.map_or(0, |companion| companion.value.len())
     }
+
+    /// How many bytes a run copies of it: what is not lent.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        let unless = |is_lent: bool, bytes: &[u8]| if is_lent { 0 } else { bytes.len() };
+        let of_companion =
+            self.companion.map_or(0, |companion| unless(companion.lender.is_some(), companion.value));
+        let is_lent = self.lender.is_some();
+        unless(is_lent && self.is_key_lent, self.key) + unless(is_lent, self.value) + of_companion
+    }
 }
 
 /// One record of a run.
@@ -143,6 +152,8 @@ enum Span {
 
 /// What a run keeps of each record.
 pub(crate) const PLACE_BYTES: usize = size_of::<Place>();
+/// What it keeps besides, of each that has a companion.
+pub(crate) const COMPANION_BYTES: usize = size_of::<Span>();
 
 #[derive(Debug)]
 struct Place {

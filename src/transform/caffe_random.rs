@@ -88,6 +88,64 @@ pub(crate) enum LayerKind {
     ImageData { shuffles: bool, skips: bool },
 }
 
+impl SetUp {
+    /// The random numbers that the layer takes from the parent of this seed, after those that were taken.
+    pub(crate) fn seeds(self, seed: u32, era: CaffeEra, taken: Taken) -> LayerSeeds {
+        let mut before = taken.by(era) + self.of_reader(era) + usize::from(self.is_random);
+        let mut take_if = |is_taken: bool| {
+            let number = is_taken.then(|| nth(seed, before));
+            before += usize::from(is_taken);
+            number
+        };
+        let (shuffles, skips) = self.of_list();
+        let (shuffle, skip) = (take_if(shuffles), take_if(skips));
+        LayerSeeds { transformer: CaffeRandom { seed, before }, shuffle, skip }
+    }
+
+    /// How many numbers it takes in all.
+    fn takes(self, era: CaffeEra) -> usize {
+        let (shuffles, skips) = self.of_list();
+        // The transformer's twice, and the one of the thread that prefetches.
+        let others = 2 * usize::from(self.is_random) + 1;
+        self.of_reader(era) + usize::from(shuffles) + usize::from(skips) + others
+    }
+
+    /// Whether it shuffles a list, and whether it skips some of it.
+    fn of_list(self) -> (bool, bool) {
+        match self.kind {
+            LayerKind::Data => (false, false),
+            LayerKind::ImageData { shuffles, skips } => (shuffles, skips),
+        }
+    }
+
+    /// How many numbers go to the thread that reads the database.
+    fn of_reader(self, era: CaffeEra) -> usize {
+        usize::from(self.kind == LayerKind::Data && era == CaffeEra::DataReader)
+    }
+}
+
+/// How many of the parent's numbers a net's layers have taken so far, in either era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Taken {
+    today: usize,
+    data_reader: usize,
+}
+
+impl Taken {
+    /// Sets up the next layer.
+    pub(crate) fn add(&mut self, layer: SetUp) {
+        self.today += layer.takes(CaffeEra::Today);
+        self.data_reader += layer.takes(CaffeEra::DataReader);
+    }
+
+    fn by(self, era: CaffeEra) -> usize {
+        match era {
+            CaffeEra::Today => self.today,
+            CaffeEra::DataReader => self.data_reader,
+        }
+    }
+}
+
 /// The random numbers that a layer takes while it is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LayerSeeds {
@@ -96,46 +154,6 @@ pub(crate) struct LayerSeeds {
     pub(crate) shuffle: Option<u32>,
     /// The number that `rand_skip` reduces.
     pub(crate) skip: Option<u32>,
-}
-
-/// Follows a net's set-up, to know which of the parent's numbers a layer gets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SeedChain {
-    seed: u32,
-    era: CaffeEra,
-    /// How many numbers the layers so far have taken.
-    taken: usize,
-}
-
-impl SeedChain {
-    pub(crate) fn new(seed: u32, era: CaffeEra) -> Self {
-        SeedChain { seed, era, taken: 0 }
-    }
-
-    /// Sets up the next layer.
-    pub(crate) fn set_up(&mut self, layer: SetUp) -> LayerSeeds {
-        let is_random = usize::from(layer.is_random);
-        let (shuffles, skips) = match layer.kind {
-            LayerKind::Data => {
-                self.taken += usize::from(self.era == CaffeEra::DataReader);
-                (false, false)
-            }
-            LayerKind::ImageData { shuffles, skips } => (shuffles, skips),
-        };
-        self.taken += is_random;
-        let (shuffle, skip) = (self.take_if(shuffles), self.take_if(skips));
-        let transformer = CaffeRandom { seed: self.seed, before: self.taken };
-        // The transformer's once more, and the thread's.
-        self.taken += is_random + 1;
-        LayerSeeds { transformer, shuffle, skip }
-    }
-
-    fn take_if(&mut self, is_taken: bool) -> Option<u32> {
-        is_taken.then(|| {
-            self.taken += 1;
-            nth(self.seed, self.taken - 1)
-        })
-    }
 }
 
 /// A number of the generator with this seed, counted from 0.
@@ -167,7 +185,7 @@ mod tests {
     const DATA: SetUp = SetUp { kind: LayerKind::Data, is_random: true };
 
     fn first_layer(seed: u32, era: CaffeEra) -> CaffeRandom {
-        SeedChain::new(seed, era).set_up(DATA).transformer
+        DATA.seeds(seed, era, Taken::default()).transformer
     }
 
     /// Mirror, row and column of a crop of 1 out of 3x4, as both Caffes choose them after
@@ -222,8 +240,12 @@ mod tests {
     fn layers_take_their_seeds_one_after_the_other() {
         let still = SetUp { is_random: false, ..DATA };
         let before = |era| {
-            let mut chain = SeedChain::new(1, era);
-            [DATA, DATA, still, DATA].map(|layer| chain.set_up(layer).transformer.before)
+            let mut taken = Taken::default();
+            [DATA, DATA, still, DATA].map(|layer| {
+                let before = layer.seeds(1, era, taken).transformer.before;
+                taken.add(layer);
+                before
+            })
         };
         // One that is not random has no generator, and takes only its thread's number.
         assert_eq!(before(CaffeEra::Today), [1, 4, 6, 8]);
@@ -234,11 +256,17 @@ mod tests {
     fn a_list_is_shuffled_and_skipped_between_the_transformers_two_numbers() {
         let list =
             |shuffles, is_random| SetUp { kind: LayerKind::ImageData { shuffles, skips: true }, is_random };
-        let seeds = SeedChain::new(7, CaffeEra::Today).set_up(list(true, true));
+        let seeds = list(true, true).seeds(7, CaffeEra::Today, Taken::default());
         assert_eq!((seeds.shuffle, seeds.skip), (Some(nth(7, 1)), Some(nth(7, 2))));
         assert_eq!(seeds.transformer.before, 3);
-        let seeds = SeedChain::new(7, CaffeEra::DataReader).set_up(list(false, false));
+        let seeds = list(false, false).seeds(7, CaffeEra::DataReader, Taken::default());
         assert_eq!((seeds.shuffle, seeds.skip), (None, Some(nth(7, 0))));
+        let mut taken = Taken::default();
+        taken.add(list(true, true));
+        taken.add(DATA);
+        // The transformer's, the shuffle's, the skip's, the transformer's again, the thread's; and then those
+        // of a Data layer, which in its time had a reader as well.
+        assert_eq!((taken.today, taken.data_reader), (5 + 3, 5 + 4));
     }
 
     #[test]

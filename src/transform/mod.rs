@@ -20,7 +20,7 @@ use crate::decode::{ColorMode, Decode};
 use crate::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
 
 pub use caffe_random::CaffeEra;
-pub(crate) use caffe_random::{LayerKind, LayerSeeds, SeedChain, SetUp, Takes};
+pub(crate) use caffe_random::{LayerKind, LayerSeeds, SetUp, Taken, Takes};
 pub use error::TransformError;
 pub use mean::{MeanImage, MeanImageError};
 pub(crate) use random::{Draw, Draws, Randomness};
@@ -136,6 +136,11 @@ impl Transform {
     /// Whether channels were asked for that an encoded record may not have.
     pub(crate) fn forces_color(&self) -> bool {
         self.decode.color != ColorMode::Native
+    }
+
+    /// The side of the crop, in pixels, or 0 for none.
+    pub(crate) fn crop_side(&self) -> u32 {
+        self.crop
     }
 
     /// The random numbers that a record takes.
