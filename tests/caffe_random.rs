@@ -7,8 +7,8 @@ mod common;
 
 use std::path::Path;
 
-use common::{pixel, write_images};
-use percolator::{Batch, CaffeEra, Feed, FeedBuilder, Net, NetState, Phase};
+use common::{arrays, pixel, write_images};
+use percolator::{CaffeEra, Feed, FeedBuilder, Net, NetState, Phase};
 use rand_mt::Mt;
 use tempfile::TempDir;
 
@@ -110,16 +110,6 @@ fn layer(net: &Net, name: &str, root: &Path, seed: u32, era: CaffeEra) -> FeedBu
     let layers = Feed::layers_of(net, &NetState::from(Phase::Train)).unwrap();
     let layer = layers.into_iter().find(|layer| layer.layer_name() == name).unwrap();
     layer.root(root).caffe_random(seed, era).threads(2)
-}
-
-fn arrays(feed: FeedBuilder, batches: usize) -> (Vec<f32>, Vec<i32>) {
-    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
-    for batch in feed.build().unwrap().lanes().remove(0).take(batches) {
-        let batch: Batch = batch.unwrap();
-        pixels.extend_from_slice(batch.pixels::<f32>().unwrap());
-        labels.extend_from_slice(batch.labels());
-    }
-    (pixels, labels)
 }
 
 #[test]

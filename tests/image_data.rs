@@ -2,12 +2,15 @@
 //! the same function, made of them; and the list is shuffled, and begun, where Caffe would.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
+use common::arrays;
 use percolator::proto::Datum;
 use percolator::{
-    Batch, CaffeEra, Feed, FeedBuilder, FeedError, ImageList, ImageShape, Lmdb, Phase, RecordCause,
-    Source as _, Transform,
+    CaffeEra, Feed, FeedBuilder, FeedError, ImageList, ImageShape, Lmdb, Phase, RecordCause, Source as _,
+    Transform,
 };
 use prost::Message as _;
 use tempfile::TempDir;
@@ -41,17 +44,6 @@ fn net(folder: &TempDir, options: &str, more: &str) -> FeedBuilder {
     let path = folder.path().join("net.prototxt");
     std::fs::write(&path, text).unwrap();
     Feed::from_prototxt(&path, Phase::Train).unwrap().root(folder.path())
-}
-
-/// Pixels and labels of the first batches.
-fn arrays(feed: FeedBuilder, batches: usize) -> (Vec<f32>, Vec<i32>) {
-    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
-    for batch in feed.build().unwrap().lanes().remove(0).take(batches) {
-        let batch: Batch = batch.unwrap();
-        pixels.extend_from_slice(batch.pixels::<f32>().unwrap());
-        labels.extend_from_slice(batch.labels());
-    }
-    (pixels, labels)
 }
 
 #[test]

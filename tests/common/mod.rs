@@ -14,6 +14,7 @@ pub mod source;
 use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::FeedBuilder;
 use percolator::proto::Datum;
 use prost::Message as _;
 
@@ -81,4 +82,15 @@ pub fn image(index: usize, channels: usize, height: usize, width: usize) -> (Vec
 pub fn pixel(index: usize, at: usize) -> u8 {
     let mixed = (index as u64).wrapping_mul(0x9e37_79b9).wrapping_add((at as u64).wrapping_mul(0x85eb_ca6b));
     (mixed >> 13) as u8
+}
+
+/// Pixels and labels of the first batches of a feed's first lane.
+pub fn arrays(feed: FeedBuilder, batches: usize) -> (Vec<f32>, Vec<i32>) {
+    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+    for batch in feed.build().unwrap().lanes().remove(0).take(batches) {
+        let batch = batch.unwrap();
+        pixels.extend_from_slice(batch.pixels::<f32>().unwrap());
+        labels.extend_from_slice(batch.labels());
+    }
+    (pixels, labels)
 }
