@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use percolator::{Net, NetState, proto};
+use percolator::{Feed, Net, NetState, proto};
 use prost::Message as _;
 
 struct Watching;
@@ -66,6 +66,8 @@ fn a_net_takes_a_bounded_multiple_of_its_bytes() {
         (String::new(), "x:1 ", "", 20),
         ("input_dim: [0".to_owned(), ",0", "]", 10),
         ("layer { blobs { ".to_owned(), "data: 0.1 ", "} }", 1),
+        ("layer { ".to_owned(), "tops: 1 ", "}", 1),
+        ("layer { data_param { ".to_owned(), "x: 1 ", "} }", 1),
         ("layer { name: '".to_owned(), "\\\\", "' }", 3),
         ("layer { ".to_owned(), "long_", ": 1 }", 1),
         ("layer { ".to_owned(), "a { ", "", 1),
@@ -84,9 +86,36 @@ fn a_net_takes_a_bounded_multiple_of_its_bytes() {
 }
 
 #[test]
+fn blobs_take_no_copy_of_their_layers_name() {
+    let _one = ONE.lock();
+    // Long where it is written, and longer where it is shown.
+    let name = "\\001".repeat(60);
+    let tops: Vec<_> = (0..1 << 17).map(|top| format!("'{top:x}'")).collect();
+    let text = format!("layer {{ name: '{name}' type: 'Fork' top: [{}] }}", tops.join(","));
+    drop(tops);
+    let used = most(|| drop(Net::from_text(&text).map(|net| search(&net))));
+    assert!(used <= 30 * text.len(), "{used} bytes for {} of text", text.len());
+}
+
+#[test]
+fn each_layer_of_a_net_adds_the_same_to_its_feeds() {
+    let _one = ONE.lock();
+    let used = |layers: usize| {
+        let layer = |number| {
+            format!("layer {{ type: 'Data' top: '{number}' data_param {{ source: 's' batch_size: 1 }} }}")
+        };
+        let net = Net::from_text(&(0..layers).map(layer).collect::<String>()).unwrap();
+        most(|| drop(Feed::layers_of(&net, &NetState::default()).unwrap()))
+    };
+    let (few, many) = (used(500), used(10_000));
+    // Twice for vectors that double.
+    assert!(many <= 2 * 20 * few, "500 layers take {few} bytes, and 10,000 take {many}");
+}
+
+#[test]
 fn the_layers_of_a_net_take_no_more_than_is_said() {
     let _one = ONE.lock();
-    for layer in ["layer{}", "layers{}", "layers{layer{}}"] {
+    for layer in ["layer{}", "layers{}", "layers{layer{}}", "layer{tops:1}", "layer{data_param{x:1}}"] {
         let text = layer.repeat(1 << 16);
         let wire = proto::NetParameter::from_text(&text).unwrap().encode_to_vec();
         let of_text = most(|| search(&Net::from_text(&text).unwrap()));

@@ -66,7 +66,7 @@ fn a_layer_that_caffe_would_not_set_up_is_refused() {
         (
             "Data",
             "top: 'data' data_param { source: 's' batch_size: 4 }",
-            "1:32: layer \"d\": top blob \"data\" produced by multiple sources: layer \"d\" has it too",
+            "2:1: layer \"d\": top blob \"data\" produced by multiple sources: layer \"d\" has it too",
         ),
         (
             "ImageData",

@@ -19,21 +19,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Writes `path:line:column: `, as far as these are known.
-pub(super) fn write_origin(
-    f: &mut fmt::Formatter<'_>,
-    path: Option<&Path>,
-    at: Option<Place>,
-) -> fmt::Result {
-    match (path, at) {
-        (Some(path), Some(at)) => write!(f, "{}:{at}: ", path.display()),
-        (Some(path), None) => write!(f, "{}: ", path.display()),
-        (None, Some(at)) => write!(f, "{at}: "),
-        (None, None) => Ok(()),
-    }
-}
-
-/// A file and a place, as messages begin with them.
+/// What a message begins with: `path:line:column: `, as far as these are known.
 pub(super) struct Origin<'a> {
     pub(super) path: Option<&'a Path>,
     pub(super) at: Option<Place>,
@@ -41,20 +27,53 @@ pub(super) struct Origin<'a> {
 
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_origin(f, self.path, self.at)
+        match (self.path, self.at) {
+            (Some(path), Some(at)) => write!(f, "{}:{at}: ", path.display()),
+            (Some(path), None) => write!(f, "{}: ", path.display()),
+            (None, Some(at)) => write!(f, "{at}: "),
+            (None, None) => Ok(()),
+        }
     }
 }
 
-/// The most characters of a net's own words that a message repeats.
+/// The most characters of a net's own words that a message shows, escapes counted as they are shown.
 const SHOWN_MAX: usize = 60;
+
+/// The most layers, or names, that a message lists.
+pub(super) const LISTED_MAX: usize = 20;
 
 /// A net's own words as a message shows them: cut where they are long, on one line.
 pub(super) fn clip(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN_MAX).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN_MAX).is_some() {
-        shown.push_str("...");
+    clip_escaped(text, |_| false)
+}
+
+/// The inside of a string as the net has it: its backslashes and quotes are escapes already.
+pub(super) fn clip_written(raw: &[u8]) -> String {
+    clip_escaped(&String::from_utf8_lossy(raw), |character| matches!(character, '\\' | '\'' | '"'))
+}
+
+fn clip_escaped(text: &str, is_plain: impl Fn(char) -> bool) -> String {
+    let (mut shown, mut length) = (String::new(), 0);
+    for character in text.chars() {
+        let escaped = character.escape_debug();
+        length += if is_plain(character) { 1 } else { escaped.len() };
+        if length > SHOWN_MAX {
+            shown.push_str("...");
+            break;
+        }
+        if is_plain(character) { shown.push(character) } else { shown.extend(escaped) }
     }
     shown
+}
+
+/// The first of these names, and how many more there are.
+pub(super) fn clip_list(names: &[String]) -> String {
+    let mut listed: Vec<_> = names.iter().take(LISTED_MAX).map(|name| clip(name)).collect();
+    let more = names.len().saturating_sub(LISTED_MAX);
+    if more > 0 {
+        listed.push(format!("and {more} more"));
+    }
+    listed.join(", ")
 }
 
 /// A net that cannot be read, or cannot be fed.
@@ -87,8 +106,7 @@ impl NetError {
 
 impl fmt::Display for NetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_origin(f, self.path.as_deref(), self.at)?;
-        self.cause.fmt(f)
+        write!(f, "{}{}", Origin { path: self.path.as_deref(), at: self.at }, self.cause)
     }
 }
 
@@ -145,8 +163,8 @@ pub enum NetCause {
         /// The text from its backslash on.
         found: String,
     },
-    /// A string whose bytes are not text.
-    #[error("the string of {field} is not UTF-8")]
+    /// A path whose bytes are not text. Names of other things are read whatever their bytes.
+    #[error("the string of {field} is not UTF-8; rename the file, or give its path in UTF-8")]
     NotUtf8 {
         /// The field.
         field: &'static str,

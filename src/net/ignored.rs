@@ -1,9 +1,10 @@
 //! Fields that Caffe's schema has and its layers do not read: said aloud, where Caffe is silent.
 
+use super::error::Place;
 use super::layer::TransformSpec;
 use super::text::notes::LayerNotes;
 use super::warning::{Passed, WarningKind};
-use crate::proto::{DataParameter, ImageDataParameter};
+use crate::proto::{DataParameter, ImageDataParameter, LayerParameter};
 
 const MOVED: &str = "write it in transform_param";
 
@@ -54,16 +55,54 @@ pub(super) fn of_image_transform(transform: &TransformSpec, notes: &LayerNotes) 
     warnings("TransformationParameter", &rows, notes)
 }
 
+/// The parameters of other kinds of layers that a Data layer has.
+pub(super) fn of_other_kinds_than_data(layer: &LayerParameter, notes: &LayerNotes) -> Vec<Passed> {
+    let instead = "a Data layer has data_param";
+    let images = ("image_data_param", "image_data_param", layer.image_data_param.is_some(), instead);
+    let [hdf5, memory, window] = of_unfed_kinds(layer, instead);
+    in_layer(&[images, hdf5, memory, window], notes)
+}
+
+/// The parameters of other kinds of layers that an ImageData layer has.
+pub(super) fn of_other_kinds_than_image_data(layer: &LayerParameter, notes: &LayerNotes) -> Vec<Passed> {
+    let instead = "an ImageData layer has image_data_param";
+    let mut warnings = in_layer(&of_unfed_kinds(layer, instead), notes);
+    let Some(data) = &layer.data_param else { return warnings };
+    // Every layer that prefetches looks for this one in data_param.
+    if (DataParameter { prefetch: None, ..data.clone() }) != DataParameter::default() {
+        let is_other = |field: &&(&str, &str, Place)| field.0 == "DataParameter" && field.1 != "prefetch";
+        let at = notes.fields.iter().find(is_other).map(|&(_, _, at)| at).or(notes.at);
+        warnings.push((at, WarningKind::IgnoredBut { message: "data_param", read: "prefetch", instead }));
+    }
+    warnings
+}
+
+fn of_unfed_kinds(layer: &LayerParameter, instead: &'static str) -> [Row; 3] {
+    [
+        ("hdf5_data_param", "hdf5_data_param", layer.hdf5_data_param.is_some(), instead),
+        ("memory_data_param", "memory_data_param", layer.memory_data_param.is_some(), instead),
+        ("window_data_param", "window_data_param", layer.window_data_param.is_some(), instead),
+    ]
+}
+
 /// Whether a factor changes anything.
 fn is_scale(scale: f32) -> bool {
     scale.to_bits() != 1_f32.to_bits()
 }
 
 fn warnings(message: &'static str, rows: &[Row], notes: &LayerNotes) -> Vec<Passed> {
+    of_messages(&[message, "V0LayerParameter"], rows, notes)
+}
+
+fn in_layer(rows: &[Row], notes: &LayerNotes) -> Vec<Passed> {
+    of_messages(&["LayerParameter", "V1LayerParameter"], rows, notes)
+}
+
+fn of_messages(messages: &[&'static str; 2], rows: &[Row], notes: &LayerNotes) -> Vec<Passed> {
     let asked = rows.iter().filter(|(_, _, asks, _)| *asks);
     asked
         .map(|&(field, name, _, instead)| {
-            let at = notes.place(&[(message, field), ("V0LayerParameter", field)]);
+            let at = notes.place(&messages.map(|message| (message, field)));
             (at, WarningKind::Ignored { field: name, instead })
         })
         .collect()

@@ -1,6 +1,7 @@
 //! The types of layers: what each form of a net calls them, and what they mean for a feed.
 
 use super::text::notes::Fillers;
+use crate::proto::V1LayerParameter;
 use crate::proto::v1_layer_parameter::LayerType;
 
 /// A type's V1 number, its name as `layer` has it, and its name as a V0 layer has it.
@@ -54,6 +55,11 @@ pub(super) fn of_v1(number: i32) -> Option<&'static str> {
 /// The V1 type that a V0 layer's type became.
 pub(super) fn of_v0(kind: &str) -> Option<LayerType> {
     TYPES.iter().find(|(_, _, v0)| *v0 == Some(kind)).map(|&(v1, _, _)| v1)
+}
+
+/// The name that a V0 layer has for a V1 type.
+pub(super) fn v0_name(v1: LayerType) -> Option<&'static str> {
+    TYPES.iter().find(|(other, _, _)| *other == v1).and_then(|&(_, _, v0)| v0)
 }
 
 /// Further types of Caffe that have no number, for they came after V1, and that draw nothing at set-up.
@@ -119,6 +125,20 @@ pub(super) enum Role {
 /// Types that supply data whatever their blobs.
 const SUPPLIERS: &[&str] =
     &["AnnotatedData", "DummyData", "HDF5Data", "Input", "MemoryData", "VideoData", "WindowData"];
+
+/// Whether layers of this type are fed, by the name that `layer` has for it.
+pub(super) fn is_fed(kind: &str) -> bool {
+    matches!(role(kind, 0, 0), Role::Data | Role::ImageData)
+}
+
+/// Whether a layer of V1, or the V0 layer that it holds, is fed.
+pub(super) fn is_fed_v1(layer: &V1LayerParameter) -> bool {
+    let v1 = match &layer.layer {
+        Some(v0) => of_v0(v0.r#type()),
+        None => Some(layer.r#type()),
+    };
+    v1.and_then(|v1| of_v1(v1.into())).is_some_and(is_fed)
+}
 
 /// What a layer of this type is, given how many blobs flow in and out.
 pub(super) fn role(kind: &str, bottoms: usize, tops: usize) -> Role {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::error::{LayerError, Place, clip};
 use super::ignored;
 use super::text::notes::LayerNotes;
-use super::warning::Passed;
+use super::warning::{Passed, WarningKind};
 use crate::proto::data_parameter::Db;
 use crate::proto::{DataParameter, ImageDataParameter, LayerParameter};
 
@@ -100,7 +100,9 @@ pub(super) fn data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked
     if transform.force_color && transform.force_gray {
         return Err((notes.place(&[(TRANSFORM, "force_gray")]), LayerError::ColorAndGray));
     }
-    let warnings = ignored::of_data(&param, notes);
+    let mut warnings = ignored::of_data(&param, notes);
+    warnings.extend(ignored::of_other_kinds_than_data(layer, notes));
+    warnings.extend(not_finite(layer, &transform, notes));
     Ok(Checked { batch_size, prefetch: prefetch(layer, notes)?, transform, source, warnings })
 }
 
@@ -117,6 +119,8 @@ pub(super) fn image_data(layer: &LayerParameter, notes: &LayerNotes) -> Result<C
     let mut transform = transform(layer, notes)?;
     let mut warnings = ignored::of_image_data(&param, notes);
     warnings.extend(ignored::of_image_transform(&transform, notes));
+    warnings.extend(ignored::of_other_kinds_than_image_data(layer, notes));
+    warnings.extend(not_finite(layer, &transform, notes));
     (transform.force_color, transform.force_gray) = (false, false);
     let source = LayerSource::ImageList {
         list,
@@ -180,16 +184,44 @@ fn check_size(param: &ImageDataParameter) -> Result<(), (&'static str, LayerErro
     Ok(())
 }
 
+/// Where the one that counts of a `scale` or a `mean_file` stands: a V0 layer's own, or the one that the upgrade of
+/// V1 moved out of the data parameter, which has none since then, or else that of `transform_param`.
+fn transform_place(
+    layer: &LayerParameter,
+    notes: &LayerNotes,
+    field: &'static str,
+    v0: &'static str,
+) -> Option<Place> {
+    let stays = |mean: &Option<String>, scale: Option<f32>| match field {
+        "mean_file" => mean.is_some(),
+        _ => scale.is_some(),
+    };
+    let of_data = layer.data_param.as_ref().map(|param| stays(&param.mean_file, param.scale));
+    let of_images = layer.image_data_param.as_ref().map(|param| stays(&param.mean_file, param.scale));
+    let moved = [(DATA, of_data), (IMAGE_DATA, of_images)]
+        .into_iter()
+        .find(|&(message, stays)| stays == Some(false) && notes.has((message, field)));
+    notes.place(&[(V0, v0), (moved.map_or(TRANSFORM, |(message, _)| message), field)])
+}
+
+/// Numbers that leave no pixel a number, which Caffe takes without a word.
+fn not_finite(layer: &LayerParameter, transform: &TransformSpec, notes: &LayerNotes) -> Vec<Passed> {
+    let mut warnings = Vec::new();
+    let mut check = |field, number: f32, at: Option<Place>| {
+        if !number.is_finite() {
+            warnings.push((at, WarningKind::NotFinite { field, found: number.to_string() }));
+        }
+    };
+    check("transform_param.scale", transform.scale, transform_place(layer, notes, "scale", "scale"));
+    if let Some(&mean) = transform.mean_values.iter().find(|mean| !mean.is_finite()) {
+        check("transform_param.mean_value", mean, notes.place(&[(TRANSFORM, "mean_value")]));
+    }
+    warnings
+}
+
 fn transform(layer: &LayerParameter, notes: &LayerNotes) -> Result<TransformSpec, Fault> {
     let param = layer.transform_param.clone().unwrap_or_default();
-    let at = || {
-        notes.place(&[
-            (TRANSFORM, "mean_file"),
-            (DATA, "mean_file"),
-            (IMAGE_DATA, "mean_file"),
-            (V0, "meanfile"),
-        ])
-    };
+    let at = || transform_place(layer, notes, "mean_file", "meanfile");
     let mean_file = match &param.mean_file {
         Some(file) if !param.mean_value.is_empty() => {
             let error = LayerError::TwoMeans { mean_file: clip(file), values: param.mean_value.len() };

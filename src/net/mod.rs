@@ -114,8 +114,9 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// The text is not protobuf's, or a message that a data layer needs is not as Caffe's schema has it. The
-    /// error names the line and the column.
+    /// The text is not protobuf's, or a value is not of its field's type, or a message that all nets need is not as
+    /// Caffe's schema has it. The error names the line and the column. Fields that a data layer must not have are
+    /// refused by [`data_layers`](Self::data_layers), if the layer is part of the net.
     pub fn from_text(text: &str) -> Result<Self, NetError> {
         Self::of_text(text.as_bytes())
     }
@@ -172,11 +173,20 @@ impl NetParameter {
     ///
     /// # Errors
     ///
-    /// As [`Net::from_text`]. A field of a fork that would change the arrays is an error, too, for it would be
-    /// gone without a trace; a [`Net`] refuses it once its layer is asked for.
+    /// As [`Net::from_text`]. A field of a fork that would change the arrays is an error, too, and so is one that
+    /// Caffe refuses in a layer of type Data or ImageData, for they would be gone without a trace; a [`Net`]
+    /// refuses them once their layer is asked for.
     pub fn from_text(text: &str) -> Result<Self, NetError> {
         let (parameter, notes) = text::parse(text.as_bytes())?;
-        for (index, (_, layer)) in notes.layers.iter().enumerate() {
+        let (mut old, mut new) = (parameter.layers.iter(), parameter.layer.iter());
+        for (index, (form, layer)) in notes.layers.iter().enumerate() {
+            let is_fed = match form {
+                Form::V1 => old.next().is_some_and(kinds::is_fed_v1),
+                Form::V2 => new.next().is_some_and(|layer| kinds::is_fed(layer.r#type())),
+            };
+            if let Some(error) = layer.refusal().filter(|_| is_fed) {
+                return Err(error);
+            }
             if let Some(foreign) = layer.foreign.iter().find(|foreign| !foreign.harmless) {
                 let error = LayerError::Foreign { field: foreign.fork.name(), owner: foreign.fork.owner };
                 let cause = NetCause::Layer { layer: layer_name(None, index), error };

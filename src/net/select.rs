@@ -1,16 +1,15 @@
 //! The data layers of a net that are fed in a state, in the order of the net.
 
-use super::error::{LayerError, NetCause, NetError, Place};
+use std::collections::HashMap;
+
+use super::error::{LISTED_MAX, LayerError, NetCause, NetError, Place, clip, clip_list};
 use super::kinds::{self, Role};
 use super::layer::{self, LayerSource, TransformSpec};
 use super::state::{self, NetState};
 use super::warning::{NetWarning, WarningKind};
-use super::{LayerRecord, Net, layer_name};
+use super::{LayerRecord, Net, layer_name, upgrade};
 use crate::proto::LayerParameter;
 use crate::shape::Phase;
-
-/// The most layers that a message lists.
-const LISTED_MAX: usize = 20;
 
 /// A layer that reads records of a database or images of a list, as the net has it.
 #[non_exhaustive]
@@ -67,8 +66,8 @@ impl Net {
     /// # Errors
     ///
     /// No such layer is left, and the error lists those that were found and why each is left out; two layers
-    /// produce one blob; a layer has rules of both kinds; or one of the layers cannot be set up: it has no batch
-    /// size, no source, two means, and so on.
+    /// produce one blob; a layer has rules of both kinds; or one of the layers cannot be set up: it has a field
+    /// that Caffe does not know there, no batch size, no source, two means, and so on.
     pub fn data_layers(&self, state: &NetState) -> Result<Vec<DataLayer>, NetError> {
         let state = state.with(self.parameter.state.as_ref());
         let kept = self.kept(&state)?;
@@ -99,6 +98,10 @@ impl Net {
         let overridden = state.overrides(own).into_iter().map(|kind| (None, kind));
         let of_net = self.passed.iter().cloned().chain(overridden);
         let mut warnings: Vec<_> = of_net.map(|(at, kind)| self.warning(at, None, kind)).collect();
+        let inputs = upgrade::inputs(&self.parameter);
+        if !inputs.is_empty() {
+            warnings.push(self.warning(None, None, WarningKind::Inputs { names: clip_list(inputs) }));
+        }
         for kept in self.kept(&state.with(own))? {
             if kept.role == Role::Supplier {
                 let kind = WarningKind::NotFed { kind: kind_of(kept.layer) };
@@ -123,6 +126,7 @@ impl Net {
     /// The layers that are part of the net in a state, which has the net's own stages.
     fn kept(&self, state: &NetState) -> Result<Vec<Kept<'_>>, NetError> {
         let mut kept = Vec::new();
+        let state = state.matcher();
         for record in self.records() {
             let at = record.record.notes.at;
             if state.keeps(record.layer).map_err(|error| self.layer_error(&record, at, error))? {
@@ -133,20 +137,36 @@ impl Net {
     }
 
     fn layer_error(&self, kept: &Kept<'_>, at: Option<Place>, error: LayerError) -> NetError {
-        let error = NetError::new(NetCause::Layer { layer: kept.name(), error });
+        self.named_error(kept.name(), at, error)
+    }
+
+    fn named_error(&self, layer: String, at: Option<Place>, error: LayerError) -> NetError {
+        let error = NetError::new(NetCause::Layer { layer, error });
         NetError { at, ..error }.within(self.path.as_deref())
     }
 
-    /// Blobs that come out of nothing have names of their own.
+    /// Caffe's `AppendTop`: a layer may work in place, that is, on the bottom of the same number; every other
+    /// blob is new. The net's own inputs come first, as one layer.
     fn check_tops(&self, kept: &[Kept<'_>]) -> Result<(), NetError> {
-        let mut seen = std::collections::HashMap::new();
-        for kept in kept.iter().filter(|kept| kept.role != Role::Worker) {
-            for top in &kept.layer.top {
-                if let Some(earlier) = seen.insert(top, kept.name()) {
-                    let error = LayerError::SameTop { top: super::error::clip(top), earlier };
-                    let at =
-                        kept.record.notes.place(&[("LayerParameter", "top"), ("V1LayerParameter", "top")]);
-                    return Err(self.layer_error(kept, at, error));
+        let inputs = || "\"input\" (the net's own inputs)".to_owned();
+        // Names are made for an error only: there may be many tops to a long name.
+        let mut seen: HashMap<&str, Option<&Kept<'_>>> = HashMap::new();
+        let same = |top: &str, earlier: Option<&Kept<'_>>| {
+            let earlier = earlier.map_or_else(inputs, Kept::name);
+            LayerError::SameTop { top: clip(top), earlier }
+        };
+        for input in upgrade::inputs(&self.parameter) {
+            if let Some(earlier) = seen.insert(input, None) {
+                return Err(self.named_error(inputs(), None, same(input, earlier)));
+            }
+        }
+        for kept in kept {
+            for (index, top) in kept.layer.top.iter().enumerate() {
+                if kept.layer.bottom.get(index) == Some(top) {
+                    continue;
+                }
+                if let Some(earlier) = seen.insert(top, Some(kept)) {
+                    return Err(self.layer_error(kept, kept.record.notes.top(index), same(top, earlier)));
                 }
             }
         }
@@ -160,6 +180,9 @@ impl Net {
         preceded_by_other: bool,
     ) -> Result<DataLayer, NetError> {
         let Kept { layer, record: LayerRecord { notes, passed }, .. } = kept;
+        if let Some(error) = notes.refusal() {
+            return Err(error.within(self.path.as_deref()));
+        }
         let mut warnings = passed.clone();
         for foreign in &notes.foreign {
             let (field, owner, at) = (foreign.fork.name(), foreign.fork.owner, Some(foreign.at));
@@ -224,6 +247,6 @@ impl Net {
 
 /// A layer's type as messages show it.
 fn kind_of(layer: &LayerParameter) -> String {
-    let kind = super::error::clip(layer.r#type());
+    let kind = clip(layer.r#type());
     if kind.is_empty() { "(none)".to_owned() } else { kind }
 }

@@ -1,8 +1,9 @@
 //! A net's state, and which layers it leaves in: Caffe's `FilterNet`.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use super::error::LayerError;
+use super::error::{LayerError, clip_list};
 use super::warning::WarningKind;
 use crate::proto::{self, LayerParameter, NetStateRule};
 use crate::shape::Phase;
@@ -33,8 +34,8 @@ impl fmt::Display for NetState {
         write!(f, "{} (level {}", self.phase, self.level)?;
         match self.stages.as_slice() {
             [] => write!(f, ", no stages)"),
-            [stage] => write!(f, ", stage {stage})"),
-            stages => write!(f, ", stages {})", stages.join(", ")),
+            stages @ [_] => write!(f, ", stage {})", clip_list(stages)),
+            stages => write!(f, ", stages {})", clip_list(stages)),
         }
     }
 }
@@ -66,6 +67,20 @@ impl NetState {
         overridden.map(|(field, own, given)| WarningKind::State { field, own, given }).collect()
     }
 
+    /// This state, ready to be matched against many rules.
+    pub(super) fn matcher(&self) -> Matcher<'_> {
+        Matcher { state: self, stages: self.stages.iter().map(String::as_str).collect() }
+    }
+}
+
+/// A state, with its stages where each is found at once: rules may name as many as the state has.
+#[derive(Debug)]
+pub(super) struct Matcher<'a> {
+    state: &'a NetState,
+    stages: HashSet<&'a str>,
+}
+
+impl Matcher<'_> {
     /// Whether a layer is part of the net in this state.
     ///
     /// # Errors
@@ -80,10 +95,10 @@ impl NetState {
     }
 
     fn meets(&self, rule: &NetStateRule) -> bool {
-        let has = |stage: &String| self.stages.contains(stage);
-        phase(rule.phase).is_none_or(|phase| phase == self.phase)
-            && rule.min_level.is_none_or(|level| self.level >= level)
-            && rule.max_level.is_none_or(|level| self.level <= level)
+        let has = |stage: &String| self.stages.contains(stage.as_str());
+        phase(rule.phase).is_none_or(|phase| phase == self.state.phase)
+            && rule.min_level.is_none_or(|level| self.state.level >= level)
+            && rule.max_level.is_none_or(|level| self.state.level <= level)
             && rule.stage.iter().all(has)
             && !rule.not_stage.iter().any(has)
     }
@@ -105,6 +120,7 @@ mod tests {
     #[test]
     fn every_part_of_a_rule_must_agree() {
         let state = state(Phase::Test, 2, &["deploy", "fast"]);
+        let matcher = state.matcher();
         for met in [
             "",
             "phase: TEST",
@@ -114,7 +130,7 @@ mod tests {
             "not_stage: 'slow'",
             "phase: TEST min_level: 1 stage: 'fast' not_stage: 'slow'",
         ] {
-            assert!(state.meets(&rule(met)), "{met}");
+            assert!(matcher.meets(&rule(met)), "{met}");
         }
         for unmet in [
             "phase: TRAIN",
@@ -124,24 +140,25 @@ mod tests {
             "not_stage: 'slow' not_stage: 'fast'",
             "phase: TEST min_level: 1 stage: 'fast' not_stage: 'deploy'",
         ] {
-            assert!(!state.meets(&rule(unmet)), "{unmet}");
+            assert!(!matcher.meets(&rule(unmet)), "{unmet}");
         }
     }
 
     #[test]
     fn one_rule_that_is_met_is_enough() {
         let state = state(Phase::Train, 0, &[]);
+        let matcher = state.matcher();
         let layer = |include: &[&str], exclude: &[&str]| LayerParameter {
             include: include.iter().map(|text| rule(text)).collect(),
             exclude: exclude.iter().map(|text| rule(text)).collect(),
             ..LayerParameter::default()
         };
-        assert_eq!(state.keeps(&layer(&[], &[])), Ok(true));
-        assert_eq!(state.keeps(&layer(&["phase: TEST", "phase: TRAIN"], &[])), Ok(true));
-        assert_eq!(state.keeps(&layer(&["phase: TEST"], &[])), Ok(false));
-        assert_eq!(state.keeps(&layer(&[], &["phase: TEST", "phase: TRAIN"])), Ok(false));
-        assert_eq!(state.keeps(&layer(&[], &["phase: TEST"])), Ok(true));
-        assert_eq!(state.keeps(&layer(&["phase: TRAIN"], &["phase: TEST"])), Err(LayerError::BothRules));
+        assert_eq!(matcher.keeps(&layer(&[], &[])), Ok(true));
+        assert_eq!(matcher.keeps(&layer(&["phase: TEST", "phase: TRAIN"], &[])), Ok(true));
+        assert_eq!(matcher.keeps(&layer(&["phase: TEST"], &[])), Ok(false));
+        assert_eq!(matcher.keeps(&layer(&[], &["phase: TEST", "phase: TRAIN"])), Ok(false));
+        assert_eq!(matcher.keeps(&layer(&[], &["phase: TEST"])), Ok(true));
+        assert_eq!(matcher.keeps(&layer(&["phase: TRAIN"], &["phase: TEST"])), Err(LayerError::BothRules));
     }
 
     #[test]

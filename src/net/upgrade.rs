@@ -47,6 +47,12 @@ pub(super) fn upgrade(
     Ok((net, passed))
 }
 
+/// The blobs that Caffe's `UpgradeNetInput` makes a layer of, the first of the net. Without a shape there is no
+/// such layer.
+pub(super) fn inputs(net: &NetParameter) -> &[String] {
+    if net.input_shape.is_empty() && net.input_dim.is_empty() { &[] } else { &net.input }
+}
+
 /// A net has one form of layer. The error stands where the second one begins.
 fn check_forms(net: &NetParameter, notes: &[(Form, LayerNotes)]) -> Result<(), NetError> {
     let name_of = |layer: &V1LayerParameter, index| {
@@ -85,7 +91,10 @@ fn note_what_v0_hides(beside: &V1LayerParameter, notes: &LayerNotes, passed: &mu
         ("include", !beside.include.is_empty()),
         ("exclude", !beside.exclude.is_empty()),
         ("data_param", beside.data_param.is_some()),
+        ("hdf5_data_param", beside.hdf5_data_param.is_some()),
         ("image_data_param", beside.image_data_param.is_some()),
+        ("window_data_param", beside.window_data_param.is_some()),
+        ("memory_data_param", beside.memory_data_param.is_some()),
         ("transform_param", beside.transform_param.is_some()),
     ];
     let fields: Vec<_> = hidden.iter().filter(|(_, there)| *there).map(|&(field, _)| field).collect();
@@ -117,17 +126,11 @@ fn v0_to_v1(
         transform_param: v0_transform(&v0),
         ..V1LayerParameter::default()
     };
+    if let Some(v1_type) = v1_type {
+        note_what_v0_misplaces(&v0, v1_type, notes, passed);
+    }
     match v1_type {
         Some(LayerType::Data) => {
-            let of_images = [
-                ("shuffle_images", v0.shuffle_images.is_some()),
-                ("new_height", new_height.is_some()),
-                ("new_width", new_width.is_some()),
-            ];
-            passed.extend(of_images.iter().filter(|(_, there)| *there).map(|&(field, _)| {
-                let kind = WarningKind::V0Field { field, kind: "data" };
-                (notes.place(&[("V0LayerParameter", field)]), kind)
-            }));
             layer.data_param = Some(DataParameter {
                 source: v0.source,
                 batch_size: v0.batchsize,
@@ -157,6 +160,35 @@ fn v0_to_v1(
         _ => {}
     }
     Ok(layer)
+}
+
+/// Says which fields of one kind of V0 layer stand in a layer of another kind, as Caffe does of all but those that
+/// it moves to `transform_param` whatever the type.
+fn note_what_v0_misplaces(
+    v0: &V0LayerParameter,
+    v1_type: LayerType,
+    notes: &LayerNotes,
+    passed: &mut Vec<Passed>,
+) {
+    use LayerType::{Data, Hdf5Data, ImageData, WindowData};
+    let Some(kind) = kinds::v0_name(v1_type) else { return };
+    let fields: [(_, _, &[LayerType]); 11] = [
+        ("source", v0.source.is_some(), &[Data, Hdf5Data, ImageData, WindowData]),
+        ("batchsize", v0.batchsize.is_some(), &[Data, Hdf5Data, ImageData, WindowData]),
+        ("rand_skip", v0.rand_skip.is_some(), &[Data, ImageData]),
+        ("shuffle_images", v0.shuffle_images.is_some(), &[ImageData]),
+        ("new_height", v0.new_height.is_some(), &[ImageData]),
+        ("new_width", v0.new_width.is_some(), &[ImageData]),
+        ("det_fg_threshold", v0.det_fg_threshold.is_some(), &[WindowData]),
+        ("det_bg_threshold", v0.det_bg_threshold.is_some(), &[WindowData]),
+        ("det_fg_fraction", v0.det_fg_fraction.is_some(), &[WindowData]),
+        ("det_context_pad", v0.det_context_pad.is_some(), &[WindowData]),
+        ("det_crop_mode", v0.det_crop_mode.is_some(), &[WindowData]),
+    ];
+    let misplaced = fields.iter().filter(|(_, there, types)| *there && !types.contains(&v1_type));
+    passed.extend(misplaced.map(|&(field, _, _)| {
+        (notes.place(&[("V0LayerParameter", field)]), WarningKind::V0Field { field, kind })
+    }));
 }
 
 /// V0 gave these fields a sign, which nothing else about them has.

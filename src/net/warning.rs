@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::error::{Place, write_origin};
+use super::error::{Origin, Place};
 
 /// Something in a net that is not heeded. The caller logs it.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct NetWarning {
 
 impl fmt::Display for NetWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_origin(f, self.path.as_deref(), self.at)?;
+        Origin { path: self.path.as_deref(), at: self.at }.fmt(f)?;
         if let Some(layer) = &self.layer {
             write!(f, "layer {layer}: ")?;
         }
@@ -42,6 +42,32 @@ pub enum WarningKind {
         field: &'static str,
         /// What to write instead.
         instead: &'static str,
+    },
+    /// A message of which a layer reads one field, with others in it.
+    #[error("{message} is ignored but for {read}, as in Caffe; {instead}")]
+    IgnoredBut {
+        /// The message.
+        message: &'static str,
+        /// The field that is read.
+        read: &'static str,
+        /// What to write instead.
+        instead: &'static str,
+    },
+    /// An infinite number, or none, with which pixels are reckoned.
+    #[error("{field} is {found}, as Caffe would take it; the arrays will not be of finite numbers")]
+    NotFinite {
+        /// Message and field.
+        field: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// Blobs that are filled by hand.
+    #[error(
+        "the net's own inputs ({names}) are not fed by Percolator, which feeds Data and ImageData layers"
+    )]
+    Inputs {
+        /// The first of their names.
+        names: String,
     },
     /// A field of a fork that changes nothing in the arrays, or is set to what changes nothing.
     #[error("{field} is {owner}'s and is passed over; it changes nothing in the arrays")]

@@ -1,7 +1,7 @@
 //! Bytes to tokens of protobuf's text format, each with the place where it starts.
 
 use super::literal;
-use crate::net::error::{NetCause, NetError, Place, clip};
+use crate::net::error::{NetCause, NetError, Place, clip, clip_written};
 
 /// A token, which borrows from the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,7 @@ impl Token<'_> {
     pub(super) fn shown(self) -> String {
         match self {
             Token::Word(text) | Token::Integer(text) | Token::Float(text) => format!("\"{}\"", clip(text)),
-            Token::Quoted(raw) => format!("the string \"{}\"", clip(&String::from_utf8_lossy(raw))),
+            Token::Quoted(raw) => format!("the string \"{}\"", clip_written(raw)),
             Token::Symbol(symbol) => format!("\"{}\"", char::from(symbol)),
             Token::End => "the end of the text".to_owned(),
         }

@@ -1,6 +1,6 @@
 //! What the digits and the quoted strings of protobuf's text format stand for.
 
-use crate::net::error::{NetCause, clip};
+use crate::net::error::{NetCause, clip_written};
 
 /// Whether these are digits of one base: decimal, `0x` hexadecimal, or octal after a `0`.
 pub(super) fn is_integer(text: &str) -> bool {
@@ -56,7 +56,7 @@ pub(super) fn unescape(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Result<(), (us
         }
         let Some(length) = escape(&raw[at..], out) else {
             let shown = &raw[at..raw.len().min(at + 10)];
-            return Err((at, NetCause::Escape { found: clip(&String::from_utf8_lossy(shown)) }));
+            return Err((at, NetCause::Escape { found: clip_written(shown) }));
         };
         at += length;
     }

@@ -1,6 +1,6 @@
 //! What a text says of its layers beyond the messages that it is read into.
 
-use crate::net::error::{Place, clip};
+use crate::net::error::{NetCause, NetError, Place, clip};
 use crate::net::forks::Fork;
 use crate::net::warning::{Passed, WarningKind};
 
@@ -86,7 +86,14 @@ pub(in crate::net) struct LayerNotes {
     pub(in crate::net) fillers: Fillers,
     /// A type of V1 or V0 that the schema does not have.
     pub(in crate::net) kind: Option<String>,
+    /// What Caffe refuses the layer for. Whether anybody asks for it is not known while it is read.
+    pub(in crate::net) refused: Option<(Place, Box<NetCause>)>,
+    /// Where the first tops stand, in their order.
+    pub(in crate::net) tops: Vec<Place>,
 }
+
+/// The most tops whose places are kept: a place takes as much as some tops take of the text.
+const TOPS_MAX: usize = 64;
 
 impl LayerNotes {
     /// Notes a field of a fork.
@@ -95,6 +102,35 @@ impl LayerNotes {
         if !self.foreign.iter().any(same) {
             self.foreign.push(found);
         }
+    }
+
+    /// Notes what the layer is refused for, if it is the first such thing.
+    pub(in crate::net) fn refuse(&mut self, at: Place, cause: impl FnOnce() -> NetCause) {
+        if self.refused.is_none() {
+            self.refused = Some((at, Box::new(cause())));
+        }
+    }
+
+    /// What the layer must be refused for, if it is fed.
+    pub(in crate::net) fn refusal(&self) -> Option<NetError> {
+        self.refused.as_ref().map(|(at, cause)| NetError::at(*at, NetCause::clone(cause)))
+    }
+
+    /// Notes where the next top stands.
+    pub(in crate::net) fn note_top(&mut self, at: Place) {
+        if self.tops.len() < TOPS_MAX {
+            self.tops.push(at);
+        }
+    }
+
+    /// Where a top stands, or else the layer.
+    pub(in crate::net) fn top(&self, index: usize) -> Option<Place> {
+        self.tops.get(index).copied().or(self.at)
+    }
+
+    /// Whether the text has this field of this message.
+    pub(in crate::net) fn has(&self, wanted: (&str, &str)) -> bool {
+        self.fields.iter().any(|&(message, field, _)| (message, field) == wanted)
     }
 
     /// Where the first of these fields (message, field) that is set stands, or else the layer.

@@ -22,6 +22,9 @@ pub(super) trait Message: Default {
     /// For a layer: the form that it is written in.
     const LAYER: Option<Form> = None;
 
+    /// Where a field that this message does not have belongs, as a hint says it.
+    fn home(name: &str) -> Option<&'static str>;
+
     /// Reads the value of one of [`FIELDS`](Self::FIELDS), whose name has just been read.
     fn read(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError>;
 }
@@ -31,7 +34,10 @@ pub(super) trait Message: Default {
 pub(super) enum Others {
     /// They are refused.
     Refused,
-    /// They are passed over, unless they are nearly named like one of the schema: Caffe has these besides.
+    /// Their layer is refused, if it is fed.
+    RefusedIfFed,
+    /// They are passed over: Caffe has these besides. Those nearly named like one of the schema are refused, in
+    /// a layer if it is fed; and in a layer so are those that belong elsewhere.
     PassedOver(&'static [&'static str]),
 }
 
@@ -150,13 +156,45 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         self.note_filler(name);
-        let nearest = nearest(name, M::FIELDS);
-        match (M::OTHERS, nearest) {
-            (Others::PassedOver(others), _) if others.contains(&name) => {}
-            (Others::PassedOver(_), None) => self.note_unknown(name, at)?,
-            (_, nearest) => return Err(NetError::at(at, no_such_field::<M>(name, nearest))),
-        }
+        self.other_field::<M>(name, at)?;
         self.pass_over().map(drop)
+    }
+
+    /// Refuses or notes a field that neither the schema nor a fork has.
+    fn other_field<M: Message>(&mut self, name: &str, at: Place) -> Result<(), NetError> {
+        let nearest = nearest(name, M::FIELDS);
+        if let Others::PassedOver(others) = M::OTHERS {
+            if others.contains(&name) {
+                return Ok(());
+            }
+            if nearest.is_none() && !(self.in_layer && M::home(name).is_some()) {
+                return self.note_unknown(name, at);
+            }
+        }
+        let cause = || no_such_field::<M>(name, nearest);
+        match M::OTHERS {
+            Others::Refused => Err(NetError::at(at, cause())),
+            Others::RefusedIfFed | Others::PassedOver(_) => self.refuse(at, cause),
+        }
+    }
+
+    /// Refuses the layer that is open, if it is fed; outside of layers, the net.
+    pub(super) fn refuse(&mut self, at: Place, cause: impl FnOnce() -> NetCause) -> Result<(), NetError> {
+        match self.layer() {
+            Some(layer) => layer.refuse(at, cause),
+            None => return Err(NetError::at(at, cause())),
+        }
+        Ok(())
+    }
+
+    /// Notes where a top stands, if this is the field of one: only layers have it.
+    pub(super) fn note_top(&mut self, field: &str) {
+        let at = self.field_at;
+        if field == "top"
+            && let Some(layer) = self.layer()
+        {
+            layer.note_top(at);
+        }
     }
 
     fn note_field(&mut self, message: &'static str, field: &'static str, at: Place) {
@@ -219,9 +257,10 @@ impl<'a> Reader<'a> {
 const SOLVERS_OWN: &[&str] = &["net", "train_net", "test_net", "net_param", "train_net_param", "base_lr"];
 
 fn no_such_field<M: Message>(name: &str, nearest: Option<&str>) -> NetCause {
-    let hint = match nearest {
-        Some(nearest) => format!("did you mean \"{nearest}\"?"),
-        None => format!("it has {}", M::FIELDS.join(", ")),
+    let hint = match (nearest, M::home(name)) {
+        (Some(nearest), _) => format!("did you mean \"{nearest}\"?"),
+        (None, Some(home)) => home.to_owned(),
+        (None, None) => format!("it has {}", M::FIELDS.join(", ")),
     };
     NetCause::NoSuchField { message: M::NAME, found: clip(name), hint }
 }
@@ -238,19 +277,25 @@ fn nearest(name: &str, fields: &[&'static str]) -> Option<&'static str> {
     (distance <= near).then_some(field)
 }
 
-/// How many letters must be put in, left out or changed to come from one name to the other.
+/// How many letters must be put in, left out, changed or swapped with their neighbours to come from one name to
+/// the other.
 fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (above, from) in from.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = above + 1;
-        for (left, to) in to.bytes().enumerate() {
-            let change = diagonal + usize::from(from != to);
-            diagonal = row[left + 1];
-            row[left + 1] = change.min(diagonal + 1).min(row[left] + 1);
+    let (from, to) = (from.as_bytes(), to.as_bytes());
+    let mut before = vec![0; to.len() + 1];
+    let mut above: Vec<usize> = (0..=to.len()).collect();
+    for y in 0..from.len() {
+        let mut row = vec![y + 1];
+        for x in 0..to.len() {
+            let change = above[x] + usize::from(from[y] != to[x]);
+            let mut least = change.min(above[x + 1] + 1).min(row[x] + 1);
+            if x > 0 && y > 0 && (from[y], from[y - 1]) == (to[x - 1], to[x]) {
+                least = least.min(before[x - 1] + 1);
+            }
+            row.push(least);
         }
+        (before, above) = (above, row);
     }
-    row[to.len()]
+    above[to.len()]
 }
 
 #[cfg(test)]
@@ -268,5 +313,6 @@ mod tests {
         assert_eq!(nearest(&"top".repeat(1000), &fields), None);
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "abc"), 3);
+        assert_eq!((distance("nmae", "name"), distance("ca", "abc")), (1, 3));
     }
 }

@@ -15,6 +15,10 @@ macro_rules! message {
             const OTHERS: Others = $others;
             const LAYER: Option<Form> = $layer;
 
+            fn home(name: &str) -> Option<&'static str> {
+                home(Self::NAME, name)
+            }
+
             fn read(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError> {
                 match field {
                     $(message!(@name $field) => message!(@fill self.$field, field, text $(, $enumeration)?),)*
@@ -58,28 +62,52 @@ message!(V0LayerParameter, Others::PassedOver(OF_OTHER_V0_LAYERS), None, {
     det_bg_threshold, det_fg_fraction, det_context_pad, det_crop_mode, new_height, new_width, shuffle_images,
 });
 
-message!(TransformationParameter, Others::Refused, None, {
+message!(TransformationParameter, Others::RefusedIfFed, None, {
     scale, mirror, crop_size, mean_file, mean_value, force_color, force_gray,
 });
 
-message!(DataParameter, Others::Refused, None, {
+message!(DataParameter, Others::RefusedIfFed, None, {
     source, scale, mean_file, batch_size, crop_size, mirror, rand_skip, backend: proto::data_parameter::Db,
     force_encoded_color, prefetch,
 });
 
-message!(ImageDataParameter, Others::Refused, None, {
+message!(ImageDataParameter, Others::RefusedIfFed, None, {
     source, scale, mean_file, batch_size, crop_size, mirror, rand_skip, shuffle, new_height, new_width,
     is_color, root_folder,
 });
 
-message!(Hdf5DataParameter, Others::Refused, None, { source, batch_size, shuffle });
+message!(Hdf5DataParameter, Others::RefusedIfFed, None, { source, batch_size, shuffle });
 
-message!(MemoryDataParameter, Others::Refused, None, { batch_size, channels, height, width });
+message!(MemoryDataParameter, Others::RefusedIfFed, None, { batch_size, channels, height, width });
 
-message!(WindowDataParameter, Others::Refused, None, {
+message!(WindowDataParameter, Others::RefusedIfFed, None, {
     source, scale, mean_file, batch_size, crop_size, mirror, fg_threshold, bg_threshold, fg_fraction,
     context_pad, crop_mode, cache_images, root_folder,
 });
+
+/// Where a data layer's field that stands in `message`, which has none of this name, belongs.
+fn home(message: &str, name: &str) -> Option<&'static str> {
+    fn has<M: Message>(name: &str) -> bool {
+        M::FIELDS.contains(&name)
+    }
+    let of_data = has::<proto::DataParameter>(name);
+    let of_images = has::<proto::ImageDataParameter>(name);
+    let is_layer = matches!(message, "V0LayerParameter" | "V1LayerParameter");
+    Some(match name {
+        "phase" if is_layer => "it belongs in include { }",
+        _ if has::<proto::TransformationParameter>(name) => "it belongs in transform_param",
+        _ if of_data && of_images => "it belongs in data_param or image_data_param",
+        _ if of_data => "it belongs in data_param",
+        _ if of_images => "it belongs in image_data_param",
+        _ if message == "V0LayerParameter" && has::<proto::V1LayerParameter>(name) => {
+            "it belongs beside the V0 layer, in layers"
+        }
+        _ if has::<proto::LayerParameter>(name) => "it belongs in the layer itself",
+        _ if has::<proto::V1LayerParameter>(name) => "it is a field of V1LayerParameter",
+        _ if has::<proto::V0LayerParameter>(name) => "it is a field of V0LayerParameter",
+        _ => return None,
+    })
+}
 
 impl Enumeration for proto::Phase {
     const VALUES: &'static str = "TRAIN (0), TEST (1)";

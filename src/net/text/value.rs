@@ -22,6 +22,11 @@ impl<M: Message> Value for M {
     }
 }
 
+/// The fields that name files. Those of other strings are names, which are compared and shown, and may
+/// therefore be of any bytes: where they are not UTF-8, each byte is a character, as in Latin-1. (Two names of a net
+/// would be taken for one only if they were one name in two encodings.)
+const PATHS: &[&str] = &["source", "mean_file", "meanfile", "root_folder"];
+
 impl Value for String {
     fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
         let at = text.at;
@@ -35,7 +40,16 @@ impl Value for String {
             let _ = literal::unescape(raw, &mut |piece| bytes.extend_from_slice(piece));
             text.advance()?;
         }
-        String::from_utf8(bytes).map_err(|_| NetError::at(at, NetCause::NotUtf8 { field }))
+        match String::from_utf8(bytes) {
+            Ok(string) => Ok(string),
+            // Caffe reads any bytes. A path made of other bytes would be another file's.
+            Err(error) => {
+                if PATHS.contains(&field) {
+                    text.refuse(at, || NetCause::NotUtf8 { field })?;
+                }
+                Ok(error.as_bytes().iter().copied().map(char::from).collect())
+            }
+        }
     }
 }
 
@@ -173,6 +187,7 @@ impl<T: Value> Slot for Vec<T> {
     fn fill(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError> {
         colon::<T>(text)?;
         if !text.take(b'[')? {
+            text.note_top(field);
             self.push(T::read(field, text)?);
             return Ok(());
         }
@@ -181,6 +196,7 @@ impl<T: Value> Slot for Vec<T> {
         }
         loop {
             text.field_at = text.at;
+            text.note_top(field);
             self.push(T::read(field, text)?);
             if text.take(b']')? {
                 return Ok(());
