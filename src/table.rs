@@ -11,10 +11,15 @@
 //!
 //! Bytes are not trusted. A checksum is verified whenever a block is entered, and every length is checked
 //! against what is there before it is used. Data blocks must follow one another and precede the index, as
-//! every writer puts them, so that a walk takes time linear in what the file can hold. Memory: the buffers
-//! of a walk grow to its largest index block and data block, uncompressed, and their longest keys; snappy
-//! yields at most 64/3 of what it is given, which is checked before memory is asked for. So a walk holds at
-//! most 43 times the file's length, and twice that while a buffer grows.
+//! every writer puts them, so that a walk takes time linear in what the file can hold, but for keys.
+//!
+//! Keys are stored by what they share with the key before them, so that an entry of a few bytes can have a key
+//! of any length: it is the caller who says how long one may be, and compares it, once an entry.
+//!
+//! Memory: the buffers of a walk grow to its largest index block and data block, uncompressed; snappy yields
+//! at most 64/3 of what it is given, which is checked before memory is asked for. The blocks of a file lie
+//! apart, so a walk holds at most 22 times the file's length, also while a buffer grows, and beside that two
+//! keys, in buffers that double up to the longest key allowed.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -47,9 +52,9 @@ pub(crate) struct TableCursor<B> {
 }
 
 impl<B: AsRef<[u8]>> TableCursor<B> {
-    /// A walk over nothing.
-    pub(crate) fn new() -> Self {
-        let (index, data) = (BlockCursor::default(), BlockCursor::default());
+    /// A walk over nothing, which will refuse a longer key than that, in an index as well.
+    pub(crate) fn new(key_bytes_max: usize) -> Self {
+        let (index, data) = (BlockCursor::new(key_bytes_max), BlockCursor::new(key_bytes_max));
         TableCursor { file: None, index, data, data_end: 0, data_next: 0 }
     }
 

@@ -220,6 +220,87 @@ fn a_forged_log_takes_no_more_than_is_said() {
     println!("{} bytes a byte", peak / log.len());
 }
 
+/// What a walk may hold a byte of table, and of keys: its own, an index's and a block's, in buffers that double.
+const TABLE_MULTIPLE: usize = 22;
+const KEYS: usize = 3 * (16 << 10) + (8 << 10);
+
+fn masked(bytes: &[u8]) -> [u8; 4] {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+}
+
+fn varint(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(0x80 | u8::try_from(value & 0x7f).unwrap());
+        value >>= 7;
+    }
+    bytes.push(u8::try_from(value).unwrap());
+    bytes
+}
+
+/// Adds a block of entries, compressed; gives its handle.
+fn add_block(table: &mut Vec<u8>, entries: &[u8]) -> Vec<u8> {
+    let contents = [entries, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+    let mut block = snap::raw::Encoder::new().compress_vec(&contents).unwrap();
+    let handle = [varint(table.len()), varint(block.len())].concat();
+    block.push(1);
+    table.extend(&block);
+    table.extend(masked(&block));
+    handle
+}
+
+/// Tables of blocks that are small until they are uncompressed, with keys that are small until they are put
+/// together: one of 8 KiB, then entries of some ten bytes that share it, then a value of zeros.
+#[test]
+fn a_forged_table_takes_no_more_than_is_said() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempdir().unwrap();
+    let internal = |number: u32| [&number.to_be_bytes()[..], &[1, 1, 0, 0, 0, 0, 0, 0]].concat();
+    let entry = |shared: usize, unshared: &[u8], value: &[u8]| {
+        [&varint(shared)[..], &varint(unshared.len()), &varint(value.len()), unshared, value].concat()
+    };
+    let (mut table, mut index) = (Vec::new(), Vec::new());
+    let prefix_bytes = (8 << 10) - 4;
+    for block in 0..8 {
+        let mut prefix = vec![b'k'; prefix_bytes];
+        prefix[0] = block;
+        // Keys that grow, so that buffers do.
+        let mut entries = Vec::new();
+        for part in 1..=64 {
+            entries.extend(entry(0, &[&prefix[..120 * part], &internal(0)].concat(), &[]));
+        }
+        entries.extend(entry(0, &[&prefix[..], &internal(0)].concat(), &[]));
+        for number in 1..0x4000 {
+            entries.extend(entry(prefix_bytes, &internal(number), &[]));
+        }
+        let zeros = vec![0; (1 << 20) << (block % 3)];
+        entries.extend(entry(prefix_bytes, &internal(0x4000), &zeros));
+        let last = [&prefix[..], &internal(0x4000)].concat();
+        index.extend(entry(0, &last, &add_block(&mut table, &entries)));
+    }
+    let mut footer = add_block(&mut table, &[]);
+    footer.extend(add_block(&mut table, &index));
+    footer.resize(40, 0);
+    table.extend(footer);
+    table.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
+    fs::write(folder.path().join("000005.ldb"), &table).unwrap();
+
+    let name = b"leveldb.BytewiseComparator";
+    let key = |bytes: &[u8]| [varint(bytes.len()), bytes.to_vec()].concat();
+    let bounds = [key(&internal(0)), key(&[&[b'z'][..], &internal(0)].concat())].concat();
+    let head = [&[1][..], &key(name), &[2, 0, 3, 9, 4, 9, 7, 1, 5], &varint(table.len()), &bounds].concat();
+    let record = [&[1][..], &head].concat();
+    let length = u16::try_from(head.len()).unwrap().to_le_bytes();
+    let manifest = [&masked(&record)[..], &length, &record].concat();
+    fs::write(folder.path().join("MANIFEST-000002"), manifest).unwrap();
+    fs::write(folder.path().join("CURRENT"), "MANIFEST-000002\n").unwrap();
+
+    let (walked, peak) = walk(folder.path());
+    println!("{walked:?}: {peak} bytes for {}", table.len());
+    assert!(peak <= TABLE_MULTIPLE * table.len() + KEYS + BESIDE, "{peak} bytes for {}", table.len());
+    assert_eq!(walked, Ok(8 * (64 + 1 + 0x4000)));
+}
+
 #[test]
 fn a_walk_that_has_been_round_allocates_nothing() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

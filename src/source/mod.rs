@@ -27,8 +27,8 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// How many records it holds, where that is known without reading them.
     fn records(&self) -> Option<u64>;
 
-    /// Bytes that it keeps in memory beside the page cache, those of one walk among them: part of a feed's
-    /// memory budget.
+    /// Bytes that it keeps in memory beside the page cache, as far as it knows them before a walk: part of a
+    /// feed's memory budget.
     fn held_bytes(&self) -> usize {
         0
     }

@@ -26,8 +26,10 @@ const SNAPPY_COPY_TAKES: usize = 3;
 /// An entry is the number of bytes its key shares with the key before it, the lengths of the rest of the key
 /// and of the value (varints), that rest, and the value. Behind the entries come the offsets of those that
 /// share nothing (the restart points), and how many of these there are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct BlockCursor {
+    /// The longest key that is put together.
+    key_bytes_max: usize,
     place: Place,
     /// The bytes of a block that was compressed; only as much of it as `place` says.
     unpacked: Vec<u8>,
@@ -69,6 +71,22 @@ pub(crate) enum Value<'a> {
 }
 
 impl BlockCursor {
+    /// A walk over nothing, which will refuse a longer key than that.
+    pub(crate) fn new(key_bytes_max: usize) -> Self {
+        BlockCursor {
+            key_bytes_max,
+            place: Place::default(),
+            unpacked: Vec::new(),
+            offset: 0,
+            entries: 0,
+            restarts: 0,
+            current: 0,
+            next: 0,
+            key: Vec::new(),
+            value: 0..0,
+        }
+    }
+
     /// Forgets the block: the walk is at its end.
     pub(crate) fn clear(&mut self) {
         self.place = Place::default();
@@ -160,6 +178,11 @@ impl BlockCursor {
         if entry.shared > self.key.len() {
             return Err(self.damaged("its key shares more bytes than the key before it has"));
         }
+        // Before it is put together: an entry of a few bytes can share a key of any length.
+        let key_bytes = entry.shared.saturating_add(entry.unshared.len());
+        if key_bytes > self.key_bytes_max {
+            return Err(self.key_too_long(key_bytes));
+        }
         self.key.truncate(entry.shared);
         self.key.extend_from_slice(entry.unshared);
         let end = self.entries.saturating_sub(entry.rest);
@@ -215,6 +238,12 @@ impl BlockCursor {
     /// An error of the current entry.
     pub(crate) fn damaged(&self, message: &'static str) -> TableError {
         TableError::Entry { offset: self.offset, entry: self.current, message }
+    }
+
+    #[cold]
+    fn key_too_long(&self, found: usize) -> TableError {
+        let (offset, entry, allowed) = (self.offset, self.current, self.key_bytes_max);
+        TableError::KeyLength { offset, entry, found, allowed }
     }
 
     /// Where in the file the block starts.

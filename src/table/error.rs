@@ -57,8 +57,8 @@ pub enum TableError {
     },
     /// A block is compressed in a way that is not read.
     #[error(
-        "the block at byte {offset} is compressed with {}: what is read is 0 (none) and 1 (snappy)",
-        compression(*found)
+        "the block at byte {offset} is compressed with {}: what is read is 0 (none) and 1 (snappy){}",
+        compression(*found), remedy(*found)
     )]
     Compression {
         /// Where the block starts.
@@ -101,6 +101,21 @@ pub enum TableError {
         /// How many it says there are; at least 1 is allowed.
         found: u32,
     },
+    /// An entry's key is longer than the reader of the table allows.
+    #[error(
+        "the entry at byte {entry} of the block at byte {offset} has a key of {found} bytes: {allowed} are \
+         allowed"
+    )]
+    KeyLength {
+        /// Where the block starts.
+        offset: usize,
+        /// Where in the uncompressed block the entry starts.
+        entry: usize,
+        /// The length of the key.
+        found: usize,
+        /// The longest that is read.
+        allowed: usize,
+    },
     /// An entry of a block is malformed.
     #[error("the entry at byte {entry} of the block at byte {offset} is damaged: {message}")]
     Entry {
@@ -117,5 +132,16 @@ fn compression(kind: u8) -> String {
     match kind {
         2 => "2 (zstd)".to_owned(),
         kind => format!("type {kind}, which is unknown"),
+    }
+}
+
+/// What to do about it; a type that is unknown is as likely to be damage.
+fn remedy(kind: u8) -> &'static str {
+    match kind {
+        2 => {
+            "; copy its records to a new database whose writer has snappy or no compression set \
+             (Options::compression), with a program whose LevelDB reads zstd"
+        }
+        _ => "",
     }
 }

@@ -13,6 +13,9 @@ use super::checksum::masked_crc32c;
 use super::footer::{FOOTER_BYTES, MAGIC};
 use super::*;
 
+/// Longer than any key that is written here.
+const KEY_BYTES_MAX: usize = 1000;
+
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -104,7 +107,7 @@ fn drain(cursor: &mut TableCursor<&[u8]>) -> Result<Entries, TableError> {
 }
 
 fn read(table: &[u8]) -> Result<Entries, TableError> {
-    let mut cursor = TableCursor::new();
+    let mut cursor = TableCursor::new(KEY_BYTES_MAX);
     cursor.open(table)?;
     drain(&mut cursor)
 }
@@ -140,7 +143,7 @@ proptest! {
         sought in prop::collection::vec(prop::collection::vec(prop_oneof![97..100_u8, Just(b'k'), any::<u8>()], 0..6), 1..5),
     ) {
         let table = write(&map, &shape);
-        let mut cursor = TableCursor::new();
+        let mut cursor = TableCursor::new(KEY_BYTES_MAX);
         cursor.open(&table[..]).unwrap();
         for sought in sought.iter().chain(map.keys()) {
             let due: Vec<_> = map.range(sought.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -185,7 +188,7 @@ proptest! {
             table[block.end + 1..block.end + TRAILER_BYTES].copy_from_slice(&checksum.to_le_bytes());
         }
         let _ = read(&table);
-        let mut cursor = TableCursor::new();
+        let mut cursor = TableCursor::new(KEY_BYTES_MAX);
         if cursor.open(&table[..]).is_ok() {
             let _ = cursor.seek(|key| key < &sought[..]).and_then(|_| drain(&mut cursor));
         }
@@ -204,7 +207,7 @@ proptest! {
 fn blocks(table: &[u8]) -> Vec<Range<usize>> {
     let (footer, index) = read_footer(table).unwrap();
     let range = |handle: BlockHandle| handle.offset as usize..(handle.offset + handle.bytes) as usize;
-    let mut cursor = BlockCursor::default();
+    let mut cursor = BlockCursor::new(KEY_BYTES_MAX);
     cursor.load(table, index, 0..footer).unwrap();
     let mut blocks = vec![range(index)];
     while cursor.advance(table).unwrap() {
@@ -290,6 +293,29 @@ fn snappy_is_asked_for_no_more_than_it_can_yield() {
 }
 
 #[test]
+fn a_key_is_put_together_only_if_it_may_be_so_long() {
+    let long = [7; KEY_BYTES_MAX + 1];
+    let keys = [&long[..KEY_BYTES_MAX], &long[..]];
+    let entries = block(keys.iter().map(|&key| (key, &b""[..])), 9);
+    let table = forged(0, &entries, None);
+    let mut cursor = TableCursor::new(KEY_BYTES_MAX);
+    cursor.open(&table[..]).unwrap();
+    assert_eq!(cursor.advance(), Ok(true));
+    let second = 1 + 2 + 2 + KEY_BYTES_MAX - 1;
+    let (found, allowed) = (KEY_BYTES_MAX + 1, KEY_BYTES_MAX);
+    let error = Err(TableError::KeyLength { offset: 0, entry: second, found, allowed });
+    assert_eq!(cursor.advance(), error);
+    assert_eq!(cursor.seek(|key| key < &long[..]), error);
+    // A key of an index is one as any other.
+    let mut table = Vec::new();
+    let handle = add(&mut table, 0, &block([(&b"k"[..], &b""[..])].into_iter(), 1));
+    let index = add(&mut table, 0, &block([(&long[..], &handle[..])].into_iter(), 1));
+    let offset = table.len() - (1 + 2 + 1 + long.len() + handle.len() + 8) - TRAILER_BYTES;
+    end(&mut table, &index);
+    assert_eq!(read(&table), Err(TableError::KeyLength { offset, entry: 0, found, allowed }));
+}
+
+#[test]
 fn a_block_is_entered_once_a_walk() {
     let mut table = Vec::new();
     let one = block([(&b"a"[..], &b""[..])].into_iter(), 1);
@@ -306,7 +332,7 @@ fn a_cursor_moves_from_table_to_table() {
     let shape = Shape { entries_per_block: 2, interval: 2, snappy: true };
     let maps = [1_u8, 2].map(|table| (0..9).map(|at| (vec![at], vec![table; 50])).collect::<Map>());
     let tables = maps.each_ref().map(|map| write(map, &shape));
-    let mut cursor = TableCursor::new();
+    let mut cursor = TableCursor::new(KEY_BYTES_MAX);
     for _round in 0..2 {
         for (table, map) in tables.iter().zip(&maps) {
             cursor.open(&table[..]).unwrap();

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::key::{DELETION, SEQUENCE_MAX, Tag, VALUE};
+use super::key::{DELETION, KEY_BYTES_MAX, SEQUENCE_MAX, Tag, VALUE};
 use super::map::Place;
 use crate::table::coding::varint;
 
@@ -27,6 +27,21 @@ pub(super) struct Write {
     pub(super) tag: Tag,
 }
 
+/// What is wrong with a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum BatchFault {
+    /// What was found, and what is allowed.
+    Malformed(String),
+    /// The write that starts at a byte of the log has a key of so many bytes.
+    KeyLength { at: usize, found: usize },
+}
+
+impl From<String> for BatchFault {
+    fn from(message: String) -> Self {
+        BatchFault::Malformed(message)
+    }
+}
+
 /// What the batches of all logs come to.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
@@ -37,14 +52,13 @@ pub(super) struct Writes {
 }
 
 impl Writes {
-    /// Adds the batch that lies in `pieces` of a log; gives the numbers of its writes. An error says what is
-    /// wrong with it.
+    /// Adds the batch that lies in `pieces` of a log; gives the numbers of its writes.
     pub(super) fn add(
         &mut self,
         log: u32,
         bytes: &[u8],
         pieces: &[Range<usize>],
-    ) -> Result<Range<u64>, String> {
+    ) -> Result<Range<u64>, BatchFault> {
         let mut batch = Pieces::new(bytes, pieces);
         let total = batch.left;
         let header = batch.fixed64().zip(batch.fixed32());
@@ -55,12 +69,13 @@ impl Writes {
             due.ok_or_else(|| format!("its {count} writes from number {first} on pass {SEQUENCE_MAX}"))?;
         let mut sequence = first;
         while batch.left > 0 {
-            let at = total.saturating_sub(batch.left);
+            let (at, starts) = (total.saturating_sub(batch.left), batch.piece.start);
             let kind = batch.byte().unwrap_or_default();
             let key = match kind {
                 DELETION | VALUE => batch.string(log, &mut self.joined),
                 found => {
-                    return Err(format!("the write at its byte {at} is of kind {found}: there are 0 and 1"));
+                    let message = format!("the write at its byte {at} is of kind {found}: there are 0 and 1");
+                    return Err(message.into());
                 }
             };
             let value = match kind {
@@ -70,14 +85,17 @@ impl Writes {
             let cut = || format!("the write at its byte {at} has no end");
             let (key, value) = key.zip(value).ok_or_else(cut)?;
             if sequence == end {
-                return Err(format!("it has more than the {count} writes that it says it has"));
+                return Err(format!("it has more than the {count} writes that it says it has").into());
+            }
+            if key.bytes() > KEY_BYTES_MAX {
+                return Err(BatchFault::KeyLength { at: starts, found: key.bytes() });
             }
             self.writes.push(Write { key, value, tag: Tag::new(sequence, kind) });
             sequence = sequence.saturating_add(1);
         }
         if sequence != end {
             let found = sequence.saturating_sub(first);
-            return Err(format!("it has {found} writes, and says that it has {count}"));
+            return Err(format!("it has {found} writes, and says that it has {count}").into());
         }
         Ok(first..end)
     }
@@ -210,7 +228,7 @@ mod tests {
     }
 
     /// Cuts a batch to pieces that lie apart, reads it, and gives what was read.
-    fn read(batch: &[u8], cuts: &[prop::sample::Index]) -> Result<(Range<u64>, Ops), String> {
+    fn read(batch: &[u8], cuts: &[prop::sample::Index]) -> Result<(Range<u64>, Ops), BatchFault> {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(batch.len() + 1)).collect();
         cuts.extend([0, batch.len()]);
         cuts.sort_unstable();
@@ -271,7 +289,7 @@ mod tests {
         let ops = vec![(b"key".to_vec(), Some(b"value".to_vec())), (b"gone".to_vec(), None)];
         let good = batch(5, 2, &ops);
         let refused = |bytes: &[u8], message: &str| {
-            assert_eq!(read(bytes, &[]), Err(message.to_owned()));
+            assert_eq!(read(bytes, &[]), Err(message.to_owned().into()));
         };
         refused(&good[..11], "it has 11 bytes, and a batch has 12 or more");
         refused(&good[..good.len() - 1], "the write at its byte 23 has no end");

@@ -35,6 +35,18 @@ impl Database {
         self.levels.iter().all(Vec::is_empty).then_some(self.memtable.len() as u64)
     }
 
+    /// What is held for as long as the database is open, beside files that are mapped.
+    pub(super) fn held_bytes(&self) -> usize {
+        let keys = |table: &Table| table.file.smallest.len() + table.file.largest.len();
+        let level = |level: &Vec<Table>| {
+            level.capacity() * size_of::<Table>() + level.iter().map(keys).sum::<usize>()
+        };
+        self.memtable.held_bytes()
+            + self.lending.store().held_bytes()
+            + self.levels.iter().map(level).sum::<usize>()
+            + self.cuts.capacity() * size_of::<LogCut>()
+    }
+
     pub(super) fn tables(&self, level: usize) -> &[Table] {
         &self.levels[level]
     }

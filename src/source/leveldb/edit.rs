@@ -150,6 +150,7 @@ impl Edits {
             files
         });
         check_apart(&levels)?;
+        check_once(&levels)?;
         Ok(State { log_number, previous_log_number, last_sequence, levels })
     }
 }
@@ -180,6 +181,20 @@ fn check_apart(levels: &[Vec<TableFile>; LEVELS]) -> Result<(), String> {
             if internal_order(&one.largest, &next.smallest).is_ge() {
                 let (one, next) = (one.number, next.number);
                 return Err(format!("tables {one} and {next} of level {level} overlap"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A table of two levels would be walked, and held by walks, twice: LevelDB takes one off its level before it
+/// puts it on another.
+fn check_once(levels: &[Vec<TableFile>; LEVELS]) -> Result<(), String> {
+    let mut seen = BTreeMap::new();
+    for (level, files) in levels.iter().enumerate() {
+        for TableFile { number, .. } in files {
+            if let Some(other) = seen.insert(number, level) {
+                return Err(format!("table {number} is in level {other} and in level {level}"));
             }
         }
     }

@@ -88,11 +88,29 @@ pub enum LevelDbError {
         /// What was found, and what is allowed.
         message: String,
     },
-    /// A log that was cut is followed by one that goes on later.
+    /// A key is longer than what is read.
     #[error(
-        "{}: the log is cut, and the next one, {}, does not go on where it ends: found is write {found}, and due is \
-         {wanted}; the writes between them are lost",
-        file.display(), next.display()
+        "{}: in the block at byte {block}: what starts at byte {offset} of it has a key of {found} bytes: \
+         {allowed} are allowed",
+        file.display()
+    )]
+    KeyLength {
+        /// The table, or the log.
+        file: PathBuf,
+        /// Where in the file the block starts.
+        block: usize,
+        /// Where in the block, uncompressed, the entry or the write starts.
+        offset: usize,
+        /// The length of its key.
+        found: usize,
+        /// The longest key that is read.
+        allowed: usize,
+    },
+    /// A log that was cut, or is empty, is followed by one that does not go on where it ends.
+    #[error(
+        "{}: the log is cut or empty, and does not lead to the next one: {} starts with write {found}, {}; copy the \
+         database again, with all its files",
+        file.display(), next.display(), lost(*wanted)
     )]
     Gap {
         /// The log that was cut.
@@ -101,8 +119,8 @@ pub enum LevelDbError {
         next: PathBuf,
         /// The sequence number of its first write.
         found: u64,
-        /// The sequence number that follows the last one of the log that was cut.
-        wanted: u64,
+        /// The sequence number that follows the last one before it; `None` if nothing that is left tells.
+        wanted: Option<u64>,
     },
     /// The MANIFEST, which is what was written, says what cannot be.
     #[error("{}: the edit at byte {offset} is malformed: {message}", file.display())]
@@ -116,8 +134,8 @@ pub enum LevelDbError {
     },
     /// The keys are in an order of somebody's own.
     #[error(
-        "{}: the database is ordered by the comparator {found:?}: what is read is {:?}",
-        file.display(), super::edit::COMPARATOR
+        "{}: the database is ordered by the comparator {found:?}: what is read is {:?}{}",
+        file.display(), super::edit::COMPARATOR, remedy(found)
     )]
     Comparator {
         /// The MANIFEST.
@@ -143,4 +161,21 @@ pub enum LevelDbError {
         /// What was found, and what is allowed.
         message: String,
     },
+}
+
+fn lost(wanted: Option<u64>) -> String {
+    match wanted {
+        Some(wanted) => format!("and due is {wanted}, so writes are lost"),
+        None => "and no write before that is intact, so some are lost".to_owned(),
+    }
+}
+
+/// What to do about a comparator.
+fn remedy(found: &str) -> &'static str {
+    match found {
+        "idb_cmp1" => "; it is Chrome's IndexedDB, not Caffe's: give the folder that Caffe's tools wrote",
+        _ => {
+            "; copy its records, with the program that has this order, to a new database that has LevelDB's own"
+        }
+    }
 }

@@ -8,6 +8,13 @@
 /// The tag at the end of a key in a table.
 pub(super) const TAG_BYTES: usize = 8;
 
+/// The longest key that is read, without its tag.
+///
+/// Tables store a key by what it shares with the one before it, so a database can have keys whose lengths come
+/// to thousands of times its own. They are compared, and copied by runs, key by key: only a limit bounds what
+/// that takes. Caffe's keys, a number and a path, have some 300 bytes at the most.
+pub(super) const KEY_BYTES_MAX: usize = 8 << 10;
+
 /// Sequence numbers have 56 bits; the rest of a tag is the kind.
 pub(super) const SEQUENCE_MAX: u64 = (1 << 56) - 1;
 

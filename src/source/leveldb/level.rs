@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::database::Database;
 use super::error::LevelDbError;
-use super::key::{self, TAG_BYTES, Tag, VALUE};
+use super::key::{self, KEY_BYTES_MAX, TAG_BYTES, Tag, VALUE};
 use super::map::TableBytes;
 use crate::source::{Entry, SourceError};
 use crate::table::{TableCursor, TableError, Value};
@@ -27,7 +27,7 @@ pub(super) struct LevelCursor {
 impl LevelCursor {
     /// A walk over some tables of a level.
     pub(super) fn new(database: &Arc<Database>, level: usize, all: Range<usize>) -> Self {
-        let (database, cursor) = (database.clone(), TableCursor::new());
+        let (database, cursor) = (database.clone(), TableCursor::new(KEY_BYTES_MAX + TAG_BYTES));
         LevelCursor { database, level, tables: all.clone(), all, cursor, open: None, tag: Tag::default() }
     }
 
@@ -156,7 +156,14 @@ impl LevelCursor {
     #[cold]
     fn damaged(&self, error: TableError) -> SourceError {
         let file = self.open.map(|table| self.database.table_path(self.level, table)).unwrap_or_default();
-        LevelDbError::Table { file, error }.into()
+        match error {
+            // As logs have it: without the tag.
+            TableError::KeyLength { offset: block, entry: offset, found, .. } => {
+                let (found, allowed) = (found - TAG_BYTES, KEY_BYTES_MAX);
+                LevelDbError::KeyLength { file, block, offset, found, allowed }.into()
+            }
+            error => LevelDbError::Table { file, error }.into(),
+        }
     }
 
     /// The key of the current entry, without its tag.

@@ -12,19 +12,21 @@
 //! A writer that died leaves a record whose end is missing. That is no damage: LevelDB itself starts again
 //! from the records before it. So, where the file ends
 //!
-//! - inside a header or a payload, or
+//! - inside a header or a payload, however long the header says that is, or
 //! - behind a fragment whose record is to go on, or
 //! - in zeros only, from a header on (space that was set aside, or data that did not reach the disk),
 //!
-//! the log has been cut: the records before the cut are good, and [`LogCut`] tells where it lies. Everything
-//! else is damage, and an error: a wrong checksum, also in the last record, whose length is all there; a
-//! length that no block has room for; an unknown kind; fragments out of order; zeros with data behind them.
-//! LevelDB, asked to be paranoid, agrees on all but the last.
+//! the log has been cut: the records before the cut are good, and [`LogCut`](super::LogCut) tells where it
+//! lies. Everything else is damage, and an error: a wrong checksum, also in the last record, whose length is
+//! all there; a length that a block, all of which is there, has no room for; an unknown kind; fragments out of
+//! order; zeros with data behind them. LevelDB, asked to be paranoid, agrees on all but the last.
 //!
 //! One damage looks like a cut: a length in the last block that became too large. It would hide every record
-//! behind it, so a cut counts as one only if no intact fragment starts in what it drops. (A value that holds a
-//! piece of a LevelDB log, cut in just that piece, is therefore taken for damage.) The length of the last
-//! fragment itself cannot be told from a cut; that, too, is reported.
+//! behind it, so a cut counts as one only if no intact fragment starts in what it drops; here LevelDB looks for
+//! none, and the log just ends. (A value that holds a piece of a LevelDB log, cut in just that piece, is
+//! therefore taken for damage.) The length of the last fragment itself cannot be told from a cut; that, too, is
+//! reported. The search is done at most once a log, and takes the checksum of [`SEARCHED_BYTES_MAX`] at the
+//! most: bytes that hold what could be headers everywhere would ask for half a gigabyte.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -34,10 +36,15 @@ use std::ops::Range;
 use crate::table::checksum::masked_crc32c;
 use crate::table::coding::fixed32;
 
-const BLOCK_BYTES: usize = 32_768;
+pub(super) const BLOCK_BYTES: usize = 32_768;
 const HEADER_BYTES: usize = 7;
 /// Where the checksum's cover starts: the kind, then the payload.
 const KIND_OFFSET: usize = 6;
+
+/// What the search for fragments in a cut may take the checksum of. Noise asks for about 1 MiB; what is all
+/// small numbers, such as labels of pixels, for some 10 MiB. When nothing has been found by then, the log counts
+/// as cut, which is reported.
+const SEARCHED_BYTES_MAX: usize = 32 << 20;
 
 const ZERO: u8 = 0;
 const FULL: u8 = 1;
@@ -235,7 +242,8 @@ impl<'a> LogReader<'a> {
                 };
             }
             let allowed = room.saturating_sub(HEADER_BYTES);
-            if length > allowed {
+            // In a block that is not all there, it leads past the end of the file.
+            if length > allowed && rest.len() >= room {
                 return Err(fault(LogFault::Length { found: length, allowed }));
             }
             let Some((found, stored)) = checksums(rest, length) else {
@@ -279,16 +287,24 @@ fn checksums(rest: &[u8], length: usize) -> Option<(u32, u32)> {
     Some((masked_crc32c(covered, &[]), fixed32(rest, 0)?))
 }
 
-/// Where the first intact fragment behind the header at the front starts. What is searched is shorter than a
-/// block.
+/// Where the first intact fragment behind the header at the front starts, if there is one. What is searched is
+/// shorter than a block.
 fn find_fragment(rest: &[u8]) -> Option<usize> {
-    let is_intact = |&at: &usize| {
-        let Some(rest) = rest.get(at..) else { return false };
-        let Some((length, kind)) = header(rest) else { return false };
-        let is_possible = length > 0 && (FULL..=LAST).contains(&kind);
-        is_possible && checksums(rest, length).is_some_and(|(found, stored)| found == stored)
-    };
-    (1..rest.len()).find(is_intact)
+    let mut budget = SEARCHED_BYTES_MAX;
+    for at in 1..rest.len() {
+        let rest = rest.get(at..)?;
+        // Past the last place of a header there is none.
+        let (length, kind) = header(rest)?;
+        let fits = HEADER_BYTES.saturating_add(length) <= rest.len();
+        if length == 0 || !fits || !(FULL..=LAST).contains(&kind) {
+            continue;
+        }
+        budget = budget.checked_sub(length)?;
+        if checksums(rest, length).is_some_and(|(found, stored)| found == stored) {
+            return Some(at);
+        }
+    }
+    None
 }
 
 fn tail_of(rest: &[u8]) -> LogTail {

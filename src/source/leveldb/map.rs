@@ -74,6 +74,11 @@ impl Place {
         }
     }
 
+    /// How many bytes there are.
+    pub(super) fn bytes(self) -> usize {
+        self.bytes as usize
+    }
+
     /// Bytes that had to be joined.
     pub(super) fn joined(start: usize, bytes: u32) -> Self {
         Place { home: JOINED, bytes, start }
@@ -93,6 +98,12 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new(logs: Vec<FileMap>, joined: Vec<u8>, tables: usize) -> Self {
         Store { logs, joined, tables: (0..tables).map(|_| OnceCell::new()).collect() }
+    }
+
+    /// What it holds beside files that are mapped.
+    pub(super) fn held_bytes(&self) -> usize {
+        let maps = self.logs.capacity() * size_of::<FileMap>() + size_of_val(&*self.tables);
+        self.joined.capacity() + maps
     }
 
     /// The bytes at a place.

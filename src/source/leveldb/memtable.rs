@@ -26,6 +26,12 @@ impl Memtable {
     /// Forgets deletions, where there is nothing below that they could delete.
     pub(super) fn forget_deletions(&mut self) {
         self.writes.retain(|write| !write.tag.is_deletion());
+        self.writes.shrink_to_fit();
+    }
+
+    /// What it holds; the keys and values are the store's.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.writes.capacity() * size_of::<Write>()
     }
 
     /// How many keys there are, the deleted ones among them.

@@ -11,12 +11,22 @@
 //! - A value that lies in its file as it is (all of Caffe's images that do not compress, and what is still in
 //!   a log) is lent from the map. A value in a compressed block is lent until the next step, from the buffer
 //!   that the block was uncompressed to.
+//! - A key of more than 8 KiB is refused: tables store keys by what they share with the key before them, and
+//!   twenty bytes would be a key of any length. Caffe's have some 300 bytes at the most.
 //!
 //! Memory: 40 bytes a key in the logs, and those of their keys and values that the logs' blocks of 32 KiB cut
-//! to pieces; for each table some hundred bytes; for each walk, and each of the levels and of the tables of
-//! level 0, an index block and a data block, uncompressed. What a damaged or forged database can ask for is
-//! at most 100 times the length of its files (60 a byte of log, if its writes delete the empty key; 86 a byte
-//! of table, if snappy yields what it can; both only while a buffer grows).
+//! to pieces; for each table some hundred bytes; for each walk its last key, and for each of the levels and of
+//! the tables of level 0 an index block and a data block, uncompressed, and a key of each. What a damaged or
+//! forged database can ask for, and a walk of it, is
+//!
+//! - 60 bytes a byte of log, while a buffer grows, if its writes delete the empty key;
+//! - 22 bytes a byte of table, if snappy yields what it can;
+//! - the keys: at most 16 KiB each, as their buffers double; but for the walk's own, none is longer than its
+//!   block.
+//!
+//! That is the reader's own. Whoever keeps entries copies a table's keys: a run of records has up to 8 KiB for
+//! each, whatever the database's length. Time, too: up to 8 KiB are copied, and compared, for each entry that a
+//! walk passes, and an entry may have twenty bytes.
 
 mod batch;
 mod database;
@@ -122,12 +132,19 @@ impl Source for LevelDb {
         self.database.records()
     }
 
+    /// Where the logs' keys and values lie, those that had to be put together, and what is known of each table.
+    /// What a walk keeps, a block of each of its tables, is not known before.
+    fn held_bytes(&self) -> usize {
+        size_of::<Database>() + self.database.held_bytes()
+    }
+
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         self.range(None, None)
     }
 }
 
-/// A log, or a MANIFEST, that ends inside a record: its writer died. What is before the cut is served.
+/// A log, or a MANIFEST, that ends inside a record: its writer died. What is before the cut is served. For a
+/// MANIFEST that is the list of the database's tables as it was before: an older one may be in use.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCut {
@@ -139,23 +156,34 @@ pub struct LogCut {
     pub dropped_bytes: u64,
     /// What they are.
     pub tail: LogTail,
+    /// Whether it is the MANIFEST.
+    is_manifest: bool,
 }
 
 impl LogCut {
     fn new(file: &Path, cut: Cut) -> Self {
         let (offset, dropped_bytes) = (cut.offset as u64, cut.dropped_bytes as u64);
-        LogCut { file: file.to_owned(), offset, dropped_bytes, tail: cut.tail }
+        LogCut { file: file.to_owned(), offset, dropped_bytes, tail: cut.tail, is_manifest: false }
+    }
+
+    /// What the cut means for the records.
+    fn consequence(&self) -> &'static str {
+        match self.is_manifest {
+            true => "an older list of tables may be in use; copy the database again if there is another copy",
+            false => "what is before the cut is served",
+        }
     }
 }
 
 impl fmt::Display for LogCut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LogCut { file, offset, dropped_bytes, tail } = self;
+        let LogCut { file, offset, dropped_bytes, tail, is_manifest } = self;
         let file = file.display();
         write!(
             f,
             "{file}: cut inside the record at byte {offset}: {dropped_bytes} bytes, {tail}, are dropped"
-        )
+        )?;
+        if *is_manifest { write!(f, "; {}", self.consequence()) } else { Ok(()) }
     }
 }
 
@@ -191,6 +219,17 @@ mod tests {
         assert!(!open("reopened", 0).database.memtable.is_empty(), "and a log");
         assert_eq!(tables("big_values"), [0; 7]);
         assert!(!open("killed", 0).database.memtable.is_empty());
+    }
+
+    #[test]
+    fn what_is_held_is_that_of_the_keys_in_the_logs_and_of_the_tables() {
+        let (nothing, logs, tables) = (open("nothing", 9), open("big_values", 9), open("levels", 9));
+        let least = nothing.held_bytes();
+        let keys = logs.database.memtable.len() * 40;
+        assert!(logs.held_bytes() >= least + keys, "{} for {keys}", logs.held_bytes());
+        let count = tables.database.levels.iter().map(Vec::len).sum::<usize>();
+        let held = tables.held_bytes() - least;
+        assert!((100 * count..1000 * count).contains(&held), "{held} for {count} tables");
     }
 
     #[test]

@@ -8,19 +8,22 @@
 //!
 //! - The log whose number the MANIFEST has must be there: in a database that Caffe has just written, all
 //!   records lie in it.
-//! - A log that was cut may be followed by others only if the next write in them has the next number. If it
-//!   has not, writes were lost between others that were not.
+//! - A log that was cut, or is empty, may be followed by others only if the next write in them has the next
+//!   number. If it has not, or nothing tells which number that is, writes were lost between others that were
+//!   not.
+//! - No key may have more than 8 KiB.
 //! - A MANIFEST must name its comparator, and every table must have the length that it was written with.
 
 use std::path::{Path, PathBuf};
 
 use super::LogCut;
-use super::batch::Writes;
+use super::batch::{BatchFault, Writes};
 use super::database::{Database, Table};
 use super::edit::{COMPARATOR, Edits, LEVELS, State, TableFile};
 use super::error::LevelDbError;
 use super::folder::{Folder, TableName};
-use super::log::{LogError, LogReader};
+use super::key::KEY_BYTES_MAX;
+use super::log::{BLOCK_BYTES, LogError, LogReader};
 use super::map::{FileMap, Lending, Store};
 use super::memtable::Memtable;
 use crate::source::SourceError;
@@ -51,7 +54,9 @@ pub(super) fn open(path: &Path, maps: usize) -> Result<Database, SourceError> {
             file = %cut.file.display(),
             offset = cut.offset,
             dropped_bytes = cut.dropped_bytes,
-            "the log has been cut, as after a crash: what is before the cut is served"
+            "{} has been cut, as after a crash: {}",
+            if cut.is_manifest { "the MANIFEST" } else { "the log" },
+            cut.consequence()
         );
     }
     let Writes { writes, joined } = replay.writes;
@@ -87,7 +92,7 @@ fn read_manifest(manifest: &Path, cuts: &mut Vec<LogCut>) -> Result<State, Sourc
             return Err(LevelDbError::Comparator { file: manifest.to_owned(), found }.into());
         }
     }
-    cuts.extend(log.cut().map(|cut| LogCut::new(manifest, cut)));
+    cuts.extend(log.cut().map(|cut| LogCut { is_manifest: true, ..LogCut::new(manifest, cut) }));
     edits.finish().map_err(|message| malformed(manifest, log.offset(), message))
 }
 
@@ -108,20 +113,21 @@ fn find_tables(
 ) -> Result<([Vec<Table>; LEVELS], usize), SourceError> {
     let mut tables = 0;
     let mut found = [const { Vec::new() }; LEVELS];
-    let mut missing = Vec::new();
+    // How many, and the first one: a MANIFEST can name any number of tables.
+    let mut missing: Option<(PathBuf, usize)> = None;
     for (found, files) in found.iter_mut().zip(levels) {
         for file in files {
             match find_table(folder, file, tables)? {
                 Ok(table) => found.push(table),
-                Err(path) => missing.push(path),
+                Err(path) => missing.get_or_insert((path, 0)).1 += 1,
             }
             tables += 1;
         }
     }
-    match missing.first() {
+    match missing {
         None => Ok((found, tables)),
-        Some(file) => {
-            let (file, missing, manifest) = (file.clone(), missing.len(), manifest.to_owned());
+        Some((file, missing)) => {
+            let manifest = manifest.to_owned();
             Err(LevelDbError::MissingTables { file, missing, tables, manifest }.into())
         }
     }
@@ -152,8 +158,9 @@ struct Replay {
     last_sequence: u64,
     /// The number behind the last write in the logs; 0 before the first.
     due: u64,
-    /// The last log, if it has been cut and no write was found behind it, and the number that such a write has.
-    cut_log: Option<(PathBuf, u64)>,
+    /// The last log that was cut or had no write, if no write was found behind it, and the number that such a
+    /// write must have: `None` if whatever number it has, writes before it may be lost.
+    open_end: Option<(PathBuf, Option<u64>)>,
     cuts: Vec<LogCut>,
 }
 
@@ -163,11 +170,18 @@ impl Replay {
         let bytes = map.as_ref();
         let home = u32::try_from(self.logs.len()).unwrap_or(u32::MAX);
         let mut reader = LogReader::new(bytes);
+        let due_before = self.due;
         while let Some(pieces) = reader.next().map_err(|error| damaged(&log, error))? {
             let added = self.writes.add(home, bytes, pieces);
             let offset = reader.offset();
             let malformed = |message| LevelDbError::Batch { file: log.clone(), offset, message };
-            let numbers = added.map_err(malformed)?;
+            let numbers = added.map_err(|fault| match fault {
+                BatchFault::Malformed(message) => malformed(message),
+                BatchFault::KeyLength { at, found } => {
+                    let (offset, allowed) = (at % BLOCK_BYTES, KEY_BYTES_MAX);
+                    LevelDbError::KeyLength { file: log.clone(), block: at - offset, offset, found, allowed }
+                }
+            })?;
             if numbers.is_empty() {
                 continue;
             }
@@ -176,7 +190,7 @@ impl Replay {
                 let message = format!("it starts with write {found}, and {due} is the least that can follow");
                 return Err(malformed(message).into());
             }
-            if let Some((file, wanted)) = self.cut_log.take().filter(|(_, wanted)| *wanted != found) {
+            if let Some((file, wanted)) = self.open_end.take().filter(|(_, wanted)| *wanted != Some(found)) {
                 return Err(LevelDbError::Gap { file, next: log, found, wanted }.into());
             }
             self.due = numbers.end;
@@ -184,10 +198,38 @@ impl Replay {
         }
         if let Some(cut) = reader.cut() {
             self.cuts.push(LogCut::new(&log, cut));
-            let wanted = if self.due > 0 { self.due } else { self.last_sequence + 1 };
-            self.cut_log = Some((log, wanted));
+        }
+        if reader.cut().is_some() || self.due == due_before {
+            self.leave_open(log, reader.cut().is_some());
         }
         self.logs.push(map);
         Ok(())
+    }
+
+    /// Notes what must follow a log that was cut, or has no write.
+    ///
+    /// Once there is a write in the logs, the next number is known. Before that there is only the MANIFEST's
+    /// last number, and that counts every write before its last edit, those of the live logs among them:
+    /// tables are made while writes go on.
+    ///
+    /// - A log that was cut had a write in it, or a part of one, which the MANIFEST may have counted. A writer
+    ///   that starts again after that replays the log, and no longer needs it when it writes to the next one.
+    ///   So where such a log is still needed and the next one has writes, no number shows that nothing is lost.
+    /// - An empty log can be left behind with nothing lost: LevelDB starts a new log, whatever is in the last
+    ///   one, when it is asked to compact; and one that reuses logs may find an empty one before the one that
+    ///   it reuses. There was then no write between the edit that opened the database and the next log's
+    ///   first, which therefore has the number behind the MANIFEST's last. Any other number is that of a
+    ///   database whose log lost what was in it, as file systems do that lose power. (An edit just where the
+    ///   one log ended and the next began would look the same as nothing lost, and is not told from it.)
+    fn leave_open(&mut self, log: PathBuf, is_cut: bool) {
+        let wanted = match self.due {
+            0 if is_cut => None,
+            0 => Some(self.last_sequence + 1),
+            due => Some(due),
+        };
+        // What was lost before an empty log stays lost.
+        if is_cut || self.open_end.is_none() {
+            self.open_end = Some((log, wanted));
+        }
     }
 }

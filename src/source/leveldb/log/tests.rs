@@ -163,10 +163,33 @@ fn a_length_that_hides_records_is_no_cut() {
     let (read_back, cut) = read(&log).unwrap();
     assert_eq!(read_back, records[..2]);
     assert_eq!(cut.map(|cut| (cut.offset, cut.dropped_bytes)), Some((intact, second)));
-    // Unless no block has room for it.
+    // Nor if no block has room for it, unless the block is all there.
     log[intact + 5] = 0xff;
+    assert_eq!(read(&log).unwrap().1.map(|cut| cut.offset), Some(intact));
+    log.resize(BLOCK_BYTES, 7);
     let allowed = BLOCK_BYTES - intact - HEADER_BYTES;
     assert_eq!(fault(&log), (intact, LogFault::Length { found: 0xff64, allowed }));
+}
+
+/// A cut with an intact fragment at its end, before which bytes start what could be one.
+#[test]
+fn a_search_for_fragments_ends() {
+    // Labels of pixels.
+    let mut tail: Vec<u8> = (0..BLOCK_BYTES - 100).map(|at| (at / 50 % 4) as u8).collect();
+    let intact = tail.len();
+    fragment(&mut tail, FULL, b"intact");
+    assert_eq!(find_fragment(&tail), Some(intact));
+    // One in three is of 15 KiB.
+    let mut tail: Vec<u8> = (0..BLOCK_BYTES - 100).map(|at| if at % 3 == 0 { 60 } else { 1 }).collect();
+    let intact = tail.len();
+    fragment(&mut tail, FULL, b"intact");
+    let asked: usize = (1..intact)
+        .filter_map(|at| header(&tail[at..]).map(|(length, kind)| (at, length, kind)))
+        .filter(|&(at, length, kind)| (1..=4).contains(&kind) && at + HEADER_BYTES + length <= tail.len())
+        .map(|(_, length, _)| length)
+        .sum();
+    assert!(asked > SEARCHED_BYTES_MAX, "{asked}");
+    assert_eq!(find_fragment(&tail), None);
 }
 
 #[test]
