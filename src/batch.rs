@@ -10,8 +10,8 @@
 //!                  Places: n records' own bytes, on any thread
 //! ```
 //!
-//! The buffer holds the batch's arrays one after the other: the pixels and, where each record has a target,
-//! the targets.
+//! The buffer holds the batch's arrays one after the other, so that one copy takes all of them to a device: the
+//! pixels, the targets where each record has one, the labels, and the labels as floats.
 //!
 //! # Invariants
 //!
@@ -47,16 +47,20 @@ pub(crate) struct Arrays {
 impl Arrays {
     /// Bytes of the whole batch, or `None` where no memory can be as large.
     pub(crate) fn checked_bytes(&self) -> Option<usize> {
-        let pixels = self.pixels.checked_bytes()?;
-        let Some(target) = self.target else { return Some(pixels) };
-        let offset = pixels.checked_next_multiple_of(ARRAY_ALIGNMENT)?;
-        let bytes = offset.checked_add(target.checked_bytes()?)?;
-        isize::try_from(bytes).is_ok().then_some(bytes)
+        self.offsets().map(|offsets| offsets.end)
     }
 
-    /// Where the targets begin.
-    pub(crate) fn target_offset(&self) -> usize {
-        self.pixels.bytes().next_multiple_of(ARRAY_ALIGNMENT)
+    /// Where each array begins, or `None` where no memory can be as large.
+    fn offsets(&self) -> Option<Offsets> {
+        let target_bytes = self.target.map_or(Some(0), |target| target.checked_bytes())?;
+        let label_bytes = self.pixels.records.checked_mul(LABEL_BYTES)?;
+        let after =
+            |start: usize, bytes: usize| start.checked_add(bytes)?.checked_next_multiple_of(ARRAY_ALIGNMENT);
+        let targets = after(0, self.pixels.checked_bytes()?)?;
+        let labels = after(targets, target_bytes)?;
+        let labels_f32 = after(labels, label_bytes)?;
+        let end = labels_f32.checked_add(label_bytes)?;
+        isize::try_from(end).is_ok().then_some(Offsets { targets, labels, labels_f32, end })
     }
 
     /// The same, of a batch of so many records.
@@ -65,6 +69,19 @@ impl Arrays {
         Arrays { pixels: of(self.pixels), target: self.target.map(of) }
     }
 }
+
+/// Where the arrays of a batch begin in its memory, behind the pixels, and where the last one ends.
+#[derive(Clone, Copy)]
+struct Offsets {
+    targets: usize,
+    labels: usize,
+    labels_f32: usize,
+    end: usize,
+}
+
+/// Of a label, in either form.
+const LABEL_BYTES: usize = size_of::<i32>();
+const _: () = assert!(LABEL_BYTES == size_of::<f32>());
 
 /// Arrays begin at a cache line, which every vector and every copy engine takes well to.
 const ARRAY_ALIGNMENT: usize = 64;
@@ -81,8 +98,6 @@ struct Buffer {
 
 struct Cells {
     memory: Box<dyn HostMemory>,
-    labels: Vec<i32>,
-    labels_f32: Vec<f32>,
     ids: Vec<RecordId>,
     draws: Vec<Draw>,
 }
@@ -140,7 +155,10 @@ pub(crate) struct Place<'a> {
 /// Where the parts of a buffer begin: each has room for the records of the shape it was made with.
 #[derive(Clone, Copy)]
 struct Pointers {
+    /// Where the memory begins, too.
     pixels: *mut u8,
+    /// Bytes from there to the end of the last array.
+    bytes: usize,
     targets: *mut u8,
     labels: *mut i32,
     labels_f32: *mut f32,
@@ -157,13 +175,8 @@ unsafe impl Sync for Pointers {}
 impl Frame {
     /// A buffer for up to `records` records, which tells `done` whenever a batch in it is complete.
     pub(crate) fn new(memory: Box<dyn HostMemory>, records: usize, done: Sender<()>) -> Self {
-        let cells = Cells {
-            memory,
-            labels: vec![0; records],
-            labels_f32: vec![0.0; records],
-            ids: vec![RecordId::default(); records],
-            draws: vec![Draw::default(); records],
-        };
+        let cells =
+            Cells { memory, ids: vec![RecordId::default(); records], draws: vec![Draw::default(); records] };
         let (cells, writers) = (UnsafeCell::new(cells), AtomicUsize::new(0));
         Frame(Arc::new(Buffer { cells, writers, failure: Mutex::new(None), done }))
     }
@@ -185,20 +198,20 @@ impl Frame {
     /// If the buffer is smaller than the arrays: a bug of the caller.
     pub(crate) fn begin(mut self, arrays: Arrays) -> Filling {
         let cells = self.cells_mut();
-        let fits = arrays.checked_bytes().is_some_and(|bytes| bytes <= cells.memory.len());
-        assert!(fits, "the buffer is smaller than its batch");
-        assert!(arrays.pixels.records <= cells.labels.len(), "the buffer has fewer labels than its batch");
+        let fits = |offsets: &Offsets| offsets.end <= cells.memory.len();
+        let offsets = arrays.offsets().filter(fits).expect("the buffer is as large as its batch");
+        assert!(arrays.pixels.records <= cells.ids.len(), "the buffer has fewer names than its batch");
         let pixels = cells.memory.as_mut_ptr();
-        let targets = match arrays.target {
-            // SAFETY: the targets begin within the memory, as was just seen.
-            Some(_) => unsafe { pixels.add(arrays.target_offset()) },
-            None => pixels,
-        };
+        // SAFETY: all arrays lie within the memory, as was just seen.
+        let [targets, labels, labels_f32] =
+            [offsets.targets, offsets.labels, offsets.labels_f32].map(|offset| unsafe { pixels.add(offset) });
         let pointers = Pointers {
             pixels,
+            bytes: offsets.end,
             targets,
-            labels: cells.labels.as_mut_ptr(),
-            labels_f32: cells.labels_f32.as_mut_ptr(),
+            // The memory begins on a page, and each array at a cache line.
+            labels: labels.cast(),
+            labels_f32: labels_f32.cast(),
             ids: cells.ids.as_mut_ptr(),
             draws: cells.draws.as_mut_ptr(),
         };
@@ -271,7 +284,7 @@ impl Places {
         let record = self.range.start + position;
         let bytes = self.arrays.pixels.record_bytes();
         let target_bytes = self.arrays.target.map_or(0, |target| target.record_bytes());
-        let Pointers { pixels, targets, labels, labels_f32, ids, draws } = self.pointers;
+        let Pointers { pixels, targets, labels, labels_f32, ids, draws, .. } = self.pointers;
         // SAFETY: `record` is below the arrays' records, for which `begin` found room in the buffer, which
         // `self` keeps. The bytes are this record's own: by invariant 2 no other `Places` has them, and
         // `&mut self` keeps them from being lent twice.
@@ -377,6 +390,12 @@ impl Filled {
         self.arrays.pixels
     }
 
+    /// The memory from its beginning to the end of the last array.
+    pub(crate) fn memory(&self) -> &[u8] {
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts(self.pointers.pixels, self.pointers.bytes) }
+    }
+
     /// The bytes of the pixels, records one after the other.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `begin` found room for the arrays; every byte is initialised (the memory's promise); by
@@ -471,6 +490,10 @@ mod tests {
             }
             assert_eq!(filled.target_bytes().len(), 64 * 24);
             assert_eq!(filled.labels_f32()[63], -63.0);
+            let (memory, labels) = (filled.memory(), filled.labels_f32());
+            assert_eq!(memory.as_ptr_range().end, labels.as_ptr_range().end.cast());
+            let last: &[u8] = &memory[memory.len() - 4..];
+            assert_eq!(last, bytemuck::bytes_of(&-63_f32));
             frame = filled.recycle();
         }
     }

@@ -153,8 +153,8 @@ impl MemoryBudget {
         let line = |holder, count, bytes_each| BudgetLine { holder, count, bytes_each };
         let lines = vec![
             line("batches: pixels", slots, pixels.bytes()),
-            line("batches: targets", slots, terms.memory_bytes - pixels.bytes()),
-            line("batches: labels, names, draws", slots, pixels.records * TAG_BYTES),
+            line("batches: targets, labels", slots, terms.memory_bytes - pixels.bytes()),
+            line("batches: names, draws", slots, pixels.records * TAG_BYTES),
             line("reader: where records lie", places, terms.place_bytes),
             line("queues: runs", terms.lanes * terms.runs, terms.run_bytes),
             line("reader: copies of keys and values", places, terms.copied_bytes),
@@ -167,8 +167,8 @@ impl MemoryBudget {
     }
 }
 
-/// A label, the same as a float, the record's name and its random numbers.
-const TAG_BYTES: usize = size_of::<i32>() + size_of::<f32>() + size_of::<RecordId>() + size_of::<Draw>();
+/// The record's name and its random numbers.
+const TAG_BYTES: usize = size_of::<RecordId>() + size_of::<Draw>();
 
 /// What a budget is derived from.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ pub(crate) struct BudgetTerms {
     pub(crate) prefetch: usize,
     pub(crate) threads: usize,
     pub(crate) pixels: BatchShape,
-    /// Of a whole batch: its pixels, and its targets behind them.
+    /// Of a whole batch: its pixels, and behind them its targets and labels.
     pub(crate) memory_bytes: usize,
     pub(crate) runs: usize,
     pub(crate) run_records: usize,

@@ -374,9 +374,16 @@ fn submit(berth: Berth, pending: Pending) -> Result<Delivered, FeedError> {
     // Together from here on, so that on every path the passage goes before the memory it may be reading.
     let mut delivered = Delivered { berth, filled: pending.filled() };
     let Delivered { berth, filled } = &mut delivered;
-    let (shape, pixels, labels) = (filled.shape(), filled.bytes(), filled.labels());
-    let target = filled.arrays().target.map(|shape| (shape, filled.target_bytes()));
-    if let Err(error) = berth.passage.submit(HostBatch { shape, pixels, labels, target }) {
+    let shape = filled.shape();
+    let batch = HostBatch {
+        memory: filled.memory(),
+        shape,
+        pixels: filled.bytes(),
+        target: filled.arrays().target.map(|shape| (shape, filled.target_bytes())),
+        labels: filled.labels(),
+        labels_f32: filled.labels_f32(),
+    };
+    if let Err(error) = berth.passage.submit(batch) {
         berth.token.close_round();
         return Err(error.into());
     }

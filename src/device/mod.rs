@@ -34,14 +34,19 @@ pub trait Event: Send + Sync + fmt::Debug {
 /// A filled batch in host memory, as a passage sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct HostBatch<'a> {
+    /// The memory that came from [`Backend::host_memory`], from its first byte to the last that is written. All
+    /// arrays lie in it, each from a multiple of 64 bytes on.
+    pub memory: &'a [u8],
     /// The shape of its pixels.
     pub shape: BatchShape,
-    /// The bytes of its pixels, at the beginning of the memory that came from [`Backend::host_memory`].
+    /// The bytes of its pixels, at the beginning of the memory.
     pub pixels: &'a [u8],
+    /// The shape of its targets and their bytes, where it has any.
+    pub target: Option<(BatchShape, &'a [u8])>,
     /// Its labels.
     pub labels: &'a [i32],
-    /// The shape of its targets and their bytes, where it has any: farther on in the same memory.
-    pub target: Option<(BatchShape, &'a [u8])>,
+    /// The same as floats.
+    pub labels_f32: &'a [f32],
 }
 
 /// The way of one of a lane's batches to the device, again and again.
