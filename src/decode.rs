@@ -19,8 +19,21 @@
 //! Our buffers grow to the largest image and are then reused. The libraries allocate their own for each image.
 //! Neither can be made to ask for more by a file that claims to be larger than it could be: what is claimed is
 //! checked against what so many bytes can hold ([`jpeg::PIXELS_PER_BYTE_MAX`], [`png::INFLATED_PER_BYTE_MAX`]). A
-//! pixel takes at most 12 bytes, ours and the library's together. A byte of a JPEG is at most 512 pixels; a byte of
-//! a PNG is at most 1032 bytes of samples, which are 8256 pixels where a sample is one bit.
+//! byte of a JPEG is at most 512 pixels; a byte of a PNG is at most 1032 bytes of samples, which are 8256 pixels where
+//! a sample is one bit. A pixel takes at most [`PIXEL_BYTES_MAX`], ours and the library's together:
+//!
+//! | of a pixel | progressive JPEG | PNG of 8 bits, native | PNG of 16 bits |
+//! |---|---|---|---|
+//! | the library's coefficients | 6 | | |
+//! | which of them are not zero | 3/8 | | |
+//! | interleaved | 3 | 4 | 8 |
+//! | planes | 3 | 4 | 3 |
+//! | planes, turned or resized | 3 | 4 | 3 |
+//! | together | 15 3/8 | 12 | 14 |
+//!
+//! What does not grow with the pixels is left out: a copy of a JPEG file, a profile of at most 8 MB while a PNG is
+//! read that has one and of which grey is wanted, the few rows that a library works on, and 28 bytes for each column
+//! of a resize.
 
 mod error;
 mod exif;
@@ -43,6 +56,10 @@ const PIXELS_MAX: usize = 1 << 30;
 
 /// The most elements: Caffe counts a blob's in an `int`.
 const ELEMENTS_MAX: usize = i32::MAX as usize;
+
+/// Bytes that a decoder may hold for each pixel of the largest image that it reads or makes: as the file has it, or
+/// resized, whichever is more.
+pub(crate) const PIXEL_BYTES_MAX: usize = 16;
 
 /// Which channels an encoded record is read with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -153,20 +170,17 @@ pub(crate) fn shape(file: &[u8], wanted: &Decode) -> Result<ImageShape, DecodeEr
     wanted.output(&contents(file, wanted)?)
 }
 
+/// The pixels of a file's own image, before it is turned and resized: none is read.
+pub(crate) fn file_pixels(file: &[u8], wanted: &Decode) -> Result<usize, DecodeError> {
+    let ImageShape { height, width, .. } = contents(file, wanted)?.shape;
+    Ok(height * width)
+}
+
 fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
     match Format::of(file)? {
         Format::Jpeg => jpeg::contents(file, wanted.color),
         Format::Png => png::contents(file, wanted.color),
     }
-}
-
-/// The most bytes that reading a file takes for each of its pixels, ours and the library's together.
-pub(crate) const PIXEL_BYTES_MAX: usize = 16;
-
-/// How many pixels a file's own image has, before it is turned or resized: no pixel is read.
-pub(crate) fn file_pixels(file: &[u8], wanted: &Decode) -> Result<usize, DecodeError> {
-    let ImageShape { height, width, .. } = contents(file, wanted)?.shape;
-    Ok(height * width)
 }
 
 /// Reads files one after another, in buffers that are kept. A worker has one of its own.
@@ -223,10 +237,12 @@ impl Decoder {
     }
 }
 
-/// The first `len` bytes of a buffer that only grows.
+/// The first `len` bytes of a buffer that only grows, and to no more than was asked for. What was in it may be gone.
 fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
-        buffer.resize(len, 0);
+        // Not both at once.
+        drop(std::mem::take(buffer));
+        *buffer = vec![0; len];
     }
     &mut buffer[..len]
 }

@@ -54,7 +54,7 @@ impl ToolBytes {
         let elements = input.checked_elements().unwrap_or(usize::MAX);
         let decoder = if datum.encoded {
             let pixels = decode::file_pixels(datum.data, transformer.decode())?;
-            pixels.saturating_mul(decode::PIXEL_BYTES_MAX)
+            pixels.max(input.height * input.width).saturating_mul(decode::PIXEL_BYTES_MAX)
         } else if transformer.decode().resize.is_some() {
             elements
         } else {

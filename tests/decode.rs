@@ -182,13 +182,18 @@ fn a_file_that_is_cut_anywhere_is_an_error() {
     }
 }
 
-/// Somebody closed a file that was cut short.
+const PROGRESSIVE: [&str; 4] =
+    ["grey_progressive.jpg", "420_progressive.jpg", "440_progressive.jpg", "444_restart_progressive.jpg"];
+
+/// Somebody closed a file that was cut short. A progressive one may be cut between two scans as well.
 #[test]
 fn an_end_marker_that_comes_too_early_is_an_error() {
-    for name in ["444.jpg", "420.jpg", "420_q30.jpg", "420_restart.jpg", "grey.jpg", "rgb.jpg"] {
+    let baseline = ["444.jpg", "420.jpg", "420_q30.jpg", "420_restart.jpg", "grey.jpg", "rgb.jpg"];
+    for name in baseline.into_iter().chain(PROGRESSIVE) {
         let whole = read(name);
         let scan = whole.windows(2).position(|pair| pair == b"\xff\xda").unwrap();
-        for len in (scan..whole.len() - 4).step_by(3) {
+        let step = if PROGRESSIVE.contains(&name) { 1 } else { 3 };
+        for len in (scan..whole.len() - 4).step_by(step) {
             let closed = [&whole[..len], b"\xff\xd9"].concat();
             for color in MODES {
                 assert!(
@@ -198,6 +203,77 @@ fn an_end_marker_that_comes_too_early_is_an_error() {
                 );
             }
         }
+    }
+}
+
+/// Where each scan of a file starts, its data start, and they end.
+fn scans(file: &[u8]) -> Vec<[usize; 3]> {
+    let is_end = |pair: &[u8]| pair[0] == 0xff && pair[1] != 0 && !(0xd0..=0xd7).contains(&pair[1]);
+    let starts = (0..file.len() - 1).filter(|&at| file[at..].starts_with(b"\xff\xda"));
+    let scan = |start: usize| {
+        let data = start + 2 + usize::from(u16::from_be_bytes([file[start + 2], file[start + 3]]));
+        [start, data, data + file[data..].windows(2).position(is_end).unwrap()]
+    };
+    starts.map(scan).collect()
+}
+
+/// All scans are there, and one of them has lost its end.
+#[test]
+fn a_scan_that_ends_early_is_an_error() {
+    for name in PROGRESSIVE {
+        let whole = read(name);
+        for [start, data, end] in scans(&whole) {
+            let step = ((end - data) / 40).max(1);
+            for cut in (data..end - 1).step_by(step).chain([end - 1]) {
+                let holed = [&whole[..cut], &whole[end..]].concat();
+                assert!(decode(&holed, ColorMode::Native).is_err(), "{name} {cut} of {data} to {end}");
+            }
+            let without = [&whole[..start], &whole[end..]].concat();
+            assert!(decode(&without, ColorMode::Native).is_err(), "{name} without the scan at {start}");
+        }
+    }
+}
+
+/// The end of a scan is overwritten, its restart markers with it.
+#[test]
+fn a_scan_whose_restart_markers_are_gone_is_an_error() {
+    for name in ["420_restart.jpg", "444_restart_progressive.jpg"] {
+        let whole = read(name);
+        for [_, data, end] in scans(&whole) {
+            let is_restart = |&at: &usize| whole[at] == 0xff && (0xd0..=0xd7).contains(&whole[at + 1]);
+            let restarts: Vec<_> = (data..end).filter(is_restart).collect();
+            let Some(&last) = restarts.last() else { continue };
+            for start in (data..last).step_by(((last - data) / 20).max(1)) {
+                for byte in [0, 0x55] {
+                    let mut zeroed = whole.clone();
+                    zeroed[start..end].fill(byte);
+                    assert!(decode(&zeroed, ColorMode::Native).is_err(), "{name} from {start}, {byte}");
+                }
+            }
+            // Cut at a marker, with stray bytes in place of the rest.
+            let stray = [&whole[..restarts[0]], &[0; 3], &whole[end..]].concat();
+            assert!(decode(&stray, ColorMode::Native).is_err(), "{name} cut at its first marker");
+            for &at in &restarts {
+                let mut other = whole.clone();
+                other[at + 1] = 0xd0 | (other[at + 1] + 1) & 7;
+                assert!(decode(&other, ColorMode::Native).is_err(), "{name}: another marker at {at}");
+                let more = [&whole[..at], &whole[at..at + 2], &whole[at..]].concat();
+                assert!(decode(&more, ColorMode::Native).is_err(), "{name}: two markers at {at}");
+            }
+        }
+    }
+}
+
+/// Some encoders end the last interval with a marker too.
+#[test]
+fn a_restart_marker_behind_the_last_interval_is_allowed() {
+    for name in ["420_restart.jpg", "444_restart_progressive.jpg"] {
+        let whole = read(name);
+        let [_, data, end] = *scans(&whole).last().unwrap();
+        let count = whole[data..end].windows(2).filter(|pair| pair[0] == 0xff && pair[1] >= 0xd0).count();
+        let marker = [0xff, 0xd0 | (count % 8) as u8];
+        let longer = [&whole[..end], &marker, &whole[end..]].concat();
+        assert_eq!(decode(&longer, ColorMode::Native), decode(&whole, ColorMode::Native), "{name}");
     }
 }
 
@@ -223,6 +299,43 @@ fn damage_to_a_png_is_an_error() {
         damaged[at] ^= 4;
         assert!(decode(&damaged, ColorMode::Native).is_err(), "byte {at}");
     }
+}
+
+/// The file with its first chunk of this kind made anew.
+fn with_chunk(name: &str, kind: &[u8; 4], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let file = read(name);
+    let at = file.windows(4).position(|found| found == kind).unwrap() - 4;
+    let end = at + 8 + u32::from_be_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    let mut data = file[at + 8..end].to_vec();
+    change(&mut data);
+    let mut crc = flate2::Crc::new();
+    crc.update(kind);
+    crc.update(&data);
+    let len = (data.len() as u32).to_be_bytes();
+    [&file[..at], &len, kind, &data, &crc.sum().to_be_bytes(), &file[end + 4..]].concat()
+}
+
+/// The chunks are as they were written; what was deflated is not.
+#[test]
+fn pixels_of_a_png_that_do_not_add_up_are_an_error() {
+    for name in ["rgb_8.png", "grey_2.png", "resize_rgba.png", "rgba_16.png"] {
+        assert_eq!(with_chunk(name, b"IDAT", |_| {}), read(name));
+        let damaged = with_chunk(name, b"IDAT", |data| *data.last_mut().unwrap() ^= 1);
+        for color in [ColorMode::Color, ColorMode::Gray] {
+            assert!(decode(&damaged, color).is_err(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn grey_of_16_bits_and_a_profile_of_srgb_is_refused() {
+    let (with, mut file) = (read("rgb_icc.png"), read("rgb_16.png"));
+    let [start, end] =
+        [b"iCCP", b"IDAT"].map(|kind| with.windows(4).position(|found| found == kind).unwrap() - 4);
+    file.splice(33..33, with[start..end].iter().copied());
+    assert!(decode(&file, ColorMode::Color).is_ok());
+    let error = decode(&file, ColorMode::Gray).unwrap_err();
+    assert!(matches!(&error, DecodeError::Unsupported { found, .. } if found.contains("gamma")), "{error}");
 }
 
 /// The crate that reads PNGs would panic.

@@ -5,15 +5,22 @@
 //!
 //! - a file without its end marker, even if only that is missing. What is cut off cannot be told from what was
 //!   never there: zune-jpeg would fill it with something. (OpenCV takes such a file unless it is progressive.)
-//! - a component without a scan;
+//! - a component without a scan, and in a progressive file a bit of a coefficient that no scan brings: OpenCV takes
+//!   such a file, which may well be one that was cut and closed, and is blurred;
+//! - restart markers that are missing or out of order;
+//! - of a progressive file, a scan that ends before all its codes are there. It is read code by code ([`codes`]). Of
+//!   other files, whose codes the libraries find missing, that would take too long;
 //! - stray bytes between two segments, but not behind the last scan, where many cameras leave some;
 //! - CMYK, 12 bits, arithmetic coding, lossless: OpenCV reads the first, everything else it refuses or may refuse.
 //!
-//! Behind the end marker there may be anything.
+//! Behind the end marker there may be anything. Damage that leaves as many codes as there should be cannot be told.
 
+mod codes;
 #[cfg(not(feature = "turbojpeg"))]
 mod color;
 mod frame;
+mod huffman;
+mod scan;
 #[cfg(feature = "turbojpeg")]
 mod turbo;
 mod walk;
@@ -23,6 +30,7 @@ mod zune;
 use super::exif::Orientation;
 use super::{ColorMode, Contents, Decode, DecodeError};
 use crate::shape::ImageShape;
+use codes::Codes;
 use frame::Frame;
 #[cfg(feature = "turbojpeg")]
 pub(super) use turbo::Jpeg;
@@ -76,39 +84,33 @@ pub(super) fn contents(file: &[u8], color: ColorMode) -> Result<Contents, Decode
     Walk::new(file).head()?.contents(file, color)
 }
 
-/// The end of a stretch of scan data.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "turbojpeg", expect(dead_code, reason = "libjpeg-turbo needs to be told nothing"))]
-struct End {
-    /// Where the marker lies that ends it.
-    offset: usize,
-    /// Whether that is a restart marker.
-    restart: bool,
-    /// Scans up to here.
-    scans: usize,
-    /// Whether the scan brings all components.
-    all_members: bool,
-}
-
 /// A file that is there to its end.
 #[cfg_attr(feature = "turbojpeg", expect(dead_code, reason = "libjpeg-turbo needs to be told nothing"))]
 struct Whole {
     head: Head,
     contents: Contents,
+    /// Whether its first scan brings all components.
+    joint: bool,
     /// Its length, without what lies behind it.
     len: usize,
 }
 
 impl Whole {
-    /// As [`contents`], and that everything is there that the markers announce.
-    fn check(file: &[u8], wanted: &Decode, ended: impl FnMut(End)) -> Result<Self, DecodeError> {
+    /// As [`contents`], and that everything is there that the markers announce; the codes of the scans too, where
+    /// `read_codes` says so. `ended` is told where each stretch of scan data ends.
+    fn check<'c>(
+        file: &[u8],
+        wanted: &Decode,
+        read_codes: impl FnOnce(&Frame) -> Option<&'c mut Codes>,
+        ended: impl FnMut(usize),
+    ) -> Result<Self, DecodeError> {
         let mut walk = Walk::new(file);
         let head = walk.head()?;
         let contents = head.contents(file, wanted.color)?;
         // An output that is refused is refused before anything is made room for.
         wanted.output(&contents)?;
-        let len = walk.scans(&head.frame, ended)?;
-        Ok(Self { head, contents, len })
+        let joint = walk.scans(&head.frame, read_codes(&head.frame), ended)?;
+        Ok(Self { head, contents, joint, len: walk.at() })
     }
 }
 

@@ -8,12 +8,15 @@
 //! | colour with alpha, or a transparent colour | 4 | 3 | grey from colour |
 //!
 //! A transparent grey is not taken for transparency. Alpha that is not wanted is dropped, not blended. Gamma has no
-//! part in this but for grey from colour, which libpng computes in linear light where the file gives its gamma.
+//! part in this but for grey from colour, which libpng computes in linear light where the file gives its gamma, or has
+//! a profile that is known to be sRGB.
 
+mod chroma;
 mod chunks;
 mod gamma;
 mod grey;
 mod pixels;
+mod profile;
 
 use super::exif::Orientation;
 use super::{ColorMode, Contents, DecodeError};
@@ -39,6 +42,10 @@ enum Kind {
 }
 
 impl Kind {
+    fn has_colors(self) -> bool {
+        !matches!(self, Kind::Grey | Kind::GreyAlpha)
+    }
+
     fn samples(self) -> usize {
         match self {
             Kind::Grey | Kind::Palette => 1,
@@ -90,5 +97,6 @@ impl Head {
 
 /// What a file holds, by its chunks. No data is inflated.
 pub(super) fn contents(file: &[u8], color: ColorMode) -> Result<Contents, DecodeError> {
-    Head::parse(file)?.contents(color)
+    // What the gamma is does not matter to its size.
+    Head::parse(file, false)?.contents(color)
 }

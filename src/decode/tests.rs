@@ -69,3 +69,40 @@ fn buffers_are_kept() {
     let warm = [buffers(&mut decoder), buffers(&mut decoder)][1];
     assert_eq!(buffers(&mut decoder), warm);
 }
+
+/// Ours, and what the libraries are known to hold.
+#[test]
+fn a_pixel_takes_no_more_than_is_said() {
+    for name in
+        ["resize_rgba.png", "rgba_16.png", "420_progressive.jpg", "444_restart_progressive.jpg", "exif_6.jpg"]
+    {
+        for color in [ColorMode::Native, ColorMode::Color, ColorMode::Gray] {
+            for resize in [None, Some((30, 50)), Some((50, 70))] {
+                let (mut decoder, wanted, file) = (Decoder::default(), Decode { color, resize }, file(name));
+                let pixels = file_pixels(&file, &wanted);
+                // The second image finds planes and turned planes to have changed places.
+                for _ in 0..3 {
+                    let Ok(image) = decoder.decode(&file, &wanted) else { continue };
+                    let shape = image.shape;
+                    let pixels = pixels.clone().unwrap().max(shape.height * shape.width);
+                    let ours =
+                        decoder.interleaved.capacity() + decoder.planes.capacity() + decoder.spare.capacity();
+                    let library = if name.contains("progressive") { 6 * pixels + pixels / 2 } else { 0 };
+                    assert!(
+                        ours + library <= PIXEL_BYTES_MAX * pixels,
+                        "{name} {wanted:?}: {ours} of {pixels}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pixels_are_the_files_own() {
+    for (name, pixels) in [("exif_6.jpg", 16 * 27), ("exif_before.png", 13 * 11), ("resize_rgb.png", 40 * 52)]
+    {
+        let wanted = Decode { color: ColorMode::Color, resize: Some((9, 30)) };
+        assert_eq!(file_pixels(&file(name), &wanted), Ok(pixels), "{name}");
+    }
+}

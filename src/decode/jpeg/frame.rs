@@ -10,7 +10,7 @@ const SIDE_MAX: usize = 65_500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Component {
-    id: u8,
+    pub(super) id: u8,
     pub(super) across: usize,
     pub(super) down: usize,
 }
@@ -87,30 +87,15 @@ impl Frame {
         self.components().iter().map(|component| component.id).eq(*b"RGB")
     }
 
-    /// Which components a scan brings, by its header at `offset`.
-    pub(super) fn scan_members(&self, offset: usize, header: &[u8]) -> Result<[bool; 3], DecodeError> {
-        let mut members = [false; 3];
-        let count = usize::from(header.first().copied().unwrap_or(0));
-        let ids = header.get(1..).unwrap_or_default().as_chunks::<2>().0;
-        if !(1..=self.count).contains(&count) || header.len() != 1 + 2 * count + 3 {
-            let found = format!("a scan of {count} components in {} bytes", header.len());
-            return Err(damaged(offset, found));
-        }
-        for &[id, _] in ids.iter().take(count) {
-            let member = self.components().iter().position(|component| component.id == id);
-            match member.and_then(|member| members.get_mut(member)) {
-                Some(member) if !*member => *member = true,
-                _ => {
-                    return Err(damaged(offset, format!("a scan of component {id}, unknown or named twice")));
-                }
-            }
-        }
-        Ok(members)
+    /// How many blocks of a component have to do with the image.
+    pub(super) fn blocks(&self, component: &Component) -> usize {
+        let blocks = |side: usize, factor: usize, most: usize| (side * factor).div_ceil(8 * most);
+        blocks(self.height, component.down, self.down) * blocks(self.width, component.across, self.across)
     }
 
-    /// As a scan that brings all components.
-    pub(super) fn members(&self) -> [bool; 3] {
-        std::array::from_fn(|component| component < self.count)
+    /// How many groups of blocks, of all components, have to do with the image.
+    pub(super) fn units(&self) -> usize {
+        self.height.div_ceil(8 * self.down) * self.width.div_ceil(8 * self.across)
     }
 }
 

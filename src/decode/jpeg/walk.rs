@@ -2,8 +2,11 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use super::codes::Codes;
 use super::frame::Frame;
-use super::{Colors, End, FORMAT, Head, SCANS_MAX, damaged};
+use super::huffman::{Fault, Specs};
+use super::scan::{Progress, Scan};
+use super::{Colors, FORMAT, Head, SCANS_MAX, damaged};
 use crate::decode::DecodeError;
 use crate::decode::exif::{self, Orientation};
 
@@ -32,11 +35,19 @@ const JFIF_BYTES_MIN: usize = 14;
 pub(super) struct Walk<'a> {
     file: &'a [u8],
     at: usize,
+    /// Units of a scan between two restart markers. Zero is none.
+    interval: usize,
+    tables: Specs<'a>,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(file: &'a [u8]) -> Self {
-        Self { file, at: 2 }
+        Self { file, at: 2, interval: 0, tables: Specs::default() }
+    }
+
+    /// How far it has come.
+    pub(super) fn at(&self) -> usize {
+        self.at
     }
 
     /// Reads up to the first scan.
@@ -80,10 +91,19 @@ impl<'a> Walk<'a> {
         Ok(Head { frame, colors, adobe, orientation })
     }
 
-    /// Reads from the first scan, whose marker is behind, to the end marker, behind which it stops. Tells where each
-    /// stretch of scan data ends.
-    pub(super) fn scans(&mut self, frame: &Frame, mut ended: impl FnMut(End)) -> Result<usize, DecodeError> {
-        let (mut scans, mut scanned) = (0usize, [false; 3]);
+    /// Reads from the first scan, whose marker is behind, to the end marker, behind which it stops. Reads the codes
+    /// if it is given something to read them with. Tells where each stretch of scan data ends, and returns whether
+    /// the first scan brings all components.
+    pub(super) fn scans(
+        &mut self,
+        frame: &Frame,
+        mut codes: Option<&mut Codes>,
+        mut ended: impl FnMut(usize),
+    ) -> Result<bool, DecodeError> {
+        let (mut scans, mut progress, mut joint) = (0usize, Progress::new(), None);
+        if let Some(codes) = &mut codes {
+            codes.start(frame);
+        }
         let mut code = marker::SOS;
         while code != marker::EOI {
             let offset = self.at;
@@ -95,10 +115,10 @@ impl<'a> Walk<'a> {
                         let found = format!("{scans} scans or more");
                         return Err(DecodeError::Unsupported { format: FORMAT, found, allowed });
                     }
-                    let members = frame.scan_members(offset, self.segment()?)?;
-                    scanned.iter_mut().zip(members).for_each(|(scanned, member)| *scanned |= member);
-                    let all_members = members == frame.members();
-                    self.data(|offset, restart| ended(End { offset, restart, scans, all_members }))?;
+                    let scan = Scan::parse(frame, offset, self.segment()?)?;
+                    progress.add(&scan, offset)?;
+                    joint.get_or_insert(scan.members().len() == frame.components().len());
+                    self.data(frame, &scan, codes.as_deref_mut(), &mut ended)?;
                 }
                 0xc0..=0xc3 | 0xc5..=0xcf => {
                     return Err(damaged(offset, "a second frame: one is allowed"));
@@ -107,10 +127,10 @@ impl<'a> Walk<'a> {
             }
             code = self.marker()?;
         }
-        if scanned != frame.members() {
-            return Err(damaged(self.at, "the end, and a component has had no scan"));
+        if !progress.is_complete(frame) {
+            return Err(damaged(self.at, "the end, and a component has had no scan, or not all of them"));
         }
-        Ok(self.at)
+        Ok(joint.unwrap_or(false))
     }
 
     /// Passes over a segment that does not matter here, or a marker without one.
@@ -118,12 +138,18 @@ impl<'a> Walk<'a> {
         match code {
             marker::TEM => Ok(()),
             code if marker::RST.contains(&code) => Ok(()),
-            marker::DHT
-            | marker::DQT
-            | marker::DNL
-            | marker::DRI
-            | marker::APP0..=marker::APP15
-            | marker::COM => self.segment().map(drop),
+            marker::DHT => {
+                let segment = self.segment()?;
+                self.tables.define(segment).ok_or_else(|| damaged(offset, "a malformed Huffman table"))
+            }
+            marker::DRI => {
+                let interval = self.segment()?.try_into().map(u16::from_be_bytes);
+                self.interval = interval.map_err(|_| damaged(offset, "a malformed restart interval"))?.into();
+                Ok(())
+            }
+            marker::DQT | marker::DNL | marker::APP0..=marker::APP15 | marker::COM => {
+                self.segment().map(drop)
+            }
             marker::SOI => Err(damaged(offset, "another file's start")),
             code => Err(damaged(offset, format!("a marker that JPEG does not have, 0x{code:02x}"))),
         }
@@ -164,9 +190,58 @@ impl<'a> Walk<'a> {
         Ok(segment)
     }
 
-    /// Passes over the data of a scan, which ends at a marker that does not belong to it. Tells where each stretch
-    /// ends, and whether at a restart marker.
-    fn data(&mut self, mut ended: impl FnMut(usize, bool)) -> Result<(), DecodeError> {
+    /// Passes over the data of a scan, which end at a marker that does not belong to them. Tells where each stretch
+    /// ends.
+    fn data(
+        &mut self,
+        frame: &Frame,
+        scan: &Scan,
+        mut codes: Option<&mut Codes>,
+        ended: &mut impl FnMut(usize),
+    ) -> Result<(), DecodeError> {
+        let mut start = self.at;
+        let fault = |start: usize, end: usize| move |fault: Fault| fault.at(start, end);
+        if let Some(codes) = &mut codes {
+            codes.start_scan(frame, scan, &self.tables).map_err(fault(start, start))?;
+        }
+        let mut units = scan.units(frame);
+        let interval = if self.interval > 0 { self.interval } else { units };
+        let mut due = *marker::RST.start();
+        loop {
+            let end = self.stretch()?;
+            let code = self.file.get(end.saturating_add(1));
+            let is_restart = code.is_some_and(|code| marker::RST.contains(code));
+            if units == 0 {
+                // Some encoders end the last interval with a marker too.
+                let found = "scan data behind the last restart marker there should be";
+                return if is_restart || end != start { Err(damaged(start, found)) } else { Ok(()) };
+            }
+            if let Some(codes) = &mut codes {
+                let data = self.file.get(start..end).unwrap_or_default();
+                codes.read(frame, scan, units.min(interval), data).map_err(fault(start, end))?;
+            }
+            ended(end);
+            units = units.saturating_sub(interval);
+            match code {
+                Some(code) if is_restart => {
+                    if due != *code {
+                        return Err(damaged(end, format!("the marker 0x{code:02x}: due is 0x{due:02x}")));
+                    }
+                    due = marker::RST.start() | due.wrapping_add(1) & 7;
+                }
+                _ if units > 0 => {
+                    let found = format!("a marker that ends the scan, and {units} of its units are missing");
+                    return Err(damaged(end, found));
+                }
+                _ => return Ok(()),
+            }
+            start = end.saturating_add(2);
+            self.at = start;
+        }
+    }
+
+    /// Passes over scan data, to the marker where they end.
+    fn stretch(&mut self) -> Result<usize, DecodeError> {
         loop {
             let rest = self.file.get(self.at..).unwrap_or_default();
             let offset = self.at.saturating_add(find_fill(rest).unwrap_or(rest.len()));
@@ -176,14 +251,9 @@ impl<'a> Walk<'a> {
             self.at = match code {
                 0 => offset.saturating_add(2),
                 0xff => offset.saturating_add(1),
-                code if marker::RST.contains(code) => {
-                    ended(offset, true);
-                    offset.saturating_add(2)
-                }
                 _ => {
-                    ended(offset, false);
                     self.at = offset;
-                    return Ok(());
+                    return Ok(offset);
                 }
             };
         }
@@ -216,10 +286,10 @@ mod tests {
         std::fs::read(folder.join(name)).unwrap()
     }
 
-    fn walk(file: &[u8]) -> Result<Vec<End>, DecodeError> {
+    fn walk(file: &[u8]) -> Result<Vec<usize>, DecodeError> {
         let (mut walk, mut ends) = (Walk::new(file), Vec::new());
         let head = walk.head()?;
-        walk.scans(&head.frame, |end| ends.push(end))?;
+        walk.scans(&head.frame, None, |end| ends.push(end))?;
         Ok(ends)
     }
 
@@ -235,13 +305,8 @@ mod tests {
     fn the_ends_of_scan_data_are_told() {
         let file = file("420_restart.jpg");
         let ends = walk(&file).unwrap();
-        let codes: Vec<u8> = ends.iter().map(|end| file[end.offset + 1]).collect();
+        let codes: Vec<u8> = ends.iter().map(|end| file[end + 1]).collect();
         assert_eq!(codes, [0xd0, 0xd1, 0xd2, marker::EOI]);
-        assert!(
-            ends.iter().all(|end| end.scans == 1
-                && end.all_members
-                && end.restart != (end.offset == ends[3].offset))
-        );
     }
 
     #[test]
@@ -287,12 +352,13 @@ mod tests {
 
     #[test]
     fn scans_are_bounded() {
-        let whole = file("grey_progressive.jpg");
+        let whole = file("grey.jpg");
         let last = whole.windows(2).rposition(|pair| pair == [0xff, marker::SOS]).unwrap();
         let (rest, scan) = (&whole[..last], &whole[last..whole.len() - 2]);
         let many = |count| [rest, &scan.repeat(count), &[0xff, marker::EOI]].concat();
         assert!(walk(&many(1)).is_ok());
-        let error = walk(&many(SCANS_MAX)).unwrap_err();
+        assert!(walk(&many(SCANS_MAX)).is_ok());
+        let error = walk(&many(SCANS_MAX + 1)).unwrap_err();
         assert!(matches!(error, DecodeError::Unsupported { .. }), "{error}");
     }
 }

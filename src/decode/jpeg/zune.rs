@@ -6,8 +6,8 @@
 //!
 //! What version 0.5.15 reads wrongly without saying so is refused ([`check_reliable`]) or asked for in another way.
 //! Where scan data end too early it would go on with zeros to the end of the image. So it reads a copy in which
-//! ones follow the data, wherever they end ([`ONES`]): no Huffman code is all ones, and that is an error. Only at the
-//! end of the first scan of a progressive file there cannot be any, for there it expects the marker at once.
+//! ones follow the data, wherever they end ([`ONES`]): no Huffman code is all ones, and that is an error. In a
+//! progressive file ones may be good data, and its codes are read before ([`Codes`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,8 +16,9 @@ use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
+use super::codes::Codes;
 use super::frame::{Frame, unsupported};
-use super::{Colors, End, FORMAT, Head, SCANS_MAX, Whole, color};
+use super::{Colors, FORMAT, Head, SCANS_MAX, Whole, color};
 use crate::decode::planes::Interleaved;
 use crate::decode::{Contents, Decode, DecodeError, elements, room};
 
@@ -38,8 +39,9 @@ const ONES: [u8; 24] = {
 pub(in crate::decode) struct Jpeg {
     /// The file, as it is given to zune-jpeg.
     patched: Vec<u8>,
-    /// Where the file's scan data end.
-    ends: Vec<End>,
+    /// Where ones are put: where a file's scan data end that is not progressive.
+    ends: Vec<usize>,
+    codes: Codes,
 }
 
 impl Jpeg {
@@ -51,9 +53,15 @@ impl Jpeg {
         interleaved: &mut Vec<u8>,
         planes: &mut Vec<u8>,
     ) -> Result<Contents, DecodeError> {
-        self.ends.clear();
-        let Whole { head, contents, len } = Whole::check(file, wanted, |end| self.ends.push(end))?;
-        check_reliable(&head.frame, &self.ends)?;
+        let Self { ends, codes, .. } = self;
+        ends.clear();
+        let codes_of = |frame: &Frame| frame.progressive.then_some(codes);
+        let Whole { head, contents, joint, len } =
+            Whole::check(file, wanted, codes_of, |end| ends.push(end))?;
+        check_reliable(&head.frame, joint)?;
+        if head.frame.progressive {
+            ends.clear();
+        }
         let file = self.patch(&file[..len], &head);
         let shape = contents.shape;
         let pixels = shape.height * shape.width;
@@ -83,15 +91,14 @@ impl Jpeg {
 
     /// The file with our ones, and without Adobe segments that would have zune-jpeg convert colours in its own way.
     fn patch(&mut self, file: &[u8], head: &Head) -> &[u8] {
-        let Self { patched, ends } = self;
+        let Self { patched, ends, .. } = self;
         patched.clear();
+        patched.reserve_exact(file.len() + ends.len() * ONES.len());
         let mut copied = 0;
         for end in ends {
-            patched.extend_from_slice(&file[copied..end.offset]);
-            copied = end.offset;
-            if !head.frame.progressive || end.scans > 1 || end.restart {
-                patched.extend_from_slice(&ONES);
-            }
+            patched.extend_from_slice(&file[copied..*end]);
+            patched.extend_from_slice(&ONES);
+            copied = *end;
         }
         patched.extend_from_slice(&file[copied..]);
         if head.adobe.is_some_and(|transform| head.frame.components().len() != 3 || transform != 1) {
@@ -109,8 +116,8 @@ impl Jpeg {
 }
 
 /// Refuses the frames that zune-jpeg does not read, or reads wrongly without an error.
-fn check_reliable(frame: &Frame, ends: &[End]) -> Result<(), DecodeError> {
-    if !frame.progressive && !ends.first().is_some_and(|end| end.all_members) {
+fn check_reliable(frame: &Frame, joint: bool) -> Result<(), DecodeError> {
+    if !frame.progressive && !joint {
         let allowed = "one scan, unless it is progressive (or build with the feature turbojpeg)";
         return Err(unsupported("a scan for each component".to_owned(), allowed));
     }

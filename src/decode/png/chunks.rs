@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use super::gamma::Gamma;
+use super::profile::Profile;
 use super::{FORMAT, Head, Kind, SIGNATURE};
 use crate::decode::DecodeError;
 use crate::decode::exif::{self, Orientation};
@@ -46,11 +47,7 @@ impl<'a> Chunk<'a> {
 
     /// Whether the data are those that were written. What does not matter much is passed over where they are not.
     fn is_intact(&self) -> bool {
-        let crc = self.kind.iter().chain(self.data).fold(!0, |crc, &byte| {
-            (0..8)
-                .fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1)))
-        });
-        !crc == self.crc
+        crc_of([&self.kind, self.data]) == self.crc
     }
 
     fn damaged(&self, found: impl Into<String>) -> DecodeError {
@@ -58,9 +55,17 @@ impl<'a> Chunk<'a> {
     }
 }
 
+/// The checksum of a chunk.
+pub(super) fn crc_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let crc = parts.into_iter().flatten().fold(!0, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1)))
+    });
+    !crc
+}
+
 impl Head {
-    /// Walks over all chunks, to the last.
-    pub(super) fn parse(file: &[u8]) -> Result<Self, DecodeError> {
+    /// Walks over all chunks, to the last. Inflates a profile only if the gamma is wanted.
+    pub(super) fn parse(file: &[u8], wants_gamma: bool) -> Result<Self, DecodeError> {
         let header = Chunk::at(file, SIGNATURE.len())?;
         let mut head = Self::parse_header(&header)?;
         let (mut exif, mut palette, mut gamma) = (None, None, Gamma::default());
@@ -90,7 +95,19 @@ impl Head {
                     gamma.give(u32::from_be_bytes([a, b, c, d]));
                 }
                 (b"sRGB", &[intent]) if early && chunk.is_intact() => gamma.give_srgb(intent),
-                (b"eXIf", data) if exif.is_none() && chunk.is_intact() => exif = Some(data),
+                // libpng has looked at a profile before it comes to the checksum.
+                (b"iCCP", data) if early && wants_gamma && head.kind.has_colors() => {
+                    gamma.give_profile(|| Profile::parse(data));
+                }
+                (b"cHRM", data) if early && chunk.is_intact() => {
+                    data.try_into().into_iter().for_each(|data| gamma.give_chromaticities(data));
+                }
+                // libpng drops a block that does not start with its byte order.
+                (b"eXIf", data @ ([b'I', b'I', ..] | [b'M', b'M', ..]))
+                    if exif.is_none() && chunk.is_intact() =>
+                {
+                    exif = Some(data);
+                }
                 _ => {}
             }
             offset = chunk.end();

@@ -4,8 +4,11 @@
 
 use std::ops::RangeInclusive;
 
+use super::chroma::Chromaticities;
+use super::profile::Profile;
+
 /// One.
-const ONE: u32 = 100_000;
+pub(super) const ONE: u32 = 100_000;
 /// A gamma that differs from one by no more is taken to be one.
 const INSIGNIFICANT: u32 = 5_000;
 /// What libpng takes for a gamma.
@@ -20,6 +23,10 @@ pub(super) struct Gamma {
     known: Option<u32>,
     /// Whether it is from a gAMA chunk.
     given: bool,
+    /// Whether an sRGB chunk, or a profile that is held to be sRGB, was there.
+    srgb: bool,
+    /// Of a cHRM chunk.
+    chromaticities: Option<Chromaticities>,
     /// After a chunk that is wrong no other counts.
     invalid: bool,
 }
@@ -37,11 +44,35 @@ impl Gamma {
 
     /// An sRGB chunk.
     pub(super) fn give_srgb(&mut self, intent: u8) {
-        if intent >= INTENTS {
+        if intent >= INTENTS || self.srgb {
             self.invalid = true;
         } else if !self.invalid {
             self.known = Some(SRGB);
+            self.srgb = true;
         }
+    }
+
+    /// An iCCP chunk.
+    pub(super) fn give_profile(&mut self, profile: impl FnOnce() -> Profile) {
+        if self.srgb {
+            self.invalid = true;
+        }
+        if self.invalid {
+            return;
+        }
+        match profile() {
+            Profile::Srgb => self.give_srgb(0),
+            Profile::Invalid => self.invalid = true,
+            Profile::Other => {}
+        }
+    }
+
+    /// A cHRM chunk. It is of no use here, but may be wrong.
+    pub(super) fn give_chromaticities(&mut self, chunk: &[u8; 32]) {
+        let Some(found) = Chromaticities::parse(chunk) else { return };
+        let contradicts_srgb = self.srgb && !found.is_near(&Chromaticities::SRGB, 100);
+        self.invalid |= self.chromaticities.is_some() || contradicts_srgb || !found.are_possible();
+        self.chromaticities = Some(found);
     }
 
     pub(super) fn known(self) -> Option<u32> {

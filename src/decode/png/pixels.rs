@@ -3,12 +3,12 @@
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ::png::{Decoder, DecodingError, Limits, Transformations};
+use ::png::{DecodeOptions, Decoder, DecodingError, Limits, Transformations};
 
 use super::gamma::Tables;
 use super::{FORMAT, Head, grey};
 use crate::decode::planes::Interleaved;
-use crate::decode::{Contents, Decode, DecodeError, elements, room};
+use crate::decode::{ColorMode, Contents, Decode, DecodeError, elements, room};
 use crate::shape::ImageShape;
 
 /// What the crate may allocate for chunks other than the image's, beside the file's own length.
@@ -21,7 +21,7 @@ pub(in crate::decode) fn read(
     interleaved: &mut Vec<u8>,
     planes: &mut Vec<u8>,
 ) -> Result<Contents, DecodeError> {
-    let head = Head::parse(file)?;
+    let head = Head::parse(file, wanted.color == ColorMode::Gray)?;
     let contents = head.contents(wanted.color)?;
     // An output that is refused is refused before anything is made room for.
     wanted.output(&contents)?;
@@ -55,9 +55,13 @@ impl Samples {
 /// Reads the pixels as the file has them, but for palettes, and samples of fewer than 8 bits.
 fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<Samples, DecodingError> {
     let limits = Limits { bytes: CHUNK_BYTES_MAX.saturating_add(file.len()) };
-    let mut decoder = Decoder::new_with_limits(Cursor::new(file), limits);
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
+    let mut options = DecodeOptions::default();
+    options.set_ignore_text_chunk(true);
+    options.set_ignore_iccp_chunk(true);
+    // Adler-32, the last word on whether the pixels are those that were written.
+    options.set_ignore_adler32(false);
+    let mut decoder = Decoder::new_with_options(Cursor::new(file), options);
+    decoder.set_limits(limits);
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info()?;
     let (color, depth) = reader.output_color_type();

@@ -161,6 +161,36 @@ def pngs():
     files["resize_rgb.png"] = png(picture(40, 52)[..., ::-1], 8, 2)
     files["resize_rgba.png"] = png(np.dstack([picture(40, 52), picture(40, 52)[..., 1]]), 8, 6)
     files["resize_1x1.png"] = png(picture(1, 1), 8, 2)
+    # Profiles: one that libpng takes for sRGB, the same with another date, and one that is none.
+    with open("hp_srgb.icc", "rb") as file:
+        profile = file.read()
+    srgb = chunk(b"iCCP", b"icc\0\0" + zlib.compress(profile, 9))
+    other = chunk(b"iCCP", b"icc\0\0" + zlib.compress(profile[:25] + b"\1" + profile[26:], 9))
+    junk = chunk(b"iCCP", b"icc\0\0" + zlib.compress(bytes(range(256))))
+    linear, gamma = (chunk(b"gAMA", struct.pack(">I", value)) for value in (100000, 50000))
+    white, rest = (31270, 32900), (64000, 33000, 30000, 60000, 15000, 6000)
+    good, bad = (chunk(b"cHRM", struct.pack(">8I", *points)) for points in (white + rest, (0,) * 8))
+    wide = chunk(b"cHRM", struct.pack(">8I", *white, 73470, 26530, 11500, 82600, 15700, 1800))
+    for name, before in [
+        ("icc", srgb),
+        ("icc_gamma", srgb + linear),
+        ("gamma_icc", linear + srgb),
+        ("icc_other", other + gamma),
+        ("icc_junk", junk + gamma),
+        ("icc_damaged", srgb[:-1] + bytes([srgb[-1] ^ 1]) + gamma),
+        ("icc_short", chunk(b"iCCP", b"icc\0\0" + zlib.compress(b"junk" * 50)) + gamma),
+        ("icc_after_srgb", chunk(b"sRGB", b"\0") + srgb + chunk(b"gAMA", struct.pack(">I", 47000))),
+        ("chroma", good + gamma),
+        ("chroma_wide", wide + gamma),
+        ("chroma_wrong", bad + gamma),
+        ("chroma_late", gamma + bad),
+        ("chroma_twice", good + good + gamma),
+        ("chroma_not_srgb", chunk(b"sRGB", b"\0") + wide + chunk(b"gAMA", struct.pack(">I", 47000))),
+    ]:
+        files[f"rgb_{name}.png"] = png(rgb, 8, 2, before)
+    files["palette_icc.png"] = png(noise(4, 1), 8, 3, srgb + palette)
+    for name, block in [("short", b"M"), ("order", b"XX" + exif(3, ">")[2:])]:
+        files[f"exif_{name}.png"] = png(rgb, 8, 2, before=chunk(b"eXIf", block) + sixth)
 
 
 def read(data, mode, size=None):
