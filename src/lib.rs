@@ -101,6 +101,8 @@ pub use config::{BudgetLine, ConfigError, MemoryBudget};
 pub use datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
 pub use decode::{ColorMode, DecodeError};
 pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage};
+#[cfg(feature = "cuda-driver")]
+pub use device::{CudaBatch, CudaDevice, DeviceArray, Version};
 pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]
@@ -123,6 +125,10 @@ pub use source::{Cursor, Entry, Lender, Matching, Record, Run, Source, SourceErr
 pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use table::TableError;
 pub use transform::{CaffeEra, MeanImage, MeanImageError, Transform, TransformError};
+
+/// What [`CudaBatch`] speaks of streams with.
+#[cfg(feature = "cuda-driver")]
+pub use cudarc;
 
 /// Runs the model scenarios that stand beside the code they check.
 #[cfg(test)]

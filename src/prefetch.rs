@@ -103,7 +103,7 @@ pub(crate) struct Prefetcher {
     pub(crate) device: Device,
     pub(crate) batch_size: usize,
     pub(crate) meters: Arc<LaneMeters>,
-    /// Shared by all lanes of the feed: an error in one is an error in all.
+    /// Shared by all lanes of the feed: an error in one is an error in all, unless it is its device's.
     pub(crate) latch: Latch<FeedError>,
     pub(crate) tasks: Sender<Task>,
     /// Told by the workers whenever a batch is complete.
@@ -174,12 +174,7 @@ impl Prefetcher {
             && let Some(ending) = self.state.ending.take()
         {
             if let Err(error) = ending {
-                // Latched only now: a batch that was in flight may have failed for an earlier record.
-                if self.latch.set(error.clone()) {
-                    tracing::info!(%error, "the feed ends");
-                }
-                let error = self.latch.get().unwrap_or(error);
-                self.full.send(Err(error)).map_err(|_| Gone)?;
+                self.full.send(Err(self.last_word(error))).map_err(|_| Gone)?;
             }
             return Ok(false);
         }
@@ -203,6 +198,19 @@ impl Prefetcher {
             Wake::ConsumerLeft => return Err(Gone),
         }
         Ok(true)
+    }
+
+    /// The error that the lane ends with: its own device's, which is nobody else's, or the first of the feed.
+    fn last_word(&self, error: FeedError) -> FeedError {
+        if let FeedError::Device(error) = &error {
+            tracing::info!(%error, "the lane ends; the others go on");
+            return FeedError::Device(error.clone());
+        }
+        // Latched only now: a batch that was in flight may have failed for an earlier record.
+        if self.latch.set(error.clone()) {
+            tracing::info!(%error, "the feed ends");
+        }
+        self.latch.get().unwrap_or(error)
     }
 
     fn wait(&self) -> Wake {

@@ -411,20 +411,21 @@ fn a_device_that_gives_too_little_memory_is_an_error_and_not_a_write_past_its_en
 }
 
 #[test]
-fn a_broken_device_ends_its_sibling_too() {
+fn a_broken_device_ends_its_own_lane_and_no_other() {
     must_end("the lane beside a broken device", || {
         let bench = Bench::new(Broken::Submit(2));
         bench.let_go();
         let devices = [Device::from_backend(Arc::new(bench.clone())), Device::host(1)];
         let mut feed = feed(&bench, 2).devices(devices).build().unwrap();
+        let mut lanes = feed.lanes();
+        let (other, broken) = (lanes.remove(1), lanes.remove(0));
         std::thread::scope(|scope| {
-            for mut lane in feed.lanes() {
-                let bench = &bench;
-                scope.spawn(move || {
-                    let errors: Vec<_> = lane.by_ref().filter_map(Result::err).collect();
-                    assert_eq!(errors, [FeedError::Device(bench.error("submit"))]);
-                });
-            }
+            scope.spawn(|| {
+                let errors: Vec<_> = broken.filter_map(Result::err).collect();
+                assert_eq!(errors, [FeedError::Device(bench.error("submit"))]);
+            });
+            // Many times what the queues hold: the reader does not wait for the lane that has gone.
+            assert_eq!(other.take(50).filter(Result::is_ok).count(), 50);
         });
     });
 }

@@ -16,7 +16,7 @@ pub(crate) struct Feed {
     state: StateArgs,
     #[command(flatten)]
     transform: TransformArgs,
-    /// Devices to feed, one lane each: host, or host:N.
+    /// Devices to feed, one lane each: host, host:N, cuda:N.
     #[arg(long, value_delimiter = ',', default_value = "host:0")]
     devices: Vec<String>,
     /// Records in a batch of one device [default: the net's, or else 64].

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 mod args;
+mod devices;
 mod dump;
 mod feed;
 mod npy;
@@ -21,6 +22,8 @@ enum Command {
     Feed(feed::Feed),
     /// Write what a net would see as NumPy arrays.
     Dump(dump::Dump),
+    /// List what batches can be fed to here, and how fast.
+    Devices(devices::Devices),
 }
 
 impl Cli {
@@ -28,6 +31,7 @@ impl Cli {
         match self.command {
             Command::Feed(feed) => feed.run(),
             Command::Dump(dump) => dump.run(),
+            Command::Devices(devices) => devices.run(),
         }
     }
 }

@@ -4,6 +4,8 @@
 //! record is read: memory of the host that the device can read ([`HostMemory`]), and a [`Passage`], which
 //! takes a filled batch across and says when it has arrived and when its memory may be written again.
 
+#[cfg(feature = "cuda-driver")]
+mod cuda;
 mod host;
 
 use std::any::Any;
@@ -13,6 +15,9 @@ use std::sync::Arc;
 
 use crate::memory::HostMemory;
 use crate::shape::BatchShape;
+
+#[cfg(feature = "cuda-driver")]
+pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, Version};
 
 /// Something that will have happened.
 pub trait Event: Send + Sync + fmt::Debug {
@@ -96,6 +101,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// [`DeviceError`] if the device has no room.
     fn passage(&self, bytes: usize, records: usize) -> Result<Box<dyn Passage>, DeviceError>;
+
+    /// Bytes of its own memory that are free, where a passage takes of that: a feed that needs more is refused
+    /// before it is started.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device cannot tell.
+    fn free_bytes(&self) -> Result<Option<usize>, DeviceError> {
+        Ok(None)
+    }
 }
 
 /// A place that a lane of batches ends at.
@@ -108,6 +123,17 @@ impl Device {
     #[must_use]
     pub fn host(number: usize) -> Self {
         Device(Arc::new(host::Host::new(number)))
+    }
+
+    /// An NVIDIA GPU, by the number that its driver gives it. Feeds that share the answer, or a clone of it,
+    /// share the stream that it is fed on.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if there is no driver, if it is too old, if it lists no such GPU, or if the GPU fails.
+    #[cfg(feature = "cuda-driver")]
+    pub fn cuda(ordinal: usize) -> Result<Self, DeviceError> {
+        Ok(Device(Arc::new(cuda::Cuda::new(ordinal)?)))
     }
 
     /// A device of the caller's own making.
@@ -140,11 +166,14 @@ impl Device {
 impl FromStr for Device {
     type Err = DeviceError;
 
-    /// Reads `host` or `host:N`.
+    /// Reads `host`, `host:N`, `cuda` or `cuda:N`.
     fn from_str(text: &str) -> Result<Self, DeviceError> {
         let (kind, number) = text.split_once(':').unwrap_or((text, "0"));
         match (kind, number.parse()) {
             ("host", Ok(number)) => Ok(Device::host(number)),
+            #[cfg(feature = "cuda-driver")]
+            ("cuda", Ok(number)) => Device::cuda(number),
+            #[cfg(not(feature = "cuda-driver"))]
             ("cuda", Ok(_)) => Err(DeviceError::NotBuilt { device: text.to_owned() }),
             _ => Err(DeviceError::Unknown { device: text.to_owned() }),
         }
@@ -156,16 +185,47 @@ impl FromStr for Device {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// No such kind of device.
-    #[error("there is no device {device:?}; there are host and host:N")]
+    #[error("there is no device {device:?}; there are host, host:N, cuda and cuda:N")]
     Unknown {
         /// The name that was given.
         device: String,
     },
-    /// A kind of device that this version does not drive.
-    #[error("device {device:?}: GPUs are not driven yet; feed host:N instead")]
+    /// A kind of device that this build does not drive.
+    #[error("device {device:?}: this build drives no GPUs; build it with the feature cuda, or feed host:N")]
     NotBuilt {
         /// The name that was given.
         device: String,
+    },
+    /// There is no CUDA driver.
+    #[error(
+        "no CUDA driver is found: looked for libcuda.so, libcuda.so.1 and the like where the system looks for \
+         libraries, and in LD_LIBRARY_PATH; install NVIDIA's driver, or feed host:N"
+    )]
+    NoDriver,
+    /// The CUDA driver lacks calls that are made here.
+    #[cfg(feature = "cuda-driver")]
+    #[error("the CUDA driver is for CUDA {found}, and at least {needed} is needed; update NVIDIA's driver")]
+    DriverTooOld {
+        /// What it is for.
+        found: cuda::Version,
+        /// What is needed.
+        needed: cuda::Version,
+    },
+    /// The driver lists no such device.
+    #[error("there is no {device}: the driver lists {found} device(s), counted from 0")]
+    NoSuchDevice {
+        /// The device.
+        device: String,
+        /// How many there are.
+        found: usize,
+    },
+    /// A stream of one device was to wait for a batch on another.
+    #[error("the batch is on {device}, and the stream is of {found}: let a stream of {device} wait for it")]
+    OtherDevice {
+        /// Where the batch is.
+        device: String,
+        /// Where the stream is.
+        found: String,
     },
     /// The device has no memory left, or not enough.
     #[error("{device}: cannot reserve {bytes} bytes: {message}")]

@@ -135,6 +135,13 @@ impl Batch {
         &*self.delivered().berth.passage
     }
 
+    /// The batch on its CUDA device; `None` where its lane ends elsewhere.
+    #[cfg(feature = "cuda-driver")]
+    #[must_use]
+    pub fn cuda(&self) -> Option<crate::device::CudaBatch<'_>> {
+        crate::device::CudaBatch::of(self.passage())
+    }
+
     /// Waits until the batch has arrived at its device.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{Arrays, Frame};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
-use crate::device::Device;
+use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::prefetch::{Berth, LaneMeters, Prefetcher, RingKeeper, Slot, State};
@@ -198,6 +198,7 @@ impl Plan {
     pub(super) fn start(self) -> Result<Feed, FeedError> {
         let clock = Arc::new(Clock::start(self.asked.devices.len()));
         let budget = self.budget()?;
+        self.check_devices()?;
         let readers = self.open_readers()?;
         let meters = Arc::new(WorkerMeters::default());
         let runs: usize = readers.iter().map(DataReader::runs).sum();
@@ -281,6 +282,26 @@ impl Plan {
             }
             _ => Ok(budget),
         }
+    }
+
+    /// Whether each device has room for the batches of all its lanes.
+    fn check_devices(&self) -> Result<(), FeedError> {
+        let devices = &self.asked.devices;
+        for device in devices {
+            let Some(free) = device.backend().free_bytes()? else { continue };
+            let lanes = devices.iter().filter(|other| other.name() == device.name()).count();
+            // The lanes' batches were found to be countable.
+            let bytes = lanes * self.asked.prefetch * self.memory_bytes;
+            if bytes > free {
+                let batches = lanes * self.asked.prefetch;
+                let message = format!(
+                    "{free} bytes are free, for {batches} batches of {}; lower the batch size or the prefetch",
+                    self.memory_bytes
+                );
+                return Err(DeviceError::OutOfMemory { device: device.name(), bytes, message }.into());
+            }
+        }
+        Ok(())
     }
 
     fn start_lane(

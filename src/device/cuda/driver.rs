@@ -1,0 +1,191 @@
+//! The CUDA driver, found when the program runs: is it there, what does it say, and on which device.
+
+#![expect(unsafe_code, reason = "the driver is C")]
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::DriverError;
+use cudarc::driver::{result, sys};
+use once_cell::sync::OnceCell;
+
+use crate::device::DeviceError;
+
+/// The oldest driver whose every call is there that is made here: CUDA 11.0.
+const VERSION_MIN: i32 = 11_000;
+
+/// Looks for the driver, once in the life of the process, and starts it.
+///
+/// Everything that calls the driver comes through here first: without it, `cudarc` panics at the first call.
+pub(super) fn start() -> Result<(), DeviceError> {
+    static STARTED: OnceCell<Result<(), DeviceError>> = OnceCell::new();
+    STARTED.get_or_init(look_for).clone()
+}
+
+fn look_for() -> Result<(), DeviceError> {
+    // SAFETY: it opens the driver's library, whose initialisers are the only code that is run.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(DeviceError::NoDriver);
+    }
+    told("cuda", "cuInit", result::init())?;
+    let mut version = 0;
+    // SAFETY: the driver writes one number to where it is told to.
+    let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+    told("cuda", "cuDriverGetVersion", asked.result())?;
+    if version < VERSION_MIN {
+        return Err(DeviceError::DriverTooOld { found: Version(version), needed: Version(VERSION_MIN) });
+    }
+    Ok(())
+}
+
+/// The version of CUDA that the driver is for.
+pub(super) fn version() -> Result<Version, DeviceError> {
+    start()?;
+    let mut version = 0;
+    // SAFETY: the driver writes one number to where it is told to.
+    let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+    told("cuda", "cuDriverGetVersion", asked.result())?;
+    Ok(Version(version))
+}
+
+/// A version of CUDA, as the driver counts it: 12080 is 12.8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub i32);
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
+/// What a call said, with its device's name if it failed.
+pub(super) fn told<T>(
+    device: &str,
+    call: &'static str,
+    said: Result<T, DriverError>,
+) -> Result<T, DeviceError> {
+    said.map_err(|error| DeviceError::Call { device: device.to_owned(), call, message: describe(error) })
+}
+
+/// The driver's own words for an error.
+fn describe(error: DriverError) -> String {
+    let words =
+        |text: Result<&std::ffi::CStr, DriverError>| text.map(|text| text.to_string_lossy().into_owned());
+    match (words(error.error_name()), words(error.error_string())) {
+        (Ok(name), Ok(text)) => format!("{name} ({}): {text}", error.0 as i32),
+        _ => format!("error {}", error.0 as i32),
+    }
+}
+
+/// A device's own context, the one that all CUDA libraries of the process share: the primary one.
+#[derive(Debug)]
+pub(super) struct Context {
+    name: String,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+}
+
+// SAFETY: the driver may be called from any thread; the handle is a name that it gave out.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Takes hold of the context of a device, which it then keeps alive.
+    pub(super) fn of(ordinal: usize) -> Result<Arc<Self>, DeviceError> {
+        start()?;
+        let name = format!("cuda:{ordinal}");
+        let count = told(&name, "cuDeviceGetCount", result::device::get_count())?;
+        let found = usize::try_from(count).unwrap_or(0);
+        let Some(ordinal) = i32::try_from(ordinal).ok().filter(|&ordinal| ordinal < count) else {
+            return Err(DeviceError::NoSuchDevice { device: name, found });
+        };
+        let device = told(&name, "cuDeviceGet", result::device::get(ordinal))?;
+        // SAFETY: the device was given out by the driver just now. It is released in the drop.
+        let context =
+            told(&name, "cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
+        Ok(Arc::new(Context { name, device, context }))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn device(&self) -> sys::CUdevice {
+        self.device
+    }
+
+    pub(super) fn handle(&self) -> sys::CUcontext {
+        self.context
+    }
+
+    /// What a call on this device said.
+    pub(super) fn told<T>(&self, call: &'static str, said: Result<T, DriverError>) -> Result<T, DeviceError> {
+        told(&self.name, call, said)
+    }
+
+    /// Makes it this thread's current context for as long as the answer lives. The one before, which may be
+    /// another library's, comes back then.
+    pub(super) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
+        let current = self.told("cuCtxGetCurrent", result::ctx::get_current())?;
+        let is_pushed = current != Some(self.context);
+        if is_pushed {
+            // SAFETY: the context lives as long as `self` does.
+            let pushed = unsafe { sys::cuCtxPushCurrent_v2(self.context) };
+            self.told("cuCtxPushCurrent", pushed.result())?;
+        }
+        Ok(Entered { context: self, is_pushed, on_this_thread: PhantomData })
+    }
+
+    /// Waits for all that the device has to do, in this process. No part of the steady state: for when an event
+    /// cannot tell.
+    pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
+        let _entered = self.enter()?;
+        self.told("cuCtxSynchronize", result::ctx::synchronize())
+    }
+
+    /// Bytes of the device's memory that are free, and all of them.
+    pub(super) fn memory(&self) -> Result<(usize, usize), DeviceError> {
+        let _entered = self.enter()?;
+        self.told("cuMemGetInfo", result::mem_get_info())
+    }
+
+    /// A number that the driver knows of the device.
+    pub(super) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Result<i32, DeviceError> {
+        // SAFETY: the device was given out by the driver.
+        self.told("cuDeviceGetAttribute", unsafe { result::device::get_attribute(self.device, attribute) })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once, by `of`, and whatever was made in it keeps it alive.
+        let released = unsafe { result::primary_ctx::release(self.device) };
+        if let Err(error) = self.told("cuDevicePrimaryCtxRelease", released) {
+            tracing::warn!(%error, "a device's context cannot be given back");
+        }
+    }
+}
+
+/// A context that is its thread's current one.
+#[must_use]
+pub(super) struct Entered<'a> {
+    context: &'a Context,
+    /// On the thread's stack of contexts, above the one that was current before.
+    is_pushed: bool,
+    /// What is current is so on one thread.
+    on_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if self.is_pushed {
+            let mut popped = std::ptr::null_mut();
+            // SAFETY: the driver writes a handle to where it is told to.
+            let said = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
+            if let Err(error) = self.context.told("cuCtxPopCurrent", said.result()) {
+                tracing::warn!(%error, "a thread's context cannot be restored");
+            }
+        }
+    }
+}

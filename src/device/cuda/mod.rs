@@ -1,0 +1,163 @@
+//! NVIDIA's GPUs, through the driver that is found when the program runs.
+//!
+//! A lane's batches lie in page-locked memory of the host. A batch that is complete is copied in one piece, on a
+//! stream of the device's own, while the batch before it is trained on; its consumer's stream waits for it on the
+//! device, and gives it back there: nobody on the host waits for anybody.
+
+mod driver;
+mod memory;
+mod passage;
+mod stream;
+
+use std::sync::Arc;
+
+use cudarc::driver::{result, sys};
+
+use self::driver::Context;
+use self::memory::{DeviceMemory, Pinned};
+use self::passage::CudaPassage;
+use self::stream::{CudaEvent, Stream};
+use super::{Backend, DeviceError, Event as _, Passage};
+use crate::memory::{HostMemory, PageMemory};
+
+pub use self::driver::Version;
+pub use self::passage::{CudaBatch, DeviceArray};
+
+/// A GPU, and the stream that its batches are copied on.
+#[derive(Debug)]
+pub(super) struct Cuda {
+    copies: Arc<Stream>,
+}
+
+impl Cuda {
+    pub(super) fn new(ordinal: usize) -> Result<Self, DeviceError> {
+        let context = Context::of(ordinal)?;
+        Ok(Cuda { copies: Arc::new(Stream::new(&context)?) })
+    }
+
+    fn context(&self) -> &Arc<Context> {
+        self.copies.context()
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> String {
+        self.context().name().to_owned()
+    }
+
+    fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
+        let error = match Pinned::new(self.context(), bytes) {
+            Ok(memory) => return Ok(Box::new(memory)),
+            Err(error) => error,
+        };
+        tracing::warn!(
+            %error,
+            bytes,
+            "no page-locked memory: ordinary memory serves, from which the driver copies at about half the speed, and \
+             while it does so the lane's thread waits"
+        );
+        match PageMemory::new(bytes) {
+            Ok(memory) => Ok(Box::new(memory)),
+            Err(error) => {
+                Err(DeviceError::OutOfMemory { device: self.name(), bytes, message: error.to_string() })
+            }
+        }
+    }
+
+    fn passage(&self, bytes: usize, _records: usize) -> Result<Box<dyn Passage>, DeviceError> {
+        Ok(Box::new(CudaPassage::new(&self.copies, bytes)?))
+    }
+
+    fn free_bytes(&self) -> Result<Option<usize>, DeviceError> {
+        self.context().memory().map(|(free, _)| Some(free))
+    }
+}
+
+/// What the driver says of a GPU.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaDevice {
+    /// Its number: `cuda:ordinal`.
+    pub ordinal: usize,
+    /// What its maker calls it.
+    pub name: String,
+    /// Bytes of its memory.
+    pub memory_bytes: usize,
+    /// Bytes of its memory that are free.
+    pub free_bytes: usize,
+    /// What it can do: major and minor.
+    pub compute_capability: (i32, i32),
+    /// Its place on the PCI bus, as in `/sys/bus/pci/devices`.
+    pub pci: String,
+    /// The NUMA node that it is nearest to, where the system has several and says.
+    pub numa_node: Option<usize>,
+    /// The version of CUDA that the driver is for.
+    pub driver: Version,
+}
+
+impl CudaDevice {
+    /// All that the driver lists, in its order.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if there is no driver, if it is too old, or if it fails.
+    pub fn all() -> Result<Vec<Self>, DeviceError> {
+        let driver = driver::version()?;
+        let count = driver::told("cuda", "cuDeviceGetCount", result::device::get_count())?;
+        (0..usize::try_from(count).unwrap_or(0)).map(|ordinal| CudaDevice::look(ordinal, driver)).collect()
+    }
+
+    fn look(ordinal: usize, driver: Version) -> Result<Self, DeviceError> {
+        use sys::CUdevice_attribute as Attribute;
+
+        let context = Context::of(ordinal)?;
+        let (free_bytes, memory_bytes) = context.memory()?;
+        let number = |attribute| context.attribute(attribute);
+        let pci = format!(
+            "{:04x}:{:02x}:{:02x}.0",
+            number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+            number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+            number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
+        );
+        Ok(CudaDevice {
+            ordinal,
+            name: context.told("cuDeviceGetName", result::device::get_name(context.device()))?,
+            memory_bytes,
+            free_bytes,
+            compute_capability: (
+                number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            numa_node: numa_node(&pci),
+            pci,
+            driver,
+        })
+    }
+
+    /// Bytes a second of the copy of page-locked memory to the device, as a lane copies: the fastest of
+    /// `rounds` copies of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the memory cannot be had, or the device fails.
+    pub fn copy_rate(&self, bytes: usize, rounds: usize) -> Result<f64, DeviceError> {
+        let context = Context::of(self.ordinal)?;
+        let mut host = Pinned::new(&context, bytes)?;
+        let memory = DeviceMemory::new(&context, bytes)?;
+        let stream = Stream::new(&context)?;
+        let [start, end] = [CudaEvent::timed(&context)?, CudaEvent::timed(&context)?];
+        let mut best = f32::INFINITY;
+        for _round in 0..rounds.max(1) {
+            stream::copy_timed(&stream, &memory, &mut host, [&start, &end])?;
+            end.wait()?;
+            best = best.min(end.since(&start)?);
+        }
+        Ok(bytes as f64 / (f64::from(best) / 1e3))
+    }
+}
+
+/// The NUMA node of a PCI device, as Linux says; -1 is none.
+fn numa_node(pci: &str) -> Option<usize> {
+    let text = std::fs::read_to_string(format!("/sys/bus/pci/devices/{pci}/numa_node")).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,341 @@
+//! The way of a batch to a CUDA device: one copy, an event for its arrival, and one a stream for its last use.
+//!
+//! ```text
+//! submit   one asynchronous copy of the whole memory, on the device's copy stream; then `arrived` is recorded
+//! wait_on  a stream of the consumer's waits for `arrived`, and is remembered
+//! release  on each stream that is remembered an event is recorded: together they are the last use
+//! submit   again, once the prefetcher has seen that all of them have happened
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. The host's memory is read by the device only between `submit` and `arrived`; the device's memory is used by
+//!    the consumer only between `submit` and the last use. Neither is given back, or written, before.
+//! 2. The events are ours, and every record of one is checked: where one fails, the whole device is waited for
+//!    before the passage is gone. Nothing else waits for a device.
+
+#![expect(unsafe_code, reason = "the driver is C, and knows nothing of borrows")]
+
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaStream, result, sys};
+use parking_lot::Mutex;
+
+use super::driver::Context;
+use super::memory::DeviceMemory;
+use super::stream::{CudaEvent, Stream};
+use crate::device::{DeviceError, Event, HostBatch, Passage};
+use crate::shape::BatchShape;
+
+/// The way of one of a lane's batches to a CUDA device, and its place there.
+pub(super) struct CudaPassage {
+    copies: Arc<Stream>,
+    memory: DeviceMemory,
+    arrived: CudaEvent,
+    arrays: Option<Arrays>,
+    last_use: LastUse,
+    /// A copy is under way that `arrived` does not tell of.
+    is_untold: bool,
+}
+
+/// Where the arrays of a batch begin in its memory, and their shapes.
+#[derive(Clone, Copy, Debug)]
+struct Arrays {
+    pixels: BatchShape,
+    target: Option<(BatchShape, usize)>,
+    labels: usize,
+    labels_f32: usize,
+}
+
+/// When nobody on the device uses a batch any more.
+#[derive(Debug, Default)]
+struct LastUse(Mutex<Uses>);
+
+#[derive(Debug, Default)]
+struct Uses {
+    /// The consumer's streams that wait for the batch, each once.
+    streams: Vec<Used>,
+    /// One a stream; what there is more of is kept for batches that are used on more.
+    events: Vec<CudaEvent>,
+    /// How many of the events tell of the batch that was released last.
+    recorded: usize,
+}
+
+/// A stream of the consumer's.
+enum Used {
+    /// It stays for as long as it is needed here.
+    Held(Arc<CudaStream>),
+    /// Somebody promised that it does.
+    Raw(sys::CUstream),
+}
+
+// SAFETY: a raw stream is a name that the driver gave out, and the driver may be called from any thread.
+unsafe impl Send for Used {}
+
+impl Used {
+    fn handle(&self) -> sys::CUstream {
+        match self {
+            Used::Held(stream) => stream.cu_stream(),
+            Used::Raw(stream) => *stream,
+        }
+    }
+}
+
+impl fmt::Debug for Used {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {:?}", self.handle())
+    }
+}
+
+impl CudaPassage {
+    pub(super) fn new(copies: &Arc<Stream>, bytes: usize) -> Result<Self, DeviceError> {
+        let context = copies.context();
+        Ok(CudaPassage {
+            memory: DeviceMemory::new(context, bytes)?,
+            arrived: CudaEvent::new(context)?,
+            copies: copies.clone(),
+            arrays: None,
+            last_use: LastUse::default(),
+            is_untold: false,
+        })
+    }
+
+    fn context(&self) -> &Arc<Context> {
+        self.copies.context()
+    }
+
+    fn use_on(&self, stream: Used) -> Result<(), DeviceError> {
+        let mut uses = self.last_use.0.lock();
+        let is_known = uses.streams.iter().any(|used| used.handle() == stream.handle());
+        // Whatever can fail comes first: a stream that waits is remembered.
+        if !is_known && uses.events.len() <= uses.streams.len() {
+            uses.events.push(CudaEvent::new(self.context())?);
+        }
+        // SAFETY: a stream that is held is there; of a raw one it was promised.
+        unsafe { self.arrived.hold(stream.handle()) }?;
+        if !is_known {
+            uses.streams.push(stream);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CudaPassage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaPassage")
+            .field("device", &self.context().name())
+            .field("bytes", &self.memory.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Passage for CudaPassage {
+    fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
+        assert!(batch.memory.len() <= self.memory.bytes(), "the device has room for a batch of its lane");
+        self.last_use.0.lock().recorded = 0;
+        let offset = |array: *const u8| array.addr() - batch.memory.as_ptr().addr();
+        self.arrays = Some(Arrays {
+            pixels: batch.shape,
+            target: batch.target.map(|(shape, bytes)| (shape, offset(bytes.as_ptr()))),
+            labels: offset(batch.labels.as_ptr().cast()),
+            labels_f32: offset(batch.labels_f32.as_ptr().cast()),
+        });
+        let context = self.copies.context();
+        let _entered = context.enter()?;
+        // SAFETY: the device's memory is as large, as was just seen, and nobody uses it: its last use is over
+        // (the prefetcher's invariant 4). The host's memory stays, unwritten, until `arrived`: the lane drops
+        // this passage before the memory, and its drop waits.
+        let copied =
+            unsafe { result::memcpy_htod_async(self.memory.first(), batch.memory, self.copies.handle()) };
+        context.told("cuMemcpyHtoDAsync", copied)?;
+        self.is_untold = true;
+        // SAFETY: the copy stream is this passage's.
+        unsafe { self.arrived.record(self.copies.handle()) }?;
+        self.is_untold = false;
+        Ok(())
+    }
+
+    fn arrival(&self) -> &dyn Event {
+        &self.arrived
+    }
+
+    fn release(&mut self) -> Result<(), DeviceError> {
+        let uses = self.last_use.0.get_mut();
+        for (stream, event) in uses.streams.iter().zip(&uses.events) {
+            // SAFETY: a stream that is held is there; of a raw one it was promised, until the batch is dropped.
+            unsafe { event.record(stream.handle()) }?;
+            uses.recorded += 1;
+        }
+        uses.streams.clear();
+        Ok(())
+    }
+
+    fn last_use(&self) -> &dyn Event {
+        // A batch that no stream waited for was used, if at all, once it had arrived and before it was dropped.
+        if self.last_use.0.lock().recorded == 0 { &self.arrived } else { &self.last_use }
+    }
+}
+
+impl Event for LastUse {
+    fn is_complete(&self) -> Result<bool, DeviceError> {
+        let uses = self.0.lock();
+        for event in &uses.events[..uses.recorded] {
+            if !event.is_complete()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        let uses = self.0.lock();
+        uses.events[..uses.recorded].iter().try_for_each(Event::wait)
+    }
+}
+
+impl Drop for CudaPassage {
+    /// Waits until the device neither reads the host's memory nor uses its own: for the events, or, where they
+    /// cannot tell, for all that the device has to do. Where it cannot tell that either, it has failed, and does
+    /// neither.
+    fn drop(&mut self) {
+        let is_told = !self.is_untold && self.last_use.0.get_mut().streams.is_empty();
+        let told = if is_told { self.arrived.wait().and_then(|()| self.last_use.wait()) } else { Ok(()) };
+        if (!is_told || told.is_err())
+            && let Err(error) = self.context().synchronize()
+        {
+            tracing::debug!(%error, "a device that has failed is not waited for");
+        }
+    }
+}
+
+/// A batch on a CUDA device.
+///
+/// It is the batch's own memory on the device, which goes round: it is lent for as long as the
+/// [`Batch`](crate::Batch) lives, and for whatever the streams that waited for it have queued by the time the
+/// batch is dropped.
+///
+/// ```no_run
+/// # fn train(batch: percolator::Batch, stream: std::sync::Arc<percolator::cudarc::driver::CudaStream>)
+/// # -> Result<(), percolator::DeviceError> {
+/// let on_device = batch.cuda().expect("the lane ends at a CUDA device");
+/// on_device.wait_on(&stream)?;
+/// let pixels = on_device.pixels();
+/// // ... kernels on `stream` that read `pixels.pointer` ...
+/// drop(batch); // at once: the memory is filled again only after those kernels
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct CudaBatch<'a> {
+    passage: &'a CudaPassage,
+    arrays: Arrays,
+}
+
+/// An array on a device.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceArray {
+    /// The address of its first element, on the device; a multiple of 64.
+    pub pointer: u64,
+    /// Its extents, outermost first.
+    pub shape: Vec<usize>,
+    /// How many elements apart neighbours along each axis lie. There are no gaps.
+    pub strides: Vec<usize>,
+}
+
+impl DeviceArray {
+    fn new(pointer: u64, shape: &[usize]) -> Self {
+        let mut strides: Vec<usize> = shape
+            .iter()
+            .rev()
+            .scan(1, |stride, extent| Some(std::mem::replace(stride, *stride * extent)))
+            .collect();
+        strides.reverse();
+        DeviceArray { pointer, shape: shape.to_vec(), strides }
+    }
+}
+
+impl<'a> CudaBatch<'a> {
+    /// What a passage carries, if it is one of this kind and carries something.
+    pub(crate) fn of(passage: &'a dyn Passage) -> Option<Self> {
+        let passage = (passage as &dyn std::any::Any).downcast_ref::<CudaPassage>()?;
+        Some(CudaBatch { passage, arrays: passage.arrays? })
+    }
+
+    /// Makes what is put on `stream` from here on wait until the batch has arrived. The host does not wait.
+    ///
+    /// When the batch is dropped, what is on the stream by then counts as its use.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the stream is another device's, or the device refuses.
+    pub fn wait_on(&self, stream: &Arc<CudaStream>) -> Result<(), DeviceError> {
+        let context = self.passage.context();
+        if stream.context().cu_ctx() != context.handle() {
+            let (device, found) = (context.name().to_owned(), format!("cuda:{}", stream.context().ordinal()));
+            return Err(DeviceError::OtherDevice { device, found });
+        }
+        self.passage.use_on(Used::Held(stream.clone()))
+    }
+
+    /// The same for a stream that another library made: a `CUstream`, or a `cudaStream_t`.
+    ///
+    /// # Safety
+    ///
+    /// It is a stream of this batch's device, and lives until the batch is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device refuses.
+    pub unsafe fn wait_on_raw(&self, stream: *mut c_void) -> Result<(), DeviceError> {
+        self.passage.use_on(Used::Raw(stream.cast()))
+    }
+
+    /// The stream that batches of this device are copied on.
+    #[must_use]
+    pub fn copy_stream(&self) -> *mut c_void {
+        self.passage.copies.handle().cast()
+    }
+
+    /// Its pixels. The type of their elements is that of [`Batch::shape`](crate::Batch::shape).
+    #[must_use]
+    pub fn pixels(&self) -> DeviceArray {
+        self.array(0, &self.arrays.pixels.dims())
+    }
+
+    /// Its targets, if it has any.
+    #[must_use]
+    pub fn target(&self) -> Option<DeviceArray> {
+        self.arrays.target.map(|(shape, offset)| self.array(offset, &shape.dims()))
+    }
+
+    /// Its labels as `i32`.
+    #[must_use]
+    pub fn labels(&self) -> DeviceArray {
+        self.array(self.arrays.labels, &[self.arrays.pixels.records])
+    }
+
+    /// Its labels as `f32`.
+    #[must_use]
+    pub fn labels_f32(&self) -> DeviceArray {
+        self.array(self.arrays.labels_f32, &[self.arrays.pixels.records])
+    }
+
+    fn array(&self, offset: usize, shape: &[usize]) -> DeviceArray {
+        DeviceArray::new(self.passage.memory.first() + offset as u64, shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_are_those_of_an_array_without_gaps() {
+        let array = DeviceArray::new(64, &[2, 3, 5, 7]);
+        assert_eq!((array.pointer, &*array.strides), (64, &[105, 35, 7, 1][..]));
+        assert_eq!(DeviceArray::new(0, &[4]).strides, [1]);
+    }
+}

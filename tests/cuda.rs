@@ -1,0 +1,514 @@
+//! CUDA lanes: what arrives on a device, in what order, when its memory goes round, and what comes of every call
+//! that fails. The tests run on the stand-in driver (tests/standin), whose ledger says what a GPU would have
+//! suffered in silence; the first also on a GPU, where there is one, and prints on which.
+#![cfg(feature = "cuda")]
+#![expect(unsafe_code, reason = "streams are read back through the driver")]
+#![allow(clippy::unwrap_used, clippy::multiple_unsafe_ops_per_block, reason = "tests")]
+
+mod common;
+#[path = "common/standin.rs"]
+mod standin;
+
+use std::sync::Arc;
+
+use common::process::{must_end, role, threads};
+use common::source::MemorySource;
+use percolator::cudarc::driver::{CudaContext, CudaStream, result};
+use percolator::{
+    Batch, CudaDevice, Device, DeviceArray, DeviceError, Dtype, Feed, FeedBuilder, FeedError, Lane, Matching,
+    Registry, Target, Transform,
+};
+use rand_mt::Mt;
+use standin::{Standin, alone};
+
+const RECORDS: usize = 23;
+
+fn feed() -> FeedBuilder {
+    let target = Target::paired(MemorySource::images("masks", RECORDS, 1, 8, 8), Matching::Keys);
+    Feed::builder()
+        .source(MemorySource::images("images", RECORDS, 3, 8, 8))
+        .registry(&Registry::new())
+        .transform(Transform::new().crop(5).mirror(true))
+        .target(target.transform(Transform::new().crop(5).mirror(true)).dtype(Dtype::U8))
+        .dtype(Dtype::U8)
+        .threads(2)
+        .batch_size(4)
+        .prefetch(3)
+}
+
+fn on(devices: usize) -> FeedBuilder {
+    feed().devices((0..devices).map(|ordinal| Device::cuda(ordinal).unwrap()))
+}
+
+fn stream(ordinal: usize) -> Arc<CudaStream> {
+    CudaContext::new(ordinal).unwrap().new_stream().unwrap()
+}
+
+/// A batch, as the host sees it: pixels, targets, labels, and labels as floats.
+#[derive(Debug, PartialEq)]
+struct Seen([Vec<u8>; 4]);
+
+impl Seen {
+    fn on_host(batch: &Batch) -> Self {
+        Seen([
+            batch.bytes().to_vec(),
+            batch.target_pixels::<u8>().unwrap().to_vec(),
+            bytemuck::cast_slice(batch.labels()).to_vec(),
+            bytemuck::cast_slice(batch.labels_f32()).to_vec(),
+        ])
+    }
+
+    /// Reads the batch back from its device, on a stream that waits for it. The reads are under way when the
+    /// batch may be dropped; `Reading::finish` waits for them.
+    fn on_device(batch: &Batch, stream: &Arc<CudaStream>) -> Result<Reading, DeviceError> {
+        let batch_there = batch.cuda().expect("the lane ends at a CUDA device");
+        batch_there.wait_on(stream)?;
+        let read = |array: &DeviceArray, element: usize| {
+            let mut bytes = Pinned::new(stream, array.shape.iter().product::<usize>() * element);
+            // SAFETY: the array is there until the stream has come to the end of what is on it now, and the
+            // bytes until it was waited for.
+            let _ = unsafe { result::memcpy_dtoh_async(bytes.bytes(), array.pointer, stream.cu_stream()) };
+            bytes
+        };
+        Ok(Reading {
+            stream: stream.clone(),
+            bytes: [
+                read(&batch_there.pixels(), 1),
+                read(&batch_there.target().unwrap(), 1),
+                read(&batch_there.labels(), 4),
+                read(&batch_there.labels_f32(), 4),
+            ],
+        })
+    }
+}
+
+/// Page-locked memory: to any other the driver copies while its caller waits.
+struct Pinned {
+    stream: Arc<CudaStream>,
+    first: *mut u8,
+    len: usize,
+}
+
+impl Pinned {
+    fn new(stream: &Arc<CudaStream>, len: usize) -> Self {
+        stream.context().bind_to_thread().unwrap();
+        // SAFETY: a context is current.
+        let first = unsafe { result::malloc_host(len, 0) }.unwrap().cast::<u8>();
+        // SAFETY: so many bytes were given out.
+        unsafe { first.write_bytes(0, len) };
+        Pinned { stream: stream.clone(), first, len }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: so many bytes were given out, and zeroed.
+        unsafe { std::slice::from_raw_parts_mut(self.first, self.len) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = self.stream.context().bind_to_thread();
+        // SAFETY: it was given out once, and nothing on the stream uses it any more.
+        let _ = unsafe { result::free_host(self.first.cast()) };
+    }
+}
+
+/// Bytes that are being read.
+struct Reading {
+    stream: Arc<CudaStream>,
+    bytes: [Pinned; 4],
+}
+
+impl Reading {
+    fn finish(mut self) -> Seen {
+        self.stream.synchronize().unwrap();
+        Seen(self.bytes.each_mut().map(|bytes| bytes.bytes().to_vec()))
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let _ = self.stream.synchronize();
+    }
+}
+
+/// The first batches of each lane, on the host.
+fn wanted(lanes: usize, batches: usize) -> Vec<Vec<Seen>> {
+    let mut feed = feed().devices((0..lanes).map(Device::host)).build().unwrap();
+    consume(feed.lanes(), |lane| {
+        lane.take(batches).map(|batch| Seen::on_host(&batch.unwrap())).collect::<Vec<_>>()
+    })
+}
+
+/// Streams of device 0 that do nothing, until they are let go: at the latest when a test has failed, for what
+/// waits for them would wait for ever.
+struct Held<'a> {
+    standin: &'a Standin,
+    streams: &'a [i32],
+}
+
+impl<'a> Held<'a> {
+    fn new(standin: &'a Standin, streams: &'a [i32]) -> Self {
+        streams.iter().for_each(|&stream| standin.hold(0, stream));
+        Held { standin, streams }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.streams.iter().for_each(|&stream| self.standin.release(0, stream));
+    }
+}
+
+/// Runs each lane on a thread of its own.
+fn consume<T: Send>(lanes: Vec<Lane>, run: impl Fn(Lane) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let consumers: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(|| run(lane))).collect();
+        consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect()
+    })
+}
+
+/// What arrives on so many devices is what the host sees, in order.
+fn check_what_arrives(devices: usize) {
+    const BATCHES: usize = 30;
+
+    let mut feed = on(devices).build().unwrap();
+    let arrived = consume(feed.lanes(), |lane| {
+        let stream = stream(lane.number());
+        let read = |batch: Result<Batch, FeedError>| {
+            let batch = batch.unwrap();
+            let reading = Seen::on_device(&batch, &stream).unwrap();
+            // Before the reads are through, or have begun.
+            drop(batch);
+            reading.finish()
+        };
+        lane.take(BATCHES).map(read).collect::<Vec<_>>()
+    });
+    assert!(arrived == wanted(devices, BATCHES), "{devices} device(s)");
+}
+
+#[test]
+fn what_arrives_is_what_the_host_sees() {
+    if role().is_none() {
+        match CudaDevice::all() {
+            Ok(devices) if !devices.is_empty() => {
+                println!("on {} and {} more", devices[0].name, devices.len() - 1);
+                return check_what_arrives(devices.len());
+            }
+            _ => println!("on the stand-in driver: there is no GPU here"),
+        }
+    }
+    let Some(standin) = alone("what_arrives_is_what_the_host_sees", "devices=8") else { return };
+    for devices in [1, 2, 8] {
+        must_end("a feed", move || check_what_arrives(devices));
+        standin.take_report().must_be_empty();
+    }
+}
+
+#[test]
+fn the_steady_state_only_copies() {
+    let Some(standin) = alone("the_steady_state_only_copies", "devices=2") else { return };
+    let mut feed = on(2).build().unwrap();
+    let mut lanes: Vec<_> = feed.lanes().into_iter().map(|lane| (stream(lane.number()), lane)).collect();
+    let mut step = |batches: usize| {
+        for _batch in 0..batches {
+            for (stream, lane) in &mut lanes {
+                lane.next().unwrap().unwrap().cuda().unwrap().wait_on(stream).unwrap();
+            }
+        }
+    };
+    step(10);
+    standin.take_report().must_be_clean();
+    step(100);
+    let report = standin.take_report();
+    report.must_be_clean();
+    // A copy a batch, but for what was, or is, under way.
+    assert!((2 * 97..=2 * 103).contains(&report.calls("cuMemcpyHtoDAsync_v2")), "{}", report.text);
+    let others = report.calls_of("cuMem") - report.calls("cuMemcpyHtoDAsync_v2");
+    assert_eq!(others, 0, "no memory is asked for or given back: {}", report.text);
+    for call in ["cuCtxSynchronize", "cuStreamSynchronize", "cuEventCreate", "cuStreamCreate"] {
+        assert_eq!(report.calls(call), 0, "{}", report.text);
+    }
+}
+
+#[test]
+fn a_batch_is_delivered_before_it_has_arrived() {
+    let Some(standin) = alone("a_batch_is_delivered_before_it_has_arrived", "devices=1") else { return };
+    let device = Device::cuda(0).unwrap();
+    // The copy stream is the first that was made.
+    let _held = Held::new(&standin, &[0]);
+    let mut feed = feed().devices([device]).build().unwrap();
+    let mut lane = feed.lanes().remove(0);
+    let batches: Vec<_> = lane.by_ref().take(3).map(Result::unwrap).collect();
+    assert!(batches.iter().all(|batch| !batch.arrival().is_complete().unwrap()));
+    // All of the ring is held: nothing more comes.
+    assert!(lane.try_next().unwrap().is_none());
+    standin.release(0, 0);
+    batches[2].wait().unwrap();
+    assert!(batches.iter().all(|batch| batch.arrival().is_complete().unwrap()));
+    drop(batches);
+    assert_eq!(lane.take(10).filter(Result::is_ok).count(), 10);
+    drop(feed);
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn memory_goes_round_only_after_the_streams_that_used_it() {
+    let Some(standin) = alone("memory_goes_round_only_after_the_streams_that_used_it", "devices=1") else {
+        return;
+    };
+    let mut feed = on(1).build().unwrap();
+    let mut lane = feed.lanes().remove(0);
+    let streams = [stream(0), stream(0)];
+    let mut readings = Vec::new();
+    // The second and third stream of the device.
+    let _held = Held::new(&standin, &[1, 2]);
+    for number in 0..3 {
+        let batch = lane.next().unwrap().unwrap();
+        let on_one = Seen::on_device(&batch, &streams[number % 2]).unwrap();
+        // Twice on one stream is one use of it.
+        batch.cuda().unwrap().wait_on(&streams[number % 2]).unwrap();
+        readings.push((on_one, Seen::on_device(&batch, &streams[(number + 1) % 2]).unwrap()));
+    }
+    assert!(lane.try_next().unwrap().is_none(), "every batch is still being read");
+    standin.release(0, 2);
+    assert!(lane.try_next().unwrap().is_none(), "by the other stream, too");
+    standin.release(0, 1);
+    let wanted = wanted(1, 3).remove(0);
+    for ((one, other), wanted) in readings.into_iter().zip(&wanted) {
+        assert!(one.finish() == *wanted && other.finish() == *wanted);
+    }
+    assert_eq!(lane.take(10).filter(Result::is_ok).count(), 10);
+    drop((feed, streams));
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn a_stream_of_another_device_is_refused() {
+    let Some(standin) = alone("a_stream_of_another_device_is_refused", "devices=2") else { return };
+    let mut feed = on(1).build().unwrap();
+    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let error = batch.cuda().unwrap().wait_on(&stream(1)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the batch is on cuda:0, and the stream is of cuda:1: let a stream of cuda:0 wait for it"
+    );
+    drop((batch, feed));
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn what_is_not_there_is_an_error_that_says_so() {
+    let Some(standin) = alone("what_is_not_there_is_an_error_that_says_so", "devices=2\nmemory=1000") else {
+        return;
+    };
+    let error = Device::cuda(2).unwrap_err().to_string();
+    assert_eq!(error, "there is no cuda:2: the driver lists 2 device(s), counted from 0");
+    assert!("cuda:7".parse::<Device>().is_err() && "cuda:1".parse::<Device>().is_ok());
+    let error = on(2).build().unwrap_err().to_string();
+    assert!(error.starts_with("cuda:0: cannot reserve "), "{error}");
+    assert!(error.contains("1000 bytes are free, for 3 batches of "), "{error}");
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn a_driver_that_is_too_old_is_an_error() {
+    let Some(_standin) = alone("a_driver_that_is_too_old_is_an_error", "driver_version=10020") else {
+        return;
+    };
+    let error = Device::cuda(0).unwrap_err().to_string();
+    assert!(error.starts_with("the CUDA driver is for CUDA 10.2, and at least 11.0 is needed"), "{error}");
+}
+
+#[test]
+fn without_page_locked_memory_the_feed_goes_on() {
+    let Some(standin) = alone("without_page_locked_memory_the_feed_goes_on", "devices=1") else { return };
+    // Of the three batches of the ring only the last has such memory.
+    standin.fail("cuMemHostAlloc", 1, None, 2);
+    standin.fail("cuMemHostAlloc", 2, None, 2);
+    must_end("a feed of ordinary memory", || check_what_arrives(1));
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn devices_are_listed() {
+    let Some(standin) = alone("devices_are_listed", "devices=2") else { return };
+    let devices = CudaDevice::all().unwrap();
+    assert_eq!(devices.len(), 2);
+    assert!(devices[1].name.contains("stand-in"), "{}", devices[1].name);
+    assert_eq!((devices[1].ordinal, devices[1].compute_capability), (1, (9, 0)));
+    assert_eq!((devices[0].memory_bytes, devices[0].driver.to_string()), (256 << 20, "12.8".to_owned()));
+    assert!(devices[0].copy_rate(1 << 20, 3).unwrap() > 0.0);
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn a_lost_device_ends_its_own_lane_and_no_other() {
+    let Some(standin) = alone("a_lost_device_ends_its_own_lane_and_no_other", "devices=2") else { return };
+    must_end("the lane beside a lost device", move || {
+        let mut feed = on(2).build().unwrap();
+        let mut lanes = feed.lanes();
+        let (mut other, mut lost) = (lanes.remove(1), lanes.remove(0));
+        for lane in [&mut lost, &mut other] {
+            drop(lane.next().unwrap().unwrap());
+        }
+        standin.lose(0, 719);
+        let error = std::thread::scope(|scope| {
+            let ends = scope.spawn(|| lost.find_map(Result::err));
+            assert_eq!(other.by_ref().take(50).filter(Result::is_ok).count(), 50);
+            ends.join().unwrap().expect("the lane ends with an error")
+        });
+        let error = error.to_string();
+        assert!(error.starts_with("cuda:0: cu") && error.contains("(719)"), "{error}");
+        drop((feed, lost, other));
+        standin.take_report().must_be_clean();
+    });
+}
+
+/// Every call that a lane makes, from its device on.
+const CALLS: [&str; 16] = [
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxGetCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuStreamCreate",
+    "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemAlloc_v2",
+    "cuEventCreate",
+    "cuMemcpyHtoDAsync_v2",
+    "cuEventRecord",
+    "cuStreamWaitEvent",
+    "cuEventQuery",
+    "cuEventSynchronize",
+    "async:cuMemcpyHtoDAsync_v2",
+];
+
+/// As if the process had just begun; but the library starts the driver once.
+fn restart(standin: &Standin) {
+    standin.reset();
+    result::init().unwrap();
+}
+
+/// Feeds until it has seen enough, or an error: the device's, or the lane's.
+fn run(batches: usize, waits: bool) -> Result<(), String> {
+    let device = Device::cuda(0).map_err(|error| error.to_string())?;
+    let mut feed = feed().devices([device]).build().map_err(|error| error.to_string())?;
+    let lane = feed.lanes().remove(0);
+    let stream = CudaContext::new(0).and_then(|context| context.new_stream());
+    for batch in lane.take(batches) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        let there = batch.cuda().unwrap();
+        match &stream {
+            Ok(stream) if waits => there.wait_on(stream),
+            _ => batch.wait(),
+        }
+        .map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_call_may_fail() {
+    let Some(standin) = alone("every_call_may_fail", "devices=1") else { return };
+    // The driver is started once in a process.
+    run(1, true).unwrap();
+    for (call, waits) in CALLS.into_iter().flat_map(|call| [(call, true), (call, false)]) {
+        let mut failed = 0;
+        for nth in 1..=40 {
+            restart(&standin);
+            standin.fail(call, nth, None, 999);
+            let result = must_end(call, move || run(12, waits));
+            if let Err(error) = result {
+                assert!(error.contains("(999)") || error.contains("999"), "{call} {nth}: {error}");
+                failed += 1;
+            }
+            let report = standin.take_report();
+            report.must_be_clean();
+        }
+        println!("{call}: {failed} of 40 ended a feed");
+    }
+}
+
+/// Which of two things happens next.
+fn toss(generator: &mut Mt, one_in: u32) -> bool {
+    generator.next_u32().is_multiple_of(one_in)
+}
+
+/// One random feed: so many devices, batches dropped in any order on any thread, at any moment, with a fault or
+/// without.
+fn random_run(standin: &Standin, seed: u32) {
+    let mut generator = Mt::new(seed);
+    let devices = [1, 2, 8][(generator.next_u32() % 3) as usize];
+    let fault = toss(&mut generator, 2).then(|| {
+        let call = CALLS[generator.next_u32() as usize % CALLS.len()];
+        standin.fail(call, 1 + u64::from(generator.next_u32() % 60), None, 700);
+    });
+    let made: Result<Vec<_>, _> = (0..devices).map(Device::cuda).collect();
+    let Ok(devices) = made else { return assert!(fault.is_some()) };
+    let prefetch = 1 + generator.next_u32() as usize % 4;
+    let Ok(mut feed) = feed().prefetch(prefetch).devices(devices).build() else {
+        return assert!(fault.is_some());
+    };
+    let seeds: Vec<u32> = (0..8).map(|_| generator.next_u32()).collect();
+    let failed: Vec<bool> = consume(feed.lanes(), |lane| random_lane(lane, &seeds));
+    assert!(fault.is_some() || failed.iter().all(|failed| !failed));
+}
+
+/// Whether something failed.
+fn random_lane(mut lane: Lane, seeds: &[u32]) -> bool {
+    let mut generator = Mt::new(seeds[lane.number()]);
+    let streams = CudaContext::new(lane.number())
+        .and_then(|context| Ok([context.new_stream()?, context.new_stream()?]));
+    let mut held = Vec::new();
+    for _step in 0..generator.next_u32() % 40 {
+        if held.len() >= 3 || toss(&mut generator, 3) {
+            let batch =
+                (!held.is_empty()).then(|| held.swap_remove(generator.next_u32() as usize % held.len()));
+            if toss(&mut generator, 2) {
+                std::thread::scope(|scope| drop(scope.spawn(move || drop(batch))));
+            }
+            continue;
+        }
+        let batch: Batch = match lane.try_next() {
+            Ok(Some(batch)) => batch,
+            Ok(None) if lane.is_ended() => return true,
+            Ok(None) => continue,
+            Err(_) => return true,
+        };
+        if let Ok(streams) = &streams {
+            for stream in streams.iter().filter(|_| toss(&mut generator, 2)) {
+                if batch.cuda().unwrap().wait_on(stream).is_err() {
+                    return true;
+                }
+            }
+        }
+        held.push(batch);
+    }
+    if toss(&mut generator, 2) {
+        drop(lane);
+    }
+    false
+}
+
+#[test]
+fn random_feeds_with_faults_leave_nothing_behind() {
+    let runs = std::env::var("PERCOLATOR_CUDA_RUNS").map_or(150, |runs| runs.parse().unwrap());
+    let Some(standin) =
+        alone("random_feeds_with_faults_leave_nothing_behind", "devices=8\nop_us=20\nns_per_kib=100")
+    else {
+        return;
+    };
+    let standin = Arc::new(standin);
+    let before = threads();
+    for seed in 0..runs {
+        restart(&standin);
+        let standin_too = standin.clone();
+        must_end(&format!("the feed of seed {seed}"), move || random_run(&standin_too, seed));
+        let report = standin.take_report();
+        assert!(report.violations.is_empty(), "seed {seed}: {}", report.text);
+    }
+    standin.reset();
+    assert!(threads() <= before, "threads are left");
+}

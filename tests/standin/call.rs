@@ -1,0 +1,117 @@
+//! How every symbol enters: counted, failed if a test wants it, refused where the driver would refuse it.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+
+use crate::abi::{Answer, CONTEXT_IS_DESTROYED, Code, Handle, INVALID_CONTEXT, NOT_INITIALIZED, SUCCESS};
+use crate::world::{DONE, Guard, World, lock, wait};
+
+thread_local! {
+    /// The context that is current on this thread; 0 for none.
+    pub(crate) static CURRENT: Cell<Handle> = const { Cell::new(0) };
+}
+
+/// What a call needs before it begins.
+#[derive(Clone, Copy)]
+pub(crate) enum Needs {
+    /// Nothing, not even cuInit.
+    Nothing,
+    /// cuInit.
+    Driver,
+    /// A device by its ordinal.
+    Device(i32),
+    /// A current context.
+    Context,
+    /// A current context; and what the call frees is freed even where it returns an error.
+    Release,
+    /// The same of a device's own context, current or not.
+    ReleaseOf(i32),
+}
+
+/// A call inside the lock.
+pub(crate) struct Call {
+    world: Option<Guard>,
+    pub(crate) symbol: &'static str,
+    /// Of the current context, or that was named; 0 for calls that need neither.
+    pub(crate) device: usize,
+}
+
+impl Deref for Call {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        self.world.as_ref().expect("taken only while it waits")
+    }
+}
+
+impl DerefMut for Call {
+    fn deref_mut(&mut self) -> &mut World {
+        self.world.as_mut().expect("taken only while it waits")
+    }
+}
+
+impl Call {
+    /// Gives the lock away until it is so.
+    pub(crate) fn wait_until(&mut self, so: impl Fn(&World) -> bool) {
+        while !so(self) {
+            self.world = self.world.take().map(|world| wait(&DONE, world));
+        }
+    }
+
+    /// Waits for an operation of a stream, whose error, if it is broken by then, is the call's.
+    pub(crate) fn wait_for(&mut self, device: usize, stream: Handle, seq: u64) -> Answer {
+        self.wait_until(|world| world.has_ended(stream, seq) || world.broken(device).is_some());
+        self.broken(device).map_or(Ok(()), Err)
+    }
+}
+
+/// Runs a call's body, and makes of its answer what C gets.
+pub(crate) fn call(symbol: &'static str, needs: Needs, body: impl FnOnce(&mut Call) -> Answer) -> u32 {
+    let mut call = Call { world: Some(lock()), symbol, device: 0 };
+    match enter(&mut call, needs, body) {
+        Ok(()) => SUCCESS,
+        Err(Code(code)) => code,
+    }
+}
+
+fn enter(call: &mut Call, needs: Needs, body: impl FnOnce(&mut Call) -> Answer) -> Answer {
+    let symbol = call.symbol;
+    call.ledger.count(symbol);
+    let device = match needs {
+        Needs::Nothing => None,
+        Needs::Device(ordinal) | Needs::ReleaseOf(ordinal) => call.device(ordinal).ok(),
+        Needs::Driver | Needs::Context | Needs::Release => call.device_of_context(CURRENT.get()),
+    };
+    let fault = call.faults.at_call(symbol, device);
+    let is_release = matches!(needs, Needs::Release | Needs::ReleaseOf(_));
+    if let (Some(code), false) = (fault, is_release) {
+        return Err(code);
+    }
+    if !call.initialised && !matches!(needs, Needs::Nothing) {
+        return Err(NOT_INITIALIZED);
+    }
+    match needs {
+        Needs::Nothing | Needs::Driver => return body(call),
+        Needs::Device(ordinal) => {
+            call.device = call.device(ordinal)?;
+            return call.devices[call.device].lost.map_or(Ok(()), Err).and_then(|()| body(call));
+        }
+        Needs::ReleaseOf(ordinal) => {
+            call.device = call.device(ordinal)?;
+            let answer = body(call);
+            return fault.or(call.devices[call.device].lost).map_or(answer, Err);
+        }
+        Needs::Context | Needs::Release => {}
+    }
+    call.device = device.ok_or(INVALID_CONTEXT)?;
+    if call.devices[call.device].retained == 0 {
+        call.ledger.violation(format!("use after destroy: {symbol} in a context that was destroyed"));
+        return Err(CONTEXT_IS_DESTROYED);
+    }
+    let refused = fault.or_else(|| call.broken(call.device));
+    if let (Some(code), false) = (refused, is_release) {
+        return Err(code);
+    }
+    let answer = body(call);
+    refused.map_or(answer, Err)
+}

@@ -1,0 +1,293 @@
+//! Streams: queues of operations, and the symbols that make and wait for them.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::sync::{Arc, Condvar};
+
+use crate::abi::{Answer, Handle, INVALID_VALUE, NOT_READY, Out, put};
+use crate::bytes::Storage;
+use crate::call::{Call, Needs, call};
+use crate::clocks::{Clock, Use};
+use crate::kernels::Body;
+use crate::worker;
+use crate::world::{Kind, World};
+
+/// The place of the null stream in the order of creation, which has none.
+const NULL: i32 = -1;
+/// And of the per-thread stream.
+const PER_THREAD: i32 = -2;
+
+/// Where an operation reads or writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) offset: usize,
+}
+
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Takes its place in the order, and does nothing.
+    Mark,
+    Copy {
+        from: Place,
+        to: Place,
+        /// What the host memory that is read held when the copy was submitted.
+        checksum: Option<u64>,
+    },
+    Fill {
+        to: Place,
+        value: u8,
+    },
+    Record {
+        event: Handle,
+    },
+    Wait {
+        stream: Handle,
+        seq: u64,
+    },
+    Host {
+        function: extern "C" fn(usize),
+        data: usize,
+        clock: Clock,
+    },
+    Kernel {
+        body: Body,
+        arguments: Vec<Vec<u8>>,
+        dims: [u32; 6],
+        _keep: Vec<Arc<Storage>>,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) symbol: &'static str,
+    pub(crate) seq: u64,
+    pub(crate) bytes: usize,
+    pub(crate) work: Work,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) device: usize,
+    /// How many streams the test made on the device before; [`NULL`] or [`PER_THREAD`].
+    pub(crate) place: i32,
+    pub(crate) queue: VecDeque<Operation>,
+    /// Signalled when the queue, or whether it may go on, changes.
+    pub(crate) changed: Arc<Condvar>,
+    /// What comes before the next operation.
+    pub(crate) clock: Clock,
+    /// The number of the last operation that was submitted.
+    pub(crate) last: u64,
+    /// The last that copies, or calls the host: it should end before the context does. What only fills or
+    /// computes in the device's own memory goes with it unseen.
+    pub(crate) last_work: u64,
+    /// Its handle is no longer valid; its worker goes when the queue is empty.
+    pub(crate) destroyed: bool,
+    /// Its worker goes at once.
+    pub(crate) abandoned: bool,
+}
+
+impl Stream {
+    pub(crate) fn name(&self) -> String {
+        match self.place {
+            NULL => format!("the null stream of device {}", self.device),
+            PER_THREAD => format!("the per-thread stream of device {}", self.device),
+            place => format!("stream {place} of device {}", self.device),
+        }
+    }
+}
+
+impl World {
+    /// Makes a stream and its worker.
+    pub(crate) fn new_stream(&mut self, device: usize, place: i32) -> Handle {
+        let handle = self.handle(Kind::Stream);
+        let stream = Stream {
+            device,
+            place,
+            queue: VecDeque::new(),
+            changed: Arc::new(Condvar::new()),
+            clock: Clock::default(),
+            last: 0,
+            last_work: 0,
+            destroyed: false,
+            abandoned: false,
+        };
+        let changed = Arc::clone(&stream.changed);
+        let name = format!("standin:{device}:{place}");
+        self.streams.insert(handle, stream);
+        self.progress.insert(handle, 0);
+        self.workers += 1;
+        worker::start(name, handle, changed);
+        handle
+    }
+
+    /// The stream that C means: 0 and 1 are the null stream of the current context, 2 the per-thread one.
+    pub(crate) fn stream(&mut self, handle: Handle, device: usize, symbol: &str) -> Answer<Handle> {
+        let place = match handle {
+            0 | 1 => NULL,
+            2 => PER_THREAD,
+            _ if self.streams.get(&handle).is_some_and(|stream| !stream.destroyed) => return Ok(handle),
+            _ => return Err(self.bad_handle("stream", handle, symbol)),
+        };
+        let known = |device: &crate::world::Device| {
+            if place == NULL { device.null_stream } else { device.thread_stream }
+        };
+        if let Some(stream) = known(&self.devices[device]) {
+            return Ok(stream);
+        }
+        let stream = self.new_stream(device, place);
+        let device = &mut self.devices[device];
+        *(if place == NULL { &mut device.null_stream } else { &mut device.thread_stream }) = Some(stream);
+        Ok(stream)
+    }
+
+    /// The next operation's number, with its uses noted, and races among them.
+    pub(crate) fn order(&mut self, stream: Handle, symbol: &'static str, uses: &[Use]) -> u64 {
+        let host = self.host.clone();
+        let entry = self.streams.get_mut(&stream).expect("looked up by the caller");
+        entry.last += 1;
+        let seq = entry.last;
+        entry.clock.merge(&host);
+        entry.clock.advance(stream, seq);
+        for used in uses {
+            self.access(stream, seq, symbol, used);
+        }
+        seq
+    }
+
+    /// Puts an operation that was ordered into its queue.
+    pub(crate) fn enqueue(&mut self, stream: Handle, operation: Operation) {
+        let stream = self.streams.get_mut(&stream).expect("looked up by the caller");
+        if matches!(operation.work, Work::Copy { .. } | Work::Host { .. }) {
+            stream.last_work = operation.seq;
+        }
+        stream.queue.push_back(operation);
+        stream.changed.notify_all();
+    }
+
+    /// Orders an operation and puts it into its queue.
+    pub(crate) fn submit(
+        &mut self,
+        stream: Handle,
+        symbol: &'static str,
+        uses: &[Use],
+        bytes: usize,
+        work: Work,
+    ) -> u64 {
+        let seq = self.order(stream, symbol, uses);
+        self.enqueue(stream, Operation { symbol, seq, bytes, work });
+        seq
+    }
+
+    /// Makes a stream's handle invalid; what is queued still runs.
+    pub(crate) fn destroy_stream(&mut self, handle: Handle) {
+        self.bury(handle);
+        if let Some(stream) = self.streams.get_mut(&handle) {
+            stream.destroyed = true;
+            stream.changed.notify_all();
+        }
+    }
+}
+
+impl Call {
+    /// Waits for everything that a stream was given, and learns what comes before it.
+    pub(crate) fn synchronize(&mut self, stream: Handle) -> Answer {
+        let Some(entry) = self.streams.get(&stream) else { return Ok(()) };
+        let (device, last, clock) = (entry.device, entry.last, entry.clock.clone());
+        self.wait_for(device, stream, last)?;
+        self.host.merge(&clock);
+        Ok(())
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamCreate(out: Out<'_, Handle>, flags: u32) -> u32 {
+    create("cuStreamCreate", out, flags)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamCreateWithPriority(out: Out<'_, Handle>, flags: u32, _priority: c_int) -> u32 {
+    create("cuStreamCreateWithPriority", out, flags)
+}
+
+fn create(symbol: &'static str, out: Out<'_, Handle>, flags: u32) -> u32 {
+    call(symbol, Needs::Context, |call| {
+        if flags > 1 {
+            return Err(INVALID_VALUE);
+        }
+        let device = call.device;
+        let place = call.devices[device].streams_created;
+        call.devices[device].streams_created += 1;
+        let stream = call.new_stream(device, place);
+        put(out, stream)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
+    call("cuStreamDestroy_v2", Needs::Release, |call| {
+        if stream <= 2 {
+            return Err(INVALID_VALUE);
+        }
+        let stream = call.any_stream(stream)?;
+        call.destroy_stream(stream);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
+    call("cuStreamSynchronize", Needs::Context, |call| {
+        let stream = call.working_stream(stream)?;
+        call.synchronize(stream)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
+    call("cuStreamQuery", Needs::Context, |call| {
+        let stream = call.working_stream(stream)?;
+        let (last, clock) = (call.streams[&stream].last, call.streams[&stream].clock.clone());
+        if !call.has_ended(stream, last) {
+            return Err(NOT_READY);
+        }
+        call.host.merge(&clock);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamIsCapturing(stream: Handle, out: Out<'_, u32>) -> u32 {
+    call("cuStreamIsCapturing", Needs::Context, |call| {
+        call.working_stream(stream)?;
+        put(out, 0)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuLaunchHostFunc(stream: Handle, function: Option<extern "C" fn(usize)>, data: usize) -> u32 {
+    call("cuLaunchHostFunc", Needs::Context, |call| {
+        let function = function.ok_or(INVALID_VALUE)?;
+        let stream = call.working_stream(stream)?;
+        let symbol = call.symbol;
+        let seq = call.order(stream, symbol, &[]);
+        let clock = call.streams[&stream].clock.clone();
+        let work = Work::Host { function, data, clock };
+        call.enqueue(stream, Operation { symbol, seq, bytes: 0, work });
+        Ok(())
+    })
+}
+
+impl Call {
+    /// The stream that a call works on, whose device must not be broken, though its context be not current.
+    pub(crate) fn working_stream(&mut self, handle: Handle) -> Answer<Handle> {
+        let stream = self.any_stream(handle)?;
+        self.broken(self.streams[&stream].device).map_or(Ok(stream), Err)
+    }
+
+    /// The stream that a call frees, or frees on.
+    pub(crate) fn any_stream(&mut self, handle: Handle) -> Answer<Handle> {
+        let (device, symbol) = (self.device, self.symbol);
+        self.stream(handle, device, symbol)
+    }
+}
