@@ -410,6 +410,12 @@ impl Filled {
         unsafe { std::slice::from_raw_parts(self.pointers.targets, bytes) }
     }
 
+    /// Where the pixels, the targets and the labels begin.
+    pub(crate) fn addresses(&self) -> [*mut u8; 3] {
+        let Pointers { pixels, targets, labels, .. } = self.pointers;
+        [pixels, targets, labels.cast()]
+    }
+
     pub(crate) fn labels(&self) -> &[i32] {
         // SAFETY: as in `bytes`.
         unsafe { std::slice::from_raw_parts(self.pointers.labels, self.arrays.pixels.records) }

@@ -23,6 +23,16 @@ pub enum ConfigError {
         /// The option.
         option: &'static str,
     },
+    /// A step's records that cannot be divided.
+    #[error(
+        "a global batch of {records} records is no multiple of {ranks} ranks; each rank has as many as any other"
+    )]
+    GlobalBatch {
+        /// The records of a step.
+        records: usize,
+        /// How many ranks there are.
+        ranks: usize,
+    },
     /// More threads than any machine serves: each device, too, has one of its own.
     #[error("{found} {option} are too many; at most {allowed} may be")]
     TooMany {

@@ -107,6 +107,11 @@ pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]
 pub use feed::{Batch, DtypeMismatch, Feed, FeedBuilder, FeedCanceller, Lane, Steps, Target};
+#[cfg(not(shuttle))]
+pub use feed::{
+    DLDataType, DLDevice, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor, DlpackBatch,
+    DlpackTensor,
+};
 pub use memory::{HostMemory, PageMemory};
 pub use meter::Waits;
 pub use net::{

@@ -284,6 +284,32 @@ fn memory_goes_round_only_after_the_streams_that_used_it() {
 }
 
 #[test]
+fn tensors_lie_where_the_batch_does_and_keep_it() {
+    let Some(standin) = alone("tensors_lie_where_the_batch_does_and_keep_it", "devices=2") else { return };
+    let mut feed = feed().prefetch(1).devices([Device::cuda(1).unwrap()]).build().unwrap();
+    let mut lane = feed.lanes().remove(0);
+    let stream = stream(1);
+    for waits in [true, false] {
+        let batch = lane.next().unwrap().unwrap();
+        let there = batch.cuda().unwrap();
+        let pointers = [there.pixels(), there.target().unwrap(), there.labels()].map(|array| array.pointer);
+        if waits {
+            there.wait_on(&stream).unwrap();
+        }
+        let tensors = batch.into_dlpack().unwrap();
+        let found = [&tensors.pixels, tensors.target.as_ref().unwrap(), &tensors.labels];
+        assert_eq!(found.map(|tensor| tensor.tensor().data.addr() as u64), pointers);
+        assert!(found.iter().all(|tensor| {
+            let device = tensor.tensor().device;
+            (device.device_type, device.device_id) == (2, 1)
+        }));
+        assert!(lane.try_next().unwrap().is_none(), "the ring's only batch is still held");
+    }
+    drop((feed, lane, stream));
+    standin.take_report().must_be_empty();
+}
+
+#[test]
 fn a_stream_of_another_device_is_refused() {
     let Some(standin) = alone("a_stream_of_another_device_is_refused", "devices=2") else { return };
     let mut feed = on(1).build().unwrap();

@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+#[cfg(feature = "cuda-driver")]
+use percolator::CudaDevice;
 use percolator::{Device, Dtype, FeedBuilder, Lane, Layout, limits};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};
@@ -97,6 +99,38 @@ impl Feed {
             "written at {:.2} of the rate at which one thread copies memory here ({:.1} GB/s)",
             stats.pixel_bytes_per_second() / copy,
             copy / 1e9
+        )?;
+        #[cfg(feature = "cuda-driver")]
+        self.say_copy_share(stats.pixel_bytes_per_second(), feed.batch_shape().bytes(), &mut out)?;
+        Ok(())
+    }
+
+    /// What share of the rate is reached at which the GPUs take page-locked batches of this size.
+    #[cfg(feature = "cuda-driver")]
+    fn say_copy_share(
+        &self,
+        rate: f64,
+        batch_bytes: usize,
+        out: &mut impl std::io::Write,
+    ) -> anyhow::Result<()> {
+        const ROUNDS: usize = 20;
+
+        let is_fed = |device: &CudaDevice| {
+            self.devices
+                .iter()
+                .any(|name| name.parse().is_ok_and(|fed: Device| fed.name() == device.device()))
+        };
+        if !self.devices.iter().any(|name| name.starts_with("cuda")) {
+            return Ok(());
+        }
+        let fed: Vec<CudaDevice> = CudaDevice::all()?.into_iter().filter(is_fed).collect();
+        let bare: f64 = fed.iter().map(|gpu| gpu.copy_rate(batch_bytes, ROUNDS)).sum::<Result<_, _>>()?;
+        writeln!(
+            out,
+            "copied at {:.2} of the rate at which page-locked memory is copied to {} GPU(s) in pieces of this size ({:.1} GB/s)",
+            rate / bare,
+            fed.len(),
+            bare / 1e9
         )?;
         Ok(())
     }

@@ -104,6 +104,11 @@ impl Batch {
         self.delivered().filled.bytes()
     }
 
+    /// Where its pixels, its targets and its labels lie on the host. Whoever consumes the batch may write there.
+    pub(super) fn addresses(&self) -> [*mut u8; 3] {
+        self.delivered().filled.addresses()
+    }
+
     /// The records' labels, as the database has them.
     #[must_use]
     pub fn labels(&self) -> &[i32] {

@@ -54,6 +54,8 @@ pub struct FeedBuilder {
     pub(super) dtype: Dtype,
     pub(super) layout: Layout,
     pub(super) batch_size: usize,
+    /// To be divided, in place of `batch_size`.
+    pub(super) global_batch_size: Option<usize>,
     pub(super) devices: Vec<Device>,
     pub(super) threads: usize,
     pub(super) prefetch: usize,
@@ -85,6 +87,7 @@ impl FeedBuilder {
             dtype: Dtype::F32,
             layout: Layout::Nchw,
             batch_size: 1,
+            global_batch_size: None,
             devices: vec![Device::host(0)],
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             prefetch: 4,
@@ -167,7 +170,14 @@ impl FeedBuilder {
     /// Records in a batch of one device; 1 if not said. More devices take more records a step, as in
     /// Caffe.
     pub fn batch_size(mut self, records: usize) -> Self {
-        self.batch_size = records;
+        (self.batch_size, self.global_batch_size) = (records, None);
+        self
+    }
+
+    /// Records in a step, divided by the ranks of the job: strong scaling, in place of a
+    /// [batch size](Self::batch_size) of each device, which is weak. More devices take fewer records each.
+    pub fn global_batch_size(mut self, records: usize) -> Self {
+        self.global_batch_size = Some(records);
         self
     }
 

@@ -2,6 +2,7 @@
 
 mod batch;
 mod builder;
+mod dlpack;
 mod lane;
 mod net;
 mod origin;
@@ -17,6 +18,10 @@ use once_cell::sync::OnceCell;
 
 pub use self::batch::{Batch, DtypeMismatch};
 pub use self::builder::FeedBuilder;
+pub use self::dlpack::{
+    DLDataType, DLDevice, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor, DlpackBatch,
+    DlpackTensor,
+};
 pub use self::lane::Lane;
 pub use self::steps::Steps;
 pub use self::target::Target;

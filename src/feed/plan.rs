@@ -57,6 +57,19 @@ impl FeedBuilder {
         }
     }
 
+    /// Divides a step's records among the ranks of the job.
+    fn divide(&mut self) -> Result<(), ConfigError> {
+        let Some(records) = self.global_batch_size else { return Ok(()) };
+        let ranks = self.share.map_or(self.devices.len(), |share| share.of);
+        match records.checked_div(ranks) {
+            Some(each) if each * ranks == records => self.batch_size = each,
+            // No rank at all is another error.
+            None => {}
+            Some(_) => return Err(ConfigError::GlobalBatch { records, ranks }),
+        }
+        Ok(())
+    }
+
     /// What needs no look at a source.
     fn check(&self) -> Result<(), FeedError> {
         if let Some(target) = &self.target {
@@ -164,7 +177,8 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Checks everything that can be checked before a thread is started.
-    pub(super) fn of(asked: FeedBuilder) -> Result<Self, FeedError> {
+    pub(super) fn of(mut asked: FeedBuilder) -> Result<Self, FeedError> {
+        asked.divide()?;
         asked.check()?;
         let seeds = asked.layer_seeds();
         if let (Seed::Caffe(..), Some(NetPlace { preceded_by_other: true, .. })) = (asked.seed, &asked.net) {

@@ -80,6 +80,7 @@ fn describe(error: DriverError) -> String {
 /// A device's own context, the one that all CUDA libraries of the process share: the primary one.
 #[derive(Debug)]
 pub(super) struct Context {
+    ordinal: usize,
     name: String,
     device: sys::CUdevice,
     context: sys::CUcontext,
@@ -97,18 +98,22 @@ impl Context {
         let name = format!("cuda:{ordinal}");
         let count = told(&name, "cuDeviceGetCount", result::device::get_count())?;
         let found = usize::try_from(count).unwrap_or(0);
-        let Some(ordinal) = i32::try_from(ordinal).ok().filter(|&ordinal| ordinal < count) else {
+        let Some(number) = i32::try_from(ordinal).ok().filter(|&number| number < count) else {
             return Err(DeviceError::NoSuchDevice { device: name, found });
         };
-        let device = told(&name, "cuDeviceGet", result::device::get(ordinal))?;
+        let device = told(&name, "cuDeviceGet", result::device::get(number))?;
         // SAFETY: the device was given out by the driver just now. It is released in the drop.
         let context =
             told(&name, "cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
-        Ok(Arc::new(Context { name, device, context }))
+        Ok(Arc::new(Context { ordinal, name, device, context }))
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn ordinal(&self) -> usize {
+        self.ordinal
     }
 
     pub(super) fn device(&self) -> sys::CUdevice {

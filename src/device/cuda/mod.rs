@@ -134,6 +134,12 @@ impl CudaDevice {
         })
     }
 
+    /// The name that [`Device`](crate::Device) has for it: `cuda:0`.
+    #[must_use]
+    pub fn device(&self) -> String {
+        format!("cuda:{}", self.ordinal)
+    }
+
     /// Bytes a second of the copy of page-locked memory to the device, as a lane copies: the fastest of
     /// `rounds` copies of so many bytes.
     ///

@@ -293,6 +293,17 @@ impl<'a> CudaBatch<'a> {
         self.passage.use_on(Used::Raw(stream.cast()))
     }
 
+    /// Whether a stream waits for it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.passage.last_use.0.lock().streams.is_empty()
+    }
+
+    /// Its device's number.
+    #[must_use]
+    pub fn ordinal(&self) -> usize {
+        self.passage.context().ordinal()
+    }
+
     /// The stream that batches of this device are copied on.
     #[must_use]
     pub fn copy_stream(&self) -> *mut c_void {
