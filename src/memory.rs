@@ -30,6 +30,21 @@ pub unsafe trait HostMemory: Send + Sync + fmt::Debug {
     }
 }
 
+/// None at all: what stands in for memory while other memory is sought.
+#[derive(Debug)]
+pub(crate) struct NoMemory;
+
+// SAFETY: the address is always the same, a multiple of 4096, and no byte is there.
+unsafe impl HostMemory for NoMemory {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        std::ptr::without_provenance_mut(4096)
+    }
+
+    fn len(&self) -> usize {
+        0
+    }
+}
+
 /// Zeroed, page-aligned memory of the process, in huge pages where the system gives them.
 ///
 /// Its pages are not touched here: the first batch faults them in, spread over the workers, rather than

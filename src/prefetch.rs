@@ -35,6 +35,7 @@ use crate::config::ConfigError;
 use crate::device::{Device, DeviceError, HostBatch, Passage};
 use crate::error::FeedError;
 use crate::latch::Latch;
+use crate::memory::NoMemory;
 use crate::meter::{Count, WaitMeter};
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
@@ -108,9 +109,10 @@ pub(crate) struct Prefetcher {
     pub(crate) tasks: Sender<Task>,
     /// Told by the workers whenever a batch is complete.
     pub(crate) done: Receiver<()>,
+    /// Before `free`, whose slots may have to wait for their device: the consumer need not wait to see the end.
+    pub(crate) full: Sender<Result<Delivered, FeedError>>,
     /// Slots whose batch the consumer has let go of, or why the device did not take note of it.
     pub(crate) free: Receiver<Result<Slot, DeviceError>>,
-    pub(crate) full: Sender<Result<Delivered, FeedError>>,
     /// Disconnects when the consumer's end is dropped.
     pub(crate) stop: Receiver<()>,
     pub(crate) state: State,
@@ -365,9 +367,12 @@ impl Prefetcher {
 /// A batch larger than any before it in this slot: the one case in which the record path allocates.
 fn grow(slot: &mut Slot, device: &Device, bytes: usize, records: usize) -> Result<(), FeedError> {
     tracing::info!(bytes, had = slot.frame.memory_bytes(), "a batch is larger than any before it");
+    // First the old ones go, so that there need not be room for both; and the passage before the memory that it may
+    // be reading until it is dropped.
+    slot.berth.passage = Device::nowhere();
+    slot.frame.replace_memory(Box::new(NoMemory));
     let memory = device.host_memory(bytes)?;
-    // The old passage first: it may be reading the old memory until it is dropped.
-    slot.berth.passage = device.backend().passage(bytes, records)?;
+    slot.berth.passage = device.backend().passage(memory.len(), records)?;
     slot.frame.replace_memory(memory);
     Ok(())
 }

@@ -391,8 +391,18 @@ fn a_lost_device_ends_its_own_lane_and_no_other() {
     });
 }
 
-/// Every call that a lane makes, from its device on.
-const CALLS: [&str; 16] = [
+/// Every call that a lane makes, from its device to its end.
+const CALLS: [&str; 26] = [
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxPopCurrent_v2",
+    "cuCtxSynchronize",
+    "cuThreadExchangeStreamCaptureMode",
+    "cuStreamIsCapturing",
+    "cuStreamDestroy_v2",
+    "cuEventDestroy_v2",
+    "cuMemFree_v2",
+    "cuMemFreeHost",
+    "cuStreamSynchronize",
     "cuDeviceGetCount",
     "cuDeviceGet",
     "cuDevicePrimaryCtxRetain",
@@ -455,6 +465,63 @@ fn every_call_may_fail() {
         }
         println!("{call}: {failed} of 40 ended a feed");
     }
+}
+
+#[test]
+fn where_nobody_can_tell_memory_is_kept() {
+    let Some(standin) = alone("where_nobody_can_tell_memory_is_kept", "devices=1") else { return };
+    for (event, nth) in [("cuEventSynchronize", 1), ("cuEventRecord", 3)] {
+        restart(&standin);
+        // Neither an event nor the whole device.
+        standin.fail_for_ever(event, nth, None, 999);
+        standin.fail_for_ever("cuCtxSynchronize", 1, None, 999);
+        let _ = must_end(event, || run(12, true));
+        let report = standin.take_report();
+        report.must_be_clean();
+        assert_eq!((report.calls("cuMemFree_v2"), report.calls("cuMemFreeHost")), (0, 0), "{}", report.text);
+    }
+}
+
+#[test]
+fn a_stream_whose_end_cannot_be_seen_is_refused() {
+    let Some(standin) = alone("a_stream_whose_end_cannot_be_seen_is_refused", "devices=1") else { return };
+    let mut feed = on(1).build().unwrap();
+    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let per_thread = CudaContext::new(0).unwrap().per_thread_stream();
+    let there = batch.cuda().unwrap();
+    let error = there.wait_on(&per_thread).unwrap_err().to_string();
+    assert!(
+        error.starts_with("cuda:0: a batch cannot be used on this stream: it is the per-thread"),
+        "{error}"
+    );
+    // SAFETY: it is a stream of the device, and lives longer than the batch.
+    assert!(unsafe { there.wait_on_raw(per_thread.cu_stream().cast()) }.is_err());
+    let other = stream(0);
+    // SAFETY: as above.
+    unsafe { there.wait_on_raw(other.cu_stream().cast()) }.unwrap();
+    drop((batch, other));
+    drop((feed, per_thread));
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn batches_grow_and_leave_nothing_behind() {
+    let Some(standin) = alone("batches_grow_and_leave_nothing_behind", "devices=1") else { return };
+    let records = (0..20).map(|index| common::image(index, 3, 4 + index / 4, 5));
+    let source = MemorySource::new("growing", records);
+    let registry = Registry::new();
+    let feed = Feed::builder().source(source).registry(&registry).prefetch(2).batch_size(4);
+    let mut feed = feed.devices([Device::cuda(0).unwrap()]).once().build().unwrap();
+    let stream = stream(0);
+    let mut rows = Vec::new();
+    for batch in feed.lanes().remove(0) {
+        let batch = batch.unwrap();
+        batch.cuda().unwrap().wait_on(&stream).unwrap();
+        rows.push(batch.shape().image.height);
+    }
+    assert_eq!(rows, [4, 5, 6, 7, 8]);
+    drop((feed, stream));
+    standin.take_report().must_be_empty();
 }
 
 /// Which of two things happens next.

@@ -656,8 +656,17 @@ fn devices_are_read_from_text() {
     assert_eq!("host".parse::<Device>().unwrap().name(), "host:0");
     assert_eq!("host:3".parse::<Device>().unwrap().name(), "host:3");
     for text in ["cuda:0", "cuda"] {
-        let error = text.parse::<Device>().unwrap_err();
-        assert!(matches!(&error, DeviceError::NotBuilt { device } if device == text), "{error}");
+        match text.parse::<Device>() {
+            Ok(device) => assert_eq!(device.name(), "cuda:0"),
+            // What there may not be, or not be driven.
+            Err(error) if cfg!(feature = "cuda-driver") => {
+                let is_known = matches!(&error, DeviceError::NoDriver | DeviceError::NoSuchDevice { .. });
+                assert!(is_known, "{error}");
+            }
+            Err(error) => {
+                assert!(matches!(&error, DeviceError::NotBuilt { device } if device == text), "{error}");
+            }
+        }
     }
     for text in ["", "gpu", "host:", "host:x", "host:-1", "host:0:1", "cuda:x", "HOST", "host: 1"] {
         let error = text.parse::<Device>().unwrap_err();

@@ -45,11 +45,12 @@ impl Devices {
 
         let (major, minor) = device.compute_capability;
         let numa = device.numa_node.map_or("no NUMA node".to_owned(), |node| format!("NUMA node {node}"));
+        let free =
+            device.free_bytes.map_or("an unknown part".to_owned(), |free| format!("{:.1}", gibibytes(free)));
         let mut said = format!(
-            "cuda:{}  {}, {:.1} of {:.1} GiB free, compute {major}.{minor}, PCI {}, {numa}, driver for CUDA {}",
+            "cuda:{}  {}, {free} of {:.1} GiB free, compute {major}.{minor}, PCI {}, {numa}, driver for CUDA {}",
             device.ordinal,
             device.name,
-            gibibytes(device.free_bytes),
             gibibytes(device.memory_bytes),
             device.pci,
             device.driver

@@ -79,9 +79,12 @@ impl Feed {
         writeln!(out, "{}", feed.memory_budget())?;
         let start = Instant::now();
         let enough = Enough { batches: self.batches, until: self.until(start) };
+        let lanes = feed.lanes();
+        #[cfg(feature = "cuda-driver")]
+        let devices: Vec<String> = lanes.iter().map(|lane| lane.device().to_owned()).collect();
         let counted: anyhow::Result<Vec<()>> = std::thread::scope(|scope| {
             let consumers: Vec<_> =
-                feed.lanes().into_iter().map(|lane| scope.spawn(|| enough.count(lane))).collect();
+                lanes.into_iter().map(|lane| scope.spawn(|| enough.count(lane))).collect();
             consumers
                 .into_iter()
                 .map(|consumer| match consumer.join() {
@@ -101,28 +104,24 @@ impl Feed {
             copy / 1e9
         )?;
         #[cfg(feature = "cuda-driver")]
-        self.say_copy_share(stats.pixel_bytes_per_second(), feed.batch_shape().bytes(), &mut out)?;
+        Self::say_copy_share(&devices, stats.pixel_bytes_per_second(), feed.batch_shape().bytes(), &mut out)?;
         Ok(())
     }
 
     /// What share of the rate is reached at which the GPUs take page-locked batches of this size.
     #[cfg(feature = "cuda-driver")]
     fn say_copy_share(
-        &self,
+        devices: &[String],
         rate: f64,
         batch_bytes: usize,
         out: &mut impl std::io::Write,
     ) -> anyhow::Result<()> {
         const ROUNDS: usize = 20;
 
-        let is_fed = |device: &CudaDevice| {
-            self.devices
-                .iter()
-                .any(|name| name.parse().is_ok_and(|fed: Device| fed.name() == device.device()))
-        };
-        if !self.devices.iter().any(|name| name.starts_with("cuda")) {
+        if !devices.iter().any(|name| name.starts_with("cuda:")) {
             return Ok(());
         }
+        let is_fed = |gpu: &CudaDevice| devices.contains(&gpu.device());
         let fed: Vec<CudaDevice> = CudaDevice::all()?.into_iter().filter(is_fed).collect();
         let bare: f64 = fed.iter().map(|gpu| gpu.copy_rate(batch_bytes, ROUNDS)).sum::<Result<_, _>>()?;
         writeln!(

@@ -37,7 +37,7 @@ impl Backend for Host {
 /// A batch for the host stays where it was written, and its consumer reads it there: when the consumer has
 /// let go, nobody is left to wait for.
 #[derive(Debug)]
-struct Standing;
+pub(super) struct Standing;
 
 /// It has happened already.
 #[derive(Debug)]

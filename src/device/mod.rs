@@ -39,8 +39,8 @@ pub trait Event: Send + Sync + fmt::Debug {
 /// A filled batch in host memory, as a passage sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct HostBatch<'a> {
-    /// The memory that came from [`Backend::host_memory`], from its first byte to the last that is written. All
-    /// arrays lie in it, each from a multiple of 64 bytes on.
+    /// The memory that came from [`Backend::host_memory`], from its first byte to the end of the last array, as the
+    /// arrays lie in a batch that is full. All of them lie in it, each from a multiple of 64 bytes on.
     pub memory: &'a [u8],
     /// The shape of its pixels.
     pub shape: BatchShape,
@@ -118,6 +118,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
 pub struct Device(Arc<dyn Backend>);
 
 impl Device {
+    /// A passage that leads nowhere.
+    pub(crate) fn nowhere() -> Box<dyn Passage> {
+        Box::new(host::Standing)
+    }
+
     /// The host itself, for training on the CPU, for tests and for measurements. Several lanes may end at
     /// the host; the number tells them apart in messages.
     #[must_use]
@@ -226,6 +231,16 @@ pub enum DeviceError {
         device: String,
         /// Where the stream is.
         found: String,
+    },
+    /// A stream on which the end of a batch's use could not be seen.
+    #[error(
+        "{device}: a batch cannot be used on this stream: it is {reason}; use a stream of your own making"
+    )]
+    Stream {
+        /// The device.
+        device: String,
+        /// What kind of stream it is.
+        reason: &'static str,
     },
     /// The device has no memory left, or not enough.
     #[error("{device}: cannot reserve {bytes} bytes: {message}")]

@@ -339,8 +339,9 @@ impl Plan {
         for _ in 0..asked.prefetch {
             let bytes = self.memory_bytes;
             let memory = device.host_memory(bytes)?;
+            // For as much as the memory holds, which is what a batch may grow to.
+            let passage = device.backend().passage(memory.len(), asked.batch_size)?;
             let frame = Frame::new(memory, asked.batch_size, done_sender.clone());
-            let passage = device.backend().passage(bytes, asked.batch_size)?;
             let slot = Slot { berth: Berth { passage, token: ring.0.token() }, frame };
             free_sender.send(Ok(slot)).expect("the queue has room for every slot, and its receiver is alive");
         }

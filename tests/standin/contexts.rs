@@ -1,6 +1,6 @@
 //! The driver's beginning, and the primary contexts of devices.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::abi::{Answer, Handle, INVALID_CONTEXT, INVALID_VALUE, NO_DEVICE, Out, put};
 use crate::call::{CURRENT, Needs, call};
@@ -102,6 +102,23 @@ extern "C" fn cuCtxPopCurrent_v2(out: Out<'_, Handle>) -> u32 {
         put(out, CURRENT.get())?;
         CURRENT.set(BELOW.with_borrow_mut(Vec::pop).unwrap_or(0));
         Ok(())
+    })
+}
+
+thread_local! {
+    /// What this thread's calls may do while another captures: 0, 1 or 2.
+    static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Nothing is ever captured here, but the mode is kept, for a thread that does not restore it to be found.
+#[unsafe(no_mangle)]
+extern "C" fn cuThreadExchangeStreamCaptureMode(mode: Option<&mut u32>) -> u32 {
+    call("cuThreadExchangeStreamCaptureMode", Needs::Driver, |_| match mode {
+        Some(mode) => {
+            *mode = CAPTURE_MODE.replace(*mode);
+            Ok(())
+        }
+        None => Err(INVALID_VALUE),
     })
 }
 

@@ -4,6 +4,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::DriverError;
 use cudarc::driver::{result, sys};
@@ -11,41 +12,46 @@ use once_cell::sync::OnceCell;
 
 use crate::device::DeviceError;
 
-/// The oldest driver whose every call is there that is made here: CUDA 11.0.
-const VERSION_MIN: i32 = 11_000;
+/// The oldest driver whose every call is there that is made here: CUDA 11.0, but 13's bindings name calls of 12.8.
+const VERSION_MIN: Version = Version(if cfg!(feature = "cuda-13000") { 12_080 } else { 11_000 });
 
-/// Looks for the driver, once in the life of the process, and starts it.
+/// Looks for the driver and starts it, until that has been done once; then says of which version it is.
 ///
 /// Everything that calls the driver comes through here first: without it, `cudarc` panics at the first call.
-pub(super) fn start() -> Result<(), DeviceError> {
-    static STARTED: OnceCell<Result<(), DeviceError>> = OnceCell::new();
-    STARTED.get_or_init(look_for).clone()
+pub(super) fn start() -> Result<Version, DeviceError> {
+    static STARTED: OnceCell<Version> = OnceCell::new();
+    STARTED.get_or_try_init(look_for).copied()
 }
 
-fn look_for() -> Result<(), DeviceError> {
+fn look_for() -> Result<Version, DeviceError> {
     // SAFETY: it opens the driver's library, whose initialisers are the only code that is run.
     if !unsafe { sys::is_culib_present() } {
         return Err(DeviceError::NoDriver);
     }
-    told("cuda", "cuInit", result::init())?;
     let mut version = 0;
-    // SAFETY: the driver writes one number to where it is told to.
+    // SAFETY: the driver writes one number to where it is told to, started or not.
     let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
     told("cuda", "cuDriverGetVersion", asked.result())?;
-    if version < VERSION_MIN {
-        return Err(DeviceError::DriverTooOld { found: Version(version), needed: Version(VERSION_MIN) });
+    if Version(version) < VERSION_MIN {
+        return Err(DeviceError::DriverTooOld { found: Version(version), needed: VERSION_MIN });
     }
-    Ok(())
+    match result::init() {
+        // None that this process may see; the driver is not started then.
+        Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => {
+            Err(DeviceError::NoSuchDevice { device: "GPU".to_owned(), found: 0 })
+        }
+        said => told("cuda", "cuInit", said).map(|()| Version(version)),
+    }
 }
 
-/// The version of CUDA that the driver is for.
-pub(super) fn version() -> Result<Version, DeviceError> {
-    start()?;
-    let mut version = 0;
-    // SAFETY: the driver writes one number to where it is told to.
-    let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
-    told("cuda", "cuDriverGetVersion", asked.result())?;
-    Ok(Version(version))
+/// How many devices there are.
+pub(super) fn count() -> Result<usize, DeviceError> {
+    match start() {
+        Err(DeviceError::NoSuchDevice { .. }) => return Ok(0),
+        started => started?,
+    };
+    let count = told("cuda", "cuDeviceGetCount", result::device::get_count())?;
+    Ok(usize::try_from(count).unwrap_or(0))
 }
 
 /// A version of CUDA, as the driver counts it: 12080 is 12.8.
@@ -77,6 +83,22 @@ fn describe(error: DriverError) -> String {
     }
 }
 
+/// A number that the driver knows of a device.
+pub(super) fn attribute(
+    name: &str,
+    device: sys::CUdevice,
+    attribute: sys::CUdevice_attribute,
+) -> Result<i32, DeviceError> {
+    // SAFETY: the device was given out by the driver.
+    told(name, "cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
+}
+
+/// Bytes of a device's memory.
+pub(super) fn memory_bytes(name: &str, device: sys::CUdevice) -> Result<usize, DeviceError> {
+    // SAFETY: the device was given out by the driver.
+    told(name, "cuDeviceTotalMem", unsafe { result::device::total_mem(device) })
+}
+
 /// A device's own context, the one that all CUDA libraries of the process share: the primary one.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -84,6 +106,8 @@ pub(super) struct Context {
     name: String,
     device: sys::CUdevice,
     context: sys::CUcontext,
+    /// Nobody can say any more whether the device still uses memory that it was given.
+    is_unknown: AtomicBool,
 }
 
 // SAFETY: the driver may be called from any thread; the handle is a name that it gave out.
@@ -94,18 +118,16 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Takes hold of the context of a device, which it then keeps alive.
     pub(super) fn of(ordinal: usize) -> Result<Arc<Self>, DeviceError> {
-        start()?;
         let name = format!("cuda:{ordinal}");
-        let count = told(&name, "cuDeviceGetCount", result::device::get_count())?;
-        let found = usize::try_from(count).unwrap_or(0);
-        let Some(number) = i32::try_from(ordinal).ok().filter(|&number| number < count) else {
+        let found = count()?;
+        let Some(number) = i32::try_from(ordinal).ok().filter(|_| ordinal < found) else {
             return Err(DeviceError::NoSuchDevice { device: name, found });
         };
         let device = told(&name, "cuDeviceGet", result::device::get(number))?;
         // SAFETY: the device was given out by the driver just now. It is released in the drop.
         let context =
             told(&name, "cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
-        Ok(Arc::new(Context { ordinal, name, device, context }))
+        Ok(Arc::new(Context { ordinal, name, device, context, is_unknown: AtomicBool::new(false) }))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -114,10 +136,6 @@ impl Context {
 
     pub(super) fn ordinal(&self) -> usize {
         self.ordinal
-    }
-
-    pub(super) fn device(&self) -> sys::CUdevice {
-        self.device
     }
 
     pub(super) fn handle(&self) -> sys::CUcontext {
@@ -131,15 +149,30 @@ impl Context {
 
     /// Makes it this thread's current context for as long as the answer lives. The one before, which may be
     /// another library's, comes back then.
+    ///
+    /// Until then the thread's calls may also do what a graph that somebody else is capturing would not take: they
+    /// are none of its work, and would end the capture.
     pub(super) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
-        let current = self.told("cuCtxGetCurrent", result::ctx::get_current())?;
-        let is_pushed = current != Some(self.context);
-        if is_pushed {
-            // SAFETY: the context lives as long as `self` does.
-            let pushed = unsafe { sys::cuCtxPushCurrent_v2(self.context) };
-            self.told("cuCtxPushCurrent", pushed.result())?;
-        }
-        Ok(Entered { context: self, is_pushed, on_this_thread: PhantomData })
+        // SAFETY: the context lives as long as `self` does.
+        let pushed = unsafe { sys::cuCtxPushCurrent_v2(self.context) };
+        self.told("cuCtxPushCurrent", pushed.result())?;
+        let mut entered = Entered { context: self, mode: None, on_this_thread: PhantomData };
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the driver takes a mode from where it is told to, and leaves another there.
+        let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+        self.told("cuThreadExchangeStreamCaptureMode", exchanged.result())?;
+        entered.mode = Some(mode);
+        Ok(entered)
+    }
+
+    /// From here on no memory of the device's, and none that it reads, is given back: it may be in use.
+    pub(super) fn lose_sight(&self) {
+        self.is_unknown.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether memory may be given back.
+    pub(super) fn is_in_sight(&self) -> bool {
+        !self.is_unknown.load(Ordering::Relaxed)
     }
 
     /// Waits for all that the device has to do, in this process. No part of the steady state: for when an event
@@ -153,12 +186,6 @@ impl Context {
     pub(super) fn memory(&self) -> Result<(usize, usize), DeviceError> {
         let _entered = self.enter()?;
         self.told("cuMemGetInfo", result::mem_get_info())
-    }
-
-    /// A number that the driver knows of the device.
-    pub(super) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Result<i32, DeviceError> {
-        // SAFETY: the device was given out by the driver.
-        self.told("cuDeviceGetAttribute", unsafe { result::device::get_attribute(self.device, attribute) })
     }
 }
 
@@ -176,21 +203,26 @@ impl Drop for Context {
 #[must_use]
 pub(super) struct Entered<'a> {
     context: &'a Context,
-    /// On the thread's stack of contexts, above the one that was current before.
-    is_pushed: bool,
+    /// The thread's own capture mode, where it was exchanged.
+    mode: Option<sys::CUstreamCaptureMode>,
     /// What is current is so on one thread.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if self.is_pushed {
-            let mut popped = std::ptr::null_mut();
-            // SAFETY: the driver writes a handle to where it is told to.
-            let said = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
-            if let Err(error) = self.context.told("cuCtxPopCurrent", said.result()) {
-                tracing::warn!(%error, "a thread's context cannot be restored");
+        if let Some(mode) = &mut self.mode {
+            // SAFETY: the driver takes a mode from where it is told to, and leaves another there.
+            let said = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut *mode) };
+            if let Err(error) = self.context.told("cuThreadExchangeStreamCaptureMode", said.result()) {
+                tracing::warn!(%error, "a thread's capture mode cannot be restored");
             }
+        }
+        let mut popped = std::ptr::null_mut();
+        // SAFETY: the driver writes a handle to where it is told to.
+        let said = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
+        if let Err(error) = self.context.told("cuCtxPopCurrent", said.result()) {
+            tracing::warn!(%error, "a thread's context cannot be restored");
         }
     }
 }

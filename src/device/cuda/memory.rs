@@ -67,6 +67,9 @@ unsafe impl HostMemory for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
+        if !self.context.is_in_sight() {
+            return kept(&self.context, self.bytes);
+        }
         let freed = self.context.enter().and_then(|_entered| {
             // SAFETY: it was given out by `cuMemHostAlloc`, once, and nobody reads it: passages, which copy from
             // it, are dropped before it and wait.
@@ -77,6 +80,15 @@ impl Drop for Pinned {
             tracing::warn!(%error, bytes = self.bytes, "page-locked memory cannot be given back");
         }
     }
+}
+
+/// Says that memory is not given back.
+fn kept(context: &Context, bytes: usize) {
+    tracing::warn!(
+        device = context.name(),
+        bytes,
+        "memory is kept for ever: the device may still be using it"
+    );
 }
 
 /// Memory of the device.
@@ -122,6 +134,9 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
+        if !self.context.is_in_sight() {
+            return kept(&self.context, self.bytes);
+        }
         let freed = self.context.enter().and_then(|_entered| {
             // SAFETY: it was given out by `cuMemAlloc`, once; its passage has waited for its last use.
             self.context.told("cuMemFree", unsafe { result::free_sync(self.first) })

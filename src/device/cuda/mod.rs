@@ -83,8 +83,8 @@ pub struct CudaDevice {
     pub name: String,
     /// Bytes of its memory.
     pub memory_bytes: usize,
-    /// Bytes of its memory that are free.
-    pub free_bytes: usize,
+    /// Bytes of its memory that are free; `None` where it gives this process no context to ask in.
+    pub free_bytes: Option<usize>,
     /// What it can do: major and minor.
     pub compute_capability: (i32, i32),
     /// Its place on the PCI bus, as in `/sys/bus/pci/devices`.
@@ -102,17 +102,22 @@ impl CudaDevice {
     ///
     /// [`DeviceError`] if there is no driver, if it is too old, or if it fails.
     pub fn all() -> Result<Vec<Self>, DeviceError> {
-        let driver = driver::version()?;
-        let count = driver::told("cuda", "cuDeviceGetCount", result::device::get_count())?;
-        (0..usize::try_from(count).unwrap_or(0)).map(|ordinal| CudaDevice::look(ordinal, driver)).collect()
+        match driver::count()? {
+            0 => Ok(Vec::new()),
+            count => {
+                let driver = driver::start()?;
+                (0..count).map(|ordinal| CudaDevice::look(ordinal, driver)).collect()
+            }
+        }
     }
 
     fn look(ordinal: usize, driver: Version) -> Result<Self, DeviceError> {
         use sys::CUdevice_attribute as Attribute;
 
-        let context = Context::of(ordinal)?;
-        let (free_bytes, memory_bytes) = context.memory()?;
-        let number = |attribute| context.attribute(attribute);
+        let known = format!("cuda:{ordinal}");
+        let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
+        let device = driver::told(&known, "cuDeviceGet", result::device::get(number))?;
+        let number = |attribute| driver::attribute(&known, device, attribute);
         let pci = format!(
             "{:04x}:{:02x}:{:02x}.0",
             number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
@@ -121,9 +126,9 @@ impl CudaDevice {
         );
         Ok(CudaDevice {
             ordinal,
-            name: context.told("cuDeviceGetName", result::device::get_name(context.device()))?,
-            memory_bytes,
-            free_bytes,
+            name: driver::told(&known, "cuDeviceGetName", result::device::get_name(device))?,
+            memory_bytes: driver::memory_bytes(&known, device)?,
+            free_bytes: Context::of(ordinal).and_then(|context| context.memory()).ok().map(|(free, _)| free),
             compute_capability: (
                 number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,

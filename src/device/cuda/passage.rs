@@ -12,7 +12,7 @@
 //! 1. The host's memory is read by the device only between `submit` and `arrived`; the device's memory is used by
 //!    the consumer only between `submit` and the last use. Neither is given back, or written, before.
 //! 2. The events are ours, and every record of one is checked: where one fails, the whole device is waited for
-//!    before the passage is gone. Nothing else waits for a device.
+//!    before the passage is gone; where that fails too, no memory of the device's is given back any more.
 
 #![expect(unsafe_code, reason = "the driver is C, and knows nothing of borrows")]
 
@@ -106,21 +106,53 @@ impl CudaPassage {
         self.copies.context()
     }
 
-    fn use_on(&self, stream: Used) -> Result<(), DeviceError> {
+    /// Makes a stream wait for the batch, and remembers it.
+    ///
+    /// # Safety
+    ///
+    /// The stream is there until the batch is dropped.
+    unsafe fn use_on(&self, stream: Used) -> Result<(), DeviceError> {
+        // SAFETY: the caller says that the stream is there.
+        unsafe { self.check(stream.handle()) }?;
         let mut uses = self.last_use.0.lock();
         let is_known = uses.streams.iter().any(|used| used.handle() == stream.handle());
         // Whatever can fail comes first: a stream that waits is remembered.
         if !is_known && uses.events.len() <= uses.streams.len() {
             uses.events.push(CudaEvent::new(self.context())?);
         }
-        // SAFETY: a stream that is held is there; of a raw one it was promised.
+        // SAFETY: the caller says that the stream is there.
         unsafe { self.arrived.hold(stream.handle()) }?;
         if !is_known {
             uses.streams.push(stream);
         }
         Ok(())
     }
+
+    /// Refuses a stream on which no event could say when the batch's use is over.
+    ///
+    /// # Safety
+    ///
+    /// The stream is there.
+    unsafe fn check(&self, stream: sys::CUstream) -> Result<(), DeviceError> {
+        let context = self.context();
+        let refused = |reason| Err(DeviceError::Stream { device: context.name().to_owned(), reason });
+        if stream.addr() == PER_THREAD {
+            return refused(
+                "the per-thread default stream, which is another one on the thread that drops the batch",
+            );
+        }
+        let _entered = context.enter()?;
+        // SAFETY: the caller says that the stream is there.
+        let status = context.told("cuStreamIsCapturing", unsafe { result::stream::is_capturing(stream) })?;
+        match status {
+            sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
+            _ => refused("capturing a graph, of which the batch's memory would become a part"),
+        }
+    }
 }
+
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD: usize = 2;
 
 impl fmt::Debug for CudaPassage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,13 +176,14 @@ impl Passage for CudaPassage {
         });
         let context = self.copies.context();
         let _entered = context.enter()?;
+        // Even a call that fails may have queued something: its error may be an earlier one's.
+        self.is_untold = true;
         // SAFETY: the device's memory is as large, as was just seen, and nobody uses it: its last use is over
         // (the prefetcher's invariant 4). The host's memory stays, unwritten, until `arrived`: the lane drops
         // this passage before the memory, and its drop waits.
         let copied =
             unsafe { result::memcpy_htod_async(self.memory.first(), batch.memory, self.copies.handle()) };
         context.told("cuMemcpyHtoDAsync", copied)?;
-        self.is_untold = true;
         // SAFETY: the copy stream is this passage's.
         unsafe { self.arrived.record(self.copies.handle()) }?;
         self.is_untold = false;
@@ -162,6 +195,13 @@ impl Passage for CudaPassage {
     }
 
     fn release(&mut self) -> Result<(), DeviceError> {
+        // The streams that are held may go here, and with them what makes other contexts current.
+        let context = self.copies.context().clone();
+        let _entered = context.enter()?;
+        for stream in &self.last_use.0.lock().streams {
+            // SAFETY: a stream that is held is there; of a raw one it was promised, until the batch is dropped.
+            unsafe { self.check(stream.handle()) }?;
+        }
         let uses = self.last_use.0.get_mut();
         for (stream, event) in uses.streams.iter().zip(&uses.events) {
             // SAFETY: a stream that is held is there; of a raw one it was promised, until the batch is dropped.
@@ -197,15 +237,15 @@ impl Event for LastUse {
 
 impl Drop for CudaPassage {
     /// Waits until the device neither reads the host's memory nor uses its own: for the events, or, where they
-    /// cannot tell, for all that the device has to do. Where it cannot tell that either, it has failed, and does
-    /// neither.
+    /// cannot tell, for all that the device has to do.
     fn drop(&mut self) {
         let is_told = !self.is_untold && self.last_use.0.get_mut().streams.is_empty();
         let told = if is_told { self.arrived.wait().and_then(|()| self.last_use.wait()) } else { Ok(()) };
         if (!is_told || told.is_err())
             && let Err(error) = self.context().synchronize()
         {
-            tracing::debug!(%error, "a device that has failed is not waited for");
+            tracing::warn!(%error, "nobody can say whether a device still uses a batch");
+            self.context().lose_sight();
         }
     }
 }
@@ -270,27 +310,35 @@ impl<'a> CudaBatch<'a> {
     ///
     /// # Errors
     ///
-    /// [`DeviceError`] if the stream is another device's, or the device refuses.
+    /// [`DeviceError`] if the stream is another device's, if it is the per-thread default stream or captures a
+    /// graph, or if the device refuses.
     pub fn wait_on(&self, stream: &Arc<CudaStream>) -> Result<(), DeviceError> {
         let context = self.passage.context();
         if stream.context().cu_ctx() != context.handle() {
-            let (device, found) = (context.name().to_owned(), format!("cuda:{}", stream.context().ordinal()));
+            let device = context.name().to_owned();
+            let other =
+                if stream.context().ordinal() == context.ordinal() { "another context of " } else { "" };
+            let found = format!("{other}cuda:{}", stream.context().ordinal());
             return Err(DeviceError::OtherDevice { device, found });
         }
-        self.passage.use_on(Used::Held(stream.clone()))
+        // SAFETY: the passage holds the stream until the batch is released.
+        unsafe { self.passage.use_on(Used::Held(stream.clone())) }
     }
 
-    /// The same for a stream that another library made: a `CUstream`, or a `cudaStream_t`.
+    /// The same for a stream that another library made: a `CUstream`, or a `cudaStream_t`; null is the legacy
+    /// default stream.
     ///
     /// # Safety
     ///
-    /// It is a stream of this batch's device, and lives until the batch is dropped.
+    /// It is a stream of the primary context of this batch's device, which is the context of all that the CUDA
+    /// runtime makes, and it lives until the batch is dropped.
     ///
     /// # Errors
     ///
     /// [`DeviceError`] if the device refuses.
     pub unsafe fn wait_on_raw(&self, stream: *mut c_void) -> Result<(), DeviceError> {
-        self.passage.use_on(Used::Raw(stream.cast()))
+        // SAFETY: that is what the caller promises.
+        unsafe { self.passage.use_on(Used::Raw(stream.cast())) }
     }
 
     /// Whether a stream waits for it.
