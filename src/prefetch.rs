@@ -121,8 +121,8 @@ pub(crate) struct Prefetcher {
 /// Where a prefetcher's slots are, and whether the end is in sight. Berths come before buffers, here too.
 #[derive(Default)]
 pub(crate) struct State {
-    /// A slot that waits for the event of its last use.
-    resting: Option<Slot>,
+    /// Slots that wait for the event of their last use, in no matter what order those come.
+    resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
     idle: Option<Slot>,
     /// A run that waits for a slot. It is taken all the same, lest the end of the runs go unnoticed while
@@ -139,7 +139,11 @@ pub(crate) struct State {
 impl State {
     /// A state with room for all slots of a ring.
     pub(crate) fn with_capacity(slots: usize) -> Self {
-        State { in_flight: VecDeque::with_capacity(slots), ..State::default() }
+        State {
+            resting: VecDeque::with_capacity(slots),
+            in_flight: VecDeque::with_capacity(slots),
+            ..State::default()
+        }
     }
 }
 
@@ -148,6 +152,8 @@ enum Wake {
     Run(queue_pair::Slot),
     RunsEnded,
     Free(Result<Slot, DeviceError>),
+    /// A slot's last use is over, or cannot be told any more.
+    Rested,
     Done,
     Alarm,
     ConsumerLeft,
@@ -155,6 +161,10 @@ enum Wake {
 
 /// The consumer has gone: whatever is left concerns nobody.
 struct Gone;
+
+/// How long a slot's last use may be over before that is seen: a device tells nobody, it must be asked. The other slots
+/// of the ring are full meanwhile.
+const LOOK: Duration = Duration::from_micros(250);
 
 /// Long enough that waking in vain costs nothing; it bounds no wait, each of which has its own waker.
 const FAR: Duration = Duration::from_secs(3600);
@@ -190,9 +200,9 @@ impl Prefetcher {
                 }
             }
             Wake::RunsEnded => self.runs_ended(),
-            Wake::Free(Ok(slot)) => self.state.resting = Some(slot),
+            Wake::Free(Ok(slot)) => self.state.resting.push_back(slot),
             Wake::Free(Err(error)) => self.fail(error.into()),
-            Wake::Done => {}
+            Wake::Done | Wake::Rested => {}
             Wake::Alarm => {
                 let error = self.latch.get().unwrap_or(FeedError::Cancelled);
                 self.fail(error);
@@ -221,10 +231,31 @@ impl Prefetcher {
         }
         self.waiting_meter().time(|| {
             loop {
-                if let Some(wake) = self.select(FAR) {
+                let patience = if self.wants_slot() && !self.state.resting.is_empty() { LOOK } else { FAR };
+                if let Some(wake) = self.select(patience) {
                     break wake;
                 }
+                if self.rested().is_some() {
+                    break Wake::Rested;
+                }
             }
+        })
+    }
+
+    /// Whether a batch could be begun, if there were a slot for it.
+    fn wants_slot(&self) -> bool {
+        let State { idle, open, ending, .. } = &self.state;
+        ending.is_none() && idle.is_none() && open.is_none()
+    }
+
+    /// The first slot that rests no more, and whether its device says so or has failed.
+    fn rested(&self) -> Option<(usize, Result<(), DeviceError>)> {
+        let slots = self.state.resting.iter().enumerate();
+        let mut asked = slots.map(|(position, slot)| (position, slot.berth.passage.last_use().is_complete()));
+        asked.find_map(|(position, is_complete)| match is_complete {
+            Ok(false) => None,
+            Ok(true) => Some((position, Ok(()))),
+            Err(error) => Some((position, Err(error))),
         })
     }
 
@@ -239,8 +270,8 @@ impl Prefetcher {
     }
 
     fn select(&self, patience: Duration) -> Option<Wake> {
-        let State { resting, idle, run, open, ending, .. } = &self.state;
-        let wants_slot = ending.is_none() && resting.is_none() && idle.is_none() && open.is_none();
+        let State { run, ending, .. } = &self.state;
+        let wants_slot = self.wants_slot();
         let wants_run = ending.is_none() && run.is_none();
         let (no_run, no_slot, no_alarm) = (never(), never(), never());
         select! {
@@ -322,23 +353,16 @@ impl Prefetcher {
         self.state.ending = Some(Err(error));
     }
 
-    /// Begins with a slot whose last use is over. While batches are in flight they come first: their
-    /// consumer may need them to bring that last use about.
+    /// Begins with a slot whose last use is over. No last use is waited for by itself: what brings it about may be
+    /// that the consumer gets another batch, or goes.
     fn reuse(&mut self) {
-        if self.state.ending.is_some() {
+        if !self.wants_slot() {
             return;
         }
-        let Some(slot) = self.state.resting.take() else { return };
-        let last_use = slot.berth.passage.last_use();
-        let ready = match last_use.is_complete() {
-            Ok(false) if !self.state.in_flight.is_empty() => return self.state.resting = Some(slot),
-            Ok(false) => self.meters.for_slot.time(|| last_use.wait()),
-            Ok(true) => Ok(()),
-            Err(error) => Err(error),
-        };
-        match ready {
-            Ok(()) => self.state.idle = Some(slot),
-            Err(error) => return self.fail(error.into()),
+        match self.rested() {
+            Some((position, Ok(()))) => self.state.idle = self.state.resting.remove(position),
+            Some((_, Err(error))) => return self.fail(error.into()),
+            None => return,
         }
         if let Some(run) = self.state.run.take() {
             self.take_in(run);

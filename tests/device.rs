@@ -231,14 +231,14 @@ impl Signal {
 impl Event for Signal {
     fn is_complete(&self) -> Result<bool, DeviceError> {
         let number = self.number()?;
+        if let (Some(number), false) = (number, self.is_arrival) {
+            self.bench.change(|state| state.awaited.insert(number));
+        }
         Ok(number.is_none_or(|number| self.has_happened(&self.bench.state(), number)))
     }
 
     fn wait(&self) -> Result<(), DeviceError> {
         let Some(number) = self.number()? else { return Ok(()) };
-        if !self.is_arrival {
-            self.bench.change(|state| state.awaited.insert(number));
-        }
         self.bench.wait_until(|state| self.has_happened(state, number));
         Ok(())
     }
@@ -320,6 +320,39 @@ fn memory_is_not_written_before_its_last_use() {
         for _ in 0..50 {
             next(&mut lane);
         }
+    });
+}
+
+#[test]
+fn a_batch_that_is_done_with_need_not_wait_for_one_before_it() {
+    must_end("a lane whose second batch is done with first", || {
+        let bench = Bench::new(Broken::Nothing);
+        let (_feed, mut lane) = lane_of(&bench, 2);
+        drop([next(&mut lane), next(&mut lane)]);
+        bench.wait_until(|state| state.awaited.contains(&0) && state.awaited.contains(&1));
+        bench.change(|state| state.finished.insert(1));
+        let third = next(&mut lane);
+        assert_eq!(
+            third.bytes().as_ptr() as usize,
+            bench.state().sent[1].address,
+            "the second's memory was reused"
+        );
+        assert!(bench.is_intact(0), "the first's was not");
+        bench.let_go();
+    });
+}
+
+#[test]
+fn a_lane_ends_while_its_device_is_still_busy() {
+    must_end("a cancelled lane whose device has not let go of a batch", || {
+        let bench = Bench::new(Broken::Nothing);
+        let (feed, mut lane) = lane_of(&bench, 2);
+        drop([next(&mut lane), next(&mut lane)]);
+        bench.wait_until(|state| state.awaited.contains(&0));
+        // What the prefetcher waits for is not only the device.
+        feed.canceller().cancel();
+        assert!(matches!(lane.next(), Some(Err(FeedError::Cancelled))));
+        bench.let_go();
     });
 }
 
