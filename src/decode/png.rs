@@ -31,6 +31,16 @@ pub(super) const INFLATED_PER_BYTE_MAX: usize = 1032;
 
 const FORMAT: &str = "PNG";
 
+/// One, in the hundred thousandths that a PNG counts gamma and chromaticities in.
+const ONE: u32 = 100_000;
+
+/// The checksum of these bytes, one after the other, as a PNG has it behind each chunk.
+fn crc32<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32IsoHdlc);
+    parts.into_iter().for_each(|part| digest.update(part));
+    u32::try_from(digest.finalize()).expect("a checksum of 32 bits has 32")
+}
+
 /// What the samples of a pixel are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

@@ -8,10 +8,8 @@
 //!
 //! All numbers are in hundred thousandths, and are rounded where libpng rounds them.
 
-use super::gamma::ONE;
-
 /// One, with its sign.
-const UNIT: i64 = ONE as i64;
+const UNIT: i64 = super::ONE as i64;
 /// Products of two differences are divided by so much, lest they be more than 31 bits.
 const PRODUCT_SHRINK: i64 = 7;
 /// How far chromaticities may be off that were computed from themselves.

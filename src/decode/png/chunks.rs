@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::gamma::Gamma;
 use super::profile::Profile;
-use super::{FORMAT, Head, Kind, SIGNATURE};
+use super::{FORMAT, Head, Kind, SIGNATURE, crc32};
 use crate::decode::DecodeError;
 use crate::decode::exif::{self, Orientation};
 
@@ -47,20 +47,12 @@ impl<'a> Chunk<'a> {
 
     /// Whether the data are those that were written. What does not matter much is passed over where they are not.
     fn is_intact(&self) -> bool {
-        crc_of([&self.kind, self.data]) == self.crc
+        crc32([&self.kind, self.data]) == self.crc
     }
 
     fn damaged(&self, found: impl Into<String>) -> DecodeError {
         DecodeError::Damaged { format: FORMAT, offset: self.offset, found: found.into() }
     }
-}
-
-/// The checksum of a chunk.
-pub(super) fn crc_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
-    let crc = parts.into_iter().flatten().fold(!0, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1)))
-    });
-    !crc
 }
 
 impl Head {

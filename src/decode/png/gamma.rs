@@ -4,11 +4,10 @@
 
 use std::ops::RangeInclusive;
 
+use super::ONE;
 use super::chroma::Chromaticities;
 use super::profile::Profile;
 
-/// One.
-pub(super) const ONE: u32 = 100_000;
 /// A gamma that differs from one by no more is taken to be one.
 const INSIGNIFICANT: u32 = 5_000;
 /// What libpng takes for a gamma.

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use ::png::{Decoder, Limits};
 
 use super::SIGNATURE;
-use super::chunks::crc_of;
+use super::crc32;
 
 /// The shortest chunk that is looked at: a name, which is taken to be of 79 bytes, and the shortest deflated data.
 const CHUNK_BYTES_MIN: usize = 92;
@@ -82,7 +82,7 @@ impl Known {
             && word(profile, 64) == Some(self.intent)
             && word(profile, 84) == Some(self.id)
             && adler_of(profile) == self.adler
-            && crc_of([profile]) == self.crc
+            && crc32([profile]) == self.crc
     }
 }
 
@@ -133,7 +133,7 @@ fn inflate(chunk: &[u8]) -> Option<Vec<u8>> {
         file.extend(u32::try_from(data.len()).ok()?.to_be_bytes());
         file.extend_from_slice(kind);
         file.extend_from_slice(data);
-        file.extend(crc_of([kind, data]).to_be_bytes());
+        file.extend(crc32([kind, data]).to_be_bytes());
     }
     let limits = Limits { bytes: PROFILE_BYTES_MAX.saturating_add(2 * file.len()) };
     let reader = Decoder::new_with_limits(Cursor::new(file), limits).read_info().ok()?;
