@@ -63,6 +63,11 @@ impl WaitMeter {
         Wait { meter: self, start }
     }
 
+    /// Whether a wait is under way.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.lock().waits > 0
+    }
+
     /// Begins a wait that never ends: whoever stands here has nothing more to do.
     pub(crate) fn rest(&self) {
         std::mem::forget(self.begin());

@@ -7,12 +7,16 @@
 mod common;
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::process::must_end;
 use common::source::MemorySource;
-use percolator::{Bottleneck, Device, Feed, FeedBuilder, Lane, Registry};
+use percolator::{
+    Backend, Bottleneck, Device, DeviceError, Event, Feed, FeedBuilder, HostBatch, HostMemory, Lane,
+    PageMemory, Passage, Registry,
+};
 use tracing_subscriber::fmt::MakeWriter;
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -99,6 +103,77 @@ fn a_stalled_source_is_named_and_blamed() {
         assert!(stats.workers.waits_for_records.time >= SHORT, "and the worker: {stats}");
         assert!(stats.reader.waits_for_free.time < stats.lanes[0].waits_for_batch.time, "{stats}");
         assert_eq!(stats.bottleneck(), Bottleneck::Reader, "{stats}");
+    });
+}
+
+/// A device that uses its batches until it is told to stop.
+#[derive(Clone, Debug, Default)]
+struct Busy(Arc<AtomicBool>);
+
+impl Backend for Busy {
+    fn name(&self) -> String {
+        "busy:0".to_owned()
+    }
+
+    fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
+        Ok(Box::new(PageMemory::new(bytes).unwrap()))
+    }
+
+    fn passage(&self, _bytes: usize, _records: usize) -> Result<Box<dyn Passage>, DeviceError> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Passage for Busy {
+    fn submit(&mut self, _batch: HostBatch<'_>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn arrival(&self) -> &dyn Event {
+        self
+    }
+
+    fn release(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn last_use(&self) -> &dyn Event {
+        self
+    }
+}
+
+impl Event for Busy {
+    fn is_complete(&self) -> Result<bool, DeviceError> {
+        Ok(self.0.load(Ordering::Relaxed))
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        unreachable!("nobody waits for this device in its sleep")
+    }
+}
+
+#[test]
+fn a_device_that_keeps_its_batches_is_named_and_blamed() {
+    must_end("a lane of a busy device", || {
+        let busy = Busy::default();
+        let source = MemorySource::images("busy", 10, 1, 4, 4);
+        let mut feed = feed(source).devices([Device::from_backend(Arc::new(busy.clone()))]).build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        let log = Log::default();
+        let warning = std::thread::scope(|scope| {
+            let log = &log;
+            scope.spawn(move || {
+                log.listen(|| {
+                    drop([next(&mut lane), next(&mut lane)]);
+                    next(&mut lane)
+                })
+            });
+            let warning = log.wait_for("still uses the batches");
+            busy.0.store(true, Ordering::Relaxed);
+            warning
+        });
+        assert!(warning.contains("cause=busy:0 still uses the batches that were let go of"), "{warning}");
+        assert!(feed.stats().lanes[0].waits_for_free.time >= SHORT, "{}", feed.stats());
     });
 }
 
