@@ -6,13 +6,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "calls of one level, for one reason each")]
 
+#[path = "standin_driver/capture.rs"]
+mod capture;
 mod common;
 #[path = "standin_driver/faults.rs"]
 mod faults;
 #[path = "standin_driver/misuse.rs"]
 mod misuse;
+#[path = "standin_driver/ptx.rs"]
+mod ptx;
 #[path = "common/standin.rs"]
 mod standin;
+#[path = "standin_driver/transform.rs"]
+mod transform;
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -29,10 +35,13 @@ const INVALID_VALUE: u32 = 1;
 const OUT_OF_MEMORY: u32 = 2;
 const INVALID_DEVICE: u32 = 101;
 const INVALID_CONTEXT: u32 = 201;
+const INVALID_PTX: u32 = 218;
 const INVALID_HANDLE: u32 = 400;
 const NOT_FOUND: u32 = 500;
 const NOT_READY: u32 = 600;
 const ILLEGAL_ADDRESS: u32 = 700;
+const LAUNCH_TIMEOUT: u32 = 702;
+const MISALIGNED_ADDRESS: u32 = 716;
 const UNKNOWN: u32 = 999;
 
 const TIMED: Option<CUevent_flags> = Some(CUevent_flags::CU_EVENT_DEFAULT);

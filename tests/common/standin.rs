@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use libloading::{Library, Symbol};
 
@@ -22,10 +23,7 @@ pub fn library_path() -> PathBuf {
     let profile = executable.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
     let library = profile.join("examples/libcuda.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin");
-    let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    let newest = std::fs::read_dir(source).into_iter().flatten().flatten().map(|entry| entry.path());
-    let newest = newest.filter_map(|path| changed(&path)).max();
-    if !library.exists() || changed(&library) < newest {
+    if !library.exists() || changed(&library) < newest(&source) {
         let name = match profile.file_name().unwrap().to_str().unwrap() {
             "debug" => "dev",
             other => other,
@@ -36,6 +34,16 @@ pub fn library_path() -> PathBuf {
         assert!(build.status().unwrap().success(), "cannot build the stand-in driver");
     }
     library
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|metadata| metadata.modified()).ok()
+}
+
+/// When a file in a folder, or in one below it, was last changed.
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    files.filter_map(|path| if path.is_dir() { newest(&path) } else { changed(&path) }).max()
 }
 
 /// Makes a command's process load the stand-in as its CUDA driver, with lines of configuration.
@@ -201,7 +209,7 @@ impl Report {
         report
     }
 
-    /// How many `contexts`, `streams`, `events`, `modules`, `device_buffers`, `pinned_buffers`,
+    /// How many `contexts`, `streams`, `events`, `modules`, `graphs`, `device_buffers`, `pinned_buffers`,
     /// `registered_buffers`, `device_bytes` or `pinned_bytes` there are now.
     pub fn live(&self, what: &str) -> usize {
         self.live[what]

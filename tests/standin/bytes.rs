@@ -146,6 +146,29 @@ impl Storage {
         }
     }
 
+    /// A number of 1, 2, 4 or 8 bytes; 0 where the memory was taken back.
+    pub(crate) fn load(&self, offset: usize, len: u8) -> u64 {
+        self.check(offset, usize::from(len));
+        let mut bytes = [0; 8];
+        if self.is_readable() {
+            let from = (self.start + offset) as *const u8;
+            // SAFETY: the range was checked and is alive (invariants 1 and 2), and `bytes` has room for it.
+            unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), usize::from(len.min(8))) };
+        }
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Writes the lowest 1, 2, 4 or 8 bytes of a number.
+    pub(crate) fn store(&self, offset: usize, len: u8, value: u64) {
+        self.check(offset, usize::from(len));
+        let bytes = value.to_le_bytes();
+        if self.is_readable() {
+            let to = (self.start + offset) as *mut u8;
+            // SAFETY: the range was checked and is alive (invariants 1 and 2), and `bytes` has as many.
+            unsafe { bytes.as_ptr().copy_to_nonoverlapping(to, usize::from(len.min(8))) };
+        }
+    }
+
     /// A copy in memory of our own.
     pub(crate) fn staged(&self, len: usize) -> Option<Storage> {
         let staged = Storage::owned(len)?;

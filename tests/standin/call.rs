@@ -82,7 +82,7 @@ fn enter(call: &mut Call, needs: Needs, body: impl FnOnce(&mut Call) -> Answer) 
         Needs::Device(ordinal) | Needs::ReleaseOf(ordinal) => call.device(ordinal).ok(),
         Needs::Driver | Needs::Context | Needs::Release => call.device_of_context(CURRENT.get()),
     };
-    let fault = call.faults.at_call(symbol, device);
+    let fault = call.faults.at_call(symbol, device).or_else(|| call.unsafe_call(symbol));
     let is_release = matches!(needs, Needs::Release | Needs::ReleaseOf(_));
     if let (Some(code), false) = (fault, is_release) {
         return Err(code);

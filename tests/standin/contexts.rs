@@ -1,6 +1,6 @@
 //! The driver's beginning, and the primary contexts of devices.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use crate::abi::{Answer, Handle, INVALID_CONTEXT, INVALID_VALUE, NO_DEVICE, Out, put};
 use crate::call::{CURRENT, Needs, call};
@@ -105,23 +105,6 @@ extern "C" fn cuCtxPopCurrent_v2(out: Out<'_, Handle>) -> u32 {
     })
 }
 
-thread_local! {
-    /// What this thread's calls may do while another captures: 0, 1 or 2.
-    static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Nothing is ever captured here, but the mode is kept, for a thread that does not restore it to be found.
-#[unsafe(no_mangle)]
-extern "C" fn cuThreadExchangeStreamCaptureMode(mode: Option<&mut u32>) -> u32 {
-    call("cuThreadExchangeStreamCaptureMode", Needs::Driver, |_| match mode {
-        Some(mode) => {
-            *mode = CAPTURE_MODE.replace(*mode);
-            Ok(())
-        }
-        None => Err(INVALID_VALUE),
-    })
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxGetDevice(out: Out<'_, i32>) -> u32 {
     call("cuCtxGetDevice", Needs::Context, |call| {
@@ -148,6 +131,7 @@ extern "C" fn cuCtxSynchronize() -> u32 {
         let device = call.device;
         let streams: Vec<Handle> =
             call.streams.iter().filter(|(_, stream)| stream.device == device).map(|(&id, _)| id).collect();
+        streams.iter().try_for_each(|&stream| call.must_run(stream))?;
         streams.into_iter().try_for_each(|stream| call.synchronize(stream))
     })
 }
@@ -204,6 +188,7 @@ impl World {
             }
         }
         let entry = &mut self.devices[device];
-        (entry.null_stream, entry.thread_stream, entry.sticky) = (None, None, None);
+        (entry.null_stream, entry.sticky) = (None, None);
+        entry.thread_streams.clear();
     }
 }

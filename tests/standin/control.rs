@@ -68,8 +68,8 @@ extern "C" fn standin_lose(device: i32, code: u32) -> i32 {
     DONE_WELL
 }
 
-/// Holds a stream, by device and by its place in the order of creation there (-1: the null stream, -2: the
-/// per-thread stream), made or not: its operations wait. `may_go` of them may still begin.
+/// Holds a stream, by device and by its place in the order of creation there (-1: the null stream, -2:
+/// every per-thread stream), made or not: its operations wait. `may_go` of them may still begin.
 #[unsafe(no_mangle)]
 extern "C" fn standin_hold_stream(device: u32, place: i32, may_go: u64) {
     let mut world = lock();

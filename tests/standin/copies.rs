@@ -121,7 +121,7 @@ impl Call {
         let symbol = self.symbol;
         let seq = self.order(stream, symbol, &uses);
         self.enqueue(stream, Operation { symbol, seq, bytes: len, work });
-        if waits { self.synchronize(stream) } else { Ok(()) }
+        if waits && !self.is_capturing(stream) { self.synchronize(stream) } else { Ok(()) }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use crate::abi::{Answer, Handle, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Out, put};
+use crate::abi::{
+    Answer, CAPTURED_EVENT, Handle, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Out, STREAM_CAPTURE_ISOLATION,
+    STREAM_CAPTURE_UNSUPPORTED, put,
+};
 use crate::call::{Call, Needs, call};
 use crate::clocks::Clock;
 use crate::streams::{Operation, Work};
@@ -10,6 +13,8 @@ use crate::world::{Kind, World};
 
 const DISABLE_TIMING: u32 = 2;
 const FLAGS: u32 = 7;
+/// The calls that take a captured event too; the others ask it what it does not know.
+const ANY_EVENT: [&str; 3] = ["cuEventDestroy_v2", "cuEventRecord", "cuStreamWaitEvent"];
 
 /// The last record of an event: a later one replaces it, and touches nobody who waits for this one.
 #[derive(Clone, Debug)]
@@ -27,6 +32,8 @@ pub(crate) struct Event {
     is_timed: bool,
     /// `None`: complete, as CUDA has it, though nothing happened.
     record: Option<Record>,
+    /// The stream whose capture it was last recorded in: it is no event then, but a node.
+    captured_on: Option<Handle>,
 }
 
 impl World {
@@ -55,6 +62,10 @@ impl World {
 impl Call {
     fn event(&mut self, handle: Handle) -> Answer<(usize, Option<Record>)> {
         match self.events.get(&handle) {
+            Some(Event { captured_on: Some(stream), .. }) if !ANY_EVENT.contains(&self.symbol) => {
+                let stream = *stream;
+                Err(self.invalidate(stream, CAPTURED_EVENT))
+            }
             Some(event) => Ok((event.device, event.record.clone())),
             None => {
                 let symbol = self.symbol;
@@ -71,7 +82,12 @@ extern "C" fn cuEventCreate(out: Out<'_, Handle>, flags: u32) -> u32 {
             return Err(INVALID_VALUE);
         }
         let handle = call.handle(Kind::Event);
-        let event = Event { device: call.device, is_timed: flags & DISABLE_TIMING == 0, record: None };
+        let event = Event {
+            device: call.device,
+            is_timed: flags & DISABLE_TIMING == 0,
+            record: None,
+            captured_on: None,
+        };
         call.events.insert(handle, event);
         put(out, handle)
     })
@@ -98,7 +114,9 @@ extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
         let symbol = call.symbol;
         let seq = call.order(stream, symbol, &[]);
         let record = Record { stream, seq, clock: call.streams[&stream].clock.clone(), happened: None };
-        call.events.get_mut(&event).expect("found above").record = Some(record);
+        let captured_on = call.is_capturing(stream).then_some(stream);
+        let entry = call.events.get_mut(&event).expect("found above");
+        (entry.record, entry.captured_on) = (captured_on.is_none().then_some(record), captured_on);
         call.enqueue(stream, Operation { symbol, seq, bytes: 0, work: Work::Record { event } });
         Ok(())
     })
@@ -110,6 +128,13 @@ extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: u32) -> u
         let stream = call.working_stream(stream)?;
         // The event may be of another context: that is how devices wait for one another.
         let (_, record) = call.event(event)?;
+        match (call.events[&event].captured_on, call.is_capturing(stream)) {
+            (Some(captured_on), true) if captured_on == stream => return Ok(()),
+            // A fork: see the head of `capture`.
+            (Some(captured_on), _) => return Err(call.invalidate(captured_on, STREAM_CAPTURE_UNSUPPORTED)),
+            (None, true) if record.is_some() => return Err(call.invalidate(stream, STREAM_CAPTURE_ISOLATION)),
+            (None, _) => {}
+        }
         let Some(record) = record else { return Ok(()) };
         let symbol = call.symbol;
         call.streams.get_mut(&stream).expect("found above").clock.merge(&record.clock);

@@ -1,13 +1,16 @@
-//! Modules and kernels: functions of this process that a test registers by name, and one that is built in.
+//! Modules and kernels: those of a module's PTX, and functions of this process that a test registers by name,
+//! one of which is built in.
 
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::abi::{Answer, Handle, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, Out, put};
+use crate::abi::{Answer, Code, Handle, INVALID_HANDLE, INVALID_PTX, INVALID_VALUE, NOT_FOUND, Out, put};
 use crate::bytes::{arguments, text};
 use crate::call::{Call, Needs, call};
 use crate::clocks::Use;
+use crate::memory::{Found, Owner};
+use crate::ptx::{self, Entry, Launch, Region};
 use crate::streams::Work;
 use crate::world::{Kind, World};
 
@@ -30,9 +33,23 @@ pub(crate) struct Kernel {
     pub(crate) parameters: Vec<Parameter>,
 }
 
+/// A module of a device.
+#[derive(Debug)]
+pub(crate) struct Module {
+    device: usize,
+    /// `None` where it has whatever is registered.
+    entries: Option<Vec<Arc<Entry>>>,
+}
+
+#[derive(Clone, Debug)]
+enum Runs {
+    Registered(Kernel),
+    Ptx(Arc<Entry>),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
-    kernel: Kernel,
+    runs: Runs,
     module: Handle,
     device: usize,
 }
@@ -64,9 +81,21 @@ impl World {
         self.kernels.get(name).cloned()
     }
 
+    /// The kernels of a module's text.
+    fn entries(&mut self, text: &str) -> Result<Vec<Arc<Entry>>, Code> {
+        match ptx::parse(text) {
+            Ok(entries) => Ok(entries.into_iter().map(Arc::new).collect()),
+            Err(problem) => {
+                let words = format!("not PTX: line {}: {}", problem.line, problem.words);
+                self.ledger.violation(words);
+                Err(INVALID_PTX)
+            }
+        }
+    }
+
     pub(crate) fn destroy_modules(&mut self, device: usize) -> usize {
         let gone: Vec<Handle> =
-            self.modules.iter().filter(|(_, on)| **on == device).map(|(&module, _)| module).collect();
+            self.modules.iter().filter(|(_, on)| on.device == device).map(|(&module, _)| module).collect();
         for &module in &gone {
             self.unload(module);
         }
@@ -89,15 +118,16 @@ impl World {
     }
 }
 
-/// The image is not looked at: every module has every kernel that is registered.
+/// An empty text makes a module that has every kernel which is registered. Any other is PTX, with all its
+/// kernels and no others; one that is not understood is a violation, which says in which line, and
+/// CUDA_ERROR_INVALID_PTX. There are no other images: cubins and fat binaries are no PTX.
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleLoadData(out: Out<'_, Handle>, image: *const c_void) -> u32 {
     call("cuModuleLoadData", Needs::Context, |call| {
-        if image.is_null() {
-            return Err(INVALID_VALUE);
-        }
+        let text = text(image.cast()).ok_or(INVALID_VALUE)?;
+        let entries = if text.is_empty() { None } else { Some(call.entries(&text)?) };
         let (module, device) = (call.handle(Kind::Module), call.device);
-        call.modules.insert(module, device);
+        call.modules.insert(module, Module { device, entries });
         put(out, module)
     })
 }
@@ -117,12 +147,17 @@ extern "C" fn cuModuleUnload(module: Handle) -> u32 {
 extern "C" fn cuModuleGetFunction(out: Out<'_, Handle>, module: Handle, name: *const c_char) -> u32 {
     call("cuModuleGetFunction", Needs::Context, |call| {
         let name = text(name).ok_or(INVALID_VALUE)?;
-        let Some(&device) = call.modules.get(&module) else {
+        let Some(Module { device, entries }) = call.modules.get(&module) else {
             return Err(call.bad_handle("module", module, "cuModuleGetFunction"));
         };
-        let kernel = call.kernel(&name).ok_or(NOT_FOUND)?;
+        let device = *device;
+        let runs = match entries {
+            None => call.kernel(&name).map(Runs::Registered),
+            Some(entries) => entries.iter().find(|entry| entry.name == name).cloned().map(Runs::Ptx),
+        };
+        let runs = runs.ok_or(NOT_FOUND)?;
         let function = call.handle(Kind::Function);
-        call.functions.insert(function, Function { kernel, module, device });
+        call.functions.insert(function, Function { runs, module, device });
         put(out, function)
     })
 }
@@ -145,7 +180,10 @@ extern "C" fn cuLaunchKernel(
     call("cuLaunchKernel", Needs::Context, |call| {
         let dims = [grid_x, grid_y, grid_z, block_x, block_y, block_z];
         let threads = u64::from(block_x) * u64::from(block_y) * u64::from(block_z);
-        if dims.contains(&0) || threads > 1024 || !extra.is_null() {
+        // What every GPU has, whatever its age.
+        let is_too_large =
+            threads > 1024 || block_z > 64 || grid_x > 0x7fff_ffff || grid_y > 65_535 || grid_z > 65_535;
+        if dims.contains(&0) || is_too_large || !extra.is_null() {
             return Err(INVALID_VALUE);
         }
         launch(call, function, dims, stream, parameters)
@@ -168,7 +206,20 @@ fn launch(
     if call.streams[&stream].device != device || function.device != device {
         return Err(INVALID_HANDLE);
     }
-    let Kernel { body, parameters: kinds } = function.kernel;
+    match function.runs {
+        Runs::Registered(kernel) => launch_registered(call, kernel, dims, stream, parameters),
+        Runs::Ptx(entry) => launch_ptx(call, entry, dims, stream, parameters),
+    }
+}
+
+fn launch_registered(
+    call: &mut Call,
+    kernel: Kernel,
+    dims: [u32; 6],
+    stream: Handle,
+    parameters: *const *const u8,
+) -> Answer {
+    let Kernel { body, parameters: kinds } = kernel;
     if parameters.is_null() && !kinds.is_empty() {
         return Err(INVALID_VALUE);
     }
@@ -178,10 +229,10 @@ fn launch(
     };
     let arguments = arguments(parameters, &kinds.iter().map(size).collect::<Vec<_>>());
     let (mut uses, mut keep) = (Vec::new(), Vec::new());
+    let device = call.device;
     for (kind, argument) in kinds.iter().zip(&arguments) {
         let Parameter::Buffer { writes } = *kind else { continue };
-        let at = u64::from_le_bytes(argument.as_slice().try_into().expect("8 bytes were copied"));
-        let (start, range) = call.find_on(device, at, 1, "cuLaunchKernel")?;
+        let (start, range) = call.find_on(device, address(argument), 1, "cuLaunchKernel")?;
         let buffer = &call.buffers[&start];
         // How far it goes is not known: to the end.
         uses.push(Use { buffer: start, range: range.start..buffer.len, writes });
@@ -189,4 +240,44 @@ fn launch(
     }
     call.submit(stream, "cuLaunchKernel", &uses, 0, Work::Kernel { body, arguments, dims, _keep: keep });
     Ok(())
+}
+
+/// As on a GPU, no argument is wrong at the launch: one that leads nowhere is found out by the thread that
+/// follows it.
+fn launch_ptx(
+    call: &mut Call,
+    entry: Arc<Entry>,
+    dims: [u32; 6],
+    stream: Handle,
+    parameters: *const *const u8,
+) -> Answer {
+    if parameters.is_null() && !entry.parameters.is_empty() {
+        return Err(INVALID_VALUE);
+    }
+    let sizes: Vec<usize> = entry.parameters.iter().map(|parameter| parameter.bytes).collect();
+    let arguments = arguments(parameters, &sizes);
+    let (mut uses, mut regions) = (Vec::new(), Vec::new());
+    for (parameter, argument) in entry.parameters.iter().zip(&arguments) {
+        if !parameter.is_read && !parameter.is_written {
+            continue;
+        }
+        let first = address(argument);
+        let Ok(Found::Inside { start, range }) = call.find(first, 1, "cuLaunchKernel") else { continue };
+        let buffer = &call.buffers[&start];
+        if buffer.owner != Owner::Device || buffer.device != call.device {
+            continue;
+        }
+        // How far it goes is known only when it runs: to the end.
+        let range = range.start..buffer.len;
+        let (offset, bytes, is_written) = (range.start, range.len(), parameter.is_written);
+        regions.push(Region { first, bytes, is_written, storage: Arc::clone(&buffer.storage), offset });
+        uses.push(Use { buffer: start, range, writes: is_written });
+    }
+    let launch = Launch::new(entry, &arguments, dims, regions);
+    call.submit(stream, "cuLaunchKernel", &uses, 0, Work::Ptx(launch));
+    Ok(())
+}
+
+fn address(argument: &[u8]) -> u64 {
+    u64::from_le_bytes(argument.try_into().expect("8 bytes were copied"))
 }

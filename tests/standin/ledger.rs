@@ -13,6 +13,7 @@ pub(crate) struct Living {
     pub(crate) streams: usize,
     pub(crate) events: usize,
     pub(crate) modules: usize,
+    pub(crate) graphs: usize,
     pub(crate) device_buffers: usize,
     pub(crate) pinned_buffers: usize,
     pub(crate) registered_buffers: usize,
@@ -21,12 +22,13 @@ pub(crate) struct Living {
 }
 
 impl Living {
-    fn lines(&self) -> [(&'static str, usize); 9] {
+    fn lines(&self) -> [(&'static str, usize); 10] {
         [
             ("contexts", self.contexts),
             ("streams", self.streams),
             ("events", self.events),
             ("modules", self.modules),
+            ("graphs", self.graphs),
             ("device_buffers", self.device_buffers),
             ("pinned_buffers", self.pinned_buffers),
             ("registered_buffers", self.registered_buffers),

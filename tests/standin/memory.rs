@@ -204,11 +204,13 @@ extern "C" fn cuMemFree_v2(start: u64) -> u32 {
     call("cuMemFree_v2", Needs::Release, |call| call.free_at_once(start, Owner::Device, INVALID_VALUE))
 }
 
-/// The memory is there at once, but not before its place in the stream for whoever is ordered.
+/// Into a graph it cannot be put here. The memory is there at once, but not before its place in the stream
+/// for whoever is ordered.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAllocAsync(out: Out<'_, u64>, len: usize, stream: Handle) -> u32 {
     call("cuMemAllocAsync", Needs::Context, |call| {
         let stream = call.working_stream(stream)?;
+        call.must_run(stream)?;
         let device = call.streams[&stream].device;
         let start = call.allocate(device, len)?;
         let symbol = call.symbol;
@@ -217,12 +219,14 @@ extern "C" fn cuMemAllocAsync(out: Out<'_, u64>, len: usize, stream: Handle) -> 
     })
 }
 
-/// The memory counts as free at once, as a pool lends it again in the order of the stream; whoever uses it in
-/// a call after this one uses it after it was freed, whatever the order.
+/// Into a graph it cannot be put here. The memory counts as free at once, as a pool lends it again in the
+/// order of the stream; whoever uses it in a call after this one uses it after it was freed, whatever the
+/// order.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFreeAsync(start: u64, stream: Handle) -> u32 {
     call("cuMemFreeAsync", Needs::Release, |call| {
         let stream = call.any_stream(stream)?;
+        call.must_run(stream)?;
         let symbol = call.symbol;
         call.check_free(start, Owner::Device, symbol, INVALID_VALUE)?;
         let len = call.buffers[&start].len;

@@ -4,17 +4,19 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::{Arc, Condvar};
 
-use crate::abi::{Answer, Handle, INVALID_VALUE, NOT_READY, Out, put};
+use crate::abi::{Answer, Handle, INVALID_VALUE, NOT_READY, Out, STREAM_CAPTURE_IMPLICIT, put};
 use crate::bytes::Storage;
 use crate::call::{Call, Needs, call};
+use crate::capture::{self, Capture};
 use crate::clocks::{Clock, Use};
 use crate::kernels::Body;
+use crate::ptx::Launch;
 use crate::worker;
 use crate::world::{Kind, World};
 
 /// The place of the null stream in the order of creation, which has none.
 const NULL: i32 = -1;
-/// And of the per-thread stream.
+/// And of every per-thread stream.
 const PER_THREAD: i32 = -2;
 
 /// Where an operation reads or writes.
@@ -56,6 +58,8 @@ pub(crate) enum Work {
         dims: [u32; 6],
         _keep: Vec<Arc<Storage>>,
     },
+    /// A kernel of a module that came as PTX.
+    Ptx(Launch),
 }
 
 #[derive(Debug)]
@@ -71,6 +75,10 @@ pub(crate) struct Stream {
     pub(crate) device: usize,
     /// How many streams the test made on the device before; [`NULL`] or [`PER_THREAD`].
     pub(crate) place: i32,
+    /// The null stream waits for what is on it: so it cannot, while this captures.
+    pub(crate) is_blocking: bool,
+    /// What is put on it is written down, and not run.
+    pub(crate) capture: Option<Capture>,
     pub(crate) queue: VecDeque<Operation>,
     /// Signalled when the queue, or whether it may go on, changes.
     pub(crate) changed: Arc<Condvar>,
@@ -99,11 +107,13 @@ impl Stream {
 
 impl World {
     /// Makes a stream and its worker.
-    pub(crate) fn new_stream(&mut self, device: usize, place: i32) -> Handle {
+    pub(crate) fn new_stream(&mut self, device: usize, place: i32, is_blocking: bool) -> Handle {
         let handle = self.handle(Kind::Stream);
         let stream = Stream {
             device,
             place,
+            is_blocking,
+            capture: None,
             queue: VecDeque::new(),
             changed: Arc::new(Condvar::new()),
             clock: Clock::default(),
@@ -121,28 +131,32 @@ impl World {
         handle
     }
 
-    /// The stream that C means: 0 and 1 are the null stream of the current context, 2 the per-thread one.
+    /// The stream that C means: 0 and 1 are the null stream of the current context, 2 this thread's own.
     pub(crate) fn stream(&mut self, handle: Handle, device: usize, symbol: &str) -> Answer<Handle> {
-        let place = match handle {
-            0 | 1 => NULL,
-            2 => PER_THREAD,
-            _ if self.streams.get(&handle).is_some_and(|stream| !stream.destroyed) => return Ok(handle),
-            _ => return Err(self.bad_handle("stream", handle, symbol)),
-        };
-        let known = |device: &crate::world::Device| {
-            if place == NULL { device.null_stream } else { device.thread_stream }
-        };
-        if let Some(stream) = known(&self.devices[device]) {
-            return Ok(stream);
+        match handle {
+            0 | 1 if self.legacy_is_blocked(device) => Err(STREAM_CAPTURE_IMPLICIT),
+            0 | 1 => {
+                let known = self.devices[device].null_stream;
+                let stream = known.unwrap_or_else(|| self.new_stream(device, NULL, false));
+                self.devices[device].null_stream = Some(stream);
+                Ok(stream)
+            }
+            2 => {
+                let known = self.devices[device].thread_streams.get(&capture::thread()).copied();
+                let stream = known.unwrap_or_else(|| self.new_stream(device, PER_THREAD, true));
+                self.devices[device].thread_streams.insert(capture::thread(), stream);
+                Ok(stream)
+            }
+            _ if self.streams.get(&handle).is_some_and(|stream| !stream.destroyed) => Ok(handle),
+            _ => Err(self.bad_handle("stream", handle, symbol)),
         }
-        let stream = self.new_stream(device, place);
-        let device = &mut self.devices[device];
-        *(if place == NULL { &mut device.null_stream } else { &mut device.thread_stream }) = Some(stream);
-        Ok(stream)
     }
 
-    /// The next operation's number, with its uses noted, and races among them.
+    /// The next operation's number, with its uses noted, and races among them; 0 of one that is captured.
     pub(crate) fn order(&mut self, stream: Handle, symbol: &'static str, uses: &[Use]) -> u64 {
+        if self.is_capturing(stream) {
+            return 0;
+        }
         let host = self.host.clone();
         let entry = self.streams.get_mut(&stream).expect("looked up by the caller");
         entry.last += 1;
@@ -155,8 +169,11 @@ impl World {
         seq
     }
 
-    /// Puts an operation that was ordered into its queue.
+    /// Puts an operation that was ordered into its queue; one that is captured goes nowhere.
     pub(crate) fn enqueue(&mut self, stream: Handle, operation: Operation) {
+        if self.is_capturing(stream) {
+            return;
+        }
         let stream = self.streams.get_mut(&stream).expect("looked up by the caller");
         if matches!(operation.work, Work::Copy { .. } | Work::Host { .. }) {
             stream.last_work = operation.seq;
@@ -184,6 +201,7 @@ impl World {
         self.bury(handle);
         if let Some(stream) = self.streams.get_mut(&handle) {
             stream.destroyed = true;
+            stream.capture = None;
             stream.changed.notify_all();
         }
     }
@@ -218,7 +236,7 @@ fn create(symbol: &'static str, out: Out<'_, Handle>, flags: u32) -> u32 {
         let device = call.device;
         let place = call.devices[device].streams_created;
         call.devices[device].streams_created += 1;
-        let stream = call.new_stream(device, place);
+        let stream = call.new_stream(device, place, flags == 0);
         put(out, stream)
     })
 }
@@ -239,6 +257,7 @@ extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
 extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
     call("cuStreamSynchronize", Needs::Context, |call| {
         let stream = call.working_stream(stream)?;
+        call.must_run(stream)?;
         call.synchronize(stream)
     })
 }
@@ -247,20 +266,13 @@ extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
 extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
     call("cuStreamQuery", Needs::Context, |call| {
         let stream = call.working_stream(stream)?;
+        call.must_run(stream)?;
         let (last, clock) = (call.streams[&stream].last, call.streams[&stream].clock.clone());
         if !call.has_ended(stream, last) {
             return Err(NOT_READY);
         }
         call.host.merge(&clock);
         Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamIsCapturing(stream: Handle, out: Out<'_, u32>) -> u32 {
-    call("cuStreamIsCapturing", Needs::Context, |call| {
-        call.working_stream(stream)?;
-        put(out, 0)
     })
 }
 
@@ -282,7 +294,10 @@ impl Call {
     /// The stream that a call works on, whose device must not be broken, though its context be not current.
     pub(crate) fn working_stream(&mut self, handle: Handle) -> Answer<Handle> {
         let stream = self.any_stream(handle)?;
-        self.broken(self.streams[&stream].device).map_or(Ok(stream), Err)
+        if let Some(code) = self.broken(self.streams[&stream].device) {
+            return Err(code);
+        }
+        self.must_not_be_invalid(stream).map(|()| stream)
     }
 
     /// The stream that a call frees, or frees on.

@@ -127,6 +127,18 @@ fn perform(mut world: Guard, stream: Handle, operation: &Operation) -> Guard {
             unsafe { body(pointers.as_ptr(), dims.as_ptr()) };
             lock()
         }
+        Work::Ptx(launch) => {
+            drop(world);
+            let ended = launch.run();
+            let mut world = lock();
+            if let Err(failure) = ended {
+                let words = format!("{}, on {}", failure.words, world.streams[&stream].name());
+                world.ledger.violation(words);
+                let device = world.streams[&stream].device;
+                world.devices[device].sticky.get_or_insert(failure.code);
+            }
+            world
+        }
         Work::Mark | Work::Record { .. } | Work::Wait { .. } => world,
     }
 }

@@ -8,7 +8,7 @@ use crate::clocks::Clock;
 use crate::config::Config;
 use crate::events::Event;
 use crate::faults::Faults;
-use crate::kernels::{Function, Kernel};
+use crate::kernels::{Function, Kernel, Module};
 use crate::ledger::{Ledger, Living};
 use crate::memory::{Buffer, Dead};
 use crate::streams::Stream;
@@ -38,6 +38,7 @@ pub(crate) enum Kind {
     Event = 0x5A03,
     Module = 0x5A04,
     Function = 0x5A05,
+    Graph = 0x5A06,
 }
 
 const KIND_SHIFT: u32 = 32;
@@ -55,7 +56,8 @@ pub(crate) struct Device {
     pub(crate) next_offset: u64,
     pub(crate) used_bytes: usize,
     pub(crate) null_stream: Option<Handle>,
-    pub(crate) thread_stream: Option<Handle>,
+    /// The per-thread stream of each thread that used it, by the thread's number.
+    pub(crate) thread_streams: HashMap<u64, Handle>,
     /// Streams that were created by the test: the next one's place in that order.
     pub(crate) streams_created: i32,
 }
@@ -85,8 +87,9 @@ pub(crate) struct World {
     pub(crate) dead: BTreeMap<u64, Dead>,
     pub(crate) pinned_bytes: usize,
     pub(crate) kernels: HashMap<String, Kernel>,
-    pub(crate) modules: HashMap<Handle, usize>,
+    pub(crate) modules: HashMap<Handle, Module>,
     pub(crate) functions: HashMap<Handle, Function>,
+    pub(crate) graphs: HashSet<Handle>,
     pub(crate) faults: Faults,
     pub(crate) ledger: Ledger,
     /// Threads of streams.
@@ -113,6 +116,7 @@ impl World {
             kernels: HashMap::new(),
             modules: HashMap::new(),
             functions: HashMap::new(),
+            graphs: HashSet::new(),
             faults: Faults::default(),
             ledger: Ledger::default(),
             workers: 0,
@@ -179,6 +183,7 @@ impl World {
             streams: self.streams.values().filter(|stream| stream.place >= 0 && !stream.destroyed).count(),
             events: self.events.len(),
             modules: self.modules.len(),
+            graphs: self.graphs.len(),
             ..Living::default()
         };
         for buffer in self.buffers.values() {

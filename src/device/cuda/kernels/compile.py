@@ -1,0 +1,63 @@
+"""Compiles the CUDA files beside this one to PTX, which the crate embeds: no toolkit is needed to build it.
+
+    python3 -m venv /tmp/nvrtc
+    /tmp/nvrtc/bin/pip install nvidia-cuda-nvrtc-cu11==11.7.99
+    /tmp/nvrtc/bin/python src/device/cuda/kernels/compile.py
+
+No GPU is needed. The compiler is an old one, for the oldest GPUs that a driver of CUDA 11 knows, so that every
+driver and every GPU which Percolator takes can read the result; the driver compiles it for the GPU that it finds.
+"""
+
+import ctypes
+import glob
+import hashlib
+import os
+
+OPTIONS = [b"--gpu-architecture=compute_35", b"--fmad=false", b"--std=c++14"]
+
+# What NVRTC 11.7 writes down, and the version whose words are all that is used: CUDA 11.0 reads it.
+WRITTEN, NEEDED = ".version 7.7", ".version 6.5"
+
+
+def nvrtc():
+    import nvidia.cuda_nvrtc.lib as package
+
+    return ctypes.CDLL(os.path.join(list(package.__path__)[0], "libnvrtc.so.11.2"))
+
+
+def compiled(library, path):
+    """The PTX of a CUDA file."""
+    with open(path, "rb") as file:
+        source = file.read()
+    program = ctypes.c_void_p()
+    name = os.path.basename(path).encode()
+    assert library.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None) == 0
+    options = (ctypes.c_char_p * len(OPTIONS))(*OPTIONS)
+    failed = library.nvrtcCompileProgram(program, len(OPTIONS), options)
+    log = text(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
+    if failed:
+        raise SystemExit(log)
+    ptx = text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program)
+    assert ptx.count(WRITTEN) == 1, "another compiler: see which version of PTX its words need"
+    made = f"// Made of {name.decode()} by compile.py; do not edit. SHA-256 of the source:\n"
+    return f"{made}// {hashlib.sha256(source).hexdigest()}\n{ptx.replace(WRITTEN, NEEDED)}"
+
+
+def text(size_of, get, program):
+    """What a function of NVRTC writes to a buffer of the size that another tells."""
+    size = ctypes.c_size_t()
+    assert size_of(program, ctypes.byref(size)) == 0
+    buffer = ctypes.create_string_buffer(size.value)
+    assert get(program, buffer) == 0
+    return buffer.value.decode().strip("\n") + "\n"
+
+
+def main():
+    library = nvrtc()
+    for path in sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "*.cu"))):
+        with open(path.removesuffix(".cu") + ".ptx", "w", encoding="ascii") as file:
+            file.write(compiled(library, path))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+//! Which parameters an entry may read and write memory through.
+
+use super::parse::Parameter;
+use super::steps::Step;
+
+/// Notes for each parameter whether an address that is loaded from, or stored to, may be made of it.
+///
+/// A register may be made of whatever any instruction makes it of, wherever that stands: so it may be said of a
+/// parameter that it is used where it is not, but never the other way round. What is loaded is made of nothing:
+/// addresses that lie in memory are not followed.
+pub(super) fn note_uses(steps: &[Step], slots: usize, parameters: &mut [Parameter]) {
+    let made_of = made_of(steps, slots, parameters);
+    for step in steps {
+        let (base, writes) = match *step {
+            Step::Load { base, .. } => (base, false),
+            Step::Store { base, .. } => (base, true),
+            _ => continue,
+        };
+        for (index, parameter) in parameters.iter_mut().enumerate() {
+            if made_of[usize::from(base)] & (1 << index) != 0 {
+                parameter.is_read |= !writes;
+                parameter.is_written |= writes;
+            }
+        }
+    }
+}
+
+/// A set of parameters for each slot, a bit each, as large as it becomes.
+fn made_of(steps: &[Step], slots: usize, parameters: &[Parameter]) -> Vec<u64> {
+    let mut made_of = vec![0_u64; slots];
+    loop {
+        let mut has_grown = false;
+        for step in steps {
+            let of = |slots: &[u16]| slots.iter().fold(0, |all, &slot| all | made_of[usize::from(slot)]);
+            let (to, found) = match *step {
+                Step::One { to, from, .. } => (to, of(&[from])),
+                Step::Two { what, to, from } if !what.is_comparison() => (to, of(&from)),
+                Step::Three { to, from, .. } => (to, of(&from)),
+                Step::Parameter { to, at, bytes: 8 } => {
+                    let index =
+                        parameters.iter().position(|known| known.bytes == 8 && known.at == at as usize);
+                    (to, index.map_or(0, |index| 1 << index))
+                }
+                _ => continue,
+            };
+            let all = made_of[usize::from(to)] | found;
+            has_grown |= all != made_of[usize::from(to)];
+            made_of[usize::from(to)] = all;
+        }
+        if !has_grown {
+            return made_of;
+        }
+    }
+}
