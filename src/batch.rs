@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The buffer holds the batch's arrays one after the other, so that one copy takes all of them to a device: the
-//! pixels, the targets where each record has one, the labels, and the labels as floats.
+//! pixels, the targets where each record has one, the labels, the labels as floats, and, where the device has still
+//! to transform the pixels, what is cut out of each record.
 //!
 //! # Invariants
 //!
@@ -34,20 +35,30 @@ use crate::fault::RecordError;
 use crate::memory::HostMemory;
 use crate::record::RecordId;
 use crate::shape::BatchShape;
-use crate::transform::Draw;
+use crate::transform::{Cut, Draw};
 
-/// The arrays of a batch that its records are written to.
+/// The arrays of a batch that its records are written to. All have as many records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrays {
     pub(crate) pixels: BatchShape,
-    /// As many records as `pixels`.
     pub(crate) target: Option<BatchShape>,
+    /// What the device makes of the pixels, where it is the device that transforms them; in memory of its own.
+    pub(crate) transformed: Option<BatchShape>,
 }
 
 impl Arrays {
-    /// Bytes of the whole batch, or `None` where no memory can be as large.
-    pub(crate) fn checked_bytes(&self) -> Option<usize> {
-        self.offsets().map(|offsets| offsets.end)
+    /// The room that the batch takes, or `None` where no memory can be as large.
+    pub(crate) fn room(&self) -> Option<Room> {
+        Some(Room {
+            bytes: self.offsets()?.end,
+            transformed_bytes: self.transformed.map_or(Some(0), |shape| shape.checked_bytes())?,
+            records: self.pixels.records,
+        })
+    }
+
+    /// The shape that the consumer's pixels have, wherever they are.
+    pub(crate) fn shape(&self) -> BatchShape {
+        self.transformed.unwrap_or(self.pixels)
     }
 
     /// Where each array begins, or `None` where no memory can be as large.
@@ -59,14 +70,51 @@ impl Arrays {
         let targets = after(0, self.pixels.checked_bytes()?)?;
         let labels = after(targets, target_bytes)?;
         let labels_f32 = after(labels, label_bytes)?;
-        let end = labels_f32.checked_add(label_bytes)?;
-        isize::try_from(end).is_ok().then_some(Offsets { targets, labels, labels_f32, end })
+        let (mut cuts, mut end) = (labels_f32, labels_f32.checked_add(label_bytes)?);
+        if self.transformed.is_some() {
+            cuts = after(labels_f32, label_bytes)?;
+            end = cuts.checked_add(self.pixels.records.checked_mul(size_of::<Cut>())?)?;
+        }
+        isize::try_from(end).is_ok().then_some(Offsets { targets, labels, labels_f32, cuts, end })
     }
 
     /// The same, of a batch of so many records.
     pub(crate) fn of(self, records: usize) -> Self {
         let of = |shape| BatchShape { records, ..shape };
-        Arrays { pixels: of(self.pixels), target: self.target.map(of) }
+        Arrays { pixels: of(self.pixels), target: self.target.map(of), transformed: self.transformed.map(of) }
+    }
+}
+
+/// The room that a batch takes, on its way and at its device.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes of the host's memory, all of which are sent.
+    pub bytes: usize,
+    /// Bytes of what the device makes of the pixels; 0 where it transforms none.
+    pub transformed_bytes: usize,
+    /// How many records a batch has.
+    pub records: usize,
+}
+
+impl Room {
+    /// Whether another fits in.
+    pub(crate) fn holds(self, other: Room) -> bool {
+        self.or(other) == self
+    }
+
+    /// Room for either.
+    pub(crate) fn or(self, other: Room) -> Self {
+        Room {
+            bytes: self.bytes.max(other.bytes),
+            transformed_bytes: self.transformed_bytes.max(other.transformed_bytes),
+            records: self.records.max(other.records),
+        }
+    }
+
+    /// Bytes of a device's memory that so many such batches take there.
+    pub(crate) fn checked_device_bytes(self, batches: usize) -> Option<usize> {
+        self.bytes.checked_add(self.transformed_bytes)?.checked_mul(batches)
     }
 }
 
@@ -76,6 +124,8 @@ struct Offsets {
     targets: usize,
     labels: usize,
     labels_f32: usize,
+    /// As `labels_f32` where there are none.
+    cuts: usize,
     end: usize,
 }
 
@@ -84,7 +134,7 @@ const LABEL_BYTES: usize = size_of::<i32>();
 const _: () = assert!(LABEL_BYTES == size_of::<f32>());
 
 /// Arrays begin at a cache line, which every vector and every copy engine takes well to.
-const ARRAY_ALIGNMENT: usize = 64;
+pub(crate) const ARRAY_ALIGNMENT: usize = 64;
 
 /// The memory of one batch, recycled for as long as its feed lives.
 struct Buffer {
@@ -148,6 +198,8 @@ pub(crate) struct Place<'a> {
     pub(crate) target: &'a mut [u8],
     label: &'a mut [i32],
     label_f32: &'a mut [f32],
+    /// None where the pixels are transformed already.
+    cut: &'a mut [Cut],
     id: &'a mut [RecordId],
     draw: &'a mut [Draw],
 }
@@ -162,6 +214,7 @@ struct Pointers {
     targets: *mut u8,
     labels: *mut i32,
     labels_f32: *mut f32,
+    cuts: *mut Cut,
     ids: *mut RecordId,
     draws: *mut Draw,
 }
@@ -181,11 +234,6 @@ impl Frame {
         Frame(Arc::new(Buffer { cells, writers, failure: Mutex::new(None), done }))
     }
 
-    /// Bytes that the buffer has room for.
-    pub(crate) fn memory_bytes(&mut self) -> usize {
-        self.cells_mut().memory.len()
-    }
-
     /// Replaces the memory by a larger one.
     pub(crate) fn replace_memory(&mut self, memory: Box<dyn HostMemory>) {
         self.cells_mut().memory = memory;
@@ -203,8 +251,9 @@ impl Frame {
         assert!(arrays.pixels.records <= cells.ids.len(), "the buffer has fewer names than its batch");
         let pixels = cells.memory.as_mut_ptr();
         // SAFETY: all arrays lie within the memory, as was just seen.
-        let [targets, labels, labels_f32] =
-            [offsets.targets, offsets.labels, offsets.labels_f32].map(|offset| unsafe { pixels.add(offset) });
+        let [targets, labels, labels_f32, cuts] =
+            [offsets.targets, offsets.labels, offsets.labels_f32, offsets.cuts]
+                .map(|offset| unsafe { pixels.add(offset) });
         let pointers = Pointers {
             pixels,
             bytes: offsets.end,
@@ -212,6 +261,7 @@ impl Frame {
             // The memory begins on a page, and each array at a cache line.
             labels: labels.cast(),
             labels_f32: labels_f32.cast(),
+            cuts: cuts.cast(),
             ids: cells.ids.as_mut_ptr(),
             draws: cells.draws.as_mut_ptr(),
         };
@@ -284,7 +334,7 @@ impl Places {
         let record = self.range.start + position;
         let bytes = self.arrays.pixels.record_bytes();
         let target_bytes = self.arrays.target.map_or(0, |target| target.record_bytes());
-        let Pointers { pixels, targets, labels, labels_f32, ids, draws, .. } = self.pointers;
+        let Pointers { pixels, targets, labels, labels_f32, cuts, ids, draws, .. } = self.pointers;
         // SAFETY: `record` is below the arrays' records, for which `begin` found room in the buffer, which
         // `self` keeps. The bytes are this record's own: by invariant 2 no other `Places` has them, and
         // `&mut self` keeps them from being lent twice.
@@ -296,11 +346,16 @@ impl Places {
         let label = unsafe { part(labels, record, 1) };
         // SAFETY: its label as a float,
         let label_f32 = unsafe { part(labels_f32, record, 1) };
+        let cut: &mut [Cut] = match self.arrays.transformed {
+            // SAFETY: its cut, for which there is room where the pixels have still to be transformed,
+            Some(_) => unsafe { part(cuts, record, 1) },
+            None => &mut [],
+        };
         // SAFETY: its name,
         let id = unsafe { part(ids, record, 1) };
         // SAFETY: and its random numbers.
         let draw = unsafe { part(draws, record, 1) };
-        Place { pixels, target, label, label_f32, id, draw }
+        Place { pixels, target, label, label_f32, cut, id, draw }
     }
 
     /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
@@ -345,6 +400,11 @@ impl Place<'_> {
         self.draw[0]
     }
 
+    /// Leaves what is cut out of the record for the device that transforms it.
+    pub(crate) fn leave_cut(&mut self, cut: Cut) {
+        self.cut.fill(cut);
+    }
+
     /// Writes what is known of the record beside its pixels.
     pub(crate) fn tag(&mut self, id: RecordId, label: i32) {
         self.id.fill(id);
@@ -386,8 +446,11 @@ impl Filled {
         self.arrays
     }
 
-    pub(crate) fn shape(&self) -> BatchShape {
-        self.arrays.pixels
+    /// What is cut out of each record; none where the pixels are transformed already.
+    pub(crate) fn cuts(&self) -> &[Cut] {
+        let records = self.arrays.transformed.map_or(0, |shape| shape.records);
+        // SAFETY: as in `bytes`; any bytes are a cut.
+        unsafe { std::slice::from_raw_parts(self.pointers.cuts, records) }
     }
 
     /// The memory from its beginning to the end of the last array.
@@ -452,12 +515,12 @@ mod tests {
 
     fn arrays(records: usize) -> Arrays {
         let target = BatchShape { dtype: Dtype::F32, ..shape(records) };
-        Arrays { pixels: shape(records), target: Some(target) }
+        Arrays { pixels: shape(records), target: Some(target), transformed: None }
     }
 
     fn frame(records: usize) -> (Frame, Receiver<()>) {
         let (done, completed) = bounded(1);
-        let memory = PageMemory::new(arrays(records).checked_bytes().unwrap()).unwrap();
+        let memory = PageMemory::new(arrays(records).room().unwrap().bytes).unwrap();
         (Frame::new(Box::new(memory), records, done), completed)
     }
 
@@ -544,7 +607,7 @@ mod tests {
         let mut filling = frame.begin(Arrays { target: None, ..arrays(4) });
         write(filling.take(3), 0);
         let filled = filling.finish().filled();
-        assert_eq!((filled.shape().records, filled.bytes().len(), filled.labels().len()), (3, 18, 3));
+        assert_eq!((filled.arrays().pixels.records, filled.bytes().len(), filled.labels().len()), (3, 18, 3));
         assert!(filled.target_bytes().is_empty());
     }
 }

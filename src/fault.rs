@@ -48,6 +48,12 @@ pub enum RecordCause {
         /// The batch's.
         batch: ImageShape,
     },
+    /// It holds floats, and its batch was begun with bytes for a device to transform.
+    #[error(
+        "the record holds floats and its batch, by its first record, bytes: a device transforms records of one \
+         kind (transform them on the host: Place::Host)"
+    )]
+    FloatsAmongBytes,
     /// What goes with it is not what it should be.
     #[error("its companion in {}: {cause}", path.display())]
     Companion {

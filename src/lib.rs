@@ -100,9 +100,9 @@ pub mod bench_support;
 pub use config::{BudgetLine, ConfigError, MemoryBudget};
 pub use datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
 pub use decode::{ColorMode, DecodeError};
-pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage};
+pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage, Room};
 #[cfg(feature = "cuda-driver")]
-pub use device::{CudaBatch, CudaDevice, DeviceArray, Version};
+pub use device::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
 pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]
@@ -115,8 +115,8 @@ pub use feed::{
 pub use memory::{HostMemory, PageMemory};
 pub use meter::Waits;
 pub use net::{
-    DataLayer, LayerError, LayerSource, Net, NetCause, NetError, NetState, NetWarning, Place, TransformSpec,
-    WarningKind, rooted,
+    DataLayer, LayerError, LayerSource, Net, NetCause, NetError, NetState, NetWarning, TextPlace,
+    TransformSpec, WarningKind, rooted,
 };
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
@@ -129,7 +129,9 @@ pub use source::lmdb::Lmdb;
 pub use source::{Cursor, Entry, Lender, Matching, Record, Run, Source, SourceError};
 pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use table::TableError;
-pub use transform::{CaffeEra, MeanImage, MeanImageError, Transform, TransformError};
+pub use transform::{
+    CaffeEra, Cut, DeviceTransform, MeanImage, MeanImageError, Place, Staged, Transform, TransformError,
+};
 
 /// What [`CudaBatch`] speaks of streams with.
 #[cfg(feature = "cuda-driver")]

@@ -30,9 +30,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, never, select};
 
-use crate::batch::{Filled, Filling, Frame, Pending};
+use crate::batch::{Arrays, Filled, Filling, Frame, Pending};
 use crate::config::ConfigError;
-use crate::device::{Device, DeviceError, HostBatch, Passage};
+use crate::device::{Device, DeviceError, HostBatch, Passage, Room};
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::memory::NoMemory;
@@ -41,12 +41,14 @@ use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
 use crate::recipe::Recipe;
 use crate::round::{Round, Token};
-use crate::transform::Draws;
+use crate::transform::{Draws, Staged};
 use crate::workers::Task;
 
 /// What stays the same of a place in a lane's ring, whatever state its buffer is in.
 pub(crate) struct Berth {
     pub(crate) passage: Box<dyn Passage>,
+    /// What the passage has room for.
+    pub(crate) room: Room,
     pub(crate) token: Token,
 }
 
@@ -64,12 +66,13 @@ pub(crate) struct Delivered {
     pub(crate) filled: Filled,
 }
 
-/// Counters of one lane. `batches`, `records` and `pixel_bytes` count what the consumer has taken.
+/// Counters of one lane. Those of batches, records and bytes count what the consumer has taken.
 #[derive(Debug, Default)]
 pub(crate) struct LaneMeters {
     pub(crate) batches: Count,
     pub(crate) records: Count,
     pub(crate) pixel_bytes: Count,
+    pub(crate) host_bytes: Count,
     /// Waits of the prefetcher for records.
     pub(crate) for_records: WaitMeter,
     /// Waits of the prefetcher for the consumer to let go of a batch.
@@ -313,13 +316,13 @@ impl Prefetcher {
     fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
         let Some(first) = run.get(0) else { return Ok(()) };
         let arrays = self.recipe.shapes(&first)?.arrays.of(self.batch_size);
-        let Some(bytes) = arrays.checked_bytes() else {
+        let Some(room) = arrays.room() else {
             let image = arrays.pixels.image;
             return Err(ConfigError::BatchTooLarge { batch_size: self.batch_size, image }.into());
         };
         let slot = self.state.idle.as_mut().expect("a run is taken in only when there is a slot for it");
-        if bytes > slot.frame.memory_bytes() {
-            grow(slot, &self.device, bytes, self.batch_size)?;
+        if !slot.berth.room.holds(room) {
+            grow(slot, &self.device, slot.berth.room.or(room))?;
             self.meters.growths.add(1);
         }
         self.state.open = self.state.idle.take().map(|slot| (slot.berth, slot.frame.begin(arrays)));
@@ -389,14 +392,15 @@ impl Prefetcher {
 }
 
 /// A batch larger than any before it in this slot: the one case in which the record path allocates.
-fn grow(slot: &mut Slot, device: &Device, bytes: usize, records: usize) -> Result<(), FeedError> {
-    tracing::info!(bytes, had = slot.frame.memory_bytes(), "a batch is larger than any before it");
+fn grow(slot: &mut Slot, device: &Device, room: Room) -> Result<(), FeedError> {
+    tracing::info!(bytes = room.bytes, had = slot.berth.room.bytes, "a batch is larger than any before it");
     // First the old ones go, so that there need not be room for both; and the passage before the memory that it may
     // be reading until it is dropped.
     slot.berth.passage = Device::nowhere();
     slot.frame.replace_memory(Box::new(NoMemory));
-    let memory = device.host_memory(bytes)?;
-    slot.berth.passage = device.backend().passage(memory.len(), records)?;
+    let (memory, room) = device.host_memory(room)?;
+    slot.berth.passage = device.backend().passage(room)?;
+    slot.berth.room = room;
     slot.frame.replace_memory(memory);
     Ok(())
 }
@@ -411,12 +415,13 @@ fn submit(berth: Berth, pending: Pending) -> Result<Delivered, FeedError> {
     // Together from here on, so that on every path the passage goes before the memory it may be reading.
     let mut delivered = Delivered { berth, filled: pending.filled() };
     let Delivered { berth, filled } = &mut delivered;
-    let shape = filled.shape();
+    let Arrays { pixels: shape, target, transformed } = filled.arrays();
     let batch = HostBatch {
         memory: filled.memory(),
         shape,
         pixels: filled.bytes(),
-        target: filled.arrays().target.map(|shape| (shape, filled.target_bytes())),
+        staged: transformed.map(|transformed| Staged { transformed, cuts: filled.cuts() }),
+        target: target.map(|shape| (shape, filled.target_bytes())),
         labels: filled.labels(),
         labels_f32: filled.labels_f32(),
     };

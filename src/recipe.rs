@@ -6,9 +6,9 @@ use crate::batch::{Arrays, Place};
 use crate::datum::{Datum, Floats, Image, Pixels};
 use crate::decode::{self, Decoder};
 use crate::fault::{RecordCause, RecordError};
-use crate::shape::{BatchShape, ImageShape};
+use crate::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::source::Record;
-use crate::transform::{Draw, Scratch, Transformer};
+use crate::transform::{Cutter, Draw, Scratch, Transformer};
 
 /// How the records of a feed become the rows of its batches.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Recipe {
     /// Where the records come from, for messages.
     pub(crate) path: PathBuf,
     pub(crate) transformer: Transformer,
+    /// What is left of the transformer's work where a device does the rest.
+    pub(crate) cutter: Option<Cutter>,
     pub(crate) target: Option<TargetRecipe>,
 }
 
@@ -86,14 +88,26 @@ impl Recipe {
         let shapes = || -> Result<Shapes, RecordCause> {
             let datum = Datum::parse(record.value)?;
             let input = image_shape(&self.transformer, &datum)?;
-            let pixels = batch_shape(&self.transformer, input)?;
+            let shape = batch_shape(&self.transformer, input)?;
+            let (pixels, transformed) = match &self.cutter {
+                None => (shape, None),
+                Some(_) => {
+                    let stored = if datum.data.is_empty() { Dtype::F32 } else { Dtype::U8 };
+                    (BatchShape { dtype: stored, layout: Layout::Nchw, ..shape }, Some(shape))
+                }
+            };
             let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
             let mut target = None;
             if let Some(recipe) = &self.target {
                 let (shape, its_tools) = recipe.shape(record, &datum)?;
                 (target, tools) = (Some(shape), tools.max(its_tools));
             }
-            Ok(Shapes { input, is_encoded: datum.encoded, tools, arrays: Arrays { pixels, target } })
+            Ok(Shapes {
+                input,
+                is_encoded: datum.encoded,
+                tools,
+                arrays: Arrays { pixels, target, transformed },
+            })
         };
         shapes().map_err(|cause| self.error(record, cause))
     }
@@ -121,13 +135,33 @@ impl Recipe {
         let Tools { decoder, scratch } = tools;
         let image = image(&self.transformer, &datum, decoder)?;
         let input = image.shape;
-        apply(&self.transformer, &image, &batch.pixels, draw, place.pixels, scratch)?;
+        match &self.cutter {
+            None => apply(&self.transformer, &image, &batch.pixels, draw, place.pixels, scratch)?,
+            Some(cutter) => self.cut(cutter, &image, &batch.pixels, draw, place, scratch)?,
+        }
         if let (Some(target), Some(shape)) = (&self.target, &batch.target) {
             let target = target.of(record, &datum)?;
             target.write(input, shape, draw, place.target, tools)?;
         }
         place.tag(record.id, datum.label);
         Ok(())
+    }
+
+    /// Writes a record's window as it is stored, and leaves for the device what it has to know of it.
+    fn cut(
+        &self,
+        cutter: &Cutter,
+        image: &Image<'_>,
+        batch: &BatchShape,
+        draw: Draw,
+        place: &mut Place<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), RecordCause> {
+        place.leave_cut(self.transformer.cut(image, draw)?);
+        if batch.dtype == Dtype::U8 && matches!(image.pixels, Pixels::F32(_)) {
+            return Err(RecordCause::FloatsAmongBytes);
+        }
+        apply(cutter.to(batch.dtype), image, batch, draw, place.pixels, scratch)
     }
 
     /// How many elements the mean images have.

@@ -53,8 +53,10 @@ pub struct LaneStats {
     pub batches: u64,
     /// Records in them.
     pub records: u64,
-    /// Bytes of their pixels.
+    /// Bytes of their pixels, as the consumer sees them.
     pub pixel_bytes: u64,
+    /// Bytes that the batches take up on the host, pixels and all: where they go to another device, what is copied.
+    pub host_bytes: u64,
     /// Waits of the lane for the reader's records.
     pub waits_for_records: Waits,
     /// Waits of the lane for the consumer to let go of a batch.
@@ -93,16 +95,22 @@ impl Stats {
         self.lanes.iter().map(|lane| lane.pixel_bytes).sum()
     }
 
+    /// So many of anything, by the time since the feed was built: a second's worth.
+    #[must_use]
+    pub fn per_second(&self, count: u64) -> f64 {
+        per_second(count, self.elapsed)
+    }
+
     /// Records taken a second since the feed was built.
     #[must_use]
     pub fn records_per_second(&self) -> f64 {
-        per_second(self.records(), self.elapsed)
+        self.per_second(self.records())
     }
 
     /// Bytes of pixels taken a second since the feed was built.
     #[must_use]
     pub fn pixel_bytes_per_second(&self) -> f64 {
-        per_second(self.pixel_bytes(), self.elapsed)
+        self.per_second(self.pixel_bytes())
     }
 
     /// The share of its time that each stage was at work rather than waiting for another.

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use common::process::{must_end, role, settles, threads};
 use common::source::MemorySource;
-use percolator::cudarc::driver::{CudaContext, CudaStream, result};
+use percolator::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use percolator::{
     Batch, CudaDevice, Device, DeviceArray, DeviceError, Dtype, Feed, FeedBuilder, FeedError, Lane, Matching,
-    Registry, Target, Transform,
+    Place, Registry, Target, Transform,
 };
 use rand_mt::Mt;
 use standin::{Standin, alone};
@@ -392,13 +392,18 @@ fn a_lost_device_ends_its_own_lane_and_no_other() {
 }
 
 /// Every call that a lane makes, from its device to its end.
-const CALLS: [&str; 26] = [
+const CALLS: [&str; 31] = [
     "cuDevicePrimaryCtxRelease_v2",
     "cuCtxPopCurrent_v2",
     "cuCtxSynchronize",
     "cuThreadExchangeStreamCaptureMode",
     "cuStreamIsCapturing",
     "cuStreamDestroy_v2",
+    "cuModuleUnload",
+    "cuStreamCreateWithPriority",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
     "cuEventDestroy_v2",
     "cuMemFree_v2",
     "cuMemFreeHost",
@@ -428,9 +433,10 @@ fn restart(standin: &Standin) {
 }
 
 /// Feeds until it has seen enough, or an error: the device's, or the lane's.
-fn run(batches: usize, waits: bool) -> Result<(), String> {
+fn run(batches: usize, waits: bool, place: Place) -> Result<(), String> {
     let device = Device::cuda(0).map_err(|error| error.to_string())?;
-    let mut feed = feed().devices([device]).build().map_err(|error| error.to_string())?;
+    let feed = feed().transform_on(place).devices([device]);
+    let mut feed = feed.build().map_err(|error| error.to_string())?;
     let lane = feed.lanes().remove(0);
     let stream = CudaContext::new(0).and_then(|context| context.new_stream());
     for batch in lane.take(batches) {
@@ -449,13 +455,14 @@ fn run(batches: usize, waits: bool) -> Result<(), String> {
 fn every_call_may_fail() {
     let Some(standin) = alone("every_call_may_fail", "devices=1") else { return };
     // The driver is started once in a process.
-    run(1, true).unwrap();
-    for (call, waits) in CALLS.into_iter().flat_map(|call| [(call, true), (call, false)]) {
+    run(1, true, Place::Host).unwrap();
+    let ways = [(true, Place::Host), (false, Place::Host), (true, Place::Device)];
+    for (call, (waits, place)) in CALLS.into_iter().flat_map(|call| ways.map(|way| (call, way))) {
         let mut failed = 0;
         for nth in 1..=40 {
             restart(&standin);
             standin.fail(call, nth, None, 999);
-            let result = must_end(call, move || run(12, waits));
+            let result = must_end(call, move || run(12, waits, place));
             if let Err(error) = result {
                 assert!(error.contains("(999)") || error.contains("999"), "{call} {nth}: {error}");
                 failed += 1;
@@ -475,7 +482,7 @@ fn where_nobody_can_tell_memory_is_kept() {
         // Neither an event nor the whole device.
         standin.fail_for_ever(event, nth, None, 999);
         standin.fail_for_ever("cuCtxSynchronize", 1, None, 999);
-        let _ = must_end(event, || run(12, true));
+        let _ = must_end(event, || run(12, true, Place::Host));
         let report = standin.take_report();
         report.must_be_clean();
         assert_eq!((report.calls("cuMemFree_v2"), report.calls("cuMemFreeHost")), (0, 0), "{}", report.text);
@@ -501,6 +508,65 @@ fn a_stream_whose_end_cannot_be_seen_is_refused() {
     unsafe { there.wait_on_raw(other.cu_stream().cast()) }.unwrap();
     drop((batch, other));
     drop((feed, per_thread));
+    standin.take_report().must_be_empty();
+}
+
+/// Begins a capture that whatever is unsafe ends, on any thread.
+fn begin_capture(stream: &CudaStream) {
+    stream.context().bind_to_thread().unwrap();
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: the stream is alive.
+    unsafe { result::stream::begin_capture(stream.cu_stream(), mode) }.unwrap();
+}
+
+/// Ends a capture that must not have been ended before, and drops its graph.
+fn end_capture(stream: &CudaStream) {
+    // SAFETY: the stream is alive, and the graph is destroyed once.
+    unsafe {
+        let graph = result::stream::end_capture(stream.cu_stream()).expect("nobody has ended the capture");
+        sys::cuGraphDestroy(graph).result().unwrap();
+    }
+}
+
+#[test]
+fn a_stream_that_captures_is_refused_and_goes_on_capturing() {
+    let Some(standin) = alone("a_stream_that_captures_is_refused_and_goes_on_capturing", "devices=1") else {
+        return;
+    };
+    let mut feed = on(1).build().unwrap();
+    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let (capturing, other) = (stream(0), stream(0));
+    let there = batch.cuda().unwrap();
+    begin_capture(&capturing);
+    let error = there.wait_on(&capturing).unwrap_err().to_string();
+    assert!(
+        error.starts_with("cuda:0: a batch cannot be used on this stream: it is capturing a graph"),
+        "{error}"
+    );
+    // SAFETY: it is a stream of the device, and lives longer than the batch.
+    assert!(unsafe { there.wait_on_raw(capturing.cu_stream().cast()) }.is_err());
+    there.wait_on(&other).unwrap();
+    end_capture(&capturing);
+    there.wait_on(&capturing).unwrap();
+    drop((batch, feed));
+    drop((capturing, other));
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn a_feed_beside_a_capture_does_not_end_it() {
+    let Some(standin) = alone("a_feed_beside_a_capture_does_not_end_it", "devices=1") else { return };
+    let (capturing, used) = (stream(0), stream(0));
+    begin_capture(&capturing);
+    // From its first call to its last, on the thread that captures and on its own.
+    let mut feed = on(1).build().unwrap();
+    for batch in feed.lanes().remove(0).take(20) {
+        let batch = batch.unwrap();
+        batch.cuda().unwrap().wait_on(&used).unwrap();
+    }
+    drop(feed);
+    end_capture(&capturing);
+    drop((capturing, used));
     standin.take_report().must_be_empty();
 }
 
@@ -541,7 +607,8 @@ fn random_run(standin: &Standin, seed: u32) {
     let made: Result<Vec<_>, _> = (0..devices).map(Device::cuda).collect();
     let Ok(devices) = made else { return assert!(fault.is_some()) };
     let prefetch = 1 + generator.next_u32() as usize % 4;
-    let Ok(mut feed) = feed().prefetch(prefetch).devices(devices).build() else {
+    let place = if toss(&mut generator, 3) { Place::Device } else { Place::Host };
+    let Ok(mut feed) = feed().transform_on(place).prefetch(prefetch).devices(devices).build() else {
         return assert!(fault.is_some());
     };
     let seeds: Vec<u32> = (0..8).map(|_| generator.next_u32()).collect();

@@ -15,7 +15,7 @@ use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
     Backend, Batch, Device, DeviceError, Event, Feed, FeedBuilder, FeedError, HostBatch, HostMemory, Lane,
-    PageMemory, Passage, Registry,
+    PageMemory, Passage, Registry, Room,
 };
 
 /// A batch that was sent: where it lies in host memory, and what lay there.
@@ -115,7 +115,7 @@ impl Backend for Bench {
         }
     }
 
-    fn passage(&self, _bytes: usize, _records: usize) -> Result<Box<dyn Passage>, DeviceError> {
+    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
         if self.1 == Broken::Passage {
             return Err(self.error("passage"));
         }

@@ -13,7 +13,7 @@
 
 use std::path::{Path, PathBuf};
 
-use percolator::{DataLayer, LayerSource, Net, NetCause, NetState, Phase, Place, TransformSpec, rooted};
+use percolator::{DataLayer, LayerSource, Net, NetCause, NetState, Phase, TextPlace, TransformSpec, rooted};
 use prost::Message as _;
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ fn caffenet_has_one_layer_a_phase() {
         (train.name.as_str(), &train.tops[..]),
         ("data", &["data".to_owned(), "label".to_owned()][..])
     );
-    assert_eq!(train.at, Some(Place { line: 3, column: 1 }));
+    assert_eq!(train.at, Some(TextPlace { line: 3, column: 1 }));
     assert_eq!(test.source, lmdb("examples/imagenet/ilsvrc12_val_lmdb"));
     assert_eq!((test.batch_size, test.phase, &test.transform), (50, Phase::Test, &transform));
     assert!(!train.preceded_by_other && train.warnings.is_empty() && test.warnings.is_empty());
@@ -238,7 +238,7 @@ fn several_data_layers_keep_their_order() {
     let body = "type: 'Data' data_param { source: 's' batch_size: 1 }";
     let net = Net::from_text(&format!("layer: [ {{ top: 'a' {body} }},\n {{ top: 'b' {body} }} ]")).unwrap();
     let places: Vec<_> = layers(&net, Phase::Train).iter().map(|layer| layer.at.unwrap()).collect();
-    assert_eq!(places, [Place { line: 1, column: 10 }, Place { line: 2, column: 2 }]);
+    assert_eq!(places, [TextPlace { line: 1, column: 10 }, TextPlace { line: 2, column: 2 }]);
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn a_file_is_told_by_its_content() {
     for comment in [&b"# gr\xf6\xdfe\n"[..], b"# \x01\n", b"\xef\xbb\xbf# \xc3\x9f\r\n"] {
         let net = opened(&[comment, layer].concat()).unwrap();
         let at = layers(&net, Phase::Train)[0].at;
-        assert_eq!(at, Some(Place { line: 2, column: 1 }));
+        assert_eq!(at, Some(TextPlace { line: 2, column: 1 }));
         assert_eq!(net.path(), Some(path.as_path()));
     }
     let error = |content: &[u8]| {

@@ -5,7 +5,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
-use percolator::{Net, NetCause, NetError, NetState, Phase, Place};
+use percolator::{Net, NetCause, NetError, NetState, Phase, TextPlace};
 use prost::Message as _;
 
 /// What a Data layer needs.
@@ -145,7 +145,7 @@ fn two_layers_of_one_state_fill_different_blobs() {
 fn a_net_is_of_one_form() {
     let error = |text: &str| -> NetError { Net::from_text(text).unwrap_err() };
     let both = error("layer { name: 'a' }\n layers { name: 'b' }");
-    assert_eq!(both.at, Some(Place { line: 2, column: 2 }));
+    assert_eq!(both.at, Some(TextPlace { line: 2, column: 2 }));
     assert_eq!(
         both.to_string(),
         "2:2: refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and 'layers' \

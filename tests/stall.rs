@@ -15,7 +15,7 @@ use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
     Backend, Bottleneck, Device, DeviceError, Event, Feed, FeedBuilder, HostBatch, HostMemory, Lane,
-    PageMemory, Passage, Registry,
+    PageMemory, Passage, Registry, Room,
 };
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -119,7 +119,7 @@ impl Backend for Busy {
         Ok(Box::new(PageMemory::new(bytes).unwrap()))
     }
 
-    fn passage(&self, _bytes: usize, _records: usize) -> Result<Box<dyn Passage>, DeviceError> {
+    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
         Ok(Box::new(self.clone()))
     }
 }

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 #[cfg(feature = "cuda-driver")]
-use percolator::CudaDevice;
-use percolator::{Device, Dtype, FeedBuilder, Lane, Layout, limits};
+use percolator::{CudaDevice, Stats};
+use percolator::{Device, Dtype, FeedBuilder, Layout, Place, limits};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};
+use super::consumer::{Consumer, Enough};
 
 #[derive(Debug, Args)]
 pub(crate) struct Feed {
@@ -36,6 +37,12 @@ pub(crate) struct Feed {
     /// The order of a batch's axes.
     #[arg(long, value_enum, default_value_t)]
     layout: LayoutArg,
+    /// Where pixels are transformed: by the workers, or, once they are cropped and copied, by the devices.
+    #[arg(long, value_enum, default_value_t)]
+    transform_on: PlaceArg,
+    /// What stands for a training step: each consumer takes so many milliseconds for a batch; on a GPU, a kernel does.
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    step_ms: Option<Duration>,
     /// What crops and mirroring are drawn from.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -66,6 +73,13 @@ enum LayoutArg {
     Nhwc,
 }
 
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum PlaceArg {
+    #[default]
+    Host,
+    Device,
+}
+
 impl Feed {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let described = self.source.describe(&self.state, &self.transform)?;
@@ -79,12 +93,11 @@ impl Feed {
         writeln!(out, "{}", feed.memory_budget())?;
         let start = Instant::now();
         let enough = Enough { batches: self.batches, until: self.until(start) };
-        let lanes = feed.lanes();
-        #[cfg(feature = "cuda-driver")]
-        let devices: Vec<String> = lanes.iter().map(|lane| lane.device().to_owned()).collect();
-        let counted: anyhow::Result<Vec<()>> = std::thread::scope(|scope| {
+        let consumers = feed.lanes().into_iter().map(|lane| Consumer::new(lane, self.step_ms));
+        let consumers: Vec<Consumer> = consumers.collect::<Result<_, _>>()?;
+        let counted: anyhow::Result<Vec<Option<String>>> = std::thread::scope(|scope| {
             let consumers: Vec<_> =
-                lanes.into_iter().map(|lane| scope.spawn(|| enough.count(lane))).collect();
+                consumers.into_iter().map(|consumer| scope.spawn(|| consumer.consume(&enough))).collect();
             consumers
                 .into_iter()
                 .map(|consumer| match consumer.join() {
@@ -95,7 +108,9 @@ impl Feed {
         });
         let stats = feed.stats();
         writeln!(out, "\n{stats}")?;
-        counted?;
+        for waited in counted?.into_iter().flatten() {
+            writeln!(out, "{waited}")?;
+        }
         let copy = limits::memcpy_bytes_per_second(5);
         writeln!(
             out,
@@ -104,33 +119,31 @@ impl Feed {
             copy / 1e9
         )?;
         #[cfg(feature = "cuda-driver")]
-        Self::say_copy_share(&devices, stats.pixel_bytes_per_second(), feed.batch_shape().bytes(), &mut out)?;
+        Self::say_copy_shares(&stats, &mut out)?;
         Ok(())
     }
 
-    /// What share of the rate is reached at which the GPUs take page-locked batches of this size.
+    /// What share each GPU reaches of the rate at which it takes page-locked batches of this size.
     #[cfg(feature = "cuda-driver")]
-    fn say_copy_share(
-        devices: &[String],
-        rate: f64,
-        batch_bytes: usize,
-        out: &mut impl std::io::Write,
-    ) -> anyhow::Result<()> {
+    fn say_copy_shares(stats: &Stats, out: &mut impl std::io::Write) -> anyhow::Result<()> {
         const ROUNDS: usize = 20;
 
-        if !devices.iter().any(|name| name.starts_with("cuda:")) {
-            return Ok(());
+        for lane in stats.lanes.iter().filter(|lane| lane.device.starts_with("cuda:")) {
+            let Some(batch_bytes) = lane.host_bytes.checked_div(lane.batches) else { continue };
+            let batch_bytes = usize::try_from(batch_bytes)?;
+            let Some(gpu) = CudaDevice::all()?.into_iter().find(|gpu| gpu.device() == lane.device) else {
+                continue;
+            };
+            let bare = gpu.copy_rate(batch_bytes, ROUNDS)?;
+            writeln!(
+                out,
+                "{} was copied to at {:.2} of the rate at which it takes pieces of this size, {batch_bytes} bytes, from \
+                 page-locked memory ({:.1} GB/s)",
+                lane.device,
+                stats.per_second(lane.host_bytes) / bare,
+                bare / 1e9
+            )?;
         }
-        let is_fed = |gpu: &CudaDevice| devices.contains(&gpu.device());
-        let fed: Vec<CudaDevice> = CudaDevice::all()?.into_iter().filter(is_fed).collect();
-        let bare: f64 = fed.iter().map(|gpu| gpu.copy_rate(batch_bytes, ROUNDS)).sum::<Result<_, _>>()?;
-        writeln!(
-            out,
-            "copied at {:.2} of the rate at which page-locked memory is copied to {} GPU(s) in pieces of this size ({:.1} GB/s)",
-            rate / bare,
-            fed.len(),
-            bare / 1e9
-        )?;
         Ok(())
     }
 
@@ -147,6 +160,10 @@ impl Feed {
             .layout(match self.layout {
                 LayoutArg::Nchw => Layout::Nchw,
                 LayoutArg::Nhwc => Layout::Nhwc,
+            })
+            .transform_on(match self.transform_on {
+                PlaceArg::Host => Place::Host,
+                PlaceArg::Device => Place::Device,
             })
             .seed(self.seed);
         match self.batch_size {
@@ -175,21 +192,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "not a time: allowed are 0 seconds or more".to_owned())
 }
 
-/// When a consumer has seen enough.
-struct Enough {
-    batches: Option<u64>,
-    until: Option<Instant>,
-}
-
-impl Enough {
-    fn count(&self, lane: Lane) -> anyhow::Result<()> {
-        for (batches, batch) in (1..).zip(lane) {
-            drop(batch?);
-            let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-            if is_late || self.batches.is_some_and(|enough| batches >= enough) {
-                break;
-            }
-        }
-        Ok(())
-    }
+fn millis(text: &str) -> Result<Duration, String> {
+    let millis: f64 = text.parse().map_err(|_| "not a number of milliseconds")?;
+    Duration::try_from_secs_f64(millis / 1e3)
+        .map_err(|_| "not a time: allowed are 0 milliseconds or more".to_owned())
 }

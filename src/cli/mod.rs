@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 mod args;
+mod consumer;
 mod devices;
 mod dump;
 mod feed;

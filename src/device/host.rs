@@ -1,6 +1,6 @@
 //! The host as a device: a batch has arrived as soon as it is written.
 
-use super::{Backend, DeviceError, Event, HostBatch, Passage};
+use super::{Backend, DeviceError, Event, HostBatch, Passage, Room};
 use crate::memory::{HostMemory, PageMemory};
 
 /// The host, as one of several lanes' ends.
@@ -29,7 +29,7 @@ impl Backend for Host {
         }
     }
 
-    fn passage(&self, _bytes: usize, _records: usize) -> Result<Box<dyn Passage>, DeviceError> {
+    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
         Ok(Box::new(Standing))
     }
 }

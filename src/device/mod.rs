@@ -15,9 +15,12 @@ use std::sync::Arc;
 
 use crate::memory::HostMemory;
 use crate::shape::BatchShape;
+use crate::transform::{DeviceTransform, Staged};
+
+pub use crate::batch::Room;
 
 #[cfg(feature = "cuda-driver")]
-pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, Version};
+pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
 
 /// Something that will have happened.
 pub trait Event: Send + Sync + fmt::Debug {
@@ -42,10 +45,12 @@ pub struct HostBatch<'a> {
     /// The memory that came from [`Backend::host_memory`], from its first byte to the end of the last array, as the
     /// arrays lie in a batch that is full. All of them lie in it, each from a multiple of 64 bytes on.
     pub memory: &'a [u8],
-    /// The shape of its pixels.
+    /// The shape of its pixels, as they lie here.
     pub shape: BatchShape,
     /// The bytes of its pixels, at the beginning of the memory.
     pub pixels: &'a [u8],
+    /// What the device has still to make of them, if it is one that [transforms](Backend::transforming).
+    pub staged: Option<Staged<'a>>,
     /// The shape of its targets and their bytes, where it has any.
     pub target: Option<(BatchShape, &'a [u8])>,
     /// Its labels.
@@ -95,12 +100,24 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`DeviceError`] if there is none left.
     fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError>;
 
-    /// A way across for batches of up to so many bytes of memory and so many records.
+    /// A way across for batches that need no more room than this.
     ///
     /// # Errors
     ///
     /// [`DeviceError`] if the device has no room.
-    fn passage(&self, bytes: usize, records: usize) -> Result<Box<dyn Passage>, DeviceError>;
+    fn passage(&self, room: Room) -> Result<Box<dyn Passage>, DeviceError>;
+
+    /// The same device, whose passages transform the pixels of each batch on the way: each batch that is submitted to
+    /// them is [staged](HostBatch::staged), and has arrived when it is transformed.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::NoTransform`] if the device is no such device, which is what is said if nothing else is;
+    /// another if the device fails.
+    fn transforming(&self, transform: &DeviceTransform) -> Result<Arc<dyn Backend>, DeviceError> {
+        let _ = transform;
+        Err(DeviceError::NoTransform { device: self.name() })
+    }
 
     /// Bytes of its own memory that are free, where a passage takes of that: a feed that needs more is refused
     /// before it is started.
@@ -157,14 +174,22 @@ impl Device {
         &*self.0
     }
 
-    /// Memory of the host that this device reads fast, and as much as was asked for.
-    pub(crate) fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
+    /// The same device, which transforms the pixels of each batch on the way.
+    pub(crate) fn transforming(&self, transform: &DeviceTransform) -> Result<Self, DeviceError> {
+        self.0.transforming(transform).map(Device)
+    }
+
+    /// Memory of the host that this device reads fast, and as much as was asked for; and what a passage needs room for
+    /// that takes whatever fits there.
+    pub(crate) fn host_memory(&self, room: Room) -> Result<(Box<dyn HostMemory>, Room), DeviceError> {
+        let bytes = room.bytes;
         let memory = self.0.host_memory(bytes)?;
         if memory.len() < bytes {
             let message = format!("the device gave {} bytes", memory.len());
             return Err(DeviceError::OutOfMemory { device: self.name(), bytes, message });
         }
-        Ok(memory)
+        let bytes = memory.len();
+        Ok((memory, Room { bytes, ..room }))
     }
 }
 
@@ -223,6 +248,14 @@ pub enum DeviceError {
         device: String,
         /// How many there are.
         found: usize,
+    },
+    /// The device was to transform batches.
+    #[error(
+        "{device} does not transform batches by itself: let the workers do it (Place::Host), or feed a GPU (cuda:N)"
+    )]
+    NoTransform {
+        /// The device.
+        device: String,
     },
     /// A stream of one device was to wait for a batch on another.
     #[error("the batch is on {device}, and the stream is of {found}: let a stream of {device} wait for it")]

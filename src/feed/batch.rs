@@ -9,6 +9,7 @@ use crate::device::{DeviceError, Event, Passage};
 use crate::prefetch::{Delivered, LaneMeters, Slot, give_back};
 use crate::record::RecordId;
 use crate::shape::{BatchShape, Dtype, Element};
+use crate::transform::Place;
 
 /// A batch, complete and in order. Dropping it, on any thread, gives its memory back to the lane, which
 /// fills it again: hold it as long as it is read and no longer.
@@ -20,14 +21,32 @@ pub struct Batch {
     meters: Arc<LaneMeters>,
 }
 
-/// A batch was asked for elements of a type that it does not hold.
+/// A batch was asked for elements of a type that it does not hold on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the batch holds {found}, and {wanted} was asked for; say .dtype(...) when the feed is built")]
+#[error("the batch holds {found}{}, and {wanted} was asked for; {}", where_held(*.place), what_helps(*.place))]
 pub struct DtypeMismatch {
     /// What the batch holds.
     pub found: Dtype,
     /// What was asked for.
     pub wanted: Dtype,
+    /// Where the elements that were asked for are made.
+    pub place: Place,
+}
+
+fn where_held(place: Place) -> &'static str {
+    match place {
+        Place::Host => "",
+        Place::Device => " on the host, to be transformed on its device",
+    }
+}
+
+fn what_helps(place: Place) -> &'static str {
+    match place {
+        Place::Host => "say .dtype(...) when the feed is built",
+        Place::Device => {
+            "look for the result there, or say .transform_on(Place::Host) when the feed is built"
+        }
+    }
 }
 
 impl Batch {
@@ -50,10 +69,18 @@ impl Batch {
         self.lane
     }
 
-    /// Its shape, layout and type.
+    /// The shape, layout and type of its pixels, as its consumer wants them: on the host, or, where the device
+    /// [transforms](crate::FeedBuilder::transform_on) them, there.
     #[must_use]
     pub fn shape(&self) -> BatchShape {
-        self.delivered().filled.shape()
+        self.delivered().filled.arrays().shape()
+    }
+
+    /// The shape, layout and type of what lies on the host: the same, but where the device transforms the pixels. Then
+    /// it is the records' windows, as they were sent.
+    #[must_use]
+    pub fn host_shape(&self) -> BatchShape {
+        self.delivered().filled.arrays().pixels
     }
 
     /// Records in it: the batch size, or fewer in the last batch of a single pass. Never 0.
@@ -63,15 +90,19 @@ impl Batch {
         self.shape().records
     }
 
-    /// Its elements, in the order of [`BatchShape::dims`], without gaps.
+    /// Its elements on the host, in the order of [`BatchShape::dims`] of the [`host_shape`](Self::host_shape),
+    /// without gaps.
     ///
     /// # Errors
     ///
-    /// [`DtypeMismatch`] if the feed was built for another type.
+    /// [`DtypeMismatch`] if the feed was built for another type, or if it is the device that makes elements of this
+    /// type.
     pub fn pixels<T: Element>(&self) -> Result<&[T], DtypeMismatch> {
-        let found = self.shape().dtype;
+        let found = self.host_shape().dtype;
         if found != T::DTYPE {
-            return Err(DtypeMismatch { found, wanted: T::DTYPE });
+            let is_staged = self.delivered().filled.arrays().transformed.is_some();
+            let place = if is_staged { Place::Device } else { Place::Host };
+            return Err(DtypeMismatch { found, wanted: T::DTYPE, place });
         }
         Ok(bytemuck::cast_slice(self.bytes()))
     }
@@ -91,14 +122,14 @@ impl Batch {
     pub fn target_pixels<T: Element>(&self) -> Result<&[T], DtypeMismatch> {
         match self.target_shape() {
             Some(shape) if shape.dtype != T::DTYPE => {
-                Err(DtypeMismatch { found: shape.dtype, wanted: T::DTYPE })
+                Err(DtypeMismatch { found: shape.dtype, wanted: T::DTYPE, place: Place::Host })
             }
             Some(_) => Ok(bytemuck::cast_slice(self.delivered().filled.target_bytes())),
             None => Ok(&[]),
         }
     }
 
-    /// Its elements as bytes, in the machine's byte order.
+    /// Its elements on the host as bytes, in the machine's byte order.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.delivered().filled.bytes()

@@ -16,7 +16,7 @@ use crate::reader::Registry;
 use crate::reader::body::Share;
 use crate::shape::{Dtype, Layout, Phase};
 use crate::source::Source;
-use crate::transform::{CaffeEra, Transform};
+use crate::transform::{CaffeEra, Place, Transform};
 
 /// How long a lane waits for a batch before it says why there is none.
 const WARN_AFTER: Duration = Duration::from_secs(5);
@@ -49,6 +49,7 @@ pub struct FeedBuilder {
     /// Its place in its net, where it is a net's layer.
     pub(super) net: Option<NetPlace>,
     pub(super) transform: Transform,
+    pub(super) place: Place,
     pub(super) target: Option<Target>,
     pub(super) phase: Phase,
     pub(super) dtype: Dtype,
@@ -82,6 +83,7 @@ impl FeedBuilder {
             net: None,
             layer: "data".to_owned(),
             transform: Transform::new(),
+            place: Place::Host,
             target: None,
             phase: Phase::Train,
             dtype: Dtype::F32,
@@ -140,6 +142,12 @@ impl FeedBuilder {
     /// What is done to every record; nothing if not said.
     pub fn transform(mut self, transform: Transform) -> Self {
         self.transform = transform;
+        self
+    }
+
+    /// Where that is done; on the host if not said. The batches are the same.
+    pub fn transform_on(mut self, place: Place) -> Self {
+        self.place = place;
         self
     }
 

@@ -132,8 +132,7 @@ impl Batch {
     ///
     /// [`DeviceError`] if the device failed on the way.
     pub fn into_dlpack(self) -> Result<DlpackBatch, DeviceError> {
-        let place = self.place()?;
-        let Place { device, pixels, target, labels } = place;
+        let Addresses { device, pixels, target, labels } = self.located()?;
         let (shape, target_shape) = (self.shape(), self.target_shape());
         let batch = Arc::new(self);
         let records = [shape.records];
@@ -148,7 +147,7 @@ impl Batch {
     }
 
     /// Where its arrays lie, once it has arrived or a stream waits for it.
-    fn place(&self) -> Result<Place, DeviceError> {
+    fn located(&self) -> Result<Addresses, DeviceError> {
         #[cfg(feature = "cuda-driver")]
         if let Some(there) = self.cuda() {
             if !there.is_awaited() {
@@ -157,7 +156,7 @@ impl Batch {
             let at = |array: &crate::device::DeviceArray| {
                 std::ptr::without_provenance_mut(usize::try_from(array.pointer).unwrap_or(0))
             };
-            return Ok(Place {
+            return Ok(Addresses {
                 device: DLDevice {
                     device_type: CUDA,
                     device_id: i32::try_from(there.ordinal()).unwrap_or(-1),
@@ -170,12 +169,12 @@ impl Batch {
         self.wait()?;
         let [pixels, target, labels] = self.addresses();
         let device = DLDevice { device_type: HOST, device_id: 0 };
-        Ok(Place { device, pixels: pixels.cast(), target: target.cast(), labels: labels.cast() })
+        Ok(Addresses { device, pixels: pixels.cast(), target: target.cast(), labels: labels.cast() })
     }
 }
 
 /// Where the arrays of a batch lie.
-struct Place {
+struct Addresses {
     device: DLDevice,
     pixels: *mut c_void,
     target: *mut c_void,

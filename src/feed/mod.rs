@@ -184,6 +184,7 @@ fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
         batches: meters.batches.get(),
         records: meters.records.get(),
         pixel_bytes: meters.pixel_bytes.get(),
+        host_bytes: meters.host_bytes.get(),
         waits_for_records: meters.for_records.read(until),
         waits_for_free: meters.for_slot.read(until),
         waits_for_workers: meters.for_workers.read(until),

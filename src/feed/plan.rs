@@ -14,7 +14,7 @@ use super::net::NetPlace;
 use super::origin::Origin;
 use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
-use crate::batch::{Arrays, Frame};
+use crate::batch::{Arrays, Frame, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
@@ -30,7 +30,9 @@ use crate::shape::Phase;
 use crate::source::paired::Paired;
 use crate::source::{COMPANION_BYTES, PLACE_BYTES, Record, Source, SourceError};
 use crate::sync::panic_message;
-use crate::transform::{CaffeEra, LayerKind, LayerSeeds, Randomness, SetUp, Taken, Transformer};
+use crate::transform::{
+    CaffeEra, Cutter, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transformer,
+};
 use crate::workers::{Task, WorkerMeters, Workers};
 
 /// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
@@ -125,7 +127,8 @@ impl FeedBuilder {
             None => Err(FeedError::from(ConfigError::NoSource)),
         };
         let mut source = open(self.source.as_ref(), &self.root)?;
-        let mut recipe = Recipe { path: source.path().to_owned(), transformer: pixels, target: None };
+        let cutter = (self.place == Place::Device).then(|| Cutter::of(&pixels));
+        let mut recipe = Recipe { path: source.path().to_owned(), transformer: pixels, cutter, target: None };
         if let Some(target) = &self.target {
             let root = target.root.as_deref().unwrap_or(&self.root);
             let transformer = transformer(&target.transform, root, target.dtype)?;
@@ -170,7 +173,7 @@ pub(super) struct Plan {
     first: FirstRecord,
     arrays: Arrays,
     /// Of one batch.
-    memory_bytes: usize,
+    room: Room,
     randomness: Randomness,
     recipe: Arc<Recipe>,
 }
@@ -200,12 +203,12 @@ impl Plan {
         }
         let arrays = first.shapes.arrays.of(asked.batch_size);
         let slots = asked.prefetch.checked_mul(asked.devices.len());
-        let fits = |bytes: &usize| slots.is_some_and(|slots| slots.checked_mul(*bytes).is_some());
-        let Some(memory_bytes) = arrays.checked_bytes().filter(fits) else {
+        let fits = |room: &Room| slots.is_some_and(|slots| room.checked_device_bytes(slots).is_some());
+        let Some(room) = arrays.room().filter(fits) else {
             let image = arrays.pixels.image;
             return Err(ConfigError::BatchTooLarge { batch_size: asked.batch_size, image }.into());
         };
-        Ok(Plan { source, first, arrays, memory_bytes, randomness, recipe: Arc::new(recipe), asked })
+        Ok(Plan { source, first, arrays, room, randomness, recipe: Arc::new(recipe), asked })
     }
 
     /// Sets the memory aside and starts the threads.
@@ -213,6 +216,7 @@ impl Plan {
         let clock = Arc::new(Clock::start(self.asked.devices.len()));
         let budget = self.budget()?;
         self.check_devices()?;
+        let devices = self.lane_devices()?;
         let readers = self.open_readers()?;
         let meters = Arc::new(WorkerMeters::default());
         let runs: usize = readers.iter().map(DataReader::runs).sum();
@@ -223,7 +227,7 @@ impl Plan {
         let watch = readers[0].watch();
         let lanes = readers
             .into_iter()
-            .zip(&self.asked.devices)
+            .zip(&devices)
             .map(|(reader, device)| self.start_lane(reader, device, &workers, &latch, &clock))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
         let gauges = Gauges {
@@ -237,7 +241,7 @@ impl Plan {
         tracing::info!(
             source = %self.recipe.path.display(),
             records,
-            batch = %self.arrays.pixels,
+            batch = %self.arrays.shape(),
             lanes = lanes.len(),
             threads = self.asked.threads,
             budget_bytes = budget.total_bytes(),
@@ -248,7 +252,7 @@ impl Plan {
             lanes,
             records,
             input_shape: self.first.shapes.input,
-            batch_shape: self.arrays.pixels,
+            batch_shape: self.arrays.shape(),
             budget,
             canceller,
             gauges,
@@ -278,7 +282,7 @@ impl Plan {
             prefetch: self.asked.prefetch,
             threads: self.asked.threads,
             pixels: self.arrays.pixels,
-            memory_bytes: self.memory_bytes,
+            memory_bytes: self.room.bytes,
             runs: pool.runs,
             run_records: pool.run_records,
             place_bytes: PLACE_BYTES + companion_bytes,
@@ -304,18 +308,33 @@ impl Plan {
         for device in devices {
             let Some(free) = device.backend().free_bytes()? else { continue };
             let lanes = devices.iter().filter(|other| other.name() == device.name()).count();
-            // The lanes' batches were found to be countable.
-            let bytes = lanes * self.asked.prefetch * self.memory_bytes;
+            let batches = lanes * self.asked.prefetch;
+            let bytes = self
+                .room
+                .checked_device_bytes(batches)
+                .expect("the lanes' batches were found to be countable");
             if bytes > free {
-                let batches = lanes * self.asked.prefetch;
                 let message = format!(
                     "{free} bytes are free, for {batches} batches of {}; lower the batch size or the prefetch",
-                    self.memory_bytes
+                    bytes / batches
                 );
                 return Err(DeviceError::OutOfMemory { device: device.name(), bytes, message }.into());
             }
         }
         Ok(())
+    }
+
+    /// The devices as the lanes use them.
+    fn lane_devices(&self) -> Result<Vec<Device>, FeedError> {
+        let devices = &self.asked.devices;
+        match self.asked.place {
+            Place::Host => Ok(devices.clone()),
+            Place::Device => {
+                let transform = self.recipe.transformer.on_device();
+                let transforming = devices.iter().map(|device| device.transforming(&transform));
+                Ok(transforming.collect::<Result<_, _>>()?)
+            }
+        }
     }
 
     fn start_lane(
@@ -337,12 +356,10 @@ impl Plan {
         // After the queues, so that slots which are dropped with them find their round over.
         let ring = RingKeeper(Round::open());
         for _ in 0..asked.prefetch {
-            let bytes = self.memory_bytes;
-            let memory = device.host_memory(bytes)?;
-            // For as much as the memory holds, which is what a batch may grow to.
-            let passage = device.backend().passage(memory.len(), asked.batch_size)?;
+            let (memory, room) = device.host_memory(self.room)?;
+            let passage = device.backend().passage(room)?;
             let frame = Frame::new(memory, asked.batch_size, done_sender.clone());
-            let slot = Slot { berth: Berth { passage, token: ring.0.token() }, frame };
+            let slot = Slot { berth: Berth { passage, room, token: ring.0.token() }, frame };
             free_sender.send(Ok(slot)).expect("the queue has room for every slot, and its receiver is alive");
         }
         let (number, watch) = (reader.number(), reader.watch());

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 /// A place in the text of a net.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct TextPlace {
     /// From 1.
     pub line: u32,
     /// In characters, from 1.
     pub column: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TextPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -22,7 +22,7 @@ impl fmt::Display for Place {
 /// What a message begins with: `path:line:column: `, as far as these are known.
 pub(super) struct Origin<'a> {
     pub(super) path: Option<&'a Path>,
-    pub(super) at: Option<Place>,
+    pub(super) at: Option<TextPlace>,
 }
 
 impl fmt::Display for Origin<'_> {
@@ -82,7 +82,7 @@ pub struct NetError {
     /// The file, where the net came from one.
     pub path: Option<PathBuf>,
     /// The place in its text, where it has one.
-    pub at: Option<Place>,
+    pub at: Option<TextPlace>,
     /// What is wrong. It is part of the message, and therefore not given again as the error's source.
     pub cause: Box<NetCause>,
 }
@@ -94,7 +94,7 @@ impl NetError {
     }
 
     /// An error at a place of the text.
-    pub(super) fn at(place: Place, cause: NetCause) -> Self {
+    pub(super) fn at(place: TextPlace, cause: NetCause) -> Self {
         Self { at: Some(place), ..Self::new(cause) }
     }
 

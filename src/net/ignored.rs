@@ -1,6 +1,6 @@
 //! Fields that Caffe's schema has and its layers do not read: said aloud, where Caffe is silent.
 
-use super::error::Place;
+use super::error::TextPlace;
 use super::layer::TransformSpec;
 use super::text::notes::LayerNotes;
 use super::warning::{Passed, WarningKind};
@@ -70,7 +70,7 @@ pub(super) fn of_other_kinds_than_image_data(layer: &LayerParameter, notes: &Lay
     let Some(data) = &layer.data_param else { return warnings };
     // Every layer that prefetches looks for this one in data_param.
     if (DataParameter { prefetch: None, ..data.clone() }) != DataParameter::default() {
-        let is_other = |field: &&(&str, &str, Place)| field.0 == "DataParameter" && field.1 != "prefetch";
+        let is_other = |field: &&(&str, &str, TextPlace)| field.0 == "DataParameter" && field.1 != "prefetch";
         let at = notes.fields.iter().find(is_other).map(|&(_, _, at)| at).or(notes.at);
         warnings.push((at, WarningKind::IgnoredBut { message: "data_param", read: "prefetch", instead }));
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::error::{LayerError, Place, clip};
+use super::error::{LayerError, TextPlace, clip};
 use super::ignored;
 use super::text::notes::LayerNotes;
 use super::warning::{Passed, WarningKind};
@@ -74,7 +74,7 @@ pub(super) struct Checked {
 }
 
 /// An error of a layer, and where it stands.
-type Fault = (Option<Place>, LayerError);
+type Fault = (Option<TextPlace>, LayerError);
 
 const DATA: &str = "DataParameter";
 const IMAGE_DATA: &str = "ImageDataParameter";
@@ -191,7 +191,7 @@ fn transform_place(
     notes: &LayerNotes,
     field: &'static str,
     v0: &'static str,
-) -> Option<Place> {
+) -> Option<TextPlace> {
     let stays = |mean: &Option<String>, scale: Option<f32>| match field {
         "mean_file" => mean.is_some(),
         _ => scale.is_some(),
@@ -207,7 +207,7 @@ fn transform_place(
 /// Numbers that leave no pixel a number, which Caffe takes without a word.
 fn not_finite(layer: &LayerParameter, transform: &TransformSpec, notes: &LayerNotes) -> Vec<Passed> {
     let mut warnings = Vec::new();
-    let mut check = |field, number: f32, at: Option<Place>| {
+    let mut check = |field, number: f32, at: Option<TextPlace>| {
         if !number.is_finite() {
             warnings.push((at, WarningKind::NotFinite { field, found: number.to_string() }));
         }

@@ -24,7 +24,7 @@ use self::text::notes::{Fillers, Form, LayerNotes, Notes};
 use self::warning::Passed;
 use crate::proto::NetParameter;
 
-pub use self::error::{LayerError, NetCause, NetError, Place};
+pub use self::error::{LayerError, NetCause, NetError, TextPlace};
 pub use self::layer::{LayerSource, TransformSpec};
 pub use self::select::DataLayer;
 pub use self::state::NetState;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::error::{LISTED_MAX, LayerError, NetCause, NetError, Place, clip, clip_list};
+use super::error::{LISTED_MAX, LayerError, NetCause, NetError, TextPlace, clip, clip_list};
 use super::kinds::{self, Role};
 use super::layer::{self, LayerSource, TransformSpec};
 use super::state::{self, NetState};
@@ -35,7 +35,7 @@ pub struct DataLayer {
     /// numbers of this layer are not those that Caffe would draw.
     pub preceded_by_other: bool,
     /// Where the layer stands in the text.
-    pub at: Option<Place>,
+    pub at: Option<TextPlace>,
     /// What is passed over of it.
     pub warnings: Vec<NetWarning>,
 }
@@ -111,7 +111,7 @@ impl Net {
         Ok(warnings)
     }
 
-    fn warning(&self, at: Option<Place>, layer: Option<String>, kind: WarningKind) -> NetWarning {
+    fn warning(&self, at: Option<TextPlace>, layer: Option<String>, kind: WarningKind) -> NetWarning {
         NetWarning { path: self.path.clone(), at, layer, kind }
     }
 
@@ -136,11 +136,11 @@ impl Net {
         Ok(kept)
     }
 
-    fn layer_error(&self, kept: &Kept<'_>, at: Option<Place>, error: LayerError) -> NetError {
+    fn layer_error(&self, kept: &Kept<'_>, at: Option<TextPlace>, error: LayerError) -> NetError {
         self.named_error(kept.name(), at, error)
     }
 
-    fn named_error(&self, layer: String, at: Option<Place>, error: LayerError) -> NetError {
+    fn named_error(&self, layer: String, at: Option<TextPlace>, error: LayerError) -> NetError {
         let error = NetError::new(NetCause::Layer { layer, error });
         NetError { at, ..error }.within(self.path.as_deref())
     }

@@ -1,7 +1,7 @@
 //! Old forms of a net to today's, as Caffe's `UpgradeNetAsNeeded` does it: V0 layers to V1, the transform out
 //! of the data parameters of V1, and V1 to `layer`.
 
-use super::error::{LayerError, NetCause, NetError, Place, clip};
+use super::error::{LayerError, NetCause, NetError, TextPlace, clip};
 use super::kinds;
 use super::layer_name;
 use super::text::notes::{Form, LayerNotes};
@@ -59,7 +59,7 @@ fn check_forms(net: &NetParameter, notes: &[(Form, LayerNotes)]) -> Result<(), N
         let v0_name = layer.layer.as_ref().and_then(|v0| v0.name.as_deref());
         layer_name(v0_name.or(layer.name.as_deref()), index)
     };
-    let described = |name: String, at: Option<Place>| match at {
+    let described = |name: String, at: Option<TextPlace>| match at {
         Some(at) => format!("{name} at {at}"),
         None => name,
     };

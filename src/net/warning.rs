@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::error::{Origin, Place};
+use super::error::{Origin, TextPlace};
 
 /// Something in a net that is not heeded. The caller logs it.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct NetWarning {
     /// The file, where the net came from one.
     pub path: Option<PathBuf>,
     /// The place in its text, where it has one.
-    pub at: Option<Place>,
+    pub at: Option<TextPlace>,
     /// The layer's name, quoted, or its number where it has none; `None` where it is the net's own.
     pub layer: Option<String>,
     /// What is not heeded.
@@ -29,7 +29,7 @@ impl fmt::Display for NetWarning {
 }
 
 /// Something that is passed over, and where it stands.
-pub(super) type Passed = (Option<Place>, WarningKind);
+pub(super) type Passed = (Option<TextPlace>, WarningKind);
 
 /// What is not heeded.
 #[non_exhaustive]

@@ -9,6 +9,7 @@ mod kernels;
 mod mean;
 #[cfg(test)]
 mod naive;
+mod on_device;
 mod random;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub use caffe_random::CaffeEra;
 pub(crate) use caffe_random::{LayerKind, LayerSeeds, SetUp, Taken, Takes};
 pub use error::TransformError;
 pub use mean::{MeanImage, MeanImageError};
+pub(crate) use on_device::Cutter;
+pub use on_device::{Cut, DeviceTransform, Place, Staged};
 pub(crate) use random::{Draw, Draws, Randomness};
 
 use kernels::{Contiguous, Element, Job, Rows, Source, Spaced, Window};
@@ -328,6 +331,22 @@ impl Transformer {
             }
             Pixels::F32(floats) => self.apply_floats(floats, task, scratch),
         }
+    }
+
+    /// What is cut out of a record for the device to transform.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply), of what the device does: the host only cuts.
+    pub(crate) fn cut(&self, image: &Image<'_>, draw: Draw) -> Result<Cut, TransformError> {
+        let output = self.output_shape(image.shape)?;
+        if self.dtype == Dtype::U8 && matches!(image.pixels, Pixels::F32(_)) {
+            return Err(TransformError::BytesOfFloats);
+        }
+        let Window { top, left, mirrored, .. } = self.window(image.shape, output, draw);
+        // Both are less than a side of an image, which its record gives in 32 bits.
+        let offset = |pixels| u32::try_from(pixels).unwrap_or(u32::MAX);
+        Ok(Cut { top: offset(top), left: offset(left), mirrored: mirrored.into() })
     }
 
     /// The part of the image that is transformed.

@@ -165,7 +165,8 @@ impl Context {
         Ok(entered)
     }
 
-    /// From here on no memory of the device's, and none that it reads, is given back: it may be in use.
+    /// From here on no memory of the device's, and none that it reads, is given back, and neither is the context: they
+    /// may be in use.
     pub(super) fn lose_sight(&self) {
         self.is_unknown.store(true, Ordering::Relaxed);
     }
@@ -191,6 +192,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if !self.is_in_sight() {
+            return tracing::warn!(device = %self.name, "a context is kept for ever: its device may still be at work");
+        }
         // SAFETY: it was retained once, by `of`, and whatever was made in it keeps it alive.
         let released = unsafe { result::primary_ctx::release(self.device) };
         if let Err(error) = self.told("cuDevicePrimaryCtxRelease", released) {

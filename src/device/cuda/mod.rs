@@ -5,8 +5,11 @@
 //! device, and gives it back there: nobody on the host waits for anybody.
 
 mod driver;
+mod kernel;
 mod memory;
+mod module;
 mod passage;
+mod step;
 mod stream;
 
 use std::sync::Arc;
@@ -14,25 +17,30 @@ use std::sync::Arc;
 use cudarc::driver::{result, sys};
 
 use self::driver::Context;
+use self::kernel::Kernel;
 use self::memory::{DeviceMemory, Pinned};
 use self::passage::CudaPassage;
 use self::stream::{CudaEvent, Stream};
-use super::{Backend, DeviceError, Event as _, Passage};
+use super::{Backend, DeviceError, Event as _, Passage, Room};
 use crate::memory::{HostMemory, PageMemory};
+use crate::transform::DeviceTransform;
 
 pub use self::driver::Version;
 pub use self::passage::{CudaBatch, DeviceArray};
+pub use self::step::{StepTimes, SyntheticStep};
 
 /// A GPU, and the stream that its batches are copied on.
 #[derive(Debug)]
 pub(super) struct Cuda {
     copies: Arc<Stream>,
+    /// Where the device transforms the batches, what does it.
+    kernel: Option<Arc<Kernel>>,
 }
 
 impl Cuda {
     pub(super) fn new(ordinal: usize) -> Result<Self, DeviceError> {
         let context = Context::of(ordinal)?;
-        Ok(Cuda { copies: Arc::new(Stream::new(&context)?) })
+        Ok(Cuda { copies: Arc::new(Stream::new(&context)?), kernel: None })
     }
 
     fn context(&self) -> &Arc<Context> {
@@ -64,8 +72,13 @@ impl Backend for Cuda {
         }
     }
 
-    fn passage(&self, bytes: usize, _records: usize) -> Result<Box<dyn Passage>, DeviceError> {
-        Ok(Box::new(CudaPassage::new(&self.copies, bytes)?))
+    fn passage(&self, room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+        Ok(Box::new(CudaPassage::new(&self.copies, self.kernel.as_ref(), room)?))
+    }
+
+    fn transforming(&self, transform: &DeviceTransform) -> Result<Arc<dyn Backend>, DeviceError> {
+        let kernel = Kernel::new(self.context(), transform)?;
+        Ok(Arc::new(Cuda { copies: self.copies.clone(), kernel: Some(Arc::new(kernel)) }))
     }
 
     fn free_bytes(&self) -> Result<Option<usize>, DeviceError> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! submit   one asynchronous copy of the whole memory, on the device's copy stream; then `arrived` is recorded
+//!          (where the device transforms: on the kernel's stream, which waits for the copy, after the kernel)
 //! wait_on  a stream of the consumer's waits for `arrived`, and is remembered
 //! release  on each stream that is remembered an event is recorded: together they are the last use
 //! submit   again, once the prefetcher has seen that all of them have happened
@@ -24,15 +25,20 @@ use cudarc::driver::{CudaStream, result, sys};
 use parking_lot::Mutex;
 
 use super::driver::Context;
+use super::kernel::{Kernel, StagedAt};
 use super::memory::DeviceMemory;
 use super::stream::{CudaEvent, Stream};
-use crate::device::{DeviceError, Event, HostBatch, Passage};
+use crate::batch::ARRAY_ALIGNMENT;
+use crate::device::{DeviceError, Event, HostBatch, Passage, Room};
 use crate::shape::BatchShape;
 
 /// The way of one of a lane's batches to a CUDA device, and its place there.
 pub(super) struct CudaPassage {
     copies: Arc<Stream>,
+    /// What is copied, and behind it what is made of it.
     memory: DeviceMemory,
+    room: Room,
+    transform: Option<Transform>,
     arrived: CudaEvent,
     arrays: Option<Arrays>,
     last_use: LastUse,
@@ -40,10 +46,17 @@ pub(super) struct CudaPassage {
     is_untold: bool,
 }
 
+/// What is done to a batch once it is copied.
+struct Transform {
+    kernel: Arc<Kernel>,
+    copied: CudaEvent,
+}
+
 /// Where the arrays of a batch begin in its memory, and their shapes.
 #[derive(Clone, Copy, Debug)]
 struct Arrays {
     pixels: BatchShape,
+    pixels_at: usize,
     target: Option<(BatchShape, usize)>,
     labels: usize,
     labels_f32: usize,
@@ -67,6 +80,8 @@ struct Uses {
 enum Used {
     /// It stays for as long as it is needed here.
     Held(Arc<CudaStream>),
+    /// Likewise; one of this module's.
+    Own(Arc<Stream>),
     /// Somebody promised that it does.
     Raw(sys::CUstream),
 }
@@ -78,6 +93,7 @@ impl Used {
     fn handle(&self) -> sys::CUstream {
         match self {
             Used::Held(stream) => stream.cu_stream(),
+            Used::Own(stream) => stream.handle(),
             Used::Raw(stream) => *stream,
         }
     }
@@ -90,10 +106,22 @@ impl fmt::Debug for Used {
 }
 
 impl CudaPassage {
-    pub(super) fn new(copies: &Arc<Stream>, bytes: usize) -> Result<Self, DeviceError> {
+    pub(super) fn new(
+        copies: &Arc<Stream>,
+        kernel: Option<&Arc<Kernel>>,
+        room: Room,
+    ) -> Result<Self, DeviceError> {
         let context = copies.context();
+        let transform = match kernel {
+            Some(kernel) => Some(Transform { kernel: kernel.clone(), copied: CudaEvent::new(context)? }),
+            None => None,
+        };
+        // Room was found to be countable.
+        let bytes = room.bytes.next_multiple_of(ARRAY_ALIGNMENT) + room.transformed_bytes;
         Ok(CudaPassage {
             memory: DeviceMemory::new(context, bytes)?,
+            room,
+            transform,
             arrived: CudaEvent::new(context)?,
             copies: copies.clone(),
             arrays: None,
@@ -104,6 +132,28 @@ impl CudaPassage {
 
     fn context(&self) -> &Arc<Context> {
         self.copies.context()
+    }
+
+    /// Has a batch transformed once it is copied; then it has arrived.
+    ///
+    /// # Safety
+    ///
+    /// As [`Kernel::launch`].
+    unsafe fn transform(
+        &self,
+        Transform { kernel, copied }: &Transform,
+        at: StagedAt,
+        transformed: BatchShape,
+    ) -> Result<(), DeviceError> {
+        let stream = kernel.stream().handle();
+        // SAFETY: the copy stream is this passage's.
+        unsafe { copied.record(self.copies.handle()) }?;
+        // SAFETY: the kernel's stream is there as long as the kernel is.
+        unsafe { copied.hold(stream) }?;
+        // SAFETY: that is what the caller promises.
+        unsafe { kernel.launch(at, transformed) }?;
+        // SAFETY: as above.
+        unsafe { self.arrived.record(stream) }
     }
 
     /// Makes a stream wait for the batch, and remembers it.
@@ -165,11 +215,15 @@ impl fmt::Debug for CudaPassage {
 
 impl Passage for CudaPassage {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
-        assert!(batch.memory.len() <= self.memory.bytes(), "the device has room for a batch of its lane");
+        let transformed_bytes = batch.staged.map_or(0, |staged| staged.transformed.bytes());
+        let fits = batch.memory.len() <= self.room.bytes && transformed_bytes <= self.room.transformed_bytes;
+        assert!(fits, "the device has room for a batch of its lane");
         self.last_use.0.lock().recorded = 0;
         let offset = |array: *const u8| array.addr() - batch.memory.as_ptr().addr();
+        let behind = self.room.bytes.next_multiple_of(ARRAY_ALIGNMENT);
         self.arrays = Some(Arrays {
-            pixels: batch.shape,
+            pixels: batch.staged.map_or(batch.shape, |staged| staged.transformed),
+            pixels_at: batch.staged.map_or(0, |_| behind),
             target: batch.target.map(|(shape, bytes)| (shape, offset(bytes.as_ptr()))),
             labels: offset(batch.labels.as_ptr().cast()),
             labels_f32: offset(batch.labels_f32.as_ptr().cast()),
@@ -184,8 +238,22 @@ impl Passage for CudaPassage {
         let copied =
             unsafe { result::memcpy_htod_async(self.memory.first(), batch.memory, self.copies.handle()) };
         context.told("cuMemcpyHtoDAsync", copied)?;
-        // SAFETY: the copy stream is this passage's.
-        unsafe { self.arrived.record(self.copies.handle()) }?;
+        match (&self.transform, batch.staged) {
+            (Some(transform), Some(staged)) => {
+                let first = self.memory.first();
+                let at = StagedAt {
+                    windows: first,
+                    dtype: batch.shape.dtype,
+                    cuts: first + offset(staged.cuts.as_ptr().cast()) as u64,
+                    transformed: first + behind as u64,
+                };
+                // SAFETY: the arrays lie in this passage's memory, as large as was just seen, and nobody uses it: as
+                // above.
+                unsafe { self.transform(transform, at, staged.transformed) }?;
+            }
+            // SAFETY: the copy stream is this passage's.
+            _ => unsafe { self.arrived.record(self.copies.handle()) }?,
+        }
         self.is_untold = false;
         Ok(())
     }
@@ -313,14 +381,7 @@ impl<'a> CudaBatch<'a> {
     /// [`DeviceError`] if the stream is another device's, if it is the per-thread default stream or captures a
     /// graph, or if the device refuses.
     pub fn wait_on(&self, stream: &Arc<CudaStream>) -> Result<(), DeviceError> {
-        let context = self.passage.context();
-        if stream.context().cu_ctx() != context.handle() {
-            let device = context.name().to_owned();
-            let other =
-                if stream.context().ordinal() == context.ordinal() { "another context of " } else { "" };
-            let found = format!("{other}cuda:{}", stream.context().ordinal());
-            return Err(DeviceError::OtherDevice { device, found });
-        }
+        self.check_context(stream.context().cu_ctx(), stream.context().ordinal())?;
         // SAFETY: the passage holds the stream until the batch is released.
         unsafe { self.passage.use_on(Used::Held(stream.clone())) }
     }
@@ -339,6 +400,24 @@ impl<'a> CudaBatch<'a> {
     pub unsafe fn wait_on_raw(&self, stream: *mut c_void) -> Result<(), DeviceError> {
         // SAFETY: that is what the caller promises.
         unsafe { self.passage.use_on(Used::Raw(stream.cast())) }
+    }
+
+    /// The same for a stream of this module's.
+    pub(super) fn wait_on_own(&self, stream: &Arc<Stream>) -> Result<(), DeviceError> {
+        self.check_context(stream.context().handle(), stream.context().ordinal())?;
+        // SAFETY: the passage holds the stream until the batch is released.
+        unsafe { self.passage.use_on(Used::Own(stream.clone())) }
+    }
+
+    /// Refuses a stream of another context.
+    fn check_context(&self, found: sys::CUcontext, ordinal: usize) -> Result<(), DeviceError> {
+        let context = self.passage.context();
+        if found == context.handle() {
+            return Ok(());
+        }
+        let other = if ordinal == context.ordinal() { "another context of " } else { "" };
+        let found = format!("{other}cuda:{ordinal}");
+        Err(DeviceError::OtherDevice { device: context.name().to_owned(), found })
     }
 
     /// Whether a stream waits for it.
@@ -361,7 +440,7 @@ impl<'a> CudaBatch<'a> {
     /// Its pixels. The type of their elements is that of [`Batch::shape`](crate::Batch::shape).
     #[must_use]
     pub fn pixels(&self) -> DeviceArray {
-        self.array(0, &self.arrays.pixels.dims())
+        self.array(self.arrays.pixels_at, &self.arrays.pixels.dims())
     }
 
     /// Its targets, if it has any.

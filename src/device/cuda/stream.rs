@@ -32,6 +32,28 @@ impl Stream {
         Ok(Stream { context: context.clone(), handle })
     }
 
+    /// The same, whose work comes before that of other streams where both could begin.
+    pub(super) fn urgent(context: &Arc<Context>) -> Result<Self, DeviceError> {
+        /// Lower is sooner, and the driver takes the soonest that there is for what is sooner still.
+        const PRIORITY: i32 = -100;
+
+        let _entered = context.enter()?;
+        let kind = result::stream::StreamKind::NonBlocking;
+        let created = result::stream::create_with_priority(kind, PRIORITY);
+        let handle = context.told("cuStreamCreateWithPriority", created)?;
+        Ok(Stream { context: context.clone(), handle })
+    }
+
+    /// Memory of the device that holds these bytes. No part of the steady state.
+    pub(super) fn upload(&self, bytes: &[u8]) -> Result<DeviceMemory, DeviceError> {
+        let memory = DeviceMemory::new(&self.context, bytes.len())?;
+        let _entered = self.context.enter()?;
+        // SAFETY: the device's memory is as large, and both are borrowed until the stream has been waited for.
+        let copied = unsafe { result::memcpy_htod_async(memory.first(), bytes, self.handle) };
+        let waited = self.synchronize();
+        self.context.told("cuMemcpyHtoDAsync", copied).and(waited).map(|()| memory)
+    }
+
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -41,7 +63,7 @@ impl Stream {
     }
 
     /// Waits until all of its work is done. No part of the steady state.
-    fn synchronize(&self) -> Result<(), DeviceError> {
+    pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
         // SAFETY: the handle is of a stream that is there as long as `self` is.
         self.context.told("cuStreamSynchronize", unsafe { result::stream::synchronize(self.handle) })

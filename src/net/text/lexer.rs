@@ -1,7 +1,7 @@
 //! Bytes to tokens of protobuf's text format, each with the place where it starts.
 
 use super::literal;
-use crate::net::error::{NetCause, NetError, Place, clip, clip_written};
+use crate::net::error::{NetCause, NetError, TextPlace, clip, clip_written};
 
 /// A token, which borrows from the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,18 +42,18 @@ pub(super) struct Lexer<'a> {
     /// The next byte that is not part of a token yet.
     at: usize,
     /// Where that byte stands.
-    place: Place,
+    place: TextPlace,
 }
 
 impl<'a> Lexer<'a> {
     /// Starts before the first token, behind a byte order mark if there is one.
     pub(super) fn new(text: &'a [u8]) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        Self { text, at: 0, place: Place { line: 1, column: 1 } }
+        Self { text, at: 0, place: TextPlace { line: 1, column: 1 } }
     }
 
     /// The next token and where it starts.
-    pub(super) fn token(&mut self) -> Result<(Token<'a>, Place), NetError> {
+    pub(super) fn token(&mut self) -> Result<(Token<'a>, TextPlace), NetError> {
         self.pass_over_blanks();
         let place = self.place;
         let token = match self.peek() {
@@ -119,7 +119,7 @@ impl<'a> Lexer<'a> {
         std::str::from_utf8(&self.text[start..self.at]).unwrap_or_default()
     }
 
-    fn quoted(&mut self, place: Place) -> Result<Token<'a>, NetError> {
+    fn quoted(&mut self, place: TextPlace) -> Result<Token<'a>, NetError> {
         let quote = self.peek();
         self.step();
         let start = self.at;
@@ -141,12 +141,12 @@ impl<'a> Lexer<'a> {
             let columns = raw[..offset].iter().filter(|&&byte| !(0x80..=0xbf).contains(&byte)).count();
             let columns = u32::try_from(columns).unwrap_or(u32::MAX);
             let column = place.column.saturating_add(1).saturating_add(columns);
-            NetError::at(Place { column, ..place }, cause)
+            NetError::at(TextPlace { column, ..place }, cause)
         })?;
         Ok(Token::Quoted(raw))
     }
 
-    fn number(&mut self, place: Place) -> Result<Token<'a>, NetError> {
+    fn number(&mut self, place: TextPlace) -> Result<Token<'a>, NetError> {
         let start = self.at;
         let digits = self.run(|byte| byte.is_ascii_digit());
         // Of another base, and therefore whole: the digits are taken below.

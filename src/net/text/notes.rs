@@ -1,6 +1,6 @@
 //! What a text says of its layers beyond the messages that it is read into.
 
-use crate::net::error::{NetCause, NetError, Place, clip};
+use crate::net::error::{NetCause, NetError, TextPlace, clip};
 use crate::net::forks::Fork;
 use crate::net::warning::{Passed, WarningKind};
 
@@ -19,7 +19,7 @@ pub(in crate::net) struct Foreign {
     /// Which one.
     pub(in crate::net) fork: &'static Fork,
     /// Where it stands.
-    pub(in crate::net) at: Place,
+    pub(in crate::net) at: TextPlace,
     /// Whether it changes nothing in the arrays.
     pub(in crate::net) harmless: bool,
 }
@@ -30,14 +30,14 @@ const NAMES_MAX: usize = 32;
 /// Fields of nobody, each once.
 #[derive(Clone, Debug, Default)]
 pub(in crate::net) struct Unknown {
-    names: Vec<(String, Place)>,
+    names: Vec<(String, TextPlace)>,
     /// Fields beyond [`NAMES_MAX`].
     more: usize,
 }
 
 impl Unknown {
     /// Notes a field.
-    pub(in crate::net) fn note(&mut self, name: &str, at: Place) {
+    pub(in crate::net) fn note(&mut self, name: &str, at: TextPlace) {
         let name = clip(name);
         if self.names.iter().any(|(noted, _)| *noted == name) {
             return;
@@ -75,9 +75,9 @@ pub(in crate::net) enum Fillers {
 #[derive(Clone, Debug, Default)]
 pub(in crate::net) struct LayerNotes {
     /// Where the layer's field name stands, or its brace in a list; `None` for wire bytes.
-    pub(in crate::net) at: Option<Place>,
+    pub(in crate::net) at: Option<TextPlace>,
     /// Where each field of the schema first stands, by message and field. As many as the schema has, at most.
-    pub(in crate::net) fields: Vec<(&'static str, &'static str, Place)>,
+    pub(in crate::net) fields: Vec<(&'static str, &'static str, TextPlace)>,
     /// Fields of forks: of each the first that is harmless, and the first that is not.
     pub(in crate::net) foreign: Vec<Foreign>,
     /// Fields of nobody.
@@ -87,9 +87,9 @@ pub(in crate::net) struct LayerNotes {
     /// A type of V1 or V0 that the schema does not have.
     pub(in crate::net) kind: Option<String>,
     /// What Caffe refuses the layer for. Whether anybody asks for it is not known while it is read.
-    pub(in crate::net) refused: Option<(Place, Box<NetCause>)>,
+    pub(in crate::net) refused: Option<(TextPlace, Box<NetCause>)>,
     /// Where the first tops stand, in their order.
-    pub(in crate::net) tops: Vec<Place>,
+    pub(in crate::net) tops: Vec<TextPlace>,
 }
 
 /// The most tops whose places are kept: a place takes as much as some tops take of the text.
@@ -105,7 +105,7 @@ impl LayerNotes {
     }
 
     /// Notes what the layer is refused for, if it is the first such thing.
-    pub(in crate::net) fn refuse(&mut self, at: Place, cause: impl FnOnce() -> NetCause) {
+    pub(in crate::net) fn refuse(&mut self, at: TextPlace, cause: impl FnOnce() -> NetCause) {
         if self.refused.is_none() {
             self.refused = Some((at, Box::new(cause())));
         }
@@ -117,14 +117,14 @@ impl LayerNotes {
     }
 
     /// Notes where the next top stands.
-    pub(in crate::net) fn note_top(&mut self, at: Place) {
+    pub(in crate::net) fn note_top(&mut self, at: TextPlace) {
         if self.tops.len() < TOPS_MAX {
             self.tops.push(at);
         }
     }
 
     /// Where a top stands, or else the layer.
-    pub(in crate::net) fn top(&self, index: usize) -> Option<Place> {
+    pub(in crate::net) fn top(&self, index: usize) -> Option<TextPlace> {
         self.tops.get(index).copied().or(self.at)
     }
 
@@ -134,7 +134,7 @@ impl LayerNotes {
     }
 
     /// Where the first of these fields (message, field) that is set stands, or else the layer.
-    pub(in crate::net) fn place(&self, wanted: &[(&str, &str)]) -> Option<Place> {
+    pub(in crate::net) fn place(&self, wanted: &[(&str, &str)]) -> Option<TextPlace> {
         let found = wanted
             .iter()
             .find_map(|wanted| self.fields.iter().find(|(message, field, _)| (*message, *field) == *wanted));

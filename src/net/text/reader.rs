@@ -2,7 +2,7 @@
 
 use super::lexer::{Lexer, Token};
 use super::notes::{Fillers, Foreign, Form, LayerNotes, Notes};
-use crate::net::error::{NetCause, NetError, Place, clip};
+use crate::net::error::{NetCause, NetError, TextPlace, clip};
 use crate::net::forks;
 
 /// How deep messages may be nested: protobuf's own limit for wire bytes.
@@ -47,9 +47,9 @@ pub(super) struct Reader<'a> {
     lexer: Lexer<'a>,
     pub(super) next: Token<'a>,
     /// Where [`next`](Self::next) starts.
-    pub(super) at: Place,
+    pub(super) at: TextPlace,
     /// Where the field stands whose value is being read: its name, or its place in a list.
-    pub(super) field_at: Place,
+    pub(super) field_at: TextPlace,
     /// The messages that are open.
     depth: usize,
     pub(super) notes: Notes,
@@ -141,7 +141,12 @@ impl<'a> Reader<'a> {
         self.separator()
     }
 
-    fn named_field<M: Message>(&mut self, message: &mut M, name: &str, at: Place) -> Result<(), NetError> {
+    fn named_field<M: Message>(
+        &mut self,
+        message: &mut M,
+        name: &str,
+        at: TextPlace,
+    ) -> Result<(), NetError> {
         if let Some(&field) = M::FIELDS.iter().find(|&&field| field == name) {
             self.note_field(M::NAME, field, at);
             self.field_at = at;
@@ -161,7 +166,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses or notes a field that neither the schema nor a fork has.
-    fn other_field<M: Message>(&mut self, name: &str, at: Place) -> Result<(), NetError> {
+    fn other_field<M: Message>(&mut self, name: &str, at: TextPlace) -> Result<(), NetError> {
         let nearest = nearest(name, M::FIELDS);
         if let Others::PassedOver(others) = M::OTHERS {
             if others.contains(&name) {
@@ -179,7 +184,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses the layer that is open, if it is fed; outside of layers, the net.
-    pub(super) fn refuse(&mut self, at: Place, cause: impl FnOnce() -> NetCause) -> Result<(), NetError> {
+    pub(super) fn refuse(&mut self, at: TextPlace, cause: impl FnOnce() -> NetCause) -> Result<(), NetError> {
         match self.layer() {
             Some(layer) => layer.refuse(at, cause),
             None => return Err(NetError::at(at, cause())),
@@ -197,7 +202,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn note_field(&mut self, message: &'static str, field: &'static str, at: Place) {
+    fn note_field(&mut self, message: &'static str, field: &'static str, at: TextPlace) {
         if let Some(layer) = self.layer()
             && !layer.fields.iter().any(|noted| (noted.0, noted.1) == (message, field))
         {
@@ -206,7 +211,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes a field of nobody, which outside of layers only a net passes over.
-    fn note_unknown(&mut self, name: &str, at: Place) -> Result<(), NetError> {
+    fn note_unknown(&mut self, name: &str, at: TextPlace) -> Result<(), NetError> {
         if let Some(layer) = self.layer() {
             layer.unknown.note(name, at);
         } else if let Some(&field) = SOLVERS_OWN.iter().find(|&&field| field == name) {

@@ -1,0 +1,56 @@
+//! Kernels of our own, as the driver takes them: PTX, which it compiles for the GPU that it finds.
+//!
+//! The text is made ahead of time, of the CUDA files in `kernels/` by `kernels/compile.py`, and lies beside them.
+
+#![expect(unsafe_code, reason = "the driver is C")]
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use cudarc::driver::{result, sys};
+
+use super::driver::Context;
+use crate::device::DeviceError;
+
+/// Kernels that the driver has compiled for its device.
+#[derive(Debug)]
+pub(super) struct Module {
+    context: Arc<Context>,
+    handle: sys::CUmodule,
+}
+
+impl Module {
+    /// Compiles PTX, the text of which ends with a zero.
+    pub(super) fn new(context: &Arc<Context>, ptx: &'static str) -> Result<Self, DeviceError> {
+        assert!(ptx.ends_with('\0'), "the driver reads up to a zero");
+        let _entered = context.enter()?;
+        // SAFETY: the text ends with a zero, as was just seen.
+        let loaded = unsafe { result::module::load_data(ptx.as_ptr().cast()) };
+        let handle = context.told("cuModuleLoadData", loaded)?;
+        Ok(Module { context: context.clone(), handle })
+    }
+
+    /// One of its kernels, which is there as long as the module is.
+    pub(super) fn function(&self, name: &CStr) -> Result<sys::CUfunction, DeviceError> {
+        let _entered = self.context.enter()?;
+        // SAFETY: the module is there.
+        let found = unsafe { result::module::get_function(self.handle, name.to_owned()) };
+        self.context.told("cuModuleGetFunction", found)
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if !self.context.is_in_sight() {
+            return;
+        }
+        let unloaded = self.context.enter().and_then(|_entered| {
+            // SAFETY: it was loaded once, and none of its kernels runs any more: whoever
+            // launches them holds the module until it has waited for them.
+            self.context.told("cuModuleUnload", unsafe { result::module::unload(self.handle) })
+        });
+        if let Err(error) = unloaded {
+            tracing::warn!(%error, "a device's kernels cannot be given back");
+        }
+    }
+}
