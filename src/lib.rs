@@ -52,6 +52,7 @@
 mod keyed;
 mod latch;
 mod meter;
+mod numa;
 mod round;
 mod sync;
 
@@ -102,7 +103,7 @@ pub use datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
 pub use decode::{ColorMode, DecodeError};
 pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage, Room};
 #[cfg(feature = "cuda-driver")]
-pub use device::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
+pub use device::{CudaBatch, CudaDevice, DeviceArray, Extents, StepTimes, SyntheticStep, Version};
 pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]

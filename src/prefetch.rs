@@ -37,6 +37,7 @@ use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::memory::NoMemory;
 use crate::meter::{Count, WaitMeter};
+use crate::numa::Cpus;
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
 use crate::recipe::Recipe;
@@ -105,6 +106,8 @@ pub(crate) struct Prefetcher {
     /// Drawn here, in the order of the lane's records; the workers handle them in any.
     pub(crate) draws: Draws,
     pub(crate) device: Device,
+    /// The processors that the thread keeps to, if any: memory that a batch grows to is laid there too.
+    pub(crate) near: Option<Cpus>,
     pub(crate) batch_size: usize,
     pub(crate) meters: Arc<LaneMeters>,
     /// Shared by all lanes of the feed: an error in one is an error in all, unless it is its device's.
@@ -177,6 +180,7 @@ impl Prefetcher {
     pub(crate) fn run(mut self) {
         let span = tracing::info_span!("prefetch", device = %self.device.name(), lane = self.reader.number());
         let _entered = span.enter();
+        let _bound = self.near.as_ref().and_then(Cpus::bind);
         while let Ok(true) = self.step() {}
         tracing::debug!(batches_taken = self.meters.batches.get(), "the lane ends");
     }

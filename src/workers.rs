@@ -18,6 +18,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::batch::Places;
 use crate::fault::RecordCause;
 use crate::meter::{Count, WaitMeter};
+use crate::numa::Cpus;
 use crate::reader::Lease;
 use crate::recipe::{Recipe, Tools};
 use crate::sync::panic_message;
@@ -71,20 +72,23 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts `threads` workers, with room in their queue for `tasks_max` tasks.
+    /// Starts `threads` workers, with room in their queue for `tasks_max` tasks. `near` are the processors that they
+    /// keep to, if any.
     pub(crate) fn start(
         threads: usize,
         tasks_max: usize,
         recipe: &Arc<Recipe>,
         meters: &Arc<WorkerMeters>,
+        near: Option<&Cpus>,
     ) -> io::Result<Workers> {
         let (tasks, queue) = bounded(tasks_max);
         let mut workers = Workers { tasks: Some(tasks), threads: Vec::with_capacity(threads) };
         for number in 0..threads {
             let (queue, recipe, meters) = (queue.clone(), recipe.clone(), meters.clone());
+            let near = near.cloned();
             let thread = std::thread::Builder::new()
                 .name(format!("worker:{number}"))
-                .spawn(move || work(number, &queue, &recipe, &meters))?;
+                .spawn(move || work(number, &queue, &recipe, &meters, near.as_ref()))?;
             workers.threads.push(thread);
         }
         Ok(workers)
@@ -108,8 +112,9 @@ impl Drop for Workers {
     }
 }
 
-fn work(number: usize, queue: &Receiver<Task>, recipe: &Recipe, meters: &WorkerMeters) {
+fn work(number: usize, queue: &Receiver<Task>, recipe: &Recipe, meters: &WorkerMeters, near: Option<&Cpus>) {
     let _entered = tracing::info_span!("worker", number).entered();
+    let _bound = near.and_then(Cpus::bind);
     let mut tools = Tools::default();
     while let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) {
         meters.runs.add(1);

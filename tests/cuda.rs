@@ -9,7 +9,7 @@ mod common;
 #[path = "common/standin.rs"]
 mod standin;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use common::process::{must_end, role, settles, threads};
 use common::source::MemorySource;
@@ -353,6 +353,54 @@ fn without_page_locked_memory_the_feed_goes_on() {
     standin.fail("cuMemHostAlloc", 1, None, 2);
     standin.fail("cuMemHostAlloc", 2, None, 2);
     must_end("a feed of ordinary memory", || check_what_arrives(1));
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn ordinary_memory_is_warned_of_once_a_device() {
+    let Some(standin) = alone("ordinary_memory_is_warned_of_once_a_device", "devices=2") else { return };
+    standin.fail_for_ever("cuMemHostAlloc", 1, None, 2);
+    let said = Arc::new(Mutex::new(Vec::new()));
+    // Memory is reserved by the thread that builds the feed.
+    let writer = {
+        let said = said.clone();
+        move || Said(said.clone())
+    };
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(writer);
+    drop(tracing::subscriber::with_default(subscriber.finish(), || on(2).build().unwrap()));
+    let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
+    let lines = |level: &str, text: &str| {
+        said.lines().filter(|line| line.contains(level) && line.contains(text)).count()
+    };
+    assert_eq!(lines("WARN", "no page-locked memory: ordinary memory serves"), 2, "{said}");
+    assert_eq!(lines("DEBUG", "no page-locked memory, once more"), 4, "of the three of each ring: {said}");
+    standin.take_report().must_be_empty();
+}
+
+/// What a subscriber writes to.
+struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_device_is_asked_once_for_the_room_of_all_its_lanes() {
+    let lines = "devices=2\nmemory=100000";
+    let Some(standin) = alone("a_device_is_asked_once_for_the_room_of_all_its_lanes", lines) else { return };
+    let [zero, one] = [0, 1].map(|ordinal| Device::cuda(ordinal).unwrap());
+    let lanes = [zero.clone(), one, zero.clone()];
+    drop(feed().devices(lanes).build().unwrap());
+    assert_eq!(standin.take_report().calls("cuMemGetInfo_v2"), 2, "there are three lanes");
+    // As many lanes as it takes until one device has no room for them all.
+    let error = feed().devices(vec![zero; 100]).build().unwrap_err().to_string();
+    assert!(error.contains("for 300 batches of "), "{error}");
     standin.take_report().must_be_empty();
 }
 

@@ -25,6 +25,9 @@ pub(crate) struct Feed {
     /// Records in a batch of one device [default: the net's, or else 64].
     #[arg(long)]
     batch_size: Option<usize>,
+    /// Records in a step, divided evenly among the devices, in place of a batch size of each.
+    #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
+    global_batch_size: Option<usize>,
     /// Worker threads [default: one a core].
     #[arg(long)]
     threads: Option<usize>,
@@ -166,9 +169,10 @@ impl Feed {
                 PlaceArg::Device => Place::Device,
             })
             .seed(self.seed);
-        match self.batch_size {
-            None if self.source.is_net() => {}
-            records => feed = feed.batch_size(records.unwrap_or(64)),
+        match (self.batch_size, self.global_batch_size) {
+            (None, Some(records)) => feed = feed.global_batch_size(records),
+            (None, None) if self.source.is_net() => {}
+            (records, _) => feed = feed.batch_size(records.unwrap_or(64)),
         }
         if let Some(batches) = self.prefetch {
             feed = feed.prefetch(batches);

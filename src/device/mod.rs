@@ -20,7 +20,7 @@ use crate::transform::{DeviceTransform, Staged};
 pub use crate::batch::Room;
 
 #[cfg(feature = "cuda-driver")]
-pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
+pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, Extents, StepTimes, SyntheticStep, Version};
 
 /// Something that will have happened.
 pub trait Event: Send + Sync + fmt::Debug {
@@ -127,6 +127,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`DeviceError`] if the device cannot tell.
     fn free_bytes(&self) -> Result<Option<usize>, DeviceError> {
         Ok(None)
+    }
+
+    /// The NUMA node of the host that the device is nearest to, by the system's number, where there is one and it is
+    /// known.
+    ///
+    /// Where the machine has several, a lane of this device keeps to it: both calls above that reserve memory are made
+    /// by a thread that is bound to the node's processors for as long, so that what they touch lies there. A thread
+    /// that they start would be bound as well, and stay so.
+    fn numa_node(&self) -> Option<usize> {
+        None
     }
 }
 

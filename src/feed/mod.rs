@@ -6,6 +6,7 @@ mod dlpack;
 mod lane;
 mod net;
 mod origin;
+mod placement;
 mod plan;
 mod steps;
 mod target;

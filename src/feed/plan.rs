@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 
 use super::builder::{FeedBuilder, Seed};
 use super::lane::Lane;
 use super::net::NetPlace;
 use super::origin::Origin;
+use super::placement::Placement;
 use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{Arrays, Frame, Room};
@@ -19,6 +20,7 @@ use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
 use crate::latch::Latch;
+use crate::numa::{Cpus, Topology};
 use crate::prefetch::{Berth, LaneMeters, Prefetcher, RingKeeper, Slot, State};
 use crate::reader::DataReader;
 use crate::reader::body::{Pool, Terms};
@@ -176,6 +178,8 @@ pub(super) struct Plan {
     room: Room,
     randomness: Randomness,
     recipe: Arc<Recipe>,
+    /// The machine's; a test's own, where it puts one here before the start.
+    pub(super) topology: Topology,
 }
 
 impl Plan {
@@ -208,7 +212,8 @@ impl Plan {
             let image = arrays.pixels.image;
             return Err(ConfigError::BatchTooLarge { batch_size: asked.batch_size, image }.into());
         };
-        Ok(Plan { source, first, arrays, room, randomness, recipe: Arc::new(recipe), asked })
+        let (recipe, topology) = (Arc::new(recipe), Topology::of_machine());
+        Ok(Plan { source, first, arrays, room, randomness, recipe, topology, asked })
     }
 
     /// Sets the memory aside and starts the threads.
@@ -220,15 +225,17 @@ impl Plan {
         let readers = self.open_readers()?;
         let meters = Arc::new(WorkerMeters::default());
         let runs: usize = readers.iter().map(DataReader::runs).sum();
-        let workers = Workers::start(self.asked.threads, runs, &self.recipe, &meters)
+        let placement = Placement::of(&self.topology, &self.asked.devices, self.asked.threads);
+        let near = placement.workers.as_ref();
+        let workers = Workers::start(self.asked.threads, runs, &self.recipe, &meters, near)
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
         let workers = Arc::new(workers);
         let latch = Latch::new();
         let watch = readers[0].watch();
         let lanes = readers
             .into_iter()
-            .zip(&devices)
-            .map(|(reader, device)| self.start_lane(reader, device, &workers, &latch, &clock))
+            .zip(devices.iter().zip(placement.lanes))
+            .map(|(reader, (device, near))| self.start_lane(reader, device, near, &workers, &latch, &clock))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
         let gauges = Gauges {
             clock,
@@ -304,10 +311,14 @@ impl Plan {
 
     /// Whether each device has room for the batches of all its lanes.
     fn check_devices(&self) -> Result<(), FeedError> {
-        let devices = &self.asked.devices;
-        for device in devices {
+        let names: Vec<String> = self.asked.devices.iter().map(Device::name).collect();
+        for (number, (device, name)) in self.asked.devices.iter().zip(&names).enumerate() {
+            // One answer is for all lanes of the device.
+            if names[..number].contains(name) {
+                continue;
+            }
             let Some(free) = device.backend().free_bytes()? else { continue };
-            let lanes = devices.iter().filter(|other| other.name() == device.name()).count();
+            let lanes = names.iter().filter(|other| *other == name).count();
             let batches = lanes * self.asked.prefetch;
             let bytes = self
                 .room
@@ -318,7 +329,7 @@ impl Plan {
                     "{free} bytes are free, for {batches} batches of {}; lower the batch size or the prefetch",
                     bytes / batches
                 );
-                return Err(DeviceError::OutOfMemory { device: device.name(), bytes, message }.into());
+                return Err(DeviceError::OutOfMemory { device: name.clone(), bytes, message }.into());
             }
         }
         Ok(())
@@ -337,10 +348,12 @@ impl Plan {
         }
     }
 
+    /// `near` are the processors that the lane keeps to, if any.
     fn start_lane(
         &self,
         reader: DataReader,
         device: &Device,
+        near: Option<Cpus>,
         workers: &Arc<Workers>,
         latch: &Latch<FeedError>,
         clock: &Arc<Clock>,
@@ -355,12 +368,16 @@ impl Plan {
         let (done_sender, done) = bounded(asked.prefetch);
         // After the queues, so that slots which are dropped with them find their round over.
         let ring = RingKeeper(Round::open());
-        for _ in 0..asked.prefetch {
-            let (memory, room) = device.host_memory(self.room)?;
-            let passage = device.backend().passage(room)?;
-            let frame = Frame::new(memory, asked.batch_size, done_sender.clone());
-            let slot = Slot { berth: Berth { passage, room, token: ring.0.token() }, frame };
-            free_sender.send(Ok(slot)).expect("the queue has room for every slot, and its receiver is alive");
+        {
+            // Page-locked memory lies where the thread runs that asks for it: it is touched there first. What a device
+            // leaves untouched (`PageMemory`) lies where the workers run. The thread is its own again before it starts
+            // another, which would be bound as it is.
+            let _bound = near.as_ref().and_then(Cpus::bind);
+            for _ in 0..asked.prefetch {
+                let slot = self.slot(device, &ring, &done_sender)?;
+                let sent = free_sender.send(Ok(slot));
+                sent.expect("the queue has room for every slot, and its receiver is alive");
+            }
         }
         let (number, watch) = (reader.number(), reader.watch());
         let prefetcher = Prefetcher {
@@ -369,6 +386,7 @@ impl Plan {
             recipe: self.recipe.clone(),
             draws: self.randomness.lane(number, asked.transform.takes(asked.phase)),
             device: device.clone(),
+            near,
             batch_size: asked.batch_size,
             meters: meters.clone(),
             latch: latch.clone(),
@@ -394,6 +412,14 @@ impl Plan {
             thread: Some(spawn(prefetcher)?),
             _workers: workers.clone(),
         })
+    }
+
+    /// A place in a lane's ring, with its memory on the host and on the device.
+    fn slot(&self, device: &Device, ring: &RingKeeper, done: &Sender<()>) -> Result<Slot, FeedError> {
+        let (memory, room) = device.host_memory(self.room)?;
+        let passage = device.backend().passage(room)?;
+        let frame = Frame::new(memory, self.asked.batch_size, done.clone());
+        Ok(Slot { berth: Berth { passage, room, token: ring.0.token() }, frame })
     }
 }
 

@@ -138,6 +138,10 @@ impl Context {
         self.ordinal
     }
 
+    pub(super) fn device(&self) -> sys::CUdevice {
+        self.device
+    }
+
     pub(super) fn handle(&self) -> sys::CUcontext {
         self.context
     }

@@ -4,6 +4,7 @@
 //! stream of the device's own, while the batch before it is trained on; its consumer's stream waits for it on the
 //! device, and gives it back there: nobody on the host waits for anybody.
 
+mod array;
 mod driver;
 mod kernel;
 mod memory;
@@ -13,6 +14,7 @@ mod step;
 mod stream;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::{result, sys};
 
@@ -23,24 +25,33 @@ use self::passage::CudaPassage;
 use self::stream::{CudaEvent, Stream};
 use super::{Backend, DeviceError, Event as _, Passage, Room};
 use crate::memory::{HostMemory, PageMemory};
+use crate::numa;
 use crate::transform::DeviceTransform;
 
+pub use self::array::{DeviceArray, Extents};
 pub use self::driver::Version;
-pub use self::passage::{CudaBatch, DeviceArray};
+pub use self::passage::CudaBatch;
 pub use self::step::{StepTimes, SyntheticStep};
 
 /// A GPU, and the stream that its batches are copied on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cuda {
     copies: Arc<Stream>,
     /// Where the device transforms the batches, what does it.
     kernel: Option<Arc<Kernel>>,
+    numa_node: Option<usize>,
+    /// Whether it was said that batches lie in ordinary memory.
+    has_warned: Arc<AtomicBool>,
 }
 
 impl Cuda {
     pub(super) fn new(ordinal: usize) -> Result<Self, DeviceError> {
         let context = Context::of(ordinal)?;
-        Ok(Cuda { copies: Arc::new(Stream::new(&context)?), kernel: None })
+        // Where the driver does not say, the node is not known; its error comes again where it matters.
+        let numa_node =
+            pci_name(context.name(), context.device()).ok().and_then(|pci| numa::node_of_pci(&pci));
+        let copies = Arc::new(Stream::new(&context)?);
+        Ok(Cuda { copies, kernel: None, numa_node, has_warned: Arc::default() })
     }
 
     fn context(&self) -> &Arc<Context> {
@@ -58,12 +69,17 @@ impl Backend for Cuda {
             Ok(memory) => return Ok(Box::new(memory)),
             Err(error) => error,
         };
-        tracing::warn!(
-            %error,
-            bytes,
-            "no page-locked memory: ordinary memory serves, from which the driver copies at about half the speed, and \
-             while it does so the lane's thread waits"
-        );
+        // Once a device, and not once a batch: what is true of one is most often true of all.
+        if self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%error, bytes, "no page-locked memory, once more");
+        } else {
+            tracing::warn!(
+                %error,
+                bytes,
+                "no page-locked memory: ordinary memory serves, from which the driver copies at about half the speed, \
+                 and while it does so the lane's thread waits"
+            );
+        }
         match PageMemory::new(bytes) {
             Ok(memory) => Ok(Box::new(memory)),
             Err(error) => {
@@ -78,11 +94,15 @@ impl Backend for Cuda {
 
     fn transforming(&self, transform: &DeviceTransform) -> Result<Arc<dyn Backend>, DeviceError> {
         let kernel = Kernel::new(self.context(), transform)?;
-        Ok(Arc::new(Cuda { copies: self.copies.clone(), kernel: Some(Arc::new(kernel)) }))
+        Ok(Arc::new(Cuda { kernel: Some(Arc::new(kernel)), ..self.clone() }))
     }
 
     fn free_bytes(&self) -> Result<Option<usize>, DeviceError> {
         self.context().memory().map(|(free, _)| Some(free))
+    }
+
+    fn numa_node(&self) -> Option<usize> {
+        self.numa_node
     }
 }
 
@@ -131,12 +151,7 @@ impl CudaDevice {
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
         let device = driver::told(&known, "cuDeviceGet", result::device::get(number))?;
         let number = |attribute| driver::attribute(&known, device, attribute);
-        let pci = format!(
-            "{:04x}:{:02x}:{:02x}.0",
-            number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
-            number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
-            number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
-        );
+        let pci = pci_name(&known, device)?;
         Ok(CudaDevice {
             ordinal,
             name: driver::told(&known, "cuDeviceGetName", result::device::get_name(device))?,
@@ -146,7 +161,7 @@ impl CudaDevice {
                 number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             ),
-            numa_node: numa_node(&pci),
+            numa_node: numa::node_of_pci(&pci),
             pci,
             driver,
         })
@@ -180,8 +195,15 @@ impl CudaDevice {
     }
 }
 
-/// The NUMA node of a PCI device, as Linux says; -1 is none.
-fn numa_node(pci: &str) -> Option<usize> {
-    let text = std::fs::read_to_string(format!("/sys/bus/pci/devices/{pci}/numa_node")).ok()?;
-    text.trim().parse().ok()
+/// A device's place on the PCI bus, as Linux names it.
+fn pci_name(known: &str, device: sys::CUdevice) -> Result<String, DeviceError> {
+    use sys::CUdevice_attribute as Attribute;
+
+    let number = |attribute| driver::attribute(known, device, attribute);
+    Ok(format!(
+        "{:04x}:{:02x}:{:02x}.0",
+        number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+        number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+        number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
+    ))
 }

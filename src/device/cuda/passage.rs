@@ -24,6 +24,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaStream, result, sys};
 use parking_lot::Mutex;
 
+use super::array::DeviceArray;
 use super::driver::Context;
 use super::kernel::{Kernel, StagedAt};
 use super::memory::DeviceMemory;
@@ -341,30 +342,6 @@ pub struct CudaBatch<'a> {
     arrays: Arrays,
 }
 
-/// An array on a device.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceArray {
-    /// The address of its first element, on the device; a multiple of 64.
-    pub pointer: u64,
-    /// Its extents, outermost first.
-    pub shape: Vec<usize>,
-    /// How many elements apart neighbours along each axis lie. There are no gaps.
-    pub strides: Vec<usize>,
-}
-
-impl DeviceArray {
-    fn new(pointer: u64, shape: &[usize]) -> Self {
-        let mut strides: Vec<usize> = shape
-            .iter()
-            .rev()
-            .scan(1, |stride, extent| Some(std::mem::replace(stride, *stride * extent)))
-            .collect();
-        strides.reverse();
-        DeviceArray { pointer, shape: shape.to_vec(), strides }
-    }
-}
-
 impl<'a> CudaBatch<'a> {
     /// What a passage carries, if it is one of this kind and carries something.
     pub(crate) fn of(passage: &'a dyn Passage) -> Option<Self> {
@@ -463,17 +440,5 @@ impl<'a> CudaBatch<'a> {
 
     fn array(&self, offset: usize, shape: &[usize]) -> DeviceArray {
         DeviceArray::new(self.passage.memory.first() + offset as u64, shape)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strides_are_those_of_an_array_without_gaps() {
-        let array = DeviceArray::new(64, &[2, 3, 5, 7]);
-        assert_eq!((array.pointer, &*array.strides), (64, &[105, 35, 7, 1][..]));
-        assert_eq!(DeviceArray::new(0, &[4]).strides, [1]);
     }
 }

@@ -1,0 +1,174 @@
+//! Where the threads and the memory of feeds are, on a machine of made-up nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::*;
+use crate::device::{Backend, DeviceError, Passage, Room};
+use crate::feed::builder::FeedBuilder;
+use crate::feed::plan::Plan;
+use crate::memory::{HostMemory, PageMemory};
+use crate::numa::tests::{cpus, listed, one_a_node};
+
+#[allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "shared by tests, each of which uses a part of it"
+)]
+#[path = "../../../tests/common/process.rs"]
+mod process;
+
+/// A device that says where it is, and notes where its memory was touched first.
+#[derive(Debug)]
+struct Somewhere {
+    node: Option<usize>,
+    /// There is memory for so many batches.
+    batches_max: usize,
+    touched_on: Mutex<Vec<Vec<usize>>>,
+}
+
+impl Backend for Somewhere {
+    fn name(&self) -> String {
+        format!("somewhere:{:?}", self.node)
+    }
+
+    fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
+        let mut touched_on = self.touched_on.lock();
+        touched_on.push(allowed());
+        if touched_on.len() > self.batches_max {
+            let message = "the test says so".to_owned();
+            return Err(DeviceError::OutOfMemory { device: self.name(), bytes, message });
+        }
+        Ok(Box::new(PageMemory::new(bytes).unwrap()))
+    }
+
+    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+        Ok(Device::nowhere())
+    }
+
+    fn numa_node(&self) -> Option<usize> {
+        self.node
+    }
+}
+
+/// The processors that this thread may run on.
+fn allowed() -> Vec<usize> {
+    let allowed = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
+}
+
+/// Two processors to make two nodes of, where there are so many.
+fn two_cpus() -> Option<[usize; 2]> {
+    let two = allowed().get(..2)?.try_into().ok();
+    if two.is_none() {
+        println!("skipped: this test may run on one processor alone, which is no two nodes");
+    }
+    two
+}
+
+fn somewhere(nodes: &[Option<usize>], batches_max: usize) -> Vec<Arc<Somewhere>> {
+    let device = |&node| Arc::new(Somewhere { node, batches_max, touched_on: Mutex::default() });
+    nodes.iter().map(device).collect()
+}
+
+fn placed(two: [usize; 2], nodes: &[Option<usize>], workers: usize) -> Placement {
+    let devices: Vec<_> =
+        somewhere(nodes, 0).into_iter().map(|device| Device::from_backend(device)).collect();
+    Placement::of(&one_a_node(two), &devices, workers)
+}
+
+#[test]
+fn a_lane_keeps_to_its_node_and_the_workers_to_those_of_all() {
+    let Some(two) = two_cpus() else { return };
+    let [zero, one] = two.map(|cpu| Some(cpus([cpu])));
+    let placed = |nodes: &[Option<usize>], workers| placed(two, nodes, workers);
+    let found = placed(&[Some(1), Some(0), Some(1)], 2);
+    assert_eq!(found.lanes, [one.clone(), zero, one.clone()]);
+    assert_eq!(found.workers, Some(cpus(two)));
+    assert_eq!(placed(&[Some(1), Some(1)], 1).workers, one);
+    assert_eq!(placed(&[Some(1), Some(1)], 2).workers, None, "there is one processor for two");
+    for unknown in [None, Some(7)] {
+        let found = placed(&[Some(1), unknown], 1);
+        assert_eq!(found, Placement { lanes: vec![one.clone(), None], workers: None });
+    }
+}
+
+#[test]
+fn a_machine_of_one_node_places_nothing() {
+    let devices = [Device::from_backend(somewhere(&[Some(0)], 0).remove(0))];
+    let found = Placement::of(&Topology::default(), &devices, 1);
+    assert_eq!(found, Placement { lanes: vec![None], workers: None });
+}
+
+/// A feed with a lane a device, of a machine with a node for each of two processors.
+fn plan(devices: &[Arc<Somewhere>], two: [usize; 2]) -> Plan {
+    let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
+    let devices = devices.iter().map(|device| Device::from_backend(device.clone()));
+    let asked = FeedBuilder::new().lmdb(digits).batch_size(2).prefetch(2).threads(2).devices(devices);
+    let mut plan = Plan::of(asked).unwrap();
+    plan.topology = one_a_node(two);
+    plan
+}
+
+/// Where the feed's own threads may run, by their names.
+fn threads() -> BTreeMap<String, Vec<usize>> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path());
+    let look = |task: std::path::PathBuf| {
+        let name = std::fs::read_to_string(task.join("comm")).ok()?.trim().to_owned();
+        let status = std::fs::read_to_string(task.join("status")).ok()?;
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        let is_ours = name.starts_with("worker:") || name.starts_with("prefetch:");
+        is_ours.then(|| (name, listed(list)))
+    };
+    tasks.filter_map(look).collect()
+}
+
+/// Runs a feed and looks where its memory was touched, and where its two lanes' threads and its workers run.
+fn check(nodes: [Option<usize>; 2], two: [usize; 2], lanes: [&[usize]; 2], workers: &[usize]) {
+    let before = allowed();
+    let devices = somewhere(&nodes, usize::MAX);
+    let mut feed = plan(&devices, two).start().unwrap();
+    assert_eq!(allowed(), before, "whoever builds a feed runs where they did before");
+    for (device, lane) in devices.iter().zip(lanes) {
+        assert_eq!(*device.touched_on.lock(), [lane, lane], "both batches of the ring");
+    }
+    let wanted =
+        [("prefetch:0", lanes[0]), ("prefetch:1", lanes[1]), ("worker:0", workers), ("worker:1", workers)];
+    let wanted = wanted.map(|(name, cpus)| (name.to_owned(), cpus.to_vec())).into();
+    process::settles(threads, &wanted, "where the threads may run");
+    assert_eq!(feed.steps().take(5).filter(Result::is_ok).count(), 5);
+}
+
+#[test]
+fn memory_and_threads_are_where_the_devices_are() {
+    // In a process of its own: the feeds of other tests have threads of the same names.
+    let name = "feed::placement::tests::memory_and_threads_are_where_the_devices_are";
+    let Some(two @ [zero, one]) = two_cpus() else { return };
+    if !process::is_alone(name) {
+        return;
+    }
+    process::must_end("feeds of lanes that are placed", move || {
+        let all = &*allowed();
+        check([Some(1), Some(1)], two, [&[one], &[one]], all);
+        check([Some(0), Some(1)], two, [&[zero], &[one]], &[zero, one]);
+        check([Some(1), None], two, [&[one], all], all);
+        check([None, None], two, [all, all], all);
+    });
+}
+
+#[test]
+fn a_thread_that_cannot_build_a_feed_is_restored() {
+    let Some(two) = two_cpus() else { return };
+    let before = allowed();
+    for batches_max in [0, 1] {
+        let devices = somewhere(&[Some(0), Some(1)], batches_max);
+        let error = plan(&devices, two).start().unwrap_err();
+        assert!(matches!(error, crate::FeedError::Device(DeviceError::OutOfMemory { .. })), "{error}");
+        assert_eq!(*devices[0].touched_on.lock().last().unwrap(), [two[0]], "it was bound");
+        assert_eq!(allowed(), before);
+    }
+}

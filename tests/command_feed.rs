@@ -1,0 +1,69 @@
+//! `percolator feed` is how a user measures: what it says is fed must be what was asked for, and what cannot be is
+//! refused with one message. These tests run the command as a user does.
+
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn feed(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .args(["feed", "--batches", "2"])
+        .args(args)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden"))
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+/// Runs what must succeed; what it says of the batches.
+#[track_caller]
+fn batches(args: &[&str]) -> String {
+    let output = feed(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let first = said.lines().next().unwrap();
+    first.split_once("; batches of ").unwrap().1.to_owned()
+}
+
+/// Runs what must fail; the message.
+#[track_caller]
+fn refuse(args: &[&str], code: i32) -> String {
+    let output = feed(args);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    message
+}
+
+#[test]
+fn a_global_batch_is_divided_among_the_devices() {
+    let source = ["--lmdb", "raw_lmdb", "--global-batch-size", "6"];
+    let of_three = batches(&[&source[..], &["--devices", "host:0,host:1"]].concat());
+    assert_eq!(of_three, batches(&["--lmdb", "raw_lmdb", "--batch-size", "3"]));
+    assert_eq!(batches(&source), batches(&["--lmdb", "raw_lmdb", "--batch-size", "6"]), "one device has all");
+    assert_ne!(of_three, batches(&source));
+}
+
+#[test]
+fn a_global_batch_goes_before_the_batch_size_of_a_net() {
+    let folder = tempfile::tempdir().unwrap();
+    let net = folder.path().join("net.prototxt");
+    let layer = "layer { name: 'data' type: 'Data' top: 'data' \
+                 data_param { source: 'raw_lmdb' batch_size: 4 backend: LMDB } }";
+    std::fs::write(&net, layer).unwrap();
+    let net = net.to_str().unwrap();
+    assert_eq!(batches(&[net]), batches(&["--lmdb", "raw_lmdb", "--batch-size", "4"]));
+    let divided = batches(&[net, "--global-batch-size", "6", "--devices", "host:0,host:1"]);
+    assert_eq!(divided, batches(&["--lmdb", "raw_lmdb", "--batch-size", "3"]));
+}
+
+#[test]
+fn a_global_batch_that_cannot_be_is_refused() {
+    let source = ["--lmdb", "raw_lmdb", "--global-batch-size", "7"];
+    let message = refuse(&[&source[..], &["--devices", "host:0,host:1"]].concat(), 1);
+    assert!(message.contains("a global batch of 7 records is no multiple of 2 ranks"), "{message}");
+    let message = refuse(&[&source[..], &["--batch-size", "4"]].concat(), 2);
+    assert!(message.contains("cannot be used with"), "{message}");
+    assert!(refuse(&["--lmdb", "raw_lmdb", "--global-batch-size", "0"], 1).contains("batch_size"));
+}
