@@ -343,3 +343,21 @@ fn a_synthetic_step_counts_what_it_waited() {
     report.must_be_empty();
     assert_eq!(report.calls("cuLaunchKernel"), STEPS as u64);
 }
+
+#[test]
+#[cfg(feature = "cli")]
+fn the_command_says_how_long_a_gpu_waited() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_percolator"));
+    let options = "feed --lmdb tests/data/golden/raw_lmdb --crop 20 --mirror --mean-value 3 --dtype bf16 --layout nhwc \
+                   --transform-on device --devices cuda:0,cuda:1 --step-ms 0.5 --batches 12 --batch-size 3";
+    command.args(options.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    standin::load_in(&mut command, "devices=2");
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("batches of 3x20x20x3 NHWC bf16"), "{said}");
+    for device in ["cuda:0", "cuda:1"] {
+        assert!(said.contains(&format!("{device} took 12 steps of ")), "{said}");
+        assert!(said.contains(&format!("{device} was copied to at ")), "{said}");
+    }
+}
