@@ -62,6 +62,8 @@ pub mod proto;
 mod record;
 mod shape;
 
+mod lines;
+
 mod table;
 
 mod source;

@@ -19,6 +19,8 @@ pub(crate) struct Recipe {
     /// What is left of the transformer's work where a device does the rest.
     pub(crate) cutter: Option<Cutter>,
     pub(crate) target: Option<TargetRecipe>,
+    /// Whether the feed's batches are larger than the caches, so that they are written past them.
+    pub(crate) is_past_caches: bool,
 }
 
 /// How a second array of each batch comes about.
@@ -42,6 +44,14 @@ pub(crate) enum TargetFrom {
 pub(crate) struct Tools {
     decoder: Decoder,
     scratch: Scratch,
+}
+
+impl Tools {
+    /// A worker's, whose batches stay in the caches or do not.
+    pub(crate) fn new(is_past_caches: bool) -> Self {
+        let scratch = if is_past_caches { Scratch::past_caches() } else { Scratch::default() };
+        Tools { decoder: Decoder::default(), scratch }
+    }
 }
 
 /// How much a worker's tools grow to: as large as the largest that they are used for.

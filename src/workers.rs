@@ -115,7 +115,7 @@ impl Drop for Workers {
 fn work(number: usize, queue: &Receiver<Task>, recipe: &Recipe, meters: &WorkerMeters, near: Option<&Cpus>) {
     let _entered = tracing::info_span!("worker", number).entered();
     let _bound = near.and_then(Cpus::bind);
-    let mut tools = Tools::default();
+    let mut tools = Tools::new(recipe.is_past_caches);
     while let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) {
         meters.runs.add(1);
         tracing::trace!(records = task.run.len(), bytes = task.run.value_bytes(), "a run is transformed");

@@ -20,6 +20,7 @@ use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
 use crate::latch::Latch;
+use crate::lines;
 use crate::numa::{Cpus, Topology};
 use crate::prefetch::{Berth, LaneMeters, Prefetcher, RingKeeper, Slot, State};
 use crate::reader::DataReader;
@@ -130,7 +131,13 @@ impl FeedBuilder {
         };
         let mut source = open(self.source.as_ref(), &self.root)?;
         let cutter = (self.place == Place::Device).then(|| Cutter::of(&pixels));
-        let mut recipe = Recipe { path: source.path().to_owned(), transformer: pixels, cutter, target: None };
+        let mut recipe = Recipe {
+            path: source.path().to_owned(),
+            transformer: pixels,
+            cutter,
+            target: None,
+            is_past_caches: false,
+        };
         if let Some(target) = &self.target {
             let root = target.root.as_deref().unwrap_or(&self.root);
             let transformer = transformer(&target.transform, root, target.dtype)?;
@@ -199,7 +206,7 @@ impl Plan {
             Seed::Indexed(seed) => Randomness::Indexed { seed },
             Seed::Caffe(..) => Randomness::Caffe(seeds.transformer),
         };
-        let (source, recipe) = asked.open(&seeds)?;
+        let (source, mut recipe) = asked.open(&seeds)?;
         let first = FirstRecord::look(&*source, &recipe)?;
         if !first.shapes.is_encoded && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.
@@ -212,6 +219,8 @@ impl Plan {
             let image = arrays.pixels.image;
             return Err(ConfigError::BatchTooLarge { batch_size: asked.batch_size, image }.into());
         };
+        // The ring's batches together: by the time that a slot is filled again, all others have been.
+        recipe.is_past_caches = slots.is_some_and(|slots| room.bytes * slots > lines::cache_bytes());
         let (recipe, topology) = (Arc::new(recipe), Topology::of_machine());
         Ok(Plan { source, first, arrays, room, randomness, recipe, topology, asked })
     }

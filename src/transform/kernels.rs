@@ -24,7 +24,9 @@ use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::sink::{Direct, Sink, Stage, Streamed};
 use crate::datum::Strided;
+use crate::lines;
 use crate::shape::ImageShape;
 
 /// Pixels computed at a time: as many floats as the widest register holds, or a few of the narrower ones.
@@ -35,6 +37,10 @@ const LANES: usize = 16;
 
 /// Floats computed at a time before they are narrowed to 16 bits: few enough to stay in the first-level cache.
 const CHUNK: usize = 256;
+
+/// How many pixels ahead of their use large records are asked for. The processor sees by itself that rows follow one
+/// another, but not beyond the end of a page.
+const AHEAD: usize = 2048;
 
 /// Room for as many, made once per record.
 type Chunk = [f32; CHUNK];
@@ -61,6 +67,8 @@ pub(super) enum Mean<'a> {
 /// The work on one record.
 pub(super) struct Job<'a, R, E> {
     pub(super) source: Source<'a, R>,
+    /// Where the output is put together that is to be written past the caches; `None` where it is not.
+    pub(super) stage: Option<&'a mut Stage>,
     /// Room for one row of every channel, where the output's order is row, column, channel; `None` where it is
     /// channel, row, column.
     pub(super) planes: Option<&'a mut [E]>,
@@ -73,25 +81,27 @@ impl<R: Rows, E: Element<R::Pixel>> pulp::WithSimd for Job<'_, R, E> {
 
     #[inline(always)]
     fn with_simd<S: pulp::Simd>(self, _: S) {
-        let Self { source, planes, out } = self;
-        match planes {
-            None => fill_planar(source, out),
-            Some(planes) => fill_interleaved(source, planes, out),
+        let Self { source, stage, planes, out } = self;
+        match (planes, stage) {
+            (None, None) => fill_planar(source, Direct(out)),
+            (None, Some(stage)) => fill_planar(source, Streamed::new(stage, out)),
+            (Some(planes), None) => fill_interleaved(source, planes, Direct(out)),
+            (Some(planes), Some(stage)) => fill_interleaved(source, planes, Streamed::new(stage, out)),
         }
     }
 }
 
 /// Fills the output in the order channel, row, column.
 #[inline(always)]
-fn fill_planar<R: Rows, E: Element<R::Pixel>>(mut source: Source<'_, R>, out: &mut [E]) {
+fn fill_planar<R: Rows, E: Element<R::Pixel>>(mut source: Source<'_, R>, mut out: impl Sink<E>) {
     let Window { height, width, mirrored, .. } = source.window;
     // Whole rows that are not mirrored follow one another in the image as in the output: one long row.
     let merge = R::CONTIGUOUS && width == source.input.width && !mirrored;
-    let row_width = if merge { height * width } else { width };
+    let (rows, row_width) = if merge { (1, height * width) } else { (height, width) };
     let mut floats = [0.0; CHUNK];
-    for (c, plane) in out.chunks_exact_mut(height * width).enumerate() {
-        for (y, row) in plane.chunks_exact_mut(row_width).enumerate() {
-            source.fill(c, y, row, &mut floats);
+    for c in 0..source.input.channels {
+        for y in 0..rows {
+            source.fill(c, y, row_width, &mut out, &mut floats);
         }
     }
 }
@@ -101,15 +111,16 @@ fn fill_planar<R: Rows, E: Element<R::Pixel>>(mut source: Source<'_, R>, out: &m
 fn fill_interleaved<R: Rows, E: Element<R::Pixel>>(
     mut source: Source<'_, R>,
     planes: &mut [E],
-    out: &mut [E],
+    mut out: impl Sink<E>,
 ) {
     let width = source.window.width;
     let mut floats = [0.0; CHUNK];
-    for (y, out) in out.chunks_exact_mut(source.input.channels * width).enumerate() {
-        for (c, plane) in planes.chunks_exact_mut(width).enumerate() {
-            source.fill(c, y, plane, &mut floats);
+    for y in 0..source.window.height {
+        let mut rows = Direct(&mut *planes);
+        for c in 0..source.input.channels {
+            source.fill(c, y, width, &mut rows, &mut floats);
         }
-        interleave(planes, width, out);
+        interleave(planes, width, out.room(planes.len()));
     }
 }
 
@@ -126,18 +137,36 @@ pub(super) struct Source<'a, R> {
 }
 
 impl<R: Rows> Source<'_, R> {
-    /// Fills `out` from the pixels of channel `c` from row `y` of the window.
+    /// Fills the next `width` elements from the pixels of channel `c` from row `y` of the window.
     #[inline(always)]
-    fn fill<E: Element<R::Pixel>>(&mut self, c: usize, y: usize, out: &mut [E], floats: &mut Chunk) {
+    fn fill<E: Element<R::Pixel>, S: Sink<E>>(
+        &mut self,
+        c: usize,
+        y: usize,
+        width: usize,
+        out: &mut S,
+        floats: &mut Chunk,
+    ) {
         let Self { input, window, scale, .. } = *self;
         let start = (c * input.height + window.top + y) * input.width + window.left;
         let mean = match self.mean {
             Mean::Values(&[value]) => RowMean::Constant(value),
             Mean::Values(values) => RowMean::Constant(values[c]),
-            Mean::Image(pixels) => RowMean::Pixels(&pixels[start..start + out.len()]),
+            Mean::Image(pixels) => RowMean::Pixels(&pixels[start..start + width]),
         };
-        let pixels = self.rows.row(start, out.len());
-        E::fill(out, pixels, RowJob { mean, scale, mirrored: window.mirrored }, floats);
+        if S::IS_LARGE {
+            self.rows.ask_for(start + AHEAD, width);
+        }
+        let pixels = self.rows.row(start, width);
+        let row = RowJob { mean, scale, mirrored: window.mirrored };
+        let mut done = 0;
+        while done < width {
+            let out = out.room(width - done);
+            let from = if row.mirrored { width - done - out.len() } else { done };
+            done += out.len();
+            let (pixels, row) = (&pixels[from..from + out.len()], row.part(from, out.len()));
+            E::fill(out, pixels, row, floats);
+        }
     }
 }
 
@@ -151,6 +180,9 @@ pub(super) trait Rows {
 
     /// The `width` pixels from element `start` of the image.
     fn row(&mut self, start: usize, width: usize) -> &[Self::Pixel];
+
+    /// Says that they will be wanted soon; of those that the image does not have, nothing is said.
+    fn ask_for(&self, start: usize, width: usize);
 }
 
 /// Pixels that lie one after another.
@@ -164,6 +196,12 @@ impl<P: Pixel> Rows for Contiguous<'_, P> {
     #[inline(always)]
     fn row(&mut self, start: usize, width: usize) -> &[P] {
         &self.0[start..start + width]
+    }
+
+    #[inline(always)]
+    fn ask_for(&self, start: usize, width: usize) {
+        let from = start.min(self.0.len());
+        lines::ask_for_once(bytemuck::cast_slice(&self.0[from..(from + width).min(self.0.len())]));
     }
 }
 
@@ -184,10 +222,13 @@ impl Rows for Spaced<'_> {
         self.floats.copy_to(start, row);
         row
     }
+
+    #[inline(always)]
+    fn ask_for(&self, _: usize, _: usize) {}
 }
 
 /// A pixel as a record stores it.
-pub(super) trait Pixel: Copy {
+pub(super) trait Pixel: Pod {
     /// The value that Caffe computes with.
     fn value(self) -> f32;
 }

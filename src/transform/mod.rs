@@ -11,6 +11,7 @@ mod mean;
 mod naive;
 mod on_device;
 mod random;
+mod sink;
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ use half::{bf16, f16};
 
 use crate::datum::{Floats, Image, Pixels};
 use crate::decode::{ColorMode, Decode};
+use crate::lines::LINE_BYTES;
 use crate::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
 
 pub use caffe_random::CaffeEra;
@@ -29,6 +31,7 @@ pub use on_device::{Cut, DeviceTransform, Place, Staged};
 pub(crate) use random::{Draw, Draws, Randomness};
 
 use kernels::{Contiguous, Element, Job, Rows, Source, Spaced, Window};
+use sink::{STAGE_BYTES, Stage};
 
 /// What is done to every record, as Caffe's `transform_param`.
 ///
@@ -189,8 +192,24 @@ pub(crate) struct Scratch {
     gathered: Vec<f32>,
     /// One row of floats of a record that stores them with gaps.
     row: Vec<f32>,
-    /// Room for one row of every channel, in elements of at most four bytes.
+    rooms: Rooms,
+}
+
+/// Room that any record may need on its way to its place.
+#[derive(Debug, Default)]
+struct Rooms {
+    /// One row of every channel, in elements of at most four bytes.
     planes: Vec<f32>,
+    /// Where rows are put together to cache lines; `None` where batches stay in the caches.
+    stage: Option<Box<Stage>>,
+}
+
+impl Scratch {
+    /// Buffers of a worker whose batches are larger than the caches.
+    pub(crate) fn past_caches() -> Self {
+        let rooms = Rooms { stage: Some(Box::default()), ..Rooms::default() };
+        Scratch { rooms, ..Scratch::default() }
+    }
 }
 
 impl Transformer {
@@ -326,7 +345,7 @@ impl Transformer {
         let task = Task { input: image.shape, window: self.window(image.shape, output, draw), out };
         match &image.pixels {
             Pixels::U8(bytes) => {
-                self.apply_bytes(bytes, task, &mut scratch.planes);
+                self.apply_bytes(bytes, task, &mut scratch.rooms);
                 Ok(())
             }
             Pixels::F32(floats) => self.apply_floats(floats, task, scratch),
@@ -360,13 +379,13 @@ impl Transformer {
         Window { top, left, height: output.height, width: output.width, mirrored }
     }
 
-    fn apply_bytes(&self, bytes: &[u8], task: Task<'_>, planes: &mut Vec<f32>) {
+    fn apply_bytes(&self, bytes: &[u8], task: Task<'_>, rooms: &mut Rooms) {
         let rows = Contiguous(bytes);
         match self.dtype {
-            Dtype::F32 => self.run::<_, f32>(rows, task, planes),
-            Dtype::U8 => self.run::<_, u8>(rows, task, planes),
-            Dtype::F16 => self.run::<_, f16>(rows, task, planes),
-            Dtype::Bf16 => self.run::<_, bf16>(rows, task, planes),
+            Dtype::F32 => self.run::<_, f32>(rows, task, rooms),
+            Dtype::U8 => self.run::<_, u8>(rows, task, rooms),
+            Dtype::F16 => self.run::<_, f16>(rows, task, rooms),
+            Dtype::Bf16 => self.run::<_, bf16>(rows, task, rooms),
         }
     }
 
@@ -376,14 +395,14 @@ impl Transformer {
         task: Task<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), TransformError> {
-        let Scratch { gathered, row, planes } = scratch;
+        let Scratch { gathered, row, rooms } = scratch;
         if let Some(floats) = floats.strided() {
             row.resize(task.window.width.max(row.len()), 0.0);
-            self.run_floats(Spaced { floats, row }, task, planes)
+            self.run_floats(Spaced { floats, row }, task, rooms)
         } else {
             gathered.clear();
             floats.gather(gathered);
-            self.run_floats(Contiguous(gathered), task, planes)
+            self.run_floats(Contiguous(gathered), task, rooms)
         }
     }
 
@@ -391,23 +410,24 @@ impl Transformer {
         &self,
         rows: R,
         task: Task<'_>,
-        planes: &mut Vec<f32>,
+        rooms: &mut Rooms,
     ) -> Result<(), TransformError> {
         match self.dtype {
-            Dtype::F32 => self.run::<_, f32>(rows, task, planes),
+            Dtype::F32 => self.run::<_, f32>(rows, task, rooms),
             Dtype::U8 => return Err(TransformError::BytesOfFloats),
-            Dtype::F16 => self.run::<_, f16>(rows, task, planes),
-            Dtype::Bf16 => self.run::<_, bf16>(rows, task, planes),
+            Dtype::F16 => self.run::<_, f16>(rows, task, rooms),
+            Dtype::Bf16 => self.run::<_, bf16>(rows, task, rooms),
         }
         Ok(())
     }
 
-    fn run<R: Rows, E: Element<R::Pixel>>(&self, rows: R, task: Task<'_>, planes: &mut Vec<f32>) {
+    fn run<R: Rows, E: Element<R::Pixel>>(&self, rows: R, task: Task<'_>, rooms: &mut Rooms) {
         let Task { input, window, out } = task;
         let mean = match &self.mean {
             Mean::Values(values) => kernels::Mean::Values(values),
             Mean::Image(image) => kernels::Mean::Image(image.pixels()),
         };
+        let Rooms { planes, stage } = rooms;
         let planes = match self.layout {
             // One channel is the same in either layout.
             Layout::Nhwc if input.channels > 1 => {
@@ -419,7 +439,10 @@ impl Transformer {
         };
         let out: &mut [E] = bytemuck::cast_slice_mut(out);
         let source = Source { rows, input, window, mean, scale: self.scale };
-        self.arch.dispatch(Job { source, planes, out });
+        // Rows of all channels at once must fit the stage beside the part of a line that is left from the row before.
+        let fits = |planes: &[E]| size_of_val(planes) <= STAGE_BYTES - LINE_BYTES;
+        let stage = stage.as_deref_mut().filter(|_| planes.as_deref().is_none_or(fits));
+        self.arch.dispatch(Job { source, stage, planes, out });
     }
 }
 

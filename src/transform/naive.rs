@@ -222,8 +222,16 @@ fn same(dtype: Dtype, a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// Holds the kernels to the twin, on every instruction set.
-fn check(case: &Case, scratch: &mut Scratch) {
+/// What batches hold that nothing was written to.
+const UNTOUCHED: u32 = 0xa5a5_a5a5;
+
+/// Of a worker whose batches stay in the caches, and of one whose do not.
+fn scratches() -> [Scratch; 2] {
+    [Scratch::default(), Scratch::past_caches()]
+}
+
+/// Holds the kernels to the twin, on every instruction set, written through the caches and past them.
+fn check(case: &Case, scratches: &mut [Scratch; 2]) {
     let pixels = case.pixels();
     let expected = naive(case, &pixels);
     let mut transformer =
@@ -231,13 +239,18 @@ fn check(case: &Case, scratch: &mut Scratch) {
     let output = transformer.output_shape(case.shape).unwrap();
     assert_eq!(output.checked_elements().unwrap() * case.dtype.size(), expected.len(), "{case:?}");
     with_image(case, &pixels, &mut |image| {
-        for arch in arches() {
+        // A place in a batch is aligned for the batch's type, and lies anywhere in a cache line.
+        let start = usize::try_from(case.seed % 64).unwrap() / case.dtype.size() * case.dtype.size();
+        for (arch, scratch) in arches().into_iter().flat_map(|arch| [(arch, 0), (arch, 1)]) {
             transformer.arch = arch;
-            // A batch's buffer is aligned for every type, and holds what the batch before left there.
-            let mut out = vec![0xa5a5_a5a5_u32; expected.len().div_ceil(4)];
-            let out = &mut bytemuck::cast_slice_mut(&mut out)[..expected.len()];
-            transformer.apply(image, case.draw, out, scratch).unwrap();
-            assert!(same(case.dtype, out, &expected), "{arch:?} {case:?}\n{out:?}\n{expected:?}");
+            let mut batch = vec![UNTOUCHED; (start + expected.len()).div_ceil(4) + 32];
+            let batch: &mut [u8] = bytemuck::cast_slice_mut(&mut batch);
+            let (before, rest) = batch.split_at_mut(start);
+            let (out, after) = rest.split_at_mut(expected.len());
+            transformer.apply(image, case.draw, out, &mut scratches[scratch]).unwrap();
+            assert!(same(case.dtype, out, &expected), "{arch:?} {scratch} {case:?}\n{out:?}\n{expected:?}");
+            let untouched = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0xa5);
+            assert!(untouched(before) && untouched(after), "{arch:?} {scratch} {case:?}");
         }
     });
 }
@@ -276,11 +289,11 @@ fn every_combination_matches_naive() {
     let cases = cross(cases, &MEANS, |case, mean| case.mean = mean);
     let cases = cross(cases, &[1.0, 0.017], |case, scale| case.scale = scale);
 
-    let mut scratch = Scratch::default();
+    let mut scratches = scratches();
     let allowed: Vec<Case> = cases.into_iter().filter_map(Case::allowed).collect();
     assert_eq!(allowed.len(), 5 * 3 * 2 * 2 * 2 * (3 * 4 * 4 * 2 + 1));
     for case in &allowed {
-        check(case, &mut scratch);
+        check(case, &mut scratches);
     }
 }
 
@@ -327,6 +340,6 @@ proptest! {
 
     #[test]
     fn any_case_matches_naive(case in any_case()) {
-        check(&case, &mut Scratch::default());
+        check(&case, &mut scratches());
     }
 }

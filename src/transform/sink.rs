@@ -1,0 +1,150 @@
+//! Where the rows of a record's output go, one after the other.
+//!
+//! A batch that stays in the caches is written as it is computed. One that does not is written past them: an ordinary
+//! write has the processor read the line first, which is as much traffic again as the output itself. Such a write must
+//! be of whole lines, or it is several times slower than an ordinary one, and a row is seldom a whole number of lines.
+//! So rows are put together in a [`Stage`], which stays in the first-level cache, and leave it in lines, across the
+//! ends of rows. At a record's own ends, which fall into lines of its neighbours, writes are ordinary.
+
+#![expect(unsafe_code, reason = "writes past the caches are ordered by hand")]
+
+use bytemuck::Pod;
+
+use crate::lines::{self, LINE_BYTES};
+
+/// Takes a record's output, row by row.
+pub(super) trait Sink<E> {
+    /// Whether so much is written, and therefore read, that it pays to ask for what is read ahead of its use.
+    const IS_LARGE: bool;
+
+    /// Room for the next elements: as many as are wanted, or as fit in one piece, and at least one.
+    fn room(&mut self, wanted: usize) -> &mut [E];
+}
+
+/// The output itself.
+pub(super) struct Direct<'a, E>(pub(super) &'a mut [E]);
+
+impl<E> Sink<E> for Direct<'_, E> {
+    const IS_LARGE: bool = false;
+
+    #[inline(always)]
+    fn room(&mut self, wanted: usize) -> &mut [E] {
+        let (room, rest) = std::mem::take(&mut self.0).split_at_mut(wanted);
+        self.0 = rest;
+        room
+    }
+}
+
+/// Bytes of a [`Stage`]: a few rows, and little of the first-level cache.
+pub(super) const STAGE_BYTES: usize = 4096;
+
+/// Where rows are put together to lines.
+#[repr(C, align(64))]
+#[derive(Clone, Debug)]
+pub(super) struct Stage([u8; STAGE_BYTES]);
+
+impl Default for Stage {
+    fn default() -> Self {
+        Stage([0; STAGE_BYTES])
+    }
+}
+
+/// The output, written past the caches.
+///
+/// Invariant: `stage[from..to]` is what comes next in `out`, and not yet there. It lies in the stage's lines as it will in
+/// those of the output.
+pub(super) struct Streamed<'a, E: Pod> {
+    stage: &'a mut [E],
+    from: usize,
+    to: usize,
+    out: &'a mut [E],
+}
+
+impl<'a, E: Pod> Streamed<'a, E> {
+    const LINE: usize = LINE_BYTES / size_of::<E>();
+
+    #[inline(always)]
+    pub(super) fn new(stage: &'a mut Stage, out: &'a mut [E]) -> Self {
+        let within = out.as_ptr().addr() % LINE_BYTES / size_of::<E>();
+        Streamed { stage: bytemuck::cast_slice_mut(&mut stage.0), from: within, to: within, out }
+    }
+
+    /// Writes the whole lines of the stage, and moves what is left to its beginning.
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.write_plainly(self.from.next_multiple_of(Self::LINE).min(self.to));
+        let lines = self.to / Self::LINE * Self::LINE;
+        if lines > self.from {
+            let (now, later) = std::mem::take(&mut self.out).split_at_mut(lines - self.from);
+            let staged = bytemuck::cast_slice(&self.stage[self.from..lines]);
+            // SAFETY: the drop fences, which is the end of this record's work, and until then nobody else reads what is
+            // borrowed here. Nobody forgets the value: it is a local of the functions that fill a record.
+            unsafe { lines::write_past_caches(bytemuck::cast_slice_mut(now), staged) };
+            self.out = later;
+            self.stage.copy_within(lines..self.to, 0);
+            (self.from, self.to) = (0, self.to - lines);
+        }
+    }
+
+    /// Writes the stage up to `end`, as any memory is written.
+    #[inline(always)]
+    fn write_plainly(&mut self, end: usize) {
+        let (now, later) = std::mem::take(&mut self.out).split_at_mut(end - self.from);
+        now.copy_from_slice(&self.stage[self.from..end]);
+        (self.out, self.from) = (later, end);
+    }
+}
+
+impl<E: Pod> Sink<E> for Streamed<'_, E> {
+    const IS_LARGE: bool = true;
+
+    #[inline(always)]
+    fn room(&mut self, wanted: usize) -> &mut [E] {
+        if self.to + wanted > self.stage.len() {
+            self.flush();
+        }
+        let from = self.to;
+        self.to = (from + wanted).min(self.stage.len());
+        &mut self.stage[from..self.to]
+    }
+}
+
+impl<E: Pod> Drop for Streamed<'_, E> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.flush();
+        self.write_plainly(self.to);
+        lines::fence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_any_width_come_out_as_they_were_put_in() {
+        let mut stage = Stage::default();
+        for width in (1..70).chain([226, 227, 1000, 1023, 1024, 1025, 5000]) {
+            for start in 0..20 {
+                let mut out = vec![u32::MAX; start + 7 * width + 40];
+                let mut streamed = Streamed::new(&mut stage, &mut out[start..start + 7 * width]);
+                let mut next = 0..;
+                for _row in 0..7 {
+                    let mut left = width;
+                    while left > 0 {
+                        let room = streamed.room(left);
+                        left -= room.len();
+                        room.fill_with(|| next.next().unwrap());
+                    }
+                }
+                drop(streamed);
+                assert!(
+                    out[start..start + 7 * width].iter().copied().eq(0..7 * u32::try_from(width).unwrap())
+                );
+                let others = out[..start].iter().chain(&out[start + 7 * width..]);
+                assert!(others.copied().all(|element| element == u32::MAX));
+            }
+        }
+    }
+}
