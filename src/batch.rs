@@ -114,7 +114,8 @@ impl Room {
 
     /// Bytes of a device's memory that so many such batches take there.
     pub(crate) fn checked_device_bytes(self, batches: usize) -> Option<usize> {
-        self.bytes.checked_add(self.transformed_bytes)?.checked_mul(batches)
+        let bytes = self.bytes.checked_next_multiple_of(ARRAY_ALIGNMENT)?;
+        bytes.checked_add(self.transformed_bytes)?.checked_mul(batches)
     }
 }
 
@@ -191,7 +192,7 @@ pub(crate) struct Places {
 }
 
 /// One record's place in its batch.
-pub(crate) struct Place<'a> {
+pub(crate) struct RecordPlace<'a> {
     /// The bytes of its pixels, aligned to the batch's type.
     pub(crate) pixels: &'a mut [u8],
     /// The bytes of its target, aligned to the targets' type; none where there are no targets.
@@ -329,7 +330,7 @@ impl Places {
     /// # Panics
     ///
     /// If there are not so many: a bug of the caller.
-    pub(crate) fn get(&mut self, position: usize) -> Place<'_> {
+    pub(crate) fn get(&mut self, position: usize) -> RecordPlace<'_> {
         assert!(position < self.range.len(), "a record has no place in its run");
         let record = self.range.start + position;
         let bytes = self.arrays.pixels.record_bytes();
@@ -355,7 +356,7 @@ impl Places {
         let id = unsafe { part(ids, record, 1) };
         // SAFETY: and its random numbers.
         let draw = unsafe { part(draws, record, 1) };
-        Place { pixels, target, label, label_f32, cut, id, draw }
+        RecordPlace { pixels, target, label, label_f32, cut, id, draw }
     }
 
     /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
@@ -388,7 +389,7 @@ impl Drop for Places {
     }
 }
 
-impl Place<'_> {
+impl RecordPlace<'_> {
     /// Leaves the record's random numbers for whoever writes it: they are drawn in the order of the
     /// records, and the records are written in any.
     pub(crate) fn leave_draw(&mut self, draw: Draw) {

@@ -78,6 +78,8 @@ pub(crate) struct LaneMeters {
     pub(crate) for_records: WaitMeter,
     /// Waits of the prefetcher for the consumer to let go of a batch.
     pub(crate) for_slot: WaitMeter,
+    /// Waits of the prefetcher for the device, which still uses what the consumer has let go of.
+    pub(crate) for_device: WaitMeter,
     /// Waits of the prefetcher for the workers, with nothing else to do.
     pub(crate) for_workers: WaitMeter,
     /// Waits of the consumer for a batch.
@@ -270,7 +272,9 @@ impl Prefetcher {
     fn waiting_meter(&self) -> &WaitMeter {
         match &self.state {
             State { ending: Some(_), .. } => &self.meters.for_workers,
-            State { idle: None, open: None, in_flight, .. } if in_flight.is_empty() => &self.meters.for_slot,
+            State { idle: None, open: None, in_flight, resting, .. } if in_flight.is_empty() => {
+                if resting.is_empty() { &self.meters.for_slot } else { &self.meters.for_device }
+            }
             State { idle: None, open: None, .. } => &self.meters.for_workers,
             _ => &self.meters.for_records,
         }

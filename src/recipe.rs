@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::batch::{Arrays, Place};
+use crate::batch::{Arrays, RecordPlace};
 use crate::datum::{Datum, Floats, Image, Pixels};
 use crate::decode::{self, Decoder};
 use crate::fault::{RecordCause, RecordError};
@@ -127,7 +127,7 @@ impl Recipe {
         &self,
         record: &Record<'_>,
         batch: &Arrays,
-        place: &mut Place<'_>,
+        place: &mut RecordPlace<'_>,
         tools: &mut Tools,
     ) -> Result<(), Box<RecordError>> {
         self.try_write(record, batch, place, tools).map_err(|cause| self.error(record, cause))
@@ -137,7 +137,7 @@ impl Recipe {
         &self,
         record: &Record<'_>,
         batch: &Arrays,
-        place: &mut Place<'_>,
+        place: &mut RecordPlace<'_>,
         tools: &mut Tools,
     ) -> Result<(), RecordCause> {
         let draw = place.draw();
@@ -164,7 +164,7 @@ impl Recipe {
         image: &Image<'_>,
         batch: &BatchShape,
         draw: Draw,
-        place: &mut Place<'_>,
+        place: &mut RecordPlace<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), RecordCause> {
         place.leave_cut(self.transformer.cut(image, draw)?);

@@ -61,6 +61,8 @@ pub struct LaneStats {
     pub waits_for_records: Waits,
     /// Waits of the lane for the consumer to let go of a batch.
     pub waits_for_free: Waits,
+    /// Waits of the lane for its device to be done with a batch that the consumer has let go of.
+    pub waits_for_device: Waits,
     /// Waits of the lane for the workers, with nothing else to do.
     pub waits_for_workers: Waits,
     /// Waits of the consumer for a batch.
@@ -80,6 +82,8 @@ pub enum Bottleneck {
     Transform,
     /// Whoever takes the batches. The feed keeps up with it.
     Consumer,
+    /// The lanes' devices: copies, transforms there, or whatever the consumers have them do.
+    Device,
 }
 
 impl Stats {
@@ -115,25 +119,31 @@ impl Stats {
 
     /// The share of its time that each stage was at work rather than waiting for another.
     #[must_use]
-    pub fn busy(&self) -> [(Bottleneck, f64); 3] {
+    pub fn busy(&self) -> [(Bottleneck, f64); 4] {
+        let devices: Duration = self.lanes.iter().map(|lane| lane.waits_for_device.time).sum();
         let consumers: Duration = self.lanes.iter().map(|lane| lane.waits_for_batch.time).sum();
-        let share = |waits: Duration, threads: usize| {
+        let part = |time: f64, threads: usize| {
             let whole = self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64);
-            if whole > 0.0 { (1.0 - waits.as_secs_f64() / whole).clamp(0.0, 1.0) } else { 0.0 }
+            if whole > 0.0 { (time / whole).clamp(0.0, 1.0) } else { 0.0 }
+        };
+        let share = |waits: Duration, threads: usize| {
+            part(self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64) - waits.as_secs_f64(), threads)
         };
         [
             (Bottleneck::Reader, share(self.reader.waits_for_free.time, 1)),
             (Bottleneck::Transform, share(self.workers.waits_for_records.time, self.workers.threads)),
             (Bottleneck::Consumer, share(consumers, self.lanes.len())),
+            // Of a device it is only known when somebody waits for it.
+            (Bottleneck::Device, part(devices.as_secs_f64(), self.lanes.len())),
         ]
     }
 
     /// The stage that waits least for the others, which therefore wait for it.
     #[must_use]
     pub fn bottleneck(&self) -> Bottleneck {
-        let [reader, transform, consumer] = self.busy();
+        let [reader, transform, consumer, device] = self.busy();
         let busier = |a: (Bottleneck, f64), b: (Bottleneck, f64)| if b.1 > a.1 { b } else { a };
-        busier(busier(consumer, transform), reader).0
+        busier(busier(busier(consumer, device), transform), reader).0
     }
 }
 
@@ -143,6 +153,7 @@ impl fmt::Display for Bottleneck {
             Bottleneck::Reader => "the reader",
             Bottleneck::Transform => "the workers",
             Bottleneck::Consumer => "the consumer",
+            Bottleneck::Device => "the device",
         })
     }
 }
@@ -202,7 +213,8 @@ impl fmt::Display for Stats {
                 self.reader.undelivered
             )?;
         }
-        for (stage, share) in self.busy() {
+        let is_of_interest = |&(stage, share): &(Bottleneck, f64)| stage != Bottleneck::Device || share > 0.0;
+        for (stage, share) in self.busy().into_iter().filter(is_of_interest) {
             writeln!(f, "{:<12} at work {:>5.1} % of the time", stage.to_string(), share * 100.0)?;
         }
         write!(f, "what held the others up: {}", self.bottleneck())
@@ -229,5 +241,9 @@ mod tests {
         assert_eq!(stats(9, 2, 9).bottleneck(), Bottleneck::Transform);
         assert_eq!(stats(9, 18, 1).bottleneck(), Bottleneck::Consumer);
         assert!((stats(9, 18, 1).records_per_second() - 5.0).abs() < 1e-9);
+        let mut waits_for_device = stats(9, 18, 9);
+        waits_for_device.lanes[0].waits_for_device.time = Duration::from_secs(8);
+        assert_eq!(waits_for_device.bottleneck(), Bottleneck::Device);
+        assert_eq!(Stats { elapsed: Duration::ZERO, ..waits_for_device }.bottleneck(), Bottleneck::Consumer);
     }
 }

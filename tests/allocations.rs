@@ -7,6 +7,9 @@
 #![expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
 
 mod common;
+#[cfg(feature = "cuda")]
+#[path = "common/standin.rs"]
+mod standin;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
@@ -226,6 +229,27 @@ fn after_the_first_rounds_nothing_allocates() {
             write_leveldb(&path, is_compressed);
             let calls = calls_of_a_feed(Box::new(LevelDb::open(&path).unwrap()), plain);
             assert_eq!(calls, 0, "LevelDB, compressed: {is_compressed}");
+        }
+    });
+}
+
+/// The driver, which is not counted, is the stand-in.
+#[test]
+#[cfg(feature = "cuda")]
+fn nothing_allocates_on_the_way_to_a_gpu() {
+    use percolator::Place;
+
+    let Some(_standin) = standin::alone("nothing_allocates_on_the_way_to_a_gpu", "devices=2") else { return };
+    must_end("a feed whose allocations are counted", || {
+        park_many();
+        let folder = tempfile::tempdir().unwrap();
+        common::write_images(folder.path(), 300, 3, 32, 32);
+        for place in [Place::Host, Place::Device] {
+            let gpus = |feed: FeedBuilder| {
+                feed.transform_on(place).devices([0, 1].map(|ordinal| Device::cuda(ordinal).unwrap()))
+            };
+            let calls = calls_of_a_feed(Box::new(Lmdb::open(folder.path()).unwrap()), gpus);
+            assert_eq!(calls, 0, "{place:?}");
         }
     });
 }

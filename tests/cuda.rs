@@ -440,6 +440,25 @@ fn a_lost_device_ends_its_own_lane_and_no_other() {
 }
 
 /// Every call that a lane makes, from its device to its end.
+/// Those whose failure a feed cannot do without noticing.
+const MUST_BE_SEEN: [&str; 11] = [
+    "cuStreamCreate",
+    "cuStreamCreateWithPriority",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuEventCreate",
+    "cuMemcpyHtoDAsync_v2",
+    "cuEventRecord",
+    "cuStreamWaitEvent",
+    "cuEventQuery",
+];
+
+/// Those of them that only a transform on the device makes.
+const ONLY_TO_TRANSFORM: [&str; 4] =
+    ["cuStreamCreateWithPriority", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel"];
+
 const CALLS: [&str; 31] = [
     "cuDevicePrimaryCtxRelease_v2",
     "cuCtxPopCurrent_v2",
@@ -519,21 +538,29 @@ fn every_call_may_fail() {
             report.must_be_clean();
         }
         println!("{call}: {failed} of 40 ended a feed");
+        let is_made = waits || call != "cuStreamWaitEvent";
+        let is_made = is_made && (place == Place::Device || !ONLY_TO_TRANSFORM.contains(&call));
+        assert!(failed > 0 || !is_made || !MUST_BE_SEEN.contains(&call), "{call}, {place:?}: nobody noticed");
     }
 }
 
 #[test]
 fn where_nobody_can_tell_memory_is_kept() {
     let Some(standin) = alone("where_nobody_can_tell_memory_is_kept", "devices=1") else { return };
-    for (event, nth) in [("cuEventSynchronize", 1), ("cuEventRecord", 3)] {
+    let events = [("cuEventSynchronize", 1), ("cuEventRecord", 3)];
+    let at = |place| events.map(|(event, nth)| (event, nth, place));
+    let launched = [("cuLaunchKernel", 2, Place::Device)];
+    for (event, nth, place) in at(Place::Host).into_iter().chain(at(Place::Device)).chain(launched) {
         restart(&standin);
         // Neither an event nor the whole device.
         standin.fail_for_ever(event, nth, None, 999);
         standin.fail_for_ever("cuCtxSynchronize", 1, None, 999);
-        let _ = must_end(event, || run(12, true, Place::Host));
+        let _ = must_end(event, move || run(12, true, place));
         let report = standin.take_report();
         report.must_be_clean();
-        assert_eq!((report.calls("cuMemFree_v2"), report.calls("cuMemFreeHost")), (0, 0), "{}", report.text);
+        for call in ["cuMemFree_v2", "cuMemFreeHost", "cuModuleUnload"] {
+            assert_eq!(report.calls(call), 0, "{call}: {}", report.text);
+        }
     }
 }
 

@@ -9,15 +9,16 @@ mod common;
 #[path = "common/standin.rs"]
 mod standin;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::process::{must_end, role};
 use common::source::MemorySource;
 use percolator::cudarc::driver::{CudaContext, result};
 use percolator::{
-    Batch, BatchShape, CudaDevice, Device, DeviceArray, DeviceError, Dtype, Feed, FeedBuilder, FeedError,
-    ImageShape, Layout, Matching, MeanImage, Phase, Place, RecordCause, Registry, SyntheticStep, Target,
-    Transform,
+    Backend, Batch, BatchShape, CudaDevice, Device, DeviceArray, DeviceError, DeviceTransform, Dtype, Event,
+    Feed, FeedBuilder, FeedError, HostBatch, HostMemory, ImageShape, Lane, Layout, Matching, MeanImage,
+    PageMemory, Passage, Phase, Place, RecordCause, Registry, Room, SyntheticStep, Target, Transform,
 };
 use standin::alone;
 
@@ -278,15 +279,27 @@ fn targets_and_tensors_go_with_what_the_device_makes() {
 fn batches_of_either_kind_grow() {
     let Some(standin) = alone("batches_of_either_kind_grow", "devices=1") else { return };
     let bytes = |index: usize, side: usize| common::image(index, 1, side, side);
-    let floats = |index: usize| (common::key(index), common::float_datum(1, 3, 3, 0, vec![1.5; 9]));
-    // Floats where bytes were, larger bytes, floats again.
-    let records = [bytes(0, 3), floats(1), bytes(2, 6), floats(3), bytes(4, 9)];
+    let floats = |index: usize, side: u8| {
+        let floats = vec![1.5; usize::from(side) * usize::from(side)];
+        (common::key(index), common::float_datum(1, side.into(), side.into(), 0, floats))
+    };
+    // Floats where bytes were, larger bytes, floats that take more room than bytes from which more is made.
+    let records =
+        [bytes(0, 3), floats(1, 3), bytes(2, 6), floats(3, 3), bytes(4, 20), floats(5, 12), bytes(6, 20)];
     let feed = |place| {
         let source = MemorySource::new("either", records.clone());
         let feed = Feed::builder().source(source).registry(&Registry::new());
         feed.transform(Transform::new().mean_value(2.0)).transform_on(place).prefetch(1).once()
     };
     assert_eq!(on_device(feed(Place::Device)), on_host(feed(Place::Host)));
+    let mut feed = feed(Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
+    assert_eq!(feed.lanes().remove(0).filter(Result::is_ok).count(), records.len());
+    assert_eq!(
+        feed.stats().lanes[0].growths,
+        3,
+        "for the third, the fifth and the sixth: what has grown stays so"
+    );
+    drop(feed);
     standin.take_report().must_be_empty();
 }
 
@@ -360,4 +373,151 @@ fn the_command_says_how_long_a_gpu_waited() {
         assert!(said.contains(&format!("{device} took 12 steps of ")), "{said}");
         assert!(said.contains(&format!("{device} was copied to at ")), "{said}");
     }
+}
+
+/// A device of a caller's own making, which says that it transforms.
+#[derive(Debug)]
+struct Own;
+
+impl Backend for Own {
+    fn name(&self) -> String {
+        "own:0".to_owned()
+    }
+
+    fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
+        Ok(Box::new(PageMemory::new(bytes).unwrap()))
+    }
+
+    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+        Ok(Box::new(Own))
+    }
+
+    fn transforming(&self, transform: &DeviceTransform) -> Result<Arc<dyn Backend>, DeviceError> {
+        assert_eq!(
+            (transform.scale(), transform.dtype(), transform.layout()),
+            (0.5, Dtype::F32, Layout::Nhwc)
+        );
+        assert_eq!((transform.mean_values(), transform.mean_image()), (&[3.0][..], None));
+        Ok(Arc::new(Own))
+    }
+}
+
+impl Event for Own {
+    fn is_complete(&self) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+impl Passage for Own {
+    fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
+        let staged = batch.staged.expect("there is something left to do");
+        assert_eq!((staged.cuts.len(), staged.transformed.dtype), (batch.shape.records, Dtype::F32));
+        assert!(staged.cuts.iter().any(|cut| cut.mirrored == 1) && staged.cuts.iter().any(|cut| cut.top > 0));
+        let memory = batch.memory.as_ptr_range();
+        assert!(memory.contains(&staged.cuts.as_ptr().cast()), "what is cut crosses with the batch");
+        Ok(())
+    }
+
+    fn arrival(&self) -> &dyn Event {
+        self
+    }
+
+    fn release(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn last_use(&self) -> &dyn Event {
+        self
+    }
+}
+
+#[test]
+fn tensors_of_another_device_are_what_lies_on_the_host() {
+    let case = Case { mean: Mean::None, layout: Layout::Nhwc, ..CASE };
+    let transform = Transform::new().crop(5).mirror(true).mean_value(3.0).scale(0.5);
+    let feed = case.feed(Place::Device).transform(transform).batch_size(11);
+    let mut feed = feed.devices([Device::from_backend(Arc::new(Own))]).build().unwrap();
+    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let (shape, bytes) = (batch.host_shape(), batch.bytes().len());
+    let tensors = batch.into_dlpack().unwrap();
+    let tensor = tensors.pixels.tensor();
+    assert_eq!((tensor.device.device_type, tensor.dtype.code, tensor.dtype.bits), (1, 1, 8));
+    // SAFETY: a tensor has as many extents as it says.
+    let dims = unsafe { std::slice::from_raw_parts(tensor.shape, 4) };
+    assert!(dims.iter().copied().eq(shape.dims().map(|extent| i64::try_from(extent).unwrap())));
+    assert_eq!(bytes, shape.bytes());
+}
+
+#[test]
+fn what_the_device_has_still_to_do_is_not_taken_for_done() {
+    let Some(_standin) = alone("what_the_device_has_still_to_do_is_not_taken_for_done", "devices=1") else {
+        return;
+    };
+    let case = Case { mean: Mean::None, dtype: Dtype::U8, layout: Layout::Nhwc, ..CASE };
+    let mut feed = case.feed(Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
+    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let mismatch = batch.pixels::<u8>().unwrap_err();
+    assert_eq!((mismatch.found, mismatch.wanted, mismatch.place), (Dtype::U8, Dtype::U8, Place::Device));
+    assert_eq!(batch.pixels::<f32>().unwrap_err().place, Place::Host, "nobody makes floats");
+    assert_eq!(batch.host_shape().layout, Layout::Nchw);
+}
+
+#[test]
+fn a_launch_that_fails_ends_its_own_lane() {
+    let Some(standin) = alone("a_launch_that_fails_ends_its_own_lane", "devices=2") else { return };
+    let feed = Feed::builder().source(CASE.source()).registry(&Registry::new()).batch_size(4).prefetch(2);
+    let devices = [0, 1].map(|ordinal| Device::cuda(ordinal).unwrap());
+    let mut feed = feed.transform_on(Place::Device).devices(devices).build().unwrap();
+    standin.fail("cuLaunchKernel", 3, Some(1), 999);
+    let lanes = feed.lanes();
+    let ends: Vec<Vec<FeedError>> = std::thread::scope(|scope| {
+        let end = |lane: Lane| lane.take(20).filter_map(Result::err).collect();
+        let ends: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(move || end(lane))).collect();
+        ends.into_iter().map(|end| end.join().unwrap()).collect()
+    });
+    assert!(ends[0].is_empty(), "{ends:?}");
+    match &*ends[1] {
+        [FeedError::Device(DeviceError::Call { device, call, .. })] => {
+            assert_eq!((&**device, *call), ("cuda:1", "cuLaunchKernel"));
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(feed);
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn what_the_device_makes_is_counted_before_the_feed_starts() {
+    // Four batches of 64 KB of windows, and of 128 KB that is made of each: room for the former, and not for both.
+    let lines = "devices=1\nmemory=700000";
+    let Some(standin) = alone("what_the_device_makes_is_counted_before_the_feed_starts", lines) else {
+        return;
+    };
+    let feed = |place| {
+        let source = MemorySource::images("large", 3, 2, 64, 64);
+        let feed = Feed::builder().source(source).registry(&Registry::new()).batch_size(8).prefetch(4);
+        feed.dtype(Dtype::F16).transform_on(place).devices([Device::cuda(0).unwrap()])
+    };
+    let error = feed(Place::Device).build().unwrap_err();
+    assert!(error.to_string().contains("bytes are free, for 4 batches of "), "{error}");
+    let staged = feed(Place::Host).dtype(Dtype::U8).build().unwrap();
+    drop(staged);
+    standin.take_report().must_be_empty();
+}
+
+#[test]
+fn means_that_may_still_be_on_their_way_are_kept() {
+    let lines = "devices=1\npageable=staged\nop_us=50000";
+    let Some(standin) = alone("means_that_may_still_be_on_their_way_are_kept", lines) else { return };
+    standin.fail_for_ever("cuStreamSynchronize", 1, None, 999);
+    standin.fail_for_ever("cuCtxSynchronize", 1, None, 999);
+    let error = CASE.feed(Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap_err();
+    assert!(error.to_string().contains("cuStreamSynchronize"), "{error}");
+    let report = standin.take_report();
+    report.must_be_clean();
+    assert_eq!(report.calls("cuMemFree_v2"), 0, "{}", report.text);
 }

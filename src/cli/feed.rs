@@ -98,7 +98,7 @@ impl Feed {
         let enough = Enough { batches: self.batches, until: self.until(start) };
         let consumers = feed.lanes().into_iter().map(|lane| Consumer::new(lane, self.step_ms));
         let consumers: Vec<Consumer> = consumers.collect::<Result<_, _>>()?;
-        let counted: anyhow::Result<Vec<Option<String>>> = std::thread::scope(|scope| {
+        let counted: Vec<anyhow::Result<Option<String>>> = std::thread::scope(|scope| {
             let consumers: Vec<_> =
                 consumers.into_iter().map(|consumer| scope.spawn(|| consumer.consume(&enough))).collect();
             consumers
@@ -111,14 +111,21 @@ impl Feed {
         });
         let stats = feed.stats();
         writeln!(out, "\n{stats}")?;
-        for waited in counted?.into_iter().flatten() {
-            writeln!(out, "{waited}")?;
+        let mut ended = Ok(());
+        for waited in counted {
+            match waited {
+                Ok(Some(waited)) => writeln!(out, "{waited}")?,
+                Ok(None) => {}
+                Err(error) => ended = ended.and(Err(error)),
+            }
         }
+        ended?;
         let copy = limits::memcpy_bytes_per_second(5);
+        let written: u64 = stats.lanes.iter().map(|lane| lane.host_bytes).sum();
         writeln!(
             out,
             "written at {:.2} of the rate at which one thread copies memory here ({:.1} GB/s)",
-            stats.pixel_bytes_per_second() / copy,
+            stats.per_second(written) / copy,
             copy / 1e9
         )?;
         #[cfg(feature = "cuda-driver")]
@@ -131,19 +138,23 @@ impl Feed {
     fn say_copy_shares(stats: &Stats, out: &mut impl std::io::Write) -> anyhow::Result<()> {
         const ROUNDS: usize = 20;
 
-        for lane in stats.lanes.iter().filter(|lane| lane.device.starts_with("cuda:")) {
-            let Some(batch_bytes) = lane.host_bytes.checked_div(lane.batches) else { continue };
+        let is_fed = |gpu: &CudaDevice| stats.lanes.iter().any(|lane| lane.device == gpu.device());
+        if !stats.lanes.iter().any(|lane| lane.device.starts_with("cuda:")) {
+            return Ok(());
+        }
+        for gpu in CudaDevice::all()?.into_iter().filter(is_fed) {
+            let lanes = stats.lanes.iter().filter(|lane| lane.device == gpu.device());
+            let (bytes, batches) = lanes
+                .fold((0, 0), |(bytes, batches), lane| (bytes + lane.host_bytes, batches + lane.batches));
+            let Some(batch_bytes) = bytes.checked_div(batches) else { continue };
             let batch_bytes = usize::try_from(batch_bytes)?;
-            let Some(gpu) = CudaDevice::all()?.into_iter().find(|gpu| gpu.device() == lane.device) else {
-                continue;
-            };
             let bare = gpu.copy_rate(batch_bytes, ROUNDS)?;
             writeln!(
                 out,
                 "{} was copied to at {:.2} of the rate at which it takes pieces of this size, {batch_bytes} bytes, from \
                  page-locked memory ({:.1} GB/s)",
-                lane.device,
-                stats.per_second(lane.host_bytes) / bare,
+                gpu.device(),
+                stats.per_second(bytes) / bare,
                 bare / 1e9
             )?;
         }

@@ -184,6 +184,11 @@ impl Device {
         &*self.0
     }
 
+    /// Whether the two are clones of one.
+    pub(crate) fn is(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The same device, which transforms the pixels of each batch on the way.
     pub(crate) fn transforming(&self, transform: &DeviceTransform) -> Result<Self, DeviceError> {
         self.0.transforming(transform).map(Device)

@@ -95,13 +95,13 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// [`DtypeMismatch`] if the feed was built for another type, or if it is the device that makes elements of this
-    /// type.
+    /// [`DtypeMismatch`] if the feed was built for another type, or if it is the device that makes the elements of
+    /// this type: the host's, which nothing was done to, are seen as [`bytes`](Self::bytes).
     pub fn pixels<T: Element>(&self) -> Result<&[T], DtypeMismatch> {
-        let found = self.host_shape().dtype;
-        if found != T::DTYPE {
-            let is_staged = self.delivered().filled.arrays().transformed.is_some();
-            let place = if is_staged { Place::Device } else { Place::Host };
+        let (found, transformed) = (self.host_shape().dtype, self.delivered().filled.arrays().transformed);
+        let is_elsewhere = transformed.is_some_and(|shape| shape.dtype == T::DTYPE);
+        if found != T::DTYPE || is_elsewhere {
+            let place = if is_elsewhere { Place::Device } else { Place::Host };
             return Err(DtypeMismatch { found, wanted: T::DTYPE, place });
         }
         Ok(bytemuck::cast_slice(self.bytes()))

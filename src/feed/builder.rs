@@ -145,7 +145,7 @@ impl FeedBuilder {
         self
     }
 
-    /// Where that is done; on the host if not said. The batches are the same.
+    /// Where that is done; on the host if not said. The batches are the same, but for what [`Place::Device`] says.
     pub fn transform_on(mut self, place: Place) -> Self {
         self.place = place;
         self
@@ -196,6 +196,9 @@ impl FeedBuilder {
     }
 
     /// Worker threads, for all lanes together; one a core if not said. The result does not depend on it.
+    ///
+    /// On a machine of several NUMA nodes, workers keep to the nodes of the lanes' devices where those have a processor for
+    /// each: say fewer than one a core, if not all nodes have devices.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self

@@ -128,12 +128,14 @@ impl Batch {
     /// first: what they have queued when the last tensor is given back counts as its use. Where none waits, this
     /// call itself waits until the batch has arrived, and whoever gives back the last tensor must be done with it.
     ///
+    /// Of a device of the caller's own making the tensors are what lies on the host: [`host_shape`](Self::host_shape).
+    ///
     /// # Errors
     ///
     /// [`DeviceError`] if the device failed on the way.
     pub fn into_dlpack(self) -> Result<DlpackBatch, DeviceError> {
-        let Addresses { device, pixels, target, labels } = self.located()?;
-        let (shape, target_shape) = (self.shape(), self.target_shape());
+        let Addresses { device, pixels, shape, target, labels } = self.located()?;
+        let target_shape = self.target_shape();
         let batch = Arc::new(self);
         let records = [shape.records];
         let tensor =
@@ -162,6 +164,7 @@ impl Batch {
                     device_id: i32::try_from(there.ordinal()).unwrap_or(-1),
                 },
                 pixels: at(&there.pixels()),
+                shape: self.shape(),
                 target: there.target().as_ref().map_or(std::ptr::null_mut(), at),
                 labels: at(&there.labels()),
             });
@@ -169,7 +172,8 @@ impl Batch {
         self.wait()?;
         let [pixels, target, labels] = self.addresses();
         let device = DLDevice { device_type: HOST, device_id: 0 };
-        Ok(Addresses { device, pixels: pixels.cast(), target: target.cast(), labels: labels.cast() })
+        let shape = self.host_shape();
+        Ok(Addresses { device, pixels: pixels.cast(), shape, target: target.cast(), labels: labels.cast() })
     }
 }
 
@@ -177,6 +181,8 @@ impl Batch {
 struct Addresses {
     device: DLDevice,
     pixels: *mut c_void,
+    /// Of what lies there.
+    shape: BatchShape,
     target: *mut c_void,
     labels: *mut c_void,
 }

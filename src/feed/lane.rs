@@ -151,8 +151,7 @@ impl Lane {
         if held >= self.prefetch {
             return format!("the consumer holds all {held} batches of the lane: drop one");
         }
-        // The consumer waits, so no batch is in the queue to it: what the prefetcher waits for has been let go of.
-        if self.meters.for_slot.is_waiting() {
+        if self.meters.for_device.is_waiting() {
             return format!("{} still uses the batches that were let go of", self.device);
         }
         match self.watch.activity() {

@@ -188,6 +188,7 @@ fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
         host_bytes: meters.host_bytes.get(),
         waits_for_records: meters.for_records.read(until),
         waits_for_free: meters.for_slot.read(until),
+        waits_for_device: meters.for_device.read(until),
         waits_for_workers: meters.for_workers.read(until),
         waits_for_batch: meters.for_batch.read(until),
         growths: meters.growths.get(),

@@ -27,7 +27,10 @@ impl Placement {
         let lanes: Vec<_> = devices.iter().map(|device| near(topology, device)).collect();
         let all: Option<Vec<&Cpus>> = lanes.iter().map(Option::as_ref).collect();
         let near = all.map(Cpus::union).filter(|near| near.usable() >= workers);
-        tracing::debug!(are_placed = near.is_some(), "the workers keep to the nodes of all lanes' devices");
+        tracing::debug!(
+            are_placed = near.is_some(),
+            "whether the workers keep to the nodes of all lanes' devices"
+        );
         Placement { workers: near, lanes }
     }
 }
@@ -36,7 +39,7 @@ fn near(topology: &Topology, device: &Device) -> Option<Cpus> {
     let node = device.backend().numa_node();
     let cpus = node.and_then(|node| topology.cpus_of(node)).cloned();
     let (device, is_placed) = (device.name(), cpus.is_some());
-    tracing::debug!(device, node, is_placed, "a lane keeps to its device's NUMA node");
+    tracing::debug!(device, node, is_placed, "whether a lane keeps to its device's NUMA node");
     cpus
 }
 

@@ -229,8 +229,9 @@ impl Plan {
     pub(super) fn start(self) -> Result<Feed, FeedError> {
         let clock = Arc::new(Clock::start(self.asked.devices.len()));
         let budget = self.budget()?;
-        self.check_devices()?;
+        // First, so that what transforms has taken its room before it is looked how much is left.
         let devices = self.lane_devices()?;
+        self.check_devices()?;
         let readers = self.open_readers()?;
         let meters = Arc::new(WorkerMeters::default());
         let runs: usize = readers.iter().map(DataReader::runs).sum();
@@ -344,17 +345,21 @@ impl Plan {
         Ok(())
     }
 
-    /// The devices as the lanes use them.
+    /// The devices as the lanes use them. One that several lanes have is one for all of them.
     fn lane_devices(&self) -> Result<Vec<Device>, FeedError> {
-        let devices = &self.asked.devices;
-        match self.asked.place {
-            Place::Host => Ok(devices.clone()),
-            Place::Device => {
-                let transform = self.recipe.transformer.on_device();
-                let transforming = devices.iter().map(|device| device.transforming(&transform));
-                Ok(transforming.collect::<Result<_, _>>()?)
-            }
+        let asked = &self.asked.devices;
+        if self.asked.place == Place::Host {
+            return Ok(asked.clone());
         }
+        let transform = self.recipe.transformer.on_device();
+        let mut devices: Vec<Device> = Vec::with_capacity(asked.len());
+        for device in asked {
+            let known = asked.iter().zip(&devices).find(|(known, _)| known.is(device));
+            let transforming =
+                known.map_or_else(|| device.transforming(&transform), |(_, made)| Ok(made.clone()));
+            devices.push(transforming?);
+        }
+        Ok(devices)
     }
 
     /// `near` are the processors that the lane keeps to, if any.

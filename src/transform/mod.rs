@@ -363,8 +363,7 @@ impl Transformer {
             return Err(TransformError::BytesOfFloats);
         }
         let Window { top, left, mirrored, .. } = self.window(image.shape, output, draw);
-        // Both are less than a side of an image, which its record gives in 32 bits.
-        let offset = |pixels| u32::try_from(pixels).unwrap_or(u32::MAX);
+        let offset = |pixels| u32::try_from(pixels).expect("a side of an image has 32 bits in its record");
         Ok(Cut { top: offset(top), left: offset(left), mirrored: mirrored.into() })
     }
 

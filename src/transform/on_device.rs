@@ -26,7 +26,8 @@ pub enum Place {
     /// stored, a byte a pixel where records hold bytes. The device mirrors, subtracts the mean, scales, and writes
     /// the elements in the batch's type and order. The result is the host's, bit for bit (of a NaN, that it is one).
     ///
-    /// [Targets](crate::Target) are transformed on the host even so.
+    /// The first record of a batch says what crosses: after one of bytes, one that holds floats ends the feed, though the
+    /// host would take both. [Targets](crate::Target) are transformed on the host even so.
     Device,
 }
 
@@ -60,7 +61,7 @@ pub struct DeviceTransform {
 pub struct Staged<'a> {
     /// The shape of the pixels that are to be made. The records' windows, whose shape is
     /// [`HostBatch::shape`](crate::HostBatch::shape), are of the same height and width, in [`Layout::Nchw`], and of
-    /// the type that the records hold: [`Dtype::U8`] or [`Dtype::F32`].
+    /// the type that the batch's first record holds: [`Dtype::U8`] or [`Dtype::F32`].
     pub transformed: BatchShape,
     /// One a record. They lie in the batch's memory.
     pub cuts: &'a [Cut],

@@ -30,7 +30,7 @@ pub(super) struct Kernel {
     /// Of its own, so that the copy of the next batch does not wait for it, and before others, so that it does not
     /// wait for what trains on the batch before.
     stream: Stream,
-    /// Before the module that they are of.
+    /// Whoever has launched them waits for them, and holds this value until then: they go with their module.
     from_bytes: sys::CUfunction,
     from_floats: Option<sys::CUfunction>,
     _module: Module,
@@ -156,9 +156,9 @@ fn side(context: &Context, size: usize) -> Result<u32, DeviceError> {
     let known = i32::try_from(size).ok().and_then(|size| u32::try_from(size).ok());
     known.ok_or_else(|| DeviceError::Call {
         device: context.name().to_owned(),
-        call: "cuLaunchKernel",
+        call: "the transform",
         message: format!(
-            "a size of {size} pixels, rows or records is more than the 2^31 - 1 that a kernel counts"
+            "a size of {size} pixels, rows or records is more than the 2^31 - 1 that its kernel counts"
         ),
     })
 }

@@ -41,7 +41,7 @@ pub(super) struct CudaPassage {
     room: Room,
     transform: Option<Transform>,
     arrived: CudaEvent,
-    arrays: Option<Arrays>,
+    arrays: Option<ArraysAt>,
     last_use: LastUse,
     /// A copy is under way that `arrived` does not tell of.
     is_untold: bool,
@@ -55,7 +55,7 @@ struct Transform {
 
 /// Where the arrays of a batch begin in its memory, and their shapes.
 #[derive(Clone, Copy, Debug)]
-struct Arrays {
+struct ArraysAt {
     pixels: BatchShape,
     pixels_at: usize,
     target: Option<(BatchShape, usize)>,
@@ -117,7 +117,7 @@ impl CudaPassage {
             Some(kernel) => Some(Transform { kernel: kernel.clone(), copied: CudaEvent::new(context)? }),
             None => None,
         };
-        // Room was found to be countable.
+        // Each is less than half of what can be counted.
         let bytes = room.bytes.next_multiple_of(ARRAY_ALIGNMENT) + room.transformed_bytes;
         Ok(CudaPassage {
             memory: DeviceMemory::new(context, bytes)?,
@@ -222,7 +222,7 @@ impl Passage for CudaPassage {
         self.last_use.0.lock().recorded = 0;
         let offset = |array: *const u8| array.addr() - batch.memory.as_ptr().addr();
         let behind = self.room.bytes.next_multiple_of(ARRAY_ALIGNMENT);
-        self.arrays = Some(Arrays {
+        self.arrays = Some(ArraysAt {
             pixels: batch.staged.map_or(batch.shape, |staged| staged.transformed),
             pixels_at: batch.staged.map_or(0, |_| behind),
             target: batch.target.map(|(shape, bytes)| (shape, offset(bytes.as_ptr()))),
@@ -339,7 +339,7 @@ impl Drop for CudaPassage {
 #[derive(Clone, Copy, Debug)]
 pub struct CudaBatch<'a> {
     passage: &'a CudaPassage,
-    arrays: Arrays,
+    arrays: ArraysAt,
 }
 
 impl<'a> CudaBatch<'a> {

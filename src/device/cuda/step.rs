@@ -167,9 +167,8 @@ impl SyntheticStep {
 impl Drop for SyntheticStep {
     /// Waits for the steps that are under way: the kernel goes with the value.
     fn drop(&mut self) {
-        if let Err(error) = self.stream.synchronize() {
-            tracing::warn!(%error, "nobody can say whether a device still takes a step");
-            self.stream.context().lose_sight();
+        if let Err(error) = self.stream.wait_out() {
+            tracing::warn!(%error, "a synthetic step cannot be waited for");
         }
     }
 }

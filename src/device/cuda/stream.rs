@@ -48,10 +48,25 @@ impl Stream {
     pub(super) fn upload(&self, bytes: &[u8]) -> Result<DeviceMemory, DeviceError> {
         let memory = DeviceMemory::new(&self.context, bytes.len())?;
         let _entered = self.context.enter()?;
-        // SAFETY: the device's memory is as large, and both are borrowed until the stream has been waited for.
+        // SAFETY: the device's memory is as large, and both are there until the stream has been waited for; where that
+        // cannot be, the device's memory stays for ever, and the bytes were copied before the call returned: they are
+        // not page-locked.
         let copied = unsafe { result::memcpy_htod_async(memory.first(), bytes, self.handle) };
-        let waited = self.synchronize();
+        let waited = self.wait_out();
         self.context.told("cuMemcpyHtoDAsync", copied).and(waited).map(|()| memory)
+    }
+
+    /// Waits until all of its work is done; where it cannot be waited for, until all that the device has to do is. Where
+    /// nobody can tell, no memory of the device's is given back any more. No part of the steady state.
+    pub(super) fn wait_out(&self) -> Result<(), DeviceError> {
+        let waited = self.synchronize();
+        if waited.is_err()
+            && let Err(error) = self.context.synchronize()
+        {
+            tracing::warn!(%error, "nobody can say whether a device is still at work");
+            self.context.lose_sight();
+        }
+        waited
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {
@@ -62,8 +77,7 @@ impl Stream {
         self.handle
     }
 
-    /// Waits until all of its work is done. No part of the steady state.
-    pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
+    fn synchronize(&self) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
         // SAFETY: the handle is of a stream that is there as long as `self` is.
         self.context.told("cuStreamSynchronize", unsafe { result::stream::synchronize(self.handle) })
@@ -163,7 +177,7 @@ pub(super) fn copy_timed(
     let copied = unsafe { result::memcpy_htod_async(to.first(), bytes, stream.handle) };
     // SAFETY: as for the first event.
     let ended = unsafe { end.record(stream.handle) };
-    let waited = stream.synchronize();
+    let waited = stream.wait_out();
     started.and(context.told("cuMemcpyHtoDAsync", copied)).and(ended).and(waited)
 }
 

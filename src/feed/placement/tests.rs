@@ -105,10 +105,10 @@ fn a_machine_of_one_node_places_nothing() {
 }
 
 /// A feed with a lane a device, of a machine with a node for each of two processors.
-fn plan(devices: &[Arc<Somewhere>], two: [usize; 2]) -> Plan {
+fn plan(devices: &[Arc<Somewhere>], two: [usize; 2], workers: usize) -> Plan {
     let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
     let devices = devices.iter().map(|device| Device::from_backend(device.clone()));
-    let asked = FeedBuilder::new().lmdb(digits).batch_size(2).prefetch(2).threads(2).devices(devices);
+    let asked = FeedBuilder::new().lmdb(digits).batch_size(2).prefetch(2).threads(workers).devices(devices);
     let mut plan = Plan::of(asked).unwrap();
     plan.topology = one_a_node(two);
     plan
@@ -128,17 +128,19 @@ fn threads() -> BTreeMap<String, Vec<usize>> {
 }
 
 /// Runs a feed and looks where its memory was touched, and where its two lanes' threads and its workers run.
-fn check(nodes: [Option<usize>; 2], two: [usize; 2], lanes: [&[usize]; 2], workers: &[usize]) {
+fn check(nodes: [Option<usize>; 2], two: [usize; 2], lanes: [&[usize]; 2], workers: &[&[usize]]) {
     let before = allowed();
     let devices = somewhere(&nodes, usize::MAX);
-    let mut feed = plan(&devices, two).start().unwrap();
+    let mut feed = plan(&devices, two, workers.len()).start().unwrap();
     assert_eq!(allowed(), before, "whoever builds a feed runs where they did before");
     for (device, lane) in devices.iter().zip(lanes) {
         assert_eq!(*device.touched_on.lock(), [lane, lane], "both batches of the ring");
     }
-    let wanted =
-        [("prefetch:0", lanes[0]), ("prefetch:1", lanes[1]), ("worker:0", workers), ("worker:1", workers)];
-    let wanted = wanted.map(|(name, cpus)| (name.to_owned(), cpus.to_vec())).into();
+    let named = |kind, cpus: &[&[usize]]| {
+        let named = |(number, cpus): (usize, &&[usize])| (format!("{kind}:{number}"), cpus.to_vec());
+        cpus.iter().enumerate().map(named).collect::<Vec<_>>()
+    };
+    let wanted = named("prefetch", &lanes).into_iter().chain(named("worker", workers)).collect();
     process::settles(threads, &wanted, "where the threads may run");
     assert_eq!(feed.steps().take(5).filter(Result::is_ok).count(), 5);
 }
@@ -153,10 +155,11 @@ fn memory_and_threads_are_where_the_devices_are() {
     }
     process::must_end("feeds of lanes that are placed", move || {
         let all = &*allowed();
-        check([Some(1), Some(1)], two, [&[one], &[one]], all);
-        check([Some(0), Some(1)], two, [&[zero], &[one]], &[zero, one]);
-        check([Some(1), None], two, [&[one], all], all);
-        check([None, None], two, [all, all], all);
+        check([Some(1), Some(1)], two, [&[one], &[one]], &[&[one]]);
+        check([Some(1), Some(1)], two, [&[one], &[one]], &[all, all]);
+        check([Some(0), Some(1)], two, [&[zero], &[one]], &[&[zero, one], &[zero, one]]);
+        check([Some(1), None], two, [&[one], all], &[all]);
+        check([None, None], two, [all, all], &[all, all]);
     });
 }
 
@@ -166,7 +169,7 @@ fn a_thread_that_cannot_build_a_feed_is_restored() {
     let before = allowed();
     for batches_max in [0, 1] {
         let devices = somewhere(&[Some(0), Some(1)], batches_max);
-        let error = plan(&devices, two).start().unwrap_err();
+        let error = plan(&devices, two, 2).start().unwrap_err();
         assert!(matches!(error, crate::FeedError::Device(DeviceError::OutOfMemory { .. })), "{error}");
         assert_eq!(*devices[0].touched_on.lock().last().unwrap(), [two[0]], "it was bound");
         assert_eq!(allowed(), before);

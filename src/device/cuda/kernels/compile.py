@@ -39,8 +39,13 @@ def compiled(library, path):
         raise SystemExit(log)
     ptx = text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program)
     assert ptx.count(WRITTEN) == 1, "another compiler: see which version of PTX its words need"
-    made = f"// Made of {name.decode()} by compile.py; do not edit. SHA-256 of the source:\n"
-    return f"{made}// {hashlib.sha256(source).hexdigest()}\n{ptx.replace(WRITTEN, NEEDED)}"
+    ptx = ptx.replace(WRITTEN, NEEDED)
+    made = f"// Made of {name.decode()} by compile.py; do not edit. SHA-256 of the source, and of what follows here:\n"
+    return f"{made}// {digest(source)}\n// {digest(ptx.encode())}\n{ptx}"
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
 
 
 def text(size_of, get, program):
