@@ -17,11 +17,16 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::batch::Places;
 use crate::fault::RecordCause;
+use crate::lines;
 use crate::meter::{Count, WaitMeter};
 use crate::numa::Cpus;
 use crate::reader::Lease;
 use crate::recipe::{Recipe, Tools};
 use crate::sync::panic_message;
+
+/// How much of a record is asked for while the one before it is handled: each begins on a page of its own, which the
+/// processor does not foresee.
+const AHEAD_BYTES: usize = 4096;
 
 /// A run, and the places that its records go to.
 pub(crate) struct Task {
@@ -36,6 +41,9 @@ impl Task {
             let batch = self.places.arrays();
             for (position, record) in self.run.iter().enumerate() {
                 at = position;
+                if let Some(next) = self.run.get(position + 1) {
+                    lines::ask_for(next.value.get(..AHEAD_BYTES).unwrap_or(next.value));
+                }
                 let mut place = self.places.get(position);
                 if let Err(error) = recipe.write(&record, &batch, &mut place, tools) {
                     self.places.fail(position, error);
