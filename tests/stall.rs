@@ -173,7 +173,7 @@ fn a_device_that_keeps_its_batches_is_named_and_blamed() {
             warning
         });
         assert!(warning.contains("cause=busy:0 still uses the batches that were let go of"), "{warning}");
-        assert!(feed.stats().lanes[0].waits_for_free.time >= SHORT, "{}", feed.stats());
+        assert!(feed.stats().lanes[0].waits_for_device.time >= SHORT, "{}", feed.stats());
     });
 }
 

@@ -10,6 +10,9 @@
 //! 2. **Every wait ends.** Dropping either end closes both queues: the consumer drains `full` and then
 //!    sees its end; the reader's next push or pop says that the consumer has left. Leases still held keep
 //!    nothing open.
+//! 3. **Slots go back a few together**, for to wake the reader costs more than to fill a run of small records: a quarter
+//!    of all, or each at once while the consumer waits. So none is kept from a reader that waits while nobody holds the
+//!    others: they would be more than a quarter.
 
 use std::fmt;
 use std::ops::Deref;
@@ -28,7 +31,13 @@ pub(crate) fn queue_pair(slots: usize, slot_records: usize) -> (ReaderEnd, Consu
         let slot = Slot { run: Run::with_capacity(slot_records), _token: round.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
-    let home = Arc::new(Home { free: Mutex::new(Some(free_sender)), round: round.clone() });
+    let returns = Returns {
+        free: free_sender,
+        kept: Vec::with_capacity(slots),
+        together: (slots / 4).max(1),
+        is_awaited: false,
+    };
+    let home = Arc::new(Home { returns: Mutex::new(Some(returns)), round: round.clone() });
     let reader = ReaderEnd { free: free_receiver, full: full_sender, round };
     (reader, ConsumerEnd { full: full_receiver, home })
 }
@@ -82,24 +91,52 @@ impl Drop for ReaderEnd {
 /// Where a lease goes when it is dropped.
 pub(crate) struct Home {
     /// `None` once the consumer's end is gone: the reader then sees `free` closed, whatever is still out.
-    free: Mutex<Option<Sender<Slot>>>,
+    returns: Mutex<Option<Returns>>,
     round: Round,
+}
+
+/// Slots on their way back.
+struct Returns {
+    free: Sender<Slot>,
+    /// Fewer than go back together.
+    kept: Vec<Slot>,
+    together: usize,
+    /// The consumer waits for the reader, which may wait for any of them.
+    is_awaited: bool,
+}
+
+impl Returns {
+    fn send(&mut self) {
+        for slot in self.kept.drain(..) {
+            // An error means that the reader has gone, and the slot with it.
+            let _ = self.free.send(slot);
+        }
+    }
 }
 
 impl Home {
     fn take_back(&self, mut slot: Slot) {
         slot.run.clear();
-        let free = self.free.lock();
-        if let Some(free) = &*free {
-            // An error means that the reader has gone, and the slot with it.
-            let _ = free.send(slot);
+        if let Some(returns) = &mut *self.returns.lock() {
+            returns.kept.push(slot);
+            if returns.is_awaited || returns.kept.len() >= returns.together {
+                returns.send();
+            }
+        }
+    }
+
+    /// Gives the reader what was kept, and all that comes back from here on for as long as the consumer waits.
+    fn keep_none(&self, is_awaited: bool) {
+        if let Some(returns) = &mut *self.returns.lock() {
+            returns.is_awaited = is_awaited;
+            returns.send();
         }
     }
 
     /// Closes the pair from the consumer's side and wakes the reader if it waits for a free slot.
     pub(crate) fn close(&self) {
         self.round.close();
-        drop(self.free.lock().take());
+        drop(self.returns.lock().take());
     }
 }
 
@@ -120,14 +157,24 @@ impl ConsumerEnd {
     /// The next run; waits for one. `None` when everything that the reader gave was taken and it has gone,
     /// or `alarm` says that it failed: a reader that hangs in its source does not close the queue.
     pub(crate) fn pop(&self, alarm: &Receiver<()>) -> Option<Lease> {
-        recv_unless(&self.full, alarm).map(|slot| self.lease(slot))
+        if let Ok(slot) = self.full.try_recv() {
+            return Some(self.lease(slot));
+        }
+        self.home.keep_none(true);
+        let slot = recv_unless(&self.full, alarm);
+        self.home.keep_none(false);
+        slot.map(|slot| self.lease(slot))
     }
 
     /// The next run if there is one now.
     pub(crate) fn try_pop(&self) -> Result<Option<Lease>, Left> {
         match self.full.try_recv() {
             Ok(slot) => Ok(Some(self.lease(slot))),
-            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Empty) => {
+                // Whoever asks again and again waits, too.
+                self.home.keep_none(false);
+                Ok(None)
+            }
             Err(TryRecvError::Disconnected) => Err(Left),
         }
     }
@@ -147,7 +194,7 @@ impl ConsumerEnd {
     }
 
     pub(crate) fn free_len(&self) -> usize {
-        self.home.free.lock().as_ref().map_or(0, Sender::len)
+        self.home.returns.lock().as_ref().map_or(0, |returns| returns.free.len() + returns.kept.len())
     }
 
     pub(crate) fn full_len(&self) -> usize {
@@ -217,6 +264,24 @@ mod tests {
             assert_eq!(lease.len(), 1);
         }
         assert_eq!(reader.free.len(), 2);
+    }
+
+    #[test]
+    fn slots_go_back_together_unless_the_consumer_waits() {
+        let (reader, consumer) = queue_pair(8, 1);
+        for index in 0..8 {
+            reader.push(fill(reader.pop().unwrap(), index)).unwrap();
+        }
+        let leases: Vec<_> = (0..8).map(|_| pop(&consumer).unwrap()).collect();
+        let mut leases = leases.into_iter();
+        for free in [0, 2, 2, 4] {
+            drop(leases.next());
+            assert_eq!(reader.free.len(), free);
+        }
+        drop(leases.next());
+        assert_eq!((reader.free.len(), consumer.free_len()), (4, 5));
+        assert!(consumer.try_pop().unwrap().is_none());
+        assert_eq!(reader.free.len(), 5, "a consumer that finds nothing keeps nothing");
     }
 
     #[test]
@@ -317,6 +382,25 @@ mod model {
                 assert_nothing_is_left(&round);
             });
         }
+    }
+
+    #[test]
+    fn a_consumer_that_holds_some_and_waits_gets_more() {
+        explore(|| {
+            let (reader, consumer) = queue_pair(8, 1);
+            let reading = thread::spawn(move || push(&reader, 10));
+            let mut held: Vec<_> = (0..7).map(|_| pop(&consumer).unwrap()).collect();
+            // One at a time, so that fewer come back than go back together, while the consumer waits and before.
+            let returning = thread::spawn(move || {
+                held.drain(..3).for_each(drop);
+                held
+            });
+            for expected in 7..10 {
+                assert_eq!(index(&pop(&consumer).unwrap()), expected);
+            }
+            assert_eq!(returning.join().unwrap().len(), 4);
+            assert_eq!(reading.join().unwrap(), 10);
+        });
     }
 
     #[test]
