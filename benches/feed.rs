@@ -1,6 +1,6 @@
 //! Whole feeds, and the reader alone, over warm databases, against consumers that only count.
 //!
-//! `cargo bench --bench feed`. For shares of the machine's own limit see the bench `shares`.
+//! `cargo bench --bench feed`. For shares of the machine's own limits see `percolator bench`.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a bench")]
 

@@ -100,6 +100,33 @@ pub(crate) unsafe fn write_past_caches(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
+/// As much as leaves the first-level cache in one go.
+#[repr(C, align(64))]
+#[derive(Clone, Debug)]
+pub(crate) struct Page(pub(crate) [u8; PAGE_BYTES]);
+
+/// Bytes of a [`Page`]: little of the first-level cache.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+impl Page {
+    /// With this value in every byte.
+    pub(crate) fn filled(value: u8) -> Self {
+        Page([value; PAGE_BYTES])
+    }
+}
+
+/// Writes a page again and again to memory that begins at a line, past the caches but for what is less than a line.
+pub(crate) fn fill_past_caches(to: &mut [u8], page: &Page) {
+    for to in to.chunks_mut(PAGE_BYTES) {
+        let (lines, rest) = to.split_at_mut(to.len() / LINE_BYTES * LINE_BYTES);
+        let (from, last) = page.0.split_at(lines.len());
+        // SAFETY: the fence below comes before this call returns, and until then `to` is borrowed.
+        unsafe { write_past_caches(lines, from) };
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
+    fence();
+}
+
 /// Orders what was [written past the caches](write_past_caches) before whatever this thread does next.
 #[inline(always)]
 pub(crate) fn fence() {
@@ -177,6 +204,19 @@ mod tests {
         let sizes = [("32768K\n", Some(32 << 20)), ("2M", Some(2 << 20)), ("512", Some(512))];
         for (text, size) in sizes.into_iter().chain([("", None), ("K", None), ("1KK", None), ("-1K", None)]) {
             assert_eq!(size_of_text(text), size, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn memory_of_any_length_is_filled() {
+        #[repr(C, align(64))]
+        struct Memory([u8; 9000]);
+
+        for len in [0, 1, 63, 64, 65, 4095, 4096, 4097, 8999] {
+            let mut memory = Memory([0; 9000]);
+            fill_past_caches(&mut memory.0[..len], &Page::filled(7));
+            let (filled, others) = memory.0.split_at(len);
+            assert!(filled.iter().all(|&byte| byte == 7) && others.iter().all(|&byte| byte == 0), "{len}");
         }
     }
 

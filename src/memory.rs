@@ -68,6 +68,11 @@ impl PageMemory {
         }
         Ok(PageMemory { map })
     }
+
+    /// All of it.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.map
+    }
 }
 
 impl fmt::Debug for PageMemory {

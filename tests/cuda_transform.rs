@@ -521,3 +521,21 @@ fn means_that_may_still_be_on_their_way_are_kept() {
     report.must_be_clean();
     assert_eq!(report.calls("cuMemFree_v2"), 0, "{}", report.text);
 }
+
+#[test]
+#[cfg(feature = "cli")]
+fn the_command_measures_gpus_beside_their_copies() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_percolator"));
+    let options = "bench --lmdb tests/data/golden/raw_lmdb --crop 20 --mirror --transform-on device --json \
+                   --devices cuda:0,cuda:1 --batch-size 3 --seconds 0.1 --rounds 2";
+    command.args(options.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    standin::load_in(&mut command, "devices=2");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let job: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(job["devices"], serde_json::json!(["cuda:0", "cuda:1"]));
+    assert_eq!(job["transform_on"], "device");
+    for figure in [&job["limits"]["pinned_copy_gb_s"], &job["share_of"]["pinned_copy"], &job["share"]] {
+        assert!(figure.as_f64().is_some_and(|figure| figure > 0.0), "{job}");
+    }
+}

@@ -1,24 +1,24 @@
 //! What several subcommands ask for: a source, a transform, a state.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use percolator::{ColorMode, DataLayer, Feed, FeedBuilder, Net, NetState, Phase, Transform};
+use percolator::{ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, Net, NetState, Phase, Transform};
 
-/// Where the records come from.
+/// Where the records come from. Whoever asks for it says in a group that one of these is needed.
 #[derive(Debug, Args)]
-#[group(required = true)]
 pub(super) struct SourceArgs {
     /// The Caffe net whose data layer to feed: a .prototxt, or a .caffemodel.
     #[arg(value_name = "NET")]
-    net: Option<PathBuf>,
+    pub(super) net: Option<PathBuf>,
     /// The Caffe LMDB to read: its folder, or its data.mdb.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["net", "leveldb"])]
-    lmdb: Option<PathBuf>,
+    pub(super) lmdb: Option<PathBuf>,
     /// The Caffe LevelDB to read: its folder.
     #[arg(long, value_name = "PATH", conflicts_with = "net")]
-    leveldb: Option<PathBuf>,
+    pub(super) leveldb: Option<PathBuf>,
 }
 
 /// Which of a net's layers are meant.
@@ -46,11 +46,11 @@ pub(super) struct StateArgs {
 #[group(multiple = true, conflicts_with = "net")]
 pub(super) struct TransformArgs {
     /// Cut a square of this many pixels out of every image; 0 is no crop.
-    #[arg(long, default_value_t = 0)]
-    crop: u32,
-    /// Mirror every second image, at random.
     #[arg(long)]
-    mirror: bool,
+    crop: Option<u32>,
+    /// Mirror every second image, at random; `--mirror=false` does not.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    mirror: Option<bool>,
     /// Subtract these values: one for all channels, or one a channel.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true, conflicts_with = "mean_file")]
     mean_value: Vec<f32>,
@@ -58,8 +58,8 @@ pub(super) struct TransformArgs {
     #[arg(long, value_name = "FILE")]
     mean_file: Option<PathBuf>,
     /// Multiply by this.
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    scale: f32,
+    #[arg(long, allow_negative_numbers = true)]
+    scale: Option<f32>,
     /// The channels that encoded images are decoded to.
     #[arg(long, value_enum, default_value_t)]
     color: ColorArg,
@@ -88,6 +88,12 @@ pub(super) struct Described {
     pub(super) feed: FeedBuilder,
     /// Where its records come from, as it was given.
     pub(super) origin: PathBuf,
+    /// Where they lie, from `root` on.
+    pub(super) source: LayerSource,
+    /// The working directory, if it is empty.
+    pub(super) root: PathBuf,
+    /// The channels that encoded ones are decoded to.
+    pub(super) color: ColorMode,
     /// Whether the layer gives out labels: one without a second top does not.
     pub(super) has_labels: bool,
 }
@@ -106,20 +112,36 @@ impl SourceArgs {
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
             SourceArgs { leveldb: Some(path), .. } => {
-                Described { feed: Feed::builder().leveldb(path), origin: path.clone(), has_labels: true }
+                Described::of_database(LayerSource::LevelDb { path: path.clone() })
             }
             SourceArgs { lmdb, .. } => {
-                let path = lmdb.clone().unwrap_or_default();
-                Described { feed: Feed::builder().lmdb(&path), origin: path, has_labels: true }
+                Described::of_database(LayerSource::Lmdb { path: lmdb.clone().unwrap_or_default() })
             }
         };
         if !self.is_net() {
-            described.feed = described.feed.phase(state.phase()).transform(transform.transform());
+            described.color = transform.color();
+            described.feed =
+                described.feed.phase(state.phase()).transform(transform.or(transform.mean(Transform::new())));
         }
         if let Some(root) = &state.root {
             described.feed = described.feed.root(root);
+            described.root = root.clone();
         }
         Ok(described)
+    }
+}
+
+impl Described {
+    /// The records of a database as they are.
+    pub(super) fn of_database(source: LayerSource) -> Self {
+        let (feed, origin) = match &source {
+            LayerSource::LevelDb { path } => (Feed::builder().leveldb(path), path),
+            LayerSource::Lmdb { path } | LayerSource::ImageList { list: path, .. } => {
+                (Feed::builder().lmdb(path), path)
+            }
+        };
+        let (root, color) = (PathBuf::new(), ColorMode::Native);
+        Described { origin: origin.clone(), feed, source, root, color, has_labels: true }
     }
 }
 
@@ -132,7 +154,7 @@ impl StateArgs {
     }
 
     /// The layer that is meant.
-    fn layer_of(&self, net: &Net, path: &std::path::Path) -> anyhow::Result<Described> {
+    fn layer_of(&self, net: &Net, path: &Path) -> anyhow::Result<Described> {
         let state = NetState { phase: self.phase(), level: self.level, stages: self.stage.clone() };
         let layers: Vec<_> = net.data_layers(&state)?;
         let feeds = Feed::layers_of(net, &state)?;
@@ -148,7 +170,16 @@ impl StateArgs {
             bail!("{}: {found} in {state}: choose with --layer one of {names}", path.display());
         };
         let feed = feeds.into_iter().nth(position).expect("there is a feed for each layer");
-        Ok(Described { feed, origin: path.to_owned(), has_labels: layers[position].tops.len() > 1 })
+        let layer = &layers[position];
+        let color = match (&layer.source, &layer.transform) {
+            (LayerSource::ImageList { is_color: true, .. }, _) => ColorMode::Color,
+            (LayerSource::ImageList { .. }, _) => ColorMode::Gray,
+            (_, transform) if transform.force_color => ColorMode::Color,
+            (_, transform) if transform.force_gray => ColorMode::Gray,
+            _ => ColorMode::Native,
+        };
+        let (source, has_labels) = (layer.source.clone(), layer.tops.len() > 1);
+        Ok(Described { feed, origin: path.to_owned(), source, root: PathBuf::new(), color, has_labels })
     }
 }
 
@@ -168,20 +199,44 @@ fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 }
 
 impl TransformArgs {
-    fn transform(&self) -> Transform {
-        let transform = Transform::new()
-            .crop(self.crop)
-            .mirror(self.mirror)
-            .mean_values(&*self.mean_value)
-            .scale(self.scale)
-            .color(match self.color {
-                ColorArg::Native => ColorMode::Native,
-                ColorArg::Color => ColorMode::Color,
-                ColorArg::Gray => ColorMode::Gray,
-            });
+    /// What was asked for; what was not is as in `transform`.
+    pub(super) fn or(&self, mut transform: Transform) -> Transform {
+        if let Some(crop) = self.crop {
+            transform = transform.crop(crop);
+        }
+        if let Some(mirror) = self.mirror {
+            transform = transform.mirror(mirror);
+        }
+        if let Some(scale) = self.scale {
+            transform = transform.scale(scale);
+        }
+        transform.color(self.color())
+    }
+
+    /// Whether it is said what to subtract.
+    pub(super) fn has_mean(&self) -> bool {
+        !self.mean_value.is_empty() || self.mean_file.is_some()
+    }
+
+    /// What was asked to be subtracted.
+    pub(super) fn mean(&self, transform: Transform) -> Transform {
         match &self.mean_file {
             Some(path) => transform.mean_file(path),
-            None => transform,
+            None => transform.mean_values(&*self.mean_value),
         }
     }
+
+    pub(super) fn color(&self) -> ColorMode {
+        match self.color {
+            ColorArg::Native => ColorMode::Native,
+            ColorArg::Color => ColorMode::Color,
+            ColorArg::Gray => ColorMode::Gray,
+        }
+    }
+}
+
+/// A time, as an option gives it.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "not a time: allowed are 0 seconds or more".to_owned())
 }

@@ -5,13 +5,14 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout, Phase};
 
 use super::args::{Described, SourceArgs, StateArgs, TransformArgs};
 use super::npy::NpyWriter;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb"]).required(true))]
 pub(crate) struct Dump {
     #[command(flatten)]
     source: SourceArgs,
@@ -62,7 +63,8 @@ impl Dump {
         for name in ["data.npy", "label.npy"] {
             remove_stale(&self.out.join(name))?;
         }
-        let Described { feed, origin, has_labels } = self.source.describe(&self.state, &self.transform)?;
+        let Described { feed, origin, has_labels, .. } =
+            self.source.describe(&self.state, &self.transform)?;
         let mut feed = self.with_options(feed)?.build()?;
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make the folder {}", self.out.display()))?;

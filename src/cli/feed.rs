@@ -3,15 +3,17 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args};
 #[cfg(feature = "cuda-driver")]
 use percolator::{CudaDevice, Stats};
-use percolator::{Device, Dtype, FeedBuilder, Layout, Place, limits};
+use percolator::{FeedBuilder, limits};
 
-use super::args::{SourceArgs, StateArgs, TransformArgs};
+use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
 use super::consumer::{Consumer, Enough};
+use super::pipeline::{DtypeArg, PipelineArgs};
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb"]).required(true))]
 pub(crate) struct Feed {
     #[command(flatten)]
     source: SourceArgs,
@@ -19,36 +21,14 @@ pub(crate) struct Feed {
     state: StateArgs,
     #[command(flatten)]
     transform: TransformArgs,
-    /// Devices to feed, one lane each: host, host:N, cuda:N.
-    #[arg(long, value_delimiter = ',', default_value = "host:0")]
-    devices: Vec<String>,
-    /// Records in a batch of one device [default: the net's, or else 64].
-    #[arg(long)]
-    batch_size: Option<usize>,
+    #[command(flatten)]
+    pipeline: PipelineArgs,
     /// Records in a step, divided evenly among the devices, in place of a batch size of each.
     #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
     global_batch_size: Option<usize>,
-    /// Worker threads [default: one a core].
-    #[arg(long)]
-    threads: Option<usize>,
-    /// Batches in a lane's ring [default: the net's, or else 4].
-    #[arg(long)]
-    prefetch: Option<usize>,
-    /// The type of a batch's elements.
-    #[arg(long, value_enum, default_value_t)]
-    dtype: DtypeArg,
-    /// The order of a batch's axes.
-    #[arg(long, value_enum, default_value_t)]
-    layout: LayoutArg,
-    /// Where pixels are transformed: by the workers, or, once they are cropped and copied, by the devices.
-    #[arg(long, value_enum, default_value_t)]
-    transform_on: PlaceArg,
     /// What stands for a training step: each consumer takes so many milliseconds for a batch; on a GPU, a kernel does.
     #[arg(long, value_name = "MS", value_parser = millis)]
     step_ms: Option<Duration>,
-    /// What crops and mirroring are drawn from.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// Feed every record once, and stop.
     #[arg(long, conflicts_with_all = ["batches", "seconds"])]
     once: bool,
@@ -58,29 +38,6 @@ pub(crate) struct Feed {
     /// Stop after this many seconds [default: 5, unless --once or --batches].
     #[arg(long, value_parser = seconds)]
     seconds: Option<Duration>,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum DtypeArg {
-    #[default]
-    F32,
-    U8,
-    F16,
-    Bf16,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum LayoutArg {
-    #[default]
-    Nchw,
-    Nhwc,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum PlaceArg {
-    #[default]
-    Host,
-    Device,
 }
 
 impl Feed {
@@ -162,34 +119,11 @@ impl Feed {
     }
 
     fn with_options(&self, feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {
-        let devices = self.devices.iter().map(|name| name.parse()).collect::<Result<Vec<Device>, _>>()?;
-        let mut feed = feed
-            .devices(devices)
-            .dtype(match self.dtype {
-                DtypeArg::F32 => Dtype::F32,
-                DtypeArg::U8 => Dtype::U8,
-                DtypeArg::F16 => Dtype::F16,
-                DtypeArg::Bf16 => Dtype::Bf16,
-            })
-            .layout(match self.layout {
-                LayoutArg::Nchw => Layout::Nchw,
-                LayoutArg::Nhwc => Layout::Nhwc,
-            })
-            .transform_on(match self.transform_on {
-                PlaceArg::Host => Place::Host,
-                PlaceArg::Device => Place::Device,
-            })
-            .seed(self.seed);
-        match (self.batch_size, self.global_batch_size) {
+        let mut feed = self.pipeline.with_options(feed, DtypeArg::F32)?;
+        match (self.pipeline.batch_size, self.global_batch_size) {
             (None, Some(records)) => feed = feed.global_batch_size(records),
             (None, None) if self.source.is_net() => {}
             (records, _) => feed = feed.batch_size(records.unwrap_or(64)),
-        }
-        if let Some(batches) = self.prefetch {
-            feed = feed.prefetch(batches);
-        }
-        if let Some(threads) = self.threads {
-            feed = feed.threads(threads);
         }
         Ok(if self.once { feed.once() } else { feed })
     }
@@ -200,11 +134,6 @@ impl Feed {
             seconds => start.checked_add(seconds.unwrap_or(Duration::from_secs(5))),
         }
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "not a time: allowed are 0 seconds or more".to_owned())
 }
 
 fn millis(text: &str) -> Result<Duration, String> {

@@ -1,11 +1,13 @@
 //! The subcommands, one file each.
 
 mod args;
+mod bench;
 mod consumer;
 mod devices;
 mod dump;
 mod feed;
 mod npy;
+mod pipeline;
 
 use clap::{Parser, Subcommand};
 
@@ -21,6 +23,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Run the pipeline against consumers that only count, and say what waited for what.
     Feed(feed::Feed),
+    // What it says of itself stands at the arguments.
+    Bench(bench::Bench),
     /// Write what a net would see as NumPy arrays.
     Dump(dump::Dump),
     /// List what batches can be fed to here, and how fast.
@@ -31,6 +35,7 @@ impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Feed(feed) => feed.run(),
+            Command::Bench(bench) => bench.run(),
             Command::Dump(dump) => dump.run(),
             Command::Devices(devices) => devices.run(),
         }

@@ -19,7 +19,7 @@ use half::{bf16, f16};
 
 use crate::datum::{Floats, Image, Pixels};
 use crate::decode::{ColorMode, Decode};
-use crate::lines::LINE_BYTES;
+use crate::lines::{LINE_BYTES, PAGE_BYTES};
 use crate::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
 
 pub use caffe_random::CaffeEra;
@@ -31,7 +31,7 @@ pub use on_device::{Cut, DeviceTransform, Place, Staged};
 pub(crate) use random::{Draw, Draws, Randomness};
 
 use kernels::{Contiguous, Element, Job, Rows, Source, Spaced, Window};
-use sink::{STAGE_BYTES, Stage};
+use sink::Stage;
 
 /// What is done to every record, as Caffe's `transform_param`.
 ///
@@ -207,7 +207,7 @@ struct Rooms {
 impl Scratch {
     /// Buffers of a worker whose batches are larger than the caches.
     pub(crate) fn past_caches() -> Self {
-        let rooms = Rooms { stage: Some(Box::default()), ..Rooms::default() };
+        let rooms = Rooms { stage: Some(Box::new(Stage::filled(0))), ..Rooms::default() };
         Scratch { rooms, ..Scratch::default() }
     }
 }
@@ -439,7 +439,7 @@ impl Transformer {
         let out: &mut [E] = bytemuck::cast_slice_mut(out);
         let source = Source { rows, input, window, mean, scale: self.scale };
         // Rows of all channels at once must fit the stage beside the part of a line that is left from the row before.
-        let fits = |planes: &[E]| size_of_val(planes) <= STAGE_BYTES - LINE_BYTES;
+        let fits = |planes: &[E]| size_of_val(planes) <= PAGE_BYTES - LINE_BYTES;
         let stage = stage.as_deref_mut().filter(|_| planes.as_deref().is_none_or(fits));
         self.arch.dispatch(Job { source, stage, planes, out });
     }

@@ -10,7 +10,7 @@
 
 use bytemuck::Pod;
 
-use crate::lines::{self, LINE_BYTES};
+use crate::lines::{self, LINE_BYTES, Page};
 
 /// Takes a record's output, row by row.
 pub(super) trait Sink<E> {
@@ -35,19 +35,8 @@ impl<E> Sink<E> for Direct<'_, E> {
     }
 }
 
-/// Bytes of a [`Stage`]: a few rows, and little of the first-level cache.
-pub(super) const STAGE_BYTES: usize = 4096;
-
 /// Where rows are put together to lines.
-#[repr(C, align(64))]
-#[derive(Clone, Debug)]
-pub(super) struct Stage([u8; STAGE_BYTES]);
-
-impl Default for Stage {
-    fn default() -> Self {
-        Stage([0; STAGE_BYTES])
-    }
-}
+pub(super) type Stage = Page;
 
 /// The output, written past the caches.
 ///
@@ -124,7 +113,7 @@ mod tests {
 
     #[test]
     fn rows_of_any_width_come_out_as_they_were_put_in() {
-        let mut stage = Stage::default();
+        let mut stage = Stage::filled(0);
         for width in (1..70).chain([226, 227, 1000, 1023, 1024, 1025, 5000]) {
             for start in 0..20 {
                 let mut out = vec![u32::MAX; start + 7 * width + 40];

@@ -1,0 +1,193 @@
+//! From rounds to figures: medians of everything.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use percolator::{Place, Stats};
+use serde::Serialize;
+
+use super::job::Job;
+use super::limits::Limits;
+use super::measure::Known;
+use super::shares::{Limit, Round, binding, workers_at_work};
+use super::stages::{Stage, stages};
+
+/// A figure over the rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Spread {
+    pub(super) min: f64,
+    pub(super) median: f64,
+    pub(super) max: f64,
+}
+
+/// Of the times between a lane's batches, over all rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Intervals {
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+}
+
+/// Medians of the limits.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct LimitFigures {
+    pub(super) copy_1_gb_s: f64,
+    pub(super) copy_n_gb_s: f64,
+    pub(super) store_n_gb_s: f64,
+    pub(super) read_n_gb_s: Option<f64>,
+    pub(super) decode_1_per_s: Option<f64>,
+    pub(super) pinned_copy_gb_s: Option<f64>,
+    /// The copies by their number of threads.
+    pub(super) copy_gb_s: BTreeMap<usize, f64>,
+}
+
+/// All that is said of a job; one object a line, for programs.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Figures {
+    pub(super) job: String,
+    pub(super) source_records: Option<u64>,
+    pub(super) source_shape: String,
+    pub(super) batch_shape: String,
+    pub(super) dtype: String,
+    pub(super) layout: String,
+    pub(super) transform_on: &'static str,
+    pub(super) devices: Vec<String>,
+    pub(super) threads: usize,
+    pub(super) batch_size: usize,
+    pub(super) rounds: usize,
+    pub(super) seconds: f64,
+    pub(super) cold: bool,
+    pub(super) evicted: Option<bool>,
+    pub(super) records_per_s: Spread,
+    pub(super) source_gb_s: f64,
+    pub(super) output_gb_s: f64,
+    pub(super) cpu_s_per_1000: f64,
+    pub(super) first_batch_ms: f64,
+    pub(super) batch_interval_ms: Intervals,
+    pub(super) anon_mib: Option<f64>,
+    pub(super) limits: LimitFigures,
+    pub(super) share_of: BTreeMap<Limit, f64>,
+    pub(super) binds: Limit,
+    pub(super) share: f64,
+    pub(super) stages: Vec<Stage>,
+    pub(super) held_up_by: String,
+}
+
+impl Figures {
+    pub(super) fn of(job: &Job, known: &Known, rounds: &[Round]) -> Self {
+        let middle = |figure: &dyn Fn(&Round) -> f64| median(rounds.iter().map(figure)).unwrap_or(0.0);
+        let shares = Limit::ALL.into_iter().filter_map(|limit| {
+            Some((limit, median(rounds.iter().filter_map(|round| round.share_of(limit, job)))?))
+        });
+        let share_of: BTreeMap<Limit, f64> = shares.collect();
+        let (binds, share) = binding(&share_of, middle(&|round| workers_at_work(&round.run.stats)));
+        let rates = || rounds.iter().map(Round::records_per_s);
+        let whole: Vec<&Stats> = rounds.iter().map(|round| &round.run.stats).collect();
+        let stages = stages(&whole, middle(&Round::source_per_s));
+        Figures {
+            job: job.name.clone(),
+            source_records: known.records,
+            source_shape: known.image.to_string(),
+            batch_shape: known.batch.to_string(),
+            dtype: job.dtype.to_string(),
+            layout: known.batch.layout.to_string(),
+            transform_on: match job.place {
+                Place::Host => "host",
+                Place::Device => "device",
+            },
+            devices: known.devices.clone(),
+            threads: job.threads,
+            batch_size: known.batch.records,
+            rounds: known.rounds,
+            seconds: known.length.as_secs_f64(),
+            cold: job.is_cold,
+            evicted: known.is_evicted,
+            records_per_s: Spread {
+                min: rates().fold(f64::INFINITY, f64::min),
+                median: middle(&Round::records_per_s),
+                max: rates().fold(0.0, f64::max),
+            },
+            source_gb_s: middle(&Round::source_per_s) / 1e9,
+            output_gb_s: middle(&Round::output_per_s) / 1e9,
+            cpu_s_per_1000: middle(&Round::cpu_s_per_1000),
+            first_batch_ms: middle(&|round| millis(round.run.first_batch)),
+            batch_interval_ms: intervals(rounds),
+            anon_mib: most_anonymous(rounds),
+            limits: limits(rounds),
+            share_of,
+            binds,
+            share,
+            held_up_by: held_up_by(&stages),
+            stages,
+        }
+    }
+}
+
+/// The stage that waits least for the others.
+fn held_up_by(stages: &[Stage]) -> String {
+    let busiest = stages
+        .iter()
+        .filter(|stage| stage.can_hold_up)
+        .max_by(|one, other| one.at_work.total_cmp(&other.at_work));
+    busiest.map_or_else(String::new, |stage| stage.stage.clone())
+}
+
+/// The peak of all rounds: memory that one has freed may be used again by the next, without the system's knowing.
+fn most_anonymous(rounds: &[Round]) -> Option<f64> {
+    let most = rounds.iter().filter_map(|round| round.run.anonymous_bytes).max()?;
+    Some(most as f64 / f64::from(1 << 20))
+}
+
+fn limits(rounds: &[Round]) -> LimitFigures {
+    let middle =
+        |of: &dyn Fn(&Limits) -> Option<f64>| median(rounds.iter().filter_map(|round| of(&round.limits)));
+    let gb_s = |rate: Option<f64>| rate.map(|rate| rate / 1e9);
+    let counts = rounds.iter().flat_map(|round| round.limits.copy.iter().map(|&(threads, _)| threads));
+    let copy_at = |wanted: usize| {
+        middle(&|limits| limits.copy.iter().find(|(threads, _)| *threads == wanted).map(|&(_, rate)| rate))
+    };
+    LimitFigures {
+        copy_1_gb_s: gb_s(middle(&|limits| Some(limits.copy_1()))).unwrap_or(0.0),
+        copy_n_gb_s: gb_s(middle(&|limits| Some(limits.copy_n()))).unwrap_or(0.0),
+        store_n_gb_s: gb_s(middle(&|limits| Some(limits.store_n))).unwrap_or(0.0),
+        read_n_gb_s: gb_s(middle(&|limits| limits.read_n)),
+        decode_1_per_s: middle(&|limits| limits.decode_1),
+        pinned_copy_gb_s: gb_s(middle(&|limits| limits.pinned_copy)),
+        copy_gb_s: counts.map(|threads| (threads, gb_s(copy_at(threads)).unwrap_or(0.0))).collect(),
+    }
+}
+
+fn intervals(rounds: &[Round]) -> Intervals {
+    let all = rounds.iter().flat_map(|round| &round.run.intervals);
+    let mut sorted: Vec<f64> = all.map(|&interval| millis(interval)).collect();
+    sorted.sort_by(f64::total_cmp);
+    let at = |hundredth: usize| {
+        sorted.get((sorted.len() * hundredth / 100).min(sorted.len().saturating_sub(1))).copied()
+    };
+    Intervals { p50: at(50).unwrap_or(0.0), p99: at(99).unwrap_or(0.0) }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The middle one, or the mean of the two in the middle.
+pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(lower + (upper - lower) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        let of = |values: &[f64]| median(values.iter().copied());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(of(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+}

@@ -1,0 +1,101 @@
+//! The files that a source's records lie in: how they come into memory, and out of it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use percolator::{ImageList, LayerSource, LevelDb, Lmdb, Source, SourceError};
+
+/// Of a list of files, so many stand for all.
+const LISTED_MAX: usize = 1000;
+
+/// Opens a source apart from any feed.
+pub(super) fn open(source: &LayerSource, root: &Path) -> Result<Box<dyn Source>, SourceError> {
+    Ok(match source {
+        LayerSource::Lmdb { path } => Box::new(Lmdb::open(root.join(path))?),
+        LayerSource::LevelDb { path } => Box::new(LevelDb::open(root.join(path))?),
+        LayerSource::ImageList { list, root_folder, .. } => {
+            Box::new(ImageList::open(root.join(list))?.root_folder(root_folder).relative_to(root))
+        }
+    })
+}
+
+/// The files, in the order of their names.
+pub(super) fn of(source: &LayerSource, root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    match source {
+        LayerSource::Lmdb { path } => {
+            let path = root.join(path);
+            Ok(vec![if path.is_dir() { path.join("data.mdb") } else { path }])
+        }
+        LayerSource::LevelDb { path } => tables(&root.join(path)),
+        LayerSource::ImageList { root_folder, .. } => {
+            let mut files = Vec::new();
+            let source = open(source, root)?;
+            let mut cursor = source.cursor()?;
+            while let Some(entry) = cursor.advance()?.filter(|_| files.len() < LISTED_MAX) {
+                let name = [root_folder.as_bytes(), entry.key()].concat();
+                files.push(root.join(std::ffi::OsStr::from_bytes(&name)));
+            }
+            Ok(files)
+        }
+    }
+}
+
+fn tables(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let listed = std::fs::read_dir(folder).and_then(|files| files.collect::<Result<Vec<_>, _>>());
+    let listed = listed.with_context(|| format!("cannot list {}", folder.display()))?;
+    let holds_records = |path: &PathBuf| {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        ending.is_some_and(|ending| matches!(ending, "ldb" | "sst" | "log"))
+    };
+    let mut files: Vec<_> = listed.iter().map(|file| file.path()).filter(holds_records).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Reads the files into memory, unless they are more than it has free. Says whether it did.
+pub(super) fn warm(files: &[PathBuf]) -> anyhow::Result<bool> {
+    let mut bytes = 0_u64;
+    for file in files {
+        bytes += std::fs::metadata(file).with_context(|| format!("cannot look at {}", file.display()))?.len();
+    }
+    if available_bytes().is_some_and(|available| bytes > available) {
+        return Ok(false);
+    }
+    let mut buffer = vec![0; 1 << 20];
+    for path in files {
+        let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        while file.read(&mut buffer).with_context(|| format!("cannot read {}", path.display()))? > 0 {}
+    }
+    Ok(true)
+}
+
+/// What Linux could give to files without taking it from programs.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Asks the system to drop the files from its memory, which needs no rights. It keeps what somebody has mapped, and
+/// what is not on the disk yet.
+#[cfg(target_os = "linux")]
+pub(super) fn evict(files: &[PathBuf]) -> anyhow::Result<()> {
+    use rustix::fs::{Advice, fadvise};
+
+    for path in files {
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        if let Err(error) = fadvise(&file, 0, None, Advice::DontNeed) {
+            bail!("--cold: the system does not drop {}: {error}", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Asks the system to drop the files from its memory.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn evict(_files: &[PathBuf]) -> anyhow::Result<()> {
+    bail!("--cold: this system cannot be asked to drop files from memory; Linux can");
+}

@@ -1,0 +1,98 @@
+//! This machine's limits, as one round finds them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+#[cfg(feature = "cuda-driver")]
+use percolator::CudaDevice;
+use percolator::Stats;
+use percolator::limits::{self, PageCache};
+
+use super::files;
+use super::job::Job;
+
+/// What this machine can do at best: bytes a second where nothing else is said.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    /// By threads: 1, 2, 4 and so on, and those of the pipeline.
+    pub(super) copy: Vec<(usize, f64)>,
+    pub(super) store_n: f64,
+    /// None of the files' bytes, where there is no file.
+    pub(super) read_n: Option<f64>,
+    /// Records a second of one thread, where they are encoded.
+    pub(super) decode_1: Option<f64>,
+    /// Of all GPUs of the job together, where it has some.
+    pub(super) pinned_copy: Option<f64>,
+}
+
+impl Limits {
+    /// Measures those that need no batch. Each takes about `time`; whatever they allocate is free again.
+    pub(super) fn measure(job: &Job, files: &[PathBuf], time: Duration) -> anyhow::Result<Self> {
+        let copy_at = |threads| (threads, limits::copy_bytes_per_second(threads, time));
+        let copy = thread_counts(job.threads).into_iter().map(copy_at).collect();
+        let store_n = limits::store_bytes_per_second(job.threads, time);
+        let read_n = read(job, files, time)?;
+        let decode_1 = limits::decodes_per_second(&*files::open(&job.source, &job.root)?, job.color, time)?;
+        Ok(Limits { copy, store_n, read_n, decode_1, pinned_copy: None })
+    }
+
+    pub(super) fn copy_1(&self) -> f64 {
+        self.copy.first().map_or(0.0, |&(_threads, rate)| rate)
+    }
+
+    pub(super) fn copy_n(&self) -> f64 {
+        self.copy.last().map_or(0.0, |&(_threads, rate)| rate)
+    }
+
+    /// Measures how fast page-locked memory is copied to the GPUs that the lanes end at, one after the other, in
+    /// pieces as large as their batches were.
+    #[cfg(feature = "cuda-driver")]
+    pub(super) fn measure_pinned_copy(&mut self, stats: &Stats) -> anyhow::Result<()> {
+        const ROUNDS: usize = 10;
+
+        for lane in stats.lanes.iter().filter(|lane| lane.device.starts_with("cuda:")) {
+            let Some(batch_bytes) = lane.host_bytes.checked_div(lane.batches) else { continue };
+            let gpu = CudaDevice::all()?.into_iter().find(|gpu| gpu.device() == lane.device);
+            let rate = gpu.context("a GPU that was fed is gone")?;
+            let rate = rate.copy_rate(usize::try_from(batch_bytes)?, ROUNDS)?;
+            self.pinned_copy = Some(self.pinned_copy.unwrap_or(0.0) + rate);
+        }
+        Ok(())
+    }
+
+    /// This build drives no GPUs.
+    #[cfg(not(feature = "cuda-driver"))]
+    pub(super) fn measure_pinned_copy(&mut self, _stats: &Stats) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+/// The rate at which the job's threads read its files.
+fn read(job: &Job, files: &[PathBuf], time: Duration) -> anyhow::Result<Option<f64>> {
+    let cache = PageCache::open(files).context("the database's files cannot be mapped")?;
+    let rate = if job.is_cold {
+        cache.bytes_per_second_once(job.threads, time)
+    } else {
+        cache.bytes_per_second(job.threads, time)
+    };
+    Ok(Some(rate).filter(|&rate| rate > 0.0))
+}
+
+/// 1, 2, 4 and so on, and `threads` last.
+fn thread_counts(threads: usize) -> Vec<usize> {
+    let doubled = std::iter::successors(Some(1_usize), |count| count.checked_mul(2));
+    doubled.take_while(|&count| count < threads).chain([threads]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_measured_from_one_thread_to_all() {
+        assert_eq!(thread_counts(1), [1]);
+        assert_eq!(thread_counts(2), [1, 2]);
+        assert_eq!(thread_counts(12), [1, 2, 4, 8, 12]);
+    }
+}

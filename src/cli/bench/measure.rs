@@ -1,0 +1,111 @@
+//! A job's rounds.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use percolator::limits::PageCache;
+use percolator::{BatchShape, ImageShape};
+
+use super::Bench;
+use super::figures::{Figures, median};
+use super::files;
+use super::job::Job;
+use super::limits::Limits;
+use super::run::{self, Rule};
+use super::shares::Round;
+use super::timeline::Timeline;
+
+/// A job's figures, and what its last round looked like.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) figures: Figures,
+    pub(super) timeline: Timeline,
+}
+
+/// What is known of a job before it is measured.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) records: Option<u64>,
+    pub(super) image: ImageShape,
+    pub(super) batch: BatchShape,
+    pub(super) devices: Vec<String>,
+    pub(super) rounds: usize,
+    pub(super) length: Duration,
+    /// Whether the system dropped the files from memory, where it was asked to.
+    pub(super) is_evicted: Option<bool>,
+}
+
+impl Bench {
+    pub(super) fn measure(&self, job: &Job) -> anyhow::Result<Measured> {
+        // What cannot be fed is told at once, and by nothing but the feed itself.
+        let mut known = self.look_at(job)?;
+        let files = files::of(&job.source, &job.root)?;
+        let warm_rate = self.bring_in(job, &files)?;
+        let bar = progress(job, known.rounds);
+        let mut rounds = Vec::with_capacity(known.rounds);
+        for _round in 0..known.rounds {
+            rounds.push(self.round(job, &files)?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        if let Some(warm_rate) = warm_rate {
+            let rates = rounds.iter().filter_map(|round| round.limits.read_n);
+            known.is_evicted = Some(median(rates).is_some_and(|rate| rate < warm_rate / 2.0));
+        }
+        let figures = Figures::of(job, &known, &rounds);
+        let timeline = rounds.pop().expect("there is at least one round").run.timeline;
+        Ok(Measured { figures, timeline })
+    }
+
+    fn look_at(&self, job: &Job) -> anyhow::Result<Known> {
+        let feed = job.feed.clone().build()?;
+        Ok(Known {
+            records: feed.records(),
+            image: feed.input_shape(),
+            batch: feed.batch_shape(),
+            devices: feed.stats().lanes.into_iter().map(|lane| lane.device).collect(),
+            rounds: self.rounds.get(),
+            length: self.seconds,
+            is_evicted: None,
+        })
+    }
+
+    /// Has the files in memory; if they are to be dropped from it, the rate at which they are read from there.
+    fn bring_in(&self, job: &Job, files: &[PathBuf]) -> anyhow::Result<Option<f64>> {
+        let fits = files::warm(files)?;
+        if !fits && !job.is_cold {
+            eprintln!(
+                "percolator: {}: its files are more than memory has free, and are not all in it",
+                job.name
+            );
+        }
+        if !(fits && job.is_cold) {
+            return Ok(None);
+        }
+        Ok(Some(PageCache::open(files)?.bytes_per_second(job.threads, self.limit_time())))
+    }
+
+    /// The limits, then the pipeline.
+    fn round(&self, job: &Job, files: &[PathBuf]) -> anyhow::Result<Round> {
+        let evict = || if job.is_cold { files::evict(files) } else { Ok(()) };
+        evict()?;
+        let mut limits = Limits::measure(job, files, self.limit_time())?;
+        evict()?;
+        let run = run::run(job.feed.clone(), Rule { length: self.seconds, is_cold: job.is_cold })?;
+        limits.measure_pinned_copy(&run.stats)?;
+        Ok(Round { limits, run })
+    }
+
+    /// How long each limit is measured: they take less of a round than the pipeline.
+    fn limit_time(&self) -> Duration {
+        (self.seconds / 4).clamp(Duration::from_millis(10), Duration::from_millis(250))
+    }
+}
+
+/// It is shown only where somebody sees it.
+fn progress(job: &Job, rounds: usize) -> ProgressBar {
+    let template = "{msg} {wide_bar} {pos}/{len} rounds, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(rounds as u64).with_style(style).with_message(format!("measuring {}", job.name))
+}

@@ -1,0 +1,152 @@
+//! `percolator bench`: the pipeline beside this machine's limits.
+//!
+//! ```text
+//! job         what is measured                         data, write, synthetic, photos, dice: made on the spot
+//! rounds      limits and pipeline in turn              limits; run, timeline, process; files: warm or cold
+//! figures     medians, shares, which limit binds       shares, stages, figures
+//! said        to people, to programs, as a picture     report, JSON, plot
+//! ```
+
+mod data;
+mod dice;
+mod figures;
+mod files;
+mod job;
+mod limits;
+mod measure;
+mod photos;
+mod plot;
+mod process;
+mod report;
+mod run;
+mod shares;
+mod stages;
+mod synthetic;
+mod timeline;
+mod write;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{ArgGroup, Args};
+
+use super::args::{StateArgs, TransformArgs, seconds};
+use super::pipeline::PipelineArgs;
+use data::Format;
+use measure::Measured;
+use synthetic::Kind;
+
+/// Keys of eight digits are in order up to here.
+const RECORDS_MAX: i64 = 99_999_999;
+
+/// Measure the pipeline beside this machine's own limits, and say which of them binds
+///
+/// Every round measures the limits, then the pipeline against consumers that only count. A share is what the pipeline
+/// did of a limit in the same round, and the median over the rounds is what is said:
+///
+/// copy_1, copy_n: output bytes, of what one thread and all of them copy from memory to memory;
+/// store_n: output bytes, of what all threads store past the caches;
+/// read_n: bytes of records, of what all threads read from the page cache;
+/// decode: records, of what as many threads decode that do nothing else;
+/// pinned_copy: bytes of batches, of what the GPUs take from page-locked memory;
+/// cpu: time of processors, of that of as many threads.
+///
+/// The largest of these binds; copy_1 and cpu are only said. Where none comes to a half while the workers are at work
+/// for four fifths of the time, it is the processor that binds: cpu. GB are 10^9 bytes, and copies are counted in bytes
+/// written. What is measured begins once the pipeline has been through its source, or has run as long as a round lasts.
+/// With --cold it begins when the pipeline is built, and ends with the first pass.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "synthetic"]).required(true))]
+pub(crate) struct Bench {
+    /// The Caffe net whose data layer to measure: a .prototxt, or a .caffemodel.
+    #[arg(value_name = "NET")]
+    net: Option<PathBuf>,
+    /// The Caffe LMDB to read: its folder, or its data.mdb.
+    #[arg(long, value_name = "PATH")]
+    lmdb: Option<PathBuf>,
+    /// The Caffe LevelDB to read: its folder.
+    #[arg(long, value_name = "PATH")]
+    leveldb: Option<PathBuf>,
+    /// Data to make and keep, with the transform that goes with them; several are measured one after the other.
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["level", "stage", "layer", "root"])]
+    synthetic: Vec<Kind>,
+    /// What data are made as [default: lmdb].
+    #[arg(long = "as", value_enum, value_name = "FORMAT", conflicts_with_all = ["net", "lmdb", "leveldb"])]
+    format: Option<Format>,
+    /// Make so many records [default: as many as each kind says].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=RECORDS_MAX), conflicts_with_all = ["net", "lmdb", "leveldb"])]
+    records: Option<u32>,
+    /// Where data are kept that were made [default: percolator, in the user's folder for caches].
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["net", "lmdb", "leveldb"])]
+    cache: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    transform: TransformArgs,
+    #[command(flatten)]
+    pipeline: PipelineArgs,
+    /// How long a round measures the pipeline, in seconds; before that it warms up for as long at the most.
+    #[arg(long, value_parser = seconds, default_value = "1", allow_negative_numbers = true)]
+    seconds: Duration,
+    /// How many rounds there are.
+    #[arg(long, default_value = "5")]
+    rounds: NonZeroUsize,
+    /// Have the system drop the source's files from its memory before each round, which is then one pass at the most.
+    #[arg(long)]
+    cold: bool,
+    /// Print one line of JSON a job, and nothing else.
+    #[arg(long)]
+    json: bool,
+    /// Draw who was at work when, in the last round, and the shares of the limits.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// The share of a limit at which the plot has a line.
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0.9", requires = "plot")]
+    goal: f64,
+}
+
+impl Bench {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        // A name that cannot be written to is told before minutes have gone by.
+        let plot = self.plot.as_ref().map(|path| self.open_plot(path)).transpose()?;
+        let mut measured = Vec::new();
+        for job in self.jobs()? {
+            let one = self.measure(&job)?;
+            self.print(&one)?;
+            measured.push(one);
+        }
+        if let (Some(mut file), Some(path)) = (plot, &self.plot) {
+            file.write_all(plot::draw(&measured, self.goal).as_bytes())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn open_plot(&self, path: &PathBuf) -> anyhow::Result<File> {
+        File::create(path).with_context(|| format!("cannot write the plot to {}", path.display()))
+    }
+
+    fn print(&self, measured: &Measured) -> anyhow::Result<()> {
+        let text = if self.json {
+            serde_json::to_string(&measured.figures)? + "\n"
+        } else {
+            report::of(&measured.figures)
+        };
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "not a number")?;
+    if share > 0.0 && share <= 100.0 {
+        Ok(share)
+    } else {
+        Err("allowed are more than 0, and 100 at the most".to_owned())
+    }
+}

@@ -1,0 +1,53 @@
+//! What this process has used: time of processors, and memory of its own.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time of processors that all threads together have used.
+pub(super) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
+/// A look at the memory of this process, again and again.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// Linux's own account; none where there is no Linux.
+    status: Option<File>,
+    buffer: Vec<u8>,
+}
+
+impl Memory {
+    pub(super) fn open() -> Self {
+        Memory { status: File::open("/proc/self/status").ok(), buffer: vec![0; 8192] }
+    }
+
+    /// Bytes that are resident and lie in no file.
+    pub(super) fn anonymous_bytes(&mut self) -> Option<u64> {
+        let length = self.status.as_ref()?.read_at(&mut self.buffer, 0).ok()?;
+        anonymous_bytes(std::str::from_utf8(&self.buffer[..length]).ok()?)
+    }
+}
+
+fn anonymous_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_account_of_linux_is_read() {
+        assert_eq!(
+            anonymous_bytes("VmRSS:\t  9 kB\nRssAnon:\t    1672 kB\nRssFile: 3 kB"),
+            Some(1672 * 1024)
+        );
+        assert_eq!(anonymous_bytes("VmRSS:\t  9 kB\n"), None);
+    }
+}

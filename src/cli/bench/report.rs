@@ -1,0 +1,191 @@
+//! A job's figures for people: a table, 100 columns wide, and one sentence.
+
+use std::fmt::Write as _;
+
+use super::figures::Figures;
+use super::shares::{Limit, NEAR};
+
+/// Columns.
+const WIDTH: usize = 100;
+
+/// The whole report of a job.
+pub(super) fn of(figures: &Figures) -> String {
+    let mut said = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut said, figures);
+    said
+}
+
+fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
+    let f = figures;
+    let records =
+        f.source_records.map_or_else(String::new, |records| format!("{} records, ", grouped(records as f64)));
+    writeln!(out, "{}: {records}the first {}", f.job, f.source_shape)?;
+    let cold = match (f.cold, f.evicted) {
+        (false, _) => "",
+        (true, Some(false)) => "; COLD WAS ASKED FOR, and the system kept the files in memory",
+        (true, _) => "; cold",
+    };
+    writeln!(
+        out,
+        "  batches of {}, transformed on the {}, to {}\n  {} worker(s); {} rounds of {} s{cold}\n",
+        f.batch_shape,
+        f.transform_on,
+        f.devices.join(", "),
+        f.threads,
+        f.rounds,
+        f.seconds
+    )?;
+    let rate = f.records_per_s;
+    let (min, max) = (grouped(rate.min), grouped(rate.max));
+    writeln!(out, "  {:<16} {:>14}   ({min} to {max})", "records/s", grouped(rate.median))?;
+    writeln!(out, "  {:<16} {:>14.2} GB/s", "source", f.source_gb_s)?;
+    writeln!(out, "  {:<16} {:>14.2} GB/s", "output", f.output_gb_s)?;
+    writeln!(out, "  {:<16} {:>14.4} CPU seconds per 1,000 records", "cost", f.cpu_s_per_1000)?;
+    writeln!(out, "  {:<16} {:>14.1} ms after build()", "first batch", f.first_batch_ms)?;
+    let intervals = f.batch_interval_ms;
+    writeln!(out, "  {:<16} {:>14.2} ms   (p99 {:.2} ms)", "between batches", intervals.p50, intervals.p99)?;
+    match f.anon_mib {
+        Some(mib) => writeln!(out, "  {:<16} {mib:>14.1} MiB, the most at any time", "memory")?,
+        None => writeln!(out, "  {:<16} {:>14} (this system does not say)", "memory", "?")?,
+    }
+    write_stages(out, f)?;
+    write_limits(out, f)?;
+    writeln!(out, "\n{}", wrapped(&sentence(f)))
+}
+
+fn write_stages(out: &mut String, f: &Figures) -> std::fmt::Result {
+    writeln!(out, "\n  {:<18} {:>12} {:>8} {:>9}   waited for", "stage", "records/s", "GB/s", "at work")?;
+    for stage in &f.stages {
+        let waited =
+            stage.waited_for.iter().map(|waited| format!("{} {:.0} %", waited.whom, waited.share * 100.0));
+        writeln!(
+            out,
+            "  {:<18} {:>12} {:>8.2} {:>7.0} %   {}",
+            if stage.threads > 1 {
+                format!("{} ({})", stage.stage, stage.threads)
+            } else {
+                stage.stage.clone()
+            },
+            grouped(stage.records_per_s),
+            stage.gb_s,
+            stage.at_work * 100.0,
+            waited.collect::<Vec<_>>().join(", ")
+        )?;
+    }
+    Ok(())
+}
+
+fn write_limits(out: &mut String, f: &Figures) -> std::fmt::Result {
+    writeln!(out, "\n  {:<34} {:>18} {:>9}", "limit of this machine", "", "reached")?;
+    for (&limit, share) in &f.share_of {
+        let mark = if limit == f.binds { "   binds" } else { "" };
+        let (name, most) = described(limit, f);
+        writeln!(out, "  {name:<34} {most:>18} {:>7.0} %{mark}", share * 100.0)?;
+    }
+    Ok(())
+}
+
+/// What a limit is, and how much of it there is.
+pub(super) fn described(limit: Limit, f: &Figures) -> (String, String) {
+    let n = f.threads;
+    let gb_s = |rate: f64| format!("{rate:.2} GB/s");
+    let limits = &f.limits;
+    match limit {
+        Limit::Copy1 => ("copy, 1 thread".to_owned(), gb_s(limits.copy_1_gb_s)),
+        Limit::CopyN => (format!("copy, {n} thread(s)"), gb_s(limits.copy_n_gb_s)),
+        Limit::StoreN => (format!("streaming store, {n} thread(s)"), gb_s(limits.store_n_gb_s)),
+        Limit::ReadN => {
+            let from = if f.cold { "read, cold" } else { "page-cache read" };
+            (format!("{from}, {n} thread(s)"), gb_s(limits.read_n_gb_s.unwrap_or(0.0)))
+        }
+        Limit::Decode => {
+            let all = limits.decode_1_per_s.unwrap_or(0.0) * n as f64;
+            (format!("decoder alone, {n} thread(s)"), format!("{} records/s", grouped(all)))
+        }
+        Limit::PinnedCopy => {
+            ("page-locked copy to the GPU(s)".to_owned(), gb_s(limits.pinned_copy_gb_s.unwrap_or(0.0)))
+        }
+        Limit::Cpu => (format!("processors, {n} thread(s)"), format!("{n} CPU s/s")),
+    }
+}
+
+/// What binds, how much of it was reached, and what would help.
+fn sentence(f: &Figures) -> String {
+    let percent = f.share * 100.0;
+    let (name, most) = described(f.binds, f);
+    if f.binds != Limit::Cpu && f.share < NEAR {
+        return format!(
+            "No limit is near: the most is {percent:.0} % of {name} ({most}). What held the others up: the {}.",
+            f.held_up_by
+        );
+    }
+    let help = match f.binds {
+        Limit::Cpu => format!("more cores, or less to do for each record: {}", fewer_bytes(f)),
+        Limit::ReadN if f.cold => "faster storage, or more memory for the page cache".to_owned(),
+        Limit::ReadN => "smaller records: resized before they are stored, or encoded".to_owned(),
+        Limit::Decode => "more cores, smaller images, or records that are not encoded".to_owned(),
+        Limit::Copy1 | Limit::CopyN | Limit::StoreN | Limit::PinnedCopy => {
+            format!("fewer bytes a record: {}", fewer_bytes(f))
+        }
+    };
+    format!("What binds: {name} ({most}), of which {percent:.0} % was reached; what would help: {help}.")
+}
+
+/// What makes a batch smaller that is not so yet.
+fn fewer_bytes(f: &Figures) -> &'static str {
+    let has_gpu = f.devices.iter().any(|device| device.starts_with("cuda:"));
+    match &*f.dtype {
+        "u8" => "a smaller --crop",
+        _ if has_gpu && f.transform_on == "host" => "--transform-on device, or --dtype u8 or f16",
+        "f32" => "--dtype u8 or f16",
+        _ => "--dtype u8",
+    }
+}
+
+/// Text in lines as wide as the tables, each behind two spaces.
+fn wrapped(text: &str) -> String {
+    let mut said = String::new();
+    let mut line = String::from(" ");
+    for word in text.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH {
+            said += &format!("{line}\n");
+            line = String::from(" ");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    said + &line + "\n"
+}
+
+/// A whole number with commas.
+pub(super) fn grouped(number: f64) -> String {
+    let digits = format!("{:.0}", number.abs());
+    let mut said = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            said.push(',');
+        }
+        said.push(digit);
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_wider_than_the_tables() {
+        let text = wrapped(&"word and word ".repeat(30));
+        assert!(text.lines().count() > 3 && text.lines().all(|line| line.len() <= WIDTH));
+        assert!(text.lines().all(|line| line.starts_with("  ") && !line.starts_with("   ")));
+        assert_eq!(wrapped(&"x".repeat(200)).split_whitespace().count(), 1, "a word is not cut");
+    }
+
+    #[test]
+    fn thousands_are_told_apart() {
+        let numbers = [0.4, 999.0, 1000.0, 1_234_567.0];
+        assert_eq!(numbers.map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,233 @@
+//! One round of the pipeline: it is built, warms up, and is measured for a while.
+//!
+//! The window that is measured begins and ends as the first lane's consumer takes a batch, so that it holds whole
+//! batches of that lane. Lanes are dealt to in turn: the others are at most a batch away.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use percolator::{Feed, FeedBuilder, Lane, Stats};
+
+use super::process::{Memory, cpu_time};
+use super::timeline::Timeline;
+
+/// How often memory is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// The first batches find a pipeline that is not full yet.
+const WARM_BATCHES: usize = 4;
+
+/// When the window begins and ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// The window's length. Before it the pipeline warms up for one pass over the source, or for as long as this.
+    pub(super) length: Duration,
+    /// Whether the source was dropped from memory: then the window begins with `build()`, and ends once the reader has
+    /// been through it, because its next pass finds it in memory.
+    pub(super) is_cold: bool,
+}
+
+/// A moment at one end of the window.
+#[derive(Clone, Debug)]
+struct Mark {
+    at: Instant,
+    stats: Stats,
+    cpu: Duration,
+}
+
+/// What one round has shown.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// What was done in the window, and only in it.
+    pub(super) stats: Stats,
+    /// Time of processors in the window.
+    pub(super) cpu: Duration,
+    /// Bytes of a record's value, on average.
+    pub(super) value_bytes: f64,
+    /// From `build()` to the first batch on its device.
+    pub(super) first_batch: Duration,
+    /// Between the batches of a lane, in the window.
+    pub(super) intervals: Vec<Duration>,
+    /// The most memory of its own that the process had, from before `build()` to the end, less what it had before.
+    pub(super) anonymous_bytes: Option<u64>,
+    pub(super) timeline: Timeline,
+}
+
+/// What the threads of a round share.
+struct Round<'a> {
+    feed: &'a Feed,
+    rule: Rule,
+    built: Instant,
+    first_batch: OnceLock<Duration>,
+    /// The ends of the window.
+    start: OnceLock<Mark>,
+    end: OnceLock<Mark>,
+    stop: AtomicBool,
+}
+
+/// Runs one round.
+pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
+    let mut memory = Memory::open();
+    let before = memory.anonymous_bytes();
+    let built = Instant::now();
+    let mut feed = feed.build()?;
+    let lanes = feed.lanes();
+    let round = Round {
+        feed: &feed,
+        rule,
+        built,
+        first_batch: OnceLock::new(),
+        start: OnceLock::new(),
+        end: OnceLock::new(),
+        stop: AtomicBool::new(false),
+    };
+    if rule.is_cold {
+        round.start.get_or_init(|| round.mark(built));
+    }
+    let mut peak = before;
+    let mut timeline = Timeline::new(&round.feed.stats());
+    let taken = std::thread::scope(|scope| {
+        let (done, ended) = channel::<()>();
+        let consumers: Vec<_> = lanes
+            .into_iter()
+            .map(|lane| {
+                let (round, done) = (&round, done.clone());
+                scope.spawn(move || {
+                    let _done = done;
+                    round.consume(lane)
+                })
+            })
+            .collect();
+        drop(done);
+        // Every consumer holds a sender, and the last to go ends this.
+        while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            peak = peak.max(memory.anonymous_bytes());
+            if timeline.is_due() {
+                timeline.look(&round.feed.stats());
+            }
+        }
+        let taken = consumers
+            .into_iter()
+            .map(|consumer| consumer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        taken.collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    let anonymous_bytes = peak.zip(before).map(|(peak, before)| peak - before);
+    round.finish(&taken, anonymous_bytes, timeline)
+}
+
+impl Round<'_> {
+    /// Takes a lane's batches until the window has ended; the moments at which it took them.
+    fn consume(&self, mut lane: Lane) -> anyhow::Result<Vec<Instant>> {
+        let leads = lane.number() == 0;
+        let taken = self.take(&mut lane, leads);
+        if leads {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn take(&self, lane: &mut Lane, leads: bool) -> anyhow::Result<Vec<Instant>> {
+        let mut taken = Vec::new();
+        for batch in lane {
+            let batch = batch?;
+            if taken.is_empty() {
+                batch.wait()?;
+                self.first_batch.get_or_init(|| self.built.elapsed());
+            }
+            drop(batch);
+            let now = Instant::now();
+            taken.push(now);
+            if leads && self.is_over(now, taken.len()) || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Moves the window on; says whether it has ended. The first lane's consumer alone asks.
+    fn is_over(&self, now: Instant, batches: usize) -> bool {
+        let Rule { length, is_cold } = self.rule;
+        let mark = || self.mark(now);
+        let passed = || self.feed.stats().reader.passes > 0;
+        match self.start.get() {
+            Some(start) => {
+                let is_over = now - start.at >= length || is_cold && passed();
+                if is_over {
+                    self.end.get_or_init(mark);
+                }
+                is_over
+            }
+            None => {
+                let first = self.built + *self.first_batch.get().unwrap_or(&Duration::ZERO);
+                let is_warm = batches >= WARM_BATCHES && (now - first >= length || passed());
+                if is_warm {
+                    self.start.get_or_init(mark);
+                }
+                false
+            }
+        }
+    }
+
+    fn mark(&self, at: Instant) -> Mark {
+        Mark { at, stats: self.feed.stats(), cpu: cpu_time() }
+    }
+
+    fn finish(
+        self,
+        taken: &[Vec<Instant>],
+        anonymous_bytes: Option<u64>,
+        timeline: Timeline,
+    ) -> anyhow::Result<Run> {
+        let ends = self.start.into_inner().zip(self.end.into_inner());
+        let (start, end) = ends.ok_or_else(|| anyhow!("the feed ended before it was measured"))?;
+        let first_batch = self.first_batch.into_inner().context("the feed ended before its first batch")?;
+        let reader = &end.stats.reader;
+        let intervals = taken.iter().flat_map(|taken| {
+            let inside = taken.iter().filter(|&&at| start.at <= at && at <= end.at);
+            inside.clone().zip(inside.skip(1)).map(|(one, next)| *next - *one).collect::<Vec<_>>()
+        });
+        Ok(Run {
+            value_bytes: reader.value_bytes as f64 / reader.records.max(1) as f64,
+            stats: between(&start, &end),
+            cpu: end.cpu.saturating_sub(start.cpu),
+            first_batch,
+            intervals: intervals.collect(),
+            anonymous_bytes,
+            timeline,
+        })
+    }
+}
+
+/// What was done between two moments.
+fn between(start: &Mark, end: &Mark) -> Stats {
+    let mut stats = end.stats.clone();
+    let Stats { reader, workers, lanes, .. } = &mut stats;
+    let since = &start.stats;
+    reader.records -= since.reader.records;
+    reader.value_bytes -= since.reader.value_bytes;
+    reader.passes -= since.reader.passes;
+    reader.undelivered -= since.reader.undelivered;
+    subtract(&mut reader.waits_for_free, since.reader.waits_for_free);
+    workers.runs -= since.workers.runs;
+    subtract(&mut workers.waits_for_records, since.workers.waits_for_records);
+    for (lane, since) in lanes.iter_mut().zip(&since.lanes) {
+        lane.batches -= since.batches;
+        lane.records -= since.records;
+        lane.pixel_bytes -= since.pixel_bytes;
+        lane.host_bytes -= since.host_bytes;
+        lane.growths -= since.growths;
+        subtract(&mut lane.waits_for_records, since.waits_for_records);
+        subtract(&mut lane.waits_for_free, since.waits_for_free);
+        subtract(&mut lane.waits_for_workers, since.waits_for_workers);
+        subtract(&mut lane.waits_for_batch, since.waits_for_batch);
+    }
+    stats.elapsed = end.at - start.at;
+    stats
+}
+
+fn subtract(waits: &mut percolator::Waits, since: percolator::Waits) {
+    waits.count = waits.count.saturating_sub(since.count);
+    waits.time = waits.time.saturating_sub(since.time);
+}

@@ -1,0 +1,151 @@
+//! What the pipeline did of each limit in a round, and which limit binds.
+
+use std::collections::BTreeMap;
+
+use percolator::{Bottleneck, Place, Stats};
+use serde::Serialize;
+
+use super::job::Job;
+use super::limits::Limits;
+use super::run::Run;
+
+/// Below this no share says that its limit binds.
+pub(super) const NEAR: f64 = 0.5;
+/// Workers that are at work for so much of the time are so throughout.
+const BUSY: f64 = 0.8;
+
+/// One round: what the machine can do, and what the pipeline did.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) limits: Limits,
+    pub(super) run: Run,
+}
+
+/// What a share is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Limit {
+    Copy1,
+    CopyN,
+    StoreN,
+    ReadN,
+    Decode,
+    PinnedCopy,
+    Cpu,
+}
+
+impl Limit {
+    pub(super) const ALL: [Limit; 7] = [
+        Limit::Copy1,
+        Limit::CopyN,
+        Limit::StoreN,
+        Limit::ReadN,
+        Limit::Decode,
+        Limit::PinnedCopy,
+        Limit::Cpu,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Limit::Copy1 => "copy_1",
+            Limit::CopyN => "copy_n",
+            Limit::StoreN => "store_n",
+            Limit::ReadN => "read_n",
+            Limit::Decode => "decode",
+            Limit::PinnedCopy => "pinned_copy",
+            Limit::Cpu => "cpu",
+        }
+    }
+
+    /// Whether all threads of the pipeline together share it, so that it can hold them up.
+    fn can_bind(self) -> bool {
+        !matches!(self, Limit::Copy1 | Limit::Cpu)
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl Round {
+    pub(super) fn records_per_s(&self) -> f64 {
+        self.run.stats.records_per_second()
+    }
+
+    pub(super) fn source_per_s(&self) -> f64 {
+        self.records_per_s() * self.run.value_bytes
+    }
+
+    pub(super) fn output_per_s(&self) -> f64 {
+        self.run.stats.pixel_bytes_per_second()
+    }
+
+    pub(super) fn cpu_s_per_1000(&self) -> f64 {
+        self.run.cpu.as_secs_f64() / self.run.stats.records().max(1) as f64 * 1e3
+    }
+
+    /// What the pipeline did of a limit. Where devices transform, the host writes other bytes than come out.
+    pub(super) fn share_of(&self, limit: Limit, job: &Job) -> Option<f64> {
+        let Round { limits, run } = self;
+        let host_per_s = run.stats.per_second(run.stats.lanes.iter().map(|lane| lane.host_bytes).sum());
+        let written_per_s = if job.place == Place::Device { host_per_s } else { self.output_per_s() };
+        let threads = job.threads;
+        let (done, most) = match limit {
+            Limit::Copy1 => (written_per_s, limits.copy_1()),
+            Limit::CopyN => (written_per_s, limits.copy_n()),
+            Limit::StoreN => (written_per_s, limits.store_n),
+            Limit::ReadN => (self.source_per_s(), limits.read_n?),
+            Limit::Decode => (self.records_per_s(), limits.decode_1? * threads as f64),
+            Limit::PinnedCopy => (host_per_s, limits.pinned_copy?),
+            Limit::Cpu => (run.cpu.as_secs_f64(), run.stats.elapsed.as_secs_f64() * threads as f64),
+        };
+        (most > 0.0).then(|| done / most)
+    }
+}
+
+/// The limit that binds, and its share.
+pub(super) fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64) -> (Limit, f64) {
+    let cpu = share_of.get(&Limit::Cpu).copied().unwrap_or(0.0);
+    let can_bind = share_of.iter().filter(|(limit, _)| limit.can_bind());
+    let largest = can_bind.max_by(|(_, one), (_, other)| one.total_cmp(other));
+    match largest {
+        Some((&limit, &share)) if share >= NEAR || workers_at_work < BUSY => (limit, share),
+        _ => (Limit::Cpu, cpu),
+    }
+}
+
+pub(super) fn workers_at_work(stats: &Stats) -> f64 {
+    let busy = stats.busy().into_iter().find(|(stage, _)| *stage == Bottleneck::Transform);
+    busy.map_or(0.0, |(_, share)| share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_binding(shares: &[(Limit, f64)], workers_at_work: f64, expected: Limit) {
+        let share_of: BTreeMap<_, _> = shares.iter().copied().collect();
+        assert_eq!(binding(&share_of, workers_at_work), (expected, share_of[&expected]));
+    }
+
+    #[test]
+    fn the_largest_share_binds() {
+        let shares = [(Limit::CopyN, 0.6), (Limit::StoreN, 0.2), (Limit::ReadN, 0.7), (Limit::Cpu, 0.9)];
+        check_binding(&shares, 1.0, Limit::ReadN);
+        check_binding(&shares, 0.0, Limit::ReadN);
+    }
+
+    #[test]
+    fn what_one_thread_copies_binds_nobody() {
+        check_binding(&[(Limit::Copy1, 1.4), (Limit::CopyN, 0.6), (Limit::Cpu, 0.9)], 1.0, Limit::CopyN);
+    }
+
+    #[test]
+    fn the_processor_binds_where_workers_are_busy_far_from_any_limit() {
+        let shares = [(Limit::Copy1, 0.6), (Limit::CopyN, 0.3), (Limit::Decode, 0.4), (Limit::Cpu, 0.95)];
+        check_binding(&shares, 0.9, Limit::Cpu);
+        check_binding(&shares, 0.7, Limit::Decode);
+    }
+}

@@ -1,0 +1,108 @@
+//! What each stage did, and for whom it waited.
+
+use percolator::{LaneStats, Stats, Waits};
+use serde::Serialize;
+
+use super::figures::median;
+
+/// One stage, in medians over the rounds.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Stage {
+    pub(super) stage: String,
+    pub(super) threads: usize,
+    pub(super) records_per_s: f64,
+    pub(super) gb_s: f64,
+    /// The share of its time in which it waited for nobody.
+    pub(super) at_work: f64,
+    pub(super) waited_for: Vec<Waited>,
+    /// Whether others wait where this one works. A lane's own thread hands over, and others do its work.
+    #[serde(skip)]
+    pub(super) can_hold_up: bool,
+}
+
+/// A stage's waits for one other.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Waited {
+    pub(super) whom: &'static str,
+    /// The share of its time.
+    pub(super) share: f64,
+    pub(super) waits_per_s: f64,
+}
+
+/// Which waits of a round's statistics are meant.
+type WaitsOf<'a> = (&'static str, &'a dyn Fn(&Stats) -> Waits);
+
+/// The stages in the order of a record's way. All rounds are of one feed.
+pub(super) fn stages(rounds: &[&Stats], source_per_s: f64) -> Vec<Stage> {
+    let Some(first) = rounds.first() else { return Vec::new() };
+    let middle = |of: &dyn Fn(&Stats) -> f64| median(rounds.iter().map(|stats| of(stats))).unwrap_or(0.0);
+    let stage = |stage: String, threads: usize, rates: [f64; 2], can_hold_up: bool, waits: &[WaitsOf<'_>]| {
+        let waited_for: Vec<Waited> = waits
+            .iter()
+            .map(|(whom, of)| Waited {
+                whom,
+                share: middle(&|stats| share(of(stats), stats, threads)),
+                waits_per_s: middle(&|stats| stats.per_second(of(stats).count)),
+            })
+            .collect();
+        let waited: f64 = waited_for.iter().map(|waited| waited.share).sum();
+        let [records_per_s, gb_s] = rates;
+        let at_work = (1.0 - waited).clamp(0.0, 1.0);
+        Stage { stage, threads, records_per_s, gb_s, at_work, waited_for, can_hold_up }
+    };
+    let whole = [middle(&Stats::records_per_second), middle(&|stats| stats.pixel_bytes_per_second()) / 1e9];
+    let threads = first.workers.threads.max(1);
+    let mut stages = vec![
+        stage(
+            "reader".to_owned(),
+            1,
+            [middle(&|stats| stats.per_second(stats.reader.records)), source_per_s / 1e9],
+            true,
+            &[("lanes to give records back", &|stats| stats.reader.waits_for_free)],
+        ),
+        stage(
+            "workers".to_owned(),
+            threads,
+            whole,
+            true,
+            &[("something to do", &|stats| stats.workers.waits_for_records)],
+        ),
+    ];
+    for (number, lane) in first.lanes.iter().enumerate() {
+        let of = |stats: &Stats, figure: &dyn Fn(&LaneStats) -> u64| {
+            stats.lanes.get(number).map_or(0.0, |lane| stats.per_second(figure(lane)))
+        };
+        let waits = |stats: &Stats, which: fn(&LaneStats) -> Waits| {
+            stats.lanes.get(number).map(which).unwrap_or_default()
+        };
+        let rates = [
+            middle(&|stats| of(stats, &|lane| lane.records)),
+            middle(&|stats| of(stats, &|lane| lane.pixel_bytes)) / 1e9,
+        ];
+        stages.push(stage(
+            format!("lane {}", lane.device),
+            1,
+            rates,
+            false,
+            &[
+                ("reader", &|stats| waits(stats, |lane| lane.waits_for_records)),
+                ("consumer", &|stats| waits(stats, |lane| lane.waits_for_free)),
+                ("workers", &|stats| waits(stats, |lane| lane.waits_for_workers)),
+            ],
+        ));
+        stages.push(stage(
+            format!("consumer {}", lane.device),
+            1,
+            rates,
+            true,
+            &[("a batch", &|stats| waits(stats, |lane| lane.waits_for_batch))],
+        ));
+    }
+    stages
+}
+
+/// What share of its time a stage of so many threads spent on these waits.
+fn share(waits: Waits, stats: &Stats, threads: usize) -> f64 {
+    let whole = stats.elapsed.as_secs_f64() * threads as f64;
+    if whole > 0.0 { (waits.time.as_secs_f64() / whole).min(1.0) } else { 0.0 }
+}

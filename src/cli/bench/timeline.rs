@@ -1,0 +1,83 @@
+//! Who was at work when, in one round.
+
+use std::time::{Duration, Instant};
+
+use percolator::{Stats, Waits};
+
+/// What one share is of.
+const SLICE: Duration = Duration::from_millis(50);
+/// A round that takes longer than so many slices shows its beginning.
+const SLICES_MAX: usize = 1200;
+
+/// The shares of time at work of every stage, slice by slice.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    /// The reader, the workers, and the consumer of each lane.
+    pub(super) stages: Vec<String>,
+    pub(super) slices: Vec<Slice>,
+    last: Look,
+    due: Instant,
+}
+
+/// A piece of a round.
+#[derive(Clone, Debug)]
+pub(super) struct Slice {
+    /// Seconds since the pipeline was built.
+    pub(super) start: f64,
+    pub(super) end: f64,
+    /// A share of each stage, in the order of the stages.
+    pub(super) at_work: Vec<f64>,
+}
+
+/// What the stages had waited for at one time, and how many threads each has.
+#[derive(Clone, Debug)]
+struct Look {
+    at: Duration,
+    waits: Vec<(Duration, usize)>,
+}
+
+impl Look {
+    fn at(stats: &Stats) -> Self {
+        let of = |waits: Waits, threads: usize| (waits.time, threads);
+        let shared = [
+            of(stats.reader.waits_for_free, 1),
+            of(stats.workers.waits_for_records, stats.workers.threads.max(1)),
+        ];
+        let lanes = stats.lanes.iter().map(|lane| of(lane.waits_for_batch, 1));
+        Look { at: stats.elapsed, waits: shared.into_iter().chain(lanes).collect() }
+    }
+}
+
+impl Timeline {
+    pub(super) fn new(stats: &Stats) -> Self {
+        let lanes = stats.lanes.iter().map(|lane| lane.device.clone());
+        Timeline {
+            stages: ["reader".to_owned(), "workers".to_owned()].into_iter().chain(lanes).collect(),
+            slices: Vec::new(),
+            last: Look::at(stats),
+            due: Instant::now() + SLICE,
+        }
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        Instant::now() >= self.due
+    }
+
+    /// Ends a slice.
+    pub(super) fn look(&mut self, stats: &Stats) {
+        self.due = Instant::now() + SLICE;
+        let now = Look::at(stats);
+        let length = now.at.saturating_sub(self.last.at).as_secs_f64();
+        if length <= 0.0 || self.slices.len() >= SLICES_MAX {
+            return;
+        }
+        let before = self.last.waits.iter();
+        let at_work = now.waits.iter().zip(before).map(|(&(now, threads), &(before, _))| {
+            let waited = now.saturating_sub(before).as_secs_f64() / threads as f64;
+            (1.0 - waited / length).clamp(0.0, 1.0)
+        });
+        let at_work = at_work.collect();
+        self.slices.push(Slice { start: self.last.at.as_secs_f64(), end: now.at.as_secs_f64(), at_work });
+        self.last = now;
+    }
+}

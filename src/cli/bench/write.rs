@@ -1,0 +1,116 @@
+//! Records into a database, with a bar that shows how far it is.
+
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use rusty_leveldb::{DB, Options};
+
+use super::data::{Data, Format};
+use super::photos::Photos;
+
+/// Records that are made before they are written: a commit.
+const CHUNK: usize = 256;
+
+/// A key and a value.
+type Record = (Vec<u8>, Vec<u8>);
+
+/// Writes all records, in order.
+pub(super) fn write(data: &Data, folder: &Path, photos: &Photos) -> anyhow::Result<()> {
+    let bar = progress(data);
+    let chunks = (0..data.records).step_by(CHUNK).map(|start| {
+        let chunk = make(data, photos, start..data.records.min(start + CHUNK))?;
+        bar.inc(chunk.len() as u64);
+        Ok(chunk)
+    });
+    match data.format {
+        Format::Lmdb => write_lmdb(folder, data.file_bytes_max(), chunks),
+        Format::Leveldb => write_leveldb(folder, chunks),
+    }?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// It is shown only where somebody sees it.
+fn progress(data: &Data) -> ProgressBar {
+    let template = "{msg} {wide_bar} {pos}/{len} records, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(data.records as u64).with_style(style).with_message(format!(
+        "making {} ({})",
+        data.kind.name(),
+        data.format.name()
+    ))
+}
+
+/// Makes records on all cores.
+fn make(data: &Data, photos: &Photos, indexes: Range<usize>) -> anyhow::Result<Vec<Record>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let each = indexes.len().div_ceil(threads).max(1);
+    let make_one = |index: usize| Ok((format!("{index:08}").into_bytes(), data.kind.record(photos, index)?));
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = indexes
+            .clone()
+            .step_by(each)
+            .map(|start| start..indexes.end.min(start + each))
+            .map(|part| scope.spawn(move || part.map(make_one).collect::<anyhow::Result<Vec<_>>>()))
+            .collect();
+        let mut made = Vec::with_capacity(indexes.len());
+        for part in parts {
+            made.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(made)
+    })
+}
+
+/// As Caffe does: a folder, the unnamed database, keys in order.
+fn write_lmdb(
+    folder: &Path,
+    bytes_max: u64,
+    chunks: impl Iterator<Item = anyhow::Result<Vec<Record>>>,
+) -> anyhow::Result<()> {
+    // It is nobody else's before it has its name.
+    let flags = EnvironmentFlags::NO_SYNC | EnvironmentFlags::NO_LOCK;
+    let map = usize::try_from(bytes_max.saturating_mul(2)).context("it is larger than memory can address")?;
+    let environment = Environment::new().set_map_size(map).set_flags(flags).open(folder)?;
+    let database = environment.open_db(None)?;
+    for chunk in chunks {
+        let mut transaction = environment.begin_rw_txn()?;
+        for (key, value) in chunk? {
+            transaction.put(database, &key, &value, WriteFlags::APPEND)?;
+        }
+        transaction.commit()?;
+    }
+    Ok(environment.sync(true)?)
+}
+
+/// As LevelDB does if it is told nothing, but for its compression, of which there is none.
+fn write_leveldb(
+    folder: &Path,
+    chunks: impl Iterator<Item = anyhow::Result<Vec<Record>>>,
+) -> anyhow::Result<()> {
+    const BLOCK_BYTES: usize = 4096;
+    const RAW: u8 = 0;
+
+    let failed = |status: rusty_leveldb::Status| anyhow!("the database cannot be written: {status}");
+    let options = Options { block_size: BLOCK_BYTES, compressor: RAW, ..Options::default() };
+    let mut database = DB::open(folder, options).map_err(failed)?;
+    for chunk in chunks {
+        for (key, value) in chunk? {
+            database.put(&key, &value).map_err(failed)?;
+        }
+    }
+    // So that all of it lies in tables.
+    database.flush().map_err(failed)?;
+    database.close().map_err(failed)?;
+    sync(folder)
+}
+
+/// What is not on the disk cannot be evicted from memory.
+fn sync(folder: &Path) -> anyhow::Result<()> {
+    for file in std::fs::read_dir(folder)? {
+        std::fs::File::open(file?.path())?.sync_all()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! How a pipeline is run: what `feed` and `bench` both let one choose.
+
+use clap::{Args, ValueEnum};
+use percolator::{Device, Dtype, FeedBuilder, Layout, Place};
+
+/// How the pipeline is run.
+#[derive(Debug, Args)]
+pub(super) struct PipelineArgs {
+    /// Devices to feed, one lane each: host, host:N, cuda:N.
+    #[arg(long, value_delimiter = ',', default_value = "host:0")]
+    pub(super) devices: Vec<String>,
+    /// Records in a batch of one device [default: the net's, or else 64].
+    #[arg(long)]
+    pub(super) batch_size: Option<usize>,
+    /// Worker threads [default: one a core].
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Batches in a lane's ring [default: the net's, or else 4].
+    #[arg(long)]
+    prefetch: Option<usize>,
+    /// The type of a batch's elements [default: f32].
+    #[arg(long, value_enum)]
+    pub(super) dtype: Option<DtypeArg>,
+    /// The order of a batch's axes.
+    #[arg(long, value_enum, default_value_t)]
+    layout: LayoutArg,
+    /// Where pixels are transformed: by the workers, or, once they are cropped and copied, by the devices.
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) transform_on: PlaceArg,
+    /// What crops and mirroring are drawn from.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum DtypeArg {
+    #[default]
+    F32,
+    U8,
+    F16,
+    Bf16,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LayoutArg {
+    #[default]
+    Nchw,
+    Nhwc,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum PlaceArg {
+    #[default]
+    Host,
+    Device,
+}
+
+impl DtypeArg {
+    pub(super) fn dtype(self) -> Dtype {
+        match self {
+            DtypeArg::F32 => Dtype::F32,
+            DtypeArg::U8 => Dtype::U8,
+            DtypeArg::F16 => Dtype::F16,
+            DtypeArg::Bf16 => Dtype::Bf16,
+        }
+    }
+}
+
+impl PlaceArg {
+    pub(super) fn place(self) -> Place {
+        match self {
+            PlaceArg::Host => Place::Host,
+            PlaceArg::Device => Place::Device,
+        }
+    }
+}
+
+impl PipelineArgs {
+    /// As many as were asked for, or one a core.
+    pub(super) fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// A feed with all of this but its batch size, for which every command has a rule of its own.
+    pub(super) fn with_options(&self, feed: FeedBuilder, dtype: DtypeArg) -> anyhow::Result<FeedBuilder> {
+        let devices = self.devices.iter().map(|name| name.parse()).collect::<Result<Vec<Device>, _>>()?;
+        let mut feed = feed
+            .devices(devices)
+            .dtype(self.dtype.unwrap_or(dtype).dtype())
+            .layout(match self.layout {
+                LayoutArg::Nchw => Layout::Nchw,
+                LayoutArg::Nhwc => Layout::Nhwc,
+            })
+            .transform_on(self.transform_on.place())
+            .seed(self.seed);
+        if let Some(batches) = self.prefetch {
+            feed = feed.prefetch(batches);
+        }
+        if let Some(threads) = self.threads {
+            feed = feed.threads(threads);
+        }
+        Ok(feed)
+    }
+}

@@ -1,0 +1,66 @@
+//! The decoder alone.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use crate::datum::Datum;
+use crate::decode::{ColorMode, Decode, Decoder};
+use crate::error::FeedError;
+use crate::fault::{RecordCause, RecordError};
+use crate::record::{Key, RecordId};
+use crate::source::{Entry, Source};
+
+/// How many of a source's encoded records one thread decodes a second, whole and with nothing done to them: it walks
+/// over the source for about `time`, from the start again where it ends. `None` where the first record is not encoded.
+///
+/// # Errors
+///
+/// [`FeedError`] if the source cannot be read, or a record cannot be decoded.
+pub fn decodes_per_second(
+    source: &dyn Source,
+    color: ColorMode,
+    time: Duration,
+) -> Result<Option<f64>, FeedError> {
+    let wanted = Decode { color, ..Decode::default() };
+    let mut decoder = Decoder::default();
+    let mut is_decoded = |index, entry: &Entry<'_>| {
+        decode(&mut decoder, &wanted, entry).map_err(|cause| error_at(source, index, entry, cause))
+    };
+    let mut cursor = source.cursor()?;
+    // The first finds the decoder without its buffers.
+    match cursor.advance()? {
+        Some(entry) if is_decoded(0, &entry)? => {}
+        _ => return Ok(None),
+    }
+    cursor.rewind()?;
+    let (start, mut records) = (Instant::now(), 0_u32);
+    let mut index = 0;
+    loop {
+        let Some(entry) = cursor.advance()? else {
+            cursor.rewind()?;
+            index = 0;
+            continue;
+        };
+        records += u32::from(is_decoded(index, &entry)?);
+        index += 1;
+        let elapsed = start.elapsed();
+        if elapsed >= time {
+            return Ok(Some(f64::from(records) / elapsed.as_secs_f64()));
+        }
+    }
+}
+
+/// Decodes a record if it is encoded; says whether it is.
+fn decode(decoder: &mut Decoder, wanted: &Decode, entry: &Entry<'_>) -> Result<bool, RecordCause> {
+    let datum = Datum::parse(entry.value())?;
+    if datum.encoded {
+        black_box(decoder.decode(datum.data, wanted)?);
+    }
+    Ok(datum.encoded)
+}
+
+/// Says of which record something is wrong.
+fn error_at(source: &dyn Source, index: u64, entry: &Entry<'_>, cause: RecordCause) -> FeedError {
+    let (path, key) = (source.path().to_owned(), Key(entry.key().to_owned()));
+    Box::new(RecordError { path, id: RecordId { epoch: 0, index }, key, cause }).into()
+}
