@@ -79,7 +79,9 @@ impl Figures {
             Some((limit, median(rounds.iter().filter_map(|round| round.share_of(limit, job)))?))
         });
         let share_of: BTreeMap<Limit, f64> = shares.collect();
-        let (binds, share) = binding(&share_of, middle(&|round| workers_at_work(&round.run.stats)));
+        let is_copy = middle(&|round| round.written_per_s(job)) <= middle(&Round::source_per_s);
+        let at_work = middle(&|round| workers_at_work(&round.run.stats));
+        let (binds, share) = binding(&share_of, at_work, is_copy);
         let rates = || rounds.iter().map(Round::records_per_s);
         let whole: Vec<&Stats> = rounds.iter().map(|round| &round.run.stats).collect();
         let stages = stages(&whole, middle(&Round::source_per_s));

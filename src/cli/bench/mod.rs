@@ -48,7 +48,8 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// Every round measures the limits, then the pipeline against consumers that only count. A share is what the pipeline
 /// did of a limit in the same round, and the median over the rounds is what is said:
 ///
-/// copy_1, copy_n: output bytes, of what one thread and all of them copy from memory to memory;
+/// copy_1, copy_n: output bytes, of what one thread and all of them copy from memory to memory; copy_n can bind only
+/// where no more is written than read;
 /// store_n: output bytes, of what all threads store past the caches;
 /// read_n: bytes of records, of what all threads read from the page cache;
 /// decode: records, of what as many threads decode that do nothing else;

@@ -56,9 +56,14 @@ impl Limit {
         }
     }
 
-    /// Whether all threads of the pipeline together share it, so that it can hold them up.
-    fn can_bind(self) -> bool {
-        !matches!(self, Limit::Copy1 | Limit::Cpu)
+    /// Whether all threads of the pipeline together share it, so that it can hold them up. A copy reads as much as it
+    /// writes: it is no limit of what turns bytes into floats.
+    fn can_bind(self, is_copy: bool) -> bool {
+        match self {
+            Limit::Copy1 | Limit::Cpu => false,
+            Limit::CopyN => is_copy,
+            Limit::StoreN | Limit::ReadN | Limit::Decode | Limit::PinnedCopy => true,
+        }
     }
 }
 
@@ -85,11 +90,20 @@ impl Round {
         self.run.cpu.as_secs_f64() / self.run.stats.records().max(1) as f64 * 1e3
     }
 
-    /// What the pipeline did of a limit. Where devices transform, the host writes other bytes than come out.
+    /// Bytes that the host writes: other than come out, where devices transform.
+    pub(super) fn written_per_s(&self, job: &Job) -> f64 {
+        if job.place == Place::Device { self.host_per_s() } else { self.output_per_s() }
+    }
+
+    /// Bytes of batches as they lie on the host.
+    fn host_per_s(&self) -> f64 {
+        self.run.stats.per_second(self.run.stats.lanes.iter().map(|lane| lane.host_bytes).sum())
+    }
+
+    /// What the pipeline did of a limit.
     pub(super) fn share_of(&self, limit: Limit, job: &Job) -> Option<f64> {
         let Round { limits, run } = self;
-        let host_per_s = run.stats.per_second(run.stats.lanes.iter().map(|lane| lane.host_bytes).sum());
-        let written_per_s = if job.place == Place::Device { host_per_s } else { self.output_per_s() };
+        let written_per_s = self.written_per_s(job);
         let threads = job.threads;
         let (done, most) = match limit {
             Limit::Copy1 => (written_per_s, limits.copy_1()),
@@ -97,17 +111,17 @@ impl Round {
             Limit::StoreN => (written_per_s, limits.store_n),
             Limit::ReadN => (self.source_per_s(), limits.read_n?),
             Limit::Decode => (self.records_per_s(), limits.decode_1? * threads as f64),
-            Limit::PinnedCopy => (host_per_s, limits.pinned_copy?),
+            Limit::PinnedCopy => (self.host_per_s(), limits.pinned_copy?),
             Limit::Cpu => (run.cpu.as_secs_f64(), run.stats.elapsed.as_secs_f64() * threads as f64),
         };
         (most > 0.0).then(|| done / most)
     }
 }
 
-/// The limit that binds, and its share.
-pub(super) fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64) -> (Limit, f64) {
+/// The limit that binds, and its share. `is_copy` says that no more is written than read.
+pub(super) fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64, is_copy: bool) -> (Limit, f64) {
     let cpu = share_of.get(&Limit::Cpu).copied().unwrap_or(0.0);
-    let can_bind = share_of.iter().filter(|(limit, _)| limit.can_bind());
+    let can_bind = share_of.iter().filter(|(limit, _)| limit.can_bind(is_copy));
     let largest = can_bind.max_by(|(_, one), (_, other)| one.total_cmp(other));
     match largest {
         Some((&limit, &share)) if share >= NEAR || workers_at_work < BUSY => (limit, share),
@@ -127,7 +141,7 @@ mod tests {
     #[track_caller]
     fn check_binding(shares: &[(Limit, f64)], workers_at_work: f64, expected: Limit) {
         let share_of: BTreeMap<_, _> = shares.iter().copied().collect();
-        assert_eq!(binding(&share_of, workers_at_work), (expected, share_of[&expected]));
+        assert_eq!(binding(&share_of, workers_at_work, true), (expected, share_of[&expected]));
     }
 
     #[test]
@@ -140,6 +154,13 @@ mod tests {
     #[test]
     fn what_one_thread_copies_binds_nobody() {
         check_binding(&[(Limit::Copy1, 1.4), (Limit::CopyN, 0.6), (Limit::Cpu, 0.9)], 1.0, Limit::CopyN);
+    }
+
+    #[test]
+    fn a_copy_binds_nobody_who_writes_more_than_they_read() {
+        let share_of = [(Limit::CopyN, 1.7), (Limit::StoreN, 0.8), (Limit::Cpu, 0.9)].into_iter().collect();
+        assert_eq!(binding(&share_of, 1.0, false), (Limit::StoreN, 0.8));
+        assert_eq!(binding(&share_of, 1.0, true), (Limit::CopyN, 1.7));
     }
 
     #[test]
