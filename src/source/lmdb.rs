@@ -24,6 +24,7 @@ use std::sync::Arc;
 use lmdb::{Cursor as _, Database, Environment, EnvironmentFlags, RoCursor, RoTransaction, Transaction as _};
 use once_cell::sync::Lazy;
 
+use super::ahead::Ahead;
 use super::{Cursor, Entry, Lender, Source, SourceError};
 use crate::keyed::{Held, Keyed};
 
@@ -164,6 +165,8 @@ struct OpenEnvironment {
     database: Database,
     /// For messages.
     path: PathBuf,
+    /// The data file, canonical.
+    data: PathBuf,
 }
 
 impl OpenEnvironment {
@@ -174,7 +177,7 @@ impl OpenEnvironment {
         let database =
             env.open_db(None).map_err(|error| library_error(&files.given, "mdb_dbi_open", error))?;
         tracing::debug!(path = %files.given.display(), bytes = length, "an LMDB environment is open");
-        Ok(OpenEnvironment { env, database, path: files.given.clone() })
+        Ok(OpenEnvironment { env, database, path: files.given.clone(), data: files.data.clone() })
     }
 
     fn open_env(files: &Files, locking: Locking, length: u64) -> lmdb::Result<Environment> {
@@ -320,6 +323,7 @@ struct LmdbCursor {
     position: u64,
     /// How many there are, unless a writer was at work just when the walk began.
     records: Option<u64>,
+    ahead: Ahead,
 }
 
 impl LmdbCursor {
@@ -335,7 +339,8 @@ impl LmdbCursor {
         // that is dropped after the cursor.
         let cursor = unsafe { std::mem::transmute::<RoCursor<'_>, RoCursor<'static>>(cursor) };
         let lender = Lender::new(transaction);
-        Ok(LmdbCursor { cursor, lender, path: source.path.clone(), position: 0, records })
+        let ahead = Ahead::of(&source.environment.data);
+        Ok(LmdbCursor { cursor, lender, path: source.path.clone(), position: 0, records, ahead })
     }
 
     /// The end must come where the database says it does: a tree that lost a branch also just ends.
@@ -357,6 +362,7 @@ impl Cursor for LmdbCursor {
         match self.cursor.get(None, None, operation) {
             Ok((key, value)) => {
                 self.position += 1;
+                self.ahead.came_to(value);
                 // SAFETY: LMDB keeps the pages a read transaction can see until it ends; the map is made
                 // without write permission; `lender` holds the transaction and its environment. What
                 // another process could do to the file is the caveat of every map, named in the module.

@@ -1,5 +1,6 @@
 //! Where records lie: one file a kind of database, one small trait for all.
 
+mod ahead;
 pub(crate) mod image_list;
 pub(crate) mod leveldb;
 pub(crate) mod lmdb;
