@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::datum::{Image, Pixels};
-use crate::decode::{ColorMode, Decode, DecodeError, Decoder, shape};
+use crate::decode::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
 use crate::record::RecordId;
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
@@ -76,7 +76,28 @@ impl DecodeBench {
     ///
     /// Fails where the file cannot be read.
     pub fn decode(&mut self, file: &[u8]) -> Result<(ImageShape, &[u8]), DecodeError> {
-        let image = self.decoder.decode(file, &self.wanted)?;
+        let image = self.decoder.decode(file, &self.wanted, |_| None)?;
+        let Pixels::U8(pixels) = image.pixels else { unreachable!("decoded pixels are bytes") };
+        Ok((image.shape, pixels))
+    }
+
+    /// The same where a part of the image is enough, whose top, left, height and width these are. Beside it the
+    /// pixels are anything.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the file cannot be read.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the part is not within the image.
+    pub fn decode_window(
+        &mut self,
+        file: &[u8],
+        [top, left, height, width]: [usize; 4],
+    ) -> Result<(ImageShape, &[u8]), DecodeError> {
+        let window = Window { top, left, height, width };
+        let image = self.decoder.decode(file, &self.wanted, |_| Some(window))?;
         let Pixels::U8(pixels) = image.pixels else { unreachable!("decoded pixels are bytes") };
         Ok((image.shape, pixels))
     }

@@ -2,38 +2,43 @@
 //!
 //! ```text
 //! file     what it is, how large, which way up, and whether all of it is there   jpeg.rs, png.rs, exif.rs
-//! pixels   interleaved, by a library                                             jpeg/{zune,turbo}.rs, png/pixels.rs
-//! planes   in the order B, G, R, A, as a record that is not encoded has them     planes.rs, jpeg/color.rs, png/grey.rs
+//! pixels   of a JPEG by a decoder of our own, as far as they are needed          jpeg/
+//!          of a PNG interleaved, by a library                                    png/pixels.rs
+//! planes   in the order B, G, R, A, as a record that is not encoded has them     jpeg/picture.rs, planes.rs, png/grey.rs
 //! turned   as the file's EXIF says                                               turn.rs
 //! resized  as `cv::resize` does                                                  resize.rs
 //! ```
 //!
-//! What is ours is exact: which channels, which orientation, grey from colour, the resize. A PNG's pixels are exact
-//! by their nature. A JPEG's depend on the library: libjpeg-turbo (feature `turbojpeg`) gives Caffe's own, bit for
-//! bit; zune-jpeg rounds its transform elsewhere, and comes within a few levels.
+//! Everything is exact, bit for bit: which channels, which orientation, grey from colour, the resize; a PNG's pixels
+//! by their nature; a JPEG's because every rounding is libjpeg-turbo's, with which OpenCV reads them.
+//!
+//! Where a part of an image is enough (a crop), and the image is neither turned nor resized, of a JPEG only what that
+//! part is made of is transformed, interpolated and coloured. All of its codes are read even so.
 //!
 //! A file that is damaged or cut short is an error, where OpenCV makes up what is missing.
 //!
 //! # Memory
 //!
-//! Our buffers grow to the largest image and are then reused. The libraries allocate their own for each image.
+//! Our buffers grow to the largest image and are then reused. The PNG library allocates its own for each image.
 //! Neither can be made to ask for more by a file that claims to be larger than it could be: what is claimed is
 //! checked against what so many bytes can hold ([`jpeg::PIXELS_PER_BYTE_MAX`], [`png::INFLATED_PER_BYTE_MAX`]). A
 //! byte of a JPEG is at most 512 pixels; a byte of a PNG is at most 1032 bytes of samples, which are 8256 pixels where
-//! a sample is one bit. A pixel takes at most [`PIXEL_BYTES_MAX`], ours and the library's together:
+//! a sample is one bit. A pixel takes at most [`PIXEL_BYTES_MAX`], where those of a JPEG are counted in whole groups of
+//! blocks ([`file_pixels`]):
 //!
-//! | of a pixel | progressive JPEG | PNG of 8 bits, native | PNG of 16 bits |
-//! |---|---|---|---|
-//! | the library's coefficients | 6 | | |
-//! | which of them are not zero | 3/8 | | |
-//! | interleaved | 3 | 4 | 8 |
-//! | planes | 3 | 4 | 3 |
-//! | planes, turned or resized | 3 | 4 | 3 |
-//! | together | 15 3/8 | 12 | 14 |
+//! | of a pixel | progressive JPEG | other JPEG | PNG of 8 bits, native | PNG of 16 bits |
+//! |---|---|---|---|---|
+//! | coefficients | 6 | | | |
+//! | which of them are not zero | 3/8 | | | |
+//! | samples, component by component | 3 | 3 | | |
+//! | samples, interleaved | | | 4 | 8 |
+//! | planes | 3 | 3 | 4 | 3 |
+//! | planes, turned or resized | 3 | 3 | 4 | 3 |
+//! | together | 15 3/8 | 9 | 12 | 14 |
 //!
-//! What does not grow with the pixels is left out: a copy of a JPEG file, a profile of at most 8 MB while a PNG is
-//! read that has one and of which grey is wanted, the few rows that a library works on, and 28 bytes for each column
-//! of a resize.
+//! What does not grow with the pixels is left out: the data of a JPEG's scan, of which no more are copied than the file
+//! is long, 40 KB of tables and blocks to read a JPEG with, a profile of at most 8 MB while a PNG is read that has one
+//! and of which grey is wanted, the few rows that are worked on, and 28 bytes for each column of a resize.
 
 mod error;
 mod exif;
@@ -90,6 +95,15 @@ impl ColorMode {
     }
 }
 
+/// A part of an image, in pixels. It is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) top: usize,
+    pub(crate) left: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+}
+
 /// What is wanted of an encoded file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Decode {
@@ -113,6 +127,31 @@ impl Decode {
         }
     }
 
+    /// The part of a file's image that its planes are needed of: what `choose` says, if the output is the image as
+    /// it lies in the file, or else all of it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the part that was chosen is not within the image.
+    fn window(
+        &self,
+        file: &Contents,
+        choose: impl FnOnce(ImageShape) -> Option<Window>,
+    ) -> Result<Window, DecodeError> {
+        let (shape, output) = (file.shape, self.output(file)?);
+        let as_it_lies = file.turn == Orientation::default() && output == shape;
+        let chosen = if as_it_lies { choose(output) } else { None };
+        if let Some(Window { top, left, height, width }) = chosen {
+            let fits =
+                |from: usize, len: usize, side: usize| from <= side && (1..=side - from).contains(&len);
+            assert!(
+                fits(top, height, shape.height) && fits(left, width, shape.width),
+                "a window of the image"
+            );
+        }
+        Ok(chosen.unwrap_or(Window { top: 0, left: 0, height: shape.height, width: shape.width }))
+    }
+
     fn resized_shape(&self, mut shape: ImageShape) -> Result<ImageShape, DecodeError> {
         if let Some((height, width)) = self.resize {
             (shape.height, shape.width) = (height, width);
@@ -130,19 +169,21 @@ impl Decode {
 struct Contents {
     /// The shape of its pixels in the channels that are wanted, before they are turned.
     shape: ImageShape,
+    /// As many pixels as buffers are made room for: more than the image's where samples come in whole blocks.
+    pixels: usize,
     /// Which way they are to be turned.
     turn: Orientation,
 }
 
 impl Contents {
     /// Fails where the image is larger than OpenCV reads.
-    fn new(shape: ImageShape, turn: Orientation) -> Result<Self, DecodeError> {
+    fn new(shape: ImageShape, held: usize, turn: Orientation) -> Result<Self, DecodeError> {
         let pixels = shape.height.checked_mul(shape.width);
         let sides = shape.height.max(shape.width);
         if sides > SIDE_MAX || pixels.is_none_or(|pixels| pixels > PIXELS_MAX) {
             return Err(DecodeError::Size { found: shape });
         }
-        Ok(Self { shape, turn })
+        Ok(Self { shape, pixels: held, turn })
     }
 }
 
@@ -170,10 +211,9 @@ pub(crate) fn shape(file: &[u8], wanted: &Decode) -> Result<ImageShape, DecodeEr
     wanted.output(&contents(file, wanted)?)
 }
 
-/// The pixels of a file's own image, before it is turned and resized: none is read.
+/// The pixels of a file's own image, before it is turned and resized, in whole blocks where it has any: none is read.
 pub(crate) fn file_pixels(file: &[u8], wanted: &Decode) -> Result<usize, DecodeError> {
-    let ImageShape { height, width, .. } = contents(file, wanted)?.shape;
-    Ok(height * width)
+    Ok(contents(file, wanted)?.pixels)
 }
 
 fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
@@ -187,7 +227,7 @@ fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     jpeg: jpeg::Jpeg,
-    /// What the libraries write to.
+    /// What the PNG library writes to.
     interleaved: Vec<u8>,
     planes: Vec<u8>,
     /// Where the planes are turned or resized to; then the two change places.
@@ -197,11 +237,23 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// The pixels of a file. They lie in this decoder until it reads the next.
-    pub(crate) fn decode(&mut self, file: &[u8], wanted: &Decode) -> Result<Image<'_>, DecodeError> {
-        let (interleaved, planes) = (&mut self.interleaved, &mut self.planes);
+    ///
+    /// `window` is given the image's shape, and may say which part of it is enough. The planes have the shape of the
+    /// whole image even so, and hold the whole image's pixels in that part; beside it they hold anything. The file is
+    /// read to its end all the same: damage outside of the part is an error too.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the part is not within the image.
+    pub(crate) fn decode(
+        &mut self,
+        file: &[u8],
+        wanted: &Decode,
+        window: impl FnOnce(ImageShape) -> Option<Window>,
+    ) -> Result<Image<'_>, DecodeError> {
         let contents = match Format::of(file)? {
-            Format::Jpeg => self.jpeg.read(file, wanted, interleaved, planes)?,
-            Format::Png => png::read(file, wanted, interleaved, planes)?,
+            Format::Jpeg => self.jpeg.read(file, wanted, window, &mut self.planes)?,
+            Format::Png => png::read(file, wanted, &mut self.interleaved, &mut self.planes)?,
         };
         let output = wanted.output(&contents)?;
         let mut shape = contents.shape;

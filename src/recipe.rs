@@ -143,7 +143,7 @@ impl Recipe {
         let draw = place.draw();
         let datum = Datum::parse(record.value)?;
         let Tools { decoder, scratch } = tools;
-        let image = image(&self.transformer, &datum, decoder)?;
+        let image = image(&self.transformer, &datum, draw, decoder)?;
         let input = image.shape;
         match &self.cutter {
             None => apply(&self.transformer, &image, &batch.pixels, draw, place.pixels, scratch)?,
@@ -195,14 +195,16 @@ fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShap
     Ok(transformer.decode().resized(&image)?)
 }
 
-/// A record's image: decoded if it is encoded, resized if that was asked for, and where it lies otherwise.
+/// A record's image: decoded if it is encoded, resized if that was asked for, and where it lies otherwise. Of one
+/// that is decoded, what the transform does not look at may be anything.
 fn image<'a>(
     transformer: &Transformer,
     datum: &Datum<'a>,
+    draw: Draw,
     decoder: &'a mut Decoder,
 ) -> Result<Image<'a>, RecordCause> {
     if datum.encoded {
-        return Ok(decoder.decode(datum.data, transformer.decode())?);
+        return Ok(decoder.decode(datum.data, transformer.decode(), |shape| transformer.part(shape, draw))?);
     }
     let image = datum.image()?;
     Ok(decoder.resize(image, transformer.decode())?)
@@ -294,7 +296,9 @@ impl TargetOf<'_> {
         self.said_of_it(|| {
             let image = match self.content {
                 Content::Floats(floats) => vector(floats),
-                Content::Companion { value, .. } => image(self.transformer, &Datum::parse(value)?, decoder)?,
+                Content::Companion { value, .. } => {
+                    image(self.transformer, &Datum::parse(value)?, draw, decoder)?
+                }
             };
             let sizes_differ = (image.shape.height, image.shape.width) != (input.height, input.width);
             if sizes_differ && self.transformer.crops() {

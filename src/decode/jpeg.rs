@@ -1,42 +1,55 @@
-//! JPEG files: what their markers say, and whether everything is there that they announce.
+//! JPEG files, bit for bit as libjpeg-turbo reads them, or not at all.
 //!
-//! The markers are walked here, once before the library reads the pixels, because the libraries do not agree with
-//! one another on a damaged file, and neither takes every colour space to be what libjpeg does. What is refused:
+//! ```text
+//! markers    what the file says of itself; each scan's data, up to a marker   walk, frame, scan, quantize
+//! codes      coefficients, block by block or scan by scan                     reader, sequential, progressive
+//!            of bits, by tables                                               bits, huffman, tables
+//! samples    of each component, as far as the window needs them               part, idct, picture
+//! pixels     as many as the image has, and their colours                      upsample, ycc, picture
+//! ```
+//!
+//! One walk over the file does it all. A file that is not progressive brings its blocks whole: those that the window
+//! needs are transformed as they come, of the others the codes are passed over. Of a progressive one the coefficients
+//! are kept to its end.
+//!
+//! What is refused:
 //!
 //! - a file without its end marker, even if only that is missing. What is cut off cannot be told from what was
-//!   never there: zune-jpeg would fill it with something. (OpenCV takes such a file unless it is progressive.)
+//!   never there. (OpenCV takes such a file unless it is progressive, and makes up what is missing.)
 //! - a component without a scan, and in a progressive file a bit of a coefficient that no scan brings: OpenCV takes
 //!   such a file, which may well be one that was cut and closed, and is blurred;
 //! - restart markers that are missing or out of order;
-//! - of a progressive file, a scan that ends before all its codes are there. It is read code by code ([`codes`]). Of
-//!   other files, whose codes the libraries find missing, that would take too long;
-//! - stray bytes between two segments, but not behind the last scan, where many cameras leave some;
+//! - a scan that ends before all its codes are there, or has a code that means nothing there;
+//! - stray bytes between two segments, or behind the codes of a scan, but not before the end marker, where many
+//!   cameras leave some;
+//! - a second scan of a component where the frame is neither progressive nor complete with its first scan;
 //! - CMYK, 12 bits, arithmetic coding, lossless: OpenCV reads the first, everything else it refuses or may refuse.
 //!
 //! Behind the end marker there may be anything. Damage that leaves as many codes as there should be cannot be told.
 
-mod codes;
-#[cfg(not(feature = "turbojpeg"))]
-mod color;
+mod bits;
 mod frame;
 mod huffman;
+mod idct;
+mod part;
+mod picture;
+mod progressive;
+mod quantize;
+mod reader;
 mod scan;
-#[cfg(feature = "turbojpeg")]
-mod turbo;
+mod sequential;
+mod tables;
+mod upsample;
 mod walk;
-#[cfg(not(feature = "turbojpeg"))]
-mod zune;
+mod ycc;
 
 use super::exif::Orientation;
-use super::{ColorMode, Contents, Decode, DecodeError};
+use super::{ColorMode, Contents, Decode, DecodeError, Window, elements, room};
 use crate::shape::ImageShape;
-use codes::Codes;
 use frame::Frame;
-#[cfg(feature = "turbojpeg")]
-pub(super) use turbo::Jpeg;
+use picture::{Mixing, Rows, Write};
+use reader::Reader;
 use walk::Walk;
-#[cfg(not(feature = "turbojpeg"))]
-pub(super) use zune::Jpeg;
 
 /// How a JPEG file starts.
 pub(super) const SIGNATURE: &[u8] = b"\xff\xd8\xff";
@@ -58,12 +71,9 @@ enum Colors {
 
 /// What the markers before the first scan say.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "turbojpeg", expect(dead_code, reason = "libjpeg-turbo needs to be told nothing"))]
 struct Head {
     frame: Frame,
     colors: Colors,
-    /// The colour transform of the last Adobe segment.
-    adobe: Option<u8>,
     orientation: Orientation,
 }
 
@@ -75,7 +85,7 @@ impl Head {
         if wanted > file.len() {
             return Err(DecodeError::Claim { format: FORMAT, found: shape, wanted, bytes: file.len() });
         }
-        Contents::new(shape, color.turn(self.orientation))
+        Contents::new(shape, self.frame.group_pixels(), color.turn(self.orientation))
     }
 }
 
@@ -84,33 +94,48 @@ pub(super) fn contents(file: &[u8], color: ColorMode) -> Result<Contents, Decode
     Walk::new(file).head()?.contents(file, color)
 }
 
-/// A file that is there to its end.
-#[cfg_attr(feature = "turbojpeg", expect(dead_code, reason = "libjpeg-turbo needs to be told nothing"))]
-struct Whole {
-    head: Head,
-    contents: Contents,
-    /// Whether its first scan brings all components.
-    joint: bool,
-    /// Its length, without what lies behind it.
-    len: usize,
+/// Reads JPEG after JPEG. Its buffers are kept.
+#[derive(Debug, Default)]
+pub(super) struct Jpeg {
+    reader: Reader,
+    rows: Rows,
+    /// The data of a scan, up to a marker.
+    data: Vec<u8>,
 }
 
-impl Whole {
-    /// As [`contents`], and that everything is there that the markers announce; the codes of the scans too, where
-    /// `read_codes` says so. `ended` is told where each stretch of scan data ends.
-    fn check<'c>(
+impl Jpeg {
+    /// Reads the planes of a file, which only grow; of a file of which a window is enough, the window's part of them.
+    pub(super) fn read(
+        &mut self,
         file: &[u8],
         wanted: &Decode,
-        read_codes: impl FnOnce(&Frame) -> Option<&'c mut Codes>,
-        ended: impl FnMut(usize),
-    ) -> Result<Self, DecodeError> {
+        window: impl FnOnce(ImageShape) -> Option<Window>,
+        planes: &mut Vec<u8>,
+    ) -> Result<Contents, DecodeError> {
+        let Self { reader, rows, data } = self;
         let mut walk = Walk::new(file);
         let head = walk.head()?;
         let contents = head.contents(file, wanted.color)?;
         // An output that is refused is refused before anything is made room for.
-        wanted.output(&contents)?;
-        let joint = walk.scans(&head.frame, read_codes(&head.frame), ended)?;
-        Ok(Self { head, contents, joint, len: walk.at() })
+        let window = wanted.window(&contents, window)?;
+        let (frame, shape) = (&head.frame, contents.shape);
+        let mixing = Mixing::new(frame.components().len(), head.colors, shape.channels);
+        reader.start(frame, window, mixing.components());
+        data.clear();
+        data.reserve_exact(file.len());
+        walk.scans(frame, reader, data)?;
+        reader.finish(frame);
+        let out = room(planes, elements(shape));
+        pulp::Arch::new().dispatch(Write { planes: &reader.planes, rows, mixing, shape, window, out });
+        Ok(contents)
+    }
+}
+
+#[cfg(test)]
+impl Jpeg {
+    /// What grows with the pixels.
+    pub(super) fn bytes(&self) -> usize {
+        self.reader.bytes()
     }
 }
 

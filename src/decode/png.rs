@@ -101,7 +101,7 @@ impl Head {
         if wanted > self.data_bytes {
             return Err(DecodeError::Claim { format: FORMAT, found: shape, wanted, bytes: self.data_bytes });
         }
-        Contents::new(shape, color.turn(self.orientation))
+        Contents::new(shape, self.height.saturating_mul(self.width), color.turn(self.orientation))
     }
 }
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 
 use crate::datum::{Floats, Image, Pixels};
-use crate::decode::{ColorMode, Decode};
+use crate::decode::{self, ColorMode, Decode};
 use crate::lines::{LINE_BYTES, PAGE_BYTES};
 use crate::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
 
@@ -365,6 +365,13 @@ impl Transformer {
         let Window { top, left, mirrored, .. } = self.window(image.shape, output, draw);
         let offset = |pixels| u32::try_from(pixels).expect("a side of an image has 32 bits in its record");
         Ok(Cut { top: offset(top), left: offset(left), mirrored: mirrored.into() })
+    }
+
+    /// The part of an image of this shape that is looked at, if it can be transformed.
+    pub(crate) fn part(&self, image: ImageShape, draw: Draw) -> Option<decode::Window> {
+        let output = self.output_shape(image).ok()?;
+        let Window { top, left, height, width, .. } = self.window(image, output, draw);
+        Some(decode::Window { top, left, height, width })
     }
 
     /// The part of the image that is transformed.

@@ -1,7 +1,6 @@
 //! A JPEG's frame: its size, and the components that its scans bring.
 
-use std::fmt;
-
+use super::idct::SIDE;
 use super::{FORMAT, damaged};
 use crate::decode::DecodeError;
 
@@ -13,6 +12,8 @@ pub(super) struct Component {
     pub(super) id: u8,
     pub(super) across: usize,
     pub(super) down: usize,
+    /// Which table its coefficients are multiplied by.
+    pub(super) quantizer: usize,
 }
 
 /// A frame of 1 or 3 components of 8 bits, each side at least 1.
@@ -60,12 +61,12 @@ impl Frame {
                 "grey and colour, 1 or 3 components",
             ));
         }
-        for (component, &[id, factors, _]) in frame.components.iter_mut().zip(triples) {
+        for (component, &[id, factors, quantizer]) in frame.components.iter_mut().zip(triples) {
             let (across, down) = (usize::from(factors >> 4), usize::from(factors & 15));
             if !(1..=4).contains(&across) || !(1..=4).contains(&down) {
                 return Err(damaged(offset, format!("sampling of {across}x{down}: allowed are 1 to 4")));
             }
-            *component = Component { id, across, down };
+            *component = Component { id, across, down, quantizer: quantizer.into() };
             frame.count += 1;
             (frame.across, frame.down) = (frame.across.max(across), frame.down.max(down));
         }
@@ -87,26 +88,28 @@ impl Frame {
         self.components().iter().map(|component| component.id).eq(*b"RGB")
     }
 
-    /// How many blocks of a component have to do with the image.
-    pub(super) fn blocks(&self, component: &Component) -> usize {
-        let blocks = |side: usize, factor: usize, most: usize| (side * factor).div_ceil(8 * most);
-        blocks(self.height, component.down, self.down) * blocks(self.width, component.across, self.across)
+    /// Rows and columns of samples of a component that have to do with the image.
+    pub(super) fn samples(&self, component: &Component) -> [usize; 2] {
+        [
+            (self.height * component.down).div_ceil(self.down),
+            (self.width * component.across).div_ceil(self.across),
+        ]
     }
 
-    /// How many groups of blocks, of all components, have to do with the image.
-    pub(super) fn units(&self) -> usize {
-        self.height.div_ceil(8 * self.down) * self.width.div_ceil(8 * self.across)
+    /// Rows and columns of blocks of a component that have to do with the image.
+    pub(super) fn blocks(&self, component: &Component) -> [usize; 2] {
+        self.samples(component).map(|samples| samples.div_ceil(SIDE))
     }
-}
 
-/// The sampling factors.
-impl fmt::Display for Frame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, component) in self.components().iter().enumerate() {
-            let comma = if index > 0 { ", " } else { "" };
-            write!(f, "{comma}{}x{}", component.across, component.down)?;
-        }
-        Ok(())
+    /// Rows and columns of groups of blocks, of all components, that have to do with the image.
+    pub(super) fn groups(&self) -> [usize; 2] {
+        [self.height.div_ceil(SIDE * self.down), self.width.div_ceil(SIDE * self.across)]
+    }
+
+    /// Pixels of those groups: what no plane of samples is larger than.
+    pub(super) fn group_pixels(&self) -> usize {
+        let [rows, columns] = self.groups();
+        rows * columns * (SIDE * self.down) * (SIDE * self.across)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Huffman codes and bits of a JPEG's scan data.
+//! The Huffman tables of a JPEG's scan data.
 
 use super::damaged;
 use crate::decode::DecodeError;
@@ -14,6 +14,12 @@ pub(super) enum Fault {
     Outside,
     /// No table, or one that is none.
     Table,
+    /// No table of what coefficients are multiples of.
+    Quantizer,
+    /// They go on where all codes are there.
+    Long,
+    /// The component has had a scan before, which brought all of it.
+    Twice,
 }
 
 impl Fault {
@@ -27,6 +33,9 @@ impl Fault {
             }
             Fault::Outside => damaged(start, "a stretch of scan data with a code that is in no block"),
             Fault::Table => damaged(start, "a scan, and a Huffman table of it is missing or wrong"),
+            Fault::Quantizer => damaged(start, "a scan, and a quantization table of it is missing"),
+            Fault::Long => damaged(end, "a marker, and stray bytes before it, behind the codes of the scan"),
+            Fault::Twice => damaged(start, "a second scan of a component: one is allowed"),
         }
     }
 }
@@ -40,7 +49,7 @@ pub(super) struct Specs<'a> {
 }
 
 /// How many lengths a code may have.
-const LENGTHS: usize = 16;
+pub(super) const LENGTHS: usize = 16;
 
 impl<'a> Specs<'a> {
     /// The tables of a segment. `None` where it is malformed.
@@ -66,11 +75,91 @@ impl<'a> Specs<'a> {
     }
 }
 
-/// Codes of so many bits are looked up at once.
-const LOOKUP_BITS: u32 = 9;
+/// Codes of so many bits are looked up at once, with the number behind them where it fits.
+const LOOKUP_BITS: u32 = 10;
 
-/// A code's length and symbol. A length of zero is no code, or a longer one.
-type Entry = (u8, u8);
+/// What the symbols of a table mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The bits of a difference of means.
+    Difference,
+    /// A run of zeros and the bits of the coefficient behind it; any run of less than 15 and no bits is the block's
+    /// end.
+    Coefficient,
+    /// The same, but for the ends of blocks, which are left to the reader.
+    Band,
+    /// Left to the reader altogether.
+    Symbol,
+}
+
+/// What a table says of the next [`LOOKUP_BITS`] bits: of a whole entry the value, how far it lies behind the last
+/// one, and how long code and value are; of others the symbol and the code's length, or nothing.
+///
+/// From the lowest bit: length (6 bits: a shift by it needs no mask), a free one, whether it is not whole (1), advance
+/// (8), value or symbol (16).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry(u32);
+
+/// The advance of a block's end: further than any block reaches.
+pub(super) const END: usize = 128;
+
+impl Entry {
+    const NOT_WHOLE: u32 = 0x80;
+    const NONE: Entry = Entry(Self::NOT_WHOLE);
+
+    fn whole(len: u32, advance: usize, value: i32) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "at most END, and a number of LOOKUP_BITS")]
+        let (advance, value) = (advance as u32, value as u16);
+        Entry(len | advance << 8 | u32::from(value) << 16)
+    }
+
+    /// The entry of these bits, which start with a code of this length.
+    fn new(len: u32, symbol: u8, meaning: Meaning, bits: u32) -> Self {
+        let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+        let (advance, size) = match (meaning, run, size) {
+            (Meaning::Difference, ..) => (0, symbol.into()),
+            (Meaning::Coefficient, 0..15, 0) => (END, 0),
+            (Meaning::Coefficient | Meaning::Band, _, 1..) | (_, 15, 0) => (run + 1, size),
+            _ => (0, u32::MAX),
+        };
+        let is_symbol = meaning == Meaning::Symbol || size > LOOKUP_BITS - len;
+        if is_symbol {
+            return Entry(len | Self::NOT_WHOLE | u32::from(symbol) << 16);
+        }
+        let value = bits >> (LOOKUP_BITS - len - size) & !(!0 << size);
+        let is_negative = size > 0 && value >> (size - 1) == 0;
+        let below = if is_negative { (1 << size) - 1 } else { 0 };
+        Entry::whole(len + size, advance, value.cast_signed() - below)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_whole(self) -> bool {
+        self.0 & Self::NOT_WHOLE == 0
+    }
+
+    /// Bits of a whole entry.
+    #[inline(always)]
+    pub(super) fn len(self) -> u32 {
+        self.0 & 0x3f
+    }
+
+    #[inline(always)]
+    pub(super) fn advance(self) -> usize {
+        (self.0 >> 8 & 0xff) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn value(self) -> i16 {
+        (self.0 >> 16) as i16
+    }
+
+    /// The code's length and symbol, of an entry that is not whole.
+    #[inline(always)]
+    pub(super) fn symbol(self) -> Option<(u32, u8)> {
+        let [_, _, symbol, _] = self.0.to_le_bytes();
+        (self.len() > 0).then_some((self.len(), symbol))
+    }
+}
 
 /// A table to read codes with.
 #[derive(Debug)]
@@ -84,10 +173,10 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(spec: &[u8]) -> Result<Self, Fault> {
+    pub(super) fn new(spec: &[u8], meaning: Meaning) -> Result<Self, Fault> {
         let (counts, symbols) = spec.split_at_checked(LENGTHS).ok_or(Fault::Table)?;
         let mut table = Self {
-            short: [(0, 0); 1 << LOOKUP_BITS],
+            short: [Entry::NONE; 1 << LOOKUP_BITS],
             ends: [0; LENGTHS],
             offsets: [0; LENGTHS],
             symbols: [0; 256],
@@ -100,10 +189,12 @@ impl Table {
             table.offsets[index] = offset;
             for _ in 0..count {
                 if len <= LOOKUP_BITS {
-                    let first = (code as usize) << (LOOKUP_BITS - len);
-                    let alike = table.short.get_mut(first..first + (1 << (LOOKUP_BITS - len)));
-                    #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
-                    alike.ok_or(Fault::Table)?.fill((len as u8, symbols[at]));
+                    let first = code << (LOOKUP_BITS - len);
+                    let alike = first..first + (1 << (LOOKUP_BITS - len));
+                    let entries = table.short.get_mut(alike.start as usize..alike.end as usize);
+                    for (entry, bits) in entries.ok_or(Fault::Table)?.iter_mut().zip(alike) {
+                        *entry = Entry::new(len, symbols[at], meaning, bits);
+                    }
                 }
                 code += 1;
                 at += 1;
@@ -118,143 +209,46 @@ impl Table {
         Ok(table)
     }
 
-    /// The code with which these 16 bits start, which is not in `short`.
+    /// The entry for the uppermost bits.
+    #[inline(always)]
+    pub(super) fn entry(&self, bits: u64) -> Entry {
+        self.short[(bits >> (64 - LOOKUP_BITS)) as usize]
+    }
+
+    /// The length and the symbol of the code with which these bits start, which is not in `short`.
     #[cold]
-    fn long(&self, bits: u32) -> Result<Entry, Fault> {
-        let index = self.ends.iter().position(|&end| bits < end).ok_or(Fault::NoCode)?;
+    #[inline(never)]
+    pub(super) fn long(&self, bits: u64) -> Result<(u32, u8), Fault> {
+        let bits = (bits >> 48) as u32;
+        let (index, len) =
+            (0..LENGTHS).zip(1u32..).find(|&(index, _)| bits < self.ends[index]).ok_or(Fault::NoCode)?;
         #[expect(clippy::cast_possible_wrap, reason = "16 bits")]
-        let at = (bits >> (15 - index)) as i32 + self.offsets[index];
+        let at = (bits >> (16 - len)) as i32 + self.offsets[index];
         let symbol = usize::try_from(at).ok().and_then(|at| self.symbols.get(at)).ok_or(Fault::NoCode)?;
-        #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
-        let len = index as u8 + 1;
         Ok((len, *symbol))
     }
-}
-
-/// The bits of scan data, without what is put between them lest they be taken for a marker. Behind the last there are
-/// zeros, any number of them: whether they were there is asked once in a while, by [`Bits::check`].
-pub(super) struct Bits<'a> {
-    data: &'a [u8],
-    /// The next bits, from the highest down. Behind those that are counted there may be some more of the data, or
-    /// zeros.
-    bits: u64,
-    /// Less than zero where more were read than there are; then there are no more data either.
-    count: i32,
-}
-
-impl<'a> Bits<'a> {
-    pub(super) fn new(data: &'a [u8]) -> Self {
-        Self { data, bits: 0, count: 0 }
-    }
-
-    /// Fails where more was read than there is.
-    #[inline(always)]
-    pub(super) fn check(&self) -> Result<(), Fault> {
-        if self.count < 0 { Err(Fault::Short) } else { Ok(()) }
-    }
-
-    /// Makes at least 32 bits ready.
-    #[inline(always)]
-    fn refill(&mut self) {
-        if self.count >= 32 {
-            return;
-        }
-        if let Some(word) = self.data.first_chunk().map(|word| u64::from_be_bytes(*word))
-            && !has_ones(word)
-        {
-            self.bits |= word >> self.count;
-            let bytes = (63 - self.count) / 8;
-            self.data = &self.data[bytes.unsigned_abs() as usize..];
-            self.count += 8 * bytes;
-        } else {
-            self.refill_bytes();
-        }
-    }
-
-    #[inline(never)]
-    fn refill_bytes(&mut self) {
-        while self.count <= 56 {
-            let (byte, rest) = match *self.data {
-                // Any number of fill bytes may come before the zero.
-                [0xff, ref rest @ ..] => {
-                    let fill = rest.iter().take_while(|&&byte| byte == 0xff).count();
-                    let [0, rest @ ..] = &rest[fill..] else { return };
-                    (0xff, rest)
-                }
-                [byte, ref rest @ ..] => (byte, rest),
-                [] => return,
-            };
-            self.data = rest;
-            self.bits |= u64::from(byte) << (56 - self.count);
-            self.count += 8;
-        }
-    }
-
-    /// The next code's symbol. Behind it 16 bits are ready.
-    #[inline(always)]
-    pub(super) fn symbol(&mut self, table: &Table) -> Result<u8, Fault> {
-        self.refill();
-        let (mut len, mut symbol) = table.short[(self.bits >> (64 - LOOKUP_BITS)) as usize];
-        if len == 0 {
-            (len, symbol) = match table.long((self.bits >> 48) as u32) {
-                Err(_) if self.count < 16 => return Err(Fault::Short),
-                entry => entry?,
-            };
-        }
-        self.pass(len.into());
-        Ok(symbol)
-    }
-
-    /// Passes over bits that are ready.
-    #[inline(always)]
-    pub(super) fn pass(&mut self, count: i32) {
-        self.count -= count;
-        self.bits <<= count;
-    }
-
-    /// The number that up to 16 bits make, which are ready.
-    #[inline(always)]
-    pub(super) fn take(&mut self, count: i32) -> u32 {
-        let number = (self.bits >> 32 >> (32 - count)) as u32;
-        self.pass(count);
-        number
-    }
-
-    /// Passes over as many bits as a block has at the most.
-    #[inline(always)]
-    pub(super) fn skip(&mut self, count: u32) {
-        debug_assert!(count <= 64);
-        let count = count.cast_signed();
-        // As a rule there is no more than this, and whether there is none cannot be foreseen.
-        self.refill();
-        self.pass(count.min(32));
-        if count > 32 {
-            self.refill();
-            self.pass(count - 32);
-        }
-    }
-}
-
-/// Whether a byte of the word is 0xff.
-fn has_ones(word: u64) -> bool {
-    const LOWS: u64 = 0x0101_0101_0101_0101;
-    (!word).wrapping_sub(LOWS) & word & (LOWS << 7) != 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::jpeg::bits::Bits;
     use proptest::prelude::*;
 
     /// The bits one by one, and then zeros.
     struct Naive(Vec<bool>, usize);
 
     impl Naive {
-        fn take(&mut self, count: usize) -> u32 {
+        fn take(&mut self, count: usize) -> i32 {
             (0..count).fold(0, |number, _| {
                 self.1 += 1;
-                number << 1 | u32::from(self.0.get(self.1 - 1).is_some_and(|&bit| bit))
+                number << 1 | i32::from(self.0.get(self.1 - 1).is_some_and(|&bit| bit))
             })
+        }
+
+        fn take_signed(&mut self, count: usize) -> i32 {
+            let number = self.take(count);
+            if count > 0 && number < 1 << (count - 1) { number - (1 << count) + 1 } else { number }
         }
 
         /// By the codes of each length in turn, counted up.
@@ -262,11 +256,11 @@ mod tests {
             let (mut code, mut first, mut at) = (0, 0, 0);
             for &count in &spec[..LENGTHS] {
                 code = code << 1 | self.take(1);
-                if code < first + u32::from(count) {
-                    return Some(spec[LENGTHS + at + (code - first) as usize]);
+                if code < first + i32::from(count) {
+                    return Some(spec[LENGTHS + at + (code - first).unsigned_abs() as usize]);
                 }
                 at += usize::from(count);
-                first = (first + u32::from(count)) << 1;
+                first = (first + i32::from(count)) << 1;
             }
             None
         }
@@ -293,30 +287,53 @@ mod tests {
         #[test]
         fn matches_naive(
             spec in spec(),
-            bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xff)], 0..60),
-            steps in prop::collection::vec((0..3u8, 0..17i32), 0..90),
+            bytes in prop::collection::vec(any::<u8>(), 0..60),
+            steps in prop::collection::vec(0..4u8, 0..90),
         ) {
-            let escaped: Vec<u8> =
-                bytes.iter().flat_map(|&byte| [byte, 0].into_iter().take(if byte == 0xff { 2 } else { 1 })).collect();
             let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1 == 1;
             let mut naive = Naive((0..8 * bytes.len()).map(bit).collect(), 0);
-            let (table, mut bits) = (Table::new(&spec).unwrap(), Bits::new(&escaped));
-            for (step, count) in steps {
-                match step {
-                    0 => {
-                        bits.skip(4 * count.unsigned_abs());
-                        naive.1 += 4 * count.unsigned_abs() as usize;
-                    }
-                    _ => match (bits.symbol(&table), naive.symbol(&spec)) {
-                        (Ok(found), wanted) => {
-                            prop_assert_eq!(Some(found), wanted);
-                            prop_assert_eq!(bits.take(count), naive.take(count.unsigned_abs() as usize));
+            let small: Vec<u8> =
+                spec.iter().enumerate().map(|(at, &byte)| if at < LENGTHS { byte } else { byte % 16 }).collect();
+            let new = |spec: &[u8], meaning| Table::new(spec, meaning).unwrap();
+            let means = new(&small, Meaning::Difference);
+            let tables = [Meaning::Coefficient, Meaning::Band, Meaning::Symbol].map(|meaning| new(&spec, meaning));
+            let mut bits = Bits::new(&bytes);
+            for step in steps {
+                let found = match step {
+                    0 => match (bits.difference(&means), naive.symbol(&small)) {
+                        (Ok(found), Some(size)) => {
+                            prop_assert_eq!(found, naive.take_signed(size.into()));
+                            true
                         }
-                        (Err(_), wanted) => {
-                            prop_assert_eq!(wanted, None);
-                            return Ok(());
-                        }
+                        (found, wanted) => found.is_ok() || wanted.is_some(),
                     },
+                    1 => {
+                        let (found, wanted) = (bits.symbol(&tables[2]).ok(), naive.symbol(&spec));
+                        prop_assert_eq!(found, wanted);
+                        found.is_some()
+                    }
+                    step => {
+                        let (table, ends) = (&tables[usize::from(step - 2)], step == 2);
+                        bits.refill();
+                        let entry = bits.entry(table);
+                        let wanted = naive.symbol(&spec);
+                        if entry.is_whole() {
+                            let (run, size) = (wanted.unwrap() >> 4, wanted.unwrap() & 15);
+                            let advance = if size == 0 && run < 15 { END } else { usize::from(run) + 1 };
+                            prop_assert!(ends || advance != END);
+                            prop_assert_eq!(entry.advance(), advance);
+                            prop_assert_eq!(i32::from(entry.value()), naive.take_signed(size.into()));
+                            bits.pass(entry.len());
+                            true
+                        } else {
+                            let found = bits.rest_of(entry, table).ok();
+                            prop_assert_eq!(found, wanted);
+                            found.is_some()
+                        }
+                    }
+                };
+                if !found {
+                    return Ok(());
                 }
                 prop_assert_eq!(bits.check().is_err(), naive.1 > naive.0.len());
             }
@@ -327,7 +344,8 @@ mod tests {
     fn tables_that_are_none_are_refused() {
         let mut counts = [0; LENGTHS];
         counts[0] = 2;
-        assert_eq!(Table::new(&[&counts[..], &[1, 2]].concat()).unwrap_err(), Fault::Table, "a code of ones");
+        let none = Table::new(&[&counts[..], &[1, 2]].concat(), Meaning::Symbol);
+        assert_eq!(none.unwrap_err(), Fault::Table, "a code of ones");
         let fifth = [&[4], &[0; LENGTHS][..]].concat();
         counts[0] = 1;
         let large = [&[0], &counts[..], &[16]].concat();

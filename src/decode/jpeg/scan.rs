@@ -3,7 +3,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::damaged;
-use super::frame::Frame;
+use super::frame::{Component, Frame, unsupported};
 use crate::decode::DecodeError;
 
 /// The coefficients of a block.
@@ -11,6 +11,9 @@ pub(super) const COEFFICIENTS: usize = 64;
 
 /// The most bits that a scan may leave to later ones.
 const LOW_MAX: u8 = 13;
+
+/// The most blocks in a unit.
+pub(super) const UNIT_BLOCKS_MAX: usize = 10;
 
 /// A component of a scan, by its place in the frame, and the Huffman tables that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -30,7 +33,7 @@ pub(super) struct Scan {
     pub(super) last: usize,
     /// The lowest bit that was brought before, and the one that is brought now. No bit was before the first scan.
     high: Option<u8>,
-    low: u8,
+    pub(super) low: u8,
 }
 
 impl Scan {
@@ -58,6 +61,7 @@ impl Scan {
                 }
             }
         }
+        scan.check_size(frame)?;
         if !frame.progressive {
             // What the header says is passed over, as by libjpeg.
             (scan.first, scan.last, scan.high, scan.low) = (0, COEFFICIENTS.saturating_sub(1), None, 0);
@@ -66,6 +70,20 @@ impl Scan {
             return Err(damaged(offset, found));
         }
         Ok(scan)
+    }
+
+    /// Fails where a unit has more blocks than the format allows, and libjpeg reads.
+    fn check_size(&self, frame: &Frame) -> Result<(), DecodeError> {
+        let components = self.members().iter().filter_map(|member| frame.components().get(member.component));
+        let blocks: usize =
+            components.map(|component| self.blocks_of(component).into_iter().product::<usize>()).sum();
+        if blocks > UNIT_BLOCKS_MAX {
+            return Err(unsupported(
+                format!("a scan of {blocks} blocks in a unit"),
+                "scans of at most 10 blocks in a unit",
+            ));
+        }
+        Ok(())
     }
 
     /// Whether a progressive file may have such a scan.
@@ -88,12 +106,17 @@ impl Scan {
         self.high.is_some()
     }
 
-    /// How many units it is coded in: blocks of its only component, or groups of blocks of all of them.
-    pub(super) fn units(&self, frame: &Frame) -> usize {
+    /// Rows and columns of the units it is coded in: blocks of its only component, or groups of blocks of all.
+    pub(super) fn units(&self, frame: &Frame) -> [usize; 2] {
         match self.members() {
-            [only] => frame.components().get(only.component).map_or(0, |component| frame.blocks(component)),
-            _ => frame.units(),
+            [only] => frame.components().get(only.component).map_or([0; 2], |only| frame.blocks(only)),
+            _ => frame.groups(),
         }
+    }
+
+    /// Rows and columns of blocks of a component in a unit.
+    pub(super) fn blocks_of(&self, component: &Component) -> [usize; 2] {
+        if self.count == 1 { [1; 2] } else { [component.down, component.across] }
     }
 }
 

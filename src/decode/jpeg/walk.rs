@@ -2,9 +2,11 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use super::codes::Codes;
+use super::bits;
 use super::frame::Frame;
 use super::huffman::{Fault, Specs};
+use super::quantize::Quantizers;
+use super::reader::Reader;
 use super::scan::{Progress, Scan};
 use super::{Colors, FORMAT, Head, SCANS_MAX, damaged};
 use crate::decode::DecodeError;
@@ -38,16 +40,12 @@ pub(super) struct Walk<'a> {
     /// Units of a scan between two restart markers. Zero is none.
     interval: usize,
     tables: Specs<'a>,
+    quantizers: Quantizers,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(file: &'a [u8]) -> Self {
-        Self { file, at: 2, interval: 0, tables: Specs::default() }
-    }
-
-    /// How far it has come.
-    pub(super) fn at(&self) -> usize {
-        self.at
+        Self { file, at: 2, interval: 0, tables: Specs::default(), quantizers: Quantizers::default() }
     }
 
     /// Reads up to the first scan.
@@ -88,22 +86,18 @@ impl<'a> Walk<'a> {
         let rgb = !jfif && adobe_rgb.unwrap_or_else(|| frame.is_named_rgb());
         let colors = if rgb { Colors::Rgb } else { Colors::Ycc };
         let orientation = exif.map_or_else(Orientation::default, exif::orientation);
-        Ok(Head { frame, colors, adobe, orientation })
+        Ok(Head { frame, colors, orientation })
     }
 
-    /// Reads from the first scan, whose marker is behind, to the end marker, behind which it stops. Reads the codes
-    /// if it is given something to read them with. Tells where each stretch of scan data ends, and returns whether
-    /// the first scan brings all components.
+    /// Reads from the first scan, whose marker is behind, to the end marker, behind which it stops. `data` is room
+    /// for scan data.
     pub(super) fn scans(
         &mut self,
         frame: &Frame,
-        mut codes: Option<&mut Codes>,
-        mut ended: impl FnMut(usize),
-    ) -> Result<bool, DecodeError> {
-        let (mut scans, mut progress, mut joint) = (0usize, Progress::new(), None);
-        if let Some(codes) = &mut codes {
-            codes.start(frame);
-        }
+        reader: &mut Reader,
+        data: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let (mut scans, mut progress) = (0usize, Progress::new());
         let mut code = marker::SOS;
         while code != marker::EOI {
             let offset = self.at;
@@ -117,8 +111,7 @@ impl<'a> Walk<'a> {
                     }
                     let scan = Scan::parse(frame, offset, self.segment()?)?;
                     progress.add(&scan, offset)?;
-                    joint.get_or_insert(scan.members().len() == frame.components().len());
-                    self.data(frame, &scan, codes.as_deref_mut(), &mut ended)?;
+                    self.data(frame, &scan, reader, data)?;
                 }
                 0xc0..=0xc3 | 0xc5..=0xcf => {
                     return Err(damaged(offset, "a second frame: one is allowed"));
@@ -130,7 +123,7 @@ impl<'a> Walk<'a> {
         if !progress.is_complete(frame) {
             return Err(damaged(self.at, "the end, and a component has had no scan, or not all of them"));
         }
-        Ok(joint.unwrap_or(false))
+        Ok(())
     }
 
     /// Passes over a segment that does not matter here, or a marker without one.
@@ -147,9 +140,13 @@ impl<'a> Walk<'a> {
                 self.interval = interval.map_err(|_| damaged(offset, "a malformed restart interval"))?.into();
                 Ok(())
             }
-            marker::DQT | marker::DNL | marker::APP0..=marker::APP15 | marker::COM => {
-                self.segment().map(drop)
+            marker::DQT => {
+                let segment = self.segment()?;
+                self.quantizers
+                    .define(segment)
+                    .ok_or_else(|| damaged(offset, "a malformed quantization table"))
             }
+            marker::DNL | marker::APP0..=marker::APP15 | marker::COM => self.segment().map(drop),
             marker::SOI => Err(damaged(offset, "another file's start")),
             code => Err(damaged(offset, format!("a marker that JPEG does not have, 0x{code:02x}"))),
         }
@@ -190,25 +187,26 @@ impl<'a> Walk<'a> {
         Ok(segment)
     }
 
-    /// Passes over the data of a scan, which end at a marker that does not belong to them. Tells where each stretch
-    /// ends.
+    /// Reads the data of a scan, which end at a marker that does not belong to them.
     fn data(
         &mut self,
         frame: &Frame,
         scan: &Scan,
-        mut codes: Option<&mut Codes>,
-        ended: &mut impl FnMut(usize),
+        reader: &mut Reader,
+        data: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
         let mut start = self.at;
         let fault = |start: usize, end: usize| move |fault: Fault| fault.at(start, end);
-        if let Some(codes) = &mut codes {
-            codes.start_scan(frame, scan, &self.tables).map_err(fault(start, start))?;
-        }
-        let mut units = scan.units(frame);
+        reader.start_scan(frame, scan, &self.tables, &self.quantizers).map_err(fault(start, start))?;
+        let mut units = scan.units(frame).into_iter().fold(1, usize::saturating_mul);
         let interval = if self.interval > 0 { self.interval } else { units };
         let mut due = *marker::RST.start();
         loop {
-            let end = self.stretch()?;
+            data.clear();
+            let rest = self.file.get(start..).unwrap_or_default();
+            let end =
+                bits::unescape(rest, data).ok_or_else(|| self.truncated("a scan"))?.saturating_add(start);
+            self.at = end;
             let code = self.file.get(end.saturating_add(1));
             let is_restart = code.is_some_and(|code| marker::RST.contains(code));
             if units == 0 {
@@ -216,11 +214,9 @@ impl<'a> Walk<'a> {
                 let found = "scan data behind the last restart marker there should be";
                 return if is_restart || end != start { Err(damaged(start, found)) } else { Ok(()) };
             }
-            if let Some(codes) = &mut codes {
-                let data = self.file.get(start..end).unwrap_or_default();
-                codes.read(frame, scan, units.min(interval), data).map_err(fault(start, end))?;
-            }
-            ended(end);
+            // Many cameras leave stray bytes before the end marker.
+            let may_end_late = code == Some(&marker::EOI);
+            reader.read(frame, scan, units.min(interval), data, may_end_late).map_err(fault(start, end))?;
             units = units.saturating_sub(interval);
             match code {
                 Some(code) if is_restart => {
@@ -240,57 +236,29 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes over scan data, to the marker where they end.
-    fn stretch(&mut self) -> Result<usize, DecodeError> {
-        loop {
-            let rest = self.file.get(self.at..).unwrap_or_default();
-            let offset = self.at.saturating_add(find_fill(rest).unwrap_or(rest.len()));
-            let Some(code) = self.file.get(offset.saturating_add(1)) else {
-                return Err(self.truncated("a scan"));
-            };
-            self.at = match code {
-                0 => offset.saturating_add(2),
-                0xff => offset.saturating_add(1),
-                _ => {
-                    self.at = offset;
-                    return Ok(offset);
-                }
-            };
-        }
-    }
-
     #[cold]
     fn truncated(&self, inside: &'static str) -> DecodeError {
         DecodeError::Truncated { format: FORMAT, offset: self.file.len(), inside }
     }
 }
 
-/// Where the first byte is with which a marker starts.
-fn find_fill(bytes: &[u8]) -> Option<usize> {
-    // Whole chunks are searched as vectors, which a search for the first is not.
-    let (chunks, _) = bytes.as_chunks::<64>();
-    let clean =
-        chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, &byte| any | (byte == 0xff)));
-    let start = clean.count().saturating_mul(64);
-    let found = bytes.get(start..)?.iter().position(|&byte| byte == 0xff)?;
-    Some(start.saturating_add(found))
-}
-
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::decode::Window;
 
     fn file(name: &str) -> Vec<u8> {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
         std::fs::read(folder.join(name)).unwrap()
     }
 
-    fn walk(file: &[u8]) -> Result<Vec<usize>, DecodeError> {
-        let (mut walk, mut ends) = (Walk::new(file), Vec::new());
-        let head = walk.head()?;
-        walk.scans(&head.frame, None, |end| ends.push(end))?;
-        Ok(ends)
+    fn walk(file: &[u8]) -> Result<(), DecodeError> {
+        let (mut walk, mut reader) = (Walk::new(file), Reader::default());
+        let frame = walk.head()?.frame;
+        let window = Window { top: 0, left: 0, height: frame.height, width: frame.width };
+        reader.start(&frame, window, frame.components().len());
+        walk.scans(&frame, &mut reader, &mut Vec::new())
     }
 
     /// The file with these bytes before the first segment of this kind.
@@ -299,14 +267,6 @@ mod tests {
         let at = file.windows(2).position(|pair| pair == [0xff, code]).unwrap();
         file.splice(at..at, bytes.iter().copied());
         file
-    }
-
-    #[test]
-    fn the_ends_of_scan_data_are_told() {
-        let file = file("420_restart.jpg");
-        let ends = walk(&file).unwrap();
-        let codes: Vec<u8> = ends.iter().map(|end| file[end + 1]).collect();
-        assert_eq!(codes, [0xd0, 0xd1, 0xd2, marker::EOI]);
     }
 
     #[test]
@@ -342,10 +302,11 @@ mod tests {
 
     #[test]
     fn every_component_has_a_scan() {
-        // A scan of the first component alone, and nothing behind it.
-        let mut file = file("444.jpg");
-        let at = file.windows(2).position(|pair| pair == [0xff, marker::SOS]).unwrap();
-        file.splice(at + 2..at + 14, [0, 8, 1, 1, 0, 0, 63, 0]);
+        // Those of the first two components alone.
+        let mut file = file("separate_scans.jpg");
+        let last = file.windows(2).rposition(|pair| pair == [0xff, marker::SOS]).unwrap();
+        file.truncate(last);
+        file.extend([0xff, marker::EOI]);
         let error = walk(&file).unwrap_err();
         assert!(error.to_string().contains("a component has had no scan"), "{error}");
     }

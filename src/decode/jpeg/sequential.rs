@@ -1,0 +1,229 @@
+//! The scans of a JPEG that is not progressive: each brings its blocks whole, one after the other.
+//!
+//! ```text
+//! for each unit, for each member of the scan, for each of its blocks:
+//!     the mean's difference to the last one's, then codes of (zeros, coefficient) up to the block's end
+//! ```
+//!
+//! A block that the window needs is transformed soon after it was read, in a batch with some others, and is then
+//! forgotten. Of one that it does not need, the codes are passed over.
+
+#![expect(clippy::cast_possible_truncation, reason = "coefficients are of 16 bits, and wrap as libjpeg's do")]
+
+use super::bits::Bits;
+use super::frame::Frame;
+use super::huffman::{END, Fault, Table};
+use super::idct;
+use super::picture::Planes;
+use super::quantize::{Block, ZIGZAG};
+use super::scan::{COEFFICIENTS, Scan, UNIT_BLOCKS_MAX};
+use super::tables::Tables;
+
+/// Blocks that are read before they are transformed: few enough to stay in the first-level cache, and enough that a
+/// coefficient has left the processor's store buffer when it is loaded with its neighbours.
+const BATCH: usize = 32;
+
+/// Blocks between reading and transform.
+#[derive(Debug)]
+pub(super) struct Batch {
+    blocks: [Block; BATCH],
+    places: [Place; BATCH],
+    len: usize,
+}
+
+/// Where a block's samples go.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    component: usize,
+    start: usize,
+    /// More than the number of every coefficient that is not zero.
+    coded: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { blocks: [[0; COEFFICIENTS]; BATCH], places: [Place::default(); BATCH], len: 0 }
+    }
+}
+
+impl Batch {
+    #[inline(always)]
+    fn transform(&mut self, planes: &mut Planes) {
+        for (block, place) in self.blocks.iter().zip(&self.places).take(self.len) {
+            let plane = &mut planes.0[place.component];
+            let out = &mut plane.samples[place.start..];
+            idct::inverse(block, &plane.steps, place.coded, out, plane.part.stride());
+        }
+        self.len = 0;
+    }
+}
+
+/// Units of a scan, up to a marker.
+pub(super) struct Stretch<'a> {
+    pub(super) frame: &'a Frame,
+    pub(super) scan: &'a Scan,
+    pub(super) dc: &'a Tables,
+    pub(super) ac: &'a Tables,
+    pub(super) planes: &'a mut Planes,
+    pub(super) batch: &'a mut Batch,
+    /// Whether blocks are transformed, where the window needs them.
+    pub(super) wanted: bool,
+    /// The first unit and how many there are.
+    pub(super) first: usize,
+    pub(super) units: usize,
+    pub(super) bits: Bits<'a>,
+}
+
+/// What is read of a member of the scan in each unit.
+#[derive(Clone, Copy)]
+struct Member<'a> {
+    component: usize,
+    dc: &'a Table,
+    ac: &'a Table,
+    /// Rows and columns of blocks.
+    blocks: [usize; 2],
+    /// The last block's mean.
+    mean: i32,
+}
+
+impl<'a> pulp::WithSimd for Stretch<'a> {
+    type Output = Result<Bits<'a>, Fault>;
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(mut self, _: S) -> Self::Output {
+        let mut members = [None; 3];
+        for (slot, member) in members.iter_mut().zip(self.scan.members()) {
+            let blocks = self.scan.blocks_of(&self.frame.components()[member.component]);
+            let (dc, ac) = (self.dc.get(member.dc)?, self.ac.get(member.ac)?);
+            *slot = Some(Member { component: member.component, dc, ac, blocks, mean: 0 });
+        }
+        let [_, across] = self.scan.units(self.frame);
+        let (mut row, mut column) = (self.first / across, self.first % across);
+        // A stretch that was damaged may have left some.
+        self.batch.len = 0;
+        let mut left = self.units;
+        while left > 0 {
+            while left > 0 && self.batch.len + UNIT_BLOCKS_MAX <= BATCH {
+                self.unit(&mut members, row, column)?;
+                left -= 1;
+                column += 1;
+                if column == across {
+                    (row, column) = (row + 1, 0);
+                }
+            }
+            self.batch.transform(self.planes);
+        }
+        Ok(self.bits)
+    }
+}
+
+impl Stretch<'_> {
+    #[inline(always)]
+    fn unit(
+        &mut self,
+        members: &mut [Option<Member<'_>>; 3],
+        row: usize,
+        column: usize,
+    ) -> Result<(), Fault> {
+        for member in members.iter_mut().flatten() {
+            let part = &self.planes.0[member.component].part;
+            let [down, across] = member.blocks;
+            for y in row * down..(row + 1) * down {
+                for x in column * across..(column + 1) * across {
+                    member.mean = member.mean.wrapping_add(self.bits.difference(member.dc)?);
+                    if self.wanted && part.contains(y, x) {
+                        let at = self.batch.len;
+                        let block = &mut self.batch.blocks[at];
+                        *block = [0; COEFFICIENTS];
+                        block[0] = member.mean as i16;
+                        let coded = read(&mut self.bits, member.ac, block)?;
+                        let start = part.start_of(y, x);
+                        self.batch.places[at] = Place { component: member.component, start, coded };
+                        self.batch.len = at + 1;
+                    } else {
+                        pass(&mut self.bits, member.ac)?;
+                    }
+                    self.bits.check()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Entries of the table that are looked up before bits are made ready again.
+const LOOKUPS: usize = 4;
+
+/// Reads all coefficients of a block but the mean. Returns more than the number of every one that is not zero.
+#[inline(always)]
+fn read(bits: &mut Bits<'_>, table: &Table, block: &mut Block) -> Result<usize, Fault> {
+    let mut at = 0;
+    loop {
+        bits.refill();
+        for _ in 0..LOOKUPS {
+            let entry = bits.entry(table);
+            let (advance, value) = if entry.is_whole() {
+                bits.pass(entry.len());
+                (entry.advance(), entry.value())
+            } else {
+                let symbol = bits.rest_of(entry, table)?;
+                let coefficient = coefficient(bits, symbol);
+                bits.refill();
+                coefficient
+            };
+            let last = at;
+            at += advance;
+            if at >= COEFFICIENTS - 1 {
+                return end(block, last, at, value);
+            }
+            block[usize::from(ZIGZAG[at & 63] & 63)] = value;
+        }
+    }
+}
+
+/// The last coefficient of a block, or what stands for its end.
+#[inline(always)]
+fn end(block: &mut Block, last: usize, at: usize, value: i16) -> Result<usize, Fault> {
+    if at == COEFFICIENTS - 1 {
+        block[at] = value;
+        return Ok(COEFFICIENTS);
+    }
+    // A run of zeros may reach behind the end.
+    if value == 0 { Ok(last + 1) } else { Err(Fault::Outside) }
+}
+
+/// How far a coefficient is behind the last one, and its value, whose bits are ready.
+#[inline(always)]
+fn coefficient(bits: &mut Bits<'_>, symbol: u8) -> (usize, i16) {
+    let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
+    if size == 0 && run < 15 {
+        return (END, 0);
+    }
+    (run + 1, bits.take_signed(size) as i16)
+}
+
+/// Passes over all coefficients of a block but the mean.
+#[inline(always)]
+fn pass(bits: &mut Bits<'_>, table: &Table) -> Result<(), Fault> {
+    let mut at = 0;
+    loop {
+        bits.refill();
+        for _ in 0..LOOKUPS {
+            let entry = bits.entry(table);
+            let (advance, value) = if entry.is_whole() {
+                bits.pass(entry.len());
+                (entry.advance(), entry.value())
+            } else {
+                let symbol = bits.rest_of(entry, table)?;
+                let coefficient = coefficient(bits, symbol);
+                bits.refill();
+                coefficient
+            };
+            at += advance;
+            if at >= COEFFICIENTS - 1 {
+                let outside = at >= COEFFICIENTS && value != 0;
+                return if outside { Err(Fault::Outside) } else { Ok(()) };
+            }
+        }
+    }
+}
