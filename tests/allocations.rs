@@ -239,6 +239,8 @@ fn after_the_first_rounds_nothing_allocates() {
 fn nothing_allocates_on_the_way_to_a_gpu() {
     use percolator::Place;
 
+    // Waiting for the child that counts allocates, too.
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(_standin) = standin::alone("nothing_allocates_on_the_way_to_a_gpu", "devices=2") else { return };
     must_end("a feed whose allocations are counted", || {
         park_many();
