@@ -324,6 +324,30 @@ fn a_gate_may_wait_for_ever() {
 }
 
 #[test]
+fn one_run_given_back_is_enough_to_go_on() {
+    must_end("a pop that waits for one run of another consumer's", || {
+        let registry = Registry::new();
+        let source = shared(MemorySource::numbered("in step", 200, 8));
+        let open =
+            || DataReader::builder_shared("data", source.clone()).consumers(2).batch_size(8).prefetch(2);
+        let [one, other] = [open().open_in(&registry).unwrap(), open().open_in(&registry).unwrap()];
+        let pop = |reader: &DataReader| reader.full().pop().unwrap().unwrap();
+        // One thread holds all runs of one consumer but the last that it took, and takes from the other.
+        let mut held: Vec<_> = (0..other.runs())
+            .map(|_| {
+                drop(pop(&one));
+                pop(&other)
+            })
+            .collect();
+        for _step in 0..30 {
+            held.pop();
+            drop(pop(&one));
+            held.push(pop(&other));
+        }
+    });
+}
+
+#[test]
 fn cancelling_opens_no_gate_and_wakes_who_waits_there() {
     must_end("a pop at the gate after a cancel", || {
         let registry = Registry::new();

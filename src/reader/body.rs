@@ -51,6 +51,8 @@ pub(crate) struct Terms {
     pub(crate) passes: Option<NonZeroU64>,
     /// The ranks that the consumers are, where there are others beside them.
     pub(crate) share: Option<Share>,
+    /// Whether the consumers never keep a run for good, so that runs may go back a few together.
+    pub(crate) runs_return: bool,
 }
 
 /// The ranks that a reader deals to, of those that a whole job has: consumer `i` is rank `first + i`.
@@ -87,7 +89,7 @@ impl Terms {
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Terms { consumers, batch_size, prefetch, passes, share } = self;
+        let Terms { consumers, batch_size, prefetch, passes, share, .. } = self;
         write!(f, "{consumers} consumer(s), ")?;
         if let Some(Share { first, of }) = share {
             write!(f, "rank {first} of {of} and on, ")?;
@@ -253,7 +255,8 @@ impl Shared {
         if gate.registered == self.terms.consumers {
             return Err(ReaderError::TooMany { key: self.key.to_string(), consumers: self.terms.consumers });
         }
-        let (reader, consumer) = queue_pair(self.pool.runs, self.pool.run_records);
+        let together = if self.terms.runs_return { self.pool.runs / 4 } else { 1 };
+        let (reader, consumer) = queue_pair(self.pool.runs, self.pool.run_records, together);
         let number = gate.registered;
         gate.registered += 1;
         gate.arrived.push(reader);
@@ -514,7 +517,7 @@ mod tests {
     use super::*;
 
     fn terms(batch_size: usize, prefetch: usize) -> Terms {
-        Terms { consumers: 1, batch_size, prefetch, passes: None, share: None }
+        Terms { consumers: 1, batch_size, prefetch, passes: None, share: None, runs_return: false }
     }
 
     #[test]

@@ -173,7 +173,14 @@ impl DataReader {
             source,
             phase: Phase::Train,
             group: String::new(),
-            terms: Terms { consumers: 1, batch_size: 1, prefetch: 4, passes: None, share: None },
+            terms: Terms {
+                consumers: 1,
+                batch_size: 1,
+                prefetch: 4,
+                passes: None,
+                share: None,
+                runs_return: false,
+            },
             gate_timeout: Duration::from_secs(30),
         }
     }

@@ -10,9 +10,9 @@
 //! 2. **Every wait ends.** Dropping either end closes both queues: the consumer drains `full` and then
 //!    sees its end; the reader's next push or pop says that the consumer has left. Leases still held keep
 //!    nothing open.
-//! 3. **Slots go back a few together**, for to wake the reader costs more than to fill a run of small records: a quarter
-//!    of all, or each at once while the consumer waits. So none is kept from a reader that waits while nobody holds the
-//!    others: they would be more than a quarter.
+//! 3. **Slots may go back a few together**, for to wake the reader costs more than to fill a run of small records. Only
+//!    where whoever has the other slots lets go of them whatever the reader does, as a feed's workers do: then none is
+//!    kept for good, for those that are out are more than those that are kept.
 
 use std::fmt;
 use std::ops::Deref;
@@ -22,8 +22,10 @@ use crate::round::{Round, Token};
 use crate::source::Run;
 use crate::sync::{Mutex, Receiver, Sender, TryRecvError, bounded, recv_unless};
 
-/// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free.
-pub(crate) fn queue_pair(slots: usize, slot_records: usize) -> (ReaderEnd, ConsumerEnd) {
+/// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free. As many go back
+/// `together`: at the least one, and at the most half of them.
+pub(crate) fn queue_pair(slots: usize, slot_records: usize, together: usize) -> (ReaderEnd, ConsumerEnd) {
+    let together = together.min(slots / 2).max(1);
     let (free_sender, free_receiver) = bounded(slots);
     let (full_sender, full_receiver) = bounded(slots);
     let round = Round::open();
@@ -31,12 +33,7 @@ pub(crate) fn queue_pair(slots: usize, slot_records: usize) -> (ReaderEnd, Consu
         let slot = Slot { run: Run::with_capacity(slot_records), _token: round.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
-    let returns = Returns {
-        free: free_sender,
-        kept: Vec::with_capacity(slots),
-        together: (slots / 4).max(1),
-        is_awaited: false,
-    };
+    let returns = Returns { free: free_sender, kept: Vec::with_capacity(together), together };
     let home = Arc::new(Home { returns: Mutex::new(Some(returns)), round: round.clone() });
     let reader = ReaderEnd { free: free_receiver, full: full_sender, round };
     (reader, ConsumerEnd { full: full_receiver, home })
@@ -101,17 +98,6 @@ struct Returns {
     /// Fewer than go back together.
     kept: Vec<Slot>,
     together: usize,
-    /// The consumer waits for the reader, which may wait for any of them.
-    is_awaited: bool,
-}
-
-impl Returns {
-    fn send(&mut self) {
-        for slot in self.kept.drain(..) {
-            // An error means that the reader has gone, and the slot with it.
-            let _ = self.free.send(slot);
-        }
-    }
 }
 
 impl Home {
@@ -119,17 +105,12 @@ impl Home {
         slot.run.clear();
         if let Some(returns) = &mut *self.returns.lock() {
             returns.kept.push(slot);
-            if returns.is_awaited || returns.kept.len() >= returns.together {
-                returns.send();
+            if returns.kept.len() >= returns.together {
+                for slot in returns.kept.drain(..) {
+                    // An error means that the reader has gone, and the slot with it.
+                    let _ = returns.free.send(slot);
+                }
             }
-        }
-    }
-
-    /// Gives the reader what was kept, and all that comes back from here on for as long as the consumer waits.
-    fn keep_none(&self, is_awaited: bool) {
-        if let Some(returns) = &mut *self.returns.lock() {
-            returns.is_awaited = is_awaited;
-            returns.send();
         }
     }
 
@@ -157,24 +138,14 @@ impl ConsumerEnd {
     /// The next run; waits for one. `None` when everything that the reader gave was taken and it has gone,
     /// or `alarm` says that it failed: a reader that hangs in its source does not close the queue.
     pub(crate) fn pop(&self, alarm: &Receiver<()>) -> Option<Lease> {
-        if let Ok(slot) = self.full.try_recv() {
-            return Some(self.lease(slot));
-        }
-        self.home.keep_none(true);
-        let slot = recv_unless(&self.full, alarm);
-        self.home.keep_none(false);
-        slot.map(|slot| self.lease(slot))
+        recv_unless(&self.full, alarm).map(|slot| self.lease(slot))
     }
 
     /// The next run if there is one now.
     pub(crate) fn try_pop(&self) -> Result<Option<Lease>, Left> {
         match self.full.try_recv() {
             Ok(slot) => Ok(Some(self.lease(slot))),
-            Err(TryRecvError::Empty) => {
-                // Whoever asks again and again waits, too.
-                self.home.keep_none(false);
-                Ok(None)
-            }
+            Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(Left),
         }
     }
@@ -256,7 +227,7 @@ mod tests {
 
     #[test]
     fn slots_go_round_and_come_back_empty() {
-        let (reader, consumer) = queue_pair(2, 1);
+        let (reader, consumer) = queue_pair(2, 1, 1);
         for index in 0..10 {
             reader.push(fill(reader.pop().unwrap(), index)).unwrap();
             let lease = pop(&consumer).unwrap();
@@ -267,26 +238,27 @@ mod tests {
     }
 
     #[test]
-    fn slots_go_back_together_unless_the_consumer_waits() {
-        let (reader, consumer) = queue_pair(8, 1);
-        for index in 0..8 {
-            reader.push(fill(reader.pop().unwrap(), index)).unwrap();
+    fn slots_go_back_together_where_they_may() {
+        for (together, free) in [(1, [1, 2, 3, 4, 5]), (2, [0, 2, 2, 4, 4]), (4, [0, 0, 0, 4, 4])] {
+            let (reader, consumer) = queue_pair(8, 1, together);
+            for index in 0..8 {
+                reader.push(fill(reader.pop().unwrap(), index)).unwrap();
+            }
+            let leases: Vec<_> = (0..8).map(|_| pop(&consumer).unwrap()).collect();
+            for ((position, lease), free) in leases.into_iter().enumerate().zip(free) {
+                drop(lease);
+                assert_eq!((reader.free.len(), consumer.free_len()), (free, position + 1), "{together}");
+            }
         }
-        let leases: Vec<_> = (0..8).map(|_| pop(&consumer).unwrap()).collect();
-        let mut leases = leases.into_iter();
-        for free in [0, 2, 2, 4] {
-            drop(leases.next());
-            assert_eq!(reader.free.len(), free);
-        }
-        drop(leases.next());
-        assert_eq!((reader.free.len(), consumer.free_len()), (4, 5));
-        assert!(consumer.try_pop().unwrap().is_none());
-        assert_eq!(reader.free.len(), 5, "a consumer that finds nothing keeps nothing");
+        let (reader, consumer) = queue_pair(1, 1, 4);
+        reader.push(fill(reader.pop().unwrap(), 0)).unwrap();
+        drop(pop(&consumer));
+        assert_eq!(reader.free.len(), 1, "one slot waits for no other");
     }
 
     #[test]
     fn the_consumer_drains_what_the_reader_left_behind() {
-        let (reader, consumer) = queue_pair(3, 1);
+        let (reader, consumer) = queue_pair(3, 1, 1);
         for index in 0..2 {
             reader.push(fill(reader.pop().unwrap(), index)).unwrap();
         }
@@ -301,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_lease_still_held_does_not_keep_the_reader_waiting() {
-        let (reader, consumer) = queue_pair(1, 1);
+        let (reader, consumer) = queue_pair(1, 1, 1);
         reader.push(fill(reader.pop().unwrap(), 0)).unwrap();
         let held = pop(&consumer).unwrap();
         drop(consumer);
@@ -313,7 +285,7 @@ mod tests {
     #[should_panic(expected = "a slot was lost")]
     #[cfg(debug_assertions)]
     fn losing_a_slot_while_both_ends_live_asserts() {
-        let (reader, _consumer) = queue_pair(1, 1);
+        let (reader, _consumer) = queue_pair(1, 1, 1);
         drop(reader.pop());
     }
 }
@@ -365,7 +337,7 @@ mod model {
     fn records_go_through_in_order_and_all_slots_come_home() {
         for slots in 1..=3 {
             explore(move || {
-                let (reader, consumer) = queue_pair(slots, 1);
+                let (reader, consumer) = queue_pair(slots, 1, 1);
                 let round = reader.round.clone();
                 let reading = thread::spawn(move || {
                     assert_eq!(push(&reader, 4), 4);
@@ -385,28 +357,33 @@ mod model {
     }
 
     #[test]
-    fn a_consumer_that_holds_some_and_waits_gets_more() {
-        explore(|| {
-            let (reader, consumer) = queue_pair(8, 1);
-            let reading = thread::spawn(move || push(&reader, 10));
-            let mut held: Vec<_> = (0..7).map(|_| pop(&consumer).unwrap()).collect();
-            // One at a time, so that fewer come back than go back together, while the consumer waits and before.
-            let returning = thread::spawn(move || {
-                held.drain(..3).for_each(drop);
-                held
+    fn slots_that_go_back_together_are_never_lacked() {
+        for together in [1, 2] {
+            explore(move || {
+                let (reader, consumer) = queue_pair(4, 1, together);
+                let round = reader.round.clone();
+                let reading = thread::spawn(move || push(&reader, 9));
+                // As a feed's: one takes the runs, another lets go of them.
+                let (to_worker, from_consumer) = bounded(4);
+                let working = thread::spawn(move || while from_consumer.recv().is_ok() {});
+                for expected in 0..9 {
+                    let lease = pop(&consumer).unwrap();
+                    assert_eq!(index(&lease), expected);
+                    let _ = to_worker.send(lease);
+                }
+                drop(to_worker);
+                working.join().unwrap();
+                assert_eq!(reading.join().unwrap(), 9);
+                drop(consumer);
+                assert_nothing_is_left(&round);
             });
-            for expected in 7..10 {
-                assert_eq!(index(&pop(&consumer).unwrap()), expected);
-            }
-            assert_eq!(returning.join().unwrap().len(), 4);
-            assert_eq!(reading.join().unwrap(), 10);
-        });
+        }
     }
 
     #[test]
     fn leases_come_home_from_another_thread() {
         explore(|| {
-            let (reader, consumer) = queue_pair(2, 1);
+            let (reader, consumer) = queue_pair(2, 1, 1);
             let reading = thread::spawn(move || {
                 assert_eq!(push(&reader, 5), 5);
                 reader
@@ -429,7 +406,7 @@ mod model {
     #[test]
     fn the_reader_leaves_at_any_moment() {
         explore(|| {
-            let (reader, consumer) = queue_pair(2, 1);
+            let (reader, consumer) = queue_pair(2, 1, 1);
             let round = reader.round.clone();
             let reading = thread::spawn(move || assert_eq!(push(&reader, 3), 3));
             for expected in 0..3 {
@@ -447,7 +424,7 @@ mod model {
     fn the_consumer_leaves_at_any_moment_with_a_lease_in_hand() {
         for taken in 0..=2 {
             explore(move || {
-                let (reader, consumer) = queue_pair(2, 1);
+                let (reader, consumer) = queue_pair(2, 1, 1);
                 let round = reader.round.clone();
                 let reading = thread::spawn(move || push(&reader, u64::MAX));
                 let mut held = None;
@@ -466,7 +443,7 @@ mod model {
     #[test]
     fn a_lease_comes_back_while_both_ends_close() {
         explore(|| {
-            let (reader, consumer) = queue_pair(1, 1);
+            let (reader, consumer) = queue_pair(1, 1, 1);
             let round = reader.round.clone();
             push(&reader, 1);
             let lease = pop(&consumer).unwrap();
@@ -485,7 +462,7 @@ mod model {
     #[test]
     fn closing_from_a_third_thread_ends_both_waits() {
         explore(|| {
-            let (reader, consumer) = queue_pair(1, 1);
+            let (reader, consumer) = queue_pair(1, 1, 1);
             let round = reader.round.clone();
             let home = consumer.home().clone();
             let reading = thread::spawn(move || push(&reader, u64::MAX));
