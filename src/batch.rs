@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
-use crate::fault::RecordError;
+use crate::fault::BatchFault;
 use crate::memory::HostMemory;
 use crate::record::RecordId;
 use crate::shape::BatchShape;
@@ -142,7 +142,7 @@ struct Buffer {
     cells: UnsafeCell<Cells>,
     writers: AtomicUsize,
     /// The failure that concerns the earliest record, whichever thread met it first.
-    failure: Mutex<Option<(usize, Box<RecordError>)>>,
+    failure: Mutex<Option<(usize, BatchFault)>>,
     /// Told when the last writer has gone.
     done: Sender<()>,
 }
@@ -361,11 +361,11 @@ impl Places {
 
     /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
     /// record's stays, so that the same database fails in the same way whatever the threads do.
-    pub(crate) fn fail(&self, position: usize, error: Box<RecordError>) {
+    pub(crate) fn fail(&self, position: usize, fault: impl Into<BatchFault>) {
         let record = self.range.start + position;
         let mut failure = self.buffer.failure.lock();
         if failure.as_ref().is_none_or(|(earliest, _)| record < *earliest) {
-            *failure = Some((record, error));
+            *failure = Some((record, fault.into()));
         }
     }
 }
@@ -427,8 +427,8 @@ impl Pending {
     }
 
     /// What is wrong with the earliest bad record, once the batch is complete.
-    pub(crate) fn failure(&self) -> Option<Box<RecordError>> {
-        self.buffer.failure.lock().take().map(|(_, error)| error)
+    pub(crate) fn failure(&self) -> Option<BatchFault> {
+        self.buffer.failure.lock().take().map(|(_, fault)| fault)
     }
 
     /// The complete batch.
@@ -503,7 +503,7 @@ impl Filled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::RecordCause;
+    use crate::fault::{RecordCause, RecordError};
     use crate::memory::PageMemory;
     use crate::record::Key;
     use crate::shape::{Dtype, ImageShape, Layout};
@@ -599,7 +599,7 @@ mod tests {
         first.fail(1, failure(1));
         second.fail(1, failure(3));
         drop((first, second));
-        assert_eq!(filling.finish().failure(), Some(failure(1)));
+        assert_eq!(filling.finish().failure(), Some(failure(1).into()));
     }
 
     #[test]

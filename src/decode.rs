@@ -36,6 +36,8 @@
 //! | planes, turned or resized | 3 | 3 | 4 | 3 |
 //! | together | 15 3/8 | 9 | 12 | 14 |
 //!
+//! A decoder that meets all of them keeps the most of each line: 25 3/8.
+//!
 //! What does not grow with the pixels is left out: the data of a JPEG's scan, of which no more are copied than the file
 //! is long, 40 KB of tables and blocks to read a JPEG with, a profile of at most 8 MB while a PNG is read that has one
 //! and of which grey is wanted, the few rows that are worked on, and 28 bytes for each column of a resize.
@@ -64,7 +66,7 @@ const ELEMENTS_MAX: usize = i32::MAX as usize;
 
 /// Bytes that a decoder may hold for each pixel of the largest image that it reads or makes: as the file has it, or
 /// resized, whichever is more.
-pub(crate) const PIXEL_BYTES_MAX: usize = 16;
+pub(crate) const PIXEL_BYTES_MAX: usize = 26;
 
 /// Which channels an encoded record is read with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

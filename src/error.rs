@@ -2,7 +2,7 @@
 
 use crate::config::ConfigError;
 use crate::device::DeviceError;
-use crate::fault::RecordError;
+use crate::fault::{BatchFault, RecordError};
 use crate::net::NetError;
 use crate::reader::ReaderError;
 use crate::source::SourceError;
@@ -64,5 +64,14 @@ impl From<SourceError> for FeedError {
 impl From<Box<RecordError>> for FeedError {
     fn from(error: Box<RecordError>) -> Self {
         FeedError::Record(error)
+    }
+}
+
+impl From<BatchFault> for FeedError {
+    fn from(fault: BatchFault) -> Self {
+        match fault {
+            BatchFault::Record(error) => error.into(),
+            BatchFault::Source(error) => (*error).into(),
+        }
     }
 }

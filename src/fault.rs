@@ -7,7 +7,7 @@ use crate::datum::DatumError;
 use crate::decode::DecodeError;
 use crate::record::{Key, RecordId};
 use crate::shape::ImageShape;
-use crate::source::Record;
+use crate::source::{Record, SourceError};
 use crate::transform::TransformError;
 
 /// A record that is not what it should be.
@@ -86,5 +86,26 @@ pub enum RecordCause {
 impl RecordError {
     pub(crate) fn new(path: &Path, record: &Record<'_>, cause: RecordCause) -> Box<Self> {
         Box::new(RecordError { path: path.to_owned(), id: record.id, key: Key(record.key.to_owned()), cause })
+    }
+}
+
+/// What fails a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum BatchFault {
+    /// One of its records is not what it should be.
+    Record(Box<RecordError>),
+    /// What one of its records lies in is not what was written: nothing is known of the record.
+    Source(Box<SourceError>),
+}
+
+impl From<Box<RecordError>> for BatchFault {
+    fn from(error: Box<RecordError>) -> Self {
+        BatchFault::Record(error)
+    }
+}
+
+impl From<SourceError> for BatchFault {
+    fn from(error: SourceError) -> Self {
+        BatchFault::Source(Box::new(error))
     }
 }

@@ -323,6 +323,8 @@ impl Prefetcher {
     /// Begins a batch, of the shape that its first record comes to.
     fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
         let Some(first) = run.get(0) else { return Ok(()) };
+        // Before its record says what room the batch takes.
+        run.seal_checks().before(0)?;
         let arrays = self.recipe.shapes(&first)?.arrays.of(self.batch_size);
         let Some(room) = arrays.room() else {
             let image = arrays.pixels.image;

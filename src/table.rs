@@ -9,8 +9,9 @@
 //! What a key is made of, and what order keys have, is the caller's: a walk needs no order, and a search is
 //! given a function that tells what lies before the sought key.
 //!
-//! Bytes are not trusted. A checksum is verified whenever a block is entered, and every length is checked
-//! against what is there before it is used. Data blocks must follow one another and precede the index, as
+//! Bytes are not trusted. A checksum is verified whenever a block is entered, or, of one that is not compressed,
+//! by whoever uses its values, where a walk was told so (`seal`); and every length is checked against what is
+//! there before it is used. Data blocks must follow one another and precede the index, as
 //! every writer puts them, so that a walk takes time linear in what the file can hold, but for keys.
 //!
 //! Keys are stored by what they share with the key before them, so that an entry of a few bytes can have a key
@@ -28,9 +29,11 @@ pub(crate) mod checksum;
 pub(crate) mod coding;
 mod error;
 mod footer;
+mod seal;
 
 pub(crate) use self::block::Value;
 pub use self::error::TableError;
+pub(crate) use self::seal::{Seal, Sealed, Verify};
 
 use self::block::BlockCursor;
 use self::coding::Coded;
@@ -49,13 +52,18 @@ pub(crate) struct TableCursor<B> {
     data_end: usize,
     /// Where the next data block may start: data blocks follow one another.
     data_next: usize,
+    /// Of the table that is open.
+    verify: Verify,
+    /// The last block that was left while its verifying was another's.
+    left: Option<Seal>,
 }
 
 impl<B: AsRef<[u8]>> TableCursor<B> {
     /// A walk over nothing, which will refuse a longer key than that, in an index as well.
     pub(crate) fn new(key_bytes_max: usize) -> Self {
         let (index, data) = (BlockCursor::new(key_bytes_max), BlockCursor::new(key_bytes_max));
-        TableCursor { file: None, index, data, data_end: 0, data_next: 0 }
+        let (file, verify, left) = (None, Verify::AtOnce, None);
+        TableCursor { file, index, data, data_end: 0, data_next: 0, verify, left }
     }
 
     /// Goes before the first entry of another table.
@@ -63,11 +71,12 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// # Errors
     ///
     /// [`TableError`] if the bytes are no table, or its index block is damaged.
-    pub(crate) fn open(&mut self, file: B) -> Result<(), TableError> {
+    pub(crate) fn open(&mut self, file: B, verify: Verify) -> Result<(), TableError> {
         self.close();
+        self.verify = verify;
         let bytes = file.as_ref();
         let (footer, index) = read_footer(bytes)?;
-        self.index.load(bytes, index, 0..footer)?;
+        self.index.load(bytes, index, 0..footer, Verify::AtOnce)?;
         self.data_end = self.index.offset();
         self.file = Some(file);
         Ok(())
@@ -78,6 +87,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         self.index.clear();
         self.data.clear();
         self.data_next = 0;
+        self.left = None;
         self.file = None;
     }
 
@@ -89,23 +99,68 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
-        if self.data.advance(file.as_ref())? {
-            return Ok(true);
+        match self.data.advance(file.as_ref()) {
+            Ok(true) => Ok(true),
+            Ok(false) => self.advance_block(),
+            Err(error) => Err(self.data.blame(file.as_ref(), error)),
         }
-        self.advance_block()
     }
 
     /// Steps to the first entry of the next block that has one.
     fn advance_block(&mut self) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
         let file = file.as_ref();
-        while self.index.advance(file)? {
-            self.data_next = load_data(&self.index, &mut self.data, file, self.data_next..self.data_end)?;
-            if self.data.advance(file)? {
-                return Ok(true);
+        loop {
+            // Nobody else may know of a block that had no entry, or whose entries were passed over.
+            match self.data.sealed() {
+                Some(sealed) if sealed.is_taken() => self.left = Some(sealed.seal()),
+                _ => self.data.verify(file)?,
+            }
+            if !self.index.advance(file)? {
+                return Ok(false);
+            }
+            let allowed = self.data_next..self.data_end;
+            self.data_next = load_data(&self.index, &mut self.data, file, allowed, self.verify)?;
+            match self.data.advance(file) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => return Err(self.data.blame(file, error)),
             }
         }
-        Ok(false)
+    }
+
+    /// Verifies the current block, if that is still to be done.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Checksum`] if it is damaged.
+    pub(crate) fn verify(&mut self) -> Result<(), TableError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        self.data.verify(file.as_ref())
+    }
+
+    /// Verifies the blocks that the current entry and the one before it lie in, where that was left to others:
+    /// what seems wrong about an entry's key may be the other's fault.
+    ///
+    /// # Errors
+    ///
+    /// As [`verify`](Self::verify).
+    pub(crate) fn suspect(&self) -> Result<(), TableError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let seals = [self.left, self.data.sealed().map(Sealed::seal)];
+        seals.iter().flatten().try_for_each(|seal| seal.check(file.as_ref(), 0))
+    }
+
+    /// The current block's seal, as long as it has not been verified.
+    #[inline]
+    pub(crate) fn sealed(&self) -> Option<&Sealed> {
+        self.data.sealed()
+    }
+
+    /// The key that the index has for the current block: none of the block's is behind it.
+    #[inline]
+    pub(crate) fn index_key(&self) -> &[u8] {
+        self.index.key()
     }
 
     /// Steps to the first entry whose key is not `before` the one that is sought; `false` if all are. Keys
@@ -121,7 +176,8 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         if !self.index.seek(file, &before)? {
             return Ok(false);
         }
-        self.data_next = load_data(&self.index, &mut self.data, file, 0..self.data_end)?;
+        let allowed = 0..self.data_end;
+        self.data_next = load_data(&self.index, &mut self.data, file, allowed, Verify::AtOnce)?;
         if self.data.seek(file, &before)? {
             return Ok(true);
         }
@@ -157,11 +213,12 @@ fn load_data(
     data: &mut BlockCursor,
     file: &[u8],
     allowed: std::ops::Range<usize>,
+    verify: Verify,
 ) -> Result<usize, TableError> {
     let mut coded = Coded::new(index.value_bytes(file));
     let handle = BlockHandle::read(&mut coded).filter(|_| coded.is_empty());
     let handle = handle.ok_or_else(|| index.damaged("its value is no block handle"))?;
-    data.load(file, handle, allowed)
+    data.load(file, handle, allowed, verify)
 }
 
 #[cfg(test)]

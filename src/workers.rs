@@ -39,10 +39,16 @@ impl Task {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
             let batch = self.places.arrays();
+            let mut seals = self.run.seal_checks();
             for (position, record) in self.run.iter().enumerate() {
                 at = position;
                 if let Some(next) = self.run.get(position + 1) {
                     lines::ask_for(next.value.get(..AHEAD_BYTES).unwrap_or(next.value));
+                }
+                // Right before, so that what is read for it is in this processor's cache.
+                if let Err(damage) = seals.before(position) {
+                    self.places.fail(position, damage);
+                    return;
                 }
                 let mut place = self.places.get(position);
                 if let Err(error) = recipe.write(&record, &batch, &mut place, tools) {

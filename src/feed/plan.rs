@@ -31,7 +31,7 @@ use crate::record::RecordId;
 use crate::round::Round;
 use crate::shape::Phase;
 use crate::source::paired::Paired;
-use crate::source::{COMPANION_BYTES, PLACE_BYTES, Record, Source, SourceError};
+use crate::source::{COMPANION_BYTES, ChecksSeals, PLACE_BYTES, Record, SEAL_BYTES, Source, SourceError};
 use crate::sync::panic_message;
 use crate::transform::{
     CaffeEra, Cutter, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transformer,
@@ -61,6 +61,7 @@ impl FeedBuilder {
             share: if self.net.is_some() && self.phase == Phase::Test { None } else { self.share },
             // The workers let go of every run.
             runs_return: true,
+            checks_seals: true,
         }
     }
 
@@ -163,17 +164,21 @@ struct FirstRecord {
     shapes: Shapes,
     value_bytes: usize,
     copied_bytes: usize,
+    /// Whether the workers have to verify it.
+    is_sealed: bool,
 }
 
 impl FirstRecord {
     fn look(source: &dyn Source, recipe: &Recipe) -> Result<Self, FeedError> {
-        let mut cursor = source.cursor()?;
+        let mut cursor = source.sealing_cursor(ChecksSeals::PROMISED)?;
         let Some(entry) = cursor.advance()? else {
             return Err(SourceError::Empty { path: source.path().to_owned() }.into());
         };
+        entry.check()?;
         let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
         let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
-        Ok(FirstRecord { shapes, value_bytes: entry.value_bytes(), copied_bytes: entry.copied_bytes() })
+        let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
+        Ok(FirstRecord { shapes, value_bytes, copied_bytes, is_sealed: entry.is_sealed() })
     }
 }
 
@@ -296,6 +301,7 @@ impl Plan {
         let pool = Pool::cut(&self.asked.terms(), self.first.value_bytes);
         let is_paired = self.recipe.target.as_ref().is_some_and(TargetRecipe::is_paired);
         let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
+        let seal_bytes = if self.first.is_sealed { SEAL_BYTES } else { 0 };
         let budget = MemoryBudget::of(&BudgetTerms {
             lanes: self.asked.devices.len(),
             prefetch: self.asked.prefetch,
@@ -304,7 +310,7 @@ impl Plan {
             memory_bytes: self.room.bytes,
             runs: pool.runs,
             run_records: pool.run_records,
-            place_bytes: PLACE_BYTES + companion_bytes,
+            place_bytes: PLACE_BYTES + companion_bytes + seal_bytes,
             run_bytes: QUEUED_RUN_BYTES,
             copied_bytes: self.first.copied_bytes,
             held_bytes: self.source.held_bytes(),

@@ -22,7 +22,7 @@ use super::queue_pair::{ConsumerEnd, Home, Left, ReaderEnd, Slot, queue_pair};
 use crate::latch::Latch;
 use crate::meter::{Count, WaitMeter};
 use crate::record::RecordId;
-use crate::source::{Entry, Source, SourceError};
+use crate::source::{ChecksSeals, Entry, Source, SourceError};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, panic_message, thread};
 
@@ -53,6 +53,8 @@ pub(crate) struct Terms {
     pub(crate) share: Option<Share>,
     /// Whether the consumers never keep a run for good, so that runs may go back a few together.
     pub(crate) runs_return: bool,
+    /// Whether the consumers check the seals of records before they use their values.
+    pub(crate) checks_seals: bool,
 }
 
 /// The ranks that a reader deals to, of those that a whole job has: consumer `i` is rank `first + i`.
@@ -89,12 +91,15 @@ impl Terms {
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Terms { consumers, batch_size, prefetch, passes, share, .. } = self;
+        let Terms { consumers, batch_size, prefetch, passes, share, checks_seals, .. } = self;
         write!(f, "{consumers} consumer(s), ")?;
         if let Some(Share { first, of }) = share {
             write!(f, "rank {first} of {of} and on, ")?;
         }
         write!(f, "{prefetch} batches of {batch_size} ahead, ")?;
+        if *checks_seals {
+            f.write_str("verified by a feed's workers, ")?;
+        }
         match passes {
             Some(passes) => write!(f, "{passes} pass(es)"),
             None => f.write_str("no end"),
@@ -401,7 +406,10 @@ impl<'a> Dealer<'a> {
             return Ok(());
         }
         shared.set_activity(Activity::Reading);
-        let mut cursor = source.cursor()?;
+        let mut cursor = match shared.terms.checks_seals {
+            true => source.sealing_cursor(ChecksSeals::PROMISED)?,
+            false => source.cursor()?,
+        };
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
             let mut index = 0;
@@ -517,7 +525,15 @@ mod tests {
     use super::*;
 
     fn terms(batch_size: usize, prefetch: usize) -> Terms {
-        Terms { consumers: 1, batch_size, prefetch, passes: None, share: None, runs_return: false }
+        Terms {
+            consumers: 1,
+            batch_size,
+            prefetch,
+            passes: None,
+            share: None,
+            checks_seals: false,
+            runs_return: false,
+        }
     }
 
     #[test]

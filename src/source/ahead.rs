@@ -11,6 +11,8 @@ use std::ops::Range;
 const WINDOW_BYTES: u64 = 64 << 20;
 /// What is asked for at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
+/// What the system reads for one request, whatever it is asked for: Linux cuts it to what the disk is set to.
+const PIECE_BYTES: u64 = 128 << 10;
 /// Chunks that are asked for at one step of the walk: the first records are not to wait for the whole window.
 const CHUNKS_A_STEP: u64 = 2;
 /// Steps forward, one after the other, after which a walk is taken to go on so.
@@ -73,9 +75,9 @@ mod system {
     use std::path::{Path, PathBuf};
 
     use rustix::fs::{Advice, fadvise};
-    use rustix::io::{ReadWriteFlags, preadv2};
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-    use super::{CHUNK_BYTES, STEPS_FORWARD, Window};
+    use super::{CHUNK_BYTES, PIECE_BYTES, STEPS_FORWARD, Window};
 
     /// Has the system read ahead of one walk.
     #[derive(Debug)]
@@ -122,7 +124,8 @@ mod system {
         fn find(path: &Path, address: usize) -> Option<Self> {
             let file = File::open(path).ok()?;
             let window = Window::new(file.metadata().ok()?.len());
-            let base = base_of_map(&std::fs::read_to_string("/proc/self/maps").ok()?, address)?;
+            let maps = std::fs::read("/proc/self/maps").ok()?;
+            let base = base_of_map(&String::from_utf8_lossy(&maps), address)?;
             Some(Mapped { file, window, base })
         }
 
@@ -135,25 +138,32 @@ mod system {
         }
 
         fn ask(&self, from: u64, to: u64) {
-            let mut start = from;
-            while start < to {
+            for start in steps(from, to, CHUNK_BYTES) {
                 let end = (start + CHUNK_BYTES).min(to);
-                if !self.is_in_memory(end - 1)
-                    && let Some(len) = NonZeroU64::new(end - start)
-                    && let Err(error) = fadvise(&self.file, start, Some(len), Advice::WillNeed)
-                {
-                    tracing::debug!(%error, start, "the system does not read ahead");
+                if self.is_in_memory(end - 1) {
+                    continue;
                 }
-                start = end;
+                for piece in steps(start, end, PIECE_BYTES) {
+                    let len = NonZeroU64::new(PIECE_BYTES.min(end - piece));
+                    if let Err(error) = fadvise(&self.file, piece, len, Advice::WillNeed) {
+                        tracing::debug!(%error, piece, "the system does not read ahead");
+                    }
+                }
             }
         }
 
-        /// By a read that does not wait. What cannot be told is taken to be in memory, and read when it is needed.
+        /// By a read that does not wait. Where that cannot be told, as of files on other machines, it is not: to ask for
+        /// what is there costs little.
         fn is_in_memory(&self, at: u64) -> bool {
             let mut byte = [0];
             let read = preadv2(&self.file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
-            read != Err(rustix::io::Errno::AGAIN)
+            !matches!(read, Err(Errno::AGAIN | Errno::OPNOTSUPP))
         }
+    }
+
+    /// Where the steps from one place to another begin.
+    fn steps(from: u64, to: u64, step: u64) -> impl Iterator<Item = u64> {
+        std::iter::successors(Some(from), move |at| at.checked_add(step)).take_while(move |&at| at < to)
     }
 
     /// Where the beginning of the file is mapped that this address lies in, by `/proc/self/maps`.

@@ -6,6 +6,7 @@ pub(crate) mod leveldb;
 pub(crate) mod lmdb;
 pub(crate) mod paired;
 pub(crate) mod run;
+mod seal;
 
 use std::fmt;
 use std::io;
@@ -17,6 +18,7 @@ use crate::record::Key;
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
 pub use self::run::{Entry, Lender, Record, Run};
+pub(crate) use self::seal::{Keeper, SEAL_BYTES, SealedTable, TableSeal};
 
 /// A database of records, opened for reading.
 ///
@@ -40,6 +42,26 @@ pub trait Source: Send + Sync + fmt::Debug {
     ///
     /// [`SourceError`] if the database cannot be read.
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError>;
+
+    /// As [`cursor`](Self::cursor), for whoever checks the seals of records before using their values. Nobody
+    /// outside can: there is no need to provide it.
+    ///
+    /// # Errors
+    ///
+    /// As [`cursor`](Self::cursor).
+    #[doc(hidden)]
+    fn sealing_cursor(&self, _promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
+        self.cursor()
+    }
+}
+
+/// The promise to check the seals of a run's records before their values are used. Only this crate can give it.
+#[derive(Clone, Copy, Debug)]
+pub struct ChecksSeals(());
+
+impl ChecksSeals {
+    /// For the stages of a feed, whose workers do.
+    pub(crate) const PROMISED: ChecksSeals = ChecksSeals(());
 }
 
 /// A walk over a source, in key order. It stays on the thread that made it.

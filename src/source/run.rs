@@ -11,17 +11,32 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::SourceError;
+use super::seal::{Keeper, SealAt, SealedTable, TableSeal};
 use crate::record::RecordId;
 
 /// Whatever must stay alive for lent bytes to stay where they are: a read transaction, a mapped file.
 #[derive(Clone)]
-pub struct Lender(Arc<dyn Any + Send + Sync>);
+pub struct Lender {
+    owner: Arc<dyn Any + Send + Sync>,
+    /// The owner again, where it can check seals.
+    keeper: Option<Arc<dyn Keeper>>,
+}
 
 impl Lender {
     /// Wraps the owner of the bytes.
     #[must_use]
     pub fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
-        Lender(owner)
+        Lender { owner, keeper: None }
+    }
+
+    /// Wraps the owner of bytes that are sealed.
+    pub(crate) fn keeping(owner: Arc<impl Keeper + 'static>) -> Self {
+        Lender { owner: owner.clone(), keeper: Some(owner) }
+    }
+
+    fn check(&self, seal: TableSeal) -> Result<(), SourceError> {
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(seal))
     }
 }
 
@@ -40,6 +55,8 @@ pub struct Entry<'a> {
     /// Whether the lender's promise is for the key as well as for the value.
     is_key_lent: bool,
     companion: Option<Companion<'a>>,
+    /// The seal of the block that its value lies in, where whoever uses it has to check that. Lent by `lender`.
+    sealed: Option<SealedTable<'a>>,
 }
 
 /// The value of the record that goes with another.
@@ -53,7 +70,7 @@ impl<'a> Entry<'a> {
     /// A record whose bytes are the cursor's own and last until its next step. A run copies them.
     #[must_use]
     pub fn borrowed(key: &'a [u8], value: &'a [u8]) -> Self {
-        Entry { key, value, lender: None, is_key_lent: false, companion: None }
+        Entry { key, value, lender: None, is_key_lent: false, companion: None, sealed: None }
     }
 
     /// A record whose bytes outlast the cursor's next step. A run keeps only where they lie.
@@ -66,7 +83,7 @@ impl<'a> Entry<'a> {
     /// - nobody in this process writes to them.
     #[must_use]
     pub unsafe fn lent(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
-        Entry { key, value, lender: Some(lender), is_key_lent: true, companion: None }
+        Entry { key, value, lender: Some(lender), is_key_lent: true, companion: None, sealed: None }
     }
 
     /// A record whose value outlasts the cursor's next step, while its key does not: keys that are stored
@@ -78,14 +95,33 @@ impl<'a> Entry<'a> {
     /// As for [`Entry::lent`], but for `value` alone.
     #[must_use]
     pub unsafe fn lent_value(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
-        Entry { key, value, lender: Some(lender), is_key_lent: false, companion: None }
+        Entry { key, value, lender: Some(lender), is_key_lent: false, companion: None, sealed: None }
     }
 
     /// The same record, and with it the value of another source's record: the mask of an image, its
     /// labels. It travels with it from here on.
     #[must_use]
     pub fn with_companion(self, other: Entry<'a>) -> Self {
+        debug_assert!(other.sealed.is_none(), "nobody checks a companion's seal");
         Entry { companion: Some(Companion { value: other.value, lender: other.lender }), ..self }
+    }
+
+    /// The same record, whose value lies in a block that nobody has verified. Its lender keeps the table.
+    pub(crate) fn sealed(self, sealed: SealedTable<'a>) -> Self {
+        Entry { sealed: Some(sealed), ..self }
+    }
+
+    /// Whether its value has still to be verified.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
+    }
+
+    /// Verifies its value, if that is still to be done.
+    pub(crate) fn check(&self) -> Result<(), SourceError> {
+        match (self.lender, self.sealed) {
+            (Some(lender), Some(sealed)) => lender.check(sealed.seal()),
+            _ => Ok(()),
+        }
     }
 
     /// Whether its value outlasts the cursor's next step, and its companion's too.
@@ -168,13 +204,18 @@ struct Place {
 ///
 /// 1. Every `Span::Lent` in `places` was lent under `lender`, and every one in `companions` under
 ///    `companion_lender`, which are therefore `Some`.
-/// 2. The lenders are replaced only while `places` and `companions` are empty, and dropped after them.
+/// 2. The lenders are replaced only while `places` and `companions` are empty, and dropped after them. Where there is
+///    no lender yet, the first that comes is taken.
 /// 3. A lent span leaves the run only with the lifetime of a borrow of the run.
 /// 4. `companions` is empty, or has one for each of `places`.
+/// 5. For each record whose block has to be verified, `seals` has the seal, at the record or at one before it. It
+///    is a seal of `lender`'s.
 #[derive(Debug)]
 pub struct Run {
     places: Vec<Place>,
     companions: Vec<Span>,
+    /// In the order of their positions; no two of one block.
+    seals: Vec<SealAt>,
     copied: Vec<u8>,
     value_bytes: usize,
     lender: Option<Lender>,
@@ -188,6 +229,7 @@ impl Run {
         Run {
             places: Vec::with_capacity(records),
             companions: Vec::new(),
+            seals: Vec::new(),
             copied: Vec::new(),
             value_bytes: 0,
             lender: None,
@@ -199,14 +241,21 @@ impl Run {
     ///
     /// # Panics
     ///
-    /// If some of the run's records have a companion and some have none: a bug of the source.
+    /// If some of the run's records have a companion and some have none: a bug of the source. If they are sealed and
+    /// not of one lender, which no source of a caller's own can bring about.
     pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
-        let Entry { key, value, lender, is_key_lent, companion } = entry;
-        if self.places.is_empty() {
+        let Entry { key, value, lender, is_key_lent, companion, sealed } = entry;
+        if self.places.is_empty() || self.lender.is_none() {
             accept(&mut self.lender, lender);
+        }
+        if self.places.is_empty() {
             accept(&mut self.companion_lender, companion.and_then(|companion| companion.lender));
         }
         let is_lent = is_lent_by(self.lender.as_ref(), lender);
+        if let Some(sealed) = sealed {
+            assert!(is_lent, "a run has sealed records of one lender");
+            self.take_over(sealed);
+        }
         let place =
             Place { id, key: self.keep(key, is_lent && is_key_lent), value: self.keep(value, is_lent) };
         self.places.push(place);
@@ -219,6 +268,19 @@ impl Run {
         }
         let companions = self.companions.len();
         assert!(companions == 0 || companions == self.places.len(), "a record lacks its companion");
+    }
+
+    /// Keeps the seal of the block that the next record lies in.
+    fn take_over(&mut self, sealed: SealedTable<'_>) {
+        let seal = sealed.take();
+        if self.seals.last().is_some_and(|last| last.seal == seal) {
+            return;
+        }
+        if self.seals.capacity() == 0 {
+            // Once and for all: a block has at least one record.
+            self.seals.reserve_exact(self.places.capacity());
+        }
+        self.seals.push(SealAt { position: self.places.len(), seal });
     }
 
     /// `is_lent` says that the bytes were lent under the lender that the run keeps for such bytes.
@@ -239,6 +301,7 @@ impl Run {
     pub fn clear(&mut self) {
         self.places.clear();
         self.companions.clear();
+        self.seals.clear();
         self.copied.clear();
         self.value_bytes = 0;
     }
@@ -272,6 +335,11 @@ impl Run {
         self.places.iter().enumerate().map(|(position, place)| self.record(position, place))
     }
 
+    /// What checks the seals of the records, for a walk over them from the first one on.
+    pub(crate) fn seal_checks(&self) -> SealChecks<'_> {
+        SealChecks { run: self, next: 0 }
+    }
+
     fn record<'a>(&'a self, position: usize, place: &'a Place) -> Record<'a> {
         let companion = self.companions.get(position).map(|span| self.bytes(span));
         Record { id: place.id, key: self.bytes(&place.key), value: self.bytes(&place.value), companion }
@@ -285,6 +353,31 @@ impl Run {
     }
 }
 
+/// Checks the seals of a run as its records are used, one after the other.
+#[derive(Debug)]
+pub(crate) struct SealChecks<'a> {
+    run: &'a Run,
+    /// The first seal that has not been checked.
+    next: usize,
+}
+
+impl SealChecks<'_> {
+    /// Verifies the block of the record at `position`, unless that has been done, or is not to be done here. Records
+    /// before it are not used any more.
+    pub(crate) fn before(&mut self, position: usize) -> Result<(), SourceError> {
+        while let Some(SealAt { seal, .. }) = self.due(position) {
+            let lender = self.run.lender.as_ref();
+            lender.map_or(Ok(()), |lender| lender.check(*seal))?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn due(&self, position: usize) -> Option<&SealAt> {
+        self.run.seals.get(self.next).filter(|at| at.position <= position)
+    }
+}
+
 /// Takes `lender` for `own`, unless it is that already: a run filled again and again by one cursor clones
 /// the lender once.
 fn accept(own: &mut Option<Lender>, lender: Option<&Lender>) {
@@ -294,7 +387,7 @@ fn accept(own: &mut Option<Lender>, lender: Option<&Lender>) {
 }
 
 fn is_lent_by(own: Option<&Lender>, lender: Option<&Lender>) -> bool {
-    own.zip(lender).is_some_and(|(own, lender)| Arc::ptr_eq(&own.0, &lender.0))
+    own.zip(lender).is_some_and(|(own, lender)| Arc::ptr_eq(&own.owner, &lender.owner))
 }
 
 #[cfg(test)]
@@ -386,6 +479,19 @@ mod tests {
         run.clear();
         run.push(id(2), Entry::borrowed(b"k", b"alone"));
         assert_eq!(run.get(0).unwrap().companion, None);
+    }
+
+    #[test]
+    fn a_run_that_began_with_a_copy_takes_the_first_lender_that_comes() {
+        let (lender, owner) = lend(b"lent");
+        let mut run = Run::with_capacity(2);
+        run.push(id(0), Entry::borrowed(b"", b"copied"));
+        // SAFETY: as above.
+        run.push(id(1), unsafe { Entry::lent(b"", &owner, &lender) });
+        let address = owner.as_ptr();
+        drop((lender, owner));
+        assert_eq!(texts(&run), [(&b""[..], &b"copied"[..]), (b"", b"lent")]);
+        assert_eq!(run.get(1).unwrap().value.as_ptr(), address);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use super::checksum::masked_crc32c;
+use super::checksum::AHEAD_BYTES;
 use super::coding::{fixed32, varint};
 use super::error::TableError;
 use super::footer::BlockHandle;
+use super::seal::{Seal, Sealed, Verify};
 
 /// Behind every block: its type, and the masked crc32c of the block and that type.
 pub(crate) const TRAILER_BYTES: usize = 5;
@@ -31,6 +32,8 @@ pub(crate) struct BlockCursor {
     /// The longest key that is put together.
     key_bytes_max: usize,
     place: Place,
+    /// `Some` as long as the block has not been verified.
+    sealed: Option<Sealed>,
     /// The bytes of a block that was compressed; only as much of it as `place` says.
     unpacked: Vec<u8>,
     /// Where in the file the block starts, for messages.
@@ -76,6 +79,7 @@ impl BlockCursor {
         BlockCursor {
             key_bytes_max,
             place: Place::default(),
+            sealed: None,
             unpacked: Vec::new(),
             offset: 0,
             entries: 0,
@@ -90,18 +94,21 @@ impl BlockCursor {
     /// Forgets the block: the walk is at its end.
     pub(crate) fn clear(&mut self) {
         self.place = Place::default();
+        self.sealed = None;
         (self.entries, self.restarts) = (0, 0);
         self.value = 0..0;
         self.rewind();
     }
 
-    /// Goes before the first entry of the block at `handle`, once its checksum is found right. The block
-    /// must lie in the bytes `allowed` of the file. Gives the offset where its trailer ends.
+    /// Goes before the first entry of the block at `handle`, once its checksum is found right, or sealed where
+    /// that may wait. The block must lie in the bytes `allowed` of the file. Gives the offset where its trailer
+    /// ends.
     pub(crate) fn load(
         &mut self,
         file: &[u8],
         handle: BlockHandle,
         allowed: Range<usize>,
+        verify: Verify,
     ) -> Result<usize, TableError> {
         self.clear();
         let misplaced = || TableError::Place {
@@ -115,12 +122,12 @@ impl BlockCursor {
             .get(block.end..end)
             .and_then(|trailer| Some((*trailer.first()?, fixed32(trailer, 1)?)))
             .ok_or_else(misplaced)?;
-        let (offset, bytes) = (block.start, block.len());
-        let covered = file.get(offset..=block.end).ok_or_else(misplaced)?;
-        // The blocks of a table lie one behind the other.
-        let found = masked_crc32c(covered, file.get(end..).unwrap_or_default());
-        if found != stored {
-            return Err(TableError::Checksum { offset, bytes, found, stored });
+        let (offset, seal) = (block.start, Seal::new(&block, stored));
+        match (verify, kind) {
+            // A block whose type is damaged is found out, whatever type it seems to be: the checksum is of it, too.
+            (Verify::ByTheUser, UNCOMPRESSED) => self.sealed = Some(Sealed::new(seal)),
+            // The blocks of a table lie one behind the other.
+            _ => seal.check(file, AHEAD_BYTES)?,
         }
         let place = match kind {
             UNCOMPRESSED => Place::InFile(block),
@@ -131,9 +138,31 @@ impl BlockCursor {
             found => return Err(TableError::Compression { offset, found }),
         };
         self.offset = offset;
-        self.find_restarts(file, &place)?;
+        self.find_restarts(file, &place).map_err(|error| self.blame(file, error))?;
         self.place = place;
         Ok(end)
+    }
+
+    /// Verifies the block, if that is still to be done.
+    pub(crate) fn verify(&mut self, file: &[u8]) -> Result<(), TableError> {
+        if let Some(sealed) = &self.sealed {
+            sealed.seal().check(file, 0)?;
+            self.sealed = None;
+        }
+        Ok(())
+    }
+
+    /// The block's seal, as long as it has not been verified.
+    #[inline]
+    pub(crate) fn sealed(&self) -> Option<&Sealed> {
+        self.sealed.as_ref()
+    }
+
+    /// Why there is an error: a block that was not verified may be damaged, and is verified now.
+    #[cold]
+    pub(crate) fn blame(&self, file: &[u8], error: TableError) -> TableError {
+        let damage = self.sealed.as_ref().and_then(|sealed| sealed.seal().check(file, 0).err());
+        damage.unwrap_or(error)
     }
 
     fn unpack(&mut self, offset: usize, packed: &[u8]) -> Result<usize, TableError> {

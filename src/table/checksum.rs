@@ -5,7 +5,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 use crate::lines;
 
 /// How far ahead memory is asked for.
-const AHEAD_BYTES: usize = 4096;
+pub(crate) const AHEAD_BYTES: usize = 4096;
 
 /// What a file stores in place of the crc32c of `bytes`: a checksum over bytes that hold checksums is weak.
 ///

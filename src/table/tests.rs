@@ -108,7 +108,7 @@ fn drain(cursor: &mut TableCursor<&[u8]>) -> Result<Entries, TableError> {
 
 fn read(table: &[u8]) -> Result<Entries, TableError> {
     let mut cursor = TableCursor::new(KEY_BYTES_MAX);
-    cursor.open(table)?;
+    cursor.open(table, Verify::AtOnce)?;
     drain(&mut cursor)
 }
 
@@ -144,7 +144,7 @@ proptest! {
     ) {
         let table = write(&map, &shape);
         let mut cursor = TableCursor::new(KEY_BYTES_MAX);
-        cursor.open(&table[..]).unwrap();
+        cursor.open(&table[..], Verify::AtOnce).unwrap();
         for sought in sought.iter().chain(map.keys()) {
             let due: Vec<_> = map.range(sought.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
             prop_assert_eq!(cursor.seek(|key| key < &sought[..]), Ok(!due.is_empty()));
@@ -189,7 +189,7 @@ proptest! {
         }
         let _ = read(&table);
         let mut cursor = TableCursor::new(KEY_BYTES_MAX);
-        if cursor.open(&table[..]).is_ok() {
+        if cursor.open(&table[..], Verify::AtOnce).is_ok() {
             let _ = cursor.seek(|key| key < &sought[..]).and_then(|_| drain(&mut cursor));
         }
     }
@@ -208,7 +208,7 @@ fn blocks(table: &[u8]) -> Vec<Range<usize>> {
     let (footer, index) = read_footer(table).unwrap();
     let range = |handle: BlockHandle| handle.offset as usize..(handle.offset + handle.bytes) as usize;
     let mut cursor = BlockCursor::new(KEY_BYTES_MAX);
-    cursor.load(table, index, 0..footer).unwrap();
+    cursor.load(table, index, 0..footer, Verify::AtOnce).unwrap();
     let mut blocks = vec![range(index)];
     while cursor.advance(table).unwrap() {
         blocks.push(range(BlockHandle::read(&mut Coded::new(cursor.value_bytes(table))).unwrap()));
@@ -299,7 +299,7 @@ fn a_key_is_put_together_only_if_it_may_be_so_long() {
     let entries = block(keys.iter().map(|&key| (key, &b""[..])), 9);
     let table = forged(0, &entries, None);
     let mut cursor = TableCursor::new(KEY_BYTES_MAX);
-    cursor.open(&table[..]).unwrap();
+    cursor.open(&table[..], Verify::AtOnce).unwrap();
     assert_eq!(cursor.advance(), Ok(true));
     let second = 1 + 2 + 2 + KEY_BYTES_MAX - 1;
     let (found, allowed) = (KEY_BYTES_MAX + 1, KEY_BYTES_MAX);
@@ -335,14 +335,14 @@ fn a_cursor_moves_from_table_to_table() {
     let mut cursor = TableCursor::new(KEY_BYTES_MAX);
     for _round in 0..2 {
         for (table, map) in tables.iter().zip(&maps) {
-            cursor.open(&table[..]).unwrap();
+            cursor.open(&table[..], Verify::AtOnce).unwrap();
             assert!(cursor.advance().unwrap());
             assert!(cursor.seek(|key| key < &[3][..]).unwrap());
             assert_eq!(current(&cursor), (vec![3], map[&vec![3]].clone()));
-            cursor.open(&table[..]).unwrap();
+            cursor.open(&table[..], Verify::AtOnce).unwrap();
             assert_eq!(drain(&mut cursor).unwrap(), map.clone().into_iter().collect::<Vec<_>>());
         }
     }
-    assert!(cursor.open(&[]).is_err());
+    assert!(cursor.open(&[], Verify::AtOnce).is_err());
     assert_eq!(cursor.advance(), Ok(false), "what failed to open is not walked");
 }

@@ -93,10 +93,11 @@ impl<R: Rows, E: Element<R::Pixel>> pulp::WithSimd for Job<'_, R, E> {
 
 /// Fills the output in the order channel, row, column.
 #[inline(always)]
-fn fill_planar<R: Rows, E: Element<R::Pixel>>(mut source: Source<'_, R>, mut out: impl Sink<E>) {
+fn fill_planar<R: Rows, E: Element<R::Pixel>, S: Sink<E>>(mut source: Source<'_, R>, mut out: S) {
     let Window { height, width, mirrored, .. } = source.window;
-    // Whole rows that are not mirrored follow one another in the image as in the output: one long row.
-    let merge = R::CONTIGUOUS && width == source.input.width && !mirrored;
+    // Whole rows that are not mirrored follow one another in the image as in the output: one long row, but for what is
+    // asked for ahead, row by row.
+    let merge = R::CONTIGUOUS && width == source.input.width && !mirrored && !S::IS_LARGE;
     let (rows, row_width) = if merge { (1, height * width) } else { (height, width) };
     let mut floats = [0.0; CHUNK];
     for c in 0..source.input.channels {

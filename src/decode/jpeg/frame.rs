@@ -109,7 +109,7 @@ impl Frame {
     /// Pixels of those groups: what no plane of samples is larger than.
     pub(super) fn group_pixels(&self) -> usize {
         let [rows, columns] = self.groups();
-        rows * columns * (SIDE * self.down) * (SIDE * self.across)
+        [columns, SIDE * self.down, SIDE * self.across].into_iter().fold(rows, usize::saturating_mul)
     }
 }
 

@@ -196,7 +196,12 @@ impl<'b, B: Iterator<Item = (&'b mut Block, &'b mut u64)>> Band<'_, B> {
                     if at > scan.last {
                         return Err(Fault::Outside);
                     }
-                    block[usize::from(ZIGZAG[at])] = value << scan.low;
+                    let level = value << scan.low;
+                    if level == 0 {
+                        // A number too large for its bits: to libjpeg, whose coefficients are as wide, it is none.
+                        return Err(Fault::Outside);
+                    }
+                    block[usize::from(ZIGZAG[at])] = level;
                     *coded |= 1 << at;
                 }
             }

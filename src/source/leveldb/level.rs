@@ -7,8 +7,8 @@ use super::database::Database;
 use super::error::LevelDbError;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES, Tag, VALUE};
 use super::map::TableBytes;
-use crate::source::{Entry, SourceError};
-use crate::table::{TableCursor, TableError, Value};
+use crate::source::{Entry, SealedTable, SourceError};
+use crate::table::{TableCursor, TableError, Value, Verify};
 
 #[derive(Debug)]
 pub(super) struct LevelCursor {
@@ -22,13 +22,16 @@ pub(super) struct LevelCursor {
     /// The table that is open, if any.
     open: Option<usize>,
     tag: Tag,
+    /// Of tables that stay mapped: whoever checks a seal must have the bytes.
+    verify: Verify,
 }
 
 impl LevelCursor {
     /// A walk over some tables of a level.
-    pub(super) fn new(database: &Arc<Database>, level: usize, all: Range<usize>) -> Self {
+    pub(super) fn new(database: &Arc<Database>, level: usize, all: Range<usize>, verify: Verify) -> Self {
         let (database, cursor) = (database.clone(), TableCursor::new(KEY_BYTES_MAX + TAG_BYTES));
-        LevelCursor { database, level, tables: all.clone(), all, cursor, open: None, tag: Tag::default() }
+        let (open, tag) = (None, Tag::default());
+        LevelCursor { database, level, tables: all.clone(), all, cursor, open, tag, verify }
     }
 
     /// Steps to the first entry at or behind `start`; `false` if there is none.
@@ -83,7 +86,11 @@ impl LevelCursor {
         let Some(table) = self.tables.next() else { return Ok(false) };
         let bytes = self.database.open_table(self.level, table)?;
         self.open = Some(table);
-        match self.cursor.open(bytes) {
+        let verify = match &bytes {
+            TableBytes::Kept { .. } => self.verify,
+            TableBytes::Own(_) => Verify::AtOnce,
+        };
+        match self.cursor.open(bytes, verify) {
             Ok(()) => Ok(true),
             Err(error) => Err(self.damaged(error)),
         }
@@ -102,10 +109,35 @@ impl LevelCursor {
                 if tag.kind() <= u64::from(VALUE) && tag.sequence() <= self.database.last_sequence() =>
             {
                 self.tag = tag;
-                Ok(())
+                if self.is_past_its_block() { self.verify() } else { Ok(()) }
             }
             found => Err(self.strange_key(found.map(|(_, tag)| tag))),
         }
+    }
+
+    /// Verifies the current block, if that is still to be done.
+    pub(super) fn verify(&mut self) -> Result<(), SourceError> {
+        self.cursor.verify().map_err(|error| self.damaged(error))
+    }
+
+    /// Whether the current block was entered without being verified, and none of its entries was handed over.
+    #[inline]
+    pub(super) fn is_sealed_anew(&self) -> bool {
+        self.cursor.sealed().is_some_and(|sealed| !sealed.is_taken())
+    }
+
+    /// Whether a key of the current block may lie at or behind `key`, by what is known to be right: the index,
+    /// and the MANIFEST.
+    pub(super) fn may_reach(&self, key: &[u8]) -> bool {
+        let end =
+            self.open.map_or(&[][..], |table| self.database.tables(self.level)[table].file.last_user_key());
+        key <= end && key <= key::user(self.cursor.index_key())
+    }
+
+    /// Whether the current block is unverified, and its key none that the block can have.
+    #[inline]
+    fn is_past_its_block(&self) -> bool {
+        self.cursor.sealed().is_some() && !self.may_reach(self.user_key())
     }
 
     #[cold]
@@ -148,6 +180,9 @@ impl LevelCursor {
     /// An error about the current key.
     #[cold]
     pub(super) fn key_error(&self, message: String) -> SourceError {
+        if let Err(error) = self.cursor.suspect() {
+            return self.damaged(error);
+        }
         let block = self.cursor.block_offset();
         let file = self.open.map(|table| self.database.table_path(self.level, table)).unwrap_or_default();
         LevelDbError::Key { file, block, message }.into()
@@ -183,7 +218,11 @@ impl LevelCursor {
         let key = self.user_key();
         match (self.cursor.value(), self.cursor.file()) {
             (Value::InFile(range), Some(TableBytes::Kept { table, .. })) => {
-                self.database.lending().entry_of_table(key, *table, range)
+                let entry = self.database.lending().entry_of_table(key, *table, range);
+                match self.cursor.sealed() {
+                    Some(sealed) => entry.sealed(SealedTable { table: *table, sealed }),
+                    None => entry,
+                }
             }
             (Value::InFile(range), Some(TableBytes::Own(map))) => {
                 Entry::borrowed(key, map.as_ref().get(range).unwrap_or_default())

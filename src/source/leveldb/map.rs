@@ -12,7 +12,7 @@ use memmap2::{Mmap, MmapOptions};
 use once_cell::sync::OnceCell;
 
 use super::error::LevelDbError;
-use crate::source::{Entry, Lender, SourceError};
+use crate::source::{Entry, Keeper, Lender, SourceError, TableSeal};
 
 /// A file, mapped without permission to write. It is not open any more.
 #[derive(Debug)]
@@ -92,7 +92,14 @@ pub(super) struct Store {
     /// Keys and values that fragments of a log cut to pieces.
     joined: Vec<u8>,
     /// By the number that the version gave each table.
-    tables: Box<[OnceCell<FileMap>]>,
+    tables: Box<[OnceCell<TableMap>]>,
+}
+
+/// A table that is mapped, and its name for messages.
+#[derive(Debug)]
+struct TableMap {
+    map: FileMap,
+    path: PathBuf,
 }
 
 impl Store {
@@ -120,7 +127,17 @@ impl Store {
     /// The bytes of a table that is mapped.
     #[inline]
     fn table(&self, table: usize) -> &[u8] {
-        self.tables.get(table).and_then(OnceCell::get).map(AsRef::as_ref).unwrap_or_default()
+        self.tables.get(table).and_then(OnceCell::get).map(|table| table.map.as_ref()).unwrap_or_default()
+    }
+}
+
+impl Keeper for Store {
+    fn check(&self, TableSeal { table, seal }: TableSeal) -> Result<(), SourceError> {
+        let Some(TableMap { map, path }) = self.tables.get(table).and_then(OnceCell::get) else {
+            unreachable!("table {table} was sealed, and is not mapped");
+        };
+        let checked = seal.check(map.as_ref(), 0);
+        checked.map_err(|error| LevelDbError::Table { file: path.clone(), error }.into())
     }
 }
 
@@ -154,7 +171,7 @@ pub(super) struct Lending {
 impl Lending {
     pub(super) fn new(store: Store) -> Self {
         let store = Arc::new(store);
-        let lender = Lender::new(store.clone());
+        let lender = Lender::keeping(store.clone());
         Lending { store, lender }
     }
 
@@ -169,11 +186,13 @@ impl Lending {
         path: impl FnOnce() -> PathBuf,
         wanted: u64,
     ) -> Result<TableBytes, SourceError> {
-        let open = || FileMap::open(&path(), Some(wanted));
         let Some(cell) = self.store.tables.get(table) else {
-            return Ok(TableBytes::Own(open()?));
+            return Ok(TableBytes::Own(FileMap::open(&path(), Some(wanted))?));
         };
-        cell.get_or_try_init(open)?;
+        cell.get_or_try_init(|| {
+            let path = path();
+            FileMap::open(&path, Some(wanted)).map(|map| TableMap { map, path })
+        })?;
         Ok(TableBytes::Kept { store: self.store.clone(), table })
     }
 

@@ -1,5 +1,17 @@
 //! A walk over a whole database, or a range of its keys: the newest write of each key, in order, unless it is
 //! a deletion.
+//!
+//! A walk that leaves the verifying of blocks to whoever uses their values must not be led astray by one that is
+//! damaged. So it verifies a block itself
+//!
+//! - when it enters it, unless all of the block's keys come before those of all other children: between them
+//!   nothing else can be out of its place;
+//! - when it meets a key in it that the block cannot have by its table's index;
+//! - before it drops a write of it, or finds fault with a key;
+//! - when it leaves it, if nobody took its seal.
+//!
+//! What is left that a damaged block can do is to have other records than it had. Whoever gets one of them finds
+//! out, and one of them at least was handed over.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,6 +21,7 @@ use super::database::Database;
 use super::key::{self, Tag};
 use super::level::LevelCursor;
 use crate::source::{Cursor, Entry, SourceError};
+use crate::table::Verify;
 
 /// A walk over keys from `start` on, and before `end`.
 #[derive(Debug)]
@@ -37,17 +50,27 @@ enum State {
 }
 
 impl MergeCursor {
+    /// The walk over everything, for whoever checks the seals of entries before using their values.
+    pub(super) fn sealing(database: &Arc<Database>) -> Self {
+        Self::with(database, &[], None, Verify::ByTheUser)
+    }
+
     pub(super) fn new(database: &Arc<Database>, start: &[u8], end: Option<&[u8]>) -> Self {
+        Self::with(database, start, end, Verify::AtOnce)
+    }
+
+    fn with(database: &Arc<Database>, start: &[u8], end: Option<&[u8]>, verify: Verify) -> Self {
         let mut children = Vec::new();
         if !database.memtable().is_empty() {
             children.push(Child::Memory(MemoryCursor { database: database.clone(), position: 0 }));
         }
         let newest = 0..database.tables(0).len();
-        children.extend(newest.map(|table| Child::Level(LevelCursor::new(database, 0, table..table + 1))));
-        for level in 1..database.levels() {
-            let tables = database.tables(level).len();
+        let level = |level, tables| Child::Level(LevelCursor::new(database, level, tables, verify));
+        children.extend(newest.map(|table| level(0, table..table + 1)));
+        for number in 1..database.levels() {
+            let tables = database.tables(number).len();
             if tables > 0 {
-                children.push(Child::Level(LevelCursor::new(database, level, 0..tables)));
+                children.push(level(number, 0..tables));
             }
         }
         MergeCursor {
@@ -66,6 +89,11 @@ impl MergeCursor {
         for (number, child) in self.children.iter_mut().enumerate() {
             if child.seek(&self.start)? {
                 self.heap.push(number);
+            }
+        }
+        if self.heap.len() > 1 {
+            for &number in &self.heap {
+                self.children[number].verify()?;
             }
         }
         for position in (0..self.heap.len() / 2).rev() {
@@ -112,6 +140,7 @@ impl MergeCursor {
                 Ordering::Equal if tag <= self.tag => {}
                 _ => return Err(child.disorder(&self.key)),
             }
+            self.children[top].verify()?;
             self.pass()?;
         }
         self.state = State::End;
@@ -124,11 +153,20 @@ impl MergeCursor {
         let top = self.heap[0];
         if !self.children[top].advance()? {
             self.heap.swap_remove(0);
+        } else if self.children[top].is_sealed_anew() && !self.is_apart(top) {
+            self.children[top].verify()?;
         }
         if self.heap.len() > 1 {
             self.sift_down(0);
         }
         Ok(())
+    }
+
+    /// Whether all keys of the block that the first child has come before those of the other children.
+    fn is_apart(&self, top: usize) -> bool {
+        // One of the two has the least key of the others.
+        let mut others = self.heap.iter().skip(1).take(2).map(|&other| self.children[other].user_key());
+        others.all(|key| !self.children[top].may_reach(key))
     }
 
     /// Moves the child at a position of the heap down to where it belongs.
@@ -193,6 +231,31 @@ impl Child {
         match self {
             Child::Memory(memory) => Ok(memory.advance()),
             Child::Level(level) => level.advance(),
+        }
+    }
+
+    /// Verifies the current block, if that is still to be done.
+    #[inline]
+    fn verify(&mut self) -> Result<(), SourceError> {
+        match self {
+            Child::Memory(_) => Ok(()),
+            Child::Level(level) => level.verify(),
+        }
+    }
+
+    #[inline]
+    fn is_sealed_anew(&self) -> bool {
+        match self {
+            Child::Memory(_) => false,
+            Child::Level(level) => level.is_sealed_anew(),
+        }
+    }
+
+    /// Whether a key of the current block may lie at or behind `key`.
+    fn may_reach(&self, key: &[u8]) -> bool {
+        match self {
+            Child::Memory(_) => true,
+            Child::Level(level) => level.may_reach(key),
         }
     }
 

@@ -5,7 +5,8 @@
 //! mapped and indexed in memory, and a walk merges them: of the writes of a key the newest counts.
 //!
 //! - Every checksum is verified: of a log when the database is opened, of a table's block whenever a walk
-//!   enters it. What is damaged is an error that names the file and the place; nothing is skipped.
+//!   enters it; of a block that is not compressed, where a feed reads it, by the worker that writes its records
+//!   to a batch, before it does. What is damaged is an error that names the file and the place; nothing is skipped.
 //! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
 //!   [`LevelDb::cuts`].
 //! - A value that lies in its file as it is (all of Caffe's images that do not compress, and what is still in
@@ -40,6 +41,8 @@ mod map;
 mod memtable;
 mod merge;
 mod recovery;
+#[cfg(test)]
+mod sealing;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -51,7 +54,7 @@ pub use self::log::{LogFault, LogTail};
 use self::database::Database;
 use self::log::Cut;
 use self::merge::MergeCursor;
-use super::{Cursor, Source, SourceError};
+use super::{ChecksSeals, Cursor, Source, SourceError};
 
 /// Tables of one database that stay mapped: a process may have 65,530 maps. Walks map the others for
 /// themselves, and lend their values until the next step only.
@@ -140,6 +143,10 @@ impl Source for LevelDb {
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         self.range(None, None)
+    }
+
+    fn sealing_cursor(&self, _promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(MergeCursor::sealing(&self.database)))
     }
 }
 

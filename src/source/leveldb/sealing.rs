@@ -1,0 +1,168 @@
+//! A walk that leaves verifying to others, against one that verifies: whatever byte of a table is damaged, whoever
+//! checks the seals gets the same records, then the same error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::LevelDb;
+use crate::record::RecordId;
+use crate::source::{ChecksSeals, Cursor, Run, Source, SourceError};
+
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// All databases of the tests that have tables.
+const DATABASES: [&str; 12] = [
+    "golden/raw_leveldb_ldb",
+    "leveldb/all_deleted",
+    "leveldb/bloom",
+    "leveldb/compacted",
+    "leveldb/deleted",
+    "leveldb/empty_strings",
+    "leveldb/levels",
+    "leveldb/noise_and_text",
+    "leveldb/overwritten",
+    "leveldb/reopened",
+    "leveldb/snappy",
+    "leveldb/uncompressed",
+];
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// The records, and what ended the walk if it was an error.
+type Walked = (Records, Option<SourceError>);
+
+/// Every `step`th record of a walk that verifies.
+fn verified(mut cursor: Box<dyn Cursor>, step: usize) -> Walked {
+    let mut records = Records::new();
+    for number in 0.. {
+        match cursor.advance() {
+            Ok(Some(entry)) if number % step == 0 => {
+                assert!(!entry.is_sealed(), "what everybody may walk is verified");
+                records.push((entry.key().to_vec(), entry.value().to_vec()));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(error) => return (records, Some(error)),
+        }
+    }
+    (records, None)
+}
+
+/// The same of a walk that seals, by runs of so many records, each record after its seal was checked.
+fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) -> Walked {
+    let (mut records, mut run) = (Records::new(), Run::with_capacity(run_records));
+    for number in 0.. {
+        let ended = if number % step == 0 {
+            match cursor.advance() {
+                Ok(Some(entry)) => {
+                    run.push(RecordId::default(), entry);
+                    None
+                }
+                Ok(None) => Some(None),
+                Err(error) => Some(Some(error)),
+            }
+        } else {
+            match cursor.skip() {
+                Ok(true) => None,
+                Ok(false) => Some(None),
+                Err(error) => Some(Some(error)),
+            }
+        };
+        if ended.is_some() || run.len() == run_records {
+            let mut seals = run.seal_checks();
+            for (position, record) in run.iter().enumerate() {
+                if let Err(error) = seals.before(position) {
+                    return (records, Some(error));
+                }
+                records.push((record.key.to_vec(), record.value.to_vec()));
+            }
+            run.clear();
+        }
+        if let Some(error) = ended {
+            return (records, error);
+        }
+    }
+    unreachable!("a walk ends")
+}
+
+fn sealing(path: &Path) -> Box<dyn Cursor> {
+    LevelDb::open(path).unwrap().sealing_cursor(ChecksSeals::PROMISED).unwrap()
+}
+
+#[test]
+fn a_walk_that_seals_gives_what_one_that_verifies_gives() {
+    for name in DATABASES {
+        let due = verified(LevelDb::open(data(name)).unwrap().cursor().unwrap(), 1);
+        let mut cursor = sealing(&data(name));
+        for run_records in [1, 7, 16] {
+            assert!(checked(&mut *cursor, 1, run_records) == due, "{name}");
+            cursor.rewind().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_not_compressed_is_sealed_and_each_run_has_the_seals_of_its_records() {
+    let mut cursor = sealing(&data("leveldb/uncompressed"));
+    let mut run = Run::with_capacity(0);
+    let mut sealed = 0;
+    while let Some(entry) = cursor.advance().unwrap() {
+        sealed += usize::from(entry.is_sealed());
+        run.push(RecordId::default(), entry);
+    }
+    assert_eq!(sealed, run.len());
+    let mut snappy = sealing(&data("leveldb/snappy"));
+    let is_sealed = snappy.advance().unwrap().map(|entry| entry.is_sealed());
+    assert_eq!(is_sealed, Some(false), "who uncompresses a block has verified it");
+}
+
+/// Damages bytes of all tables of a database, one after the other, and compares the two walks.
+fn damage(name: &str, bytes_apart: usize) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tables = Vec::new();
+    for file in fs::read_dir(data(name)).unwrap() {
+        let file = file.unwrap().path();
+        let copy = folder.path().join(file.file_name().unwrap());
+        fs::copy(&file, &copy).unwrap();
+        if copy.extension().is_some_and(|extension| extension == "ldb" || extension == "sst") {
+            tables.push(copy);
+        }
+    }
+    let mut found = 0;
+    for table in tables {
+        let good = fs::read(&table).unwrap();
+        for at in (0..good.len()).step_by(bytes_apart) {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1 << (at / bytes_apart % 8);
+            fs::write(&table, bytes).unwrap();
+            for (step, run_records) in [(1, 1), (1, 5), (3, 1), (3, 4)] {
+                let (records, error) = checked(&mut *sealing(folder.path()), step, run_records);
+                let due = verified(LevelDb::open(folder.path()).unwrap().cursor().unwrap(), step);
+                assert_eq!(error, due.1, "{name}: byte {at} of {}", table.display());
+                assert!(due.0.starts_with(&records), "{name}: byte {at} of {}", table.display());
+                found += usize::from(error.is_some());
+            }
+        }
+        fs::write(&table, good).unwrap();
+    }
+    found
+}
+
+#[test]
+fn whatever_byte_is_damaged_the_records_before_it_are_given_and_then_the_same_error() {
+    for (name, bytes_apart) in [
+        ("leveldb/uncompressed", 11),
+        ("leveldb/reopened", 7),
+        ("leveldb/overwritten", 7),
+        ("leveldb/deleted", 7),
+        ("leveldb/compacted", 101),
+        ("leveldb/levels", 211),
+        ("golden/raw_leveldb_ldb", 997),
+    ] {
+        let found = damage(name, bytes_apart);
+        println!("{name}: {found}");
+        assert!(found > 0, "{name}");
+    }
+}

@@ -1,0 +1,56 @@
+//! What a record's bytes must be verified against, where that was left to whoever uses them.
+//!
+//! A feed's workers read a record's bytes anyway, so it is they who verify them: a reader that did would read
+//! every byte once more, on one thread. A seal goes the way of the record: from the cursor with the
+//! [`Entry`](super::Entry) into the [`Run`](super::Run), whose consumer checks it. A cursor seals nothing unless
+//! it was asked to ([`ChecksSeals`](super::ChecksSeals)), and verifies itself what nobody took over.
+
+use super::SourceError;
+use crate::table::{Seal, Sealed};
+
+/// Who keeps sealed tables, and can therefore check a seal.
+pub(crate) trait Keeper: Send + Sync {
+    /// Verifies the block that the seal is of.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`] if the block is damaged.
+    fn check(&self, seal: TableSeal) -> Result<(), SourceError>;
+}
+
+/// The seal of a block of one of a keeper's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableSeal {
+    /// The table's number at its keeper.
+    pub(crate) table: usize,
+    pub(crate) seal: Seal,
+}
+
+/// The same, as a cursor shows it that is in the block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SealedTable<'a> {
+    pub(crate) table: usize,
+    pub(crate) sealed: &'a Sealed,
+}
+
+impl SealedTable<'_> {
+    pub(crate) fn seal(self) -> TableSeal {
+        TableSeal { table: self.table, seal: self.sealed.seal() }
+    }
+
+    /// The seal, for whoever checks it before a byte of the block is used.
+    pub(crate) fn take(self) -> TableSeal {
+        TableSeal { table: self.table, seal: self.sealed.take() }
+    }
+}
+
+/// What a run keeps of each record besides, where records are sealed.
+pub(crate) const SEAL_BYTES: usize = size_of::<SealAt>();
+
+/// A seal in a run.
+#[derive(Debug)]
+pub(super) struct SealAt {
+    /// The first of the run's records that lies in the block.
+    pub(super) position: usize,
+    pub(super) seal: TableSeal,
+}
