@@ -10,10 +10,6 @@
 //!                  Places: n records' own bytes, on any thread
 //! ```
 //!
-//! The buffer holds the batch's arrays one after the other, so that one copy takes all of them to a device: the
-//! pixels, the targets where each record has one, the labels, the labels as floats, and, where the device has still
-//! to transform the pixels, what is cut out of each record.
-//!
 //! # Invariants
 //!
 //! 1. At most one of `Frame`, `Filling`, `Pending` and `Filled` exists for a buffer, and none is `Clone`.
@@ -22,6 +18,8 @@
 //!    exactly once a batch. Only then does `Pending` become `Filled`, and only `Filled` reads.
 
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
+
+mod arrays;
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -34,108 +32,11 @@ use parking_lot::Mutex;
 use crate::fault::BatchFault;
 use crate::memory::HostMemory;
 use crate::record::RecordId;
-use crate::shape::BatchShape;
 use crate::transform::{Cut, Draw};
 
-/// The arrays of a batch that its records are written to. All have as many records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrays {
-    pub(crate) pixels: BatchShape,
-    pub(crate) target: Option<BatchShape>,
-    /// What the device makes of the pixels, where it is the device that transforms them; in memory of its own.
-    pub(crate) transformed: Option<BatchShape>,
-}
-
-impl Arrays {
-    /// The room that the batch takes, or `None` where no memory can be as large.
-    pub(crate) fn room(&self) -> Option<Room> {
-        Some(Room {
-            bytes: self.offsets()?.end,
-            transformed_bytes: self.transformed.map_or(Some(0), |shape| shape.checked_bytes())?,
-            records: self.pixels.records,
-        })
-    }
-
-    /// The shape that the consumer's pixels have, wherever they are.
-    pub(crate) fn shape(&self) -> BatchShape {
-        self.transformed.unwrap_or(self.pixels)
-    }
-
-    /// Where each array begins, or `None` where no memory can be as large.
-    fn offsets(&self) -> Option<Offsets> {
-        let target_bytes = self.target.map_or(Some(0), |target| target.checked_bytes())?;
-        let label_bytes = self.pixels.records.checked_mul(LABEL_BYTES)?;
-        let after =
-            |start: usize, bytes: usize| start.checked_add(bytes)?.checked_next_multiple_of(ARRAY_ALIGNMENT);
-        let targets = after(0, self.pixels.checked_bytes()?)?;
-        let labels = after(targets, target_bytes)?;
-        let labels_f32 = after(labels, label_bytes)?;
-        let (mut cuts, mut end) = (labels_f32, labels_f32.checked_add(label_bytes)?);
-        if self.transformed.is_some() {
-            cuts = after(labels_f32, label_bytes)?;
-            end = cuts.checked_add(self.pixels.records.checked_mul(size_of::<Cut>())?)?;
-        }
-        isize::try_from(end).is_ok().then_some(Offsets { targets, labels, labels_f32, cuts, end })
-    }
-
-    /// The same, of a batch of so many records.
-    pub(crate) fn of(self, records: usize) -> Self {
-        let of = |shape| BatchShape { records, ..shape };
-        Arrays { pixels: of(self.pixels), target: self.target.map(of), transformed: self.transformed.map(of) }
-    }
-}
-
-/// The room that a batch takes, on its way and at its device.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Bytes of the host's memory, all of which are sent.
-    pub bytes: usize,
-    /// Bytes of what the device makes of the pixels; 0 where it transforms none.
-    pub transformed_bytes: usize,
-    /// How many records a batch has.
-    pub records: usize,
-}
-
-impl Room {
-    /// Whether another fits in.
-    pub(crate) fn holds(self, other: Room) -> bool {
-        self.or(other) == self
-    }
-
-    /// Room for either.
-    pub(crate) fn or(self, other: Room) -> Self {
-        Room {
-            bytes: self.bytes.max(other.bytes),
-            transformed_bytes: self.transformed_bytes.max(other.transformed_bytes),
-            records: self.records.max(other.records),
-        }
-    }
-
-    /// Bytes of a device's memory that so many such batches take there.
-    pub(crate) fn checked_device_bytes(self, batches: usize) -> Option<usize> {
-        let bytes = self.bytes.checked_next_multiple_of(ARRAY_ALIGNMENT)?;
-        bytes.checked_add(self.transformed_bytes)?.checked_mul(batches)
-    }
-}
-
-/// Where the arrays of a batch begin in its memory, behind the pixels, and where the last one ends.
-#[derive(Clone, Copy)]
-struct Offsets {
-    targets: usize,
-    labels: usize,
-    labels_f32: usize,
-    /// As `labels_f32` where there are none.
-    cuts: usize,
-    end: usize,
-}
-
-/// Of a label, in either form.
-const LABEL_BYTES: usize = size_of::<i32>();
-const _: () = assert!(LABEL_BYTES == size_of::<f32>());
-
-/// Arrays begin at a cache line, which every vector and every copy engine takes well to.
-pub(crate) const ARRAY_ALIGNMENT: usize = 64;
+use arrays::Offsets;
+pub use arrays::Room;
+pub(crate) use arrays::{ARRAY_ALIGNMENT, Arrays};
 
 /// The memory of one batch, recycled for as long as its feed lives.
 struct Buffer {
@@ -506,7 +407,7 @@ mod tests {
     use crate::fault::{RecordCause, RecordError};
     use crate::memory::PageMemory;
     use crate::record::Key;
-    use crate::shape::{Dtype, ImageShape, Layout};
+    use crate::shape::{BatchShape, Dtype, ImageShape, Layout};
     use crossbeam_channel::{Receiver, bounded};
 
     fn shape(records: usize) -> BatchShape {

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use percolator::{LevelDb, Source as _, limits};
 
@@ -98,7 +98,7 @@ fn main() {
     let mut copies = Vec::new();
     let mut rates = DATABASES.map(|_| Rates::default());
     for _round in 0..ROUNDS {
-        copies.push(limits::memcpy_bytes_per_second(3));
+        copies.push(limits::copy_bytes_per_second(1, Duration::from_millis(50)));
         for (folder, rates) in folders.iter().zip(&mut rates) {
             rates.walked.push(walk(folder, false));
             rates.read.push(walk(folder, true));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
 use percolator::{Stats, limits};
@@ -32,7 +33,7 @@ pub(crate) fn say(line: fmt::Arguments<'_>) -> io::Result<()> {
 
 /// Who did how much, who waited for whom, and how near that is to what the machine can do at all.
 pub(crate) fn print_table(stats: &Stats) -> io::Result<()> {
-    let copy = limits::memcpy_bytes_per_second(5);
+    let copy = limits::copy_bytes_per_second(1, Duration::from_millis(200));
     say(format_args!("\n{stats}"))?;
     say(format_args!(
         "written at {:.2} % of the rate at which one thread copies memory here ({:.1} GB/s)",

@@ -77,7 +77,7 @@ impl Feed {
             }
         }
         ended?;
-        let copy = limits::memcpy_bytes_per_second(5);
+        let copy = limits::copy_bytes_per_second(1, Duration::from_millis(200));
         let written: u64 = stats.lanes.iter().map(|lane| lane.host_bytes).sum();
         writeln!(
             out,

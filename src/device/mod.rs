@@ -266,7 +266,7 @@ pub enum DeviceError {
     },
     /// The device was to transform batches.
     #[error(
-        "{device} does not transform batches by itself: let the workers do it (Place::Host), or feed a GPU (cuda:N)"
+        "{device} does not transform batches by itself: let the workers do it (Place::Host, --transform-on host), or feed a GPU (cuda:N)"
     )]
     NoTransform {
         /// The device.

@@ -59,9 +59,7 @@ impl FeedBuilder {
             passes: self.passes,
             // Caffe deals by rank in TRAIN; in TEST, whoever tests sees every record.
             share: if self.net.is_some() && self.phase == Phase::Test { None } else { self.share },
-            // The workers let go of every run.
-            runs_return: true,
-            checks_seals: true,
+            is_for_workers: true,
         }
     }
 

@@ -51,10 +51,9 @@ pub(crate) struct Terms {
     pub(crate) passes: Option<NonZeroU64>,
     /// The ranks that the consumers are, where there are others beside them.
     pub(crate) share: Option<Share>,
-    /// Whether the consumers never keep a run for good, so that runs may go back a few together.
-    pub(crate) runs_return: bool,
-    /// Whether the consumers check the seals of records before they use their values.
-    pub(crate) checks_seals: bool,
+    /// Whether the runs are for a feed's workers. They check the seals of records before they use their values, and
+    /// let go of every run, so that runs may go back a few together.
+    pub(crate) is_for_workers: bool,
 }
 
 /// The ranks that a reader deals to, of those that a whole job has: consumer `i` is rank `first + i`.
@@ -91,14 +90,14 @@ impl Terms {
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Terms { consumers, batch_size, prefetch, passes, share, checks_seals, .. } = self;
+        let Terms { consumers, batch_size, prefetch, passes, share, is_for_workers } = self;
         write!(f, "{consumers} consumer(s), ")?;
         if let Some(Share { first, of }) = share {
             write!(f, "rank {first} of {of} and on, ")?;
         }
         write!(f, "{prefetch} batches of {batch_size} ahead, ")?;
-        if *checks_seals {
-            f.write_str("verified by a feed's workers, ")?;
+        if *is_for_workers {
+            f.write_str("for a feed's workers, ")?;
         }
         match passes {
             Some(passes) => write!(f, "{passes} pass(es)"),
@@ -260,7 +259,7 @@ impl Shared {
         if gate.registered == self.terms.consumers {
             return Err(ReaderError::TooMany { key: self.key.to_string(), consumers: self.terms.consumers });
         }
-        let together = if self.terms.runs_return { self.pool.runs / 4 } else { 1 };
+        let together = if self.terms.is_for_workers { self.pool.runs / 4 } else { 1 };
         let (reader, consumer) = queue_pair(self.pool.runs, self.pool.run_records, together);
         let number = gate.registered;
         gate.registered += 1;
@@ -406,7 +405,7 @@ impl<'a> Dealer<'a> {
             return Ok(());
         }
         shared.set_activity(Activity::Reading);
-        let mut cursor = match shared.terms.checks_seals {
+        let mut cursor = match shared.terms.is_for_workers {
             true => source.sealing_cursor(ChecksSeals::PROMISED)?,
             false => source.cursor()?,
         };
@@ -525,15 +524,7 @@ mod tests {
     use super::*;
 
     fn terms(batch_size: usize, prefetch: usize) -> Terms {
-        Terms {
-            consumers: 1,
-            batch_size,
-            prefetch,
-            passes: None,
-            share: None,
-            checks_seals: false,
-            runs_return: false,
-        }
+        Terms { consumers: 1, batch_size, prefetch, passes: None, share: None, is_for_workers: false }
     }
 
     #[test]

@@ -179,9 +179,8 @@ impl DataReader {
                 prefetch: 4,
                 passes: None,
                 share: None,
-                runs_return: false,
-                // Whoever takes a run from a queue takes it to be right.
-                checks_seals: false,
+                // Whoever takes a run from a queue takes it to be right, and may keep it.
+                is_for_workers: false,
             },
             gate_timeout: Duration::from_secs(30),
         }

@@ -161,16 +161,7 @@ fn read(bits: &mut Bits<'_>, table: &Table, block: &mut Block) -> Result<usize, 
     loop {
         bits.refill();
         for _ in 0..LOOKUPS {
-            let entry = bits.entry(table);
-            let (advance, value) = if entry.is_whole() {
-                bits.pass(entry.len());
-                (entry.advance(), entry.value())
-            } else {
-                let symbol = bits.rest_of(entry, table)?;
-                let coefficient = coefficient(bits, symbol);
-                bits.refill();
-                coefficient
-            };
+            let (advance, value) = next(bits, table)?;
             let last = at;
             at += advance;
             if at >= COEFFICIENTS - 1 {
@@ -192,7 +183,22 @@ fn end(block: &mut Block, last: usize, at: usize, value: i16) -> Result<usize, F
     if value == 0 { Ok(last + 1) } else { Err(Fault::Outside) }
 }
 
-/// How far a coefficient is behind the last one, and its value, whose bits are ready.
+/// How far the next coefficient is behind the last one, and its value. Bits are ready for a table's entry, and are for as
+/// many as before.
+#[inline(always)]
+fn next(bits: &mut Bits<'_>, table: &Table) -> Result<(usize, i16), Fault> {
+    let entry = bits.entry(table);
+    if entry.is_whole() {
+        bits.pass(entry.len());
+        return Ok((entry.advance(), entry.value()));
+    }
+    let symbol = bits.rest_of(entry, table)?;
+    let coefficient = coefficient(bits, symbol);
+    bits.refill();
+    Ok(coefficient)
+}
+
+/// The same of one that no entry has whole, whose bits are ready.
 #[inline(always)]
 fn coefficient(bits: &mut Bits<'_>, symbol: u8) -> (usize, i16) {
     let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
@@ -209,16 +215,7 @@ fn pass(bits: &mut Bits<'_>, table: &Table) -> Result<(), Fault> {
     loop {
         bits.refill();
         for _ in 0..LOOKUPS {
-            let entry = bits.entry(table);
-            let (advance, value) = if entry.is_whole() {
-                bits.pass(entry.len());
-                (entry.advance(), entry.value())
-            } else {
-                let symbol = bits.rest_of(entry, table)?;
-                let coefficient = coefficient(bits, symbol);
-                bits.refill();
-                coefficient
-            };
+            let (advance, value) = next(bits, table)?;
             at += advance;
             if at >= COEFFICIENTS - 1 {
                 let outside = at >= COEFFICIENTS && value != 0;
