@@ -109,7 +109,7 @@ pub use device::{CudaBatch, CudaDevice, DeviceArray, Extents, StepTimes, Synthet
 pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]
-pub use feed::{Batch, DtypeMismatch, Feed, FeedBuilder, FeedCanceller, Lane, Steps, Target};
+pub use feed::{Batch, DtypeMismatch, Extent, Feed, FeedBuilder, FeedCanceller, Lane, Steps, Target};
 #[cfg(not(shuttle))]
 pub use feed::{
     DLDataType, DLDevice, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor, DlpackBatch,

@@ -73,6 +73,13 @@ impl WaitMeter {
         std::mem::forget(self.begin());
     }
 
+    /// A wait that is over, of a length that a test chooses.
+    #[cfg(test)]
+    pub(crate) fn add_past(&self, waited: Duration) {
+        self.count.add(1);
+        self.nanos.add(u64::try_from(waited.as_nanos()).unwrap());
+    }
+
     /// The waits up to a moment, those under way among them.
     pub(crate) fn read(&self, until: Instant) -> Waits {
         let ongoing = self.lock();

@@ -15,20 +15,24 @@
 //! # Invariants
 //!
 //! 1. **Conservation.** Slots in `free` + resting, idle, open and in flight here + in `full` + held by the
-//!    consumer = `prefetch`, until the lane ends; a slot that is lost before asserts. All queues have room for
-//!    all of them: only a receive ever waits.
+//!    consumer = the batches in the ring, until the lane ends; a slot that is lost before asserts. All queues have
+//!    room for all that there may be: only a receive ever waits.
 //! 2. **Order.** Batches are in flight in the order of their records and leave in it, whatever order the
 //!    workers finish in.
 //! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun; what
 //!    was complete is delivered; then, at most once, the error.
 //! 4. A buffer is not written before the event of its last use.
 
+mod depth;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, never, select};
+
+pub(crate) use self::depth::Depth;
 
 use crate::batch::{Arrays, Filled, Filling, Frame, Pending};
 use crate::config::ConfigError;
@@ -43,7 +47,7 @@ use crate::reader::{DataReader, Lease};
 use crate::recipe::Recipe;
 use crate::round::{Round, Token};
 use crate::transform::{Draws, Staged};
-use crate::workers::Task;
+use crate::workers::{Crew, Task};
 
 /// What stays the same of a place in a lane's ring, whatever state its buffer is in.
 pub(crate) struct Berth {
@@ -82,10 +86,12 @@ pub(crate) struct LaneMeters {
     pub(crate) for_device: WaitMeter,
     /// Waits of the prefetcher for the workers, with nothing else to do.
     pub(crate) for_workers: WaitMeter,
-    /// Waits of the consumer for a batch.
-    pub(crate) for_batch: WaitMeter,
+    /// Waits of the consumer for a batch. The workers' crew has an eye on them.
+    pub(crate) for_batch: Arc<WaitMeter>,
     /// Buffers that had to grow, because a batch was larger than any before it.
     pub(crate) growths: Count,
+    /// Batches in the ring.
+    pub(crate) ring: AtomicUsize,
     /// Batches that the consumer holds now.
     pub(crate) held: AtomicUsize,
 }
@@ -111,12 +117,17 @@ pub(crate) struct Prefetcher {
     /// The processors that the thread keeps to, if any: memory that a batch grows to is laid there too.
     pub(crate) near: Option<Cpus>,
     pub(crate) batch_size: usize,
+    /// What a batch takes, as the source's first record has it.
+    pub(crate) room: Room,
+    pub(crate) depth: Depth,
+    pub(crate) crew: Arc<Crew>,
     pub(crate) meters: Arc<LaneMeters>,
     /// Shared by all lanes of the feed: an error in one is an error in all, unless it is its device's.
     pub(crate) latch: Latch<FeedError>,
     pub(crate) tasks: Sender<Task>,
-    /// Told by the workers whenever a batch is complete.
+    /// Told by the workers whenever a batch is complete; the other end is for new slots.
     pub(crate) done: Receiver<()>,
+    pub(crate) done_sender: Sender<()>,
     /// Before `free`, whose slots may have to wait for their device: the consumer need not wait to see the end.
     pub(crate) full: Sender<Result<Delivered, FeedError>>,
     /// Slots whose batch the consumer has let go of, or why the device did not take note of it.
@@ -178,6 +189,17 @@ const LOOK: Duration = Duration::from_micros(250);
 const FAR: Duration = Duration::from_secs(3600);
 
 impl Prefetcher {
+    /// Puts one more batch into the ring, with its memory on the host and on the device.
+    pub(crate) fn add_slot(&mut self) -> Result<(), FeedError> {
+        let (memory, room) = self.device.host_memory(self.room)?;
+        let passage = self.device.backend().passage(room)?;
+        let frame = Frame::new(memory, self.batch_size, self.done_sender.clone());
+        let berth = Berth { passage, room, token: self.ring.0.token() };
+        self.state.resting.push_back(Slot { berth, frame });
+        self.meters.ring.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The thread: until the source has ended, something has failed, or the consumer has left.
     pub(crate) fn run(mut self) {
         let span = tracing::info_span!("prefetch", device = %self.device.name(), lane = self.reader.number());
@@ -302,6 +324,7 @@ impl Prefetcher {
 
     /// Gives the run's records their places and hands them to the workers.
     fn take_in(&mut self, run: Lease) {
+        self.crew.look(Instant::now());
         if self.state.open.is_none()
             && let Err(error) = self.begin(&run)
         {
@@ -375,6 +398,7 @@ impl Prefetcher {
         match self.rested() {
             Some((position, Ok(()))) => self.state.idle = self.state.resting.remove(position),
             Some((_, Err(error))) => return self.fail(error.into()),
+            None if self.deepen() => self.state.idle = self.state.resting.pop_back(),
             None => return,
         }
         if let Some(run) = self.state.run.take() {
@@ -382,11 +406,28 @@ impl Prefetcher {
         }
     }
 
+    /// Adds the batch that the ring was found to lack, now that it would be filled; whether there is one.
+    fn deepen(&mut self) -> bool {
+        let ring = self.meters.ring.load(Ordering::Relaxed);
+        if ring >= self.depth.batches() {
+            return false;
+        }
+        let added = self.add_slot();
+        if let Err(error) = &added {
+            tracing::info!(%error, batches = ring, "the ring stays as deep as it is");
+            self.depth.stay(ring);
+        }
+        added.is_ok()
+    }
+
     fn deliver_complete(&mut self) -> Result<(), Gone> {
         while self.state.in_flight.front().is_some_and(|(_, pending)| pending.is_complete()) {
             let Some((berth, pending)) = self.state.in_flight.pop_front() else { break };
             match submit(berth, pending) {
-                Ok(delivered) => self.deliver(delivered)?,
+                Ok(delivered) => {
+                    self.deliver(delivered)?;
+                    self.depth.look(Instant::now(), &self.meters);
+                }
                 Err(error) => {
                     self.state.in_flight.clear();
                     self.fail(error);

@@ -38,9 +38,11 @@ pub struct ReaderStats {
 pub struct WorkerStats {
     /// How many there are.
     pub threads: usize,
+    /// How many of them take runs now: where their number was not said, as few as keep the consumers from waiting.
+    pub at_work: usize,
     /// Runs of records handled.
     pub runs: u64,
-    /// Waits for something to do, of all workers together.
+    /// Waits for something to do, of all workers together; those that stand by wait too.
     pub waits_for_records: Waits,
 }
 
@@ -69,6 +71,8 @@ pub struct LaneStats {
     pub waits_for_batch: Waits,
     /// Batches that were larger than any before, so that memory had to be found for them.
     pub growths: u64,
+    /// Batches in its ring now.
+    pub ring: usize,
     /// Batches that the consumer holds now.
     pub held: usize,
 }
@@ -199,12 +203,19 @@ impl fmt::Display for Stats {
         )?;
         writeln!(
             f,
-            "{} worker(s) waited for something to do: {}",
+            "{} worker(s), of whom {} are at work now, waited for something to do: {}",
             self.workers.threads,
+            self.workers.at_work,
             waits(self.workers.waits_for_records)
         )?;
         for lane in &self.lanes {
-            writeln!(f, "{} waited for a batch: {}", lane.device, waits(lane.waits_for_batch))?;
+            writeln!(
+                f,
+                "{} waited for a batch, its ring now of {}: {}",
+                lane.device,
+                lane.ring,
+                waits(lane.waits_for_batch)
+            )?;
         }
         if self.reader.undelivered > 0 {
             writeln!(
@@ -230,7 +241,7 @@ mod tests {
         Stats {
             elapsed: Duration::from_secs(10),
             reader: ReaderStats { waits_for_free: waits(reader), ..ReaderStats::default() },
-            workers: WorkerStats { threads: 2, runs: 0, waits_for_records: waits(workers) },
+            workers: WorkerStats { threads: 2, waits_for_records: waits(workers), ..WorkerStats::default() },
             lanes: vec![LaneStats { waits_for_batch: waits(consumer), records: 50, ..LaneStats::default() }],
         }
     }

@@ -8,12 +8,16 @@
 //! Why not a fork-join pool: its tasks are boxed one by one (the record path allocates nothing), and a join
 //! at the end of each batch costs small batches more than their records do.
 
+mod crew;
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+
+pub(crate) use self::crew::Crew;
 
 use crate::batch::Places;
 use crate::fault::RecordCause;
@@ -72,7 +76,7 @@ impl Task {
 /// Counters of a feed's workers.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMeters {
-    /// Waits of workers that had nothing to do.
+    /// Waits of workers that had nothing to do, or were too many.
     pub(crate) idle: WaitMeter,
     pub(crate) runs: Count,
 }
@@ -82,27 +86,29 @@ pub(crate) struct WorkerMeters {
 pub(crate) struct Workers {
     /// `Some` until the drop, which ends the queue.
     tasks: Option<Sender<Task>>,
+    crew: Arc<Crew>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Starts `threads` workers, with room in their queue for `tasks_max` tasks. `near` are the processors that they
+    /// Starts a crew's workers, with room in their queue for `tasks_max` tasks. `near` are the processors that they
     /// keep to, if any.
     pub(crate) fn start(
-        threads: usize,
+        crew: Arc<Crew>,
         tasks_max: usize,
         recipe: &Arc<Recipe>,
         meters: &Arc<WorkerMeters>,
         near: Option<&Cpus>,
     ) -> io::Result<Workers> {
         let (tasks, queue) = bounded(tasks_max);
-        let mut workers = Workers { tasks: Some(tasks), threads: Vec::with_capacity(threads) };
+        let threads = crew.threads();
+        let mut workers = Workers { tasks: Some(tasks), crew, threads: Vec::with_capacity(threads) };
         for number in 0..threads {
             let (queue, recipe, meters) = (queue.clone(), recipe.clone(), meters.clone());
-            let near = near.cloned();
+            let (crew, near) = (workers.crew.clone(), near.cloned());
             let thread = std::thread::Builder::new()
                 .name(format!("worker:{number}"))
-                .spawn(move || work(number, &queue, &recipe, &meters, near.as_ref()))?;
+                .spawn(move || work(number, &crew, &queue, &recipe, &meters, near.as_ref()))?;
             workers.threads.push(thread);
         }
         Ok(workers)
@@ -119,6 +125,7 @@ impl Drop for Workers {
     /// workers; a worker then finds its queue empty and closed.
     fn drop(&mut self) {
         self.tasks = None;
+        self.crew.end();
         for thread in self.threads.drain(..) {
             // A panic in a task was caught there.
             let _ = thread.join();
@@ -126,11 +133,20 @@ impl Drop for Workers {
     }
 }
 
-fn work(number: usize, queue: &Receiver<Task>, recipe: &Recipe, meters: &WorkerMeters, near: Option<&Cpus>) {
+fn work(
+    number: usize,
+    crew: &Crew,
+    queue: &Receiver<Task>,
+    recipe: &Recipe,
+    meters: &WorkerMeters,
+    near: Option<&Cpus>,
+) {
     let _entered = tracing::info_span!("worker", number).entered();
     let _bound = near.and_then(Cpus::bind);
     let mut tools = Tools::new(recipe.is_past_caches);
-    while let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) {
+    loop {
+        crew.stand_by(number, &meters.idle);
+        let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) else { break };
         meters.runs.add(1);
         tracing::trace!(records = task.run.len(), bytes = task.run.value_bytes(), "a run is transformed");
         task.handle(recipe, &mut tools);

@@ -285,7 +285,8 @@ fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBu
         .batch_size(16)
         .transform(Transform::new().crop(28).mirror(true).mean_image(mean).scale(0.01))
         .devices([0, 1].map(Device::host))
-        .threads(2);
+        .threads(2)
+        .prefetch(4);
     let mut feed = with(feed).build().unwrap();
     let mut lanes = feed.lanes();
     wait_everywhere(&feed, &mut lanes, releases);

@@ -617,7 +617,7 @@ fn a_batch_larger_than_any_before_grows_its_buffer_and_is_counted() {
 
 #[test]
 fn the_budget_is_a_limit() {
-    let feed = || over(images("budget", 10)).batch_size(8).devices(hosts(2));
+    let feed = || over(images("budget", 10)).batch_size(8).prefetch(4).devices(hosts(2));
     let budget = feed().build().unwrap().memory_budget().clone();
     let pixels = &budget.lines[0];
     assert_eq!((pixels.count, pixels.bytes_each), (8, 8 * 432 * 4));

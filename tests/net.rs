@@ -67,7 +67,7 @@ fn caffenet_has_one_layer_a_phase() {
     let (train, test) = (&train[0], &test[0]);
     assert_eq!(train.source, lmdb("examples/imagenet/ilsvrc12_train_lmdb"));
     assert_eq!(train.transform, TransformSpec { mirror: true, ..transform.clone() });
-    assert_eq!((train.batch_size, train.prefetch, train.phase), (256, 4, Phase::Train));
+    assert_eq!((train.batch_size, train.prefetch, train.phase), (256, None, Phase::Train));
     assert_eq!(
         (train.name.as_str(), &train.tops[..]),
         ("data", &["data".to_owned(), "label".to_owned()][..])
@@ -148,7 +148,7 @@ fn stages_and_levels_choose_the_layers() {
         [lmdb("val_lmdb"), leveldb("extra_leveldb")]
     );
     let val = &net.data_layers(&staged(Phase::Test, 3, &[])).unwrap()[0];
-    assert_eq!((val.prefetch, &val.transform.mean_values[..]), (8, &[104.0, 117.0, 123.0][..]));
+    assert_eq!((val.prefetch, &val.transform.mean_values[..]), (Some(8), &[104.0, 117.0, 123.0][..]));
 
     let deploy = staged(Phase::Test, 4, &["deploy"]);
     let error = net.data_layers(&deploy).unwrap_err().to_string();
@@ -199,7 +199,7 @@ fn lists_of_images_are_found() {
         }
     );
     // The phase of the layer's own stays; of the data_param, this layer reads one field.
-    assert_eq!((found[0].phase, found[0].prefetch, found[0].batch_size), (Phase::Test, 2, 16));
+    assert_eq!((found[0].phase, found[0].prefetch, found[0].batch_size), (Phase::Test, Some(2), 16));
     assert_eq!(
         found[0].transform,
         TransformSpec { scale: 0.01, crop_size: 96, mean_values: vec![128.0], ..plain() }
@@ -221,7 +221,7 @@ fn lists_of_images_are_found() {
             is_color: true,
         }
     );
-    assert_eq!((found[1].phase, found[1].batch_size, found[1].prefetch), (Phase::Train, 1, 4));
+    assert_eq!((found[1].phase, found[1].batch_size, found[1].prefetch), (Phase::Train, 1, None));
 }
 
 #[test]

@@ -48,9 +48,8 @@ fn survey(path: &Path, options: &Options) -> anyhow::Result<()> {
         .transform(options.transform())
         .devices(options.devices()?)
         .batch_size(options.batch_size)
-        .threads(options.threads)
-        .prefetch(options.prefetch)
         .seed(options.seed);
+    let feed = options.extent(feed);
     let feed = if options.once { feed.once() } else { feed };
     survey::run(feed, path, &Enough { batches: options.batches, deadline: options.deadline()? })
 }
@@ -81,15 +80,13 @@ fn learn_digits(options: &Options) -> anyhow::Result<()> {
 /// The lines to copy. A step has the next batch of every device. What is learned from it is the mean over all
 /// of them, as where Caffe's solver trains on several.
 fn train(lmdb: &Path, options: &Options, steps: usize) -> anyhow::Result<(Classifier, Stats)> {
-    let mut feed = Feed::builder()
+    let feed = Feed::builder()
         .lmdb(lmdb)
         .transform(options.transform())
         .devices(options.devices()?)
         .batch_size(options.batch_size)
-        .threads(options.threads)
-        .prefetch(options.prefetch)
-        .seed(options.seed)
-        .build()?;
+        .seed(options.seed);
+    let mut feed = options.extent(feed).build()?;
     report::say(format_args!("training on batches of {}, one a device", feed.batch_shape()))?;
 
     let mut classifier = Classifier::new(feed.batch_shape().record_elements());
@@ -107,17 +104,15 @@ fn train(lmdb: &Path, options: &Options, steps: usize) -> anyhow::Result<(Classi
 
 /// Counts what the classifier reads right in one exact pass: every record once, and then the end.
 fn test(lmdb: &Path, options: &Options, classifier: &Classifier) -> anyhow::Result<usize> {
-    let mut feed = Feed::builder()
+    let feed = Feed::builder()
         .lmdb(lmdb)
         // Caffe mirrors at random in the test phase, too; only a crop becomes central by itself.
         .transform(options.transform().mirror(false))
         .phase(Phase::Test)
         .devices(options.devices()?)
         .batch_size(options.batch_size)
-        .threads(options.threads)
-        .prefetch(options.prefetch)
-        .once()
-        .build()?;
+        .once();
+    let mut feed = options.extent(feed).build()?;
     let mut correct = 0;
     for step in feed.steps() {
         for batch in step? {

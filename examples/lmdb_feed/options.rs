@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Parser;
-use percolator::{Device, Transform};
+use percolator::{Device, FeedBuilder, Transform};
 
 /// Feeds a Caffe LMDB to a training loop. Without a PATH it trains a classifier on the digits that ship with
 /// Percolator.
@@ -19,12 +19,12 @@ pub(crate) struct Options {
     /// Records in a batch of one device.
     #[arg(long, default_value_t = 32)]
     pub(crate) batch_size: usize,
-    /// Worker threads; one a core if not said.
-    #[arg(long, default_value_t = cores())]
-    pub(crate) threads: usize,
-    /// Batches in a lane's ring.
-    #[arg(long, default_value_t = 4)]
-    pub(crate) prefetch: usize,
+    /// Worker threads [default: one a core, as few of them at work as are needed].
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Batches in a lane's ring [default: 4, and up to 8 where those are too few].
+    #[arg(long)]
+    prefetch: Option<usize>,
     /// Cut a square of this many pixels out of every image; 0 is no crop.
     #[arg(long, default_value_t = 0)]
     crop: u32,
@@ -54,13 +54,20 @@ pub(crate) struct Options {
     seconds: Option<f64>,
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 impl Options {
     pub(crate) fn devices(&self) -> anyhow::Result<Vec<Device>> {
         self.devices.iter().map(|name| Ok(name.parse()?)).collect()
+    }
+
+    /// The feed, with as many threads and batches as were said; what was not said it chooses.
+    pub(crate) fn extent(&self, mut feed: FeedBuilder) -> FeedBuilder {
+        if let Some(threads) = self.threads {
+            feed = feed.threads(threads);
+        }
+        if let Some(batches) = self.prefetch {
+            feed = feed.prefetch(batches);
+        }
+        feed
     }
 
     pub(crate) fn transform(&self) -> Transform {

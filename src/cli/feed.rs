@@ -50,6 +50,7 @@ impl Feed {
             None => write!(out, "{}: ", described.origin.display())?,
         }
         writeln!(out, "the first {}; batches of {}", feed.input_shape(), feed.batch_shape())?;
+        writeln!(out, "{}", feed.extent())?;
         writeln!(out, "{}", feed.memory_budget())?;
         let start = Instant::now();
         let enough = Enough { batches: self.batches, until: self.until(start) };

@@ -12,10 +12,10 @@ pub(super) struct PipelineArgs {
     /// Records in a batch of one device [default: the net's, or else 64].
     #[arg(long)]
     pub(super) batch_size: Option<usize>,
-    /// Worker threads [default: one a core].
+    /// Worker threads [default: one a core, as few of them at work as keep the consumers from waiting].
     #[arg(long)]
     threads: Option<usize>,
-    /// Batches in a lane's ring [default: the net's, or else 4].
+    /// Batches in a lane's ring [default: the net's, or else 4, and up to 8 where those are too few].
     #[arg(long)]
     prefetch: Option<usize>,
     /// The type of a batch's elements [default: f32].

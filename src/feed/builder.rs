@@ -58,8 +58,9 @@ pub struct FeedBuilder {
     /// To be divided, in place of `batch_size`.
     pub(super) global_batch_size: Option<usize>,
     pub(super) devices: Vec<Device>,
-    pub(super) threads: usize,
-    pub(super) prefetch: usize,
+    /// As many as were said; otherwise they are chosen.
+    pub(super) threads: Option<usize>,
+    pub(super) prefetch: Option<usize>,
     pub(super) seed: Seed,
     pub(super) passes: Option<NonZeroU64>,
     pub(super) share: Option<Share>,
@@ -91,8 +92,8 @@ impl FeedBuilder {
             batch_size: 1,
             global_batch_size: None,
             devices: vec![Device::host(0)],
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            prefetch: 4,
+            threads: None,
+            prefetch: None,
             seed: Seed::Indexed(0),
             passes: None,
             share: None,
@@ -195,19 +196,21 @@ impl FeedBuilder {
         self
     }
 
-    /// Worker threads, for all lanes together; one a core if not said. The result does not depend on it.
+    /// Worker threads, for all lanes together, all of them at work. If not said, there is one a core, and as few of them
+    /// are at work as keep the consumers from waiting: see [`Extent`](crate::Extent). The result does not depend on it.
     ///
     /// On a machine of several NUMA nodes, workers keep to the nodes of the lanes' devices where those have a processor for
     /// each: say fewer than one a core, if not all nodes have devices.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+        self.threads = Some(threads);
         self
     }
 
-    /// Batches in a lane's ring, those that the consumer holds among them; 4 if not said, as in Caffe.
-    /// With 1 nothing is filled while the consumer holds a batch.
+    /// Batches in a lane's ring, those that the consumer holds among them. If not said, 4, as in Caffe, and up to 8 where
+    /// those are seen to be too few: see [`Extent`](crate::Extent). With 1 nothing is filled while the consumer holds a
+    /// batch.
     pub fn prefetch(mut self, batches: usize) -> Self {
-        self.prefetch = batches;
+        self.prefetch = Some(batches);
         self
     }
 
@@ -249,7 +252,8 @@ impl FeedBuilder {
     }
 
     /// The memory that the feed may use, as [`Feed::memory_budget`] counts it from the first record; unlimited
-    /// if not said. It is checked once, when the feed is built.
+    /// if not said. It is checked once, when the feed is built. Threads and prefetch that were not said are chosen
+    /// within it.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = Some(bytes);
         self

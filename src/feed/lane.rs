@@ -30,7 +30,6 @@ const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
 pub struct Lane {
     pub(super) number: usize,
     pub(super) device: String,
-    pub(super) prefetch: usize,
     pub(super) full: Receiver<Result<Delivered, FeedError>>,
     pub(super) free: Sender<Result<Slot, DeviceError>>,
     pub(super) meters: Arc<LaneMeters>,
@@ -148,7 +147,7 @@ impl Lane {
     /// Why there is no batch.
     fn cause(&self) -> String {
         let held = self.meters.held.load(Ordering::Relaxed);
-        if held >= self.prefetch {
+        if held >= self.meters.ring.load(Ordering::Relaxed) {
             return format!("the consumer holds all {held} batches of the lane: drop one");
         }
         if self.meters.for_device.is_waiting() {

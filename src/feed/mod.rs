@@ -3,6 +3,7 @@
 mod batch;
 mod builder;
 mod dlpack;
+mod extent;
 mod lane;
 mod net;
 mod origin;
@@ -23,6 +24,7 @@ pub use self::dlpack::{
     DLDataType, DLDevice, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor, DlpackBatch,
     DlpackTensor,
 };
+pub use self::extent::Extent;
 pub use self::lane::Lane;
 pub use self::steps::Steps;
 pub use self::target::Target;
@@ -34,7 +36,7 @@ use crate::prefetch::LaneMeters;
 use crate::reader::Watch;
 use crate::shape::{BatchShape, ImageShape};
 use crate::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
-use crate::workers::WorkerMeters;
+use crate::workers::{Crew, WorkerMeters};
 
 /// A running feed: one source, read once, dealt to one lane a device.
 ///
@@ -46,6 +48,7 @@ pub struct Feed {
     records: Option<u64>,
     input_shape: ImageShape,
     batch_shape: BatchShape,
+    extent: Extent,
     budget: MemoryBudget,
     canceller: FeedCanceller,
     gauges: Gauges,
@@ -81,7 +84,7 @@ impl Clock {
 struct Gauges {
     clock: Arc<Clock>,
     reader: Watch,
-    threads: usize,
+    crew: Arc<Crew>,
     workers: Arc<WorkerMeters>,
     lanes: Vec<(String, Arc<LaneMeters>)>,
 }
@@ -123,8 +126,15 @@ impl Feed {
         self.batch_shape
     }
 
+    /// How many workers and batches there are, said or chosen. How many workers are at work now, and how many batches are
+    /// in a lane's ring, is in the [statistics](Self::stats).
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
     /// The memory that the feed uses beside the page cache, holder by holder, as long as no record is larger
-    /// than the first. What larger ones take comes on top: [`LaneStats::growths`] counts the batches that
+    /// than the first, with rings as [deep](Self::extent) as they may become. What larger ones take comes on top: [`LaneStats::growths`] counts the batches that
     /// grew, but copies of records and decoders grow as well.
     #[must_use]
     pub fn memory_budget(&self) -> &MemoryBudget {
@@ -170,7 +180,8 @@ impl Gauges {
                 waits_for_free: reader.free_slot.read(until),
             },
             workers: WorkerStats {
-                threads: self.threads,
+                threads: self.crew.threads(),
+                at_work: self.crew.at_work(),
                 runs: self.workers.runs.get(),
                 waits_for_records: self.workers.idle.read(until),
             },
@@ -192,6 +203,7 @@ fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
         waits_for_workers: meters.for_workers.read(until),
         waits_for_batch: meters.for_batch.read(until),
         growths: meters.growths.get(),
+        ring: meters.ring.load(Ordering::Relaxed),
         held: meters.held.load(Ordering::Relaxed),
     }
 }

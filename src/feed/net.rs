@@ -137,9 +137,8 @@ impl FeedBuilder {
             .layer(&*layer.name)
             .phase(layer.phase)
             .batch_size(layer.batch_size)
-            .prefetch(layer.prefetch)
             .transform(transform);
-        feed.source = Some(source);
+        (feed.source, feed.prefetch) = (Some(source), layer.prefetch);
         feed.net = Some(place);
         feed
     }

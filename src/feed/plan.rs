@@ -6,23 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::bounded;
 
 use super::builder::{FeedBuilder, Seed};
+use super::extent::Extent;
 use super::lane::Lane;
 use super::net::NetPlace;
 use super::origin::Origin;
 use super::placement::Placement;
 use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
-use crate::batch::{Arrays, Frame, Room};
+use crate::batch::{Arrays, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::lines;
 use crate::numa::{Cpus, Topology};
-use crate::prefetch::{Berth, LaneMeters, Prefetcher, RingKeeper, Slot, State};
+use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
 use crate::reader::DataReader;
 use crate::reader::body::{Pool, Terms};
 use crate::reader::queue_pair;
@@ -36,11 +37,11 @@ use crate::sync::panic_message;
 use crate::transform::{
     CaffeEra, Cutter, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transformer,
 };
-use crate::workers::{Task, WorkerMeters, Workers};
+use crate::workers::{Crew, Task, WorkerMeters, Workers};
 
 /// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
 /// library, where no error can be made of it.
-const THREADS_MAX: usize = 1024;
+pub(super) const THREADS_MAX: usize = 1024;
 
 /// What a run takes up in `free`, `full` and the workers' queue, beside its records.
 const QUEUED_RUN_BYTES: usize =
@@ -51,16 +52,21 @@ static FEEDS: AtomicU64 = AtomicU64::new(0);
 
 impl FeedBuilder {
     /// What the lanes agree on with their reader.
-    fn terms(&self) -> Terms {
+    fn terms(&self, extent: &Extent) -> Terms {
         Terms {
             consumers: self.devices.len(),
             batch_size: self.batch_size,
-            prefetch: self.prefetch,
+            prefetch: extent.prefetch,
             passes: self.passes,
             // Caffe deals by rank in TRAIN; in TEST, whoever tests sees every record.
             share: if self.net.is_some() && self.phase == Phase::Test { None } else { self.share },
             is_for_workers: true,
         }
+    }
+
+    /// What is left to choose of how much the feed takes, the best first.
+    fn choices(&self) -> Vec<Extent> {
+        Extent::choices(self.threads, self.prefetch)
     }
 
     /// Divides a step's records among the ranks of the job.
@@ -84,10 +90,11 @@ impl FeedBuilder {
         if self.devices.is_empty() {
             return Err(ConfigError::NoDevice.into());
         }
-        if self.threads == 0 {
+        let best = self.choices()[0];
+        if best.threads == 0 {
             return Err(ConfigError::Zero { option: "threads" }.into());
         }
-        for (option, found) in [("threads", self.threads), ("devices", self.devices.len())] {
+        for (option, found) in [("threads", best.threads), ("devices", self.devices.len())] {
             if found > THREADS_MAX {
                 return Err(ConfigError::TooMany { option, found, allowed: THREADS_MAX }.into());
             }
@@ -96,7 +103,7 @@ impl FeedBuilder {
             return Err(ConfigError::TestOnSeveral { devices: self.devices.len() }.into());
         }
         // Even where the phase makes nothing of them, ranks that cannot be are a slip.
-        Terms { share: self.share, ..self.terms() }.check()?;
+        Terms { share: self.share, ..self.terms(&best) }.check()?;
         Ok(())
     }
 
@@ -180,9 +187,68 @@ impl FirstRecord {
     }
 }
 
+/// What the memory of a feed is counted from.
+struct Needs<'a> {
+    asked: &'a FeedBuilder,
+    source: &'a dyn Source,
+    first: &'a FirstRecord,
+    recipe: &'a Recipe,
+    /// Of one batch.
+    room: Room,
+}
+
+impl Needs<'_> {
+    /// The best choice that keeps to the memory limit, known before anything is set aside, so that a feed over its
+    /// limit costs nothing.
+    fn choose(&self, choices: &[Extent]) -> Result<(Extent, MemoryBudget), ConfigError> {
+        let mut over = None;
+        for extent in choices {
+            let budget = self.budget(extent);
+            match self.asked.memory_limit {
+                Some(allowed) if budget.total_bytes() > allowed => over = Some((allowed, budget)),
+                _ => return Ok((*extent, budget)),
+            }
+        }
+        let (allowed, budget) = over.expect("there is a choice, and it was over the limit");
+        Err(ConfigError::OverBudget { needed: budget.total_bytes(), allowed, budget: budget.to_string() })
+    }
+
+    fn budget(&self, extent: &Extent) -> MemoryBudget {
+        let pool = Pool::cut(&self.asked.terms(extent), self.first.value_bytes);
+        let is_paired = self.recipe.target.as_ref().is_some_and(TargetRecipe::is_paired);
+        let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
+        let seal_bytes = if self.first.is_sealed { SEAL_BYTES } else { 0 };
+        MemoryBudget::of(&BudgetTerms {
+            lanes: self.asked.devices.len(),
+            prefetch: extent.prefetch_max,
+            threads: extent.threads,
+            pixels: self.first.shapes.arrays.of(self.asked.batch_size).pixels,
+            memory_bytes: self.room.bytes,
+            runs: pool.runs,
+            run_records: pool.run_records,
+            place_bytes: PLACE_BYTES + companion_bytes + seal_bytes,
+            run_bytes: QUEUED_RUN_BYTES,
+            copied_bytes: self.first.copied_bytes,
+            held_bytes: self.source.held_bytes(),
+            tools: self.first.shapes.tools,
+            mean_elements: self.recipe.mean_elements(),
+        })
+    }
+}
+
+/// What all lanes of a feed have in common.
+struct Shared {
+    workers: Arc<Workers>,
+    crew: Arc<Crew>,
+    latch: Latch<FeedError>,
+    clock: Arc<Clock>,
+}
+
 /// A feed that has been checked and not yet started.
 pub(super) struct Plan {
     asked: FeedBuilder,
+    extent: Extent,
+    budget: MemoryBudget,
     source: Arc<dyn Source>,
     first: FirstRecord,
     arrays: Arrays,
@@ -218,46 +284,60 @@ impl Plan {
             tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
         }
         let arrays = first.shapes.arrays.of(asked.batch_size);
-        let slots = asked.prefetch.checked_mul(asked.devices.len());
-        let fits = |room: &Room| slots.is_some_and(|slots| room.checked_device_bytes(slots).is_some());
-        let Some(room) = arrays.room().filter(fits) else {
+        let addressable = |extent: &Extent| {
+            let slots = extent.prefetch_max.checked_mul(asked.devices.len())?;
+            arrays.room().filter(|room| room.checked_device_bytes(slots).is_some())
+        };
+        let mut choices = asked.choices();
+        choices.retain(|extent| addressable(extent).is_some());
+        let Some(room) = choices.first().and_then(addressable) else {
             let image = arrays.pixels.image;
             return Err(ConfigError::BatchTooLarge { batch_size: asked.batch_size, image }.into());
         };
+        let needs = Needs { asked: &asked, source: &*source, first: &first, recipe: &recipe, room };
+        let (extent, budget) = needs.choose(&choices)?;
         // The ring's batches together: by the time that a slot is filled again, all others have been.
-        recipe.is_past_caches = slots.is_some_and(|slots| room.bytes * slots > lines::cache_bytes());
+        recipe.is_past_caches =
+            room.bytes.saturating_mul(extent.prefetch * asked.devices.len()) > lines::cache_bytes();
         let (recipe, topology) = (Arc::new(recipe), Topology::of_machine());
-        Ok(Plan { source, first, arrays, room, randomness, recipe, topology, asked })
+        Ok(Plan { extent, budget, source, first, arrays, room, randomness, recipe, topology, asked })
     }
 
     /// Sets the memory aside and starts the threads.
     pub(super) fn start(self) -> Result<Feed, FeedError> {
         let clock = Arc::new(Clock::start(self.asked.devices.len()));
-        let budget = self.budget()?;
         // First, so that what transforms has taken its room before it is looked how much is left.
         let devices = self.lane_devices()?;
         self.check_devices()?;
         let readers = self.open_readers()?;
         let meters = Arc::new(WorkerMeters::default());
+        let lane_meters: Vec<Arc<LaneMeters>> = devices.iter().map(|_| Arc::default()).collect();
         let runs: usize = readers.iter().map(DataReader::runs).sum();
-        let placement = Placement::of(&self.topology, &self.asked.devices, self.asked.threads);
+        let threads = self.extent.threads;
+        let crew = Arc::new(if self.extent.chosen_threads {
+            let consumers = lane_meters.iter().map(|lane| lane.for_batch.clone());
+            Crew::choosing(threads, &meters, consumers.collect())
+        } else {
+            Crew::of(threads)
+        });
+        let placement = Placement::of(&self.topology, &self.asked.devices, threads);
         let near = placement.workers.as_ref();
-        let workers = Workers::start(self.asked.threads, runs, &self.recipe, &meters, near)
+        let workers = Workers::start(crew.clone(), runs, &self.recipe, &meters, near)
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
-        let workers = Arc::new(workers);
-        let latch = Latch::new();
+        let shared = Shared { workers: Arc::new(workers), crew, latch: Latch::new(), clock };
         let watch = readers[0].watch();
         let lanes = readers
             .into_iter()
-            .zip(devices.iter().zip(placement.lanes))
-            .map(|(reader, (device, near))| self.start_lane(reader, device, near, &workers, &latch, &clock))
+            .zip(devices.iter().zip(&lane_meters).zip(placement.lanes))
+            .map(|(reader, ((device, meters), near))| self.start_lane(reader, device, meters, near, &shared))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
+        let Shared { crew, latch, clock, .. } = shared;
         let gauges = Gauges {
             clock,
             reader: watch,
-            threads: self.asked.threads,
+            crew,
             workers: meters,
-            lanes: lanes.iter().map(|lane| (lane.device.clone(), lane.meters.clone())).collect(),
+            lanes: lanes.iter().map(|lane| lane.device.clone()).zip(lane_meters).collect(),
         };
         let records = self.source.records();
         tracing::info!(
@@ -265,8 +345,8 @@ impl Plan {
             records,
             batch = %self.arrays.shape(),
             lanes = lanes.len(),
-            threads = self.asked.threads,
-            budget_bytes = budget.total_bytes(),
+            extent = %self.extent,
+            budget_bytes = self.budget.total_bytes(),
             "the feed starts"
         );
         let canceller = FeedCanceller(latch);
@@ -275,7 +355,8 @@ impl Plan {
             records,
             input_shape: self.first.shapes.input,
             batch_shape: self.arrays.shape(),
-            budget,
+            extent: self.extent,
+            budget: self.budget,
             canceller,
             gauges,
         })
@@ -288,41 +369,10 @@ impl Plan {
             DataReader::builder_shared(&*self.asked.layer, self.source.clone())
                 .phase(self.asked.phase)
                 .group(&*group)
-                .terms(self.asked.terms())
+                .terms(self.asked.terms(&self.extent))
                 .open_in(&self.asked.registry)
         };
         Ok(self.asked.devices.iter().map(open).collect::<Result<_, _>>()?)
-    }
-
-    /// Known before anything is set aside, so that a feed over its limit costs nothing.
-    fn budget(&self) -> Result<MemoryBudget, FeedError> {
-        let pool = Pool::cut(&self.asked.terms(), self.first.value_bytes);
-        let is_paired = self.recipe.target.as_ref().is_some_and(TargetRecipe::is_paired);
-        let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
-        let seal_bytes = if self.first.is_sealed { SEAL_BYTES } else { 0 };
-        let budget = MemoryBudget::of(&BudgetTerms {
-            lanes: self.asked.devices.len(),
-            prefetch: self.asked.prefetch,
-            threads: self.asked.threads,
-            pixels: self.arrays.pixels,
-            memory_bytes: self.room.bytes,
-            runs: pool.runs,
-            run_records: pool.run_records,
-            place_bytes: PLACE_BYTES + companion_bytes + seal_bytes,
-            run_bytes: QUEUED_RUN_BYTES,
-            copied_bytes: self.first.copied_bytes,
-            held_bytes: self.source.held_bytes(),
-            tools: self.first.shapes.tools,
-            mean_elements: self.recipe.mean_elements(),
-        });
-        let needed = budget.total_bytes();
-        match self.asked.memory_limit {
-            Some(allowed) if needed > allowed => {
-                let budget = budget.to_string();
-                Err(ConfigError::OverBudget { needed, allowed, budget }.into())
-            }
-            _ => Ok(budget),
-        }
     }
 
     /// Whether each device has room for the batches of all its lanes.
@@ -335,7 +385,7 @@ impl Plan {
             }
             let Some(free) = device.backend().free_bytes()? else { continue };
             let lanes = names.iter().filter(|other| *other == name).count();
-            let batches = lanes * self.asked.prefetch;
+            let batches = lanes * self.extent.prefetch;
             let bytes = self
                 .room
                 .checked_device_bytes(batches)
@@ -373,73 +423,62 @@ impl Plan {
         &self,
         reader: DataReader,
         device: &Device,
+        meters: &Arc<LaneMeters>,
         near: Option<Cpus>,
-        workers: &Arc<Workers>,
-        latch: &Latch<FeedError>,
-        clock: &Arc<Clock>,
+        shared: &Shared,
     ) -> Result<Lane, FeedError> {
-        let asked = &self.asked;
-        let meters = Arc::new(LaneMeters::default());
-        let (free_sender, free) = bounded(asked.prefetch);
+        let (asked, Extent { prefetch, prefetch_max, .. }) = (&self.asked, self.extent);
+        let (free_sender, free) = bounded(prefetch_max);
         // One message more than there are batches: the error.
-        let (full, full_receiver) = bounded(asked.prefetch + 1);
+        let (full, full_receiver) = bounded(prefetch_max + 1);
         // Room for a message that never comes: a wait on a queue without room allocates.
         let (stop_sender, stop) = bounded(1);
-        let (done_sender, done) = bounded(asked.prefetch);
-        // After the queues, so that slots which are dropped with them find their round over.
-        let ring = RingKeeper(Round::open());
-        {
-            // Page-locked memory lies where the thread runs that asks for it: it is touched there first. What a device
-            // leaves untouched (`PageMemory`) lies where the workers run. The thread is its own again before it starts
-            // another, which would be bound as it is.
-            let _bound = near.as_ref().and_then(Cpus::bind);
-            for _ in 0..asked.prefetch {
-                let slot = self.slot(device, &ring, &done_sender)?;
-                let sent = free_sender.send(Ok(slot));
-                sent.expect("the queue has room for every slot, and its receiver is alive");
-            }
-        }
+        let (done_sender, done) = bounded(prefetch_max);
         let (number, watch) = (reader.number(), reader.watch());
-        let prefetcher = Prefetcher {
-            ring,
+        let mut prefetcher = Prefetcher {
+            ring: RingKeeper(Round::open()),
             reader,
             recipe: self.recipe.clone(),
             draws: self.randomness.lane(number, asked.transform.takes(asked.phase)),
             device: device.clone(),
             near,
             batch_size: asked.batch_size,
+            room: self.room,
+            depth: Depth::of(prefetch, prefetch_max),
+            crew: shared.crew.clone(),
             meters: meters.clone(),
-            latch: latch.clone(),
-            tasks: workers.tasks(),
+            latch: shared.latch.clone(),
+            tasks: shared.workers.tasks(),
             done,
+            done_sender,
             free,
             full,
             stop,
-            state: State::with_capacity(asked.prefetch),
+            state: State::with_capacity(prefetch_max),
         };
+        {
+            // Page-locked memory lies where the thread runs that asks for it: it is touched there first. What a device
+            // leaves untouched (`PageMemory`) lies where the workers run. The thread is its own again before it starts
+            // another, which would be bound as it is.
+            let _bound = prefetcher.near.as_ref().and_then(Cpus::bind);
+            for _ in 0..prefetch {
+                prefetcher.add_slot()?;
+            }
+        }
         Ok(Lane {
             number,
             device: device.name(),
-            prefetch: asked.prefetch,
             full: full_receiver,
             free: free_sender,
-            meters,
-            clock: clock.clone(),
+            meters: meters.clone(),
+            clock: shared.clock.clone(),
             watch,
             warn_after: asked.warn_after,
             ended: false,
             stop: Some(stop_sender),
             thread: Some(spawn(prefetcher)?),
-            _workers: workers.clone(),
+            _workers: shared.workers.clone(),
         })
-    }
-
-    /// A place in a lane's ring, with its memory on the host and on the device.
-    fn slot(&self, device: &Device, ring: &RingKeeper, done: &Sender<()>) -> Result<Slot, FeedError> {
-        let (memory, room) = device.host_memory(self.room)?;
-        let passage = device.backend().passage(room)?;
-        let frame = Frame::new(memory, self.asked.batch_size, done.clone());
-        Ok(Slot { berth: Berth { passage, room, token: ring.0.token() }, frame })
     }
 }
 

@@ -7,7 +7,7 @@ use super::ignored;
 use super::text::notes::LayerNotes;
 use super::warning::{Passed, WarningKind};
 use crate::proto::data_parameter::Db;
-use crate::proto::{DataParameter, ImageDataParameter, LayerParameter};
+use crate::proto::{ImageDataParameter, LayerParameter};
 
 /// The most elements that a blob of Caffe may have: it counts them in an `int`.
 const BLOB_ELEMENTS_MAX: u32 = i32::MAX as u32;
@@ -67,7 +67,7 @@ pub struct TransformSpec {
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) batch_size: usize,
-    pub(super) prefetch: usize,
+    pub(super) prefetch: Option<usize>,
     pub(super) transform: TransformSpec,
     pub(super) source: LayerSource,
     pub(super) warnings: Vec<Passed>,
@@ -155,13 +155,11 @@ fn batch_size(field: &'static str, found: u32) -> Result<usize, LayerError> {
     }
 }
 
-/// Batches that are read ahead. All prefetching layers of Caffe look for the number in `data_param`.
-fn prefetch(layer: &LayerParameter, notes: &LayerNotes) -> Result<usize, Fault> {
-    let found =
-        layer.data_param.as_ref().map_or(DataParameter::default().prefetch(), DataParameter::prefetch);
-    match usize::try_from(found) {
-        Ok(0) => Err((notes.place(&[(DATA, "prefetch")]), LayerError::NoPrefetch)),
-        found => Ok(found.unwrap_or(usize::MAX)),
+/// Batches that are read ahead, where the net says. All prefetching layers of Caffe look for the number in `data_param`.
+fn prefetch(layer: &LayerParameter, notes: &LayerNotes) -> Result<Option<usize>, Fault> {
+    match layer.data_param.as_ref().and_then(|param| param.prefetch) {
+        Some(0) => Err((notes.place(&[(DATA, "prefetch")]), LayerError::NoPrefetch)),
+        found => Ok(found.map(|batches| usize::try_from(batches).unwrap_or(usize::MAX))),
     }
 }
 

@@ -23,8 +23,8 @@ pub struct DataLayer {
     pub phase: Phase,
     /// Records in a batch.
     pub batch_size: usize,
-    /// Batches that are read ahead.
-    pub prefetch: usize,
+    /// Batches that are read ahead, where the net says; Caffe takes 4 where it does not.
+    pub prefetch: Option<usize>,
     /// What is done to each image.
     pub transform: TransformSpec,
     /// Where the records come from.

@@ -52,6 +52,9 @@ pub(super) struct Figures {
     pub(super) transform_on: &'static str,
     pub(super) devices: Vec<String>,
     pub(super) threads: usize,
+    /// How many of them were at work in the end, and how many batches were in a ring: the most of all rounds.
+    pub(super) workers_at_work: usize,
+    pub(super) ring_batches: usize,
     pub(super) batch_size: usize,
     pub(super) rounds: usize,
     pub(super) seconds: f64,
@@ -84,6 +87,8 @@ impl Figures {
         let (binds, share) = binding(&share_of, at_work, is_copy);
         let rates = || rounds.iter().map(Round::records_per_s);
         let whole: Vec<&Stats> = rounds.iter().map(|round| &round.run.stats).collect();
+        let most =
+            |count: &dyn Fn(&Stats) -> usize| whole.iter().map(|stats| count(stats)).max().unwrap_or(0);
         let stages = stages(&whole, middle(&Round::source_per_s));
         Figures {
             job: job.name.clone(),
@@ -98,6 +103,8 @@ impl Figures {
             },
             devices: known.devices.clone(),
             threads: job.threads,
+            workers_at_work: most(&|stats| stats.workers.at_work),
+            ring_batches: most(&|stats| stats.lanes.iter().map(|lane| lane.ring).max().unwrap_or(0)),
             batch_size: known.batch.records,
             rounds: known.rounds,
             seconds: known.length.as_secs_f64(),

@@ -28,11 +28,13 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "  batches of {}, transformed on the {}, to {}\n  {} worker(s); {} rounds of {} s{cold}\n",
+        "  batches of {}, transformed on the {}, to {}\n  {} worker(s), {} of them at work; rings of {} batches; {} rounds of {} s{cold}\n",
         f.batch_shape,
         f.transform_on,
         f.devices.join(", "),
         f.threads,
+        f.workers_at_work,
+        f.ring_batches,
         f.rounds,
         f.seconds
     )?;

@@ -1,0 +1,119 @@
+//! How much of its machine a feed takes: what was said, and what is chosen where nothing was.
+
+use std::fmt;
+
+use super::plan::THREADS_MAX;
+
+/// Caffe's own depth.
+const PREFETCH: usize = 4;
+/// As deep as a ring becomes whose ends wait by turns.
+const PREFETCH_MAX: usize = 8;
+
+/// How much of its machine a feed takes. What nobody said is chosen.
+///
+/// **Threads** are one a core, of which as few are at work as keep the consumers from waiting
+/// ([`WorkerStats::at_work`](crate::WorkerStats::at_work)). **A ring** has 4 batches, as Caffe's, and gets one more, up to
+/// 8, as often as it is seen that it was full and its consumer waited within the same two rounds
+/// ([`LaneStats::ring`](crate::LaneStats::ring)). Both are fewer from the start where the
+/// [memory limit](crate::FeedBuilder::memory_limit) asks for it: first the rings, down to 2 batches, then the threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Worker threads, for all lanes together.
+    pub threads: usize,
+    /// Whether that was chosen, so that some of them may stand by.
+    pub chosen_threads: bool,
+    /// Batches in a lane's ring to begin with.
+    pub prefetch: usize,
+    /// The most that may become of them: as many, where their number was said.
+    pub prefetch_max: usize,
+    /// Whether that was chosen.
+    pub chosen_prefetch: bool,
+}
+
+impl Extent {
+    /// What is left to choose where so much was said, the best first: the memory limit decides. There is at least one.
+    pub(super) fn choices(threads: Option<usize>, prefetch: Option<usize>) -> Vec<Extent> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        choices_on(cores, threads, prefetch)
+    }
+}
+
+fn choices_on(cores: usize, threads: Option<usize>, prefetch: Option<usize>) -> Vec<Extent> {
+    let extent = |workers, batches: usize| Extent {
+        threads: workers,
+        chosen_threads: threads.is_none(),
+        prefetch: prefetch.unwrap_or(batches.min(PREFETCH)),
+        prefetch_max: batches,
+        chosen_prefetch: prefetch.is_none(),
+    };
+    let all_threads = threads.unwrap_or(cores);
+    let (rings, shallow) = match prefetch {
+        Some(batches) => (vec![batches], batches),
+        None => ((2..=PREFETCH_MAX).rev().collect(), 2),
+    };
+    let mut choices: Vec<Extent> = rings.into_iter().map(|batches| extent(all_threads, batches)).collect();
+    let mut fewest = all_threads;
+    while threads.is_none() && fewest > 1 {
+        fewest /= 2;
+        choices.push(extent(fewest, shallow));
+    }
+    if prefetch.is_none() {
+        choices.push(extent(fewest, 1));
+    }
+    choices
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Extent { threads, chosen_threads, prefetch, prefetch_max, chosen_prefetch } = self;
+        let chosen = |is_chosen: &bool| if *is_chosen { " (chosen)" } else { "" };
+        write!(f, "{threads} worker(s){}, {prefetch} batch(es) a ring", chosen(chosen_threads))?;
+        if prefetch_max > prefetch {
+            write!(f, " and up to {prefetch_max}")?;
+        }
+        f.write_str(chosen(chosen_prefetch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(choices: &[Extent]) -> Vec<[usize; 3]> {
+        choices.iter().map(|choice| [choice.threads, choice.prefetch, choice.prefetch_max]).collect()
+    }
+
+    #[test]
+    fn what_was_said_is_all_there_is() {
+        let said = choices_on(16, Some(3), Some(7));
+        assert_eq!(of(&said), [[3, 7, 7]]);
+        assert_eq!(said[0].to_string(), "3 worker(s), 7 batch(es) a ring");
+    }
+
+    #[test]
+    fn what_was_not_said_gives_way_to_the_memory_limit_rings_first() {
+        let choices = choices_on(8, None, None);
+        let due = [
+            [8, 4, 8],
+            [8, 4, 7],
+            [8, 4, 6],
+            [8, 4, 5],
+            [8, 4, 4],
+            [8, 3, 3],
+            [8, 2, 2],
+            [4, 2, 2],
+            [2, 2, 2],
+            [1, 2, 2],
+            [1, 1, 1],
+        ];
+        assert_eq!(of(&choices), due);
+        assert_eq!(choices[0].to_string(), "8 worker(s) (chosen), 4 batch(es) a ring and up to 8 (chosen)");
+    }
+
+    #[test]
+    fn one_may_be_said_without_the_other() {
+        assert_eq!(of(&choices_on(5, None, Some(6))), [[5, 6, 6], [2, 6, 6], [1, 6, 6]]);
+        let choices = choices_on(5, Some(2), None);
+        assert_eq!((choices.len(), of(&choices)[7]), (8, [2, 1, 1]));
+    }
+}

@@ -1,0 +1,161 @@
+//! How deep a lane's ring is, where nobody has said: deep enough that bursts even out.
+//!
+//! A ring that is full while the workers could fill another batch, and empty a moment later while the consumer waits, is
+//! too shallow: on the average the feed is fast enough, and the consumer waits even so. Then it gets one batch more, up
+//! to what the memory budget was made for. A ring that is only ever full, or only ever empty, would not be better
+//! for being deeper.
+
+use std::time::{Duration, Instant};
+
+use super::LaneMeters;
+use crate::meter::WaitMeter;
+
+/// How many times a ring goes round before it is looked at, and for how long at the least.
+const ROUNDS: u64 = 2;
+const WINDOW: Duration = Duration::from_millis(500);
+/// The share of its time that either end may wait before it counts.
+const WAITED: f64 = 0.02;
+
+/// The depth of one ring.
+#[derive(Debug)]
+pub(crate) struct Depth {
+    batches: usize,
+    most: usize,
+    /// What was seen last; `None` where there is nothing to choose.
+    last: Option<Look>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Instant,
+    batches: u64,
+    waits: Ends,
+}
+
+/// How long the two ends of a ring have waited.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    /// The feed, for a batch that it could fill.
+    full: Duration,
+    /// The consumer, for one that is filled.
+    empty: Duration,
+}
+
+impl Depth {
+    /// Of so many batches, or, where it shows that they are too few, up to `most`.
+    pub(crate) fn of(batches: usize, most: usize) -> Self {
+        let (at, waits) = (Instant::now(), Ends::default());
+        Depth { batches, most, last: (batches < most).then_some(Look { at, batches: 0, waits }) }
+    }
+
+    pub(crate) fn batches(&self) -> usize {
+        self.batches
+    }
+
+    /// From now on it is as deep as it is: there is no memory for more.
+    pub(crate) fn stay(&mut self, batches: usize) {
+        (self.batches, self.last) = (batches, None);
+    }
+
+    /// To be called when batches have come round; now and then it looks whether they are enough.
+    pub(crate) fn look(&mut self, now: Instant, meters: &LaneMeters) {
+        let Some(last) = &mut self.last else { return };
+        let batches = meters.batches.get();
+        let elapsed = now.saturating_duration_since(last.at);
+        if batches - last.batches < ROUNDS * self.batches as u64 || elapsed < WINDOW {
+            return;
+        }
+        let time = |meter: &WaitMeter| meter.read(now).time;
+        let full = time(&meters.for_slot) + time(&meters.for_device);
+        let waits = Ends { full, empty: time(&meters.for_batch) };
+        let share = |now: Duration, before| now.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64();
+        let was_full = share(waits.full, last.waits.full) > WAITED;
+        let was_empty = share(waits.empty, last.waits.empty) > WAITED;
+        // The batches before the first round are those that it takes to fill the ring.
+        let is_first = last.batches == 0;
+        *last = Look { at: now, batches, waits };
+        if was_full && was_empty && !is_first {
+            self.batches += 1;
+            if self.batches == self.most {
+                self.last = None;
+            }
+            tracing::debug!(
+                batches = self.batches,
+                most = self.most,
+                "the ring is too shallow for its bursts"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten windows, in each of which the ring goes round ten times and its ends wait for so many of its 100 parts.
+    fn after_waits(full: u32, empty: u32) -> usize {
+        let (meters, mut depth) = (LaneMeters::default(), Depth::of(4, 8));
+        let mut now = Instant::now();
+        for _ in 0..10 {
+            meters.batches.add(40);
+            // A wait of which only the part is seen that lies before the next look.
+            let part = WINDOW * 2 / 100;
+            for (meter, parts) in [(&meters.for_slot, full), (&*meters.for_batch, empty)] {
+                meter.add_past(part * parts);
+            }
+            now += WINDOW * 2;
+            depth.look(now, &meters);
+        }
+        depth.batches()
+    }
+
+    #[test]
+    fn a_ring_that_is_full_and_empty_by_turns_becomes_deeper() {
+        assert_eq!(after_waits(20, 20), 8);
+        assert_eq!(after_waits(3, 90), 8);
+    }
+
+    #[test]
+    fn a_ring_that_is_only_full_or_only_empty_stays() {
+        assert_eq!(after_waits(90, 0), 4);
+        assert_eq!(after_waits(0, 90), 4);
+        assert_eq!(after_waits(90, 1), 4);
+    }
+
+    #[test]
+    fn nothing_is_judged_by_less_than_two_rounds_or_in_a_moment() {
+        let (meters, mut depth) = (LaneMeters::default(), Depth::of(4, 8));
+        let start = Instant::now();
+        for round in 1..20 {
+            meters.for_slot.add_past(WINDOW);
+            meters.for_batch.add_past(WINDOW);
+            meters.batches.add(u64::from(round < 4) * 2);
+            depth.look(start + WINDOW * 2 * round, &meters);
+            assert_eq!(depth.batches(), 4);
+        }
+        let mut depth = Depth::of(4, 8);
+        for _ in 0..20 {
+            meters.batches.add(100);
+            depth.look(start, &meters);
+        }
+        assert_eq!(depth.batches(), 4);
+    }
+
+    #[test]
+    fn a_depth_that_was_said_or_for_which_there_is_no_more_memory_stays() {
+        let meters = LaneMeters::default();
+        let mut said = Depth::of(4, 4);
+        let mut bounded = Depth::of(4, 8);
+        bounded.stay(4);
+        let start = Instant::now();
+        for round in 1..20 {
+            meters.for_slot.add_past(WINDOW);
+            meters.for_batch.add_past(WINDOW);
+            meters.batches.add(100);
+            for depth in [&mut said, &mut bounded] {
+                depth.look(start + WINDOW * 2 * round, &meters);
+                assert_eq!(depth.batches(), 4);
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! How many workers are at work, where nobody has said how many there are to be: as few as keep the consumers from
+//! waiting.
+//!
+//! A worker more than is needed is woken for every run that comes, on one more processor that the training loop could
+//! use, and finds the queue empty the next time. So from time to time it is looked how much of their time the workers were
+//! at work, and whether a consumer has waited. While the others suffice, the last ones stand by; the moment that they do
+//! not, as many again join in. What a batch holds does not depend on it.
+//!
+//! ```text
+//! a consumer waited, and workers were at work for nearly all of their time   twice as many
+//! one worker fewer would be idle for a good part of its time, for a while    so many that they are not
+//! ```
+//!
+//! Where the first had to be done because of the second, the while becomes twice as long.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::WorkerMeters;
+use crate::meter::WaitMeter;
+
+/// How often it is looked.
+const WINDOW: Duration = Duration::from_millis(100);
+/// The share of its time that a consumer may wait before it counts.
+const WAITED: f64 = 0.01;
+/// The share of its time for which a worker is at work that has no more to give.
+const AT_WORK: f64 = 0.8;
+/// The share of its time for which a worker is to be at work, so that it has something left to give.
+const EASY: f64 = 0.6;
+/// Windows in a row with a worker too many, before there are fewer: at first, and at the most.
+const PATIENCE: u32 = 10;
+const PATIENCE_MAX: u32 = 600;
+
+/// The workers' turns. Those that are not at work stand here.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    threads: usize,
+    /// How many are at work: those with the lowest numbers.
+    at_work: AtomicUsize,
+    /// Whether there is no more to do: then nobody stands by.
+    over: Mutex<bool>,
+    changed: Condvar,
+    /// `None` where the number was said.
+    choice: Option<Choice>,
+}
+
+/// What the choice is made from.
+#[derive(Debug)]
+struct Choice {
+    meters: Arc<WorkerMeters>,
+    /// The waits of each lane's consumer.
+    consumers: Vec<Arc<WaitMeter>>,
+    start: Instant,
+    /// When to look again, in nanoseconds from the start.
+    next_look: AtomicU64,
+    last: Mutex<Look>,
+}
+
+/// What was seen last.
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    idle: Duration,
+    waited: Vec<Duration>,
+    habit: Habit,
+}
+
+impl Crew {
+    /// Of so many threads, all of them at work, always.
+    pub(crate) fn of(threads: usize) -> Self {
+        let (at_work, over, changed) = (AtomicUsize::new(threads), Mutex::new(false), Condvar::new());
+        Crew { threads, at_work, over, changed, choice: None }
+    }
+
+    /// Of so many threads, whose waits these are, and as few of them at work as the consumers need.
+    pub(crate) fn choosing(
+        threads: usize,
+        meters: &Arc<WorkerMeters>,
+        consumers: Vec<Arc<WaitMeter>>,
+    ) -> Self {
+        let (start, waited) = (Instant::now(), vec![Duration::ZERO; consumers.len()]);
+        let habit = Habit { patience: PATIENCE, calm: 0 };
+        let choice = Choice {
+            meters: meters.clone(),
+            consumers,
+            start,
+            next_look: AtomicU64::new(nanos(WINDOW)),
+            last: Mutex::new(Look { at: start, idle: Duration::ZERO, waited, habit }),
+        };
+        Crew { choice: Some(choice), ..Crew::of(threads) }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    pub(crate) fn at_work(&self) -> usize {
+        self.at_work.load(Relaxed)
+    }
+
+    /// Returns when the worker of this number is to work. What it waits until then is counted by `idle`.
+    pub(crate) fn stand_by(&self, number: usize, idle: &WaitMeter) {
+        if number < self.at_work() {
+            return;
+        }
+        let _wait = idle.begin();
+        let mut over = lock(&self.over);
+        while number >= self.at_work() && !*over {
+            over = self.changed.wait(over).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Sends everybody to see that there is no more to do.
+    pub(crate) fn end(&self) {
+        *lock(&self.over) = true;
+        self.changed.notify_all();
+    }
+
+    /// To be called often, by anybody: now and then it looks whether so many workers are right.
+    pub(crate) fn look(&self, now: Instant) {
+        if let Some(choice) = &self.choice
+            && let Some(at_work) = choice.look(now, self.threads, self.at_work())
+        {
+            self.set_at_work(at_work);
+        }
+    }
+
+    fn set_at_work(&self, workers: usize) {
+        tracing::debug!(workers, was = self.at_work(), of = self.threads, "workers at work");
+        let over = lock(&self.over);
+        self.at_work.store(workers, Relaxed);
+        drop(over);
+        self.changed.notify_all();
+    }
+}
+
+impl Choice {
+    /// How many are to work from now on, if it is not as many as before.
+    fn look(&self, now: Instant, threads: usize, at_work: usize) -> Option<usize> {
+        if nanos(now.saturating_duration_since(self.start)) < self.next_look.load(Relaxed) {
+            return None;
+        }
+        // Whoever does not get it is not the only one to look.
+        let mut last = self.last.try_lock().ok()?;
+        let elapsed = now.saturating_duration_since(last.at);
+        if elapsed < WINDOW {
+            return None;
+        }
+        self.next_look.store(nanos(now.saturating_duration_since(self.start) + WINDOW), Relaxed);
+        let share = |waits: Duration| waits.as_secs_f64() / elapsed.as_secs_f64();
+        let idle = self.meters.idle.read(now).time;
+        let mut is_waited_for = false;
+        for (consumer, before) in self.consumers.iter().zip(&mut last.waited) {
+            let waited = consumer.read(now).time;
+            is_waited_for |= share(waited.saturating_sub(*before)) > WAITED;
+            *before = waited;
+        }
+        let worked = threads as f64 - share(idle.saturating_sub(last.idle));
+        (last.at, last.idle) = (now, idle);
+        let chosen = last.habit.choose(Seen { at_work, threads, worked, is_waited_for });
+        (chosen != at_work).then_some(chosen)
+    }
+}
+
+/// One window.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// How many were to work, and how many there are.
+    at_work: usize,
+    threads: usize,
+    /// How many were at work, on the average.
+    worked: f64,
+    is_waited_for: bool,
+}
+
+/// What was learnt from the windows before.
+#[derive(Clone, Copy, Debug)]
+struct Habit {
+    patience: u32,
+    /// Windows in a row with a worker too many.
+    calm: u32,
+}
+
+impl Habit {
+    fn choose(&mut self, seen: Seen) -> usize {
+        let Seen { at_work, threads, worked, is_waited_for } = seen;
+        if is_waited_for && at_work < threads && worked > AT_WORK * at_work as f64 {
+            (self.calm, self.patience) = (0, (self.patience * 2).min(PATIENCE_MAX));
+            return (at_work * 2).min(threads);
+        }
+        if at_work == 1 || worked >= EASY * (at_work - 1) as f64 {
+            self.calm = 0;
+            return at_work;
+        }
+        self.calm += 1;
+        if self.calm < self.patience {
+            return at_work;
+        }
+        self.calm = 0;
+        // A half at a time: a moment's rest is not the rule.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "few, and more than none"
+        )]
+        let enough = (worked.max(0.0) / EASY).ceil() as usize;
+        enough.max(at_work / 2).max(1)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The standard library's lock, and its condition: they allocate nothing when two wait for them the first time.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HABIT: Habit = Habit { patience: PATIENCE, calm: 0 };
+
+    /// Windows of a feed that is `work` workers' work, the consumers of which wait as soon as it has fewer.
+    fn settle(habit: &mut Habit, at_work: &mut usize, threads: usize, work: f64, windows: usize) {
+        for _ in 0..windows {
+            let is_waited_for = work > *at_work as f64 * 0.95;
+            let worked = work.min(*at_work as f64);
+            *at_work = habit.choose(Seen { at_work: *at_work, threads, worked, is_waited_for });
+            assert!((1..=threads).contains(at_work));
+        }
+    }
+
+    #[test]
+    fn as_many_work_as_the_consumers_need_and_some_more() {
+        for threads in [1, 2, 3, 16, 128] {
+            for work in [0.0, 0.1, 0.9, 1.5, 3.0, 9.7, 60.0, 200.0] {
+                let (mut habit, mut at_work) = (HABIT, threads);
+                settle(&mut habit, &mut at_work, threads, work, 1000);
+                let whole =
+                    |workers: f64| (1..=threads).find(|&all| all as f64 >= workers).unwrap_or(threads);
+                let least = whole(work);
+                assert!(at_work >= least, "{threads} threads, work for {work}: {at_work}");
+                let most = (whole(work / EASY) + 1).min(threads);
+                assert!(at_work <= most, "{threads} threads, work for {work}: {at_work}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_stands_by_is_back_in_a_few_windows_when_there_is_more_to_do() {
+        let (mut habit, mut at_work) = (HABIT, 64);
+        settle(&mut habit, &mut at_work, 64, 0.5, 1000);
+        assert_eq!(at_work, 1);
+        settle(&mut habit, &mut at_work, 64, 64.0, 6);
+        assert_eq!(at_work, 64);
+    }
+
+    #[test]
+    fn a_number_that_was_wrong_is_tried_less_and_less_often() {
+        // By day it is quiet for a while, and then there is work for all.
+        let (mut habit, mut at_work, mut changes) = (HABIT, 4, 0);
+        for _ in 0..1000 {
+            let before = at_work;
+            settle(&mut habit, &mut at_work, 4, 0.2, 20);
+            changes += usize::from(at_work < before);
+            settle(&mut habit, &mut at_work, 4, 4.0, 5);
+        }
+        assert!(changes < 20, "{changes}");
+    }
+
+    #[test]
+    fn consumers_that_wait_for_a_slow_reader_do_not_call_for_workers() {
+        let (mut habit, mut at_work) = (HABIT, 16);
+        for _ in 0..1000 {
+            at_work = habit.choose(Seen { at_work, threads: 16, worked: 1.2, is_waited_for: true });
+        }
+        assert_eq!(at_work, 2);
+    }
+
+    #[test]
+    fn what_is_waited_for_is_read_from_the_meters() {
+        let (meters, consumer) = (Arc::new(WorkerMeters::default()), Arc::new(WaitMeter::default()));
+        let crew = Crew::choosing(4, &meters, vec![consumer.clone()]);
+        let idle = &meters.idle;
+        let start = Instant::now();
+        let resting: Vec<_> = (0..4).map(|_| idle.begin()).collect();
+        for window in 0..100 {
+            crew.look(start + WINDOW * 2 * window);
+        }
+        assert_eq!(crew.at_work(), 1);
+        // From here on everybody works, and the consumer waits.
+        drop(resting);
+        let waits = consumer.begin();
+        let standing: Vec<_> = (0..3).map(|_| idle.begin()).collect();
+        let start = Instant::now() + WINDOW * 2 * 200;
+        crew.look(start);
+        drop(standing);
+        for window in 1..4 {
+            crew.look(start + WINDOW * 2 * window);
+        }
+        assert_eq!(crew.at_work(), 4);
+        drop(waits);
+    }
+
+    #[test]
+    fn a_number_that_was_said_stays() {
+        let crew = Crew::of(3);
+        for window in 0..100 {
+            crew.look(Instant::now() + WINDOW * 2 * window);
+        }
+        assert_eq!((crew.at_work(), crew.threads()), (3, 3));
+    }
+
+    #[test]
+    fn who_stands_by_is_sent_to_work_and_in_the_end_home() {
+        let (crew, idle) = (Crew::of(3), WaitMeter::default());
+        crew.set_at_work(1);
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| crew.stand_by(1, &idle));
+            let third = scope.spawn(|| crew.stand_by(2, &idle));
+            crew.stand_by(0, &idle);
+            crew.set_at_work(2);
+            second.join().unwrap();
+            assert!(!third.is_finished());
+            crew.end();
+            third.join().unwrap();
+        });
+        assert!(!idle.is_waiting());
+    }
+}
