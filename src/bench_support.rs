@@ -4,8 +4,12 @@ use std::path::Path;
 
 use crate::datum::{Image, Pixels};
 use crate::decode::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
+use crate::reader::queue_pair::{ConsumerEnd, ReaderEnd, queue_pair};
 use crate::record::RecordId;
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
+use crate::source::Entry;
+use crate::sync::{Receiver, Sender, bounded};
+use crate::table::{Seal, Sealed, TableCursor, TableError, Verify};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
 
 /// A transform as a worker runs it.
@@ -100,5 +104,113 @@ impl DecodeBench {
         let image = self.decoder.decode(file, &self.wanted, |_| Some(window))?;
         let Pixels::U8(pixels) = image.pixels else { unreachable!("decoded pixels are bytes") };
         Ok((image.shape, pixels))
+    }
+}
+
+/// Both ends of a queue pair.
+#[derive(Debug)]
+pub struct QueuePairBench {
+    reader: ReaderEnd,
+    consumer: ConsumerEnd,
+    run_records: usize,
+    /// Never rings, for its other end is held.
+    alarm: Receiver<()>,
+    _armed: Sender<()>,
+}
+
+impl QueuePairBench {
+    /// A pair with so many slots of so many records, of which as many go back together.
+    #[must_use]
+    pub fn new(slots: usize, run_records: usize, together: usize) -> Self {
+        let (reader, consumer) = queue_pair(slots, run_records, together);
+        let (_armed, alarm) = bounded(1);
+        Self { reader, consumer, run_records, alarm, _armed }
+    }
+
+    /// The reader's part: takes a free slot, names its records, which have no bytes, and hands it over.
+    ///
+    /// # Panics
+    ///
+    /// Never: both ends are there.
+    pub fn fill(&self) {
+        let mut slot = self.reader.pop().expect("the consumer's end is there");
+        for index in 0..self.run_records as u64 {
+            slot.run.push(RecordId { epoch: 0, index }, Entry::borrowed(b"", b""));
+        }
+        self.reader.push(slot).expect("the consumer's end is there");
+    }
+
+    /// The consumer's part: takes a run, and gives it back.
+    ///
+    /// # Panics
+    ///
+    /// Never: both ends are there.
+    pub fn drain(&self) -> usize {
+        self.consumer.pop(&self.alarm).expect("the reader's end is there").len()
+    }
+}
+
+/// A walk over the blocks of a LevelDB's table.
+#[derive(Debug)]
+pub struct TableBench<'a> {
+    file: &'a [u8],
+    cursor: TableCursor<&'a [u8]>,
+    /// Of the blocks that are not compressed.
+    seals: Vec<Seal>,
+}
+
+impl<'a> TableBench<'a> {
+    /// A walk over a table, whose keys have at most 8 bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the table is damaged.
+    pub fn new(file: &'a [u8]) -> Result<Self, TableError> {
+        let mut bench = Self { file, cursor: TableCursor::new(8), seals: Vec::new() };
+        bench.cursor.open(file, Verify::ByTheUser)?;
+        while bench.cursor.advance()? {
+            let seal = bench.cursor.sealed().map(Sealed::take);
+            bench.seals.extend(seal.filter(|seal| bench.seals.last() != Some(seal)));
+        }
+        Ok(bench)
+    }
+
+    /// Walks over all entries, as a feed's reader does: blocks that are not compressed are left to the workers to
+    /// verify. Gives how many entries there are.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the table is damaged.
+    pub fn parse(&mut self) -> Result<usize, TableError> {
+        self.walk(Verify::ByTheUser)
+    }
+
+    /// Walks over all entries, and verifies each block when it is entered.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the table is damaged.
+    pub fn parse_verified(&mut self) -> Result<usize, TableError> {
+        self.walk(Verify::AtOnce)
+    }
+
+    fn walk(&mut self, verify: Verify) -> Result<usize, TableError> {
+        self.cursor.open(self.file, verify)?;
+        let mut entries = 0;
+        while self.cursor.advance()? {
+            self.cursor.sealed().map(Sealed::take);
+            entries += 1;
+        }
+        Ok(entries)
+    }
+
+    /// Verifies the blocks that are not compressed, as a feed's workers do. Gives how many there are.
+    ///
+    /// # Errors
+    ///
+    /// Fails where a block is damaged.
+    pub fn verify(&self) -> Result<usize, TableError> {
+        self.seals.iter().try_for_each(|seal| seal.check(self.file, 0))?;
+        Ok(self.seals.len())
     }
 }

@@ -1,4 +1,25 @@
 //! Cache lines: asked for ahead of their use, and written past the caches.
+//!
+//! # Who fences
+//!
+//! An ordinary write is seen by whoever sees a later write of the same thread: what is sent through a channel, or
+//! counted down with `Release`, brings along what was written before. A write past the caches is not part of that
+//! promise: it waits in the processor, `Release` does not order it (on x86_64 that may be a plain write), and it may
+//! come to memory after the word that says it is there. So:
+//!
+//! 1. **Who writes past the caches fences**, on the same thread: a [`fence`] orders what this processor wrote, and
+//!    says nothing of what others did. Nobody can do it for the writer, and a reader need not do anything.
+//! 2. **When:** behind the last such write, and before anything that tells another thread, or a device, that the bytes
+//!    are there, or lets it write there. In this crate that is at the end of the call that writes:
+//!    [`fill_past_caches`] before it returns, a record's `Streamed` (`transform/sink.rs`) when it is dropped, which is
+//!    before its transform returns.
+//! 3. **Why a reader on another thread sees the bytes:** behind the fence they are as any that were written before it.
+//!    A batch's go the usual way: the worker drops its places, which counts its writers down with `AcqRel`
+//!    (`batch.rs`, invariant 3); who brings that to zero says so through a channel, from which the prefetcher, the
+//!    consumer and the device have the batch.
+//!
+//! The bytes themselves are borrowed to the writer until then (`&mut`), so that nothing in safe code reads them too
+//! early. To the thread that writes them they are there at once.
 
 #![expect(unsafe_code, reason = "the instructions that say so to the processor are no safe functions")]
 
@@ -78,7 +99,8 @@ fn ask_once(_line: &[u8]) {}
 ///
 /// # Safety
 ///
-/// Before another thread may read or write `to`, this one calls [`fence`]: such writes are ordered by nothing else.
+/// Before another thread or a device may read or write `to`, this one calls [`fence`]: such writes are ordered by nothing
+/// else. That holds on every way out, so where a panic may come between, a drop fences.
 ///
 /// # Panics
 ///
@@ -127,7 +149,8 @@ pub(crate) fn fill_past_caches(to: &mut [u8], page: &Page) {
     fence();
 }
 
-/// Orders what was [written past the caches](write_past_caches) before whatever this thread does next.
+/// Orders what this thread has [written past the caches](write_past_caches) before whatever it writes next: whoever sees
+/// the one sees the other. Where no such write is made (not x86_64) there is nothing to do.
 #[inline(always)]
 pub(crate) fn fence() {
     // SAFETY: every x86_64 has it, and it only waits.

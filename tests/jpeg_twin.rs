@@ -2,8 +2,8 @@
 //! it. Here every file is read by ours and by libjpeg-turbo, and both must have the same bits of it.
 //!
 //! The files: photographs; what libjpeg-turbo's own encoder makes of noise, slopes and photographs, small and of odd
-//! sizes; forged ones (`common/forge.rs`) of any sampling and any coefficients; and all of these with bytes changed,
-//! as long as both still read them.
+//! sizes; forged ones (`common/forge.rs`), baseline and progressive, of any sampling, any scans and any coefficients; and
+//! all of these with bytes changed, as long as both still read them.
 //!
 //! `cargo test --features turbojpeg --test jpeg_twin`; needs cmake and nasm. `PERCOLATOR_TWIN_FILES=20000` takes as
 //! many files in place of a few hundred, `PERCOLATOR_TWIN_FOLDER` reads all `.jpg` in a folder, too.
@@ -157,12 +157,23 @@ fn forged_files_come_to_the_same() {
 }
 
 #[test]
+fn forged_progressive_files_come_to_the_same() {
+    let (mut numbers, mut twins) = (Numbers(1705), Twins::new());
+    for at in 0..files() {
+        let forged = forge::progressive::twins(&mut numbers);
+        twins.compare(&forged.progressive, true, &|| format!("progressive file {at}, {:?}", forged.made_of));
+        twins.compare(&forged.baseline, true, &|| format!("baseline file {at}"));
+    }
+}
+
+#[test]
 fn damaged_files_come_to_the_same_where_both_read_them() {
     let (mut numbers, mut twins) = (Numbers(1703), Twins::new());
     let small: Vec<_> = photos().into_iter().filter(|file| file.len() < 2000).collect();
     for at in 0..20 * files() {
-        let mut file = match numbers.below(2) {
-            0 => small[numbers.below(small.len())].clone(),
+        let mut file = match numbers.below(4) {
+            0 | 1 => small[numbers.below(small.len())].clone(),
+            2 => forge::progressive::twins(&mut numbers).progressive,
             _ => forge::file(&mut numbers),
         };
         for _ in 0..1 + numbers.below(3) {

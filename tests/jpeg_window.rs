@@ -79,8 +79,11 @@ fn a_window_of_a_file_holds_what_the_whole_file_does() {
 fn a_window_of_a_forged_file_holds_what_the_whole_file_does() {
     let mut numbers = Numbers(2);
     let mut benches = MODES.map(|color| [DecodeBench::new(color, None), DecodeBench::new(color, None)]);
-    for _ in 0..400 {
-        let file = forge::file(&mut numbers);
+    for at in 0..400 {
+        let file = match at % 4 {
+            3 => forge::progressive::twins(&mut numbers).progressive,
+            _ => forge::file(&mut numbers),
+        };
         for [bench, whole] in &mut benches {
             assert!(whole.decode(&file).is_ok());
             check(bench, whole, &file, &mut numbers);

@@ -7,6 +7,8 @@ mod extent;
 mod lane;
 mod net;
 mod origin;
+#[cfg(test)]
+mod past_caches;
 mod placement;
 mod plan;
 mod steps;

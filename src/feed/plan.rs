@@ -255,7 +255,8 @@ pub(super) struct Plan {
     /// Of one batch.
     room: Room,
     randomness: Randomness,
-    recipe: Arc<Recipe>,
+    /// A test may have batches written past the caches that would not be, or the other way round, before the start.
+    pub(super) recipe: Arc<Recipe>,
     /// The machine's; a test's own, where it puts one here before the start.
     pub(super) topology: Topology,
 }

@@ -18,8 +18,14 @@ pub(super) trait Sink<E> {
     const IS_LARGE: bool;
 
     /// Room for the next elements: as many as are wanted, or as fit in one piece, and at least one.
+    ///
+    /// # Panics
+    ///
+    /// If a record's rows are longer than its place: a bug of the caller. Nothing beyond the place is written.
     fn room(&mut self, wanted: usize) -> &mut [E];
 }
+
+const TOO_LONG: &str = "a record's rows are longer than its place";
 
 /// The output itself.
 pub(super) struct Direct<'a, E>(pub(super) &'a mut [E]);
@@ -29,6 +35,7 @@ impl<E> Sink<E> for Direct<'_, E> {
 
     #[inline(always)]
     fn room(&mut self, wanted: usize) -> &mut [E] {
+        debug_assert!(wanted <= self.0.len(), "{TOO_LONG}");
         let (room, rest) = std::mem::take(&mut self.0).split_at_mut(wanted);
         self.0 = rest;
         room
@@ -40,8 +47,8 @@ pub(super) type Stage = Page;
 
 /// The output, written past the caches.
 ///
-/// Invariant: `stage[from..to]` is what comes next in `out`, and not yet there. It lies in the stage's lines as it will in
-/// those of the output.
+/// Invariant: `stage[from..to]` is what comes next in `out`, and not yet there, and `out` has as much room. It lies in the
+/// stage's lines as it will in those of the output.
 pub(super) struct Streamed<'a, E: Pod> {
     stage: &'a mut [E],
     from: usize,
@@ -93,8 +100,10 @@ impl<E: Pod> Sink<E> for Streamed<'_, E> {
             self.flush();
         }
         let from = self.to;
-        self.to = (from + wanted).min(self.stage.len());
-        &mut self.stage[from..self.to]
+        let to = (from + wanted).min(self.stage.len());
+        debug_assert!(to - self.from <= self.out.len(), "{TOO_LONG}");
+        self.to = to;
+        &mut self.stage[from..to]
     }
 }
 
@@ -104,12 +113,54 @@ impl<E: Pod> Drop for Streamed<'_, E> {
         self.flush();
         self.write_plainly(self.to);
         lines::fence();
+        debug_assert!(
+            self.out.is_empty() || std::thread::panicking(),
+            "a record's rows are shorter than its place"
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Puts rows of 100 into a place of so many elements, which lies within a longer output.
+    #[cfg(debug_assertions)]
+    fn put_rows(rows: usize, place: usize, is_streamed: bool) {
+        let (mut stage, mut out) = (Stage::filled(0), vec![0_u32; 10_000]);
+        let place = &mut out[..place];
+        let put = |sink: &mut dyn FnMut(usize) -> usize| {
+            for _ in 0..rows {
+                let mut left = 100;
+                while left > 0 {
+                    left -= sink(left);
+                }
+            }
+        };
+        if is_streamed {
+            let mut streamed = Streamed::new(&mut stage, place);
+            put(&mut |wanted| streamed.room(wanted).len());
+        } else {
+            let mut direct = Direct(place);
+            put(&mut |wanted| direct.room(wanted).len());
+        }
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn rows_that_do_not_fit_their_place_are_found() {
+        let panics = |rows, place, is_streamed| {
+            std::panic::catch_unwind(|| put_rows(rows, place, is_streamed)).is_err()
+        };
+        // Far less than a stage holds, and more.
+        for rows in [1, 2, 30] {
+            for is_streamed in [false, true] {
+                assert!(!panics(rows, 100 * rows, is_streamed));
+                assert!(panics(rows, 100 * rows - 1, is_streamed), "{rows} rows are one element too long");
+            }
+            assert!(panics(rows, 100 * rows + 1, true), "{rows} rows are one element too short");
+        }
+    }
 
     #[test]
     fn rows_of_any_width_come_out_as_they_were_put_in() {

@@ -1,8 +1,12 @@
 //! Baseline JPEG files out of random numbers: any sampling, any scans, any coefficients, restart markers.
+//! Progressive ones are in `forge/progressive.rs`.
 //!
 //! An encoder makes few of these; a decoder is to read them all.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
+
+#[path = "forge/progressive.rs"]
+pub(crate) mod progressive;
 
 /// Numbers that are the same in every run.
 pub(crate) struct Numbers(pub(crate) u64);
@@ -180,7 +184,7 @@ fn segment(file: &mut Vec<u8>, code: u8, bytes: &[u8]) {
     file.extend(bytes);
 }
 
-fn put_tables(file: &mut Vec<u8>, numbers: &mut Numbers, large: bool) -> [Table; 2] {
+fn put_quantizers(file: &mut Vec<u8>, numbers: &mut Numbers, large: bool) {
     for table in 0..2 {
         let words = large && numbers.once_in(2);
         let mut bytes = vec![if words { 0x10 | table } else { table }];
@@ -194,6 +198,9 @@ fn put_tables(file: &mut Vec<u8>, numbers: &mut Numbers, large: bool) -> [Table;
         }
         segment(file, 0xdb, &bytes);
     }
+}
+
+fn put_tables(file: &mut Vec<u8>, numbers: &mut Numbers) -> [Table; 2] {
     let dc = Table::new((0..12).collect(), &[(3, 3), (5, 8), (11, 1)], numbers);
     let symbols = (0..=255u8)
         .filter(|symbol| symbol & 15 <= 12 && (symbol & 15 > 0 || *symbol == 0 || *symbol == 0xf0));
@@ -203,6 +210,17 @@ fn put_tables(file: &mut Vec<u8>, numbers: &mut Numbers, large: bool) -> [Table;
         segment(file, 0xc4, &[&[class], &table.counts[..], &table.symbols].concat());
     }
     [dc, ac]
+}
+
+fn put_frame(file: &mut Vec<u8>, code: u8, sides: [usize; 2], components: &[Component]) {
+    let mut frame = vec![8];
+    frame.extend(sides.iter().flat_map(|&side| (side as u16).to_be_bytes()));
+    frame.push(components.len() as u8);
+    for component in components {
+        let factors = (component.across << 4 | component.down) as u8;
+        frame.extend([component.id, factors, component.quantizer as u8]);
+    }
+    segment(file, code, &frame);
 }
 
 /// The scans: which components are in each.
@@ -227,16 +245,9 @@ pub(crate) fn file(numbers: &mut Numbers) -> Vec<u8> {
     } else if numbers.once_in(2) {
         segment(&mut file, 0xee, &[b"Adobe\0\x64\0\0\0\0", &[numbers.below(2) as u8][..]].concat());
     }
-    let [dc, ac] = put_tables(&mut file, numbers, large);
-    let mut frame = vec![8, 0, height as u8, 0, width as u8, components.len() as u8];
-    for component in &components {
-        frame.extend([
-            component.id,
-            (component.across << 4 | component.down) as u8,
-            component.quantizer as u8,
-        ]);
-    }
-    segment(&mut file, 0xc0 + numbers.below(2) as u8, &frame);
+    put_quantizers(&mut file, numbers, large);
+    let [dc, ac] = put_tables(&mut file, numbers);
+    put_frame(&mut file, 0xc0 + numbers.below(2) as u8, [height, width], &components);
     let interval = if numbers.once_in(2) { 0 } else { 1 + numbers.below(9) };
     segment(&mut file, 0xdd, &(interval as u16).to_be_bytes());
     let most = |of: fn(&Component) -> usize| components.iter().map(of).max().unwrap();

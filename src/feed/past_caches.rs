@@ -1,0 +1,78 @@
+//! Whether batches are written past the caches is a matter of speed alone, which the size of the machine's caches
+//! decides. A feed that is written past them gives the bytes of one that is not, whatever the machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::batch::Batch;
+use super::builder::FeedBuilder;
+use super::plan::Plan;
+use super::target::Target;
+use crate::device::Device;
+use crate::shape::{Dtype, Layout};
+use crate::source::Matching;
+use crate::source::lmdb::Lmdb;
+use crate::transform::Transform;
+
+/// A lane's batches; the ring goes round.
+const BATCHES: usize = 9;
+
+fn database(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+}
+
+/// Every byte that is delivered: pixels, targets and labels.
+type Contents = (Vec<u8>, Vec<u8>, Vec<i32>);
+
+fn contents(batch: &Batch) -> Contents {
+    let targets = batch.target_pixels::<u8>().unwrap();
+    (batch.bytes().to_vec(), targets.to_vec(), batch.labels().to_vec())
+}
+
+/// What a feed gives in which the test makes the choice.
+fn deliver(asked: &FeedBuilder, is_past_caches: bool) -> Vec<Contents> {
+    let mut plan = Plan::of(asked.clone()).unwrap();
+    let recipe = Arc::get_mut(&mut plan.recipe).expect("nobody shares the recipe before the start");
+    recipe.is_past_caches = is_past_caches;
+    let mut feed = plan.start().unwrap();
+    let steps = feed.steps().take(BATCHES).map(Result::unwrap);
+    steps.flat_map(|step| step.iter().map(contents).collect::<Vec<_>>()).collect()
+}
+
+fn compare(asked: &FeedBuilder, name: &str) {
+    let [streamed, ordinary] = [true, false].map(|is_past_caches| deliver(asked, is_past_caches));
+    assert!(streamed.len() >= BATCHES && streamed == ordinary, "{name}");
+    assert!(streamed.iter().all(|(pixels, ..)| pixels.iter().any(|&byte| byte != 0)), "{name}");
+}
+
+/// Batches of a number of records, none of them a whole number of lines, that workers write side by side.
+fn asked(database_name: &str) -> FeedBuilder {
+    FeedBuilder::new().lmdb(database(database_name)).batch_size(5).threads(3).prefetch(3).seed(1701)
+}
+
+#[test]
+fn a_feed_written_past_the_caches_gives_the_bytes_of_one_that_is_not() {
+    let crop = Transform::new().crop(27).mirror(true);
+    let mean = crop.clone().mean_values([104.0, 117.0, 123.0]).scale(0.017);
+    for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8] {
+        for layout in [Layout::Nchw, Layout::Nhwc] {
+            let transform = if dtype == Dtype::U8 { &crop } else { &mean };
+            let feed = asked("raw_lmdb").transform(transform.clone()).dtype(dtype).layout(layout);
+            compare(&feed, &format!("{dtype:?}, {layout:?}"));
+        }
+    }
+    compare(&asked("raw_lmdb"), "whole images");
+    compare(&asked("float_lmdb"), "floats");
+    compare(&asked("jpg_color_lmdb").transform(crop.clone()), "encoded");
+    compare(&asked("gray_lmdb").transform(crop), "records of less than a stage");
+}
+
+#[test]
+fn lanes_and_targets_written_past_the_caches_have_the_bytes_of_those_that_are_not() {
+    let crop = Transform::new().crop(27).mirror(true);
+    let masks = Target::paired(Lmdb::open(database("raw_lmdb")).unwrap(), Matching::Keys);
+    let feed = asked("raw_lmdb").transform(crop.clone().scale(0.5));
+    let feed = feed.target(masks.transform(crop).dtype(Dtype::U8));
+    compare(&feed.clone().devices([Device::host(0)]), "one lane");
+    compare(&feed.devices([Device::host(0), Device::host(1)]), "two lanes");
+}
