@@ -46,6 +46,13 @@ fn a_global_batch_is_divided_among_the_devices() {
 }
 
 #[test]
+fn dropping_what_was_used_changes_no_batch() {
+    for source in [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_ldb"]] {
+        assert_eq!(batches(&[&source[..], &["--drop-behind"]].concat()), batches(&source));
+    }
+}
+
+#[test]
 fn a_global_batch_goes_before_the_batch_size_of_a_net() {
     let folder = tempfile::tempdir().unwrap();
     let net = folder.path().join("net.prototxt");

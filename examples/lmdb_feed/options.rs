@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// Multiply by this; 1/256 brings bytes between 0 and 1.
     #[arg(long, default_value_t = 1.0 / 256.0, allow_negative_numbers = true)]
     scale: f32,
+    /// Have the system drop from its memory what was used of PATH: for one that is larger than memory.
+    #[arg(long, requires = "path")]
+    pub(crate) drop_behind: bool,
     /// What crops and mirroring are drawn from.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,

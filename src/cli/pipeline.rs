@@ -27,6 +27,9 @@ pub(super) struct PipelineArgs {
     /// Where pixels are transformed: by the workers, or, once they are cropped and copied, by the devices.
     #[arg(long, value_enum, default_value_t)]
     pub(super) transform_on: PlaceArg,
+    /// Have the system drop from its memory what was used of the database: for one that is larger than memory.
+    #[arg(long)]
+    drop_behind: bool,
     /// What crops and mirroring are drawn from.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -92,6 +95,7 @@ impl PipelineArgs {
                 LayoutArg::Nhwc => Layout::Nhwc,
             })
             .transform_on(self.transform_on.place())
+            .drop_behind(self.drop_behind)
             .seed(self.seed);
         if let Some(batches) = self.prefetch {
             feed = feed.prefetch(batches);

@@ -64,6 +64,7 @@ pub struct FeedBuilder {
     pub(super) seed: Seed,
     pub(super) passes: Option<NonZeroU64>,
     pub(super) share: Option<Share>,
+    pub(super) drops_behind: bool,
     pub(super) memory_limit: Option<usize>,
     pub(super) warn_after: Duration,
     pub(super) registry: Registry,
@@ -97,6 +98,7 @@ impl FeedBuilder {
             seed: Seed::Indexed(0),
             passes: None,
             share: None,
+            drops_behind: false,
             memory_limit: None,
             warn_after: WARN_AFTER,
             registry: Registry::global().clone(),
@@ -248,6 +250,24 @@ impl FeedBuilder {
     /// from rank to rank, the ranks' shares are of differently shuffled lists, and overlap.
     pub fn ranks(mut self, first: usize, of: usize) -> Self {
         self.share = Some(Share { first, of });
+        self
+    }
+
+    /// Has the system drop from its memory what the feed has used of its database: for one that is larger than memory,
+    /// which would find nothing there on its next pass, and would push out what other programs have there. Off if not
+    /// said.
+    ///
+    /// What the feed keeps in memory of the database's files is then bounded: of an LMDB the 64 MiB that are read ahead
+    /// of the reader, the records under way (for each lane [`prefetch`](Self::prefetch) batches of them, and where lanes
+    /// are [some of many ranks](Self::ranks), what lies between), and 8 MiB that the reader is in or has just left. Of a
+    /// LevelDB, the tables that those records lie in, and on each level the one that the reader is in. That much is left
+    /// when the feed ends, too. It holds where the records lie in the file in the order of their keys, or nearly so.
+    ///
+    /// It changes no batch. Another feed of the same files, in this process or another, reads again from the disk what
+    /// this one dropped; what another process has mapped stays in memory. It works on Linux, for LMDB and LevelDB;
+    /// elsewhere, and for other sources, a warning says that it has no effect.
+    pub fn drop_behind(mut self, drops: bool) -> Self {
+        self.drops_behind = drops;
         self
     }
 

@@ -61,6 +61,7 @@ impl FeedBuilder {
             // Caffe deals by rank in TRAIN; in TEST, whoever tests sees every record.
             share: if self.net.is_some() && self.phase == Phase::Test { None } else { self.share },
             is_for_workers: true,
+            drops_behind: self.drops_behind,
         }
     }
 

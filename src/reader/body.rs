@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 
 use super::ReaderError;
 use super::key::ReaderKey;
+use super::outstanding::Outstanding;
 use super::queue_pair::{ConsumerEnd, Home, Left, ReaderEnd, Slot, queue_pair};
 use crate::latch::Latch;
 use crate::meter::{Count, WaitMeter};
 use crate::record::RecordId;
-use crate::source::{ChecksSeals, Entry, Source, SourceError};
+use crate::source::{ChecksSeals, Cursor, Entry, Source, SourceError};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, panic_message, thread};
 
@@ -54,6 +55,8 @@ pub(crate) struct Terms {
     /// Whether the runs are for a feed's workers. They check the seals of records before they use their values, and
     /// let go of every run, so that runs may go back a few together.
     pub(crate) is_for_workers: bool,
+    /// Whether the system is to drop from its memory what has been used.
+    pub(crate) drops_behind: bool,
 }
 
 /// The ranks that a reader deals to, of those that a whole job has: consumer `i` is rank `first + i`.
@@ -90,7 +93,7 @@ impl Terms {
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Terms { consumers, batch_size, prefetch, passes, share, is_for_workers } = self;
+        let Terms { consumers, batch_size, prefetch, passes, share, is_for_workers, drops_behind } = self;
         write!(f, "{consumers} consumer(s), ")?;
         if let Some(Share { first, of }) = share {
             write!(f, "rank {first} of {of} and on, ")?;
@@ -98,6 +101,9 @@ impl fmt::Display for Terms {
         write!(f, "{prefetch} batches of {batch_size} ahead, ")?;
         if *is_for_workers {
             f.write_str("for a feed's workers, ")?;
+        }
+        if *drops_behind {
+            f.write_str("dropping from memory what was used, ")?;
         }
         match passes {
             Some(passes) => write!(f, "{passes} pass(es)"),
@@ -387,6 +393,8 @@ struct Dealer<'a> {
     share: Share,
     /// The rank whose turn it is.
     rank: usize,
+    /// The runs that are out, where the walk wants to know.
+    outstanding: Option<Outstanding>,
 }
 
 /// Why dealing stopped before the source ended.
@@ -395,7 +403,7 @@ struct NobodyLeft;
 impl<'a> Dealer<'a> {
     fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
         let hands = ends.into_iter().map(|end| Hand { end, slot: None, dealt: 0, left: false }).collect();
-        Dealer { shared, hands, share: shared.terms.share(), rank: 0 }
+        Dealer { shared, hands, share: shared.terms.share(), rank: 0, outstanding: None }
     }
 
     /// Walks the source until it has passed as often as was asked, or nobody is left.
@@ -405,10 +413,7 @@ impl<'a> Dealer<'a> {
             return Ok(());
         }
         shared.set_activity(Activity::Reading);
-        let mut cursor = match shared.terms.is_for_workers {
-            true => source.sealing_cursor(ChecksSeals::PROMISED)?,
-            false => source.cursor()?,
-        };
+        let mut cursor = self.open(source)?;
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
             let mut index = 0;
@@ -423,6 +428,9 @@ impl<'a> Dealer<'a> {
                     let Some(entry) = cursor.advance()? else { break };
                     if let Err(NobodyLeft) = self.deal(turn, RecordId { epoch, index }, entry) {
                         return Ok(());
+                    }
+                    if let Some(outstanding) = &self.outstanding {
+                        cursor.dealt(outstanding.dealt());
                     }
                 } else {
                     let has_left = hand.is_some();
@@ -445,6 +453,24 @@ impl<'a> Dealer<'a> {
         Ok(())
     }
 
+    /// Starts the walk.
+    fn open(&mut self, source: &dyn Source) -> Result<Box<dyn Cursor>, SourceError> {
+        let Terms { is_for_workers, drops_behind, .. } = self.shared.terms;
+        let mut cursor = match is_for_workers {
+            true => source.sealing_cursor(ChecksSeals::PROMISED)?,
+            false => source.cursor()?,
+        };
+        if drops_behind && cursor.drop_behind() {
+            self.outstanding = Some(Outstanding::default());
+        } else if drops_behind {
+            tracing::warn!(
+                source = %source.path().display(),
+                "drop_behind has no effect on this source: it is for LMDB and LevelDB, on Linux"
+            );
+        }
+        Ok(cursor)
+    }
+
     fn deal(&mut self, turn: usize, id: RecordId, entry: Entry<'_>) -> Result<(), NobodyLeft> {
         let shared = self.shared;
         let hand = &mut self.hands[turn];
@@ -452,6 +478,12 @@ impl<'a> Dealer<'a> {
             return self.see_off(turn, 1);
         }
         let slot = hand.slot.as_mut().expect("a slot was taken just now");
+        if let Some(outstanding) = self.outstanding.as_mut().filter(|_| slot.run.is_empty()) {
+            // What it was filled with before has come back with it.
+            if let Some(before) = slot.number.replace(outstanding.begin(turn)) {
+                outstanding.end(before);
+            }
+        }
         slot.run.push(id, entry);
         hand.dealt += 1;
         let batch_is_full = hand.dealt == shared.terms.batch_size;
@@ -469,6 +501,9 @@ impl<'a> Dealer<'a> {
     /// what they were. `lost` records were in hand for it.
     fn see_off(&mut self, turn: usize, lost: u64) -> Result<(), NobodyLeft> {
         self.hands[turn].left = true;
+        if let Some(outstanding) = &mut self.outstanding {
+            outstanding.see_off(turn);
+        }
         if self.hands.iter().all(|hand| hand.left) {
             return Err(NobodyLeft);
         }
@@ -524,7 +559,15 @@ mod tests {
     use super::*;
 
     fn terms(batch_size: usize, prefetch: usize) -> Terms {
-        Terms { consumers: 1, batch_size, prefetch, passes: None, share: None, is_for_workers: false }
+        Terms {
+            consumers: 1,
+            batch_size,
+            prefetch,
+            passes: None,
+            share: None,
+            is_for_workers: false,
+            drops_behind: false,
+        }
     }
 
     #[test]

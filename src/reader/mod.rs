@@ -5,6 +5,7 @@
 
 pub(crate) mod body;
 mod key;
+mod outstanding;
 pub(crate) mod queue_pair;
 pub(crate) mod registry;
 
@@ -181,6 +182,7 @@ impl DataReader {
                 share: None,
                 // Whoever takes a run from a queue takes it to be right, and may keep it.
                 is_for_workers: false,
+                drops_behind: false,
             },
             gate_timeout: Duration::from_secs(30),
         }

@@ -30,7 +30,7 @@ pub(crate) fn queue_pair(slots: usize, slot_records: usize, together: usize) -> 
     let (full_sender, full_receiver) = bounded(slots);
     let round = Round::open();
     for _ in 0..slots {
-        let slot = Slot { run: Run::with_capacity(slot_records), _token: round.token() };
+        let slot = Slot { run: Run::with_capacity(slot_records), number: None, _token: round.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
     let returns = Returns { free: free_sender, kept: Vec::with_capacity(together), together };
@@ -43,6 +43,8 @@ pub(crate) fn queue_pair(slots: usize, slot_records: usize, together: usize) -> 
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) run: Run,
+    /// The number that the reader gave to the run that it was last filled with, where it counts them.
+    pub(super) number: Option<u64>,
     _token: Token,
 }
 

@@ -4,23 +4,25 @@
 //! workers would all wait at once. So the walk, which is ahead of them anyhow, has the system read what comes after it:
 //! a few chunks at a time, each only if it is not in memory, and only while the walk goes forward through the file.
 //! A database that was written in the order of its keys lies so.
+//!
+//! A walk of some of the ranks of a job passes over the others' records, and cannot know where those lie that it wants
+//! before it has come to them. Where it passes over more than it takes, and more at a time than a request is worth,
+//! nothing is read ahead of it but the values that it takes, when it comes to them: the workers are a ring behind.
 
 use std::ops::Range;
 
 /// How far ahead of the walk the file is read.
-const WINDOW_BYTES: u64 = 64 << 20;
+pub(super) const WINDOW_BYTES: u64 = 64 << 20;
 /// What is asked for at a time.
-const CHUNK_BYTES: u64 = 1 << 20;
-/// What the system reads for one request, whatever it is asked for: Linux cuts it to what the disk is set to.
-const PIECE_BYTES: u64 = 128 << 10;
+pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 /// Chunks that are asked for at one step of the walk: the first records are not to wait for the whole window.
 const CHUNKS_A_STEP: u64 = 2;
 /// Steps forward, one after the other, after which a walk is taken to go on so.
-const STEPS_FORWARD: u32 = 8;
+pub(super) const STEPS_FORWARD: u32 = 8;
 
 /// What of a file is to be asked for, as a walk goes through it.
 #[derive(Debug)]
-struct Window {
+pub(super) struct Window {
     file_bytes: u64,
     /// Where the walk was when it was looked last.
     at: u64,
@@ -32,13 +34,19 @@ struct Window {
 }
 
 impl Window {
-    fn new(file_bytes: u64) -> Self {
+    pub(super) fn new(file_bytes: u64) -> Self {
         Window { file_bytes, at: 0, steps_forward: 0, asked: 0, quiet: 0..0 }
+    }
+
+    /// Whether the walk is taken to go on as it went.
+    #[inline]
+    pub(super) fn is_forward(&self) -> bool {
+        self.steps_forward > STEPS_FORWARD
     }
 
     /// What to ask for now that the walk has come to `at`, to be cut into chunks: often nothing.
     #[inline]
-    fn came_to(&mut self, at: u64) -> Range<u64> {
+    pub(super) fn came_to(&mut self, at: u64) -> Range<u64> {
         if self.quiet.contains(&at) { at..at } else { self.look(at) }
     }
 
@@ -51,7 +59,7 @@ impl Window {
         }
         self.steps_forward = self.steps_forward.saturating_add(1);
         self.quiet = at..at;
-        if self.steps_forward <= STEPS_FORWARD {
+        if !self.is_forward() {
             return at..at;
         }
         let from = self.asked.max(at);
@@ -65,133 +73,48 @@ impl Window {
     }
 }
 
-#[cfg(target_os = "linux")]
-pub(super) use system::Ahead;
+/// What has to lie between two values for it to be worth a request of its own to leave it out.
+const GAP_BYTES: u64 = 128 << 10;
+/// Smaller values share their pages, with each other or with what the walk itself touches.
+const OWN_PAGES_BYTES: u64 = 16 << 10;
 
-#[cfg(target_os = "linux")]
-mod system {
-    use std::fs::File;
-    use std::io::IoSliceMut;
-    use std::num::NonZeroU64;
-    use std::path::{Path, PathBuf};
-
-    use rustix::fs::{Advice, fadvise};
-    use rustix::io::{Errno, ReadWriteFlags, preadv2};
-
-    use super::{CHUNK_BYTES, PIECE_BYTES, STEPS_FORWARD, Window};
-
-    /// Has the system read ahead of one walk.
-    #[derive(Debug)]
-    pub(in crate::source) struct Ahead {
-        path: PathBuf,
-        steps: u32,
-        /// Known once the walk has gone on for a while: one that only looks at the first record need not know.
-        mapped: Option<Mapped>,
-    }
-
-    #[derive(Debug)]
-    struct Mapped {
-        file: File,
-        window: Window,
-        /// The address of the file's beginning, or where that would be.
-        base: usize,
-    }
-
-    impl Ahead {
-        /// Of a walk over a map of this file.
-        pub(in crate::source) fn of(path: &Path) -> Self {
-            Ahead { path: path.to_owned(), steps: 0, mapped: None }
-        }
-
-        /// The walk has come to these bytes of the map. Where nothing can be done for it, it goes on without.
-        #[inline]
-        pub(in crate::source) fn came_to(&mut self, bytes: &[u8]) {
-            match &mut self.mapped {
-                Some(mapped) => mapped.came_to(bytes.as_ptr().addr()),
-                None => self.look(bytes),
-            }
-        }
-
-        #[cold]
-        fn look(&mut self, bytes: &[u8]) {
-            self.steps = self.steps.saturating_add(1);
-            if self.steps == STEPS_FORWARD {
-                self.mapped = Mapped::find(&self.path, bytes.as_ptr().addr());
-            }
-        }
-    }
-
-    impl Mapped {
-        fn find(path: &Path, address: usize) -> Option<Self> {
-            let file = File::open(path).ok()?;
-            let window = Window::new(file.metadata().ok()?.len());
-            let maps = std::fs::read("/proc/self/maps").ok()?;
-            let base = base_of_map(&String::from_utf8_lossy(&maps), address)?;
-            Some(Mapped { file, window, base })
-        }
-
-        #[inline]
-        fn came_to(&mut self, address: usize) {
-            let wanted = self.window.came_to(address.wrapping_sub(self.base) as u64);
-            if !wanted.is_empty() {
-                self.ask(wanted.start, wanted.end);
-            }
-        }
-
-        fn ask(&self, from: u64, to: u64) {
-            for start in steps(from, to, CHUNK_BYTES) {
-                let end = (start + CHUNK_BYTES).min(to);
-                if self.is_in_memory(end - 1) {
-                    continue;
-                }
-                for piece in steps(start, end, PIECE_BYTES) {
-                    let len = NonZeroU64::new(PIECE_BYTES.min(end - piece));
-                    if let Err(error) = fadvise(&self.file, piece, len, Advice::WillNeed) {
-                        tracing::debug!(%error, piece, "the system does not read ahead");
-                    }
-                }
-            }
-        }
-
-        /// By a read that does not wait. Where that cannot be told, as of files on other machines, it is not: to ask for
-        /// what is there costs little.
-        fn is_in_memory(&self, at: u64) -> bool {
-            let mut byte = [0];
-            let read = preadv2(&self.file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
-            !matches!(read, Err(Errno::AGAIN | Errno::OPNOTSUPP))
-        }
-    }
-
-    /// Where the steps from one place to another begin.
-    fn steps(from: u64, to: u64, step: u64) -> impl Iterator<Item = u64> {
-        std::iter::successors(Some(from), move |at| at.checked_add(step)).take_while(move |&at| at < to)
-    }
-
-    /// Where the beginning of the file is mapped that this address lies in, by `/proc/self/maps`.
-    pub(super) fn base_of_map(maps: &str, address: usize) -> Option<usize> {
-        maps.lines().find_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let (first, end) = words.next()?.split_once('-')?;
-            let hex = |text| usize::from_str_radix(text, 16).ok();
-            let (first, end) = (hex(first)?, hex(end)?);
-            let (offset, inode) = (hex(words.nth(1)?)?, words.nth(1)?);
-            ((first..end).contains(&address) && inode != "0").then(|| first.wrapping_sub(offset))
-        })
-    }
+/// How much a walk takes of what it comes to: some values one after the other, then passes over some, and so on.
+#[derive(Debug, Default)]
+pub(super) struct Appetite {
+    now: Stretch,
+    before: Stretch,
 }
 
-/// Elsewhere nothing is read ahead.
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-pub(super) struct Ahead;
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    taken: u64,
+    /// Behind what was taken.
+    passed_over: u64,
+}
 
-#[cfg(not(target_os = "linux"))]
-impl Ahead {
-    pub(super) fn of(_path: &std::path::Path) -> Self {
-        Ahead
+impl Appetite {
+    #[inline]
+    pub(super) fn took(&mut self, bytes: u64) {
+        if self.now.passed_over > 0 {
+            self.before = std::mem::take(&mut self.now);
+        }
+        self.now.taken = self.now.taken.saturating_add(bytes);
     }
 
-    pub(super) fn came_to(&mut self, _bytes: &[u8]) {}
+    #[inline]
+    pub(super) fn passed_over(&mut self, bytes: u64) {
+        if bytes >= OWN_PAGES_BYTES {
+            self.now.passed_over = self.now.passed_over.saturating_add(bytes);
+        }
+    }
+
+    /// Whether it saves something to ask for single values.
+    #[inline]
+    pub(super) fn is_picky(&self) -> bool {
+        let Appetite { now, before } = self;
+        let passed_over = now.passed_over.max(before.passed_over);
+        passed_over >= GAP_BYTES && passed_over >= now.taken.max(before.taken)
+    }
 }
 
 #[cfg(test)]
@@ -271,18 +194,49 @@ mod tests {
         assert!(pass() > FILE_BYTES - (1 << 20));
     }
 
+    /// At which of so many records of `bytes` a walk of ranks `first` to `end` of `of` is picky.
+    fn picky(bytes: u64, ranks: Range<usize>, of: usize) -> Vec<bool> {
+        let mut appetite = Appetite::default();
+        let step = |record: usize| {
+            if ranks.contains(&(record % of)) {
+                appetite.took(bytes);
+            } else {
+                appetite.passed_over(bytes);
+            }
+            appetite.is_picky()
+        };
+        (0..10 * of).map(step).collect()
+    }
+
     #[test]
-    #[cfg(target_os = "linux")]
-    fn a_map_is_found_by_an_address_in_it() {
-        let maps = "\
-55d0e0000000-55d0e0021000 rw-p 00000000 00:00 0 [heap]
-7f1200000000-7f1240000000 r--s 00000000 fd:00 131 /data/train/data.mdb
-7f1240000000-7f1280000000 r--s 40000000 fd:00 131 /data/train/data.mdb
-";
-        let base = |address| system::base_of_map(maps, address);
-        assert_eq!(base(0x7f12_0000_1000), Some(0x7f12_0000_0000));
-        assert_eq!(base(0x7f12_4000_0000), Some(0x7f12_0000_0000), "the second half of one file");
-        assert_eq!(base(0x55d0_e000_0010), None, "no file's");
-        assert_eq!(base(0x10), None);
+    fn one_rank_of_many_asks_for_its_own_large_values() {
+        for first in [0, 3, 7] {
+            let picky = picky(150_000, first..first + 1, 8);
+            assert!(picky[2..].iter().all(|&is_picky| is_picky), "before a walk forward is known as one");
+        }
+        assert!(picky(20_000, 63..64, 64)[STEPS_FORWARD as usize..].iter().all(|&is_picky| is_picky));
+        assert!(picky(150_000, 2..4, 4)[4..].iter().all(|&is_picky| is_picky), "half of the ranks");
+    }
+
+    #[test]
+    fn small_values_and_small_gaps_are_read_through() {
+        assert!(!picky(3_000, 0..1, 100).contains(&true), "values that share pages");
+        assert!(!picky(50_000, 0..1, 2).contains(&true), "a gap that is not worth a request");
+        assert!(!picky(150_000, 0..1, 1).contains(&true), "a walk that takes everything");
+        assert!(!picky(150_000, 0..7, 8)[16..].contains(&true), "one that takes nearly everything");
+    }
+
+    #[test]
+    fn a_walk_that_takes_everything_from_now_on_is_not_picky_any_more() {
+        let mut appetite = Appetite::default();
+        for _ in 0..5 {
+            appetite.took(100_000);
+            appetite.passed_over(700_000);
+        }
+        let left = (0..20).filter(|_| {
+            appetite.took(100_000);
+            appetite.is_picky()
+        });
+        assert_eq!(left.count(), 7, "as long as there may be a gap again");
     }
 }

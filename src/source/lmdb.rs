@@ -17,15 +17,15 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmdb::{Cursor as _, Database, Environment, EnvironmentFlags, RoCursor, RoTransaction, Transaction as _};
 use once_cell::sync::Lazy;
 
-use super::ahead::Ahead;
-use super::{Cursor, Entry, Lender, Source, SourceError};
+use super::file_id::FileId;
+use super::resident::Resident;
+use super::{Cursor, Dealt, Entry, Lender, Source, SourceError};
 use crate::keyed::{Held, Keyed};
 
 /// Cursor operations of lmdb.h, a stable interface that lmdb-rkv takes as numbers.
@@ -45,13 +45,6 @@ const READERS_MAX: u32 = 1022;
 /// Every environment that is open in this process. The key is the data file and not its path, so that a
 /// database which was replaced is not taken for the one before it, which somebody may still be reading.
 static ENVIRONMENTS: Lazy<Arc<Keyed<FileId, OpenEnvironment>>> = Lazy::new(Keyed::new);
-
-/// A file, whatever it is called: its device and its inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct FileId {
-    device: u64,
-    inode: u64,
-}
 
 /// A Caffe LMDB, opened for reading.
 ///
@@ -93,7 +86,7 @@ impl Lmdb {
         let files = Files::find(path)?;
         let (file, length) = check_head(&files)?;
         let environment =
-            ENVIRONMENTS.get_or_open(&file, || OpenEnvironment::open(&files, length, locking))?;
+            ENVIRONMENTS.get_or_open(&file, || OpenEnvironment::open(&files, file, length, locking))?;
         Ok(Lmdb { path: path.to_owned(), environment })
     }
 }
@@ -167,17 +160,19 @@ struct OpenEnvironment {
     path: PathBuf,
     /// The data file, canonical.
     data: PathBuf,
+    /// Which file that was when the environment was opened.
+    file: FileId,
 }
 
 impl OpenEnvironment {
-    fn open(files: &Files, length: u64, locking: Locking) -> Result<Self, SourceError> {
+    fn open(files: &Files, file: FileId, length: u64, locking: Locking) -> Result<Self, SourceError> {
         let env = Self::open_env(files, locking, length)
             .map_err(|error| library_error(&files.given, "mdb_env_open", error))?;
         check_length(&files.given, &env, length)?;
         let database =
             env.open_db(None).map_err(|error| library_error(&files.given, "mdb_dbi_open", error))?;
         tracing::debug!(path = %files.given.display(), bytes = length, "an LMDB environment is open");
-        Ok(OpenEnvironment { env, database, path: files.given.clone(), data: files.data.clone() })
+        Ok(OpenEnvironment { env, database, path: files.given.clone(), data: files.data.clone(), file })
     }
 
     fn open_env(files: &Files, locking: Locking, length: u64) -> lmdb::Result<Environment> {
@@ -250,7 +245,7 @@ fn check_head(files: &Files) -> Result<(FileId, u64), SourceError> {
             page_bytes,
         });
     }
-    Ok((FileId { device: metadata.dev(), inode: metadata.ino() }, length))
+    Ok((FileId::of(&metadata), length))
 }
 
 /// What read-only media and network file systems answer to making, or locking, a lock file.
@@ -312,10 +307,15 @@ impl ReadTransaction {
     }
 }
 
+/// A key and a value in the map. They stay for as long as the transaction does, which the walk's lender holds.
+type Step = (&'static [u8], &'static [u8]);
+
 /// A walk. It stays on one thread; what it lends does not.
 struct LmdbCursor {
     /// Declared, hence closed, before the transaction it walks in.
     cursor: RoCursor<'static>,
+    /// Declared, hence dropped, before the lender, which keeps the map.
+    resident: Resident,
     /// The transaction, as whoever keeps lent bytes holds it.
     lender: Lender,
     path: PathBuf,
@@ -323,7 +323,6 @@ struct LmdbCursor {
     position: u64,
     /// How many there are, unless a writer was at work just when the walk began.
     records: Option<u64>,
-    ahead: Ahead,
 }
 
 impl LmdbCursor {
@@ -339,12 +338,28 @@ impl LmdbCursor {
         // that is dropped after the cursor.
         let cursor = unsafe { std::mem::transmute::<RoCursor<'_>, RoCursor<'static>>(cursor) };
         let lender = Lender::new(transaction);
-        let ahead = Ahead::of(&source.environment.data);
-        Ok(LmdbCursor { cursor, lender, path: source.path.clone(), position: 0, records, ahead })
+        // SAFETY: what the walk comes to lies in the environment's map, which is read-only and made once, and which
+        // `lender` keeps for longer than the cursor keeps this.
+        let resident = unsafe { Resident::of(&source.environment.data, source.environment.file) };
+        Ok(LmdbCursor { cursor, resident, lender, path: source.path.clone(), position: 0, records })
+    }
+
+    /// Steps to the next record; `None` past the last one.
+    #[inline]
+    fn step(&mut self) -> Result<Option<Step>, SourceError> {
+        let operation = if self.position == 0 { MDB_FIRST } else { MDB_NEXT };
+        match self.cursor.get(None, None, operation) {
+            Ok((key, value)) => {
+                self.position += 1;
+                Ok(Some((key.unwrap_or_default(), value)))
+            }
+            Err(lmdb::Error::NotFound) => self.end(),
+            Err(error) => Err(library_error(&self.path, "mdb_cursor_get", error)),
+        }
     }
 
     /// The end must come where the database says it does: a tree that lost a branch also just ends.
-    fn end(&self) -> Result<Option<Entry<'_>>, SourceError> {
+    fn end(&self) -> Result<Option<Step>, SourceError> {
         match self.records {
             Some(records) if records != self.position => Err(SourceError::Broken {
                 path: self.path.clone(),
@@ -358,20 +373,26 @@ impl LmdbCursor {
 
 impl Cursor for LmdbCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
-        let operation = if self.position == 0 { MDB_FIRST } else { MDB_NEXT };
-        match self.cursor.get(None, None, operation) {
-            Ok((key, value)) => {
-                self.position += 1;
-                self.ahead.came_to(value);
-                // SAFETY: LMDB keeps the pages a read transaction can see until it ends; the map is made
-                // without write permission; `lender` holds the transaction and its environment. What
-                // another process could do to the file is the caveat of every map, named in the module.
-                let entry = unsafe { Entry::lent(key.unwrap_or_default(), value, &self.lender) };
-                Ok(Some(entry))
-            }
-            Err(lmdb::Error::NotFound) => self.end(),
-            Err(error) => Err(library_error(&self.path, "mdb_cursor_get", error)),
-        }
+        let Some((key, value)) = self.step()? else { return Ok(None) };
+        self.resident.took(key, value);
+        // SAFETY: LMDB keeps the pages a read transaction can see until it ends; the map is made without write
+        // permission; `lender` holds the transaction and its environment. What another process could do to the file
+        // is the caveat of every map, named in the module.
+        Ok(Some(unsafe { Entry::lent(key, value, &self.lender) }))
+    }
+
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        let Some((key, value)) = self.step()? else { return Ok(false) };
+        self.resident.passed_over(key, value);
+        Ok(true)
+    }
+
+    fn drop_behind(&mut self) -> bool {
+        self.resident.drop_behind()
+    }
+
+    fn dealt(&mut self, dealt: Dealt) {
+        self.resident.dealt(dealt);
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {

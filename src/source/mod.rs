@@ -1,10 +1,16 @@
 //! Where records lie: one file a kind of database, one small trait for all.
 
+#[cfg(target_os = "linux")]
 mod ahead;
+mod behind;
+mod file_id;
 pub(crate) mod image_list;
 pub(crate) mod leveldb;
 pub(crate) mod lmdb;
+#[cfg(target_os = "linux")]
+mod mapped;
 pub(crate) mod paired;
+mod resident;
 pub(crate) mod run;
 mod seal;
 
@@ -82,12 +88,34 @@ pub trait Cursor {
         Ok(self.advance()?.is_some())
     }
 
+    /// From now on has the system drop from its memory what the walk has passed and nobody uses any more, as far as
+    /// [`dealt`](Self::dealt) says so; `false` if it does not know how. To be asked before the first step. Nobody
+    /// outside has to provide it.
+    #[doc(hidden)]
+    fn drop_behind(&mut self) -> bool {
+        false
+    }
+
+    /// How far the runs are that hold the walk's records, if it was asked to drop what is behind them: said before
+    /// the next step whenever a run was begun.
+    #[doc(hidden)]
+    fn dealt(&mut self, _dealt: Dealt) {}
+
     /// Goes back before the first record.
     ///
     /// # Errors
     ///
     /// [`SourceError`] if the database cannot be read any more.
     fn rewind(&mut self) -> Result<(), SourceError>;
+}
+
+/// How far the runs of a walk's records are. Runs are counted as they are begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dealt {
+    /// How many have been begun.
+    pub(crate) begun: u64,
+    /// How many of the first ones are used, all of them.
+    pub(crate) used: u64,
 }
 
 /// What can be wrong with a database as a whole.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::record::Key;
 
-use super::{Cursor, Entry, Source, SourceError};
+use super::{Cursor, Dealt, Entry, Source, SourceError};
 
 /// What makes a record of one source the companion of a record of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -110,6 +110,19 @@ impl Cursor for PairedCursor {
             }
             (is_longer, _) => Err(unpaired(&self.paths, usize::from(is_longer), self.index)),
         }
+    }
+
+    fn drop_behind(&mut self) -> bool {
+        let drops = [self.first.drop_behind(), self.second.drop_behind()];
+        for (path, _) in self.paths.iter().zip(drops).filter(|&(_, this)| !this && drops.contains(&true)) {
+            tracing::warn!(source = %path.display(), "drop_behind has no effect on this one of two sources");
+        }
+        drops.contains(&true)
+    }
+
+    fn dealt(&mut self, dealt: Dealt) {
+        self.first.dealt(dealt);
+        self.second.dealt(dealt);
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {

@@ -9,6 +9,8 @@
 )]
 
 pub mod process;
+#[cfg(target_os = "linux")]
+pub mod resident;
 pub mod source;
 
 use std::path::Path;

@@ -201,6 +201,12 @@ impl LevelCursor {
         }
     }
 
+    /// The number in the store of the table that is open.
+    #[inline]
+    pub(super) fn slot(&self) -> Option<usize> {
+        self.open.map(|table| self.database.tables(self.level)[table].slot)
+    }
+
     /// The key of the current entry, without its tag.
     #[inline]
     pub(super) fn user_key(&self) -> &[u8] {

@@ -39,6 +39,17 @@ impl FileMap {
         let map = unsafe { MmapOptions::new().len(length).map(&file) };
         Ok(FileMap(map.map_err(io("map the file"))?))
     }
+
+    /// Takes all pages out of the map. Whoever reads one brings it back.
+    #[cfg(target_os = "linux")]
+    fn empty(&self) {
+        // SAFETY: the map is shared and read-only, so on Linux a page that is read again is the file's, as it was: that
+        // nobody writes to the file is what it was mapped on.
+        let emptied = unsafe { self.0.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        if let Err(error) = emptied {
+            tracing::debug!(%error, "the system does not take advice about a map");
+        }
+    }
 }
 
 impl AsRef<[u8]> for FileMap {
@@ -122,6 +133,14 @@ impl Store {
         };
         let end = place.start.checked_add(place.bytes as usize);
         end.and_then(|end| home.get(place.start..end)).unwrap_or_default()
+    }
+
+    /// Takes the pages of a table out of its map, if it is mapped. They come back with whoever reads them.
+    #[cfg(target_os = "linux")]
+    pub(super) fn empty_map(&self, table: usize) {
+        if let Some(table) = self.tables.get(table).and_then(OnceCell::get) {
+            table.map.empty();
+        }
     }
 
     /// The bytes of a table that is mapped.

@@ -17,15 +17,17 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::batch::Write;
+use super::behind::Behind;
 use super::database::Database;
 use super::key::{self, Tag};
 use super::level::LevelCursor;
-use crate::source::{Cursor, Entry, SourceError};
+use crate::source::{Cursor, Dealt, Entry, SourceError};
 use crate::table::Verify;
 
 /// A walk over keys from `start` on, and before `end`.
 #[derive(Debug)]
 pub(super) struct MergeCursor {
+    database: Arc<Database>,
     start: Box<[u8]>,
     end: Option<Box<[u8]>>,
     children: Vec<Child>,
@@ -35,6 +37,8 @@ pub(super) struct MergeCursor {
     key: Vec<u8>,
     tag: Tag,
     state: State,
+    /// The tables that are to be dropped from memory when they are used, where that was asked for.
+    behind: Option<Behind>,
 }
 
 #[derive(Debug)]
@@ -74,6 +78,7 @@ impl MergeCursor {
             }
         }
         MergeCursor {
+            database: database.clone(),
             start: start.into(),
             end: end.map(Into::into),
             heap: Vec::with_capacity(children.len()),
@@ -81,6 +86,7 @@ impl MergeCursor {
             key: Vec::new(),
             tag: Tag::default(),
             state: State::Start,
+            behind: None,
         }
     }
 
@@ -121,6 +127,9 @@ impl MergeCursor {
         let mut has_key = !is_first;
         while let Some(&top) = self.heap.first() {
             let child = &self.children[top];
+            if let (Some(behind), Some(slot)) = (&mut self.behind, child.slot()) {
+                behind.came_to(slot);
+            }
             let (key, tag) = (child.user_key(), child.tag());
             if self.end.as_deref().is_some_and(|end| key >= end) {
                 break;
@@ -204,6 +213,17 @@ impl Cursor for MergeCursor {
         }
     }
 
+    fn drop_behind(&mut self) -> bool {
+        self.behind = Behind::new(&self.database);
+        self.behind.is_some()
+    }
+
+    fn dealt(&mut self, dealt: Dealt) {
+        if let Some(behind) = &mut self.behind {
+            behind.dealt(dealt);
+        }
+    }
+
     fn rewind(&mut self) -> Result<(), SourceError> {
         self.state = State::Start;
         Ok(())
@@ -256,6 +276,15 @@ impl Child {
         match self {
             Child::Memory(_) => true,
             Child::Level(level) => level.may_reach(key),
+        }
+    }
+
+    /// The number in the store of the table that the entry lies in, if it lies in one.
+    #[inline]
+    fn slot(&self) -> Option<usize> {
+        match self {
+            Child::Memory(_) => None,
+            Child::Level(level) => level.slot(),
         }
     }
 

@@ -30,6 +30,7 @@
 //! walk passes, and an entry may have twenty bytes.
 
 mod batch;
+mod behind;
 mod database;
 mod edit;
 mod error;

@@ -1,0 +1,220 @@
+//! A feed that has nothing read ahead stands still at every page fault, one of eight ranks that has everything read
+//! ahead reads eight times what it needs, and one that goes through more than memory holds pushes out what others
+//! have there. What the system has of a file in memory is looked at page by page.
+//!
+//! It may drop pages whenever it likes, so of what must be there only a good part is asked for.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::cast_possible_truncation, reason = "what is cut off is meant to be")]
+
+mod common;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use common::resident::{PAGE_BYTES, evict, pages, picture, share, warm};
+use percolator::{Device, Dtype, Feed, FeedBuilder, Lmdb, Source as _};
+use rusty_leveldb::{DB, Options};
+use tempfile::TempDir;
+
+/// Each of them lies in pages of its own.
+const RECORD_BYTES: usize = 150_000;
+/// What must be in memory is so to this share, while the system drops pages of its own accord.
+const PRESENT: f64 = 0.3;
+/// Looks at something that is about to come true, by which it must have.
+const LOOKS_MAX: usize = 5_000;
+
+/// A folder on the disk that the program is built on: a temporary one may lie in memory.
+fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A record of bytes that no other record has: its number, again and again.
+fn record(index: usize, bytes: usize) -> (Vec<u8>, Vec<u8>) {
+    let data = (index as u32).to_le_bytes().repeat(bytes / 4);
+    (common::key(index), common::datum(1, 1, data.len() as i32, index as i32, data))
+}
+
+/// An LMDB, and its file.
+fn lmdb(folder: &Path, records: usize) -> PathBuf {
+    common::write_lmdb(folder, (0..records).map(|index| record(index, RECORD_BYTES)));
+    folder.join("data.mdb")
+}
+
+/// The pages that each record lies in, whole.
+fn places(file: &Path, records: usize) -> Vec<Range<usize>> {
+    let bytes = std::fs::read(file).unwrap();
+    let place = |index: usize| {
+        let number = (index as u32).to_le_bytes().repeat(8);
+        let is_its_own = |page: &&[u8]| page[page.len() - number.len()..] == number;
+        let is_like = |page: &[u8]| is_its_own(&page);
+        let own: Vec<usize> = bytes
+            .chunks(PAGE_BYTES)
+            .enumerate()
+            .filter(|(_, page)| is_like(page))
+            .map(|(at, _)| at)
+            .collect();
+        own[0]..own[own.len() - 1] + 1
+    };
+    (0..records).map(place).collect()
+}
+
+/// Looks again and again, until it is so or never will be.
+fn comes_true(mut is_so: impl FnMut() -> bool) -> bool {
+    (0..LOOKS_MAX).any(|_| {
+        std::thread::yield_now();
+        is_so()
+    })
+}
+
+#[test]
+fn a_cold_file_is_read_ahead_of_the_walk() {
+    let folder = folder();
+    let file = lmdb(folder.path(), 300);
+    if !evict(&file) {
+        return;
+    }
+    let source = Lmdb::open(folder.path()).unwrap();
+    let mut cursor = source.cursor().unwrap();
+    for _ in 0..40 {
+        cursor.advance().unwrap().unwrap();
+    }
+    // The walk itself has touched 6 MB, and a disk reads as much around.
+    let ahead = || share(&pages(&file)[(16 << 20) / PAGE_BYTES..]);
+    assert!(comes_true(|| ahead() > PRESENT), "in memory is {}", picture(&pages(&file)));
+}
+
+#[test]
+fn of_large_records_only_those_are_read_that_the_ranks_here_take() {
+    const RECORDS: usize = 640;
+    const RANKS: usize = 8;
+
+    let folder = folder();
+    let file = lmdb(folder.path(), RECORDS);
+    let places = places(&file, RECORDS);
+    if !evict(&file) {
+        return;
+    }
+    let source = Lmdb::open(folder.path()).unwrap();
+    let mut cursor = source.cursor().unwrap();
+    for index in 0..RECORDS {
+        if index % RANKS == 3 {
+            cursor.advance().unwrap().unwrap();
+        } else {
+            assert!(cursor.skip().unwrap());
+        }
+    }
+    // The first records, and what a disk reads around them, come before it is known what the walk takes.
+    let of = |rank: usize| places.iter().skip(12 * RANKS + rank).step_by(RANKS).cloned();
+    let mean = |ranks: Vec<usize>| {
+        let pages = pages(&file);
+        let shares: Vec<f64> = ranks.into_iter().flat_map(of).map(|place| share(&pages[place])).collect();
+        shares.iter().sum::<f64>() / shares.len() as f64
+    };
+    assert!(comes_true(|| mean(vec![3]) > PRESENT), "what the rank takes is not in memory");
+    let others = mean((0..RANKS).filter(|&rank| rank != 3).collect());
+    println!("in memory are {} of the rank's own, {others} of the others'", mean(vec![3]));
+    assert!(
+        others < PRESENT / 2.0,
+        "{others} of what the rank passes over is in memory: {}",
+        picture(&pages(&file))
+    );
+}
+
+/// A feed of one pass that has little under way.
+fn feed(path: &Path, is_leveldb: bool) -> FeedBuilder {
+    let feed = if is_leveldb { Feed::builder().leveldb(path) } else { Feed::builder().lmdb(path) };
+    feed.dtype(Dtype::U8).batch_size(4).prefetch(2).threads(2)
+}
+
+/// Takes so many batches of the first lane. Each byte is looked at: it must be its record's.
+fn take(feed: FeedBuilder, batches: usize, records: usize) {
+    let mut feed = feed.build().unwrap();
+    let mut labels = Vec::new();
+    for batch in feed.lanes().remove(0).take(batches) {
+        let batch = batch.unwrap();
+        let (pixels, all) = (batch.pixels::<u8>().unwrap(), batch.labels());
+        for (pixels, &label) in pixels.chunks(pixels.len() / all.len()).zip(all) {
+            let number = (label as u32).to_le_bytes();
+            assert!(pixels.as_chunks::<4>().0.iter().all(|bytes| *bytes == number), "record {label}");
+        }
+        labels.extend(all.iter().map(|&label| label as usize));
+    }
+    assert!(labels.iter().enumerate().all(|(at, &label)| label == at % records), "{labels:?}");
+}
+
+#[test]
+fn what_was_used_of_an_lmdb_is_dropped_where_that_was_asked_for() {
+    const RECORDS: usize = 700;
+
+    let folder = folder();
+    let file = lmdb(folder.path(), RECORDS);
+    if !evict(&file) {
+        return;
+    }
+    warm(&file);
+    take(feed(folder.path(), false).once(), usize::MAX, RECORDS);
+    assert!(share(&pages(&file)) > PRESENT, "without the option it stays");
+    take(feed(folder.path(), false).drop_behind(true).once(), usize::MAX, RECORDS);
+    let after = pages(&file);
+    let kept = after.iter().filter(|&&is_resident| is_resident).count() * PAGE_BYTES;
+    println!("{kept} bytes are kept of {}", after.len() * PAGE_BYTES);
+    assert!(share(&after[..after.len() / 2]) < 0.01, "{kept} bytes");
+    assert!(kept < 16 << 20, "{kept} bytes: what was under way at the end, and 8 MiB; {}", picture(&after));
+    // Two passes and a half, and most of them from the disk.
+    take(feed(folder.path(), false).drop_behind(true), RECORDS * 5 / 8, RECORDS);
+}
+
+#[test]
+fn what_a_lane_that_left_had_holds_up_no_dropping() {
+    const RECORDS: usize = 500;
+
+    let folder = folder();
+    let file = lmdb(folder.path(), RECORDS);
+    if !evict(&file) {
+        return;
+    }
+    let feed = feed(folder.path(), false).drop_behind(true).once();
+    let mut feed = feed.devices([Device::host(0), Device::host(1)]).build().unwrap();
+    let mut lanes = feed.lanes();
+    let mut leaving = lanes.pop().unwrap();
+    let staying = lanes.pop().unwrap();
+    drop(leaving.next().unwrap().unwrap());
+    drop(leaving);
+    assert_eq!(staying.map(|batch| batch.unwrap().labels().len()).sum::<usize>(), RECORDS / 2);
+    let after = pages(&file);
+    assert!(share(&after[..after.len() / 2]) < 0.05, "{}", share(&after[..after.len() / 2]));
+}
+
+#[test]
+fn what_was_used_of_a_leveldb_is_dropped_table_by_table() {
+    const RECORDS: usize = 400;
+    const BYTES: usize = 60_000;
+
+    let folder = folder();
+    let options = Options { max_file_size: 2 << 20, compressor: 0, ..Options::default() };
+    let mut database = DB::open(folder.path(), options).unwrap();
+    for (key, value) in (0..RECORDS).map(|index| record(index, BYTES)) {
+        database.put(&key, &value).unwrap();
+    }
+    database.flush().unwrap();
+    database.close().unwrap();
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    let tables: Vec<PathBuf> =
+        files.filter(|file| file.extension().is_some_and(|ending| ending == "ldb")).collect();
+    assert!(tables.len() >= 5, "{tables:?}");
+    if !tables.iter().all(|table| evict(table)) {
+        return;
+    }
+    let resident = || {
+        let share = |table: &PathBuf| share(&pages(table));
+        tables.iter().map(share).filter(|&share| share > 0.01).count()
+    };
+    take(feed(folder.path(), true).once(), usize::MAX, RECORDS);
+    assert_eq!(resident(), tables.len(), "without the option they stay");
+    take(feed(folder.path(), true).drop_behind(true).once(), usize::MAX, RECORDS);
+    println!("{} of {} tables are kept", resident(), tables.len());
+    assert!(resident() <= 3, "{} of {} tables", resident(), tables.len());
+    take(feed(folder.path(), true).drop_behind(true), RECORDS * 5 / 8, RECORDS);
+}
