@@ -62,7 +62,14 @@ impl DecodeBench {
     /// A decoder to these channels, and to this height and width if any.
     #[must_use]
     pub fn new(color: ColorMode, resize: Option<(usize, usize)>) -> Self {
-        Self { wanted: Decode { color, resize }, decoder: Decoder::default() }
+        Self { wanted: Decode { color, resize, scaled: false }, decoder: Decoder::default() }
+    }
+
+    /// The same, which decodes a JPEG as small as the resize allows.
+    #[must_use]
+    pub fn scaled(mut self) -> Self {
+        self.wanted.scaled = true;
+        self
     }
 
     /// The shape that a file comes to.

@@ -12,6 +12,10 @@
 //! Everything is exact, bit for bit: which channels, which orientation, grey from colour, the resize; a PNG's pixels
 //! by their nature; a JPEG's because every rounding is libjpeg-turbo's, with which OpenCV reads them.
 //!
+//! Where it is asked for, and a resize makes an image smaller, a JPEG is decoded to a half, a quarter or an eighth of its
+//! sides, as small as the resize still finds enough. Those pixels are libjpeg-turbo's to the last bit, too, but not those
+//! that Caffe has, which resizes the whole image.
+//!
 //! Where a part of an image is enough (a crop), and the image is neither turned nor resized, of a JPEG only what that
 //! part is made of is transformed, interpolated and coloured. All of its codes are read even so.
 //!
@@ -36,7 +40,9 @@
 //! | planes, turned or resized | 3 | 3 | 4 | 3 |
 //! | together | 15 3/8 | 9 | 12 | 14 |
 //!
-//! A decoder that meets all of them keeps the most of each line: 25 3/8.
+//! A decoder that meets all of them keeps the most of each line: 25 3/8. A JPEG that is decoded to fewer pixels than it
+//! has is counted with all of them: the next of its size may be no JPEG, and one that is a little smaller may have to be
+//! decoded whole.
 //!
 //! What does not grow with the pixels is left out: the data of a JPEG's scan, of which no more are copied than the file
 //! is long, 40 KB of tables and blocks to read a JPEG with, a profile of at most 8 MB while a PNG is read that has one
@@ -112,9 +118,19 @@ pub(crate) struct Decode {
     pub(crate) color: ColorMode,
     /// Rows and columns that the image is resized to, after it was turned: ImageData's `new_height` and `new_width`.
     pub(crate) resize: Option<(usize, usize)>,
+    /// Whether a JPEG may be decoded to fewer pixels than it has, where the resize leaves fewer still.
+    pub(crate) scaled: bool,
 }
 
 impl Decode {
+    /// Rows and columns that an image which is to be turned so needs to have as it lies, if it may be smaller than it is.
+    fn least(&self, turn: Orientation) -> Option<[usize; 2]> {
+        let (height, width) = self.resize.filter(|_| self.scaled)?;
+        // A transposition is undone by another.
+        let ImageShape { height, width, .. } = turn.apply(ImageShape { channels: 1, height, width });
+        Some([height, width])
+    }
+
     /// The shape of what a file comes to.
     fn output(&self, file: &Contents) -> Result<ImageShape, DecodeError> {
         self.resized_shape(file.turn.apply(file.shape))
@@ -130,7 +146,7 @@ impl Decode {
     }
 
     /// The part of a file's image that its planes are needed of: what `choose` says, if the output is the image as
-    /// it lies in the file, or else all of it.
+    /// it is decoded, or else all of it.
     ///
     /// # Panics
     ///
@@ -169,9 +185,10 @@ impl Decode {
 /// What a file holds, by its own account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Contents {
-    /// The shape of its pixels in the channels that are wanted, before they are turned.
+    /// The shape of its pixels as they are decoded, in the channels that are wanted, before they are turned.
     shape: ImageShape,
-    /// As many pixels as buffers are made room for: more than the image's where samples come in whole blocks.
+    /// The pixels that buffers are counted by: more than the image's where samples come in whole blocks, and where it is
+    /// decoded to fewer than it has.
     pixels: usize,
     /// Which way they are to be turned.
     turn: Orientation,
@@ -220,7 +237,7 @@ pub(crate) fn file_pixels(file: &[u8], wanted: &Decode) -> Result<usize, DecodeE
 
 fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
     match Format::of(file)? {
-        Format::Jpeg => jpeg::contents(file, wanted.color),
+        Format::Jpeg => jpeg::contents(file, wanted),
         Format::Png => png::contents(file, wanted.color),
     }
 }

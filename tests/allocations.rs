@@ -21,10 +21,12 @@ use std::time::Duration;
 
 use common::process::must_end;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use percolator::proto::Datum;
 use percolator::{
-    CaffeEra, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder, FeedError, ImageShape, Lane,
-    Layout as Axes, LevelDb, Lmdb, Matching, MeanImage, Source, SourceError, Stats, Target, Transform,
+    CaffeEra, ColorMode, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder, FeedError, ImageShape,
+    Lane, Layout as Axes, LevelDb, Lmdb, Matching, MeanImage, Source, SourceError, Stats, Target, Transform,
 };
+use prost::Message as _;
 use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
 use rusty_leveldb::{CompressorId, DB, Options};
 
@@ -229,6 +231,30 @@ fn after_the_first_rounds_nothing_allocates() {
             write_leveldb(&path, is_compressed);
             let calls = calls_of_a_feed(Box::new(LevelDb::open(&path).unwrap()), plain);
             assert_eq!(calls, 0, "LevelDB, compressed: {is_compressed}");
+        }
+    });
+}
+
+#[test]
+fn files_that_are_decoded_smaller_and_resized_allocate_nothing() {
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    must_end("a feed whose allocations are counted", || {
+        park_many();
+        let folder = tempfile::tempdir().unwrap();
+        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+        let names = ["420.jpg", "444_restart_progressive.jpg", "exif_6.jpg", "422.jpg"];
+        let records = (0..300).map(|index| {
+            let data = Some(std::fs::read(images.join(names[index % names.len()])).unwrap());
+            let datum = Datum { data, encoded: Some(true), ..Datum::default() };
+            (common::key(index), datum.encode_to_vec())
+        });
+        common::write_lmdb(folder.path(), records);
+        // Of these files, halves, quarters and eighths.
+        for side in [12, 7, 3] {
+            let transform = Transform::new().color(ColorMode::Color).resize(side, side).scaled_decode(true);
+            let source = Box::new(Lmdb::open(folder.path()).unwrap());
+            let calls = calls_of_a_feed(source, |feed| feed.transform(transform.clone()));
+            assert_eq!(calls, 0, "to {side}x{side}");
         }
     });
 }

@@ -74,3 +74,32 @@ fn a_global_batch_that_cannot_be_is_refused() {
     assert!(message.contains("cannot be used with"), "{message}");
     assert!(refuse(&["--lmdb", "raw_lmdb", "--global-batch-size", "0"], 1).contains("batch_size"));
 }
+
+#[test]
+fn images_are_resized_and_may_be_decoded_smaller() {
+    let source = ["--lmdb", "raw_lmdb", "--resize"];
+    let resized = batches(&[&source[..], &["20x30"]].concat());
+    assert!(resized.contains("3x20x30"), "{resized}");
+    assert_eq!(batches(&[&source[..], &["20x30", "--scaled-decode"]].concat()), resized);
+    for size in ["20", "20x", "0x30", "20x30x3", "-1x3"] {
+        let message = refuse(&["--lmdb", "raw_lmdb", &format!("--resize={size}")], 2);
+        assert!(message.contains("not a height and a width"), "{size}: {message}");
+    }
+}
+
+#[test]
+fn a_net_may_have_its_files_decoded_smaller() {
+    let folder = tempfile::tempdir().unwrap();
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/photos");
+    let list = folder.path().join("list.txt");
+    std::fs::write(&list, format!("{}/coffee.jpg 1\n", photos.display())).unwrap();
+    let net = folder.path().join("net.prototxt");
+    let layer = format!(
+        "layer {{ name: 'data' type: 'ImageData' top: 'data' \
+         image_data_param {{ source: '{}' batch_size: 4 new_height: 60 new_width: 70 }} }}",
+        list.display()
+    );
+    std::fs::write(&net, layer).unwrap();
+    let said = batches(&[net.to_str().unwrap(), "--scaled-decode"]);
+    assert!(said.contains("3x60x70"), "{said}");
+}

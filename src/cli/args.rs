@@ -45,6 +45,9 @@ pub(super) struct StateArgs {
 #[derive(Debug, Args)]
 #[group(multiple = true, conflicts_with = "net")]
 pub(super) struct TransformArgs {
+    /// Resize every image first, to so many rows and columns.
+    #[arg(long, value_name = "HxW", value_parser = size)]
+    resize: Option<[u32; 2]>,
     /// Cut a square of this many pixels out of every image; 0 is no crop.
     #[arg(long)]
     crop: Option<u32>,
@@ -201,6 +204,9 @@ fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 impl TransformArgs {
     /// What was asked for; what was not is as in `transform`.
     pub(super) fn or(&self, mut transform: Transform) -> Transform {
+        if let Some([height, width]) = self.resize {
+            transform = transform.resize(height, width);
+        }
         if let Some(crop) = self.crop {
             transform = transform.crop(crop);
         }
@@ -233,6 +239,17 @@ impl TransformArgs {
             ColorArg::Gray => ColorMode::Gray,
         }
     }
+}
+
+/// A height and a width, as an option gives them.
+fn size(text: &str) -> Result<[u32; 2], String> {
+    let sides = text.split_once('x').and_then(|(height, width)| {
+        let [height, width] = [height, width].map(|side| side.parse().ok().filter(|&side| side > 0));
+        Some([height?, width?])
+    });
+    sides.ok_or_else(|| {
+        "not a height and a width: allowed are two whole numbers of 1 or more, as 256x256".to_owned()
+    })
 }
 
 /// A time, as an option gives it.

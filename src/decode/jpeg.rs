@@ -4,13 +4,16 @@
 //! markers    what the file says of itself; each scan's data, up to a marker   walk, frame, scan, quantize
 //! codes      coefficients, block by block or scan by scan                     reader, sequential, progressive
 //!            of bits, by tables                                               bits, huffman, tables
-//! samples    of each component, as far as the window needs them               part, idct, picture
+//! samples    of each component, as far as the window needs them               part, idct, reduced, picture
 //! pixels     as many as the image has, and their colours                      upsample, ycc, picture
 //! ```
 //!
 //! One walk over the file does it all. A file that is not progressive brings its blocks whole: those that the window
 //! needs are transformed as they come, of the others the codes are passed over. Of a progressive one the coefficients
 //! are kept to its end.
+//!
+//! Where a smaller image is enough ([`scale`]), blocks are transformed to fewer samples, as libjpeg-turbo does when it is
+//! asked for a half, a quarter or an eighth.
 //!
 //! What is refused:
 //!
@@ -36,6 +39,8 @@ mod picture;
 mod progressive;
 mod quantize;
 mod reader;
+mod reduced;
+mod scale;
 mod scan;
 mod sequential;
 mod tables;
@@ -78,20 +83,31 @@ struct Head {
 }
 
 impl Head {
+    /// The same of the image as small as it may be decoded.
+    fn reduced(mut self, wanted: &Decode) -> Self {
+        let (image, turn) = ([self.frame.height, self.frame.width], wanted.color.turn(self.orientation));
+        if let Some(least) = wanted.least(turn) {
+            self.frame = self.frame.reduced(scale::side(image, least));
+        }
+        self
+    }
+
     fn contents(&self, file: &[u8], color: ColorMode) -> Result<Contents, DecodeError> {
         let channels = color.channels(self.frame.components().len());
-        let shape = ImageShape { channels, height: self.frame.height, width: self.frame.width };
-        let wanted = (shape.height.saturating_mul(shape.width)).div_ceil(PIXELS_PER_BYTE_MAX);
+        let whole = ImageShape { channels, height: self.frame.height, width: self.frame.width };
+        let wanted = (whole.height.saturating_mul(whole.width)).div_ceil(PIXELS_PER_BYTE_MAX);
         if wanted > file.len() {
-            return Err(DecodeError::Claim { format: FORMAT, found: shape, wanted, bytes: file.len() });
+            return Err(DecodeError::Claim { format: FORMAT, found: whole, wanted, bytes: file.len() });
         }
-        Contents::new(shape, self.frame.group_pixels(), color.turn(self.orientation))
+        let contents = Contents::new(whole, self.frame.group_pixels(), color.turn(self.orientation))?;
+        let [height, width] = self.frame.pixels();
+        Ok(Contents { shape: ImageShape { channels, height, width }, ..contents })
     }
 }
 
 /// What a file holds, by the markers before its first scan.
-pub(super) fn contents(file: &[u8], color: ColorMode) -> Result<Contents, DecodeError> {
-    Walk::new(file).head()?.contents(file, color)
+pub(super) fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
+    Walk::new(file).head()?.reduced(wanted).contents(file, wanted.color)
 }
 
 /// Reads JPEG after JPEG. Its buffers are kept.
@@ -114,7 +130,7 @@ impl Jpeg {
     ) -> Result<Contents, DecodeError> {
         let Self { reader, rows, data } = self;
         let mut walk = Walk::new(file);
-        let head = walk.head()?;
+        let head = walk.head()?.reduced(wanted);
         let contents = head.contents(file, wanted.color)?;
         // An output that is refused is refused before anything is made room for.
         let window = wanted.window(&contents, window)?;

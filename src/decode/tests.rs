@@ -21,7 +21,8 @@ fn a_file_comes_to_the_same_after_any_other() {
         ["420.jpg", "exif_6.jpg", "grey_1.png", "resize_rgba.png", "rgb.jpg", "1x1.jpg", "resize_1x1.png"];
     let wants = [ColorMode::Native, ColorMode::Color, ColorMode::Gray]
         .into_iter()
-        .flat_map(|color| [None, Some((9, 30))].map(|resize| Decode { color, resize }));
+        .flat_map(|color| [None, Some((9, 30))].map(|resize| Decode { color, resize, scaled: false }))
+        .flat_map(|wanted| [false, true].map(|scaled| Decode { scaled, ..wanted }));
     let cases: Vec<_> =
         names.iter().flat_map(|name| wants.clone().map(move |wanted| (name, wanted))).collect();
     let mut kept = Decoder::default();
@@ -60,7 +61,7 @@ fn an_error_leaves_the_decoder_as_good_as_new() {
 #[test]
 fn buffers_are_kept() {
     let mut decoder = Decoder::default();
-    let wanted = Decode { color: ColorMode::Color, resize: Some((20, 30)) };
+    let wanted = Decode { color: ColorMode::Color, resize: Some((20, 30)), scaled: false };
     let files = [file("exif_6.jpg"), file("resize_rgba.png"), file("420.jpg")];
     let buffers = |decoder: &mut Decoder| {
         for file in &files {
@@ -84,8 +85,14 @@ fn a_pixel_takes_no_more_than_is_said() {
         ["resize_rgba.png", "rgba_16.png", "420_progressive.jpg", "444_restart_progressive.jpg", "exif_6.jpg"]
     {
         for color in [ColorMode::Native, ColorMode::Color, ColorMode::Gray] {
-            for resize in [None, Some((30, 50)), Some((50, 70))] {
-                let (wanted, file) = (Decode { color, resize }, file(name));
+            for (resize, scaled) in [
+                (None, false),
+                (Some((3, 5)), true),
+                (Some((9, 9)), true),
+                (Some((30, 50)), false),
+                (Some((50, 70)), false),
+            ] {
+                let (wanted, file) = (Decode { color, resize, scaled }, file(name));
                 let pixels = file_pixels(&file, &wanted);
                 // The second image finds planes and turned planes to have changed places.
                 for _ in 0..3 {
@@ -105,7 +112,7 @@ fn a_pixel_takes_no_more_than_is_said() {
 fn pixels_are_the_files_own_in_whole_blocks() {
     for (name, pixels) in [("exif_6.jpg", 16 * 32), ("exif_before.png", 13 * 11), ("resize_rgb.png", 40 * 52)]
     {
-        let wanted = Decode { color: ColorMode::Color, resize: Some((9, 30)) };
+        let wanted = Decode { color: ColorMode::Color, resize: Some((9, 9)), scaled: true };
         assert_eq!(file_pixels(&file(name), &wanted), Ok(pixels), "{name}");
     }
 }

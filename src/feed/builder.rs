@@ -148,6 +148,13 @@ impl FeedBuilder {
         self
     }
 
+    /// [`Transform::scaled_decode`] of the transform that there is so far: for a net's `ImageData` layer with a
+    /// `new_height`, which has no field that asks for it. The pixels are then not Caffe's.
+    pub fn scaled_decode(mut self, scaled: bool) -> Self {
+        self.transform = self.transform.scaled_decode(scaled);
+        self
+    }
+
     /// Where that is done; on the host if not said. The batches are the same, but for what [`Place::Device`] says.
     pub fn transform_on(mut self, place: Place) -> Self {
         self.place = place;

@@ -139,6 +139,35 @@ impl Transform {
         self
     }
 
+    /// Whether a JPEG that is made smaller by [`resize`](Self::resize) is decoded to a half, a quarter or an eighth of its
+    /// sides first; not if not said. It takes a fraction of the time, and **changes the pixels**: they are no longer
+    /// Caffe's.
+    ///
+    /// Of these sizes and the whole the smallest is decoded that has at least as many rows and as many columns as are wanted,
+    /// in an image that was turned as its EXIF says, where [`color`](Self::color) has that done. Halves are rounded up:
+    /// 375 rows come to 188, 94 and 47. What is decoded is what OpenCV reads with `IMREAD_REDUCED_COLOR_2`, `_4` and `_8`, bit
+    /// for bit: each pixel is about the mean of those that it stands for. It is then resized as otherwise.
+    ///
+    /// A resize alone looks at four pixels of the whole image for each that it makes, and passes over the others. So what is
+    /// fine comes out smooth here, and jagged in Caffe. Of the photographs of our tests, 500x375 large, the two
+    /// differ by 3.1 levels of 255 a pixel in the mean at 128x128 (from a half), by 5.0 at 90x90 (from a quarter) and by
+    /// 9.2 at 40x40 (from an eighth).
+    ///
+    /// Nothing changes without a resize, for PNGs, for records that are not encoded, and where a half has too few pixels. All
+    /// of a file's codes are read and damage is found whatever the size. The memory budget stays that of whole images.
+    ///
+    /// ```
+    /// use percolator::{ColorMode, Transform};
+    ///
+    /// let transform = Transform::new().color(ColorMode::Color).resize(256, 256).scaled_decode(true).crop(227);
+    /// # assert_ne!(transform, transform.clone().scaled_decode(false));
+    /// ```
+    #[must_use]
+    pub fn scaled_decode(mut self, scaled: bool) -> Self {
+        self.decode.scaled = scaled;
+        self
+    }
+
     /// Whether channels were asked for that an encoded record may not have.
     pub(crate) fn forces_color(&self) -> bool {
         self.decode.color != ColorMode::Native

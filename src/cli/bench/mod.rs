@@ -52,7 +52,7 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// where no more is written than read;
 /// store_n: output bytes, of what all threads store past the caches;
 /// read_n: bytes of records, of what all threads read from the page cache;
-/// decode: records, of what as many threads decode that do nothing else;
+/// decode: records, of what as many threads decode, whole, that do nothing else;
 /// pinned_copy: bytes of batches, of what the GPUs take from page-locked memory;
 /// cpu: time of processors, of that of as many threads.
 ///

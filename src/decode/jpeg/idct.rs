@@ -22,21 +22,21 @@ use super::quantize::Block;
 pub(super) const SIDE: usize = 8;
 
 /// Fractional bits of the factors, and of what is kept between columns and rows.
-const FACTOR_BITS: u32 = 13;
-const COLUMN_BITS: u32 = 2;
+pub(super) const FACTOR_BITS: u32 = 13;
+pub(super) const COLUMN_BITS: u32 = 2;
 
 /// Of coefficients in the order of their frequencies, how many certainly lie in the quarter of the lowest.
 pub(super) const QUARTER: usize = 10;
 
-type Words = [i16; SIDE];
-type Longs = [i32; SIDE];
+pub(super) type Words = [i16; SIDE];
+pub(super) type Longs = [i32; SIDE];
 
 /// The samples of a block, row after row.
 type Samples = [[u8; SIDE]; SIDE];
 
 /// A factor of the transform.
 #[expect(clippy::cast_possible_truncation, reason = "less than 4 * 2^13")]
-const fn factor(value: f64) -> i32 {
+pub(super) const fn factor(value: f64) -> i32 {
     (value * (1 << FACTOR_BITS) as f64 + 0.5) as i32
 }
 
@@ -149,12 +149,12 @@ fn pass<const LOW: bool>(rows: &[Words; SIDE]) -> [Longs; SIDE] {
 
 /// Without so many fractional bits, rounded half up.
 #[inline(always)]
-fn descale(long: i32, bits: u32) -> i32 {
+pub(super) fn descale(long: i32, bits: u32) -> i32 {
     long.wrapping_add(1 << (bits - 1)) >> bits
 }
 
 #[inline(always)]
-fn narrow(longs: &Longs, bits: u32) -> Words {
+pub(super) fn narrow(longs: &Longs, bits: u32) -> Words {
     let mut words = [0; SIDE];
     for (word, &long) in words.iter_mut().zip(longs) {
         let cut = descale(long, bits).clamp(i16::MIN.into(), i16::MAX.into());
@@ -166,13 +166,13 @@ fn narrow(longs: &Longs, bits: u32) -> Words {
 }
 
 #[inline(always)]
-fn sample(level: i32) -> u8 {
+pub(super) fn sample(level: i32) -> u8 {
     (level + 128).clamp(0, 255) as u8
 }
 
 /// Rows into columns, by exchanging ever larger parts of rows: that takes no more than shifts and masks.
 #[inline(always)]
-fn turn_over(rows: [Words; SIDE]) -> [Words; SIDE] {
+pub(super) fn turn_over(rows: [Words; SIDE]) -> [Words; SIDE] {
     let mut twos: [[u32; 4]; SIDE] = bytemuck::cast(rows);
     for at in [0, 2, 4, 6] {
         let (upper, lower) = (twos[at], twos[at + 1]);
@@ -199,7 +199,7 @@ fn turn_over(rows: [Words; SIDE]) -> [Words; SIDE] {
 
 /// The same with bytes, a row of which is one number.
 #[inline(always)]
-fn turn_samples_over(rows: Samples) -> Samples {
+pub(super) fn turn_samples_over(rows: Samples) -> Samples {
     let mut rows = rows.map(u64::from_le_bytes);
     for (step, mask) in
         [(1, 0x00ff_00ff_00ff_00ff), (2, 0x0000_ffff_0000_ffff), (4, 0x0000_0000_ffff_ffffu64)]

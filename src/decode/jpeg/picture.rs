@@ -2,8 +2,10 @@
 
 use super::Colors;
 use super::frame::Frame;
+use super::idct::{self, SIDE};
 use super::part::{Axis, Part, axes};
 use super::quantize::Block;
+use super::reduced;
 use super::scan::COEFFICIENTS;
 use super::upsample::{Row, Samples};
 use super::ycc;
@@ -21,9 +23,22 @@ pub(super) struct Plane {
     axes: [Axis; 2],
 }
 
+impl Plane {
+    /// Transforms a block, whose samples start at `start`. `coded` is more than the number of every coefficient that
+    /// is not zero.
+    #[inline(always)]
+    pub(super) fn transform(&mut self, block: &Block, coded: usize, start: usize) {
+        let (out, stride) = (&mut self.samples[start..], self.part.stride());
+        match self.part.side {
+            SIDE => idct::inverse(block, &self.steps, coded, out, stride),
+            side => reduced::inverse(side, block, &self.steps, coded, out, stride),
+        }
+    }
+}
+
 impl Default for Plane {
     fn default() -> Self {
-        let none = Axis { step: 1, samples: 0, start: 0, end: 0 };
+        let none = Axis { step: 1, samples: 0, start: 0, end: 0, interpolates: false };
         Self { samples: Vec::new(), part: Part::default(), steps: [0; COEFFICIENTS], axes: [none; 2] }
     }
 }
@@ -40,7 +55,7 @@ impl Planes {
         }
         for (plane, component) in self.0.iter_mut().zip(frame.components()).take(needed) {
             plane.axes = axes(frame, component, window);
-            plane.part = Part::new(plane.axes);
+            plane.part = Part::new(plane.axes, component.side);
             room(&mut plane.samples, plane.part.samples());
         }
     }

@@ -16,7 +16,6 @@
 use super::bits::Bits;
 use super::frame::Frame;
 use super::huffman::{Fault, Table};
-use super::idct;
 use super::picture::Planes;
 use super::quantize::{Block, ZIGZAG};
 use super::scan::{COEFFICIENTS, Scan};
@@ -77,8 +76,7 @@ impl pulp::WithSimd for Transform<'_> {
                 for x in plane.part.columns.clone() {
                     let at = start + y * across + x;
                     let coded = (64 - coded[at].leading_zeros()) as usize;
-                    let out = &mut plane.samples[plane.part.start_of(y, x)..];
-                    idct::inverse(&blocks[at], &plane.steps, coded, out, plane.part.stride());
+                    plane.transform(&blocks[at], coded, plane.part.start_of(y, x));
                 }
             }
         }

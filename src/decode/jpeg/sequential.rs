@@ -6,14 +6,14 @@
 //! ```
 //!
 //! A block that the window needs is transformed soon after it was read, in a batch with some others, and is then
-//! forgotten. Of one that it does not need, the codes are passed over.
+//! forgotten. Of one that it does not need, the codes are passed over, and so are all but the mean's where the block
+//! comes to one sample.
 
 #![expect(clippy::cast_possible_truncation, reason = "coefficients are of 16 bits, and wrap as libjpeg's do")]
 
 use super::bits::Bits;
 use super::frame::Frame;
 use super::huffman::{END, Fault, Table};
-use super::idct;
 use super::picture::Planes;
 use super::quantize::{Block, ZIGZAG};
 use super::scan::{COEFFICIENTS, Scan, UNIT_BLOCKS_MAX};
@@ -50,9 +50,7 @@ impl Batch {
     #[inline(always)]
     fn transform(&mut self, planes: &mut Planes) {
         for (block, place) in self.blocks.iter().zip(&self.places).take(self.len) {
-            let plane = &mut planes.0[place.component];
-            let out = &mut plane.samples[place.start..];
-            idct::inverse(block, &plane.steps, place.coded, out, plane.part.stride());
+            planes.0[place.component].transform(block, place.coded, place.start);
         }
         self.len = 0;
     }
@@ -136,7 +134,12 @@ impl Stretch<'_> {
                         let block = &mut self.batch.blocks[at];
                         *block = [0; COEFFICIENTS];
                         block[0] = member.mean as i16;
-                        let coded = read(&mut self.bits, member.ac, block)?;
+                        let coded = if part.side > 1 {
+                            read(&mut self.bits, member.ac, block)?
+                        } else {
+                            pass(&mut self.bits, member.ac)?;
+                            1
+                        };
                         let start = part.start_of(y, x);
                         self.batch.places[at] = Place { component: member.component, start, coded };
                         self.batch.len = at + 1;

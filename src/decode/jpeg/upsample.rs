@@ -9,7 +9,8 @@
 //! otherwise                 the sample that the pixel lies in
 //! ```
 //!
-//! That is libjpeg-turbo's "fancy upsampling" to the last bit. Along rows of two samples or fewer it does not do it.
+//! That is libjpeg-turbo's "fancy upsampling" to the last bit. Along rows of two samples or fewer it does not do it, nor
+//! where a block comes to one pixel.
 
 #![expect(clippy::cast_possible_truncation, reason = "a mean of bytes is a byte")]
 
@@ -39,8 +40,8 @@ impl Samples<'_> {
     /// The samples of a row that are needed.
     #[inline(always)]
     fn row(&self, y: usize) -> &[u8] {
-        let start = (y - super::idct::SIDE * self.part.rows.start) * self.part.stride();
-        let left = super::idct::SIDE * self.part.columns.start;
+        let start = (y - self.part.side * self.part.rows.start) * self.part.stride();
+        let left = self.part.side * self.part.columns.start;
         &self.samples[start + self.across.start - left..start + self.across.end - left]
     }
 
@@ -50,14 +51,14 @@ impl Samples<'_> {
         let (own, across) = (y / self.down.step, self.across);
         let start = left - across.step * across.start;
         let nearer = self.row(own);
-        let interpolated = across.step == 2 && across.samples > PLAIN_SAMPLES_MAX;
+        let interpolated = across.interpolates && across.samples > PLAIN_SAMPLES_MAX;
         let beyond =
             if y.is_multiple_of(2) { own.saturating_sub(1) } else { (own + 1).min(self.down.samples - 1) };
         let len = across.step * nearer.len();
         room.pixels.resize(len.max(room.pixels.len()), 0);
         match (self.down.step, across.step) {
             (1, 1) => return &nearer[start..start + width],
-            (2, 1) => between(nearer, self.row(beyond), y, &mut room.pixels),
+            (2, 1) if self.down.interpolates => between(nearer, self.row(beyond), y, &mut room.pixels),
             (down @ 1..=2, 2) if interpolated => {
                 room.sums.resize((nearer.len() + 2).max(room.sums.len()), 0);
                 let sums = &mut room.sums[..nearer.len() + 2];
@@ -132,7 +133,13 @@ mod tests {
     use proptest::prelude::*;
 
     /// A pixel by the formulas, of the whole component.
-    fn naive(samples: &dyn Fn(usize, usize) -> u8, [down, across]: [Axis; 2], y: usize, x: usize) -> u8 {
+    fn naive(
+        samples: &dyn Fn(usize, usize) -> u8,
+        [down, across]: [Axis; 2],
+        fancy: bool,
+        y: usize,
+        x: usize,
+    ) -> u8 {
         let other = |at: usize, axis: Axis| {
             let own = at / axis.step;
             if at.is_multiple_of(2) { own.max(1) - 1 } else { (own + 1).min(axis.samples - 1) }
@@ -141,9 +148,9 @@ mod tests {
         let sum = |x: usize| 3 * u16::from(samples(own_y, x)) + u16::from(samples(other(y, down), x));
         let wide = across.samples > 2;
         let number = match (down.step, across.step) {
-            (2, 1) => (sum(x) + [1, 2][y % 2]) >> 2,
-            (2, 2) if wide => (3 * sum(own_x) + sum(other(x, across)) + [8, 7][x % 2]) >> 4,
-            (1, 2) if wide => {
+            (2, 1) if fancy => (sum(x) + [1, 2][y % 2]) >> 2,
+            (2, 2) if fancy && wide => (3 * sum(own_x) + sum(other(x, across)) + [8, 7][x % 2]) >> 4,
+            (1, 2) if fancy && wide => {
                 let beyond = u16::from(samples(y, other(x, across)));
                 (3 * u16::from(samples(y, own_x)) + beyond + [1, 2][x % 2]) >> 2
             }
@@ -159,23 +166,25 @@ mod tests {
             width in 1..60usize,
             factors in (1..5u8, 1..5u8, 0..2usize),
             seed in any::<u32>(),
+            side in prop::sample::select(vec![8, 4, 2, 1usize]),
             window in (0..40usize, 0..60usize, 1..40usize, 1..60usize),
         ) {
-            let (top, left) = (window.0 % height, window.1 % width);
-            let window =
-                Window { top, left, height: 1 + window.2 % (height - top), width: 1 + window.3 % (width - left) };
             let size = |side: usize| u8::try_from(side).unwrap();
             let luma = factors.0 << 4 | factors.1;
             let segment = [8, 0, size(height), 0, size(width), 3, 1, luma, 0, 2, 0x11, 0, 3, luma, 0];
-            let frame = Frame::parse(0xc0, 0, &segment).unwrap();
+            let frame = Frame::parse(0xc0, 0, &segment).unwrap().reduced(side);
+            let [height, width] = frame.pixels();
+            let (top, left) = (window.0 % height, window.1 % width);
+            let window =
+                Window { top, left, height: 1 + window.2 % (height - top), width: 1 + window.3 % (width - left) };
             let component = &frame.components()[factors.2];
             let sample = |y: usize, x: usize| {
                 let number = (y as u32).wrapping_mul(0x9e37_79b9) ^ (x as u32).wrapping_mul(0x85eb_ca6b) ^ seed;
                 (number.wrapping_mul(0xc2b2_ae35) >> 24) as u8
             };
             let [down, across] = axes(&frame, component, window);
-            let part = Part::new([down, across]);
-            let corner = [8 * part.rows.start, 8 * part.columns.start];
+            let part = Part::new([down, across], component.side);
+            let corner = [part.side * part.rows.start, part.side * part.columns.start];
             let samples: Vec<u8> = (0..part.samples())
                 .map(|at| sample(corner[0] + at / part.stride(), corner[1] + at % part.stride()))
                 .collect();
@@ -184,7 +193,7 @@ mod tests {
             for y in top..top + window.height {
                 let found = samples.pixels(y, left, window.width, &mut room);
                 let wanted: Vec<u8> =
-                    (left..left + window.width).map(|x| naive(&sample, [down, across], y, x)).collect();
+                    (left..left + window.width).map(|x| naive(&sample, [down, across], side > 1, y, x)).collect();
                 prop_assert_eq!(found, &wanted[..], "row {}", y);
             }
         }
