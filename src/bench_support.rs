@@ -7,9 +7,10 @@ use crate::decode::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
 use crate::reader::queue_pair::{ConsumerEnd, ReaderEnd, queue_pair};
 use crate::record::RecordId;
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
+pub use crate::source::ChecksSeals;
 use crate::source::Entry;
 use crate::sync::{Receiver, Sender, bounded};
-use crate::table::{Seal, Sealed, TableCursor, TableError, Verify};
+use crate::table::{NoShelf, Seal, Sealed, TableCursor, TableError, Verify};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
 
 /// A transform as a worker runs it.
@@ -175,7 +176,7 @@ impl<'a> TableBench<'a> {
     pub fn new(file: &'a [u8]) -> Result<Self, TableError> {
         let mut bench = Self { file, cursor: TableCursor::new(8), seals: Vec::new() };
         bench.cursor.open(file, Verify::ByTheUser)?;
-        while bench.cursor.advance()? {
+        while bench.cursor.advance_with(&mut NoShelf)? {
             let seal = bench.cursor.sealed().map(Sealed::take);
             bench.seals.extend(seal.filter(|seal| bench.seals.last() != Some(seal)));
         }
@@ -204,7 +205,7 @@ impl<'a> TableBench<'a> {
     fn walk(&mut self, verify: Verify) -> Result<usize, TableError> {
         self.cursor.open(self.file, verify)?;
         let mut entries = 0;
-        while self.cursor.advance()? {
+        while self.cursor.advance_with(&mut NoShelf)? {
             self.cursor.sealed().map(Sealed::take);
             entries += 1;
         }

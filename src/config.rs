@@ -167,6 +167,7 @@ impl MemoryBudget {
             line("batches: names, draws", slots, pixels.records * TAG_BYTES),
             line("reader: where records lie", places, terms.place_bytes),
             line("queues: runs", terms.lanes * terms.runs, terms.run_bytes),
+            line("queues: errands", terms.errands, terms.errand_bytes),
             line("reader: copies of keys and values", places, terms.copied_bytes),
             line("source: what it keeps of its own", 1, terms.held_bytes),
             line("workers: one record as f32", terms.threads, terms.tools.scratch),
@@ -193,6 +194,9 @@ pub(crate) struct BudgetTerms {
     pub(crate) run_records: usize,
     pub(crate) place_bytes: usize,
     pub(crate) run_bytes: usize,
+    /// What the reader may have the workers do.
+    pub(crate) errands: usize,
+    pub(crate) errand_bytes: usize,
     /// Of a record's key, value and companion, as far as they are not lent.
     pub(crate) copied_bytes: usize,
     pub(crate) held_bytes: usize,

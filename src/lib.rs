@@ -49,6 +49,7 @@
 // checker has no twin, is left out, and some of what it alone uses stays behind.
 #![cfg_attr(shuttle, allow(dead_code, unused_imports, reason = "its callers are left out of this build"))]
 
+mod errand;
 mod keyed;
 mod latch;
 mod meter;

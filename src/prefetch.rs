@@ -47,7 +47,7 @@ use crate::reader::{DataReader, Lease};
 use crate::recipe::Recipe;
 use crate::round::{Round, Token};
 use crate::transform::{Draws, Staged};
-use crate::workers::{Crew, Task};
+use crate::workers::{Crew, Fill, Task};
 
 /// What stays the same of a place in a lane's ring, whatever state its buffer is in.
 pub(crate) struct Berth {
@@ -337,7 +337,7 @@ impl Prefetcher {
         }
         let is_full = filling.is_full();
         // The workers outlive the lanes, so somebody is there to take it.
-        let _ = self.tasks.send(Task { run, places });
+        let _ = self.tasks.send(Task::Fill(Fill { run, places }));
         if is_full {
             self.close_batch();
         }

@@ -30,10 +30,16 @@ pub(crate) mod coding;
 mod error;
 mod footer;
 mod seal;
+mod shelf;
+mod unpack;
 
 pub(crate) use self::block::Value;
 pub use self::error::TableError;
 pub(crate) use self::seal::{Seal, Sealed, Verify};
+pub(crate) use self::shelf::{Following, NoShelf, Shelf};
+pub(crate) use self::unpack::{grow, unpack_ahead};
+
+use std::ops::Range;
 
 use self::block::BlockCursor;
 use self::coding::Coded;
@@ -96,18 +102,28 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// # Errors
     ///
     /// [`TableError`] if a block is damaged.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn advance(&mut self) -> Result<bool, TableError> {
+        self.advance_with(&mut NoShelf)
+    }
+
+    /// Steps to the next entry, by blocks that somebody may have unpacked; `false` past the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError`] if a block is damaged.
+    #[inline]
+    pub(crate) fn advance_with(&mut self, shelf: &mut impl Shelf) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
         match self.data.advance(file.as_ref()) {
             Ok(true) => Ok(true),
-            Ok(false) => self.advance_block(),
+            Ok(false) => self.advance_block(shelf),
             Err(error) => Err(self.data.blame(file.as_ref(), error)),
         }
     }
 
     /// Steps to the first entry of the next block that has one.
-    fn advance_block(&mut self) -> Result<bool, TableError> {
+    fn advance_block(&mut self, shelf: &mut impl Shelf) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
         let file = file.as_ref();
         loop {
@@ -119,8 +135,10 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
             if !self.index.advance(file)? {
                 return Ok(false);
             }
+            shelf.come_to(&Following { index: &self.index, file, data_end: self.data_end });
+            let handle = block_handle(&self.index, file)?;
             let allowed = self.data_next..self.data_end;
-            self.data_next = load_data(&self.index, &mut self.data, file, allowed, self.verify)?;
+            self.data_next = self.data.load_from(shelf, file, handle, allowed, self.verify)?;
             match self.data.advance(file) {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
@@ -176,12 +194,12 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         if !self.index.seek(file, &before)? {
             return Ok(false);
         }
-        let allowed = 0..self.data_end;
-        self.data_next = load_data(&self.index, &mut self.data, file, allowed, Verify::AtOnce)?;
+        let handle = block_handle(&self.index, file)?;
+        self.data_next = self.data.load(file, handle, 0..self.data_end, Verify::AtOnce)?;
         if self.data.seek(file, &before)? {
             return Ok(true);
         }
-        self.advance_block()
+        self.advance_block(&mut NoShelf)
     }
 
     /// The key of the current entry.
@@ -196,6 +214,19 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         self.data.value()
     }
 
+    /// Whether the value of the current entry is the last of its block, which was compressed, and most of the buffer
+    /// that it lies in.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.data.whole_value().is_some()
+    }
+
+    /// The key of such an entry, the buffer, which may be exchanged for another, and where in it the value lies: further
+    /// from its front than the key is long.
+    pub(crate) fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
+        self.data.whole()
+    }
+
     /// Where in the file the current block starts.
     pub(crate) fn block_offset(&self) -> usize {
         self.data.offset()
@@ -207,18 +238,11 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     }
 }
 
-/// Loads the data block that the current entry of an index names.
-fn load_data(
-    index: &BlockCursor,
-    data: &mut BlockCursor,
-    file: &[u8],
-    allowed: std::ops::Range<usize>,
-    verify: Verify,
-) -> Result<usize, TableError> {
+/// Where the data block lies that the current entry of an index names.
+fn block_handle(index: &BlockCursor, file: &[u8]) -> Result<BlockHandle, TableError> {
     let mut coded = Coded::new(index.value_bytes(file));
     let handle = BlockHandle::read(&mut coded).filter(|_| coded.is_empty());
-    let handle = handle.ok_or_else(|| index.damaged("its value is no block handle"))?;
-    data.load(file, handle, allowed, verify)
+    handle.ok_or_else(|| index.damaged("its value is no block handle"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The threads that turn records into their places in a batch.
 //!
-//! A task is a run and the places of its records. Tasks of all lanes go through one bounded queue, in the
-//! order in which the lanes' batches are filled, and any worker takes any task: a batch has no barrier of
+//! A task is a run and the places of its records, or an errand of the reader's. Tasks of all lanes go through one
+//! bounded queue, in the order in which the lanes' batches are filled, and any worker takes any task: a batch has no barrier of
 //! its own, so nobody idles at its end while the next is being filled. What a record becomes depends on
 //! the record and its name alone, never on who handles it.
 //!
@@ -16,10 +16,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
 
 pub(crate) use self::crew::Crew;
 
 use crate::batch::Places;
+use crate::errand::{ERRANDS_MAX, Errand, Helpers};
 use crate::fault::RecordCause;
 use crate::lines;
 use crate::meter::{Count, WaitMeter};
@@ -32,13 +34,20 @@ use crate::sync::panic_message;
 /// processor does not foresee.
 const AHEAD_BYTES: usize = 4096;
 
+/// What a worker does next.
+#[expect(clippy::large_enum_variant, reason = "nearly all are runs, and the record path allocates nothing")]
+pub(crate) enum Task {
+    Fill(Fill),
+    Errand(Arc<dyn Errand>),
+}
+
 /// A run, and the places that its records go to.
-pub(crate) struct Task {
+pub(crate) struct Fill {
     pub(crate) run: Lease,
     pub(crate) places: Places,
 }
 
-impl Task {
+impl Fill {
     fn handle(mut self, recipe: &Recipe, tools: &mut Tools) {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
@@ -81,29 +90,78 @@ pub(crate) struct WorkerMeters {
     pub(crate) runs: Count,
 }
 
+/// The queue to workers that have still to be started: readers, which send errands, are there before them. It has room
+/// for every run there is, and every errand, so that a send never waits.
+///
+/// Runs and errands go through it in their order. Where the workers are behind, an errand waits, and the reader, which
+/// has time, does it itself; where the reader is behind, hardly anything is queued.
+#[derive(Debug)]
+pub(crate) struct TaskQueue {
+    tasks: Sender<Task>,
+    queue: Receiver<Task>,
+    errands: Arc<Errands>,
+}
+
+impl TaskQueue {
+    /// For so many workers, with room for so many runs.
+    pub(crate) fn with_room(threads: usize, runs_max: usize) -> Self {
+        let (tasks, queue) = bounded(runs_max + ERRANDS_MAX);
+        let errands = Arc::new(Errands { threads, tasks: Mutex::new(Some(tasks.clone())) });
+        TaskQueue { tasks, queue, errands }
+    }
+
+    /// The workers, as a reader sees them.
+    pub(crate) fn helpers(&self) -> Arc<dyn Helpers> {
+        self.errands.clone()
+    }
+}
+
+/// The workers' end for errands.
+#[derive(Debug)]
+struct Errands {
+    threads: usize,
+    /// `None` once the workers end. A reader that lives longer does not keep them waiting for more.
+    tasks: Mutex<Option<Sender<Task>>>,
+}
+
+impl Helpers for Errands {
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn errands_max(&self) -> usize {
+        ERRANDS_MAX
+    }
+
+    fn send(&self, errand: Arc<dyn Errand>) -> bool {
+        // There is room: who sends keeps to `errands_max`. To try costs no more.
+        self.tasks.lock().as_ref().is_some_and(|tasks| tasks.try_send(Task::Errand(errand)).is_ok())
+    }
+}
+
 /// The worker threads of a feed. Dropping the value lets them finish what is queued, and joins them.
 #[derive(Debug)]
 pub(crate) struct Workers {
     /// `Some` until the drop, which ends the queue.
     tasks: Option<Sender<Task>>,
     crew: Arc<Crew>,
+    errands: Arc<Errands>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Starts a crew's workers, with room in their queue for `tasks_max` tasks. `near` are the processors that they
-    /// keep to, if any.
+    /// Starts a crew's workers on a queue. `near` are the processors that they keep to, if any.
     pub(crate) fn start(
+        queue: TaskQueue,
         crew: Arc<Crew>,
-        tasks_max: usize,
         recipe: &Arc<Recipe>,
         meters: &Arc<WorkerMeters>,
         near: Option<&Cpus>,
     ) -> io::Result<Workers> {
-        let (tasks, queue) = bounded(tasks_max);
-        let threads = crew.threads();
-        let mut workers = Workers { tasks: Some(tasks), crew, threads: Vec::with_capacity(threads) };
-        for number in 0..threads {
+        let TaskQueue { tasks, queue, errands } = queue;
+        let count = crew.threads();
+        let mut workers = Workers { tasks: Some(tasks), crew, errands, threads: Vec::with_capacity(count) };
+        for number in 0..count {
             let (queue, recipe, meters) = (queue.clone(), recipe.clone(), meters.clone());
             let (crew, near) = (workers.crew.clone(), near.cloned());
             let thread = std::thread::Builder::new()
@@ -114,7 +172,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// The queue to the workers. It has room for every run there is, so that a send never waits.
+    /// The queue to the workers.
     pub(crate) fn tasks(&self) -> Sender<Task> {
         self.tasks.clone().expect("the queue is taken only by the drop")
     }
@@ -122,9 +180,10 @@ impl Workers {
 
 impl Drop for Workers {
     /// The join ends because the lanes, which hold the other senders, are joined before they let go of the
-    /// workers; a worker then finds its queue empty and closed.
+    /// workers, and errands are not taken any more; a worker then finds its queue empty and closed.
     fn drop(&mut self) {
         self.tasks = None;
+        drop(self.errands.tasks.lock().take());
         self.crew.end();
         for thread in self.threads.drain(..) {
             // A panic in a task was caught there.
@@ -147,8 +206,21 @@ fn work(
     loop {
         crew.stand_by(number, &meters.idle);
         let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) else { break };
-        meters.runs.add(1);
-        tracing::trace!(records = task.run.len(), bytes = task.run.value_bytes(), "a run is transformed");
-        task.handle(recipe, &mut tools);
+        match task {
+            Task::Fill(fill) => {
+                meters.runs.add(1);
+                let (records, bytes) = (fill.run.len(), fill.run.value_bytes());
+                tracing::trace!(records, bytes, "a run is transformed");
+                fill.handle(recipe, &mut tools);
+            }
+            Task::Errand(errand) => run(&*errand),
+        }
+    }
+}
+
+/// An errand that panics is its reader's again, which then meets the panic itself.
+fn run(errand: &dyn Errand) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| errand.run())) {
+        tracing::warn!(message = panic_message(&*panic), "an errand of the reader's panicked on a worker");
     }
 }

@@ -21,10 +21,12 @@ use std::time::Duration;
 
 use common::process::must_end;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use percolator::bench_support::ChecksSeals;
 use percolator::proto::Datum;
 use percolator::{
     CaffeEra, ColorMode, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder, FeedError, ImageShape,
-    Lane, Layout as Axes, LevelDb, Lmdb, Matching, MeanImage, Source, SourceError, Stats, Target, Transform,
+    Lane, Layout as Axes, LevelDb, Lmdb, Matching, MeanImage, RecordId, Run, Source, SourceError, Stats,
+    Target, Transform,
 };
 use prost::Message as _;
 use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
@@ -114,11 +116,17 @@ impl Source for Stalling {
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(Box::new(StallingCursor {
-            cursor: self.source.cursor()?,
-            stalls: self.stalls.clone(),
-            position: 0,
-        }))
+        Ok(self.stall(self.source.cursor()?))
+    }
+
+    fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(self.stall(self.source.sealing_cursor(promise)?))
+    }
+}
+
+impl Stalling {
+    fn stall(&self, cursor: Box<dyn Cursor>) -> Box<dyn Cursor> {
+        Box::new(StallingCursor { cursor, stalls: self.stalls.clone(), position: 0 })
     }
 }
 
@@ -141,6 +149,10 @@ impl Cursor for StallingCursor {
 
     fn rewind(&mut self) -> Result<(), SourceError> {
         self.cursor.rewind()
+    }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        self.cursor.give(id, run)
     }
 }
 

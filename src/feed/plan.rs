@@ -19,6 +19,7 @@ use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{Arrays, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::device::{Device, DeviceError};
+use crate::errand::{ERRANDS_MAX, Helpers, NotYet};
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::lines;
@@ -37,7 +38,7 @@ use crate::sync::panic_message;
 use crate::transform::{
     CaffeEra, Cutter, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transformer,
 };
-use crate::workers::{Crew, Task, WorkerMeters, Workers};
+use crate::workers::{Crew, Task, TaskQueue, WorkerMeters, Workers};
 
 /// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
 /// library, where no error can be made of it.
@@ -172,11 +173,14 @@ struct FirstRecord {
     copied_bytes: usize,
     /// Whether the workers have to verify it.
     is_sealed: bool,
+    /// What a walk keeps.
+    walk_bytes: usize,
 }
 
 impl FirstRecord {
-    fn look(source: &dyn Source, recipe: &Recipe) -> Result<Self, FeedError> {
-        let mut cursor = source.sealing_cursor(ChecksSeals::PROMISED)?;
+    fn look(source: &dyn Source, recipe: &Recipe, threads: usize) -> Result<Self, FeedError> {
+        let helpers = Arc::new(NotYet { threads });
+        let mut cursor = source.sealing_cursor(ChecksSeals::promised(Some(helpers)))?;
         let Some(entry) = cursor.advance()? else {
             return Err(SourceError::Empty { path: source.path().to_owned() }.into());
         };
@@ -184,7 +188,8 @@ impl FirstRecord {
         let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
         let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
         let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
-        Ok(FirstRecord { shapes, value_bytes, copied_bytes, is_sealed: entry.is_sealed() })
+        let (is_sealed, walk_bytes) = (entry.is_sealed(), cursor.held_bytes());
+        Ok(FirstRecord { shapes, value_bytes, copied_bytes, is_sealed, walk_bytes })
     }
 }
 
@@ -229,8 +234,10 @@ impl Needs<'_> {
             run_records: pool.run_records,
             place_bytes: PLACE_BYTES + companion_bytes + seal_bytes,
             run_bytes: QUEUED_RUN_BYTES,
+            errands: ERRANDS_MAX,
+            errand_bytes: size_of::<Task>(),
             copied_bytes: self.first.copied_bytes,
-            held_bytes: self.source.held_bytes(),
+            held_bytes: self.source.held_bytes() + self.first.walk_bytes,
             tools: self.first.shapes.tools,
             mean_elements: self.recipe.mean_elements(),
         })
@@ -280,7 +287,7 @@ impl Plan {
             Seed::Caffe(..) => Randomness::Caffe(seeds.transformer),
         };
         let (source, mut recipe) = asked.open(&seeds)?;
-        let first = FirstRecord::look(&*source, &recipe)?;
+        let first = FirstRecord::look(&*source, &recipe, asked.choices()[0].threads)?;
         if !first.shapes.is_encoded && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.
             tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
@@ -311,10 +318,10 @@ impl Plan {
         // First, so that what transforms has taken its room before it is looked how much is left.
         let devices = self.lane_devices()?;
         self.check_devices()?;
-        let readers = self.open_readers()?;
+        let queue = TaskQueue::with_room(self.extent.threads, self.asked.devices.len() * self.runs());
+        let readers = self.open_readers(&queue.helpers())?;
         let meters = Arc::new(WorkerMeters::default());
         let lane_meters: Vec<Arc<LaneMeters>> = devices.iter().map(|_| Arc::default()).collect();
-        let runs: usize = readers.iter().map(DataReader::runs).sum();
         let threads = self.extent.threads;
         let crew = Arc::new(if self.extent.chosen_threads {
             let consumers = lane_meters.iter().map(|lane| lane.for_batch.clone());
@@ -324,7 +331,7 @@ impl Plan {
         });
         let placement = Placement::of(&self.topology, &self.asked.devices, threads);
         let near = placement.workers.as_ref();
-        let workers = Workers::start(crew.clone(), runs, &self.recipe, &meters, near)
+        let workers = Workers::start(queue, crew.clone(), &self.recipe, &meters, near)
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
         let shared = Shared { workers: Arc::new(workers), crew, latch: Latch::new(), clock };
         let watch = readers[0].watch();
@@ -365,16 +372,22 @@ impl Plan {
     }
 
     /// One handle a lane, in the order of the lanes: record `g` goes to lane `g mod N`.
-    fn open_readers(&self) -> Result<Vec<DataReader>, FeedError> {
+    fn open_readers(&self, helpers: &Arc<dyn Helpers>) -> Result<Vec<DataReader>, FeedError> {
         let group = format!("feed {}", FEEDS.fetch_add(1, Ordering::Relaxed));
         let open = |_| {
             DataReader::builder_shared(&*self.asked.layer, self.source.clone())
                 .phase(self.asked.phase)
                 .group(&*group)
                 .terms(self.asked.terms(&self.extent))
+                .helpers(helpers.clone())
                 .open_in(&self.asked.registry)
         };
         Ok(self.asked.devices.iter().map(open).collect::<Result<_, _>>()?)
+    }
+
+    /// The runs that go round between the reader and a lane.
+    fn runs(&self) -> usize {
+        Pool::cut(&self.asked.terms(&self.extent), self.first.value_bytes).runs
     }
 
     /// Whether each device has room for the batches of all its lanes.

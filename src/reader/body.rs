@@ -20,10 +20,11 @@ use super::ReaderError;
 use super::key::ReaderKey;
 use super::outstanding::Outstanding;
 use super::queue_pair::{ConsumerEnd, Home, Left, ReaderEnd, Slot, queue_pair};
+use crate::errand::Helpers;
 use crate::latch::Latch;
 use crate::meter::{Count, WaitMeter};
 use crate::record::RecordId;
-use crate::source::{ChecksSeals, Cursor, Entry, Source, SourceError};
+use crate::source::{ChecksSeals, Cursor, Run, Source, SourceError};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, panic_message, thread};
 
@@ -194,6 +195,7 @@ impl Body {
         source: Arc<dyn Source>,
         terms: Terms,
         gate_timeout: Duration,
+        helpers: Option<Arc<dyn Helpers>>,
     ) -> Result<Body, ReaderError> {
         let value_bytes = first_value_bytes(&*source)?;
         let shared = Arc::new(Shared {
@@ -214,7 +216,7 @@ impl Body {
             .spawn({
                 let shared = shared.clone();
                 // The source goes with the thread: whoever only watches does not keep a database open.
-                move || shared.run(&*source, gate_timeout)
+                move || shared.run(&*source, gate_timeout, helpers)
             })
             .map_err(|error| ReaderError::Thread {
                 key: shared.key.to_string(),
@@ -319,14 +321,14 @@ impl Shared {
 
     /// The thread. Whatever happens in it is latched before the queues close, so that a consumer who sees
     /// the end of its queue also sees why.
-    fn run(&self, source: &dyn Source, gate_timeout: Duration) {
+    fn run(&self, source: &dyn Source, gate_timeout: Duration, helpers: Option<Arc<dyn Helpers>>) {
         let span = tracing::info_span!("reader", key = %self.key);
         let _entered = span.enter();
         let outcome = match self.wait_at_the_gate(gate_timeout) {
             Ok(ends) => {
                 // Outside the catch, so that after a panic, too, the ends close only after the latch.
                 let mut dealer = Dealer::new(self, ends);
-                let outcome = catch_unwind(AssertUnwindSafe(|| dealer.deal_all(source)));
+                let outcome = catch_unwind(AssertUnwindSafe(|| dealer.deal_all(source, helpers)));
                 let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(&*panic)));
                 dealer.flush();
                 self.latch_failure(outcome);
@@ -407,13 +409,17 @@ impl<'a> Dealer<'a> {
     }
 
     /// Walks the source until it has passed as often as was asked, or nobody is left.
-    fn deal_all(&mut self, source: &dyn Source) -> Result<(), ReaderError> {
+    fn deal_all(
+        &mut self,
+        source: &dyn Source,
+        helpers: Option<Arc<dyn Helpers>>,
+    ) -> Result<(), ReaderError> {
         let shared = self.shared;
         if shared.is_stopping() {
             return Ok(());
         }
         shared.set_activity(Activity::Reading);
-        let mut cursor = self.open(source)?;
+        let mut cursor = self.open(source, helpers)?;
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
             let mut index = 0;
@@ -426,7 +432,15 @@ impl<'a> Dealer<'a> {
                 let hand = self.hands.get(turn);
                 if hand.is_some_and(|hand| !hand.left) {
                     let Some(entry) = cursor.advance()? else { break };
-                    if let Err(NobodyLeft) = self.deal(turn, RecordId { epoch, index }, entry) {
+                    let id = RecordId { epoch, index };
+                    // A run of one record takes a large value over together with its buffer.
+                    let dealt = match entry.is_whole() && shared.pool.run_records == 1 {
+                        true => self.deal(turn, |run| {
+                            assert!(cursor.give(id, run), "a value that fills its buffer can be given");
+                        }),
+                        false => self.deal(turn, |run| run.push(id, entry)),
+                    };
+                    if let Err(NobodyLeft) = dealt {
                         return Ok(());
                     }
                     if let Some(outstanding) = &self.outstanding {
@@ -454,10 +468,14 @@ impl<'a> Dealer<'a> {
     }
 
     /// Starts the walk.
-    fn open(&mut self, source: &dyn Source) -> Result<Box<dyn Cursor>, SourceError> {
+    fn open(
+        &mut self,
+        source: &dyn Source,
+        helpers: Option<Arc<dyn Helpers>>,
+    ) -> Result<Box<dyn Cursor>, SourceError> {
         let Terms { is_for_workers, drops_behind, .. } = self.shared.terms;
         let mut cursor = match is_for_workers {
-            true => source.sealing_cursor(ChecksSeals::PROMISED)?,
+            true => source.sealing_cursor(ChecksSeals::promised(helpers))?,
             false => source.cursor()?,
         };
         if drops_behind && cursor.drop_behind() {
@@ -471,7 +489,8 @@ impl<'a> Dealer<'a> {
         Ok(cursor)
     }
 
-    fn deal(&mut self, turn: usize, id: RecordId, entry: Entry<'_>) -> Result<(), NobodyLeft> {
+    /// Deals the record that `add` adds to a run.
+    fn deal(&mut self, turn: usize, add: impl FnOnce(&mut Run)) -> Result<(), NobodyLeft> {
         let shared = self.shared;
         let hand = &mut self.hands[turn];
         if hand.slot.is_none() && hand.take_slot(shared, turn).is_err() {
@@ -484,7 +503,7 @@ impl<'a> Dealer<'a> {
                 outstanding.end(before);
             }
         }
-        slot.run.push(id, entry);
+        add(&mut slot.run);
         hand.dealt += 1;
         let batch_is_full = hand.dealt == shared.terms.batch_size;
         if batch_is_full || slot.run.len() == shared.pool.run_records {

@@ -20,6 +20,7 @@ pub use self::registry::Registry;
 
 use self::body::{Activity, Body, ReaderMeters, Share, Shared, Terms};
 use self::queue_pair::{ConsumerEnd, Left};
+use crate::errand::Helpers;
 use crate::keyed::Held;
 use crate::meter::Waits;
 use crate::shape::Phase;
@@ -130,6 +131,8 @@ pub struct DataReaderBuilder {
     group: String,
     terms: Terms,
     gate_timeout: Duration,
+    /// Who helps the walk, where the runs are for a feed's workers.
+    helpers: Option<Arc<dyn Helpers>>,
 }
 
 /// A consumer's handle on a reader.
@@ -185,6 +188,7 @@ impl DataReader {
                 drops_behind: false,
             },
             gate_timeout: Duration::from_secs(30),
+            helpers: None,
         }
     }
 
@@ -440,6 +444,13 @@ impl DataReaderBuilder {
         self
     }
 
+    /// Who helps the walk.
+    #[must_use]
+    pub(crate) fn helpers(mut self, helpers: Arc<dyn Helpers>) -> Self {
+        self.helpers = Some(helpers);
+        self
+    }
+
     /// How long to wait for all consumers to open their handles; 30 s if not said.
     #[must_use]
     pub fn gate_timeout(mut self, timeout: Duration) -> Self {
@@ -467,9 +478,8 @@ impl DataReaderBuilder {
         terms.check()?;
         let source = canonical(self.source.path());
         let key = ReaderKey { layer: self.layer, source, phase: self.phase, group: self.group };
-        let body = registry
-            .bodies
-            .get_or_open(&key, || Body::start(key.clone(), self.source, terms, self.gate_timeout))?;
+        let start = || Body::start(key.clone(), self.source, terms, self.gate_timeout, self.helpers);
+        let body = registry.bodies.get_or_open(&key, start)?;
         let (number, end) = body.shared().register(&terms)?;
         tracing::debug!(key = %key, consumer = number, of = terms.consumers, "a consumer has registered");
         Ok(DataReader { number, reported: AtomicBool::new(false), end, body })

@@ -17,9 +17,11 @@ mod seal;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use self::leveldb::LevelDbError;
-use crate::record::Key;
+use crate::errand::Helpers;
+use crate::record::{Key, RecordId};
 
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
@@ -61,13 +63,22 @@ pub trait Source: Send + Sync + fmt::Debug {
     }
 }
 
-/// The promise to check the seals of a run's records before their values are used. Only this crate can give it.
-#[derive(Clone, Copy, Debug)]
-pub struct ChecksSeals(());
+/// The promise to check the seals of a run's records before their values are used, and who helps the walk meanwhile.
+/// Only this crate can give it; it is good for one walk.
+#[derive(Debug)]
+pub struct ChecksSeals {
+    helpers: Option<Arc<dyn Helpers>>,
+}
 
 impl ChecksSeals {
-    /// For the stages of a feed, whose workers do.
-    pub(crate) const PROMISED: ChecksSeals = ChecksSeals(());
+    /// For the stages of a feed, whose workers do both.
+    pub(crate) fn promised(helpers: Option<Arc<dyn Helpers>>) -> Self {
+        ChecksSeals { helpers }
+    }
+
+    pub(crate) fn helpers(self) -> Option<Arc<dyn Helpers>> {
+        self.helpers
+    }
 }
 
 /// A walk over a source, in key order. It stays on the thread that made it.
@@ -107,6 +118,21 @@ pub trait Cursor {
     ///
     /// [`SourceError`] if the database cannot be read any more.
     fn rewind(&mut self) -> Result<(), SourceError>;
+
+    /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so that a large
+    /// value need not be copied. Only of an entry that says so (`is_whole`), which none of a caller's own does; the
+    /// entry's bytes are gone then. `false` if nothing was added.
+    #[doc(hidden)]
+    fn give(&mut self, _id: RecordId, _run: &mut Run) -> bool {
+        false
+    }
+
+    /// Bytes that the walk will keep in memory, as far as it knows them: part of a feed's memory budget, which asks at the
+    /// first record. Those of a caller's own source belong to [`Source::held_bytes`].
+    #[doc(hidden)]
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// How far the runs of a walk's records are. Runs are counted as they are begun.

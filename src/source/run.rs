@@ -57,6 +57,8 @@ pub struct Entry<'a> {
     companion: Option<Companion<'a>>,
     /// The seal of the block that its value lies in, where whoever uses it has to check that. Lent by `lender`.
     sealed: Option<SealedTable<'a>>,
+    /// Whether its value is most of a buffer of the cursor's, which that can give away.
+    is_whole: bool,
 }
 
 /// The value of the record that goes with another.
@@ -70,7 +72,7 @@ impl<'a> Entry<'a> {
     /// A record whose bytes are the cursor's own and last until its next step. A run copies them.
     #[must_use]
     pub fn borrowed(key: &'a [u8], value: &'a [u8]) -> Self {
-        Entry { key, value, lender: None, is_key_lent: false, companion: None, sealed: None }
+        Entry { key, value, lender: None, is_key_lent: false, companion: None, sealed: None, is_whole: false }
     }
 
     /// A record whose bytes outlast the cursor's next step. A run keeps only where they lie.
@@ -83,7 +85,15 @@ impl<'a> Entry<'a> {
     /// - nobody in this process writes to them.
     #[must_use]
     pub unsafe fn lent(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
-        Entry { key, value, lender: Some(lender), is_key_lent: true, companion: None, sealed: None }
+        Entry {
+            key,
+            value,
+            lender: Some(lender),
+            is_key_lent: true,
+            companion: None,
+            sealed: None,
+            is_whole: false,
+        }
     }
 
     /// A record whose value outlasts the cursor's next step, while its key does not: keys that are stored
@@ -95,7 +105,15 @@ impl<'a> Entry<'a> {
     /// As for [`Entry::lent`], but for `value` alone.
     #[must_use]
     pub unsafe fn lent_value(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
-        Entry { key, value, lender: Some(lender), is_key_lent: false, companion: None, sealed: None }
+        Entry {
+            key,
+            value,
+            lender: Some(lender),
+            is_key_lent: false,
+            companion: None,
+            sealed: None,
+            is_whole: false,
+        }
     }
 
     /// The same record, and with it the value of another source's record: the mask of an image, its
@@ -109,6 +127,16 @@ impl<'a> Entry<'a> {
     /// The same record, whose value lies in a block that nobody has verified. Its lender keeps the table.
     pub(crate) fn sealed(self, sealed: SealedTable<'a>) -> Self {
         Entry { sealed: Some(sealed), ..self }
+    }
+
+    /// The same record, whose value is most of a buffer that its cursor can [give](super::Cursor::give) to a run.
+    pub(crate) fn whole(self) -> Self {
+        Entry { is_whole: true, ..self }
+    }
+
+    /// Whether its cursor can give its value to a run, with its buffer.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole && self.companion.is_none()
     }
 
     /// Whether its value has still to be verified.
@@ -216,7 +244,10 @@ pub struct Run {
     companions: Vec<Span>,
     /// In the order of their positions; no two of one block.
     seals: Vec<SealAt>,
+    /// What is not lent, at its front. What is behind that is of earlier records: bytes are not written for their own
+    /// sake.
     copied: Vec<u8>,
+    copied_bytes: usize,
     value_bytes: usize,
     lender: Option<Lender>,
     companion_lender: Option<Lender>,
@@ -231,6 +262,7 @@ impl Run {
             companions: Vec::new(),
             seals: Vec::new(),
             copied: Vec::new(),
+            copied_bytes: 0,
             value_bytes: 0,
             lender: None,
             companion_lender: None,
@@ -244,7 +276,7 @@ impl Run {
     /// If some of the run's records have a companion and some have none: a bug of the source. If they are sealed and
     /// not of one lender, which no source of a caller's own can bring about.
     pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
-        let Entry { key, value, lender, is_key_lent, companion, sealed } = entry;
+        let Entry { key, value, lender, is_key_lent, companion, sealed, is_whole: _ } = entry;
         if self.places.is_empty() || self.lender.is_none() {
             accept(&mut self.lender, lender);
         }
@@ -270,6 +302,17 @@ impl Run {
         assert!(companions == 0 || companions == self.places.len(), "a record lacks its companion");
     }
 
+    /// Adds a record whose value lies in a buffer, and takes that for its own, which the other becomes. The record is
+    /// the run's first, and its key no longer than what lies before its value.
+    pub(crate) fn exchange(&mut self, id: RecordId, key: &[u8], buffer: &mut Vec<u8>, value: Range<usize>) {
+        assert!(self.places.is_empty(), "a run takes a buffer for its first record");
+        std::mem::swap(&mut self.copied, buffer);
+        self.copied[..key.len()].copy_from_slice(key);
+        self.copied_bytes = value.end;
+        self.value_bytes = value.len();
+        self.places.push(Place { id, key: Span::Copied(0..key.len()), value: Span::Copied(value) });
+    }
+
     /// Keeps the seal of the block that the next record lies in.
     fn take_over(&mut self, sealed: SealedTable<'_>) {
         let seal = sealed.take();
@@ -291,9 +334,16 @@ impl Run {
             // outlives the span; by invariant 3 nobody sees the false lifetime.
             Span::Lent(unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) })
         } else {
-            let start = self.copied.len();
-            self.copied.extend_from_slice(bytes);
-            Span::Copied(start..self.copied.len())
+            let start = self.copied_bytes;
+            self.copied_bytes += bytes.len();
+            match self.copied.get_mut(start..self.copied_bytes) {
+                Some(room) => room.copy_from_slice(bytes),
+                None => {
+                    self.copied.truncate(start);
+                    self.copied.extend_from_slice(bytes);
+                }
+            }
+            Span::Copied(start..self.copied_bytes)
         }
     }
 
@@ -302,7 +352,7 @@ impl Run {
         self.places.clear();
         self.companions.clear();
         self.seals.clear();
-        self.copied.clear();
+        self.copied_bytes = 0;
         self.value_bytes = 0;
     }
 

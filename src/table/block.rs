@@ -7,19 +7,16 @@ use super::coding::{fixed32, varint};
 use super::error::TableError;
 use super::footer::BlockHandle;
 use super::seal::{Seal, Sealed, Verify};
+use super::shelf::{NoShelf, Shelf};
+use super::unpack::{SNAPPY, Trailer, UNCOMPRESSED, unpack};
 
 /// Behind every block: its type, and the masked crc32c of the block and that type.
 pub(crate) const TRAILER_BYTES: usize = 5;
 
-const UNCOMPRESSED: u8 = 0;
-const SNAPPY: u8 = 1;
+/// Of a shorter block, its seal costs whoever hands it on more than to verify it. The tables of tests are small.
+const SEALED_BYTES_MIN: usize = if cfg!(test) { 1 } else { 16 << 10 };
 
 const COUNT_BYTES: usize = size_of::<u32>();
-
-/// Snappy's densest element, a copy of 64 bytes, takes 3 bytes; the others (2 bytes for 11, 5 for 64, one a
-/// literal byte) yield less a byte. So no stream yields more than 64/3 of its length.
-const SNAPPY_COPY_BYTES: usize = 64;
-const SNAPPY_COPY_TAKES: usize = 3;
 
 /// A walk over the entries of a block. It holds no borrow of the file, which its caller passes to every
 /// call; its buffers are kept from block to block.
@@ -34,7 +31,7 @@ pub(crate) struct BlockCursor {
     place: Place,
     /// `Some` as long as the block has not been verified.
     sealed: Option<Sealed>,
-    /// The bytes of a block that was compressed; only as much of it as `place` says.
+    /// The bytes of a block that was compressed, where `place` says; perhaps those of blocks behind it, too.
     unpacked: Vec<u8>,
     /// Where in the file the block starts, for messages.
     offset: usize,
@@ -54,13 +51,13 @@ pub(crate) struct BlockCursor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     InFile(Range<usize>),
-    /// At the front of `unpacked`.
-    Unpacked(usize),
+    /// In `unpacked`.
+    Unpacked(Range<usize>),
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Place::Unpacked(0)
+        Place::Unpacked(0..0)
     }
 }
 
@@ -110,6 +107,18 @@ impl BlockCursor {
         allowed: Range<usize>,
         verify: Verify,
     ) -> Result<usize, TableError> {
+        self.load_from(&mut NoShelf, file, handle, allowed, verify)
+    }
+
+    /// The same, of a block that may have been unpacked before.
+    pub(crate) fn load_from(
+        &mut self,
+        shelf: &mut impl Shelf,
+        file: &[u8],
+        handle: BlockHandle,
+        allowed: Range<usize>,
+        verify: Verify,
+    ) -> Result<usize, TableError> {
         self.clear();
         let misplaced = || TableError::Place {
             offset: handle.offset,
@@ -118,29 +127,45 @@ impl BlockCursor {
             to: allowed.end,
         };
         let (block, end) = locate(handle, &allowed).ok_or_else(misplaced)?;
-        let (kind, stored) = file
-            .get(block.end..end)
-            .and_then(|trailer| Some((*trailer.first()?, fixed32(trailer, 1)?)))
-            .ok_or_else(misplaced)?;
-        let (offset, seal) = (block.start, Seal::new(&block, stored));
-        match (verify, kind) {
-            // A block whose type is damaged is found out, whatever type it seems to be: the checksum is of it, too.
-            (Verify::ByTheUser, UNCOMPRESSED) => self.sealed = Some(Sealed::new(seal)),
-            // The blocks of a table lie one behind the other.
-            _ => seal.check(file, AHEAD_BYTES)?,
-        }
-        let place = match kind {
-            UNCOMPRESSED => Place::InFile(block),
-            SNAPPY => {
-                let packed = file.get(block).unwrap_or_default();
-                Place::Unpacked(self.unpack(offset, packed)?)
+        self.offset = block.start;
+        let place = match shelf.take(&block, &mut self.unpacked) {
+            Some(unpacked) => Place::Unpacked(unpacked),
+            None => {
+                let trailer = Trailer::read(file, &block).ok_or_else(misplaced)?;
+                self.place(file, block, trailer, verify)?
             }
-            found => return Err(TableError::Compression { offset, found }),
         };
-        self.offset = offset;
+        shelf.entered(match &place {
+            Place::InFile(_) => None,
+            Place::Unpacked(unpacked) => Some(unpacked.len()),
+        });
         self.find_restarts(file, &place).map_err(|error| self.blame(file, error))?;
         self.place = place;
         Ok(end)
+    }
+
+    /// Where the bytes of a block are that nobody has unpacked.
+    fn place(
+        &mut self,
+        file: &[u8],
+        block: Range<usize>,
+        trailer: Trailer,
+        verify: Verify,
+    ) -> Result<Place, TableError> {
+        let seal = Seal::new(&block, trailer.stored);
+        match (verify, trailer.kind) {
+            // A block whose type is damaged is found out, whatever type it seems to be: the checksum is of it, too.
+            (Verify::ByTheUser, UNCOMPRESSED) if block.len() >= SEALED_BYTES_MIN => {
+                self.sealed = Some(Sealed::new(seal));
+            }
+            // The blocks of a table lie one behind the other.
+            _ => seal.check(file, AHEAD_BYTES)?,
+        }
+        match trailer.kind {
+            UNCOMPRESSED => Ok(Place::InFile(block)),
+            SNAPPY => unpack(file, block, &mut self.unpacked).map(|bytes| Place::Unpacked(0..bytes)),
+            found => Err(TableError::Compression { offset: block.start, found }),
+        }
     }
 
     /// Verifies the block, if that is still to be done.
@@ -163,20 +188,6 @@ impl BlockCursor {
     pub(crate) fn blame(&self, file: &[u8], error: TableError) -> TableError {
         let damage = self.sealed.as_ref().and_then(|sealed| sealed.seal().check(file, 0).err());
         damage.unwrap_or(error)
-    }
-
-    fn unpack(&mut self, offset: usize, packed: &[u8]) -> Result<usize, TableError> {
-        let damaged = |error: snap::Error| TableError::Snappy { offset, message: error.to_string() };
-        let found = snap::raw::decompress_len(packed).map_err(damaged)?;
-        let allowed = packed.len().saturating_mul(SNAPPY_COPY_BYTES) / SNAPPY_COPY_TAKES;
-        if found > allowed {
-            return Err(TableError::SnappyLength { offset, bytes: packed.len(), found, allowed });
-        }
-        if let Some(more) = found.checked_sub(self.unpacked.len()) {
-            self.unpacked.reserve_exact(more);
-            self.unpacked.resize(found, 0);
-        }
-        snap::raw::Decoder::new().decompress(packed, &mut self.unpacked).map_err(damaged)
     }
 
     fn find_restarts(&mut self, file: &[u8], place: &Place) -> Result<(), TableError> {
@@ -243,6 +254,20 @@ impl BlockCursor {
         Ok(false)
     }
 
+    /// Where in the block the entry behind the current one starts.
+    pub(crate) fn next(&self) -> usize {
+        self.next
+    }
+
+    /// The value of the entry that starts there, and where the one behind it starts. `None` behind the last entry, and
+    /// where there is none as it should be: a walk that comes there says so.
+    pub(crate) fn value_at<'a>(&'a self, file: &'a [u8], start: usize) -> Option<(&'a [u8], usize)> {
+        let contents = contents(&self.place, &self.unpacked, file);
+        let entry = Entry::read(contents.get(start..self.entries)?)?;
+        let end = self.entries.checked_sub(entry.rest)?;
+        Some((contents.get(end.checked_sub(entry.value)?..end)?, end))
+    }
+
     /// Goes before the first entry.
     pub(crate) fn rewind(&mut self) {
         self.key.clear();
@@ -291,6 +316,24 @@ impl BlockCursor {
         contents(&self.place, &self.unpacked, file).get(self.value.clone()).unwrap_or_default()
     }
 
+    /// Where in the buffer the current value lies, if it is the last of a block that was compressed, and most of the
+    /// buffer, and lies further from its front than its key is long.
+    #[inline]
+    pub(crate) fn whole_value(&self) -> Option<Range<usize>> {
+        let Place::Unpacked(block) = &self.place else { return None };
+        let (start, end) =
+            (block.start.checked_add(self.value.start)?, block.start.checked_add(self.value.end)?);
+        let is_last = self.next >= self.entries && end <= self.unpacked.len();
+        let is_whole = is_last && self.value.len() > self.unpacked.len() / 2 && self.key.len() <= start;
+        is_whole.then_some(start..end)
+    }
+
+    /// The current key, the buffer, which may be exchanged for another, and where in it such a value lies.
+    pub(crate) fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
+        let value = self.whole_value()?;
+        Some((&self.key, &mut self.unpacked, value))
+    }
+
     /// Where the value of the current entry lies.
     #[inline]
     pub(crate) fn value(&self) -> Value<'_> {
@@ -298,13 +341,16 @@ impl BlockCursor {
             Place::InFile(block) => Value::InFile(
                 block.start.saturating_add(self.value.start)..block.start.saturating_add(self.value.end),
             ),
-            Place::Unpacked(_) => Value::Unpacked(self.unpacked.get(self.value.clone()).unwrap_or_default()),
+            Place::Unpacked(block) => {
+                let contents = self.unpacked.get(block.clone()).unwrap_or_default();
+                Value::Unpacked(contents.get(self.value.clone()).unwrap_or_default())
+            }
         }
     }
 }
 
 /// The bytes of a block without its trailer, and the offset where that ends.
-fn locate(handle: BlockHandle, allowed: &Range<usize>) -> Option<(Range<usize>, usize)> {
+pub(super) fn locate(handle: BlockHandle, allowed: &Range<usize>) -> Option<(Range<usize>, usize)> {
     let start = usize::try_from(handle.offset).ok()?;
     let end = start.checked_add(usize::try_from(handle.bytes).ok()?)?;
     let trailer_end = end.checked_add(TRAILER_BYTES)?;
@@ -315,7 +361,7 @@ fn locate(handle: BlockHandle, allowed: &Range<usize>) -> Option<(Range<usize>, 
 fn contents<'a>(place: &Place, unpacked: &'a [u8], file: &'a [u8]) -> &'a [u8] {
     match place {
         Place::InFile(range) => file.get(range.clone()).unwrap_or_default(),
-        Place::Unpacked(bytes) => unpacked.get(..*bytes).unwrap_or_default(),
+        Place::Unpacked(range) => unpacked.get(range.clone()).unwrap_or_default(),
     }
 }
 

@@ -74,6 +74,6 @@ impl Sealed {
 pub(crate) enum Verify {
     /// When it enters them.
     AtOnce,
-    /// When it leaves them, unless somebody took their seal.
+    /// When it leaves them, unless somebody took their seal; short ones when it enters them.
     ByTheUser,
 }

@@ -3,11 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::ahead::Ahead;
 use super::database::Database;
 use super::error::LevelDbError;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES, Tag, VALUE};
 use super::map::TableBytes;
-use crate::source::{Entry, SealedTable, SourceError};
+use crate::record::RecordId;
+use crate::source::{Entry, Run, SealedTable, SourceError};
 use crate::table::{TableCursor, TableError, Value, Verify};
 
 #[derive(Debug)]
@@ -24,19 +26,30 @@ pub(super) struct LevelCursor {
     tag: Tag,
     /// Of tables that stay mapped: whoever checks a seal must have the bytes.
     verify: Verify,
+    /// Who unpacks its blocks, where somebody does.
+    ahead: Option<Ahead>,
 }
 
 impl LevelCursor {
     /// A walk over some tables of a level.
-    pub(super) fn new(database: &Arc<Database>, level: usize, all: Range<usize>, verify: Verify) -> Self {
+    pub(super) fn new(
+        database: &Arc<Database>,
+        level: usize,
+        all: Range<usize>,
+        verify: Verify,
+        ahead: Option<Ahead>,
+    ) -> Self {
         let (database, cursor) = (database.clone(), TableCursor::new(KEY_BYTES_MAX + TAG_BYTES));
         let (open, tag) = (None, Tag::default());
-        LevelCursor { database, level, tables: all.clone(), all, cursor, open, tag, verify }
+        LevelCursor { database, level, tables: all.clone(), all, cursor, open, tag, verify, ahead }
     }
 
     /// Steps to the first entry at or behind `start`; `false` if there is none.
     pub(super) fn seek(&mut self, start: &[u8]) -> Result<bool, SourceError> {
         self.close();
+        if let Some(ahead) = &mut self.ahead {
+            ahead.restart();
+        }
         let tables = &self.database.tables(self.level)[self.all.clone()];
         let before = tables.partition_point(|table| table.file.last_user_key() < start);
         self.tables = self.all.start + before..self.all.end;
@@ -56,7 +69,7 @@ impl LevelCursor {
     /// Steps to the next entry; `false` past the last one.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool, SourceError> {
-        match self.cursor.advance() {
+        match self.cursor.advance_with(&mut self.ahead) {
             Ok(true) => self.accept().map(|()| true),
             Ok(false) => self.advance_table(),
             Err(error) => Err(self.damaged(error)),
@@ -67,7 +80,7 @@ impl LevelCursor {
     fn advance_table(&mut self) -> Result<bool, SourceError> {
         self.check_last()?;
         while self.open_next()? {
-            match self.cursor.advance() {
+            match self.cursor.advance_with(&mut self.ahead) {
                 Ok(true) => {
                     self.accept()?;
                     self.check_first()?;
@@ -90,6 +103,9 @@ impl LevelCursor {
             TableBytes::Kept { .. } => self.verify,
             TableBytes::Own(_) => Verify::AtOnce,
         };
+        if let Some(ahead) = &mut self.ahead {
+            ahead.open(&bytes);
+        }
         match self.cursor.open(bytes, verify) {
             Ok(()) => Ok(true),
             Err(error) => Err(self.damaged(error)),
@@ -99,6 +115,9 @@ impl LevelCursor {
     fn close(&mut self) {
         self.open = None;
         self.cursor.close();
+        if let Some(ahead) = &mut self.ahead {
+            ahead.close();
+        }
     }
 
     /// Takes the cursor's entry for the current one.
@@ -113,6 +132,11 @@ impl LevelCursor {
             }
             found => Err(self.strange_key(found.map(|(_, tag)| tag))),
         }
+    }
+
+    /// Whether blocks are unpacked ahead of it.
+    pub(super) fn is_packed(&self) -> bool {
+        self.ahead.as_ref().is_some_and(Ahead::is_packed)
     }
 
     /// Verifies the current block, if that is still to be done.
@@ -218,6 +242,21 @@ impl LevelCursor {
         self.tag
     }
 
+    /// Whether nothing else is wanted of the buffer that the current value lies in, and it fills most of that.
+    fn is_whole(&self) -> bool {
+        self.ahead.as_ref().is_some_and(Ahead::is_last) && self.cursor.is_whole()
+    }
+
+    /// Adds the current entry to a run with the buffer that it fills.
+    pub(super) fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        if !self.is_whole() {
+            return false;
+        }
+        let Some((key, buffer, value)) = self.cursor.whole() else { return false };
+        run.exchange(id, key::user(key), buffer, value);
+        true
+    }
+
     /// The current entry: its value lent where the file has it as it is and stays mapped.
     #[inline]
     pub(super) fn entry(&self) -> Entry<'_> {
@@ -233,6 +272,7 @@ impl LevelCursor {
             (Value::InFile(range), Some(TableBytes::Own(map))) => {
                 Entry::borrowed(key, map.as_ref().get(range).unwrap_or_default())
             }
+            (Value::Unpacked(value), _) if self.is_whole() => Entry::borrowed(key, value).whole(),
             (Value::Unpacked(value), _) => Entry::borrowed(key, value),
             (Value::InFile(_), None) => Entry::borrowed(key, &[]),
         }

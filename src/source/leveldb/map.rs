@@ -145,7 +145,7 @@ impl Store {
 
     /// The bytes of a table that is mapped.
     #[inline]
-    fn table(&self, table: usize) -> &[u8] {
+    pub(super) fn table(&self, table: usize) -> &[u8] {
         self.tables.get(table).and_then(OnceCell::get).map(|table| table.map.as_ref()).unwrap_or_default()
     }
 }

@@ -14,14 +14,18 @@
 //! out, and one of them at least was handed over.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use super::ahead::{Ahead, Pool};
 use super::batch::Write;
 use super::behind::Behind;
 use super::database::Database;
 use super::key::{self, Tag};
 use super::level::LevelCursor;
-use crate::source::{Cursor, Dealt, Entry, SourceError};
+use crate::errand::Helpers;
+use crate::record::RecordId;
+use crate::source::{Cursor, Dealt, Entry, Run, SourceError};
 use crate::table::Verify;
 
 /// A walk over keys from `start` on, and before `end`.
@@ -36,6 +40,8 @@ pub(super) struct MergeCursor {
     /// The key that the last step was at, and its tag. Writes of that key that come later are older.
     key: Vec<u8>,
     tag: Tag,
+    /// What is unpacked ahead of the children, where somebody does that.
+    pool: Option<Rc<Pool>>,
     state: State,
     /// The tables that are to be dropped from memory when they are used, where that was asked for.
     behind: Option<Behind>,
@@ -55,21 +61,27 @@ enum State {
 
 impl MergeCursor {
     /// The walk over everything, for whoever checks the seals of entries before using their values.
-    pub(super) fn sealing(database: &Arc<Database>) -> Self {
-        Self::with(database, &[], None, Verify::ByTheUser)
+    pub(super) fn sealing(database: &Arc<Database>, helpers: Option<Arc<dyn Helpers>>) -> Self {
+        Self::with(database, (&[], None), Verify::ByTheUser, helpers.map(Pool::new))
     }
 
     pub(super) fn new(database: &Arc<Database>, start: &[u8], end: Option<&[u8]>) -> Self {
-        Self::with(database, start, end, Verify::AtOnce)
+        Self::with(database, (start, end), Verify::AtOnce, None)
     }
 
-    fn with(database: &Arc<Database>, start: &[u8], end: Option<&[u8]>, verify: Verify) -> Self {
+    fn with(
+        database: &Arc<Database>,
+        (start, end): (&[u8], Option<&[u8]>),
+        verify: Verify,
+        pool: Option<Rc<Pool>>,
+    ) -> Self {
         let mut children = Vec::new();
         if !database.memtable().is_empty() {
             children.push(Child::Memory(MemoryCursor { database: database.clone(), position: 0 }));
         }
         let newest = 0..database.tables(0).len();
-        let level = |level, tables| Child::Level(LevelCursor::new(database, level, tables, verify));
+        let ahead = || pool.as_ref().map(Ahead::new);
+        let level = |level, tables| Child::Level(LevelCursor::new(database, level, tables, verify, ahead()));
         children.extend(newest.map(|table| level(0, table..table + 1)));
         for number in 1..database.levels() {
             let tables = database.tables(number).len();
@@ -85,6 +97,7 @@ impl MergeCursor {
             children,
             key: Vec::new(),
             tag: Tag::default(),
+            pool,
             state: State::Start,
             behind: None,
         }
@@ -228,6 +241,18 @@ impl Cursor for MergeCursor {
         self.state = State::Start;
         Ok(())
     }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        match self.heap.first().map(|&top| &mut self.children[top]) {
+            Some(Child::Level(level)) => level.give(id, run),
+            _ => false,
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        let packed = self.children.iter().filter(|child| child.is_packed()).count();
+        self.pool.as_ref().filter(|_| packed > 0).map_or(0, |pool| pool.held_bytes(packed))
+    }
 }
 
 /// What is merged.
@@ -260,6 +285,13 @@ impl Child {
         match self {
             Child::Memory(_) => Ok(()),
             Child::Level(level) => level.verify(),
+        }
+    }
+
+    fn is_packed(&self) -> bool {
+        match self {
+            Child::Memory(_) => false,
+            Child::Level(level) => level.is_packed(),
         }
     }
 

@@ -5,13 +5,15 @@
 //! mapped and indexed in memory, and a walk merges them: of the writes of a key the newest counts.
 //!
 //! - Every checksum is verified: of a log when the database is opened, of a table's block whenever a walk
-//!   enters it; of a block that is not compressed, where a feed reads it, by the worker that writes its records
-//!   to a batch, before it does. What is damaged is an error that names the file and the place; nothing is skipped.
+//!   enters it; of a large block that is not compressed, where a feed reads it, by the worker that writes its records
+//!   to a batch, before it does; of one that is compressed, by whoever unpacks it. What is damaged is an error that
+//!   names the file and the place; nothing is skipped.
 //! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
 //!   [`LevelDb::cuts`].
 //! - A value that lies in its file as it is (all of Caffe's images that do not compress, and what is still in
 //!   a log) is lent from the map. A value in a compressed block is lent until the next step, from the buffer
-//!   that the block was uncompressed to.
+//!   that the block was uncompressed to. In a feed, whose workers uncompress the blocks ahead of the walk, one that
+//!   fills its buffer goes on with it.
 //! - A key of more than 8 KiB is refused: tables store keys by what they share with the key before them, and
 //!   twenty bytes would be a key of any length. Caffe's have some 300 bytes at the most.
 //!
@@ -25,16 +27,21 @@
 //! - the keys: at most 16 KiB each, as their buffers double; but for the walk's own, none is longer than its
 //!   block.
 //!
+//! Where helpers uncompress blocks ahead, there are at most 32 groups of them, of 128 KiB each; of longer blocks, up
+//! to 8 MiB each, as many groups as come to 16 MiB, or two.
+//!
 //! That is the reader's own. Whoever keeps entries copies a table's keys: a run of records has up to 8 KiB for
 //! each, whatever the database's length. Time, too: up to 8 KiB are copied, and compared, for each entry that a
 //! walk passes, and an entry may have twenty bytes.
 
+mod ahead;
 mod batch;
 mod behind;
 mod database;
 mod edit;
 mod error;
 mod folder;
+mod group;
 mod key;
 mod level;
 mod log;
@@ -44,6 +51,9 @@ mod merge;
 mod recovery;
 #[cfg(test)]
 mod sealing;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod unpacking;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -137,7 +147,8 @@ impl Source for LevelDb {
     }
 
     /// Where the logs' keys and values lie, those that had to be put together, and what is known of each table.
-    /// What a walk keeps, a block of each of its tables, is not known before.
+    /// What a walk keeps, a block of each of its tables, is not known before; but for what others unpack for it, which its
+    /// cursor says ([`Cursor::held_bytes`]).
     fn held_bytes(&self) -> usize {
         size_of::<Database>() + self.database.held_bytes()
     }
@@ -146,8 +157,8 @@ impl Source for LevelDb {
         self.range(None, None)
     }
 
-    fn sealing_cursor(&self, _promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(Box::new(MergeCursor::sealing(&self.database)))
+    fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(Box::new(MergeCursor::sealing(&self.database, promise.helpers())))
     }
 }
 

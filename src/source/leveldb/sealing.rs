@@ -8,10 +8,10 @@ use super::LevelDb;
 use crate::record::RecordId;
 use crate::source::{ChecksSeals, Cursor, Run, Source, SourceError};
 
-type Records = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// All databases of the tests that have tables.
-const DATABASES: [&str; 12] = [
+pub(super) const DATABASES: [&str; 12] = [
     "golden/raw_leveldb_ldb",
     "leveldb/all_deleted",
     "leveldb/bloom",
@@ -26,15 +26,15 @@ const DATABASES: [&str; 12] = [
     "leveldb/uncompressed",
 ];
 
-fn data(name: &str) -> PathBuf {
+pub(super) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
 /// The records, and what ended the walk if it was an error.
-type Walked = (Records, Option<SourceError>);
+pub(super) type Walked = (Records, Option<SourceError>);
 
 /// Every `step`th record of a walk that verifies.
-fn verified(mut cursor: Box<dyn Cursor>, step: usize) -> Walked {
+pub(super) fn verified(mut cursor: Box<dyn Cursor>, step: usize) -> Walked {
     let mut records = Records::new();
     for number in 0.. {
         match cursor.advance() {
@@ -51,7 +51,7 @@ fn verified(mut cursor: Box<dyn Cursor>, step: usize) -> Walked {
 }
 
 /// The same of a walk that seals, by runs of so many records, each record after its seal was checked.
-fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) -> Walked {
+pub(super) fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) -> Walked {
     let (mut records, mut run) = (Records::new(), Run::with_capacity(run_records));
     for number in 0.. {
         let ended = if number % step == 0 {
@@ -88,7 +88,7 @@ fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) -> Walked {
 }
 
 fn sealing(path: &Path) -> Box<dyn Cursor> {
-    LevelDb::open(path).unwrap().sealing_cursor(ChecksSeals::PROMISED).unwrap()
+    LevelDb::open(path).unwrap().sealing_cursor(ChecksSeals::promised(None)).unwrap()
 }
 
 #[test]
@@ -118,8 +118,9 @@ fn what_is_not_compressed_is_sealed_and_each_run_has_the_seals_of_its_records() 
     assert_eq!(is_sealed, Some(false), "who uncompresses a block has verified it");
 }
 
-/// Damages bytes of all tables of a database, one after the other, and compares the two walks.
-fn damage(name: &str, bytes_apart: usize) -> usize {
+/// Damages bytes of all tables of a database, one after the other, and compares the two walks. How many errors there
+/// were.
+pub(super) fn damage(name: &str, bytes_apart: usize, walk: impl Fn(&Path) -> Box<dyn Cursor>) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let mut tables = Vec::new();
     for file in fs::read_dir(data(name)).unwrap() {
@@ -138,7 +139,7 @@ fn damage(name: &str, bytes_apart: usize) -> usize {
             bytes[at] ^= 1 << (at / bytes_apart % 8);
             fs::write(&table, bytes).unwrap();
             for (step, run_records) in [(1, 1), (1, 5), (3, 1), (3, 4)] {
-                let (records, error) = checked(&mut *sealing(folder.path()), step, run_records);
+                let (records, error) = checked(&mut *walk(folder.path()), step, run_records);
                 let due = verified(LevelDb::open(folder.path()).unwrap().cursor().unwrap(), step);
                 assert_eq!(error, due.1, "{name}: byte {at} of {}", table.display());
                 assert!(due.0.starts_with(&records), "{name}: byte {at} of {}", table.display());
@@ -161,7 +162,7 @@ fn whatever_byte_is_damaged_the_records_before_it_are_given_and_then_the_same_er
         ("leveldb/levels", 211),
         ("golden/raw_leveldb_ldb", 997),
     ] {
-        let found = damage(name, bytes_apart);
+        let found = damage(name, bytes_apart, sealing);
         println!("{name}: {found}");
         assert!(found > 0, "{name}");
     }

@@ -1,0 +1,49 @@
+//! Work that one thread is about to do, and whoever is free before may do for it.
+//!
+//! A walk knows which blocks it will come to; unpacking them takes time, and in no order. It offers that as errands to
+//! helpers, which a feed's workers are. Nothing depends on them: what no helper has begun when the walk comes to it,
+//! the walk does itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Something to be done, by whichever thread comes first.
+pub(crate) trait Errand: Send + Sync {
+    /// Does it, unless it has been done, or is being done, or is not wanted any more.
+    fn run(&self);
+}
+
+/// Threads that run errands when they are free.
+pub(crate) trait Helpers: Send + Sync + fmt::Debug {
+    /// How many there are.
+    fn threads(&self) -> usize;
+
+    /// How many errands may be queued at a time.
+    fn errands_max(&self) -> usize;
+
+    /// Queues an errand, without a wait. `false` if that cannot be, because all helpers have gone, say: it is not run then.
+    fn send(&self, errand: Arc<dyn Errand>) -> bool;
+}
+
+/// So many helpers as there will be, none of which is there yet: what a walk keeps of errands depends on their number.
+#[derive(Debug)]
+pub(crate) struct NotYet {
+    pub(crate) threads: usize,
+}
+
+impl Helpers for NotYet {
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn errands_max(&self) -> usize {
+        ERRANDS_MAX
+    }
+
+    fn send(&self, _errand: Arc<dyn Errand>) -> bool {
+        false
+    }
+}
+
+/// The most errands of one walk that are queued at a time.
+pub(crate) const ERRANDS_MAX: usize = 32;

@@ -1,0 +1,225 @@
+//! A walk whose blocks others unpack, against one that unpacks them itself: whoever comes first, and whatever byte of a
+//! table is damaged, the records are the same, and then the error.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Sender, bounded};
+use parking_lot::Mutex;
+
+use super::LevelDb;
+use super::sealing::{DATABASES, checked, damage, data, verified};
+use crate::errand::{ERRANDS_MAX, Errand, Helpers};
+use crate::source::{ChecksSeals, Cursor, Source};
+
+/// When errands are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// When they are sent.
+    AtOnce,
+    /// When the next is sent: often they are of no use any more.
+    Late,
+    Never,
+    /// None is taken.
+    Refused,
+}
+
+/// Helpers without threads.
+struct Scripted {
+    when: When,
+    threads: usize,
+    last: Mutex<Option<Arc<dyn Errand>>>,
+    sent: AtomicUsize,
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").field("when", &self.when).finish()
+    }
+}
+
+impl Scripted {
+    fn new(when: When, threads: usize) -> Arc<Self> {
+        Arc::new(Scripted { when, threads, last: Mutex::new(None), sent: AtomicUsize::new(0) })
+    }
+}
+
+impl Helpers for Scripted {
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn errands_max(&self) -> usize {
+        ERRANDS_MAX
+    }
+
+    fn send(&self, errand: Arc<dyn Errand>) -> bool {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        match self.when {
+            When::AtOnce => errand.run(),
+            When::Late => {
+                let last = self.last.lock().replace(errand);
+                last.iter().for_each(|last| last.run());
+            }
+            When::Never => {}
+            When::Refused => return false,
+        }
+        true
+    }
+}
+
+/// Helpers that are threads, with room for so many errands; every `dies_at`th errand makes one die before it runs it.
+#[derive(Debug)]
+struct Threads {
+    errands: Option<Sender<usize>>,
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What was sent, by its number.
+#[derive(Default)]
+struct Queue {
+    sent: Mutex<Vec<Option<Arc<dyn Errand>>>>,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Queue")
+    }
+}
+
+impl Threads {
+    fn start(count: usize, dies_at: Option<usize>) -> Arc<Self> {
+        let (errands, numbers) = bounded::<usize>(ERRANDS_MAX);
+        let queue = Arc::new(Queue::default());
+        let help = || {
+            let (numbers, queue) = (numbers.clone(), queue.clone());
+            move || {
+                for number in numbers {
+                    let errand = queue.sent.lock()[number].take().unwrap();
+                    if dies_at.is_some_and(|dies_at| number % dies_at == dies_at - 1) {
+                        return;
+                    }
+                    errand.run();
+                }
+            }
+        };
+        let threads = (0..count).map(|_| std::thread::spawn(help())).collect();
+        Arc::new(Threads { errands: Some(errands), queue, threads })
+    }
+}
+
+impl Helpers for Threads {
+    fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    fn errands_max(&self) -> usize {
+        ERRANDS_MAX
+    }
+
+    fn send(&self, errand: Arc<dyn Errand>) -> bool {
+        let mut sent = self.queue.sent.lock();
+        sent.push(Some(errand));
+        let errands = self.errands.as_ref().unwrap();
+        match errands.try_send(sent.len() - 1) {
+            Ok(()) => true,
+            Err(error) => {
+                assert!(error.is_disconnected(), "there is room for every errand");
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        drop(self.errands.take());
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn helped(path: &Path, helpers: Arc<dyn Helpers>) -> Box<dyn Cursor> {
+    LevelDb::open(path).unwrap().sealing_cursor(ChecksSeals::promised(Some(helpers))).unwrap()
+}
+
+/// All kinds of helpers.
+fn all_helpers() -> Vec<Arc<dyn Helpers>> {
+    let mut all: Vec<Arc<dyn Helpers>> = Vec::new();
+    for threads in [1, 2, 8] {
+        for when in [When::AtOnce, When::Late, When::Never, When::Refused] {
+            all.push(Scripted::new(when, threads));
+        }
+        all.push(Threads::start(threads, None));
+        all.push(Threads::start(threads, Some(3)));
+    }
+    all
+}
+
+#[test]
+fn whoever_unpacks_the_records_are_the_same() {
+    for name in DATABASES {
+        let due = verified(LevelDb::open(data(name)).unwrap().cursor().unwrap(), 1);
+        for helpers in all_helpers() {
+            let mut cursor = helped(&data(name), helpers.clone());
+            for run_records in [1, 7, 16] {
+                assert!(checked(&mut *cursor, 1, run_records) == due, "{name}, {helpers:?}");
+                cursor.rewind().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_compressed_is_offered_and_what_is_not_is_not() {
+    for (name, is_compressed) in [("leveldb/snappy", true), ("leveldb/uncompressed", false)] {
+        let helpers = Scripted::new(When::AtOnce, 2);
+        let mut cursor = helped(&data(name), helpers.clone());
+        cursor.advance().unwrap();
+        assert_eq!(cursor.held_bytes() > 0, is_compressed, "{name}");
+        while cursor.advance().unwrap().is_some() {}
+        let sent = helpers.sent.load(Ordering::Relaxed);
+        println!("{name}: {sent} errands");
+        assert_eq!(sent > 1, is_compressed, "{name}: {sent} errands");
+    }
+}
+
+#[test]
+fn a_walk_that_is_left_in_the_middle_lets_go_of_its_database() {
+    for when in [When::AtOnce, When::Late, When::Never] {
+        let helpers = Scripted::new(when, 8);
+        let database = LevelDb::open(data("leveldb/snappy")).unwrap();
+        let promise = ChecksSeals::promised(Some(helpers.clone()));
+        let mut cursor = database.sealing_cursor(promise).unwrap();
+        for _record in 0..40 {
+            assert!(cursor.advance().unwrap().is_some());
+        }
+        drop(cursor);
+        let shared = Arc::downgrade(&database.database);
+        drop(database);
+        assert_eq!(shared.strong_count(), 0, "{when:?}");
+    }
+}
+
+#[test]
+fn whatever_byte_is_damaged_the_error_is_the_same_whoever_unpacks() {
+    for (name, bytes_apart) in [
+        ("leveldb/snappy", 29),
+        ("leveldb/noise_and_text", 211),
+        ("leveldb/levels", 307),
+        ("leveldb/compacted", 211),
+    ] {
+        for when in [When::AtOnce, When::Late, When::Never] {
+            let found = damage(name, bytes_apart, |path| helped(path, Scripted::new(when, 2)));
+            println!("{name}, {when:?}: {found}");
+            assert!(found > 0, "{name}");
+        }
+        let found = damage(name, 7 * bytes_apart, |path| helped(path, Threads::start(2, None)));
+        assert!(found > 0, "{name}");
+    }
+}
