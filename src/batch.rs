@@ -285,8 +285,13 @@ unsafe fn part<'a, T>(base: *mut T, start: usize, len: usize) -> &'a mut [T] {
 }
 
 impl Drop for Places {
+    /// Whoever completes a batch lets those who wait for it have the processor. Where all are at work, a system may let
+    /// a thread that was woken wait for the end of a time slice (of 4 ms, in Linux's lazy preemption), and there are
+    /// two to be woken, one by the other.
     fn drop(&mut self) {
-        self.buffer.leave();
+        if self.buffer.leave() {
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`copy_bytes_per_second`] | memory that is read and written |
 //! | [`store_bytes_per_second`] | memory that is only written, past the caches |
+//! | [`fresh_bytes_per_second`] | memory that is new to the process |
 //! | [`PageCache`] | files that are only read |
 //! | [`decodes_per_second`] | encoded records |
 //! | `CudaDevice::copy_rate` | page-locked memory that is copied to a GPU |
@@ -14,6 +15,7 @@
 
 mod copy;
 mod decode;
+mod fresh;
 mod read;
 mod store;
 mod together;
@@ -22,6 +24,7 @@ use crate::memory::PageMemory;
 
 pub use copy::copy_bytes_per_second;
 pub use decode::decodes_per_second;
+pub use fresh::fresh_bytes_per_second;
 pub use read::PageCache;
 pub use store::store_bytes_per_second;
 

@@ -116,7 +116,15 @@ fn check(figures: &Value) {
     let spread = &figures["records_per_s"];
     let [min, median, max] = ["min", "median", "max"].map(|name| positive(spread, name));
     assert!(min <= median && median <= max, "{spread}");
-    for name in ["source_gb_s", "output_gb_s", "cpu_s_per_1000", "first_batch_ms", "batch_size", "seconds"] {
+    for name in [
+        "source_gb_s",
+        "output_gb_s",
+        "cpu_s_per_1000",
+        "first_batch_ms",
+        "fresh_memory_ms",
+        "batch_size",
+        "seconds",
+    ] {
         positive(figures, name);
     }
     let intervals = &figures["batch_interval_ms"];
@@ -130,7 +138,7 @@ fn check(figures: &Value) {
 #[track_caller]
 fn check_limits(figures: &Value) {
     let limits = &figures["limits"];
-    for name in ["copy_1_gb_s", "copy_n_gb_s", "store_n_gb_s", "read_n_gb_s"] {
+    for name in ["copy_1_gb_s", "copy_n_gb_s", "store_n_gb_s", "fresh_n_gb_s", "read_n_gb_s"] {
         positive(limits, name);
     }
     assert_eq!(limits["copy_gb_s"]["1"], limits["copy_1_gb_s"]);

@@ -31,6 +31,7 @@ fn memory_is_copied_and_stored_at_some_rate() {
     for threads in [0, 1, 3] {
         assert!(limits::copy_bytes_per_second(threads, Duration::ZERO) > 0.0);
         assert!(limits::store_bytes_per_second(threads, Duration::ZERO) > 0.0);
+        assert!(limits::fresh_bytes_per_second(threads, threads << 20) > 0.0);
     }
 }
 

@@ -85,14 +85,13 @@ impl FeedBuilder {
     }
 
     /// What needs no look at a source.
-    fn check(&self) -> Result<(), FeedError> {
+    fn check(&self, best: &Extent) -> Result<(), FeedError> {
         if let Some(target) = &self.target {
             target.check(&self.transform, self.source.as_ref(), self.phase)?;
         }
         if self.devices.is_empty() {
             return Err(ConfigError::NoDevice.into());
         }
-        let best = self.choices()[0];
         if best.threads == 0 {
             return Err(ConfigError::Zero { option: "threads" }.into());
         }
@@ -105,7 +104,7 @@ impl FeedBuilder {
             return Err(ConfigError::TestOnSeveral { devices: self.devices.len() }.into());
         }
         // Even where the phase makes nothing of them, ranks that cannot be are a slip.
-        Terms { share: self.share, ..self.terms(&best) }.check()?;
+        Terms { share: self.share, ..self.terms(best) }.check()?;
         Ok(())
     }
 
@@ -273,7 +272,10 @@ impl Plan {
     /// Checks everything that can be checked before a thread is started.
     pub(super) fn of(mut asked: FeedBuilder) -> Result<Self, FeedError> {
         asked.divide()?;
-        asked.check()?;
+        // Asked of the system once: it takes as long as to open a database.
+        let mut choices = asked.choices();
+        let best = choices[0];
+        asked.check(&best)?;
         let seeds = asked.layer_seeds();
         if let (Seed::Caffe(..), Some(NetPlace { preceded_by_other: true, .. })) = (asked.seed, &asked.net) {
             tracing::warn!(
@@ -287,7 +289,7 @@ impl Plan {
             Seed::Caffe(..) => Randomness::Caffe(seeds.transformer),
         };
         let (source, mut recipe) = asked.open(&seeds)?;
-        let first = FirstRecord::look(&*source, &recipe, asked.choices()[0].threads)?;
+        let first = FirstRecord::look(&*source, &recipe, best.threads)?;
         if !first.shapes.is_encoded && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.
             tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
@@ -297,7 +299,6 @@ impl Plan {
             let slots = extent.prefetch_max.checked_mul(asked.devices.len())?;
             arrays.room().filter(|room| room.checked_device_bytes(slots).is_some())
         };
-        let mut choices = asked.choices();
         choices.retain(|extent| addressable(extent).is_some());
         let Some(room) = choices.first().and_then(addressable) else {
             let image = arrays.pixels.image;

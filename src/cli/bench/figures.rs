@@ -33,6 +33,7 @@ pub(super) struct LimitFigures {
     pub(super) copy_1_gb_s: f64,
     pub(super) copy_n_gb_s: f64,
     pub(super) store_n_gb_s: f64,
+    pub(super) fresh_n_gb_s: f64,
     pub(super) read_n_gb_s: Option<f64>,
     pub(super) decode_1_per_s: Option<f64>,
     pub(super) pinned_copy_gb_s: Option<f64>,
@@ -65,6 +66,8 @@ pub(super) struct Figures {
     pub(super) output_gb_s: f64,
     pub(super) cpu_s_per_1000: f64,
     pub(super) first_batch_ms: f64,
+    /// What it takes to touch as much new memory as a batch has.
+    pub(super) fresh_memory_ms: f64,
     pub(super) batch_interval_ms: Intervals,
     pub(super) anon_mib: Option<f64>,
     pub(super) limits: LimitFigures,
@@ -118,6 +121,10 @@ impl Figures {
             source_gb_s: middle(&Round::source_per_s) / 1e9,
             output_gb_s: middle(&Round::output_per_s) / 1e9,
             cpu_s_per_1000: middle(&Round::cpu_s_per_1000),
+            fresh_memory_ms: middle(&|round| {
+                let bytes = known.batch.bytes() as f64;
+                bytes / round.limits.fresh_n.max(f64::MIN_POSITIVE) * 1e3
+            }),
             first_batch_ms: middle(&|round| millis(round.run.first_batch)),
             batch_interval_ms: intervals(rounds),
             anon_mib: most_anonymous(rounds),
@@ -158,6 +165,7 @@ fn limits(rounds: &[Round]) -> LimitFigures {
         copy_1_gb_s: gb_s(middle(&|limits| Some(limits.copy_1()))).unwrap_or(0.0),
         copy_n_gb_s: gb_s(middle(&|limits| Some(limits.copy_n()))).unwrap_or(0.0),
         store_n_gb_s: gb_s(middle(&|limits| Some(limits.store_n))).unwrap_or(0.0),
+        fresh_n_gb_s: gb_s(middle(&|limits| Some(limits.fresh_n))).unwrap_or(0.0),
         read_n_gb_s: gb_s(middle(&|limits| limits.read_n)),
         decode_1_per_s: middle(&|limits| limits.decode_1),
         pinned_copy_gb_s: gb_s(middle(&|limits| limits.pinned_copy)),

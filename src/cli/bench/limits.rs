@@ -18,6 +18,8 @@ pub(super) struct Limits {
     /// By threads: 1, 2, 4 and so on, and those of the pipeline.
     pub(super) copy: Vec<(usize, f64)>,
     pub(super) store_n: f64,
+    /// Of memory as much as a batch takes, when it is new.
+    pub(super) fresh_n: f64,
     /// None of the files' bytes, where there is no file.
     pub(super) read_n: Option<f64>,
     /// Records a second of one thread, where they are encoded.
@@ -28,13 +30,19 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Measures those that need no batch. Each takes about `time`; whatever they allocate is free again.
-    pub(super) fn measure(job: &Job, files: &[PathBuf], time: Duration) -> anyhow::Result<Self> {
+    pub(super) fn measure(
+        job: &Job,
+        files: &[PathBuf],
+        batch_bytes: usize,
+        time: Duration,
+    ) -> anyhow::Result<Self> {
         let copy_at = |threads| (threads, limits::copy_bytes_per_second(threads, time));
         let copy = thread_counts(job.threads).into_iter().map(copy_at).collect();
         let store_n = limits::store_bytes_per_second(job.threads, time);
+        let fresh_n = limits::fresh_bytes_per_second(job.threads, batch_bytes);
         let read_n = read(job, files, time)?;
         let decode_1 = limits::decodes_per_second(&*files::open(&job.source, &job.root)?, job.color, time)?;
-        Ok(Limits { copy, store_n, read_n, decode_1, pinned_copy: None })
+        Ok(Limits { copy, store_n, fresh_n, read_n, decode_1, pinned_copy: None })
     }
 
     pub(super) fn copy_1(&self) -> f64 {

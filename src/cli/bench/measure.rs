@@ -45,7 +45,7 @@ impl Bench {
         let bar = progress(job, known.rounds);
         let mut rounds = Vec::with_capacity(known.rounds);
         for _round in 0..known.rounds {
-            rounds.push(self.round(job, &files)?);
+            rounds.push(self.round(job, &files, known.batch.bytes())?);
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -87,10 +87,10 @@ impl Bench {
     }
 
     /// The limits, then the pipeline.
-    fn round(&self, job: &Job, files: &[PathBuf]) -> anyhow::Result<Round> {
+    fn round(&self, job: &Job, files: &[PathBuf], batch_bytes: usize) -> anyhow::Result<Round> {
         let evict = || if job.is_cold { files::evict(files) } else { Ok(()) };
         evict()?;
-        let mut limits = Limits::measure(job, files, self.limit_time())?;
+        let mut limits = Limits::measure(job, files, batch_bytes, self.limit_time())?;
         evict()?;
         let run = run::run(job.feed.clone(), Rule { length: self.seconds, is_cold: job.is_cold })?;
         limits.measure_pinned_copy(&run.stats)?;
