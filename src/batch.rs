@@ -90,6 +90,8 @@ pub(crate) struct Places {
     arrays: Arrays,
     pointers: Pointers,
     range: Range<usize>,
+    /// They have been counted as written.
+    is_left: bool,
 }
 
 /// One record's place in its batch.
@@ -210,7 +212,8 @@ impl Filling {
         self.taken = range.end;
         // Relaxed: the new writer starts after it receives its places through a channel.
         self.buffer.writers.fetch_add(1, Ordering::Relaxed);
-        Places { buffer: self.buffer.clone(), arrays: self.arrays, pointers: self.pointers, range }
+        let (arrays, pointers) = (self.arrays, self.pointers);
+        Places { buffer: self.buffer.clone(), arrays, pointers, range, is_left: false }
     }
 
     /// No more places: the batch holds what was taken.
@@ -222,6 +225,12 @@ impl Filling {
 }
 
 impl Places {
+    /// They are written; whether the batch is complete by that.
+    pub(crate) fn leave(mut self) -> bool {
+        self.is_left = true;
+        self.buffer.leave()
+    }
+
     pub(crate) fn arrays(&self) -> Arrays {
         self.arrays
     }
@@ -285,12 +294,9 @@ unsafe fn part<'a, T>(base: *mut T, start: usize, len: usize) -> &'a mut [T] {
 }
 
 impl Drop for Places {
-    /// Whoever completes a batch lets those who wait for it have the processor. Where all are at work, a system may let
-    /// a thread that was woken wait for the end of a time slice (of 4 ms, in Linux's lazy preemption), and there are
-    /// two to be woken, one by the other.
     fn drop(&mut self) {
-        if self.buffer.leave() {
-            std::thread::yield_now();
+        if !self.is_left {
+            self.buffer.leave();
         }
     }
 }

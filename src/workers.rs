@@ -48,7 +48,8 @@ pub(crate) struct Fill {
 }
 
 impl Fill {
-    fn handle(mut self, recipe: &Recipe, tools: &mut Tools) {
+    /// Writes the records; whether that completed their batch.
+    fn handle(mut self, recipe: &Recipe, tools: &mut Tools) -> bool {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
             let batch = self.places.arrays();
@@ -78,7 +79,7 @@ impl Fill {
         }
         // The run first: its reader may be waiting for it, and what follows may complete the batch.
         drop(self.run);
-        drop(self.places);
+        self.places.leave()
     }
 }
 
@@ -202,18 +203,45 @@ fn work(
 ) {
     let _entered = tracing::info_span!("worker", number).entered();
     let _bound = near.and_then(Cpus::bind);
+    let _leaving = Leaving(crew);
     let mut tools = Tools::new(recipe.is_past_caches);
+    let mut has_completed = false;
     loop {
         crew.stand_by(number, &meters.idle);
-        let Ok(task) = meters.idle.take(|| queue.try_recv().ok().map(Ok), || queue.recv()) else { break };
-        match task {
+        let ready = || if has_completed { None } else { queue.try_recv().ok().map(Ok) };
+        let wait = || {
+            // Who waits for the batch may have the processor first. Where all are at work, a system may let a thread that
+            // was woken wait for the end of a time slice (of 4 ms, in Linux's lazy preemption), and there are two to be
+            // woken, one by the other.
+            if has_completed {
+                std::thread::yield_now();
+            }
+            queue.recv()
+        };
+        let Ok(task) = meters.idle.take(ready, wait) else { break };
+        crew.took(queue.len());
+        has_completed = match task {
             Task::Fill(fill) => {
                 meters.runs.add(1);
                 let (records, bytes) = (fill.run.len(), fill.run.value_bytes());
                 tracing::trace!(records, bytes, "a run is transformed");
-                fill.handle(recipe, &mut tools);
+                fill.handle(recipe, &mut tools)
             }
-            Task::Errand(errand) => run(&*errand),
+            Task::Errand(errand) => {
+                run(&*errand);
+                false
+            }
+        };
+    }
+}
+
+/// Says where a worker is lost to a panic, which is caught wherever one is foreseen.
+struct Leaving<'a>(&'a Crew);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lose_one();
         }
     }
 }

@@ -373,6 +373,16 @@ fn a_device_is_asked_once_for_the_room_of_all_its_lanes() {
     let lines = "devices=2\nmemory=100000";
     let Some(standin) = alone("a_device_is_asked_once_for_the_room_of_all_its_lanes", lines) else { return };
     let [zero, one] = [0, 1].map(|ordinal| Device::cuda(ordinal).unwrap());
+    let source = MemorySource::images("own memory", 8, 3, 8, 8);
+    let chosen =
+        Feed::builder().source(source).registry(&Registry::new()).devices([zero.clone()]).build().unwrap();
+    let extent = chosen.extent();
+    assert_eq!(
+        (extent.prefetch, extent.prefetch_max),
+        (4, 4),
+        "a ring takes no more of a GPU's memory by itself"
+    );
+    drop((chosen, standin.take_report()));
     let lanes = [zero.clone(), one, zero.clone()];
     drop(feed().devices(lanes).build().unwrap());
     assert_eq!(standin.take_report().calls("cuMemGetInfo_v2"), 2, "there are three lanes");

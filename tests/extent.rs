@@ -33,21 +33,16 @@ fn cores() -> usize {
 #[test]
 fn what_is_said_is_kept_and_what_is_not_is_chosen() {
     let chosen = over(images("chosen", 8)).build().unwrap();
-    let due = Extent {
-        threads: cores(),
-        chosen_threads: true,
-        prefetch: 4,
-        prefetch_max: 8,
-        chosen_prefetch: true,
-    };
-    assert_eq!(chosen.extent(), due);
+    let extent = chosen.extent();
+    assert_eq!((extent.threads, extent.are_threads_chosen), (cores(), true));
+    assert_eq!((extent.prefetch, extent.prefetch_max, extent.is_prefetch_chosen), (4, 8, true));
     let stats = chosen.stats();
     assert_eq!((stats.workers.threads, stats.workers.at_work, stats.lanes[0].ring), (cores(), cores(), 4));
 
     let said = over(images("said", 8)).threads(3).prefetch(5).build().unwrap();
-    let due =
-        Extent { threads: 3, chosen_threads: false, prefetch: 5, prefetch_max: 5, chosen_prefetch: false };
-    assert_eq!(said.extent(), due);
+    let extent = said.extent();
+    assert_eq!((extent.threads, extent.are_threads_chosen), (3, false));
+    assert_eq!((extent.prefetch, extent.prefetch_max, extent.is_prefetch_chosen), (5, 5, false));
     assert_eq!(said.stats().lanes[0].ring, 5);
 }
 

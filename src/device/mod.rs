@@ -119,6 +119,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Err(DeviceError::NoTransform { device: self.name() })
     }
 
+    /// Whether it has memory of its own, of which a passage takes. Then a lane's ring does not become deeper by itself:
+    /// that memory is for the program that trains there.
+    fn has_own_memory(&self) -> bool {
+        false
+    }
+
     /// Bytes of its own memory that are free, where a passage takes of that: a feed that needs more is refused
     /// before it is started.
     ///

@@ -215,8 +215,8 @@ impl FeedBuilder {
         self
     }
 
-    /// Batches in a lane's ring, those that the consumer holds among them. If not said, 4, as in Caffe, and up to 8 where
-    /// those are seen to be too few: see [`Extent`](crate::Extent). With 1 nothing is filled while the consumer holds a
+    /// Batches in a lane's ring, those that the consumer holds among them. If not said, 4, as in Caffe, and on hosts up to 8
+    /// where those are seen to be too few: see [`Extent`](crate::Extent). With 1 nothing is filled while the consumer holds a
     /// batch.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = Some(batches);

@@ -66,9 +66,15 @@ impl FeedBuilder {
         }
     }
 
-    /// What is left to choose of how much the feed takes, the best first.
+    /// What is left to choose of how much the feed takes, the best first. There is at least one.
     fn choices(&self) -> Vec<Extent> {
-        Extent::choices(self.threads, self.prefetch)
+        // Memory of a device's own is for the program that trains on it.
+        let may_deepen = self.devices.iter().all(|device| !device.backend().has_own_memory());
+        let mut choices = Extent::choices(self.threads, self.prefetch, may_deepen);
+        if choices.iter().any(|extent| self.terms(extent).check().is_ok()) {
+            choices.retain(|extent| self.terms(extent).check().is_ok());
+        }
+        choices
     }
 
     /// Divides a step's records among the ranks of the job.
@@ -306,7 +312,8 @@ impl Plan {
         };
         let needs = Needs { asked: &asked, source: &*source, first: &first, recipe: &recipe, room };
         let (extent, budget) = needs.choose(&choices)?;
-        // The ring's batches together: by the time that a slot is filled again, all others have been.
+        // The ring's batches together, as many as it begins with: by the time that a slot is filled again, all others
+        // have been.
         recipe.is_past_caches =
             room.bytes.saturating_mul(extent.prefetch * asked.devices.len()) > lines::cache_bytes();
         let (recipe, topology) = (Arc::new(recipe), Topology::of_machine());
@@ -324,7 +331,7 @@ impl Plan {
         let meters = Arc::new(WorkerMeters::default());
         let lane_meters: Vec<Arc<LaneMeters>> = devices.iter().map(|_| Arc::default()).collect();
         let threads = self.extent.threads;
-        let crew = Arc::new(if self.extent.chosen_threads {
+        let crew = Arc::new(if self.extent.are_threads_chosen {
             let consumers = lane_meters.iter().map(|lane| lane.for_batch.clone());
             Crew::choosing(threads, &meters, consumers.collect())
         } else {

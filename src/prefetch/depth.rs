@@ -3,7 +3,8 @@
 //! A ring that is full while the workers could fill another batch, and empty a moment later while the consumer waits, is
 //! too shallow: on the average the feed is fast enough, and the consumer waits even so. Then it gets one batch more, up
 //! to what the memory budget was made for. A ring that is only ever full, or only ever empty, would not be better
-//! for being deeper.
+//! for being deeper, and one that is nearly always empty not much: what the feed has to spare is all that could be
+//! gained.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ const ROUNDS: u64 = 2;
 const WINDOW: Duration = Duration::from_millis(500);
 /// The share of its time that either end may wait before it counts.
 const WAITED: f64 = 0.02;
+/// What the feed must have to spare, as a share of what the consumer waits.
+const TO_SPARE: f64 = 0.5;
 
 /// The depth of one ring.
 #[derive(Debug)]
@@ -69,12 +72,12 @@ impl Depth {
         let full = time(&meters.for_slot) + time(&meters.for_device);
         let waits = Ends { full, empty: time(&meters.for_batch) };
         let share = |now: Duration, before| now.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64();
-        let was_full = share(waits.full, last.waits.full) > WAITED;
-        let was_empty = share(waits.empty, last.waits.empty) > WAITED;
+        let (full, empty) = (share(waits.full, last.waits.full), share(waits.empty, last.waits.empty));
+        let is_too_shallow = full > WAITED && empty > WAITED && full >= TO_SPARE * empty;
         // The batches before the first round are those that it takes to fill the ring.
         let is_first = last.batches == 0;
         *last = Look { at: now, batches, waits };
-        if was_full && was_empty && !is_first {
+        if is_too_shallow && !is_first {
             self.batches += 1;
             if self.batches == self.most {
                 self.last = None;
@@ -112,7 +115,7 @@ mod tests {
     #[test]
     fn a_ring_that_is_full_and_empty_by_turns_becomes_deeper() {
         assert_eq!(after_waits(20, 20), 8);
-        assert_eq!(after_waits(3, 90), 8);
+        assert_eq!(after_waits(30, 50), 8);
     }
 
     #[test]
@@ -120,6 +123,7 @@ mod tests {
         assert_eq!(after_waits(90, 0), 4);
         assert_eq!(after_waits(0, 90), 4);
         assert_eq!(after_waits(90, 1), 4);
+        assert_eq!(after_waits(3, 90), 4, "nearly always empty");
     }
 
     #[test]

@@ -97,6 +97,10 @@ impl Backend for Cuda {
         Ok(Arc::new(Cuda { kernel: Some(Arc::new(kernel)), ..self.clone() }))
     }
 
+    fn has_own_memory(&self) -> bool {
+        true
+    }
+
     fn free_bytes(&self) -> Result<Option<usize>, DeviceError> {
         self.context().memory().map(|(free, _)| Some(free))
     }
