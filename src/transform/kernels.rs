@@ -21,9 +21,9 @@
 use std::array;
 
 use bytemuck::Pod;
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::narrow::Float;
 use super::sink::{Direct, Sink, Stage, Streamed};
 use crate::datum::Strided;
 use crate::lines;
@@ -35,15 +35,9 @@ use crate::shape::ImageShape;
 /// would unroll such a loop to many times this, and do a narrow row one pixel at a time.
 const LANES: usize = 16;
 
-/// Floats computed at a time before they are narrowed to 16 bits: few enough to stay in the first-level cache.
-const CHUNK: usize = 256;
-
 /// How many pixels ahead of their use large records are asked for. The processor sees by itself that rows follow one
 /// another, but not beyond the end of a page.
 const AHEAD: usize = 2048;
-
-/// Room for as many, made once per record.
-type Chunk = [f32; CHUNK];
 
 /// The part of an image that is transformed, in pixels, and whether it is written right to left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,10 +93,9 @@ fn fill_planar<R: Rows, E: Element<R::Pixel>, S: Sink<E>>(mut source: Source<'_,
     // asked for ahead, row by row.
     let merge = R::CONTIGUOUS && width == source.input.width && !mirrored && !S::IS_LARGE;
     let (rows, row_width) = if merge { (1, height * width) } else { (height, width) };
-    let mut floats = [0.0; CHUNK];
     for c in 0..source.input.channels {
         for y in 0..rows {
-            source.fill(c, y, row_width, &mut out, &mut floats);
+            source.fill(c, y, row_width, &mut out);
         }
     }
 }
@@ -115,11 +108,10 @@ fn fill_interleaved<R: Rows, E: Element<R::Pixel>>(
     mut out: impl Sink<E>,
 ) {
     let width = source.window.width;
-    let mut floats = [0.0; CHUNK];
     for y in 0..source.window.height {
         let mut rows = Direct(&mut *planes);
         for c in 0..source.input.channels {
-            source.fill(c, y, width, &mut rows, &mut floats);
+            source.fill(c, y, width, &mut rows);
         }
         interleave(planes, width, out.room(planes.len()));
     }
@@ -140,14 +132,7 @@ pub(super) struct Source<'a, R> {
 impl<R: Rows> Source<'_, R> {
     /// Fills the next `width` elements from the pixels of channel `c` from row `y` of the window.
     #[inline(always)]
-    fn fill<E: Element<R::Pixel>, S: Sink<E>>(
-        &mut self,
-        c: usize,
-        y: usize,
-        width: usize,
-        out: &mut S,
-        floats: &mut Chunk,
-    ) {
+    fn fill<E: Element<R::Pixel>, S: Sink<E>>(&mut self, c: usize, y: usize, width: usize, out: &mut S) {
         let Self { input, window, scale, .. } = *self;
         let start = (c * input.height + window.top + y) * input.width + window.left;
         let mean = match self.mean {
@@ -166,7 +151,7 @@ impl<R: Rows> Source<'_, R> {
             let from = if row.mirrored { width - done - out.len() } else { done };
             done += out.len();
             let (pixels, row) = (&pixels[from..from + out.len()], row.part(from, out.len()));
-            E::fill(out, pixels, row, floats);
+            E::fill(out, pixels, row);
         }
     }
 }
@@ -277,14 +262,14 @@ impl<'a> RowJob<'a> {
 
 /// An element of a batch that can be made of pixels of type `P`.
 pub(super) trait Element<P>: Pod {
-    /// Fills a row of the output from as many pixels; `floats` is room for results on their way.
-    fn fill(out: &mut [Self], pixels: &[P], row: RowJob<'_>, floats: &mut Chunk);
+    /// Fills a row of the output from as many pixels.
+    fn fill(out: &mut [Self], pixels: &[P], row: RowJob<'_>);
 }
 
 /// Bytes stay as they are: a transform to u8 has neither mean nor scale.
 impl Element<u8> for u8 {
     #[inline(always)]
-    fn fill(out: &mut [u8], pixels: &[u8], row: RowJob<'_>, _: &mut Chunk) {
+    fn fill(out: &mut [u8], pixels: &[u8], row: RowJob<'_>) {
         out.copy_from_slice(pixels);
         if row.mirrored {
             out.reverse();
@@ -294,65 +279,30 @@ impl Element<u8> for u8 {
 
 impl<P: Pixel> Element<P> for f32 {
     #[inline(always)]
-    fn fill(out: &mut [f32], pixels: &[P], row: RowJob<'_>, _: &mut Chunk) {
+    fn fill(out: &mut [f32], pixels: &[P], row: RowJob<'_>) {
         fill_floats(out, pixels, row);
     }
 }
 
+/// Rounded from the f32 result.
 impl<P: Pixel> Element<P> for f16 {
     #[inline(always)]
-    fn fill(out: &mut [f16], pixels: &[P], row: RowJob<'_>, floats: &mut Chunk) {
-        fill_narrow(out, pixels, row, floats);
+    fn fill(out: &mut [f16], pixels: &[P], row: RowJob<'_>) {
+        fill_floats(out, pixels, row);
     }
 }
 
+/// Rounded from the f32 result.
 impl<P: Pixel> Element<P> for bf16 {
     #[inline(always)]
-    fn fill(out: &mut [bf16], pixels: &[P], row: RowJob<'_>, floats: &mut Chunk) {
-        fill_narrow(out, pixels, row, floats);
-    }
-}
-
-/// Fills a row of 16-bit floats, each rounded to nearest even from the f32 result.
-#[inline(always)]
-fn fill_narrow<P: Pixel, E: Narrow>(out: &mut [E], pixels: &[P], row: RowJob<'_>, floats: &mut Chunk) {
-    let mut left = out.len();
-    for (i, out) in out.chunks_mut(CHUNK).enumerate() {
-        let floats = &mut floats[..out.len()];
-        left -= out.len();
-        let start = if row.mirrored { left } else { i * CHUNK };
-        fill_floats(floats, &pixels[start..start + out.len()], row.part(start, out.len()));
-        E::narrow(out, floats);
-    }
-}
-
-/// A float of 16 bits.
-trait Narrow: Sized {
-    /// Rounds each of `floats` to nearest even.
-    fn narrow(out: &mut [Self], floats: &[f32]);
-}
-
-impl Narrow for f16 {
-    /// By way of the whole slice, for which `half` finds the processor's own instruction.
-    #[inline(always)]
-    fn narrow(out: &mut [f16], floats: &[f32]) {
-        out.convert_from_f32_slice(floats);
-    }
-}
-
-impl Narrow for bf16 {
-    /// One by one, which is integer arithmetic that the compiler turns into vector instructions here.
-    #[inline(always)]
-    fn narrow(out: &mut [bf16], floats: &[f32]) {
-        for (out, &float) in out.iter_mut().zip(floats) {
-            *out = bf16::from_f32(float);
-        }
+    fn fill(out: &mut [bf16], pixels: &[P], row: RowJob<'_>) {
+        fill_floats(out, pixels, row);
     }
 }
 
 /// Fills a row of floats.
 #[inline(always)]
-fn fill_floats<P: Pixel>(out: &mut [f32], pixels: &[P], row: RowJob<'_>) {
+fn fill_floats<P: Pixel, F: Float>(out: &mut [F], pixels: &[P], row: RowJob<'_>) {
     match row.mean {
         RowMean::Constant(mean) => fill_lanes(out, pixels, mean, row),
         RowMean::Pixels(means) => fill_lanes(out, pixels, means, row),
@@ -361,7 +311,7 @@ fn fill_floats<P: Pixel>(out: &mut [f32], pixels: &[P], row: RowJob<'_>) {
 
 /// As [`fill_floats`], [`LANES`] pixels at a time.
 #[inline(always)]
-fn fill_lanes<P: Pixel, M: Means>(out: &mut [f32], pixels: &[P], means: M, row: RowJob<'_>) {
+fn fill_lanes<P: Pixel, M: Means, F: Float>(out: &mut [F], pixels: &[P], means: M, row: RowJob<'_>) {
     let Some(last) = out.len().checked_sub(LANES) else {
         return fill_short(out, pixels, means, row);
     };
@@ -373,7 +323,7 @@ fn fill_lanes<P: Pixel, M: Means>(out: &mut [f32], pixels: &[P], means: M, row: 
         if row.mirrored {
             values.reverse();
         }
-        out[to..to + LANES].copy_from_slice(&values);
+        out[to..to + LANES].copy_from_slice(&F::round_all(values));
         if to == last {
             return;
         }
@@ -385,10 +335,10 @@ fn fill_lanes<P: Pixel, M: Means>(out: &mut [f32], pixels: &[P], means: M, row: 
 
 /// Fills a row of fewer than [`LANES`] pixels.
 #[inline(always)]
-fn fill_short<P: Pixel, M: Means>(out: &mut [f32], pixels: &[P], means: M, row: RowJob<'_>) {
+fn fill_short<P: Pixel, M: Means, F: Float>(out: &mut [F], pixels: &[P], means: M, row: RowJob<'_>) {
     for (x, pixel) in pixels.iter().enumerate() {
         let to = if row.mirrored { out.len() - 1 - x } else { x };
-        out[to] = (pixel.value() - means.value(x)) * row.scale;
+        out[to] = F::round((pixel.value() - means.value(x)) * row.scale);
     }
 }
 

@@ -9,6 +9,7 @@ mod kernels;
 mod mean;
 #[cfg(test)]
 mod naive;
+mod narrow;
 mod on_device;
 mod random;
 mod sink;
