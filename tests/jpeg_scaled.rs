@@ -209,6 +209,43 @@ fn the_files_of_a_nets_layer_are_decoded_smaller_where_the_builder_says_so() {
         arrays(Feed::builder().source(list).transform(transform).phase(Phase::Test).batch_size(4), 8);
     assert_eq!(arrays(of_net().scaled_decode(true), 8), wanted);
     assert_ne!(arrays(of_net(), 8), wanted);
+    assert_eq!(
+        arrays(of_net().scaled_decode(false).scaled_decode(true), 8),
+        wanted,
+        "what is said last counts"
+    );
     let budget = |feed: FeedBuilder| feed.build().unwrap().memory_budget().total_bytes();
     assert_eq!(budget(of_net().scaled_decode(true)), budget(of_net()), "that of whole images");
+}
+
+#[test]
+fn a_builder_may_be_told_before_or_after_its_transform() {
+    let files = files(".jpg");
+    let source = || {
+        MemorySource::new(
+            "files",
+            files.iter().enumerate().map(|(at, (_, file))| encoded(at, file)).collect::<Vec<_>>(),
+        )
+    };
+    let transform = Transform::new().color(ColorMode::Color).resize(11, 9);
+    let feed = || Feed::builder().source(source()).phase(Phase::Test).batch_size(4);
+    let whole = arrays(feed().transform(transform.clone()), 8);
+    let scaled = arrays(feed().transform(transform.clone().scaled_decode(true)), 8);
+    assert_ne!(whole, scaled);
+    assert_eq!(arrays(feed().scaled_decode(true).transform(transform.clone()), 8), scaled);
+    assert_eq!(arrays(feed().transform(transform.clone()).scaled_decode(true), 8), scaled);
+    let asks = transform.clone().scaled_decode(true);
+    assert_eq!(arrays(feed().scaled_decode(false).transform(asks.clone()), 8), whole);
+    assert_eq!(arrays(feed().transform(asks).scaled_decode(false), 8), whole);
+    // A target that is made of a feed is decoded as the feed would be.
+    let target = |builder: FeedBuilder| {
+        let target = Target::from_feed(builder, Matching::Keys);
+        batches(feed().transform(transform.clone()).target(target).phase(Phase::Test))
+    };
+    let early = target(feed().scaled_decode(true).transform(transform.clone()));
+    let late = target(feed().transform(transform.clone().scaled_decode(true)));
+    assert_eq!(early.len(), late.len());
+    for (early, late) in early.iter().zip(&late) {
+        assert_eq!(early.target_pixels::<f32>().unwrap(), late.target_pixels::<f32>().unwrap());
+    }
 }

@@ -12,6 +12,7 @@ mod common;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use common::resident::{PAGE_BYTES, evict, pages, picture, share, warm};
 use percolator::{Device, Dtype, Feed, FeedBuilder, Lmdb, Source as _};
@@ -22,8 +23,8 @@ use tempfile::TempDir;
 const RECORD_BYTES: usize = 150_000;
 /// What must be in memory is so to this share, while the system drops pages of its own accord.
 const PRESENT: f64 = 0.3;
-/// Looks at something that is about to come true, by which it must have.
-const LOOKS_MAX: usize = 5_000;
+/// How long something is looked at that is about to come true, on a disk that others are at.
+const LOOK_AT_MOST: Duration = Duration::from_secs(30);
 
 /// A folder on the disk that the program is built on: a temporary one may lie in memory.
 fn folder() -> TempDir {
@@ -62,10 +63,16 @@ fn places(file: &Path, records: usize) -> Vec<Range<usize>> {
 
 /// Looks again and again, until it is so or never will be.
 fn comes_true(mut is_so: impl FnMut() -> bool) -> bool {
-    (0..LOOKS_MAX).any(|_| {
+    let start = Instant::now();
+    loop {
+        if is_so() {
+            return true;
+        }
+        if start.elapsed() > LOOK_AT_MOST {
+            return false;
+        }
         std::thread::yield_now();
-        is_so()
-    })
+    }
 }
 
 #[test]

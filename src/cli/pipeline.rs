@@ -29,7 +29,7 @@ pub(super) struct PipelineArgs {
     pub(super) transform_on: PlaceArg,
     /// Have the system drop from its memory what was used of the database: for one that is larger than memory.
     #[arg(long)]
-    drop_behind: bool,
+    pub(super) drop_behind: bool,
     /// Decode a JPEG that is resized to less to a half, a quarter or an eighth of its sides first, as small as is still
     /// enough: faster, and the pixels are not Caffe's.
     #[arg(long)]

@@ -49,6 +49,8 @@ pub struct FeedBuilder {
     /// Its place in its net, where it is a net's layer.
     pub(super) net: Option<NetPlace>,
     pub(super) transform: Transform,
+    /// Goes before what the transform says, if it was said.
+    pub(super) scaled_decode: Option<bool>,
     pub(super) place: Place,
     pub(super) target: Option<Target>,
     pub(super) phase: Phase,
@@ -85,6 +87,7 @@ impl FeedBuilder {
             net: None,
             layer: "data".to_owned(),
             transform: Transform::new(),
+            scaled_decode: None,
             place: Place::Host,
             target: None,
             phase: Phase::Train,
@@ -148,11 +151,21 @@ impl FeedBuilder {
         self
     }
 
-    /// [`Transform::scaled_decode`] of the transform that there is so far: for a net's `ImageData` layer with a
-    /// `new_height`, which has no field that asks for it. The pixels are then not Caffe's.
+    /// [`Transform::scaled_decode`] of the feed's transform, whether that is given before or after: for a net's
+    /// `ImageData` layer with a `new_height`, which has no field that asks for it. The pixels are then not Caffe's. If not
+    /// said, it is as the transform says. Where nothing is resized, a warning says that it has no effect.
     pub fn scaled_decode(mut self, scaled: bool) -> Self {
-        self.transform = self.transform.scaled_decode(scaled);
+        self.scaled_decode = Some(scaled);
         self
+    }
+
+    /// The transform with all that was said of it.
+    pub(super) fn whole_transform(&self) -> Transform {
+        let transform = self.transform.clone();
+        match self.scaled_decode {
+            Some(scaled) => transform.scaled_decode(scaled),
+            None => transform,
+        }
     }
 
     /// Where that is done; on the host if not said. The batches are the same, but for what [`Place::Device`] says.
@@ -267,11 +280,18 @@ impl FeedBuilder {
     /// What the feed keeps in memory of the database's files is then bounded: of an LMDB the 64 MiB that are read ahead
     /// of the reader, the records under way (for each lane [`prefetch`](Self::prefetch) batches of them, and where lanes
     /// are [some of many ranks](Self::ranks), what lies between), and 8 MiB that the reader is in or has just left. Of a
-    /// LevelDB, the tables that those records lie in, and on each level the one that the reader is in. That much is left
-    /// when the feed ends, too. It holds where the records lie in the file in the order of their keys, or nearly so.
+    /// LevelDB, whole, the tables that those records lie in, and the one of the record that the reader is at: a table that
+    /// it leaves for another level's, and comes back to after more records than are under way, is dropped meanwhile and
+    /// read again. That much is left when the feed ends, too. It holds where the records lie in the file in the order of
+    /// their keys, or nearly so.
     ///
     /// It changes no batch. Another feed of the same files, in this process or another, reads again from the disk what
-    /// this one dropped; what another process has mapped stays in memory. It works on Linux, for LMDB and LevelDB;
+    /// this one dropped; what another process has mapped, and has touched, stays in memory until that one drops it as well.
+    /// So where [ranks](Self::ranks) of one job are several processes on one machine, ask it of all of them: what is kept
+    /// then is what the slowest has yet to drop, and where they are not in step, the one ahead drops what was read ahead for
+    /// the others, who read it from the disk again. One process with a lane for each device reads everything once.
+    ///
+    /// It works on Linux, for LMDB and LevelDB;
     /// elsewhere, and for other sources, a warning says that it has no effect.
     pub fn drop_behind(mut self, drops: bool) -> Self {
         self.drops_behind = drops;

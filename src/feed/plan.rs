@@ -36,7 +36,7 @@ use crate::source::paired::Paired;
 use crate::source::{COMPANION_BYTES, ChecksSeals, PLACE_BYTES, Record, SEAL_BYTES, Source, SourceError};
 use crate::sync::panic_message;
 use crate::transform::{
-    CaffeEra, Cutter, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transformer,
+    CaffeEra, Cutter, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform, Transformer,
 };
 use crate::workers::{Crew, Task, TaskQueue, WorkerMeters, Workers};
 
@@ -88,6 +88,16 @@ impl FeedBuilder {
             Some(_) => return Err(ConfigError::GlobalBatch { records, ranks }),
         }
         Ok(())
+    }
+
+    /// Says where smaller decoding was asked for that nothing can come of.
+    fn warn_of_scaling_in_vain(&self) {
+        let target = self.target.as_ref().map(|target| &target.transform);
+        for (of, transform) in [("records", Some(&self.transform)), ("targets", target)] {
+            if transform.is_some_and(Transform::scales_in_vain) {
+                tracing::warn!(layer = %self.layer, of, "scaled_decode has no effect: nothing is resized");
+            }
+        }
     }
 
     /// What needs no look at a source.
@@ -278,6 +288,8 @@ impl Plan {
     /// Checks everything that can be checked before a thread is started.
     pub(super) fn of(mut asked: FeedBuilder) -> Result<Self, FeedError> {
         asked.divide()?;
+        asked.transform = asked.whole_transform();
+        asked.warn_of_scaling_in_vain();
         // Asked of the system once: it takes as long as to open a database.
         let mut choices = asked.choices();
         let best = choices[0];

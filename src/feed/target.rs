@@ -61,9 +61,10 @@ impl Target {
     /// same net. Its random numbers, batches and devices are the first feed's.
     #[must_use]
     pub fn from_feed(feed: FeedBuilder, matching: Matching) -> Self {
+        let transform = feed.whole_transform();
         let origin = TargetOrigin::Paired(feed.source, matching);
         let root = Some(feed.root).filter(|root| !root.as_os_str().is_empty());
-        Target { origin, root, transform: feed.transform, dtype: feed.dtype }
+        Target { origin, root, transform, dtype: feed.dtype }
     }
 
     /// The `float_data` that a record has beside its pixels in `data`: a vector of labels, as long in every

@@ -479,7 +479,7 @@ impl<'a> Dealer<'a> {
             false => source.cursor()?,
         };
         if drops_behind && cursor.drop_behind() {
-            self.outstanding = Some(Outstanding::default());
+            self.outstanding = Some(Outstanding::of(self.shared.pool.runs * self.hands.len()));
         } else if drops_behind {
             tracing::warn!(
                 source = %source.path().display(),
@@ -499,9 +499,10 @@ impl<'a> Dealer<'a> {
         let slot = hand.slot.as_mut().expect("a slot was taken just now");
         if let Some(outstanding) = self.outstanding.as_mut().filter(|_| slot.run.is_empty()) {
             // What it was filled with before has come back with it.
-            if let Some(before) = slot.number.replace(outstanding.begin(turn)) {
+            if let Some(before) = slot.number.take() {
                 outstanding.end(before);
             }
+            slot.number = Some(outstanding.begin(turn));
         }
         add(&mut slot.run);
         hand.dealt += 1;

@@ -10,13 +10,19 @@ use crate::source::Dealt;
 ///
 /// 1. All runs before number `used` are used; number `used` itself is out, or has not been begun.
 /// 2. `runs[i]` is run number `used + i`: whose it is, or `None` if it is used. The first is not.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outstanding {
     used: u64,
     runs: VecDeque<Option<usize>>,
 }
 
 impl Outstanding {
+    /// Of this many runs that go round. There is room for twice as many: one that is late is waited for, while others
+    /// go round again.
+    pub(super) fn of(runs: usize) -> Self {
+        Outstanding { used: 0, runs: VecDeque::with_capacity(2 * runs) }
+    }
+
     /// Begins a run for a consumer; its number.
     pub(super) fn begin(&mut self, consumer: usize) -> u64 {
         self.runs.push_back(Some(consumer));
@@ -59,7 +65,7 @@ mod tests {
 
     #[test]
     fn runs_are_used_up_to_the_oldest_that_is_out() {
-        let mut outstanding = Outstanding::default();
+        let mut outstanding = Outstanding::of(6);
         let numbers: Vec<u64> = (0..5).map(|run| outstanding.begin(run % 2)).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4]);
         for (ended, used) in [(1, 0), (3, 0), (0, 2), (0, 2), (4, 2), (2, 5)] {
@@ -72,7 +78,7 @@ mod tests {
 
     #[test]
     fn who_has_left_holds_up_nobody() {
-        let mut outstanding = Outstanding::default();
+        let mut outstanding = Outstanding::of(6);
         for run in 0..6 {
             outstanding.begin(run % 2);
         }

@@ -6,8 +6,9 @@
 //! A database that was written in the order of its keys lies so.
 //!
 //! A walk of some of the ranks of a job passes over the others' records, and cannot know where those lie that it wants
-//! before it has come to them. Where it passes over more than it takes, and more at a time than a request is worth,
-//! nothing is read ahead of it but the values that it takes, when it comes to them: the workers are a ring behind.
+//! before it has come to them. Where it passes over more than it takes, by and large, and more at a time than a request
+//! is worth, nothing is read ahead of it but the values that it takes, when it comes to them: the workers are a ring
+//! behind.
 
 use std::ops::Range;
 
@@ -44,6 +45,12 @@ impl Window {
         self.steps_forward > STEPS_FORWARD
     }
 
+    /// Nothing is asked for until the walk has gone forward again for a while.
+    #[inline]
+    pub(super) fn pause(&mut self) {
+        (self.steps_forward, self.quiet) = (0, 0..0);
+    }
+
     /// What to ask for now that the walk has come to `at`, to be cut into chunks: often nothing.
     #[inline]
     pub(super) fn came_to(&mut self, at: u64) -> Range<u64> {
@@ -78,42 +85,61 @@ const GAP_BYTES: u64 = 128 << 10;
 /// Smaller values share their pages, with each other or with what the walk itself touches.
 const OWN_PAGES_BYTES: u64 = 16 << 10;
 
+/// How far back it is remembered what a walk took, in bytes: sizes vary, and a few records say little of them.
+const MEMORY_BYTES: u64 = WINDOW_BYTES;
+
 /// How much a walk takes of what it comes to: some values one after the other, then passes over some, and so on.
+///
+/// The sums are halved together when they come to more than is remembered, so that what was long ago counts for less.
+/// What makes a walk picky has to fall to less than half until it is so no longer: each change of mind costs what was
+/// read for the other one.
 #[derive(Debug, Default)]
 pub(super) struct Appetite {
-    now: Stretch,
-    before: Stretch,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
     taken: u64,
-    /// Behind what was taken.
     passed_over: u64,
+    /// What the gaps have to come to together, to be worth requests of their own.
+    worth: u64,
+    is_in_gap: bool,
+    is_picky: bool,
 }
 
 impl Appetite {
     #[inline]
     pub(super) fn took(&mut self, bytes: u64) {
-        if self.now.passed_over > 0 {
-            self.before = std::mem::take(&mut self.now);
-        }
-        self.now.taken = self.now.taken.saturating_add(bytes);
+        self.is_in_gap = false;
+        self.taken = self.taken.saturating_add(bytes);
+        self.decide();
     }
 
     #[inline]
     pub(super) fn passed_over(&mut self, bytes: u64) {
-        if bytes >= OWN_PAGES_BYTES {
-            self.now.passed_over = self.now.passed_over.saturating_add(bytes);
+        if bytes < OWN_PAGES_BYTES {
+            return;
         }
+        if !self.is_in_gap {
+            self.is_in_gap = true;
+            self.worth += GAP_BYTES;
+        }
+        self.passed_over = self.passed_over.saturating_add(bytes);
+        self.decide();
     }
 
     /// Whether it saves something to ask for single values.
     #[inline]
     pub(super) fn is_picky(&self) -> bool {
-        let Appetite { now, before } = self;
-        let passed_over = now.passed_over.max(before.passed_over);
-        passed_over >= GAP_BYTES && passed_over >= now.taken.max(before.taken)
+        self.is_picky
+    }
+
+    #[inline]
+    fn decide(&mut self) {
+        if self.taken.saturating_add(self.passed_over) > MEMORY_BYTES {
+            self.taken /= 2;
+            self.passed_over /= 2;
+            self.worth /= 2;
+        }
+        let least = self.worth.max(self.taken);
+        let least = if self.is_picky { least / 2 } else { least };
+        self.is_picky = self.passed_over > 0 && self.passed_over >= least;
     }
 }
 
@@ -194,6 +220,24 @@ mod tests {
         assert!(pass() > FILE_BYTES - (1 << 20));
     }
 
+    #[test]
+    fn a_walk_that_was_paused_has_to_go_forward_again_and_asks_for_nothing_twice() {
+        let mut window = Window::new(FILE_BYTES);
+        let mut asked = 0;
+        for (step, at) in (0..FILE_BYTES).step_by(500_000).enumerate() {
+            let since_pause = step % 100;
+            if since_pause < 20 {
+                window.pause();
+                continue;
+            }
+            let wanted = window.came_to(at);
+            assert!(wanted.is_empty() || since_pause >= 20 + STEPS_FORWARD as usize, "{step}: {wanted:?}");
+            assert!(wanted.is_empty() || wanted.start >= asked, "{step}: {wanted:?}");
+            asked = asked.max(wanted.end);
+        }
+        assert_eq!(asked, FILE_BYTES);
+    }
+
     /// At which of so many records of `bytes` a walk of ranks `first` to `end` of `of` is picky.
     fn picky(bytes: u64, ranks: Range<usize>, of: usize) -> Vec<bool> {
         let mut appetite = Appetite::default();
@@ -227,16 +271,117 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_takes_everything_from_now_on_is_not_picky_any_more() {
+    fn a_walk_that_takes_everything_from_now_on_is_not_picky_for_more_than_it_remembers() {
+        // As ranks that pass over the others' records, and as one that skips the first records of all.
+        for (gaps, bytes) in [(5, 700_000), (1_000, 700_000), (1, 10 << 30), (100_000, 100_000)] {
+            let mut appetite = Appetite::default();
+            for _ in 0..gaps {
+                appetite.took(100_000);
+                appetite.passed_over(bytes);
+            }
+            let left = (0..2_000).filter(|_| {
+                appetite.took(100_000);
+                appetite.is_picky()
+            });
+            let left = left.count() as u64 * 100_000;
+            assert!(left < 2 * MEMORY_BYTES, "{left} bytes are taken one by one after {gaps} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_walk_that_took_everything_becomes_picky_when_it_passes_over_most() {
         let mut appetite = Appetite::default();
-        for _ in 0..5 {
+        for _ in 0..100_000 {
+            appetite.took(100_000);
+        }
+        let mut walked = 0;
+        while !appetite.is_picky() {
             appetite.took(100_000);
             appetite.passed_over(700_000);
+            walked += 800_000;
         }
-        let left = (0..20).filter(|_| {
-            appetite.took(100_000);
-            appetite.is_picky()
-        });
-        assert_eq!(left.count(), 7, "as long as there may be a gap again");
+        assert!(walked < 2 * MEMORY_BYTES, "{walked}");
+    }
+
+    /// Sizes as JPEGs have them: log-normal, of this mean and this standard deviation in means.
+    #[expect(clippy::cast_possible_truncation, reason = "a size is a whole number of bytes")]
+    fn sizes(seed: u64, mean: f64, deviation: f64) -> impl Iterator<Item = u64> {
+        let mut state = seed;
+        let mut uniform = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) as f64 + 1.0) / f64::from(1_u32 << 31)
+        };
+        let variance = deviation.mul_add(deviation, 1.0).ln();
+        std::iter::repeat_with(move || {
+            let normal = (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
+            (mean * variance.sqrt().mul_add(normal, -variance / 2.0).exp()) as u64
+        })
+    }
+
+    /// What came of a walk that takes the records of one rank.
+    #[derive(Debug, Default)]
+    struct Walked {
+        file: u64,
+        taken: u64,
+        asked: u64,
+        flips: usize,
+    }
+
+    const RECORDS: usize = 10_000;
+
+    fn walk(sizes: impl Iterator<Item = u64>, rank: usize, of: usize) -> Walked {
+        let sizes: Vec<u64> = sizes.take(RECORDS).collect();
+        let file = sizes.iter().sum();
+        let (mut window, mut appetite) = (Window::new(file), Appetite::default());
+        let (mut walked, mut at, mut was_picky) = (Walked { file, ..Walked::default() }, 0, false);
+        for (record, bytes) in sizes.into_iter().enumerate() {
+            let is_taken = record % of == rank;
+            if is_taken {
+                appetite.took(bytes)
+            } else {
+                appetite.passed_over(bytes)
+            }
+            let is_picky = appetite.is_picky();
+            if is_picky {
+                window.pause();
+            } else {
+                let wanted = window.came_to(at);
+                walked.asked += wanted.end - wanted.start;
+            }
+            walked.taken += if is_taken { bytes } else { 0 };
+            walked.asked += if is_taken && is_picky { bytes } else { 0 };
+            walked.flips += usize::from(is_picky != was_picky);
+            (was_picky, at) = (is_picky, at + bytes);
+        }
+        walked
+    }
+
+    #[test]
+    fn sizes_that_vary_change_a_walks_mind_seldom() {
+        for (mean, deviation) in [(110e3, 0.0), (110e3, 0.5), (110e3, 1.35), (40e3, 1.0), (300e3, 1.35)] {
+            for of in [2, 3, 4, 8, 64] {
+                for seed in 0..10_usize {
+                    let walked = walk(sizes(seed as u64, mean, deviation), seed % of, of);
+                    assert!(walked.flips < 5 * RECORDS / 1000, "{mean} {deviation} 1 of {of}: {walked:?}");
+                    assert!(
+                        walked.asked <= walked.file + walked.file / 20,
+                        "{mean} {deviation} 1 of {of}: {walked:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_rank_of_four_or_more_asks_for_little_but_its_own_whatever_the_sizes() {
+        for (mean, deviation) in [(110e3, 0.0), (110e3, 0.5), (110e3, 1.35), (300e3, 1.35)] {
+            for of in [4, 8] {
+                for seed in 0..10_usize {
+                    let walked = walk(sizes(seed as u64, mean, deviation), seed % of, of);
+                    let allowed = walked.taken + 3 * walked.taken / 10;
+                    assert!(walked.asked <= allowed, "{mean} {deviation} 1 of {of}: {walked:?}");
+                }
+            }
+        }
     }
 }

@@ -6,15 +6,16 @@
 
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::mm::{Advice as MapAdvice, madvise};
 
+use super::dropped::drop_pages;
 use super::file_id::FileId;
 
 /// What the system reads for one request, whatever it is asked for: Linux cuts it to what the disk is set to.
@@ -81,39 +82,35 @@ impl Mapped {
     pub(super) fn is_in_memory(&self, at: u64) -> bool {
         let mut byte = [0];
         let read = preadv2(&self.file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
-        !matches!(read, Err(Errno::AGAIN | Errno::OPNOTSUPP))
+        matches!(read, Ok(1))
     }
 
     /// Has the system drop a part of the file from its memory. It keeps what another process, or another map of this
     /// one, has in use.
     pub(super) fn drop_from_memory(&self, part: Range<u64>) {
-        // The system drops no page that a process has mapped: so first out of the map, then out of the memory.
-        self.advise(&part, MapAdvice::LinuxDontNeed);
         let Some(len) = NonZeroU64::new(part.end.saturating_sub(part.start)) else { return };
-        if let Err(error) = fadvise(&self.file, part.start, Some(len), Advice::DontNeed) {
-            tracing::debug!(%error, start = part.start, "the system does not drop what was used");
-        }
+        drop_pages(&self.file, part.start, Some(len), || self.advise(&part, MapAdvice::LinuxDontNeed));
     }
 
     /// Whether whoever touches a page that is not in memory has to wait for its neighbours as well.
     pub(super) fn reads_around(&self, is_so: bool) {
         let advice = if is_so { MapAdvice::Normal } else { MapAdvice::Random };
-        self.advise(&(0..self.file_bytes), advice);
+        if let Err(error) = self.advise(&(0..self.file_bytes), advice) {
+            tracing::debug!(%error, ?advice, "the system does not take advice about a map");
+        }
     }
 
-    fn advise(&self, part: &Range<u64>, advice: MapAdvice) {
+    fn advise(&self, part: &Range<u64>, advice: MapAdvice) -> io::Result<()> {
         let addresses = self.map.addresses_of(part);
         if addresses.is_empty() {
-            return;
+            return Ok(());
         }
         let start = std::ptr::without_provenance_mut::<c_void>(addresses.start);
         // SAFETY: by `find`, the addresses are those of a shared map of a file, and it is still there. `Normal` and
         // `Random` are hints. After `LinuxDontNeed` whoever reads the pages finds the file's bytes again, which are
         // those that were there: nobody writes to a database that is open (docs/design.md), nor can through this map.
         let advised = unsafe { madvise(start, addresses.len(), advice) };
-        if let Err(error) = advised {
-            tracing::debug!(%error, ?advice, "the system does not take advice about a map");
-        }
+        Ok(advised?)
     }
 }
 

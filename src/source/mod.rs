@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod ahead;
 mod behind;
+#[cfg(target_os = "linux")]
+mod dropped;
 mod file_id;
 pub(crate) mod image_list;
 pub(crate) mod leveldb;

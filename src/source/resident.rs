@@ -144,7 +144,12 @@ mod system {
                 self.is_narrow = is_narrow;
                 self.mapped.reads_around(!is_narrow);
             }
-            let wanted = if is_picky { 0..0 } else { self.window.came_to(place.start) };
+            let wanted = if is_picky {
+                self.window.pause();
+                0..0
+            } else {
+                self.window.came_to(place.start)
+            };
             if !wanted.is_empty() {
                 self.ask(wanted);
             } else if is_taken && (is_picky || is_narrow && !self.window.is_forward()) {
@@ -155,7 +160,8 @@ mod system {
         fn ask(&self, wanted: Range<u64>) {
             for start in steps(wanted.clone(), CHUNK_BYTES) {
                 let end = (start + CHUNK_BYTES).min(wanted.end);
-                if !self.mapped.is_in_memory(end - 1) {
+                // Nothing is read around what is touched there, so that the last page says nothing of those before it.
+                if self.is_narrow || !self.mapped.is_in_memory(end - 1) {
                     self.mapped.will_need(start..end);
                 }
             }

@@ -31,7 +31,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
 
 use super::args::{StateArgs, TransformArgs, seconds};
@@ -59,7 +59,7 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// The largest of these binds; copy_1 and cpu are only said. Where none comes to a half while the workers are at work
 /// for four fifths of the time, it is the processor that binds: cpu. GB are 10^9 bytes, and copies are counted in bytes
 /// written. What is measured begins once the pipeline has been through its source, or has run as long as a round lasts.
-/// With --cold it begins when the pipeline is built, and ends with the first pass.
+/// With --cold it begins when the pipeline is built, and ends with the first pass. --drop-behind needs it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "synthetic"]).required(true))]
 pub(crate) struct Bench {
@@ -112,6 +112,11 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.cold || !self.pipeline.drop_behind,
+            "--drop-behind without --cold: limits are read from the page cache, and a pipeline that drops what it used reads \
+             from the disk; add --cold, which has both read from there, or leave --drop-behind out"
+        );
         // A name that cannot be written to is told before minutes have gone by.
         let plot = self.plot.as_ref().map(|path| self.open_plot(path)).transpose()?;
         let mut measured = Vec::new();

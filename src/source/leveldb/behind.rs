@@ -47,15 +47,16 @@ impl Behind {
 /// Its file is opened for it, since a map keeps none open. Another that has its name by now is not harmed.
 #[cfg(target_os = "linux")]
 fn drop_table(database: &Database, level: usize, table: usize) {
-    use rustix::fs::{Advice, fadvise};
+    use crate::source::dropped::drop_pages;
 
-    // The system drops no page that a process has mapped: so first out of the map, then out of the memory.
-    database.lending().store().empty_map(database.tables(level)[table].slot);
     let path = database.table_path(level, table);
-    let dropped = std::fs::File::open(&path)
-        .and_then(|file| fadvise(&file, 0, None, Advice::DontNeed).map_err(std::io::Error::from));
-    if let Err(error) = dropped {
-        tracing::debug!(%error, table = %path.display(), "the system does not drop what was used");
+    let slot = database.tables(level)[table].slot;
+    match std::fs::File::open(&path) {
+        Ok(file) => drop_pages(&file, 0, None, || database.lending().store().empty_map(slot)),
+        // A writer has merged it into others: its pages go with its map.
+        Err(error) => {
+            tracing::debug!(%error, table = %path.display(), "a table that was used is not dropped")
+        }
     }
 }
 

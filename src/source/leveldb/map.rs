@@ -42,13 +42,10 @@ impl FileMap {
 
     /// Takes all pages out of the map. Whoever reads one brings it back.
     #[cfg(target_os = "linux")]
-    fn empty(&self) {
+    fn empty(&self) -> io::Result<()> {
         // SAFETY: the map is shared and read-only, so on Linux a page that is read again is the file's, as it was: that
         // nobody writes to the file is what it was mapped on.
-        let emptied = unsafe { self.0.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
-        if let Err(error) = emptied {
-            tracing::debug!(%error, "the system does not take advice about a map");
-        }
+        unsafe { self.0.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
     }
 }
 
@@ -137,10 +134,8 @@ impl Store {
 
     /// Takes the pages of a table out of its map, if it is mapped. They come back with whoever reads them.
     #[cfg(target_os = "linux")]
-    pub(super) fn empty_map(&self, table: usize) {
-        if let Some(table) = self.tables.get(table).and_then(OnceCell::get) {
-            table.map.empty();
-        }
+    pub(super) fn empty_map(&self, table: usize) -> io::Result<()> {
+        self.tables.get(table).and_then(OnceCell::get).map_or(Ok(()), |table| table.map.empty())
     }
 
     /// The bytes of a table that is mapped.
