@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// Something to be done, by whichever thread comes first.
 pub(crate) trait Errand: Send + Sync {
-    /// Does it, unless it has been done, or is being done, or is not wanted any more.
-    fn run(&self);
+    /// Does it, unless it has been done, or is being done, or is not wanted any more; whether it did.
+    fn run(&self) -> bool;
 }
 
 /// Threads that run errands when they are free.

@@ -42,6 +42,8 @@ pub struct WorkerStats {
     pub at_work: usize,
     /// Runs of records handled.
     pub runs: u64,
+    /// Errands done for the reader: groups of compressed blocks that a worker unpacked ahead of it.
+    pub errands: u64,
     /// Waits for something to do, of all workers together; those that stand by wait too.
     pub waits_for_records: Waits,
 }

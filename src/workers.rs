@@ -89,6 +89,8 @@ pub(crate) struct WorkerMeters {
     /// Waits of workers that had nothing to do, or were too many.
     pub(crate) idle: WaitMeter,
     pub(crate) runs: Count,
+    /// Errands that a worker did, because nobody had before.
+    pub(crate) errands: Count,
 }
 
 /// The queue to workers that have still to be started: readers, which send errands, are there before them. It has room
@@ -228,7 +230,7 @@ fn work(
                 fill.handle(recipe, &mut tools)
             }
             Task::Errand(errand) => {
-                run(&*errand);
+                meters.errands.add(u64::from(run(&*errand)));
                 false
             }
         };
@@ -246,9 +248,11 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// An errand that panics is its reader's again, which then meets the panic itself.
-fn run(errand: &dyn Errand) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| errand.run())) {
+/// Whether it did the errand. One that panics is its reader's again, with all that it takes; the reader then meets the panic
+/// itself.
+fn run(errand: &dyn Errand) -> bool {
+    catch_unwind(AssertUnwindSafe(|| errand.run())).unwrap_or_else(|panic| {
         tracing::warn!(message = panic_message(&*panic), "an errand of the reader's panicked on a worker");
-    }
+        false
+    })
 }

@@ -38,6 +38,8 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 static TRACED: AtomicBool = AtomicBool::new(false);
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Records that went to their run together with their buffer.
+static GIVEN: AtomicUsize = AtomicUsize::new(0);
 /// One test counts at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -152,7 +154,9 @@ impl Cursor for StallingCursor {
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
-        self.cursor.give(id, run)
+        let is_given = self.cursor.give(id, run);
+        GIVEN.fetch_add(usize::from(is_given), Ordering::Relaxed);
+        is_given
     }
 }
 
@@ -240,10 +244,21 @@ fn after_the_first_rounds_nothing_allocates() {
         assert_eq!(calls_of_a_feed(open(), paired), 0, "with targets, in Caffe's sequence");
         for is_compressed in [false, true] {
             let path = folder.path().join(format!("leveldb {is_compressed}"));
-            write_leveldb(&path, is_compressed);
+            write_leveldb(&path, is_compressed, 300, 32);
             let calls = calls_of_a_feed(Box::new(LevelDb::open(&path).unwrap()), plain);
             assert_eq!(calls, 0, "LevelDB, compressed: {is_compressed}");
         }
+        // Records that are a block, and a run, each: their buffers go from the walk to the runs and back.
+        let path = folder.path().join("large");
+        write_leveldb(&path, true, 100, 224);
+        let large = |feed: FeedBuilder| feed.transform(Transform::new().crop(28).mirror(true));
+        GIVEN.store(0, Ordering::Relaxed);
+        assert_eq!(
+            calls_of_a_feed(Box::new(LevelDb::open(&path).unwrap()), large),
+            0,
+            "LevelDB, large records"
+        );
+        assert!(GIVEN.load(Ordering::Relaxed) > 1000, "{GIVEN:?} records went on with their buffers");
     });
 }
 
@@ -295,13 +310,14 @@ fn nothing_allocates_on_the_way_to_a_gpu() {
 }
 
 /// Images of one colour each, which compress, as a LevelDB with several tables.
-fn write_leveldb(folder: &Path, is_compressed: bool) {
+fn write_leveldb(folder: &Path, is_compressed: bool, count: usize, extent: i32) {
     let compressor = if is_compressed { SnappyCompressor::ID } else { NoneCompressor::ID };
-    let options = Options { write_buffer_size: 256 << 10, compressor, ..Options::default() };
+    let bytes = (3 * extent * extent) as usize;
+    let options = Options { write_buffer_size: bytes * count / 4, compressor, ..Options::default() };
     let mut database = DB::open(folder, options).unwrap();
-    for index in 0..300_i32 {
-        let value = common::datum(3, 32, 32, index, vec![index as u8; 3 * 32 * 32]);
-        database.put(&common::key(index as usize), &value).unwrap();
+    for index in 0..count {
+        let value = common::datum(3, extent, extent, index as i32, vec![index as u8; bytes]);
+        database.put(&common::key(index), &value).unwrap();
     }
     database.flush().unwrap();
     database.close().unwrap();

@@ -97,6 +97,23 @@ fn the_records_are_the_same_whatever_the_threads() {
     }
 }
 
+/// Without it, all else here would hold of a feed whose reader unpacks everything by itself.
+#[test]
+fn workers_unpack_for_the_reader() {
+    const BATCHES_MAX: usize = 2000;
+    for images in [SMALL, LARGE] {
+        let folder = images.write();
+        must_end("a feed whose workers unpack", move || {
+            // Round and round.
+            let mut feed = feed(folder.path(), 1, 2).build().unwrap();
+            let mut lane = feed.lanes().remove(0);
+            let mut batches = (0..BATCHES_MAX).map(|_| images.check(&lane.next().unwrap().unwrap()));
+            let is_helped = batches.any(|_| feed.stats().workers.errands > 0);
+            assert!(is_helped, "no worker did an errand in {BATCHES_MAX} batches");
+        });
+    }
+}
+
 #[test]
 fn a_feed_that_is_left_in_the_middle_ends() {
     for images in [SMALL, LARGE] {

@@ -185,6 +185,7 @@ impl Gauges {
                 threads: self.crew.threads(),
                 at_work: self.crew.at_work(),
                 runs: self.workers.runs.get(),
+                errands: self.workers.errands.get(),
                 waits_for_records: self.workers.idle.read(until),
             },
             lanes: self.lanes.iter().map(|(device, meters)| lane_stats(device, meters, until)).collect(),

@@ -5,8 +5,12 @@
 //! collects each when it comes to it. Blocks of some KiB travel together, for to hand one over costs more than to
 //! unpack it.
 //!
-//! A walk over several tables at once has one pool of groups for all. Each table may have one group more with every group
-//! that the walk collects from it: so those that it goes through fast come to have the most.
+//! A walk over several tables at once has one pool of groups for all, and one window of bytes. Each table may have one
+//! group more with every group that the walk collects from it: so those that it goes through fast come to have the most.
+//! One that stands still while the others want groups gives its last offers back, and may have so many fewer.
+//!
+//! How long a block will be is known only when it is come to. So groups are made by what is usual: a block that is much
+//! longer is left to the walk, and one such block in many does not change what is usual.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,63 +25,156 @@ use crate::table::{Following, Shelf};
 
 /// What the blocks of a group come to, unless one is longer. The tables of tests are small.
 const GROUP_BYTES: usize = if cfg!(test) { 9 << 10 } else { 128 << 10 };
-/// What all groups of a walk come to, unless two come to more.
+/// What all groups of a walk that are offered come to, unless two come to more.
 const WINDOW_BYTES: usize = 16 << 20;
+/// The fewest groups that fit in the window.
+const OFFERED_MIN: usize = 2;
 /// The fewest groups of a walk, and of each helper.
 const GROUPS_MIN: usize = 4;
 const GROUPS_A_HELPER: usize = 4;
+/// A table of which no block has been entered while the walk entered so many for each of its tables stands still.
+const STILL_BLOCKS_A_TABLE: usize = 8;
+/// By what part of the difference a shorter block lessens what is usual; a longer one doubles it at the most.
+const SHORTER_PART: usize = 8;
 
 /// What the tables of a walk share.
 #[derive(Debug)]
 pub(super) struct Pool {
     helpers: Arc<dyn Helpers>,
-    /// How many groups there may be.
+    /// How many groups there may be. They are made when they are first wanted.
     groups_max: usize,
     groups: Cell<usize>,
     idle: RefCell<Vec<Arc<Group>>>,
-    /// The length of the longest block so far.
-    block_bytes: Cell<usize>,
+    /// The room of all groups that are not idle.
+    offered_bytes: Cell<usize>,
+    /// How long blocks usually are.
+    usual_bytes: Cell<usize>,
+    /// How many blocks the walk has entered.
+    entered: Cell<usize>,
+    queues: RefCell<Vec<Rc<RefCell<Queue>>>>,
+}
+
+/// What is offered of one table.
+#[derive(Debug, Default)]
+struct Queue {
+    /// In the order of the table.
+    offers: VecDeque<Offer>,
+    /// Where in the index the first block is named that has not been offered, and before what place it cannot lie.
+    next: usize,
+    from: usize,
+    /// How many groups it may have beside the first.
+    more: usize,
+    /// How many blocks the walk had entered when it last entered one of this table.
+    entered_at: usize,
+}
+
+#[derive(Debug)]
+struct Offer {
+    group: Arc<Group>,
+    room: usize,
+    /// Where the first block lies.
+    start: usize,
+    /// What `next` and `from` of the queue were before.
+    next: usize,
+    from: usize,
 }
 
 impl Pool {
     pub(super) fn new(helpers: Arc<dyn Helpers>) -> Rc<Self> {
         let wanted = helpers.threads().saturating_mul(GROUPS_A_HELPER).max(GROUPS_MIN);
         let groups_max = wanted.min(helpers.errands_max());
-        let (groups, block_bytes) = (Cell::new(0), Cell::new(0));
-        Rc::new(Pool { helpers, groups_max, groups, idle: RefCell::default(), block_bytes })
+        Rc::new(Pool {
+            helpers,
+            groups_max,
+            groups: Cell::new(0),
+            idle: RefCell::default(),
+            offered_bytes: Cell::new(0),
+            usual_bytes: Cell::new(0),
+            entered: Cell::new(0),
+            queues: RefCell::default(),
+        })
     }
 
-    fn take(&self) -> Option<Arc<Group>> {
-        let idle = self.idle.borrow_mut().pop();
-        if idle.is_none() && self.groups.get() < self.groups_max {
-            self.groups.set(self.groups.get() + 1);
-            return Some(Group::new());
+    /// A queue for one more table.
+    fn queue(&self) -> Rc<RefCell<Queue>> {
+        let offers = VecDeque::with_capacity(self.groups_max);
+        let queue = Rc::new(RefCell::new(Queue { offers, ..Queue::default() }));
+        self.queues.borrow_mut().push(queue.clone());
+        queue
+    }
+
+    /// A group to be offered that has so much room, if there may be one more.
+    fn take(&self, room: usize) -> Option<Arc<Group>> {
+        let mut idle = self.idle.borrow_mut();
+        let offered = self.groups.get() - idle.len();
+        let bytes = self.offered_bytes.get() + room;
+        if offered >= self.groups_max || (bytes > WINDOW_BYTES && offered >= OFFERED_MIN) {
+            return None;
         }
-        idle
+        self.offered_bytes.set(bytes);
+        Some(idle.pop().unwrap_or_else(|| {
+            self.groups.set(self.groups.get() + 1);
+            Group::new()
+        }))
     }
 
-    fn put(&self, group: Arc<Group>) {
+    fn put(&self, group: Arc<Group>, room: usize) {
+        self.offered_bytes.set(self.offered_bytes.get() - room);
         self.idle.borrow_mut().push(group);
+    }
+
+    /// Takes back the last offer of the table that has stood still for the longest; whether there was one.
+    fn take_back(&self) -> bool {
+        let queues = self.queues.borrow();
+        let still_since = self.entered.get().saturating_sub(STILL_BLOCKS_A_TABLE * queues.len());
+        let is_still = |queue: &&Rc<RefCell<Queue>>| {
+            let queue = queue.borrow();
+            // Nobody is waited for: what is claimed now is not the next time.
+            let has_offer = queue.offers.back().is_some_and(|offer| !offer.group.is_claimed());
+            has_offer && queue.entered_at < still_since
+        };
+        let stillest = queues.iter().filter(is_still).min_by_key(|queue| queue.borrow().entered_at);
+        let Some(mut queue) = stillest.map(|queue| queue.borrow_mut()) else { return false };
+        let Some(Offer { group, room, next, from, start: _ }) = queue.offers.pop_back() else { return false };
+        (queue.next, queue.from) = (next, from);
+        queue.more = queue.more.saturating_sub(1);
+        group.take_back();
+        self.put(group, room);
+        true
+    }
+
+    /// A block has been entered that came to so many bytes.
+    fn came_to(&self, bytes: usize) {
+        let usual = self.usual_bytes.get();
+        let now = match usual {
+            0 => bytes,
+            _ if bytes < usual => usual - (usual - bytes).div_ceil(SHORTER_PART),
+            _ => bytes.min(usual.saturating_mul(2)),
+        };
+        self.usual_bytes.set(now.min(BLOCK_BYTES_MAX));
     }
 
     /// What a group's buffer has room for.
     fn room(&self) -> usize {
         match self.blocks() {
-            1 => self.block_bytes.get().min(BLOCK_BYTES_MAX),
+            // In steps: what is usual changes with every block, and buffers need not.
+            1 => self.usual_bytes.get().next_multiple_of(GROUP_BYTES / 4).min(BLOCK_BYTES_MAX),
             _ => GROUP_BYTES,
         }
     }
 
     /// Blocks of a group.
     fn blocks(&self) -> usize {
-        (GROUP_BYTES / self.block_bytes.get().max(1)).clamp(1, GROUP_BLOCKS_MAX)
+        (GROUP_BYTES / self.usual_bytes.get().max(1)).clamp(1, GROUP_BLOCKS_MAX)
     }
 
-    /// What a walk over so many tables at once will keep, if no block comes to be longer than the longest so far.
+    /// What a walk over so many tables at once will keep, as long as blocks are no longer than is usual now.
     pub(super) fn held_bytes(&self, tables: usize) -> usize {
         let group = size_of::<Group>() + GROUP_BLOCKS_MAX * size_of::<Block>();
+        let room = self.room();
+        let offered = self.groups_max.min((WINDOW_BYTES / room).max(OFFERED_MIN));
         // Each table has the buffer of the group that the walk is in.
-        self.groups_max * group + (self.groups_max + tables) * self.room()
+        self.groups_max * group + (offered + tables) * room
     }
 }
 
@@ -87,8 +184,7 @@ pub(super) struct Ahead {
     pool: Rc<Pool>,
     /// The store and the number of the table that is open.
     table: Option<(Arc<Store>, usize)>,
-    /// Groups that were offered, in the order of the table, each with the place of its first block.
-    offered: VecDeque<(usize, Arc<Group>)>,
+    queue: Rc<RefCell<Queue>>,
     /// The group that the walk is in, but for its buffer, which the walk has.
     work: Work,
     /// How many of its blocks have been entered.
@@ -98,11 +194,6 @@ pub(super) struct Ahead {
     is_brought: bool,
     /// Whether blocks are compressed, as far as the walk has seen.
     is_packed: bool,
-    /// Groups collected since the walk began.
-    collected: usize,
-    /// Where in the index the first block is named that has not been offered, and before what place it cannot lie.
-    next: usize,
-    from: usize,
 }
 
 impl Ahead {
@@ -110,41 +201,41 @@ impl Ahead {
         Ahead {
             pool: pool.clone(),
             table: None,
-            offered: VecDeque::with_capacity(pool.groups_max),
+            queue: pool.queue(),
             work: Work::default(),
             entered: 0,
             is_of_group: false,
             is_brought: false,
             is_packed: false,
-            collected: 0,
-            next: 0,
-            from: 0,
         }
     }
 
     /// The walk is before the first block of a table. One that it maps for itself has nothing ahead.
     pub(super) fn open(&mut self, table: &TableBytes) {
         self.close();
-        if let TableBytes::Kept { store, table } = table {
-            self.table = Some((store.clone(), *table));
+        match table {
+            TableBytes::Kept { store, table } => self.table = Some((store.clone(), *table)),
+            TableBytes::Own(_) => self.is_packed = false,
         }
     }
 
     /// The walk has left its table.
     pub(super) fn close(&mut self) {
         self.table = None;
-        for (_, group) in self.offered.drain(..) {
+        let mut queue = self.queue.borrow_mut();
+        for Offer { group, room, .. } in queue.offers.drain(..) {
             group.take_back();
-            self.pool.put(group);
+            self.pool.put(group, room);
         }
+        (queue.next, queue.from) = (0, 0);
         self.work.blocks.clear();
-        (self.entered, self.next, self.from) = (0, 0, 0);
+        self.entered = 0;
     }
 
     /// The walk begins anew.
     pub(super) fn restart(&mut self) {
         self.close();
-        self.collected = 0;
+        self.queue.borrow_mut().more = 0;
     }
 
     /// Whether anything is unpacked ahead of this walk.
@@ -157,57 +248,57 @@ impl Ahead {
         self.entered >= self.work.blocks.len()
     }
 
-    /// How many groups may be ahead now.
-    fn groups(&self) -> usize {
-        let fit = (WINDOW_BYTES / self.pool.room()).max(2);
-        self.pool.groups_max.min(fit).min(self.collected + 1)
+    /// Whether one more group may be ahead now.
+    fn may_offer(&self) -> bool {
+        let queue = self.queue.borrow();
+        queue.offers.len() < self.pool.groups_max.min(queue.more + 1)
     }
 
-    /// Puts the next blocks into a group's work; whether there are any.
-    fn fill(&mut self, work: &mut Work, following: &Following<'_>) -> bool {
-        work.room = self.pool.room();
-        while work.blocks.len() < self.pool.blocks()
-            && let Some((packed, next)) = following.block_at(self.next, self.from)
-        {
-            (self.next, self.from) = (next, packed.end);
-            work.blocks.push(Block { packed, unpacked: None });
-        }
-        work.table = self.table.clone();
-        !work.blocks.is_empty()
-    }
-
-    /// Offers the blocks behind those that have been.
-    fn offer(&mut self, following: &Following<'_>) -> bool {
-        let Some(group) = self.pool.take() else { return false };
-        let pool = self.pool.clone();
-        let mut start = 0;
-        let is_offered = group.offer(&*pool.helpers, |work| {
-            let is_filled = self.fill(work, following);
-            start = work.blocks.first().map_or(0, |block| block.packed.start);
-            is_filled
+    /// Offers the blocks behind those that have been; whether there were any, and a group for them.
+    fn offer(&self, following: &Following<'_>) -> bool {
+        let (next, from) = {
+            let queue = self.queue.borrow();
+            (queue.next, queue.from)
+        };
+        let Some((first, _)) = following.block_at(next, from) else { return false };
+        let room = self.pool.room();
+        let group = loop {
+            match self.pool.take(room) {
+                Some(group) => break group,
+                None if self.pool.take_back() => {}
+                None => return false,
+            }
+        };
+        let mut queue = self.queue.borrow_mut();
+        group.offer(&*self.pool.helpers, |work| {
+            while work.blocks.len() < self.pool.blocks()
+                && let Some((packed, next)) = following.block_at(queue.next, queue.from)
+            {
+                (queue.next, queue.from) = (next, packed.end);
+                work.blocks.push(Block { packed, unpacked: None });
+            }
+            (work.room, work.table) = (room, self.table.clone());
         });
-        match is_offered {
-            true => self.offered.push_back((start, group)),
-            false => pool.put(group),
-        }
-        is_offered
+        queue.offers.push_back(Offer { group, room, start: first.start, next, from });
+        true
     }
 
     /// Enters the group whose first block this is, if that is the next.
     fn collect(&mut self, block: &Range<usize>, buffer: &mut Vec<u8>) {
-        if self.offered.front().is_none_or(|(start, _)| *start != block.start) {
+        let mut queue = self.queue.borrow_mut();
+        if queue.offers.front().is_none_or(|offer| offer.start != block.start) {
             return;
         }
-        let Some((_, group)) = self.offered.pop_front() else { return };
+        let Some(Offer { group, room, .. }) = queue.offers.pop_front() else { return };
         // Whoever has it may have lost its processor: there is something else to do meanwhile.
-        let others = self.offered.iter().take_while(|_| group.is_claimed());
-        others.for_each(|(_, other)| other.help());
+        let others = queue.offers.iter().take_while(|_| group.is_claimed());
+        others.for_each(|other| _ = other.group.help());
         std::mem::swap(&mut self.work.buffer, buffer);
         group.collect(&mut self.work);
         std::mem::swap(&mut self.work.buffer, buffer);
-        self.pool.put(group);
+        self.pool.put(group, room);
         self.entered = 0;
-        self.collected += 1;
+        queue.more = self.pool.groups_max.min(queue.more + 1);
         self.is_packed = self.work.blocks.iter().any(|block| block.unpacked.is_some());
     }
 }
@@ -217,8 +308,13 @@ impl Shelf for Ahead {
         if !self.is_packed || self.table.is_none() {
             return;
         }
-        self.next = self.next.max(following.start());
-        while self.offered.len() < self.groups() && self.offer(following) {}
+        {
+            let mut queue = self.queue.borrow_mut();
+            queue.next = queue.next.max(following.start());
+            // Before it offers: what moves does not take back from itself.
+            queue.entered_at = self.pool.entered.get();
+        }
+        while self.may_offer() && self.offer(following) {}
     }
 
     fn take(&mut self, block: &Range<usize>, buffer: &mut Vec<u8>) -> Option<Range<usize>> {
@@ -234,6 +330,10 @@ impl Shelf for Ahead {
     }
 
     fn entered(&mut self, unpacked_bytes: Option<usize>) {
+        if self.table.is_none() {
+            return;
+        }
+        self.pool.entered.set(self.pool.entered.get() + 1);
         match unpacked_bytes {
             Some(bytes) => {
                 if !self.is_brought {
@@ -241,7 +341,7 @@ impl Shelf for Ahead {
                     self.work.blocks.clear();
                 }
                 self.is_packed = true;
-                self.pool.block_bytes.set(self.pool.block_bytes.get().max(bytes));
+                self.pool.came_to(bytes);
             }
             None if self.is_of_group => {}
             None => self.is_packed = false,
@@ -251,8 +351,73 @@ impl Shelf for Ahead {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        for (_, group) in &self.offered {
+        for Offer { group, .. } in &self.queue.borrow().offers {
             group.abandon();
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::errand::NotYet;
+
+    fn pool(threads: usize) -> Rc<Pool> {
+        Pool::new(Arc::new(NotYet { threads }))
+    }
+
+    /// Adds an offer of a block that no table has.
+    fn offer(pool: &Pool, queue: &RefCell<Queue>, next: usize) {
+        let group = pool.take(GROUP_BYTES).unwrap();
+        group.offer(&*pool.helpers, |work| work.blocks.push(Block { packed: 0..9, unpacked: None }));
+        let (room, start, from) = (GROUP_BYTES, 0, 10 * next);
+        queue.borrow_mut().offers.push_back(Offer { group, room, start, next, from });
+    }
+
+    #[test]
+    fn what_is_offered_fits_in_the_window_unless_two_groups_do_not() {
+        for (room, count) in [(WINDOW_BYTES / 4, 4), (WINDOW_BYTES / 3, 3), (WINDOW_BYTES, 2)] {
+            let pool = pool(8);
+            let mut groups: Vec<_> = std::iter::from_fn(|| pool.take(room)).collect();
+            assert_eq!(groups.len(), count, "of {room} bytes");
+            pool.put(groups.pop().unwrap(), room);
+            assert!(pool.take(room).is_some() && pool.take(room).is_none());
+        }
+        let pool = pool(1);
+        assert_eq!(std::iter::from_fn(|| pool.take(1)).count(), GROUPS_MIN);
+    }
+
+    #[test]
+    fn a_table_that_stands_still_gives_its_last_offer_back_and_one_that_moves_does_not() {
+        let pool = pool(1);
+        let [still, moving] = [pool.queue(), pool.queue()];
+        (still.borrow_mut().more, moving.borrow_mut().more) = (2, 2);
+        (0..2).for_each(|next| offer(&pool, &still, next));
+        (0..2).for_each(|next| offer(&pool, &moving, next));
+        assert!(pool.take(GROUP_BYTES).is_none() && !pool.take_back(), "both have just moved");
+        pool.entered.set(1000);
+        moving.borrow_mut().entered_at = 1000;
+        assert!(pool.take_back());
+        let Queue { next, from, more, .. } = *still.borrow();
+        assert_eq!((next, from, more, still.borrow().offers.len()), (1, 10, 1, 1));
+        assert!(pool.take(GROUP_BYTES).is_some());
+        assert!(pool.take_back() && !pool.take_back(), "what moves keeps its own");
+        assert_eq!((still.borrow().offers.len(), moving.borrow().offers.len()), (0, 2));
+    }
+
+    #[test]
+    fn one_long_block_in_many_does_not_change_what_is_usual_and_many_do() {
+        let pool = pool(1);
+        pool.came_to(500);
+        let blocks = pool.blocks();
+        pool.came_to(1 << 20);
+        assert!(pool.blocks() >= blocks / 2 && pool.room() == GROUP_BYTES);
+        (0..60).for_each(|_| pool.came_to(500));
+        assert_eq!(pool.blocks(), blocks);
+        (0..12).for_each(|_| pool.came_to(1 << 20));
+        assert!(pool.blocks() == 1 && pool.room() >= 1 << 20, "{}", pool.room());
+        (0..99).for_each(|_| pool.came_to(500));
+        assert_eq!(pool.blocks(), blocks);
     }
 }

@@ -28,6 +28,8 @@ use crate::table::{grow, unpack_ahead};
 pub(super) const GROUP_BLOCKS_MAX: usize = 32;
 /// The longest block, unpacked, that is unpacked ahead.
 pub(super) const BLOCK_BYTES_MAX: usize = 8 << 20;
+/// How much larger than its room a buffer may be. A first block makes it twice as large.
+const ROOMS_MAX: usize = 4;
 
 /// A block of a group.
 #[derive(Clone, Debug)]
@@ -45,23 +47,37 @@ pub(super) struct Work {
     pub(super) table: Option<(Arc<Store>, usize)>,
     pub(super) blocks: Vec<Block>,
     pub(super) buffer: Vec<u8>,
-    /// What the buffer has room for; a first block may exceed it.
+    /// What the buffer has room for; a first block may come to twice as much.
     pub(super) room: usize,
 }
 
 impl Work {
     fn unpack(&mut self) {
-        let Some((store, table)) = self.table.take() else { return };
-        let file = store.table(table);
-        // The same for all, so that a buffer which has been round once need not grow.
-        grow(&mut self.buffer, self.room);
-        let (mut start, mut bytes_max) = (0, self.room.max(BLOCK_BYTES_MAX));
-        for block in &mut self.blocks {
-            block.unpacked = unpack_ahead(file, &block.packed, &mut self.buffer, start, bytes_max);
+        let Work { table, blocks, buffer, room } = self;
+        let Some((store, number)) = table else { return };
+        let file = store.table(*number);
+        fit(buffer, *room);
+        let (mut start, mut bytes_max) = (0, room.saturating_mul(2).min(BLOCK_BYTES_MAX));
+        for block in blocks {
+            block.unpacked = unpack_ahead(file, &block.packed, buffer, start, bytes_max);
             start = block.unpacked.as_ref().map_or(start, |unpacked| unpacked.end);
-            bytes_max = self.room;
+            bytes_max = *room;
         }
+        // Last: what is given up in a panic is offered with its table.
+        *table = None;
     }
+}
+
+/// Makes a buffer as long as its room. Most have been round with the same, and need not grow.
+///
+/// One that held a block much longer than is usual is not kept, or in time all would be as large; and one that is only longer
+/// is cut, for a value goes on with its buffer where it fills most of it.
+fn fit(buffer: &mut Vec<u8>, room: usize) {
+    if buffer.capacity() / ROOMS_MAX > room {
+        *buffer = Vec::new();
+    }
+    buffer.truncate(room);
+    grow(buffer, room);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,26 +108,19 @@ impl Group {
         Arc::new(Group { state: Mutex::new(state), ended: Condvar::new() })
     }
 
-    /// Offers what `fill` puts into the work, if it says that there is something.
-    pub(super) fn offer(
-        self: &Arc<Self>,
-        helpers: &dyn Helpers,
-        fill: impl FnOnce(&mut Work) -> bool,
-    ) -> bool {
+    /// Offers what `fill` puts into the work.
+    pub(super) fn offer(self: &Arc<Self>, helpers: &dyn Helpers, fill: impl FnOnce(&mut Work)) {
         let mut state = self.state.lock();
         assert_eq!(state.phase, Phase::Idle, "a group is offered when it was collected or taken back");
         state.work.blocks.clear();
         state.work.blocks.reserve_exact(GROUP_BLOCKS_MAX);
-        if !fill(&mut state.work) {
-            return false;
-        }
+        fill(&mut state.work);
         state.phase = Phase::Offered;
         let was_queued = std::mem::replace(&mut state.is_queued, true);
         drop(state);
         if !was_queued && !helpers.send(self.clone()) {
             self.state.lock().is_queued = false;
         }
-        true
     }
 
     /// The work, for whoever comes first.
@@ -129,11 +138,12 @@ impl Group {
         self.state.lock().phase == Phase::Claimed
     }
 
-    /// Does the work, if nobody has begun.
-    pub(super) fn help(&self) {
-        if let Some(claim) = self.claim() {
-            claim.fulfil();
-        }
+    /// Does the work, if nobody has begun; whether it did.
+    pub(super) fn help(&self) -> bool {
+        let claim = self.claim();
+        let is_claimed = claim.is_some();
+        claim.into_iter().for_each(Claim::fulfil);
+        is_claimed
     }
 
     /// Exchanges `work` for the group's, once that is done: here, if nobody else has begun.
@@ -175,9 +185,9 @@ impl Group {
 }
 
 impl Errand for Group {
-    fn run(&self) {
+    fn run(&self) -> bool {
         self.state.lock().is_queued = false;
-        self.help();
+        self.help()
     }
 }
 
@@ -212,18 +222,17 @@ mod tests {
     use crate::errand::NotYet;
 
     /// Makes an offer of one block that no table has.
-    fn offer(group: &Arc<Group>, helpers: &dyn Helpers) -> bool {
-        group.offer(helpers, |work| {
+    fn offer(group: &Arc<Group>, room: usize) {
+        group.offer(&NotYet { threads: 1 }, |work| {
             work.blocks.push(Block { packed: 0..9, unpacked: None });
-            work.table = Some((Arc::default(), 0));
-            true
-        })
+            (work.room, work.table) = (room, Some((Arc::default(), 0)));
+        });
     }
 
     #[test]
     fn what_a_claimer_gives_up_in_a_panic_is_the_walks_again() {
         let group = Group::new();
-        assert!(offer(&group, &NotYet { threads: 1 }));
+        offer(&group, 99);
         let helper = group.clone();
         let helped = std::thread::spawn(move || {
             let _claim = helper.claim().unwrap();
@@ -233,23 +242,44 @@ mod tests {
         group.collect(&mut work);
         assert!(helped.join().is_err());
         assert_eq!(work.blocks.len(), 1);
-        assert!(offer(&group, &NotYet { threads: 1 }), "it can be offered again");
+        // It can be offered again.
+        offer(&group, 99);
+    }
+
+    #[test]
+    fn what_is_given_up_in_the_middle_of_the_unpacking_has_its_table_still() {
+        let group = Group::new();
+        // No buffer has so much room: to make it panics.
+        offer(&group, usize::MAX);
+        let helper = group.clone();
+        assert!(std::thread::spawn(move || helper.run()).join().is_err());
+        let mut state = group.state.lock();
+        assert_eq!(state.phase, Phase::Offered);
+        assert!(state.work.table.is_some() && state.work.blocks.len() == 1);
+        state.work.room = 99;
+        drop(state);
+        assert!(group.run(), "whoever comes next does it");
+        let mut work = Work::default();
+        group.collect(&mut work);
+        assert!(work.table.is_none(), "the table is let go of");
+    }
+
+    #[test]
+    fn a_buffer_is_as_long_as_its_room_and_not_much_larger() {
+        let mut buffer = Vec::new();
+        for (room, capacity_max) in [(1000, 1000), (300, 1000), (1000, 1000), (200, 200), (700, 700)] {
+            fit(&mut buffer, room);
+            assert!(buffer.len() == room && buffer.capacity() <= capacity_max, "{}", buffer.capacity());
+        }
     }
 
     #[test]
     fn what_is_taken_back_is_not_run() {
         let group = Group::new();
-        assert!(offer(&group, &NotYet { threads: 1 }));
+        offer(&group, 99);
         group.take_back();
         assert!(group.claim().is_none());
         assert!(group.state.lock().work.table.is_none(), "the table is let go of");
-    }
-
-    #[test]
-    fn what_holds_nothing_is_not_offered() {
-        let group = Group::new();
-        assert!(!group.offer(&NotYet { threads: 1 }, |_| false));
-        assert!(group.claim().is_none());
     }
 }
 
@@ -315,17 +345,15 @@ mod model {
                             _ => group.collect(&mut work),
                         }
                     }
-                    let is_offered = group.offer(&queue, |work| {
+                    group.offer(&queue, |work| {
                         work.blocks.push(Block { packed: 0..9, unpacked: None });
                         work.table = Some((Arc::default(), 0));
-                        true
                     });
-                    assert!(is_offered);
                 }
             }
             groups.iter().for_each(|group| group.abandon());
             drop(queue);
-            helpers.map(|helper| helper.join().unwrap());
+            helpers.into_iter().for_each(|helper| helper.join().unwrap());
         });
     }
 }

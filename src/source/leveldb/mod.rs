@@ -27,8 +27,10 @@
 //! - the keys: at most 16 KiB each, as their buffers double; but for the walk's own, none is longer than its
 //!   block.
 //!
-//! Where helpers uncompress blocks ahead, there are at most 32 groups of them, of 128 KiB each; of longer blocks, up
-//! to 8 MiB each, as many groups as come to 16 MiB, or two.
+//! Where helpers uncompress blocks ahead, a walk has at most 32 groups of them, of 128 KiB each; where blocks are usually
+//! longer, up to 8 MiB each, as many groups of one block as come to 16 MiB, or two, all its tables together. For a while a
+//! buffer may be four times as large, behind a block that is longer than is usual. One that is more than twice as long,
+//! or longer than 8 MiB, the walk uncompresses itself.
 //!
 //! That is the reader's own. Whoever keeps entries copies a table's keys: a run of records has up to 8 KiB for
 //! each, whatever the database's length. Time, too: up to 8 KiB are copied, and compared, for each entry that a

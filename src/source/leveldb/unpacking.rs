@@ -9,11 +9,15 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Sender, bounded};
 use parking_lot::Mutex;
+use rusty_leveldb::compressor::SnappyCompressor;
+use rusty_leveldb::{CompressorId, DB, Options};
+use tempfile::{TempDir, tempdir};
 
 use super::LevelDb;
 use super::sealing::{DATABASES, checked, damage, data, verified};
 use crate::errand::{ERRANDS_MAX, Errand, Helpers};
-use crate::source::{ChecksSeals, Cursor, Source};
+use crate::record::RecordId;
+use crate::source::{ChecksSeals, Cursor, Run, Source};
 
 /// When errands are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +63,10 @@ impl Helpers for Scripted {
     fn send(&self, errand: Arc<dyn Errand>) -> bool {
         self.sent.fetch_add(1, Ordering::Relaxed);
         match self.when {
-            When::AtOnce => errand.run(),
+            When::AtOnce => _ = errand.run(),
             When::Late => {
                 let last = self.last.lock().replace(errand);
-                last.iter().for_each(|last| last.run());
+                last.iter().for_each(|last| _ = last.run());
             }
             When::Never => {}
             When::Refused => return false,
@@ -221,5 +225,97 @@ fn whatever_byte_is_damaged_the_error_is_the_same_whoever_unpacks() {
         }
         let found = damage(name, 7 * bytes_apart, |path| helped(path, Threads::start(2, None)));
         assert!(found > 0, "{name}");
+    }
+}
+
+/// A LevelDB of values so long, each of one byte over and over, in compressed blocks of half a KiB or a value; `sessions`
+/// give it tables of their own, which overlap.
+fn write<'a>(sessions: impl IntoIterator<Item = &'a [(usize, usize)]>) -> TempDir {
+    let folder = tempdir().unwrap();
+    // What a session leaves in the log, the next one makes a table of level 0.
+    for session in sessions.into_iter().chain([&[][..]]) {
+        let options = Options {
+            write_buffer_size: 99 << 20,
+            compressor: SnappyCompressor::ID,
+            block_size: 512,
+            reuse_logs: false,
+            reuse_manifest: false,
+            ..Options::default()
+        };
+        let mut database = DB::open(folder.path(), options).unwrap();
+        for &(key, bytes) in session {
+            database.put(format!("{key:08}").as_bytes(), &vec![key.to_le_bytes()[0]; bytes]).unwrap();
+        }
+        database.flush().unwrap();
+        database.close().unwrap();
+    }
+    folder
+}
+
+/// Lengths of values, `long` where it says so.
+fn lengths(count: usize, bytes: usize, long: usize, is_long: impl Fn(usize) -> bool) -> Vec<(usize, usize)> {
+    (0..count).map(|key| (key, if is_long(key) { long } else { bytes })).collect()
+}
+
+#[test]
+fn a_long_block_here_and_there_does_not_make_every_short_one_an_errand() {
+    let is_long: [fn(usize) -> bool; 3] = [|_| false, |key| key == 0, |key| key % 500 == 0];
+    let sent = is_long.map(|is_long| {
+        let folder = write([&lengths(6000, 150, 1 << 20, is_long)[..]]);
+        let helpers = Scripted::new(When::AtOnce, 2);
+        let mut cursor = helped(folder.path(), helpers.clone());
+        while cursor.advance().unwrap().is_some() {}
+        helpers.sent.load(Ordering::Relaxed)
+    });
+    println!("6000 records, {sent:?} errands");
+    assert!(sent.iter().all(|sent| (50..300).contains(sent)), "{sent:?}");
+}
+
+#[test]
+fn values_go_on_with_their_buffers_though_a_long_one_came_before() {
+    let folder = write([&lengths(300, 20_000, 1 << 20, |key| key == 0)[..]]);
+    for when in [When::AtOnce, When::Late, When::Never] {
+        let mut cursor = helped(folder.path(), Scripted::new(when, 2));
+        let (mut whole, mut run) = (0, Run::with_capacity(1));
+        while let Some(entry) = cursor.advance().unwrap() {
+            if entry.is_whole() {
+                run.clear();
+                assert!(cursor.give(RecordId::default(), &mut run));
+                whole += 1;
+            }
+        }
+        println!("{when:?}: {whole} of 300");
+        assert!(whole > 200, "{when:?}: {whole} of 300");
+        assert!(cursor.held_bytes() < 1 << 20, "{} bytes for values of 20,000", cursor.held_bytes());
+    }
+}
+
+#[test]
+fn what_is_held_of_long_blocks_is_the_window() {
+    let folder = write([&lengths(12, 5 << 20, 0, |_| false)[..]]);
+    let mut cursor = helped(folder.path(), Scripted::new(When::AtOnce, 8));
+    while cursor.advance().unwrap().is_some() {
+        assert!((10 << 20..22 << 20).contains(&cursor.held_bytes()), "{} bytes", cursor.held_bytes());
+    }
+}
+
+#[test]
+fn records_are_the_same_where_a_table_stands_still_for_long() {
+    // All in turn, then the first table alone, then the second; the third has little, early and late.
+    let key = |range: std::ops::Range<usize>, step: usize| range.step_by(step).map(|key| (key, 150));
+    let first: Vec<_> = key(0..900, 3).chain(key(900..4000, 1)).collect();
+    let second: Vec<_> = key(1..900, 3).chain(key(4000..6000, 1)).collect();
+    let third: Vec<_> = key(2..900, 3).chain(key(6000..7000, 1)).collect();
+    let folder = write([&first[..], &second, &third]);
+    let database = LevelDb::open(folder.path()).unwrap();
+    assert_eq!(database.database.tables(0).len(), 3, "tables that overlap");
+    let due = verified(database.cursor().unwrap(), 1);
+    assert_eq!(due.0.len(), 7000);
+    for helpers in all_helpers() {
+        let mut cursor = helped(folder.path(), helpers.clone());
+        for _pass in 0..2 {
+            assert!(checked(&mut *cursor, 1, 7) == due, "{helpers:?}");
+            cursor.rewind().unwrap();
+        }
     }
 }
