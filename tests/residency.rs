@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::resident::{PAGE_BYTES, evict, pages, picture, share, warm};
-use percolator::{Device, Dtype, Feed, FeedBuilder, Lmdb, Source as _};
+use percolator::{Device, Dtype, Feed, FeedBuilder, LevelDb, Lmdb, Source as _};
 use rusty_leveldb::{DB, Options};
 use tempfile::TempDir;
 
@@ -194,23 +194,48 @@ fn what_a_lane_that_left_had_holds_up_no_dropping() {
     assert!(share(&after[..after.len() / 2]) < 0.05, "{}", share(&after[..after.len() / 2]));
 }
 
+/// Writes a LevelDB; its tables, in the order of their keys if the writer has merged none.
+fn leveldb(folder: &Path, records: usize, bytes: usize) -> Vec<PathBuf> {
+    let options = Options { max_file_size: 2 << 20, compressor: 0, ..Options::default() };
+    let mut database = DB::open(folder, options).unwrap();
+    for (key, value) in (0..records).map(|index| record(index, bytes)) {
+        database.put(&key, &value).unwrap();
+    }
+    database.flush().unwrap();
+    database.close().unwrap();
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut tables: Vec<PathBuf> =
+        files.filter(|file| file.extension().is_some_and(|ending| ending == "ldb")).collect();
+    tables.sort();
+    assert!(tables.len() >= 5, "{tables:?}");
+    tables
+}
+
+#[test]
+fn the_tables_of_a_cold_leveldb_are_read_ahead_of_the_walk() {
+    let folder = folder();
+    let tables = leveldb(folder.path(), 400, 60_000);
+    if !tables.iter().all(|table| evict(table)) {
+        return;
+    }
+    let source = LevelDb::open(folder.path()).unwrap();
+    let mut cursor = source.cursor().unwrap();
+    let present = || tables.iter().filter(|table| share(&pages(table)) > PRESENT).count();
+    // The walk touches no more of a value than the checksum does: in the second table it asks for all behind it.
+    for _ in 0..2 * 400 / tables.len() {
+        cursor.advance().unwrap().unwrap();
+    }
+    let wanted = tables.len() - 1;
+    assert!(comes_true(|| present() >= wanted), "{} of {} tables are in memory", present(), tables.len());
+}
+
 #[test]
 fn what_was_used_of_a_leveldb_is_dropped_table_by_table() {
     const RECORDS: usize = 400;
     const BYTES: usize = 60_000;
 
     let folder = folder();
-    let options = Options { max_file_size: 2 << 20, compressor: 0, ..Options::default() };
-    let mut database = DB::open(folder.path(), options).unwrap();
-    for (key, value) in (0..RECORDS).map(|index| record(index, BYTES)) {
-        database.put(&key, &value).unwrap();
-    }
-    database.flush().unwrap();
-    database.close().unwrap();
-    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
-    let tables: Vec<PathBuf> =
-        files.filter(|file| file.extension().is_some_and(|ending| ending == "ldb")).collect();
-    assert!(tables.len() >= 5, "{tables:?}");
+    let tables = leveldb(folder.path(), RECORDS, BYTES);
     if !tables.iter().all(|table| evict(table)) {
         return;
     }

@@ -280,8 +280,8 @@ impl FeedBuilder {
     /// What the feed keeps in memory of the database's files is then bounded: of an LMDB the 64 MiB that are read ahead
     /// of the reader, the records under way (for each lane [`prefetch`](Self::prefetch) batches of them, and where lanes
     /// are [some of many ranks](Self::ranks), what lies between), and 8 MiB that the reader is in or has just left. Of a
-    /// LevelDB, whole, the tables that those records lie in, and the one of the record that the reader is at: a table that
-    /// it leaves for another level's, and comes back to after more records than are under way, is dropped meanwhile and
+    /// LevelDB, on each level the 64 MiB of tables that are read ahead, and, whole, the tables that those records lie in, and
+    /// the one of the record that the reader is at: a table that it leaves for another level's, and comes back to after more records than are under way, is dropped meanwhile and
     /// read again. That much is left when the feed ends, too. It holds where the records lie in the file in the order of
     /// their keys, or nearly so.
     ///

@@ -56,6 +56,13 @@ impl Database {
         self.folder.table(table.file.number, table.name)
     }
 
+    /// Has the system read the first bytes of a table, so many at the most. Where that cannot be, whoever comes there does.
+    pub(super) fn will_need(&self, level: usize, table: usize, bytes_max: u64) {
+        if let Ok(TableBytes::Kept { store, table }) = self.open_table(level, table) {
+            store.will_need(table, bytes_max);
+        }
+    }
+
     /// The bytes of a table, mapped.
     pub(super) fn open_table(&self, level: usize, table: usize) -> Result<TableBytes, SourceError> {
         let Table { file, slot, .. } = &self.levels[level][table];

@@ -28,7 +28,14 @@ pub(super) struct LevelCursor {
     verify: Verify,
     /// Who unpacks its blocks, where somebody does.
     ahead: Option<Ahead>,
+    /// Whether the walk has opened a table: one that only looks at the first record need not have others read.
+    is_under_way: bool,
+    /// Before this one all tables have been asked for that the walk comes to.
+    asked: usize,
 }
+
+/// How far ahead of the walk tables are read, in whole tables; of a longer one, so much.
+const READ_AHEAD_BYTES: u64 = 64 << 20;
 
 impl LevelCursor {
     /// A walk over some tables of a level.
@@ -41,7 +48,20 @@ impl LevelCursor {
     ) -> Self {
         let (database, cursor) = (database.clone(), TableCursor::new(KEY_BYTES_MAX + TAG_BYTES));
         let (open, tag) = (None, Tag::default());
-        LevelCursor { database, level, tables: all.clone(), all, cursor, open, tag, verify, ahead }
+        let (is_under_way, asked) = (false, 0);
+        LevelCursor {
+            database,
+            level,
+            tables: all.clone(),
+            all,
+            cursor,
+            open,
+            tag,
+            verify,
+            ahead,
+            is_under_way,
+            asked,
+        }
     }
 
     /// Steps to the first entry at or behind `start`; `false` if there is none.
@@ -50,6 +70,7 @@ impl LevelCursor {
         if let Some(ahead) = &mut self.ahead {
             ahead.restart();
         }
+        (self.is_under_way, self.asked) = (false, 0);
         let tables = &self.database.tables(self.level)[self.all.clone()];
         let before = tables.partition_point(|table| table.file.last_user_key() < start);
         self.tables = self.all.start + before..self.all.end;
@@ -99,6 +120,9 @@ impl LevelCursor {
         let Some(table) = self.tables.next() else { return Ok(false) };
         let bytes = self.database.open_table(self.level, table)?;
         self.open = Some(table);
+        if std::mem::replace(&mut self.is_under_way, true) {
+            self.read_ahead(table);
+        }
         let verify = match &bytes {
             TableBytes::Kept { .. } => self.verify,
             TableBytes::Own(_) => Verify::AtOnce,
@@ -109,6 +133,22 @@ impl LevelCursor {
         match self.cursor.open(bytes, verify) {
             Ok(()) => Ok(true),
             Err(error) => Err(self.damaged(error)),
+        }
+    }
+
+    /// Has the system read the tables behind one, where they are not in memory: whoever touches a page of a map that is
+    /// not there waits for the disk.
+    fn read_ahead(&mut self, table: usize) {
+        let mut bytes = 0;
+        for next in table + 1..self.all.end {
+            if bytes >= READ_AHEAD_BYTES {
+                break;
+            }
+            bytes += self.database.tables(self.level)[next].file.bytes;
+            if next >= self.asked {
+                self.database.will_need(self.level, next, READ_AHEAD_BYTES);
+                self.asked = next + 1;
+            }
         }
     }
 

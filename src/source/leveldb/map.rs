@@ -138,6 +138,18 @@ impl Store {
         self.tables.get(table).and_then(OnceCell::get).map_or(Ok(()), |table| table.map.empty())
     }
 
+    /// Has the system read the first bytes of a table that is mapped, so many at the most, without waiting for it.
+    pub(super) fn will_need(&self, table: usize, bytes_max: u64) {
+        let Some(table) = self.tables.get(table).and_then(OnceCell::get) else { return };
+        let bytes = table.map.0.len().min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
+        #[cfg(unix)]
+        if let Err(error) = table.map.0.advise_range(memmap2::Advice::WillNeed, 0, bytes) {
+            tracing::debug!(%error, table = %table.path.display(), "the system does not read ahead");
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
+    }
+
     /// The bytes of a table that is mapped.
     #[inline]
     pub(super) fn table(&self, table: usize) -> &[u8] {
