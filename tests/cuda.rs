@@ -11,8 +11,9 @@ mod cuda;
 #[path = "common/standin.rs"]
 mod standin;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use common::log::Log;
 use common::process::{must_end, role};
 use common::source::MemorySource;
 use cuda::{consume, feed};
@@ -338,34 +339,16 @@ fn without_page_locked_memory_the_feed_goes_on() {
 fn ordinary_memory_is_warned_of_once_a_device() {
     let Some(standin) = alone("ordinary_memory_is_warned_of_once_a_device", "devices=2") else { return };
     standin.fail_for_ever("cuMemHostAlloc", 1, None, 2);
-    let said = Arc::new(Mutex::new(Vec::new()));
+    let log = Log::default();
     // Memory is reserved by the thread that builds the feed.
-    let writer = {
-        let said = said.clone();
-        move || Said(said.clone())
-    };
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(writer);
-    drop(tracing::subscriber::with_default(subscriber.finish(), || on(2).build().unwrap()));
-    let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
+    drop(log.listen(|| on(2).build().unwrap()));
+    let said = log.text();
     let lines = |level: &str, text: &str| {
         said.lines().filter(|line| line.contains(level) && line.contains(text)).count()
     };
     assert_eq!(lines("WARN", "no page-locked memory: ordinary memory serves"), 2, "{said}");
     assert_eq!(lines("DEBUG", "no page-locked memory, once more"), 4, "of the three of each ring: {said}");
     standin.take_report().must_be_empty();
-}
-
-/// What a subscriber writes to.
-struct Said(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Said {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[test]

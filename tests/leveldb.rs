@@ -9,13 +9,12 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
+use common::log::Log;
 use common::process::{check, child_command, open_files, role};
 use percolator::{
     Cursor, DataReader, Feed, FeedError, LevelDb, LevelDbError, Lmdb, LogFault, LogTail, ReaderError,
@@ -23,7 +22,6 @@ use percolator::{
 };
 use sha2::{Digest as _, Sha256};
 use tempfile::{TempDir, tempdir};
-use tracing_subscriber::fmt::MakeWriter;
 
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -377,29 +375,6 @@ fn a_damaged_block_ends_the_walk_there() {
     assert_eq!(end, due[due.len() - 5..]);
 }
 
-/// Collects what is logged.
-#[derive(Clone, Debug, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Logged {
-    type Writer = Logged;
-
-    fn make_writer(&self) -> Logged {
-        self.clone()
-    }
-}
-
 #[test]
 fn a_cut_log_is_served_up_to_the_cut_and_says_so() {
     // One batch, and three.
@@ -416,16 +391,16 @@ fn cut_everywhere(name: &str, step: usize) -> Vec<usize> {
     let mut lengths = Vec::new();
     for length in (0..=log.len()).rev().step_by(step) {
         fs::write(&file, &log[..length]).unwrap();
-        let logged = Logged::default();
-        let subscriber = tracing_subscriber::fmt().with_writer(logged.clone()).with_ansi(false).finish();
-        let source = tracing::subscriber::with_default(subscriber, || LevelDb::open(folder.path()).unwrap());
+        let said = Log::default();
+        let source = said.listen(|| LevelDb::open(folder.path()).unwrap());
         let records = drain(source.cursor().unwrap()).unwrap();
         assert!(records == due[..records.len()]);
         assert_eq!(source.records(), Some(records.len() as u64));
         lengths.push(records.len());
-        let text = String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
+        let text = said.text();
         if length == log.len() {
-            assert_eq!((source.cuts(), &text[..]), (&[][..], ""));
+            assert_eq!(source.cuts(), []);
+            assert!(!text.contains("WARN"), "{text}");
             continue;
         }
         let [cut] = source.cuts() else { panic!("{:?}", source.cuts()) };

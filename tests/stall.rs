@@ -6,64 +6,19 @@
 
 mod common;
 
-use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use common::log::Log;
 use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
     Backend, Bottleneck, Device, DeviceError, Event, Feed, FeedBuilder, HostBatch, HostMemory, Lane,
     PageMemory, Passage, Registry, Room, Stats,
 };
-use tracing_subscriber::fmt::MakeWriter;
 
 const SHORT: Duration = Duration::from_millis(20);
-
-/// What was logged, for whoever waits for it.
-#[derive(Clone, Default)]
-struct Log(Arc<(Mutex<String>, Condvar)>);
-
-impl Log {
-    /// Waits until something that holds `text` was logged, and tells the line.
-    fn wait_for(&self, text: &str) -> String {
-        let found = |log: &str| log.lines().find(|line| line.contains(text)).map(str::to_owned);
-        let log = self.0.1.wait_while(self.0.0.lock().unwrap(), |log| found(log).is_none()).unwrap();
-        found(&log).unwrap()
-    }
-
-    fn text(&self) -> String {
-        self.0.0.lock().unwrap().clone()
-    }
-
-    /// Runs `run` on a thread of its own that logs here.
-    fn listen<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
-        let subscriber =
-            tracing_subscriber::fmt().with_writer(self.clone()).with_ansi(false).without_time().finish();
-        tracing::subscriber::with_default(subscriber, run)
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.0.lock().unwrap().push_str(&String::from_utf8_lossy(bytes));
-        self.0.1.notify_all();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Log;
-
-    fn make_writer(&'a self) -> Log {
-        self.clone()
-    }
-}
 
 fn feed(source: MemorySource) -> FeedBuilder {
     Feed::builder().source(source).registry(&Registry::new()).threads(1).prefetch(2).warn_after(SHORT)

@@ -8,6 +8,7 @@
     reason = "shared by tests only"
 )]
 
+pub mod log;
 pub mod process;
 #[cfg(target_os = "linux")]
 pub mod resident;
