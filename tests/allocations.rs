@@ -30,7 +30,7 @@ use percolator::{
 };
 use prost::Message as _;
 use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
-use rusty_leveldb::{CompressorId, DB, Options};
+use rusty_leveldb::{CompressorId, Options};
 
 struct Counting;
 
@@ -314,13 +314,9 @@ fn write_leveldb(folder: &Path, is_compressed: bool, count: usize, extent: i32) 
     let compressor = if is_compressed { SnappyCompressor::ID } else { NoneCompressor::ID };
     let bytes = (3 * extent * extent) as usize;
     let options = Options { write_buffer_size: bytes * count / 4, compressor, ..Options::default() };
-    let mut database = DB::open(folder, options).unwrap();
-    for index in 0..count {
-        let value = common::datum(3, extent, extent, index as i32, vec![index as u8; bytes]);
-        database.put(&common::key(index), &value).unwrap();
-    }
-    database.flush().unwrap();
-    database.close().unwrap();
+    let value = |index: usize| common::datum(3, extent, extent, index as i32, vec![index as u8; bytes]);
+    let records = (0..count).map(|index| (common::key(index), value(index)));
+    common::leveldb::write(folder, options, records);
 }
 
 /// Calls of the allocator in several hundred batches, once the feed has run for a while.

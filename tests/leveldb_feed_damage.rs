@@ -16,7 +16,7 @@ use percolator::{
     TableError,
 };
 use rusty_leveldb::compressor::NoneCompressor;
-use rusty_leveldb::{CompressorId, DB, Options};
+use rusty_leveldb::{CompressorId, Options};
 use tempfile::{TempDir, tempdir};
 
 /// What is written: how many records, and the extent of their three planes.
@@ -40,17 +40,13 @@ impl Images {
     fn write(self) -> TempDir {
         let folder = tempdir().unwrap();
         let compressor = NoneCompressor::ID;
-        // Several tables, and the last records in the log.
+        // Several tables.
         let write_buffer_size = self.value(0).len() * self.count / 4;
         // So long that the workers verify them: the reader verifies shorter ones itself.
         let block_size = 32 << 10;
         let options = Options { write_buffer_size, compressor, block_size, ..Options::default() };
-        let mut database = DB::open(folder.path(), options).unwrap();
-        for index in 0..self.count {
-            database.put(&common::key(index), &self.value(index)).unwrap();
-        }
-        database.flush().unwrap();
-        database.close().unwrap();
+        let record = |index| (common::key(index), self.value(index));
+        common::leveldb::write(folder.path(), options, (0..self.count).map(record));
         folder
     }
 

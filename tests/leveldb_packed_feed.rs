@@ -12,7 +12,7 @@ use std::path::Path;
 use common::process::must_end;
 use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, LevelDb, ReaderError, Registry, Source};
 use rusty_leveldb::compressor::SnappyCompressor;
-use rusty_leveldb::{CompressorId, DB, Options};
+use rusty_leveldb::{CompressorId, Options};
 use tempfile::{TempDir, tempdir};
 
 /// What is written: how many records, and the extent of their three planes.
@@ -31,15 +31,10 @@ impl Images {
     /// A LevelDB of these whose blocks are compressed, with several tables.
     fn write(self) -> TempDir {
         let folder = tempdir().unwrap();
-        let value = |index| common::image(index, 3, self.extent, self.extent).1;
-        let (compressor, write_buffer_size) = (SnappyCompressor::ID, value(0).len() * self.count / 4);
+        let record = |index| common::image(index, 3, self.extent, self.extent);
+        let (compressor, write_buffer_size) = (SnappyCompressor::ID, record(0).1.len() * self.count / 4);
         let options = Options { write_buffer_size, compressor, ..Options::default() };
-        let mut database = DB::open(folder.path(), options).unwrap();
-        for index in 0..self.count {
-            database.put(&common::key(index), &value(index)).unwrap();
-        }
-        database.flush().unwrap();
-        database.close().unwrap();
+        common::leveldb::write(folder.path(), options, (0..self.count).map(record));
         folder
     }
 

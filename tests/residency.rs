@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use common::resident::{PAGE_BYTES, evict, pages, picture, share, warm};
 use percolator::{Device, Dtype, Feed, FeedBuilder, LevelDb, Lmdb, Source as _};
-use rusty_leveldb::{DB, Options};
+use rusty_leveldb::Options;
 use tempfile::TempDir;
 
 /// Each of them lies in pages of its own.
@@ -197,12 +197,7 @@ fn what_a_lane_that_left_had_holds_up_no_dropping() {
 /// Writes a LevelDB; its tables, in the order of their keys if the writer has merged none.
 fn leveldb(folder: &Path, records: usize, bytes: usize) -> Vec<PathBuf> {
     let options = Options { max_file_size: 2 << 20, compressor: 0, ..Options::default() };
-    let mut database = DB::open(folder, options).unwrap();
-    for (key, value) in (0..records).map(|index| record(index, bytes)) {
-        database.put(&key, &value).unwrap();
-    }
-    database.flush().unwrap();
-    database.close().unwrap();
+    common::leveldb::write(folder, options, (0..records).map(|index| record(index, bytes)));
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut tables: Vec<PathBuf> =
         files.filter(|file| file.extension().is_some_and(|ending| ending == "ldb")).collect();

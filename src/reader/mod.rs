@@ -4,6 +4,7 @@
 //! `Body` (one thread a source) behind it, and a queue pair joins the two.
 
 pub(crate) mod body;
+mod dealer;
 mod key;
 mod outstanding;
 pub(crate) mod queue_pair;

@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-/// How far ahead of the walk the file is read.
-pub(super) const WINDOW_BYTES: u64 = 64 << 20;
+use super::READ_AHEAD_BYTES;
+
 /// What is asked for at a time.
 pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 /// Chunks that are asked for at one step of the walk: the first records are not to wait for the whole window.
@@ -59,7 +59,7 @@ impl Window {
 
     fn look(&mut self, at: u64) -> Range<u64> {
         // Forward by and large: a database has pages that lie a little before those of the records before.
-        let is_near = at.abs_diff(self.at) <= WINDOW_BYTES;
+        let is_near = at.abs_diff(self.at) <= READ_AHEAD_BYTES;
         self.at = at;
         if !is_near {
             (self.steps_forward, self.asked) = (0, at);
@@ -70,7 +70,7 @@ impl Window {
             return at..at;
         }
         let from = self.asked.max(at);
-        let wanted = (at + WINDOW_BYTES).min(self.file_bytes);
+        let wanted = (at + READ_AHEAD_BYTES).min(self.file_bytes);
         self.asked = wanted.min(from + CHUNKS_A_STEP * CHUNK_BYTES).max(from);
         if self.asked >= wanted {
             let is_all = self.asked >= self.file_bytes;
@@ -86,7 +86,7 @@ const GAP_BYTES: u64 = 128 << 10;
 const OWN_PAGES_BYTES: u64 = 16 << 10;
 
 /// How far back it is remembered what a walk took, in bytes: sizes vary, and a few records say little of them.
-const MEMORY_BYTES: u64 = WINDOW_BYTES;
+const MEMORY_BYTES: u64 = READ_AHEAD_BYTES;
 
 /// How much a walk takes of what it comes to: some values one after the other, then passes over some, and so on.
 ///
@@ -165,7 +165,7 @@ mod tests {
             assert!(wanted.end <= FILE_BYTES && wanted.start >= at);
             asked = wanted.end;
             // Two chunks a step are more than a step is long.
-            let reached = (at + WINDOW_BYTES).min(FILE_BYTES);
+            let reached = (at + READ_AHEAD_BYTES).min(FILE_BYTES);
             assert!(steps < 60 || asked + 2 * CHUNK_BYTES >= reached, "{at}: {asked}");
         }
         assert_eq!(asked, FILE_BYTES);

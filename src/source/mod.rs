@@ -30,6 +30,9 @@ pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
 pub use self::run::{Entry, Lender, Record, Run};
 pub(crate) use self::seal::{Keeper, SEAL_BYTES, SealedTable, TableSeal};
 
+/// How far ahead of a walk its files are read, where they are not in memory.
+const READ_AHEAD_BYTES: u64 = 64 << 20;
+
 /// A database of records, opened for reading.
 ///
 /// A source is cheap to share; each walk over it is a [`Cursor`] of its own.

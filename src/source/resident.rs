@@ -14,7 +14,8 @@ mod system {
     use std::path::{Path, PathBuf};
 
     use super::Dealt;
-    use crate::source::ahead::{Appetite, CHUNK_BYTES, STEPS_FORWARD, WINDOW_BYTES, Window};
+    use crate::source::READ_AHEAD_BYTES;
+    use crate::source::ahead::{Appetite, CHUNK_BYTES, STEPS_FORWARD, Window};
     use crate::source::behind::{Trail, Way};
     use crate::source::file_id::FileId;
     use crate::source::mapped::{Mapped, steps};
@@ -182,7 +183,8 @@ mod system {
             self.trail.came_to(Way::Keys, parts_of(key));
             let parts = parts_of(value);
             // What lies between two records of a walk forward, and is neither's, was read ahead with them.
-            let is_forward = (self.end..self.end + parts_of(&(0..WINDOW_BYTES)).end).contains(&parts.start);
+            let is_forward =
+                (self.end..self.end + parts_of(&(0..READ_AHEAD_BYTES)).end).contains(&parts.start);
             let start = if is_forward { self.end } else { parts.start };
             self.end = parts.end;
             self.trail.came_to(Way::Values, start..parts.end);

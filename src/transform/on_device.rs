@@ -1,6 +1,7 @@
 //! The part of a transform that a device does: all of it, but for the crop.
 
-use super::{Mean, MeanImage, Transformer};
+use super::transformer::Mean;
+use super::{MeanImage, Transformer};
 use crate::shape::{BatchShape, Dtype, Layout};
 
 /// Where a batch's pixels are transformed.

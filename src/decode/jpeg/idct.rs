@@ -214,7 +214,7 @@ pub(super) fn turn_samples_over(rows: Samples) -> Samples {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::decode::jpeg::quantize::ZIGZAG;
     use crate::decode::jpeg::scan::COEFFICIENTS;
@@ -276,7 +276,8 @@ mod tests {
         }
     }
 
-    fn block(lowest: &[i16], mean: i16, step: i16) -> [Block; 2] {
+    /// A block of these coefficients, in the order of their frequencies, and what they are multiples of.
+    pub(in crate::decode::jpeg) fn block(lowest: &[i16], mean: i16, step: i16) -> [Block; 2] {
         let (mut block, mut steps) = ([0; COEFFICIENTS], [step; COEFFICIENTS]);
         for (&at, &level) in ZIGZAG.iter().zip(lowest) {
             block[usize::from(at)] = level;

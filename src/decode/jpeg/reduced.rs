@@ -178,6 +178,7 @@ fn one(block: &Block, steps: &Block) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::jpeg::idct::tests::block;
     use crate::decode::jpeg::quantize::ZIGZAG;
     use crate::decode::jpeg::scan::COEFFICIENTS;
     use proptest::prelude::*;
@@ -257,16 +258,6 @@ mod tests {
         fn with_simd<S: pulp::Simd>(self, _: S) {
             inverse(self.0, self.1[0], self.1[1], self.2, self.3, self.4);
         }
-    }
-
-    fn block(lowest: &[i16], mean: i16, step: i16) -> [Block; 2] {
-        let (mut block, mut steps) = ([0; COEFFICIENTS], [step; COEFFICIENTS]);
-        for (&at, &level) in ZIGZAG.iter().zip(lowest) {
-            block[usize::from(at)] = level;
-            steps[usize::from(at)] += i16::from(at % 5);
-        }
-        block[0] = mean;
-        [block, steps]
     }
 
     proptest! {

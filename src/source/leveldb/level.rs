@@ -9,7 +9,7 @@ use super::error::LevelDbError;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES, Tag, VALUE};
 use super::map::TableBytes;
 use crate::record::RecordId;
-use crate::source::{Entry, Run, SealedTable, SourceError};
+use crate::source::{Entry, READ_AHEAD_BYTES, Run, SealedTable, SourceError};
 use crate::table::{TableCursor, TableError, Value, Verify};
 
 #[derive(Debug)]
@@ -33,9 +33,6 @@ pub(super) struct LevelCursor {
     /// Before this one all tables have been asked for that the walk comes to.
     asked: usize,
 }
-
-/// How far ahead of the walk tables are read, in whole tables; of a longer one, so much.
-const READ_AHEAD_BYTES: u64 = 64 << 20;
 
 impl LevelCursor {
     /// A walk over some tables of a level.
@@ -136,8 +133,8 @@ impl LevelCursor {
         }
     }
 
-    /// Has the system read the tables behind one, where they are not in memory: whoever touches a page of a map that is
-    /// not there waits for the disk.
+    /// Has the system read the tables behind one, whole ones or so much of a longer one, where they are not in memory:
+    /// whoever touches a page of a map that is not there waits for the disk.
     fn read_ahead(&mut self, table: usize) {
         let mut bytes = 0;
         for next in table + 1..self.all.end {

@@ -1,0 +1,415 @@
+//! A [`Transform`] as the workers run it: checked as far as it can be before a record is seen, and then, record by record,
+//! from pixels to a place in a batch.
+
+use std::path::Path;
+
+use half::{bf16, f16};
+
+use super::kernels::{self, Contiguous, Element, Job, Rows, Source, Spaced, Window};
+use super::sink::Stage;
+use super::{Cut, Draw, MeanChoice, MeanImage, Transform, TransformError};
+use crate::datum::{Floats, Image, Pixels};
+use crate::decode::{self, Decode};
+use crate::lines::{LINE_BYTES, PAGE_BYTES};
+use crate::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
+
+/// What is subtracted; exactly one of what Caffe takes for exclusive.
+#[derive(Clone, Debug)]
+pub(super) enum Mean {
+    /// Never empty: no mean is a mean of 0, which changes no bit of any pixel.
+    Values(Vec<f32>),
+    Image(MeanImage),
+}
+
+/// A [`Transform`] to one phase, element type and layout.
+#[derive(Clone, Debug)]
+pub(crate) struct Transformer {
+    pub(super) crop: u32,
+    pub(super) mirror: bool,
+    pub(super) mean: Mean,
+    pub(super) scale: f32,
+    pub(super) phase: Phase,
+    pub(super) dtype: Dtype,
+    pub(super) layout: Layout,
+    pub(super) decode: Decode,
+    /// The instruction set that was found, so that a record does not ask again.
+    pub(super) arch: pulp::Arch,
+}
+
+/// Buffers that a worker keeps from record to record, so that they grow once and are never freed.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// All floats of a record that stores them irregularly.
+    gathered: Vec<f32>,
+    /// One row of floats of a record that stores them with gaps.
+    row: Vec<f32>,
+    rooms: Rooms,
+}
+
+/// Room that any record may need on its way to its place.
+#[derive(Debug, Default)]
+struct Rooms {
+    /// One row of every channel, in elements of at most four bytes.
+    planes: Vec<f32>,
+    /// Where rows are put together to cache lines; `None` where batches stay in the caches.
+    stage: Option<Box<Stage>>,
+}
+
+impl Scratch {
+    /// Buffers of a worker whose batches are larger than the caches.
+    pub(crate) fn past_caches() -> Self {
+        let rooms = Rooms { stage: Some(Box::new(Stage::filled(0))), ..Rooms::default() };
+        Scratch { rooms, ..Scratch::default() }
+    }
+}
+
+impl Transformer {
+    /// Checks what can be checked before a record is seen.
+    ///
+    /// # Errors
+    ///
+    /// Fails where there are both mean values and a mean image, where `dtype` is u8 and there is a mean or a
+    /// scale, and where the mean file, whose path begins at `root` if it is relative, holds no mean image.
+    pub(crate) fn new(
+        transform: &Transform,
+        root: &Path,
+        phase: Phase,
+        dtype: Dtype,
+        layout: Layout,
+    ) -> Result<Self, TransformError> {
+        let Transform { crop, mirror, mean_values, mean_image, scale, decode } = transform.clone();
+        let mean_image = match mean_image {
+            Some(MeanChoice::File(path)) => Some(
+                MeanImage::open(root.join(path))
+                    .map_err(|error| TransformError::MeanFile { message: error.to_string() })?,
+            ),
+            Some(MeanChoice::Image(image)) => Some(image),
+            None => None,
+        };
+        let mean = match mean_image {
+            Some(image) if !mean_values.is_empty() => {
+                return Err(TransformError::TwoMeans { image: image.shape(), values: mean_values.len() });
+            }
+            Some(image) if dtype == Dtype::U8 => {
+                return Err(TransformError::MeanOfBytes {
+                    found: format!("a mean image of {}", image.shape()),
+                });
+            }
+            Some(image) => Mean::Image(image),
+            None if mean_values.is_empty() => Mean::Values(vec![0.0]),
+            None if dtype == Dtype::U8 => {
+                return Err(TransformError::MeanOfBytes { found: format!("mean_value {mean_values:?}") });
+            }
+            None => Mean::Values(mean_values),
+        };
+        if dtype == Dtype::U8 && scale != 1.0 {
+            return Err(TransformError::ScaleOfBytes { found: scale });
+        }
+        Ok(Self { crop, mirror, mean, scale, phase, dtype, layout, decode, arch: pulp::Arch::new() })
+    }
+
+    /// Elements of the mean image, or 0 where there is none.
+    pub(crate) fn mean_elements(&self) -> usize {
+        match &self.mean {
+            Mean::Values(_) => 0,
+            Mean::Image(image) => image.pixels().len(),
+        }
+    }
+
+    /// What is wanted of a record before it is transformed.
+    pub(crate) fn decode(&self) -> &Decode {
+        &self.decode
+    }
+
+    /// Whether it cuts a part out of every image.
+    pub(crate) fn crops(&self) -> bool {
+        self.crop > 0
+    }
+
+    /// A batch of one record of the shape `image`.
+    pub(crate) fn batch_shape(&self, image: ImageShape) -> BatchShape {
+        BatchShape { records: 1, image, layout: self.layout, dtype: self.dtype }
+    }
+
+    /// The shape that a record of shape `input` is given: its channels, and the crop's height and width or its
+    /// own. It is the same in either layout.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the transform cannot be applied to such a record: it is empty or smaller than the crop, or
+    /// the mean is of another shape.
+    pub(crate) fn output_shape(&self, input: ImageShape) -> Result<ImageShape, TransformError> {
+        let ImageShape { channels, height, width } = input;
+        if channels == 0 || height == 0 || width == 0 {
+            return Err(TransformError::EmptyImage { image: input });
+        }
+        match &self.mean {
+            Mean::Values(values) if values.len() != 1 && values.len() != channels => {
+                return Err(TransformError::MeanValueCount { found: values.len(), channels });
+            }
+            Mean::Image(mean) if mean.shape() != input => {
+                return Err(TransformError::MeanImageShape { mean: mean.shape(), image: input });
+            }
+            _ => {}
+        }
+        match self.crop as usize {
+            0 => Ok(input),
+            crop if crop > height || crop > width => {
+                Err(TransformError::CropTooLarge { crop: self.crop, image: input })
+            }
+            crop => Ok(ImageShape { channels, height: crop, width: crop }),
+        }
+    }
+
+    /// Writes the transformed pixels of one record to its place in the batch, each element once.
+    ///
+    /// Allocates nothing after `scratch` has seen the largest record.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`output_shape`](Self::output_shape) does; where the record holds fewer or more pixels than its
+    /// shape says; where it holds floats and the batch bytes; and where the output is not as long as `out`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `out` is not aligned to the elements of the batch.
+    pub(crate) fn apply(
+        &self,
+        image: &Image<'_>,
+        draw: Draw,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), TransformError> {
+        let output = self.output_shape(image.shape)?;
+        let found = match &image.pixels {
+            Pixels::U8(bytes) => bytes.len(),
+            Pixels::F32(floats) => floats.len(),
+        };
+        if image.shape.checked_elements() != Some(found) {
+            return Err(TransformError::PixelCount { image: image.shape, found });
+        }
+        // No more elements than `found`; only their size can overflow, and no place is as large as that.
+        let found_bytes = (output.channels * output.height * output.width).saturating_mul(self.dtype.size());
+        if out.len() != found_bytes {
+            return Err(TransformError::PlaceSize { output, place_bytes: out.len(), found_bytes });
+        }
+        let task = Task { input: image.shape, window: self.window(image.shape, output, draw), out };
+        match &image.pixels {
+            Pixels::U8(bytes) => {
+                self.apply_bytes(bytes, task, &mut scratch.rooms);
+                Ok(())
+            }
+            Pixels::F32(floats) => self.apply_floats(floats, task, scratch),
+        }
+    }
+
+    /// What is cut out of a record for the device to transform.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply), of what the device does: the host only cuts.
+    pub(crate) fn cut(&self, image: &Image<'_>, draw: Draw) -> Result<Cut, TransformError> {
+        let output = self.output_shape(image.shape)?;
+        if self.dtype == Dtype::U8 && matches!(image.pixels, Pixels::F32(_)) {
+            return Err(TransformError::BytesOfFloats);
+        }
+        let Window { top, left, mirrored, .. } = self.window(image.shape, output, draw);
+        let offset = |pixels| u32::try_from(pixels).expect("a side of an image has 32 bits in its record");
+        Ok(Cut { top: offset(top), left: offset(left), mirrored: mirrored.into() })
+    }
+
+    /// The part of an image of this shape that is looked at, if it can be transformed.
+    pub(crate) fn part(&self, image: ImageShape, draw: Draw) -> Option<decode::Window> {
+        let output = self.output_shape(image).ok()?;
+        let Window { top, left, height, width, .. } = self.window(image, output, draw);
+        Some(decode::Window { top, left, height, width })
+    }
+
+    /// The part of the image that is transformed.
+    fn window(&self, input: ImageShape, output: ImageShape, draw: Draw) -> Window {
+        let (rows, columns) = (input.height - output.height, input.width - output.width);
+        let (top, left) = match self.phase {
+            Phase::Train => (draw.top(rows + 1), draw.left(columns + 1)),
+            Phase::Test => (rows / 2, columns / 2),
+        };
+        let mirrored = self.mirror && draw.mirrored();
+        Window { top, left, height: output.height, width: output.width, mirrored }
+    }
+
+    fn apply_bytes(&self, bytes: &[u8], task: Task<'_>, rooms: &mut Rooms) {
+        let rows = Contiguous(bytes);
+        match self.dtype {
+            Dtype::F32 => self.run::<_, f32>(rows, task, rooms),
+            Dtype::U8 => self.run::<_, u8>(rows, task, rooms),
+            Dtype::F16 => self.run::<_, f16>(rows, task, rooms),
+            Dtype::Bf16 => self.run::<_, bf16>(rows, task, rooms),
+        }
+    }
+
+    fn apply_floats(
+        &self,
+        floats: &Floats<'_>,
+        task: Task<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), TransformError> {
+        let Scratch { gathered, row, rooms } = scratch;
+        if let Some(floats) = floats.strided() {
+            row.resize(task.window.width.max(row.len()), 0.0);
+            self.run_floats(Spaced { floats, row }, task, rooms)
+        } else {
+            gathered.clear();
+            floats.gather(gathered);
+            self.run_floats(Contiguous(gathered), task, rooms)
+        }
+    }
+
+    fn run_floats<R: Rows<Pixel = f32>>(
+        &self,
+        rows: R,
+        task: Task<'_>,
+        rooms: &mut Rooms,
+    ) -> Result<(), TransformError> {
+        match self.dtype {
+            Dtype::F32 => self.run::<_, f32>(rows, task, rooms),
+            Dtype::U8 => return Err(TransformError::BytesOfFloats),
+            Dtype::F16 => self.run::<_, f16>(rows, task, rooms),
+            Dtype::Bf16 => self.run::<_, bf16>(rows, task, rooms),
+        }
+        Ok(())
+    }
+
+    fn run<R: Rows, E: Element<R::Pixel>>(&self, rows: R, task: Task<'_>, rooms: &mut Rooms) {
+        let Task { input, window, out } = task;
+        let mean = match &self.mean {
+            Mean::Values(values) => kernels::Mean::Values(values),
+            Mean::Image(image) => kernels::Mean::Image(image.pixels()),
+        };
+        let Rooms { planes, stage } = rooms;
+        let planes = match self.layout {
+            // One channel is the same in either layout.
+            Layout::Nhwc if input.channels > 1 => {
+                let elements = input.channels * window.width;
+                planes.resize(elements.max(planes.len()), 0.0);
+                Some(&mut bytemuck::cast_slice_mut(planes)[..elements])
+            }
+            Layout::Nchw | Layout::Nhwc => None,
+        };
+        let out: &mut [E] = bytemuck::cast_slice_mut(out);
+        let source = Source { rows, input, window, mean, scale: self.scale };
+        // Rows of all channels at once must fit the stage beside the part of a line that is left from the row before.
+        let fits = |planes: &[E]| size_of_val(planes) <= PAGE_BYTES - LINE_BYTES;
+        let stage = stage.as_deref_mut().filter(|_| planes.as_deref().is_none_or(fits));
+        self.arch.dispatch(Job { source, stage, planes, out });
+    }
+}
+
+/// What of one record does not depend on its pixels' type: what is read and where it goes.
+struct Task<'a> {
+    input: ImageShape,
+    window: Window,
+    out: &'a mut [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RGB: ImageShape = ImageShape { channels: 3, height: 4, width: 6 };
+
+    fn transformer(transform: &Transform, dtype: Dtype) -> Result<Transformer, TransformError> {
+        Transformer::new(transform, Path::new(""), Phase::Test, dtype, Layout::Nchw)
+    }
+
+    fn apply(transformer: &Transformer, pixels: Pixels<'_>, out: &mut [f32]) -> Result<(), TransformError> {
+        let draw = Draw::default();
+        let out = bytemuck::cast_slice_mut(out);
+        transformer.apply(&Image { shape: RGB, pixels }, draw, out, &mut Scratch::default())
+    }
+
+    #[test]
+    fn a_contradiction_is_refused_before_any_record() {
+        let mean = MeanImage::new(RGB, vec![1.0; 72]).unwrap();
+        let refused = |transform: &Transform, dtype, message: &str| {
+            assert_eq!(transformer(transform, dtype).unwrap_err().to_string(), message);
+        };
+        let both = Transform::new().mean_image(mean.clone()).mean_value(1.0);
+        refused(
+            &both,
+            Dtype::F32,
+            "cannot specify mean_file and mean_value at the same time: found 3x4x6 and 1 mean_value",
+        );
+        let bytes = "u8 output takes no mean, found";
+        let allowed = "f32, f16 and bf16 output take one";
+        refused(
+            &Transform::new().mean_image(mean),
+            Dtype::U8,
+            &format!("{bytes} a mean image of 3x4x6; {allowed}"),
+        );
+        refused(
+            &Transform::new().mean_value(0.0).mean_value(2.5),
+            Dtype::U8,
+            &format!("{bytes} mean_value [0.0, 2.5]; {allowed}"),
+        );
+        refused(
+            &Transform::new().scale(0.5),
+            Dtype::U8,
+            "u8 output takes no scale but 1, found 0.5; f32, f16 and bf16 output take any",
+        );
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_is_refused() {
+        let refused = |transform: Transform, image, message: &str| {
+            let transformer = transformer(&transform, Dtype::F32).unwrap();
+            assert_eq!(transformer.output_shape(image).unwrap_err().to_string(), message);
+        };
+        refused(
+            Transform::new().mean_values([1.0, 2.0]),
+            RGB,
+            "specify either 1 mean_value or as many as channels: 3, found 2",
+        );
+        refused(
+            Transform::new().crop(5),
+            RGB,
+            "crop_size must be at most the height and width of the image: 3x4x6, found 5",
+        );
+        let cropped = ImageShape { channels: 3, height: 4, width: 4 };
+        refused(
+            Transform::new().crop(4).mean_image(MeanImage::new(cropped, vec![0.0; 48]).unwrap()),
+            RGB,
+            "the mean image must have the shape of the uncropped image: 3x4x6, found 3x4x4",
+        );
+        refused(
+            Transform::new(),
+            ImageShape { height: 0, ..RGB },
+            "an image has at least 1 channel, row and column, found 3x0x6",
+        );
+    }
+
+    #[test]
+    fn pixels_that_do_not_fit_are_refused() {
+        let floats = transformer(&Transform::new(), Dtype::F32).unwrap();
+        let short = apply(&floats, Pixels::U8(&[0; 71]), &mut [0.0; 72]);
+        assert_eq!(short, Err(TransformError::PixelCount { image: RGB, found: 71 }));
+        let place = apply(&floats, Pixels::U8(&[0; 72]), &mut [0.0; 71]);
+        assert_eq!(
+            place.unwrap_err().to_string(),
+            "a record of 3x4x6 must fill its place in the batch: 284 bytes, found 288"
+        );
+
+        let bytes = transformer(&Transform::new(), Dtype::U8).unwrap();
+        let record = [&[0x08, 3, 0x10, 4, 0x18, 6][..], &[0x35, 0, 0, 0, 0].repeat(72)].concat();
+        let record = crate::datum::Datum::parse(&record).unwrap().image().unwrap();
+        assert_eq!(apply(&bytes, record.pixels, &mut [0.0; 18]), Err(TransformError::BytesOfFloats));
+    }
+
+    #[test]
+    fn the_crop_of_a_test_is_central() {
+        let transformer = transformer(&Transform::new().crop(3), Dtype::F32).unwrap();
+        let pixels: Vec<u8> = (0..72).collect();
+        let mut out = [0.0; 27];
+        apply(&transformer, Pixels::U8(&pixels), &mut out).unwrap();
+        // One row of 4 and three columns of 6 are left over: floor(1 / 2) above, floor(3 / 2) to the left.
+        assert_eq!(out[..9], [1.0, 2.0, 3.0, 7.0, 8.0, 9.0, 13.0, 14.0, 15.0]);
+    }
+}

@@ -1,0 +1,15 @@
+//! LevelDBs that a writer in Rust makes on the spot.
+
+use std::path::Path;
+
+use rusty_leveldb::{DB, Options};
+
+/// Writes a LevelDB of these records, all of them in tables.
+pub fn write(folder: &Path, options: Options, records: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) {
+    let mut database = DB::open(folder, options).unwrap();
+    for (key, value) in records {
+        database.put(&key, &value).unwrap();
+    }
+    database.flush().unwrap();
+    database.close().unwrap();
+}
