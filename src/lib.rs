@@ -55,6 +55,7 @@ mod latch;
 mod meter;
 mod numa;
 mod round;
+mod splitmix;
 mod sync;
 
 mod config;
@@ -64,6 +65,8 @@ mod record;
 mod shape;
 
 mod lines;
+
+mod order;
 
 mod table;
 
@@ -121,6 +124,10 @@ pub use meter::Waits;
 pub use net::{
     DataLayer, LayerError, LayerSource, Net, NetCause, NetError, NetState, NetWarning, TextPlace,
     TransformSpec, WarningKind, rooted,
+};
+pub use order::{
+    Assignment, AutoShardPolicy, BatchSize, InputContext, Job, LastBatch, OrderError, Plan, Rebatch, Share,
+    Shuffle, World, batch_sizes_for_worker, rebatch,
 };
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,

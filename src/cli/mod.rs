@@ -8,6 +8,7 @@ mod dump;
 mod feed;
 mod npy;
 mod pipeline;
+mod plan;
 
 use clap::{Parser, Subcommand};
 
@@ -27,6 +28,8 @@ enum Command {
     Bench(bench::Bench),
     /// Write what a net would see as NumPy arrays.
     Dump(dump::Dump),
+    /// Print which records each replica of a job gets at each step, without reading them.
+    Plan(plan::Plan),
     /// List what batches can be fed to here, and how fast.
     Devices(devices::Devices),
 }
@@ -37,6 +40,7 @@ impl Cli {
             Command::Feed(feed) => feed.run(),
             Command::Bench(bench) => bench.run(),
             Command::Dump(dump) => dump.run(),
+            Command::Plan(plan) => plan.run(),
             Command::Devices(devices) => devices.run(),
         }
     }

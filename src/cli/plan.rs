@@ -1,0 +1,344 @@
+//! `percolator plan`: who gets which records, and when; no record is read for it.
+
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use percolator::{
+    Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Shuffle, Source,
+    World, rebatch,
+};
+use serde_json::json;
+
+/// The steps that are shown to people if they ask for none.
+const SHOWN_STEPS: u64 = 8;
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("data").required(true).args(["lmdb", "leveldb", "records", "files"])))]
+pub(crate) struct Plan {
+    /// The Caffe LMDB to read; several, one after the other, are one data set.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    lmdb: Vec<PathBuf>,
+    /// The Caffe LevelDB to read; several, one after the other, are one data set.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    leveldb: Vec<PathBuf>,
+    /// Instead of a database: a data set of so many records.
+    #[arg(long, value_name = "M")]
+    records: Option<u64>,
+    /// Instead of databases: files of so many records each.
+    #[arg(long, value_name = "M,M,...", value_delimiter = ',')]
+    files: Vec<u64>,
+    /// Records of all replicas together at each step.
+    #[arg(long, value_name = "B")]
+    global_batch: Option<u64>,
+    /// Records of each replica at each step.
+    #[arg(long, value_name = "B", conflicts_with = "global_batch")]
+    per_replica_batch: Option<u64>,
+    /// Workers (hosts, or processes).
+    #[arg(long, value_name = "W", default_value_t = 1)]
+    workers: usize,
+    /// Replicas (devices), of all workers together [default: one a worker].
+    #[arg(long, value_name = "R")]
+    replicas: Option<usize>,
+    /// How the data set is sharded over the workers.
+    #[arg(long, value_enum, default_value_t, ignore_case = true)]
+    policy: PolicyArg,
+    /// Which of a step's records each replica gets.
+    #[arg(long, value_enum, default_value_t)]
+    assignment: AssignmentArg,
+    /// What becomes of an epoch's last records, where they fill no batch [default: keep; wrap for --assignment caffe].
+    #[arg(long, value_enum)]
+    last_batch: Option<LastBatchArg>,
+    /// How an epoch is shuffled: no, global, or window:RECORDS.
+    #[arg(long, value_name = "HOW", value_parser = shuffle, default_value = "no")]
+    shuffle: Shuffle,
+    /// What tells one shuffled run from another.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The epoch, from 0.
+    #[arg(long, default_value_t = 0)]
+    epoch: u64,
+    /// Only this step of the epoch, from 0.
+    #[arg(long, value_name = "S")]
+    step: Option<u64>,
+    /// Only this replica, from 0.
+    #[arg(long, value_name = "R")]
+    replica: Option<usize>,
+    /// Instead of a job: the batches of these sizes, round and round, that the records are cut into.
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires_all = ["records", "batch"],
+        conflicts_with_all = ["global_batch", "per_replica_batch", "step", "replica", "shuffle", "epoch", "workers", "replicas"])]
+    rebatch: Vec<u64>,
+    /// With --rebatch: the size of the batches that the records come in.
+    #[arg(long, value_name = "B", requires = "rebatch")]
+    batch: Option<u64>,
+    /// With --rebatch: the last of the batches that they come in is left out if it is short.
+    #[arg(long, requires = "rebatch")]
+    batch_drop_remainder: bool,
+    /// Print one JSON object, with the positions of all records.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum PolicyArg {
+    /// FILE where there are files for all workers, else DATA.
+    #[default]
+    Auto,
+    /// Each worker has files of its own.
+    File,
+    /// All workers share one stream of batches.
+    Data,
+    /// Every worker reads everything.
+    Off,
+    /// Each worker has every n-th record, before anything else is done.
+    Hint,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum AssignmentArg {
+    /// Each global batch is divided contiguously.
+    #[default]
+    Tensorflow,
+    /// Record g goes to replica g mod N.
+    Caffe,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LastBatchArg {
+    /// They come in a short batch.
+    Keep,
+    /// They are left out.
+    Drop,
+    /// They come in a batch as large as all others, with a mask.
+    Pad,
+    /// The next epoch's first records fill their batch.
+    Wrap,
+}
+
+impl Plan {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        if self.rebatch.is_empty() {
+            self.print_job(&mut out)?;
+        } else {
+            self.print_batches(&mut out)?;
+        }
+        out.flush().context("cannot write to the standard output")
+    }
+
+    fn print_job(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let files = self.record_counts()?;
+        let plan = self.job(&files)?.plan()?;
+        let count = plan.steps(self.epoch)?;
+        let steps = self.step.map_or(0..count, |step| step..step.saturating_add(1));
+        let replicas =
+            self.replica.map_or(0..plan.world().replicas(), |replica| replica..replica.saturating_add(1));
+        if !steps.is_empty() {
+            // What there is not is refused before anything is printed.
+            plan.share(self.epoch, steps.start, replicas.start)?;
+        }
+        if self.json {
+            self.print_json(out, &plan, steps, &replicas)
+        } else {
+            self.print_heading(out, &plan, &files, count)?;
+            self.print_steps(out, &plan, steps, &replicas)
+        }
+    }
+
+    /// How many records each file has.
+    fn record_counts(&self) -> anyhow::Result<Vec<u64>> {
+        if let Some(records) = self.records {
+            return Ok(vec![records]);
+        }
+        if !self.files.is_empty() {
+            return Ok(self.files.clone());
+        }
+        let lmdbs = self.lmdb.iter().map(|path| count(&Lmdb::open(path)?));
+        lmdbs.chain(self.leveldb.iter().map(|path| count(&LevelDb::open(path)?))).collect()
+    }
+
+    fn job(&self, files: &[u64]) -> anyhow::Result<Job> {
+        let batch = match (self.global_batch, self.per_replica_batch) {
+            (Some(records), _) => BatchSize::Global(records),
+            (None, Some(records)) => BatchSize::PerReplica(records),
+            (None, None) => bail!("how many records make a step? Say --global-batch or --per-replica-batch"),
+        };
+        let world = World::new(self.workers, self.replicas.unwrap_or(self.workers))?;
+        let job = Job::new(files, batch, world).shuffle(self.shuffle).seed(self.seed);
+        let job = job.policy(match self.policy {
+            PolicyArg::Auto => AutoShardPolicy::Auto,
+            PolicyArg::File => AutoShardPolicy::File,
+            PolicyArg::Data => AutoShardPolicy::Data,
+            PolicyArg::Off => AutoShardPolicy::Off,
+            PolicyArg::Hint => AutoShardPolicy::Hint,
+        });
+        let job = job.assignment(match self.assignment {
+            AssignmentArg::Tensorflow => Assignment::TensorFlow,
+            AssignmentArg::Caffe => Assignment::Caffe,
+        });
+        Ok(match self.last_batch {
+            None => job,
+            Some(LastBatchArg::Keep) => job.last_batch(LastBatch::Keep),
+            Some(LastBatchArg::Drop) => job.last_batch(LastBatch::Drop),
+            Some(LastBatchArg::Pad) => job.last_batch(LastBatch::Pad),
+            Some(LastBatchArg::Wrap) => job.last_batch(LastBatch::Wrap),
+        })
+    }
+
+    fn print_json(
+        &self,
+        out: &mut impl Write,
+        plan: &JobPlan,
+        steps: Range<u64>,
+        replicas: &Range<usize>,
+    ) -> anyhow::Result<()> {
+        write!(out, "{{\"steps\": [")?;
+        for step in steps.clone() {
+            let shares: Vec<_> = replicas
+                .clone()
+                .map(|replica| {
+                    Ok(plan.share(self.epoch, step, replica)?.map(|record| record.index).collect())
+                })
+                .collect::<anyhow::Result<Vec<Vec<u64>>>>()?;
+            write!(out, "{}{}", if step == steps.start { "" } else { ", " }, json!(shares))?;
+        }
+        let (policy, why) = plan.policy();
+        let rest = json!({
+            "policy": policy.name().to_lowercase(),
+            "why": why,
+            "epoch": self.epoch,
+            "epoch_steps": plan.steps(self.epoch)?,
+            "first_step": steps.start,
+            "first_replica": replicas.start,
+            "batch_size_max": plan.batch_size_max(),
+        });
+        writeln!(out, "], {}", rest.to_string().trim_start_matches('{'))?;
+        Ok(())
+    }
+
+    fn print_heading(
+        &self,
+        out: &mut impl Write,
+        plan: &JobPlan,
+        files: &[u64],
+        steps: u64,
+    ) -> anyhow::Result<()> {
+        let (policy, why) = plan.policy();
+        let world = plan.world();
+        let records: u64 = files.iter().sum();
+        writeln!(out, "{records} records in {} file(s)", files.len())?;
+        writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
+        writeln!(out, "sharded by {policy}: {why}")?;
+        writeln!(out, "at most {} records a replica at a step", plan.batch_size_max())?;
+        writeln!(out, "epoch {}: {steps} step(s)", self.epoch)?;
+        Ok(())
+    }
+
+    fn print_steps(
+        &self,
+        out: &mut impl Write,
+        plan: &JobPlan,
+        steps: Range<u64>,
+        replicas: &Range<usize>,
+    ) -> anyhow::Result<()> {
+        let shown = steps.start..steps.end.min(steps.start.saturating_add(SHOWN_STEPS));
+        for step in shown.clone() {
+            for replica in replicas.clone() {
+                let worker = replica / plan.world().replicas_per_worker();
+                let records = plan.share(self.epoch, step, replica)?;
+                let (count, positions) = (records.len(), runs(records.map(|record| record.index)));
+                writeln!(
+                    out,
+                    "step {step}, replica {replica} of worker {worker}: {count} record(s){positions}"
+                )?;
+            }
+        }
+        if shown.end < steps.end {
+            writeln!(out, "... and {} more: say --step, or --json", steps.end - shown.end)?;
+        }
+        Ok(())
+    }
+
+    fn print_batches(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let (Some(records), Some(batch)) = (self.records, self.batch) else {
+            bail!("--rebatch needs --records and --batch");
+        };
+        if batch == 0 {
+            bail!("--batch is 0; it must be at least 1");
+        }
+        let drops = match self.last_batch {
+            None | Some(LastBatchArg::Keep) => false,
+            Some(LastBatchArg::Drop) => true,
+            Some(LastBatchArg::Pad | LastBatchArg::Wrap) => {
+                bail!("--rebatch keeps its last batch or drops it")
+            }
+        };
+        let records = if self.batch_drop_remainder { records / batch * batch } else { records };
+        let batches = rebatch(records, &self.rebatch, drops)?;
+        if self.json {
+            let batches: Vec<Vec<u64>> = batches.map(Iterator::collect).collect();
+            writeln!(out, "{}", json!({ "batches": batches }))?;
+        } else {
+            for (number, batch) in batches.enumerate() {
+                let len = batch.end - batch.start;
+                writeln!(out, "batch {number}: {len} record(s){}", runs(batch))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many records a database has; where it does not say, they are counted.
+fn count(source: &dyn Source) -> anyhow::Result<u64> {
+    if let Some(records) = source.records() {
+        return Ok(records);
+    }
+    let mut cursor = source.cursor()?;
+    let mut records = 0;
+    while cursor.skip()? {
+        records += 1;
+    }
+    Ok(records)
+}
+
+/// Positions as people read them: neighbours as `first-last`.
+fn runs(positions: impl Iterator<Item = u64>) -> String {
+    let mut text = String::new();
+    let mut run: Option<(u64, u64)> = None;
+    let mut say = |run: Option<(u64, u64)>| {
+        let separator = if text.is_empty() { ": " } else { ", " };
+        // Writing to a string cannot fail.
+        let _ = match run {
+            None => Ok(()),
+            Some((first, last)) if first == last => write!(text, "{separator}{first}"),
+            Some((first, last)) => write!(text, "{separator}{first}-{last}"),
+        };
+    };
+    for position in positions {
+        run = match run {
+            Some((first, last)) if position.checked_sub(1) == Some(last) => Some((first, position)),
+            before => {
+                say(before);
+                Some((position, position))
+            }
+        };
+    }
+    say(run);
+    text
+}
+
+fn shuffle(text: &str) -> Result<Shuffle, String> {
+    let window = |records: &str| records.parse().ok().and_then(NonZeroU64::new);
+    match text.split_once(':') {
+        None if text == "no" => Ok(Shuffle::No),
+        None if text == "global" => Ok(Shuffle::Global),
+        Some(("window", records)) if window(records).is_some() => {
+            Ok(window(records).map_or(Shuffle::No, |records| Shuffle::Window { records }))
+        }
+        _ => Err("allowed are no, global, and window:RECORDS with 1 or more records".to_owned()),
+    }
+}

@@ -1,0 +1,202 @@
+//! The order of an epoch.
+
+use std::num::NonZeroU64;
+
+use super::Permutation;
+use crate::splitmix;
+
+/// How the records of an epoch are shuffled. Every epoch has an order of its own, which depends on the seed, the epoch
+/// and the number of records, and on nothing else.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Shuffle {
+    /// Not at all: in the order of their keys.
+    #[default]
+    No,
+    /// Any record may come at any time.
+    Global,
+    /// For disks that read best what lies together: the records are cut into windows, so many to each, and the last may be shorter. The windows come in a
+    /// shuffled order, and the records of each in one of their own.
+    ///
+    /// Other than a shuffle buffer (TensorFlow's, DALI's `initial_fill`), it needs no memory and no time to fill, and a
+    /// record may come anywhere in the epoch.
+    Window {
+        /// Records in a window.
+        records: NonZeroU64,
+    },
+}
+
+/// The order of one epoch's records: numbers of `0..len`, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EpochOrder {
+    len: u64,
+    by: By,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum By {
+    Number,
+    Permutation(Permutation),
+    Windows(Box<Windows>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Windows {
+    /// Records in each window but the last.
+    records: u64,
+    /// Records in the last one, by number.
+    last_records: u64,
+    /// Which window comes when.
+    outer: Permutation,
+    /// When the last window comes.
+    last_place: u64,
+    /// The order in a window, and in the last one.
+    inner: [Permutation; 2],
+}
+
+impl Shuffle {
+    /// The order of the `epoch`th pass over `len` records; `stream` tells one of several data sets from the others.
+    pub(crate) fn order(self, len: u64, seed: u64, epoch: u64, stream: u64) -> EpochOrder {
+        /// Apart from the keys of the records' own random numbers, which are folded from two words.
+        const SHUFFLE: u64 = u64::from_be_bytes(*b"shuffle\0");
+        let key = splitmix::fold(seed, &[SHUFFLE, epoch, stream]);
+        let by = match self {
+            Shuffle::No => By::Number,
+            Shuffle::Global => By::Permutation(Permutation::new(len, key)),
+            Shuffle::Window { records } if records.get() >= len => {
+                By::Permutation(Permutation::new(len, key))
+            }
+            Shuffle::Window { records } => By::Windows(Box::new(Windows::new(len, records.get(), key))),
+        };
+        EpochOrder { len, by }
+    }
+}
+
+impl EpochOrder {
+    /// The number that comes at a place.
+    ///
+    /// # Panics
+    ///
+    /// If the epoch has no such place.
+    pub(crate) fn number_at(&self, place: u64) -> u64 {
+        assert!(place < self.len, "an epoch of {} records has no place {place}", self.len);
+        match &self.by {
+            By::Number => place,
+            By::Permutation(permutation) => permutation.number_at(place),
+            By::Windows(windows) => windows.number_at(place),
+        }
+    }
+}
+
+impl Windows {
+    fn new(len: u64, records: u64, key: u64) -> Self {
+        let windows = len.div_ceil(records);
+        let last_records = len - (windows - 1) * records;
+        let outer = Permutation::new(windows, key);
+        let last_place = outer.place_of(windows - 1);
+        let inner_key = splitmix::mix(key);
+        let inner = [records, last_records].map(|records| Permutation::new(records, inner_key));
+        Windows { records, last_records, outer, last_place, inner }
+    }
+
+    /// Where the window begins that comes at a place among the windows.
+    fn begin_of(&self, window_place: u64) -> u64 {
+        if window_place <= self.last_place {
+            window_place * self.records
+        } else {
+            (window_place - 1) * self.records + self.last_records
+        }
+    }
+
+    /// The order within a window.
+    fn inner(&self, window_place: u64) -> &Permutation {
+        &self.inner[usize::from(window_place == self.last_place)]
+    }
+
+    fn number_at(&self, place: u64) -> u64 {
+        // As if the last window were as long as the others, which it is for whatever comes before it.
+        let window_place = match place / self.records {
+            before if before < self.last_place => before,
+            _ if place < self.begin_of(self.last_place) + self.last_records => self.last_place,
+            _ => (place - self.last_records) / self.records + 1,
+        };
+        let window = self.outer.number_at(window_place);
+        let within = place - self.begin_of(window_place);
+        window * self.records + self.inner(window_place).number_at_with(within, splitmix::mix(window))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn window(records: u64) -> Shuffle {
+        Shuffle::Window { records: NonZeroU64::new(records).unwrap() }
+    }
+
+    fn listed(shuffle: Shuffle, len: u64, seed: u64, epoch: u64) -> Vec<u64> {
+        let order = shuffle.order(len, seed, epoch, 0);
+        (0..len).map(|place| order.number_at(place)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_number_comes_once(len in 0_u64..500, records in 1_u64..600, seed: u64, epoch: u64) {
+            for shuffle in [Shuffle::No, Shuffle::Global, window(records)] {
+                let mut numbers = listed(shuffle, len, seed, epoch);
+                numbers.sort_unstable();
+                prop_assert!(numbers.into_iter().eq(0..len));
+            }
+        }
+
+        /// The naive twin: windows laid end to end.
+        #[test]
+        fn windows_come_whole(windows in 2_u64..30, records in 2_u64..40, missing in 0_u64..39, seed: u64) {
+            let len = windows * records - missing % records;
+            let numbers = listed(window(records), len, seed, 3);
+            let mut rest = &numbers[..];
+            let mut seen = Vec::new();
+            while let Some(first) = rest.first() {
+                let begin = first / records * records;
+                let len = usize::try_from(records.min(len - begin)).unwrap();
+                let (this, others) = rest.split_at(len);
+                prop_assert!(this.iter().all(|number| number / records == begin / records), "{this:?}");
+                (seen, rest) = ([seen, vec![begin / records]].concat(), others);
+            }
+            prop_assert_eq!(seen.len() as u64, windows);
+        }
+    }
+
+    #[test]
+    fn each_epoch_seed_and_stream_has_an_order_of_its_own() {
+        for shuffle in [Shuffle::Global, window(100)] {
+            let of = |seed, epoch, stream| {
+                let order = shuffle.order(1000, seed, epoch, stream);
+                (0..1000).map(|place| order.number_at(place)).collect::<Vec<_>>()
+            };
+            let orders = [of(1, 0, 0), of(1, 1, 0), of(2, 0, 0), of(1, 0, 1)];
+            for (number, order) in orders.iter().enumerate() {
+                for other in &orders[..number] {
+                    let same = order.iter().zip(other).filter(|(a, b)| a == b).count();
+                    assert!(same < 20, "{shuffle:?}: {same} of 1000 records come at the same time");
+                }
+            }
+            assert_eq!(orders[0], of(1, 0, 0));
+        }
+    }
+
+    #[test]
+    fn two_windows_are_shuffled_differently() {
+        let numbers = listed(window(500), 1000, 7, 0);
+        let [first, second] = [&numbers[..500], &numbers[500..]];
+        let same = first.iter().zip(second).filter(|(a, b)| *a % 500 == *b % 500).count();
+        assert!(same < 20, "{same}");
+    }
+
+    #[test]
+    fn a_window_of_all_records_is_a_shuffle_of_all() {
+        assert_eq!(listed(window(100), 100, 5, 1), listed(Shuffle::Global, 100, 5, 1));
+    }
+}

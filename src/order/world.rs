@@ -1,0 +1,141 @@
+//! Who takes part in a job.
+
+use std::ops::Range;
+
+use super::OrderError;
+
+/// The workers of a job and its replicas: each worker is a process, or a host, that reads for as many replicas as any
+/// other, and each replica is a device that is trained on. They are numbered through: worker `w` of those with `r` replicas each feeds replicas
+/// `w * r` to `w * r + r - 1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    workers: usize,
+    replicas: usize,
+}
+
+impl World {
+    /// One worker and its only replica.
+    pub const ALONE: World = World { workers: 1, replicas: 1 };
+
+    /// A job of `replicas` over all `workers`.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::Zero`] if there are none of either, [`OrderError::UnevenReplicas`] if replicas are no multiple of
+    /// workers: TensorFlow's rule.
+    pub fn new(workers: usize, replicas: usize) -> Result<Self, OrderError> {
+        for (option, count) in [("workers", workers), ("replicas", replicas)] {
+            if count == 0 {
+                return Err(OrderError::Zero { option });
+            }
+        }
+        if !replicas.is_multiple_of(workers) {
+            return Err(OrderError::UnevenReplicas { replicas, workers });
+        }
+        Ok(World { workers, replicas })
+    }
+
+    /// How many workers there are.
+    #[must_use]
+    pub fn workers(self) -> usize {
+        self.workers
+    }
+
+    /// How many replicas there are, of all workers together.
+    #[must_use]
+    pub fn replicas(self) -> usize {
+        self.replicas
+    }
+
+    /// How many replicas each worker feeds.
+    #[must_use]
+    pub fn replicas_per_worker(self) -> usize {
+        self.replicas / self.workers
+    }
+
+    /// The replicas that a worker feeds.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::NoSuchMember`].
+    pub fn replicas_of(self, worker: usize) -> Result<Range<usize>, OrderError> {
+        if worker >= self.workers {
+            return Err(OrderError::NoSuchMember { kind: "worker", found: worker, of: self.workers });
+        }
+        let each = self.replicas_per_worker();
+        Ok(worker * each..(worker + 1) * each)
+    }
+
+    /// The worker that feeds a replica, and which of its own that is.
+    pub(super) fn seat(self, replica: usize) -> Result<Seat, OrderError> {
+        if replica >= self.replicas {
+            return Err(OrderError::NoSuchMember { kind: "replica", found: replica, of: self.replicas });
+        }
+        let each = self.replicas_per_worker();
+        Ok(Seat { worker: replica / each, local: replica % each })
+    }
+}
+
+/// A replica as its worker sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seat {
+    pub(super) worker: usize,
+    /// Which of the worker's replicas it is.
+    pub(super) local: usize,
+}
+
+/// What a function that makes a worker's data set is told of the job: TensorFlow's `tf.distribute.InputContext`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputContext {
+    /// How many times the function is called, over the whole job.
+    pub num_input_pipelines: usize,
+    /// Which of these calls this is, from 0.
+    pub input_pipeline_id: usize,
+    /// How many replicas are trained together.
+    pub num_replicas_in_sync: usize,
+}
+
+impl InputContext {
+    /// Each replica's records of a global batch.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::UnevenBatch`] if it does not divide, as in TensorFlow.
+    pub fn per_replica_batch_size(&self, global: u64) -> Result<u64, OrderError> {
+        let replicas = self.num_replicas_in_sync;
+        match global.checked_div(replicas as u64) {
+            None => Err(OrderError::Zero { option: "replicas in sync" }),
+            Some(each) if each * replicas as u64 == global => Ok(each),
+            Some(_) => Err(OrderError::UnevenBatch { records: global, replicas }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_belong_to_workers_in_turn() {
+        let world = World::new(3, 6).unwrap();
+        assert_eq!(world.replicas_of(1), Ok(2..4));
+        assert_eq!(world.seat(5), Ok(Seat { worker: 2, local: 1 }));
+        assert!(matches!(world.seat(6), Err(OrderError::NoSuchMember { kind: "replica", found: 6, of: 6 })));
+        assert!(matches!(world.replicas_of(3), Err(OrderError::NoSuchMember { kind: "worker", .. })));
+    }
+
+    #[test]
+    fn a_world_that_cannot_be_is_refused() {
+        assert_eq!(World::new(0, 1), Err(OrderError::Zero { option: "workers" }));
+        assert_eq!(World::new(1, 0), Err(OrderError::Zero { option: "replicas" }));
+        assert_eq!(World::new(2, 3), Err(OrderError::UnevenReplicas { replicas: 3, workers: 2 }));
+    }
+
+    #[test]
+    fn a_global_batch_is_divided_evenly_or_not_at_all() {
+        let context = InputContext { num_input_pipelines: 2, input_pipeline_id: 0, num_replicas_in_sync: 4 };
+        assert_eq!(context.per_replica_batch_size(12), Ok(3));
+        let uneven = OrderError::UnevenBatch { records: 10, replicas: 4 };
+        assert_eq!(context.per_replica_batch_size(10), Err(uneven));
+    }
+}

@@ -1,0 +1,44 @@
+//! `SplitMix64` (Steele, Lea and Flood), from which whatever is random here is derived: a function of numbers that name
+//! what is to be random, and of a seed.
+
+/// The odd constant of the generator: 2^64 over the golden ratio.
+pub(crate) const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finaliser: a bijection in which every bit of the input sways every bit of the output.
+pub(crate) const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A key that a seed and a few words come to, one step of the generator a word.
+pub(crate) fn fold(seed: u64, words: &[u64]) -> u64 {
+    words.iter().fold(mix(seed.wrapping_add(GAMMA)), |key, word| mix((key ^ word).wrapping_add(GAMMA)))
+}
+
+/// The generator: what `key` seeds.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitMix(pub(crate) u64);
+
+impl SplitMix {
+    /// The next output.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GAMMA);
+        mix(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_published_generator() {
+        // The first outputs for the seed 1234567.
+        let outputs = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        let mut generator = SplitMix(1_234_567);
+        for output in outputs {
+            assert_eq!(generator.next(), output);
+        }
+    }
+}
