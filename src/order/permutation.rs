@@ -158,7 +158,8 @@ mod tests {
                 let mut counts = std::collections::BTreeMap::new();
                 for key in 0..60_000 {
                     let permutation = Permutation::new(len, key);
-                    let order: Vec<_> = (0..len).map(|place| permutation.number_at_with(place, tweak)).collect();
+                    let order: Vec<_> =
+                        (0..len).map(|place| permutation.number_at_with(place, tweak)).collect();
                     *counts.entry(order).or_insert(0) += 1;
                 }
                 let counts: Vec<u32> = counts.into_values().collect();
