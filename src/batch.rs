@@ -75,6 +75,7 @@ pub(crate) struct Pending {
     buffer: Arc<Buffer>,
     arrays: Arrays,
     pointers: Pointers,
+    records: usize,
 }
 
 /// A buffer that is complete: it is only read.
@@ -82,6 +83,8 @@ pub(crate) struct Filled {
     buffer: Arc<Buffer>,
     arrays: Arrays,
     pointers: Pointers,
+    /// Those that are real: the arrays have more where the batch was padded.
+    records: usize,
 }
 
 /// The places of a few successive records of a batch. Dropping it means that they are written.
@@ -220,7 +223,18 @@ impl Filling {
     pub(crate) fn finish(self) -> Pending {
         let arrays = self.arrays.of(self.taken);
         self.buffer.leave();
-        Pending { buffer: self.buffer, arrays, pointers: self.pointers }
+        Pending { buffer: self.buffer, arrays, pointers: self.pointers, records: self.taken }
+    }
+
+    /// As [`finish`](Self::finish), with zeros in the places that were not taken.
+    pub(crate) fn finish_padded(mut self) -> Pending {
+        let records = self.taken;
+        let mut places = self.take(self.arrays.pixels.records - records);
+        for position in 0..places.range.len() {
+            places.get(position).clear();
+        }
+        places.leave();
+        Pending { records, ..self.finish() }
     }
 }
 
@@ -318,6 +332,14 @@ impl RecordPlace<'_> {
         self.cut.fill(cut);
     }
 
+    /// Leaves zeros, for a record that there is none of.
+    fn clear(&mut self) {
+        self.pixels.fill(0);
+        self.target.fill(0);
+        self.cut.fill(Cut::default());
+        self.tag(RecordId::default(), 0);
+    }
+
     /// Writes what is known of the record beside its pixels.
     pub(crate) fn tag(&mut self, id: RecordId, label: i32) {
         self.id.fill(id);
@@ -350,7 +372,8 @@ impl Pending {
     /// If it is not complete: a bug of the caller.
     pub(crate) fn filled(self) -> Filled {
         assert!(self.is_complete(), "a batch was taken while it was being written");
-        Filled { buffer: self.buffer, arrays: self.arrays, pointers: self.pointers }
+        let Pending { buffer, arrays, pointers, records } = self;
+        Filled { buffer, arrays, pointers, records }
     }
 }
 
@@ -404,7 +427,7 @@ impl Filled {
 
     pub(crate) fn ids(&self) -> &[RecordId] {
         // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts(self.pointers.ids, self.arrays.pixels.records) }
+        unsafe { std::slice::from_raw_parts(self.pointers.ids, self.records) }
     }
 
     pub(crate) fn recycle(self) -> Frame {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::order::OrderError;
 use crate::recipe::ToolBytes;
 use crate::record::RecordId;
 use crate::shape::{BatchShape, ImageShape};
@@ -91,6 +92,37 @@ pub enum ConfigError {
         target: String,
         /// As the images' layer has it; a database has neither.
         image: String,
+    },
+    /// A job cannot be divided so.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// Devices that are not the replicas of their worker.
+    #[error(
+        "{devices} device(s), and each worker of this job feeds {replicas} replica(s): name a device for each"
+    )]
+    Replicas {
+        /// How many devices were named.
+        devices: usize,
+        /// How many replicas a worker has.
+        replicas: usize,
+    },
+    /// Ranks, which are of the ring, in a job that has steps.
+    #[error(
+        "ranks({first}, {of}) deals round and round, and epochs, shuffles and workers are of a plan: leave          them out, or say worker(World::new(...), number) in place of ranks"
+    )]
+    RanksInPlan {
+        /// The first rank.
+        first: usize,
+        /// How many there are.
+        of: usize,
+    },
+    /// An epoch that has no step.
+    #[error("the {records} records of an epoch fill no batch of {step_records}, and short ones are dropped")]
+    NoSteps {
+        /// Records of an epoch.
+        records: u64,
+        /// Records of a step.
+        step_records: u64,
     },
     /// The transform cannot be.
     #[error(transparent)]

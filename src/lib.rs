@@ -132,7 +132,7 @@ pub use order::{
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
 };
-pub use record::{Key, RecordId};
+pub use record::{Key, RecordId, StepEnd};
 pub use shape::{BatchShape, Dtype, Element, ImageShape, Layout, Phase};
 pub use source::image_list::ImageList;
 pub use source::leveldb::{LevelDb, LevelDbError, LogCut, LogFault, LogTail};

@@ -2,7 +2,7 @@
 //!
 //! Each lane has a prefetcher: a thread that takes runs from its reader, gives each record a place in the
 //! batch that is being filled, hands both to the workers, and sends batches on to the device and the
-//! consumer, in order, as they become complete. It touches no pixel. While the consumer holds one batch,
+//! consumer, in order, as they become complete. It touches no pixel, but for those that fill up a short batch. While the consumer holds one batch,
 //! the others of the ring are being filled.
 //!
 //! ```text
@@ -45,6 +45,7 @@ use crate::numa::Cpus;
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
 use crate::recipe::Recipe;
+use crate::record::StepEnd;
 use crate::round::{Round, Token};
 use crate::transform::{Draws, Staged};
 use crate::workers::{Crew, Fill, Task};
@@ -52,6 +53,8 @@ use crate::workers::{Crew, Fill, Task};
 /// What stays the same of a place in a lane's ring, whatever state its buffer is in.
 pub(crate) struct Berth {
     pub(crate) passage: Box<dyn Passage>,
+    /// The step that its batch is of, where that is known.
+    pub(crate) step: Option<StepEnd>,
     /// What the passage has room for.
     pub(crate) room: Room,
     pub(crate) token: Token,
@@ -116,9 +119,11 @@ pub(crate) struct Prefetcher {
     pub(crate) device: Device,
     /// The processors that the thread keeps to, if any: memory that a batch grows to is laid there too.
     pub(crate) near: Option<Cpus>,
-    pub(crate) batch_size: usize,
-    /// What a batch takes, as the source's first record has it.
+    /// What a batch is and takes, as the source's first record has it.
+    pub(crate) arrays: Arrays,
     pub(crate) room: Room,
+    /// Whether short batches are filled up.
+    pub(crate) pads: bool,
     pub(crate) depth: Depth,
     pub(crate) crew: Arc<Crew>,
     pub(crate) meters: Arc<LaneMeters>,
@@ -193,8 +198,8 @@ impl Prefetcher {
     pub(crate) fn add_slot(&mut self) -> Result<(), FeedError> {
         let (memory, room) = self.device.host_memory(self.room)?;
         let passage = self.device.backend().passage(room)?;
-        let frame = Frame::new(memory, self.batch_size, self.done_sender.clone());
-        let berth = Berth { passage, room, token: self.ring.0.token() };
+        let frame = Frame::new(memory, self.arrays.pixels.records, self.done_sender.clone());
+        let berth = Berth { passage, step: None, room, token: self.ring.0.token() };
         self.state.resting.push_back(Slot { berth, frame });
         self.meters.ring.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -335,23 +340,29 @@ impl Prefetcher {
         for (position, record) in run.iter().enumerate() {
             places.get(position).leave_draw(self.draws.next(record.id));
         }
-        let is_full = filling.is_full();
+        let end = run.step_end();
+        debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
         // The workers outlive the lanes, so somebody is there to take it.
         let _ = self.tasks.send(Task::Fill(Fill { run, places }));
-        if is_full {
-            self.close_batch();
+        if end.is_some() {
+            self.close_batch(end);
         }
     }
 
-    /// Begins a batch, of the shape that its first record comes to.
+    /// Begins a batch, of the shape that its first record comes to; where it has none, of that of the source's first.
     fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
-        let Some(first) = run.get(0) else { return Ok(()) };
-        // Before its record says what room the batch takes.
-        run.seal_checks().before(0)?;
-        let arrays = self.recipe.shapes(&first)?.arrays.of(self.batch_size);
+        let arrays = match run.get(0) {
+            Some(first) => {
+                // Before its record says what room the batch takes.
+                run.seal_checks().before(0)?;
+                self.recipe.shapes(&first)?.arrays.of(self.arrays.pixels.records)
+            }
+            None => self.arrays,
+        };
         let Some(room) = arrays.room() else {
             let image = arrays.pixels.image;
-            return Err(ConfigError::BatchTooLarge { batch_size: self.batch_size, image }.into());
+            let batch_size = arrays.pixels.records;
+            return Err(ConfigError::BatchTooLarge { batch_size, image }.into());
         };
         let slot = self.state.idle.as_mut().expect("a run is taken in only when there is a slot for it");
         if !slot.berth.room.holds(room) {
@@ -363,9 +374,10 @@ impl Prefetcher {
     }
 
     /// Every place is given: the batch is the workers' now.
-    fn close_batch(&mut self) {
+    fn close_batch(&mut self, step: Option<StepEnd>) {
         if let Some((berth, filling)) = self.state.open.take() {
-            self.state.in_flight.push_back((berth, filling.finish()));
+            let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
+            self.state.in_flight.push_back((Berth { step, ..berth }, pending));
         }
     }
 
@@ -375,7 +387,7 @@ impl Prefetcher {
         match self.reader.error() {
             Some(error) => self.fail(error.into()),
             None => {
-                self.close_batch();
+                self.close_batch(None);
                 self.state.ending = Some(Ok(()));
             }
         }

@@ -20,6 +20,20 @@ impl fmt::Display for RecordId {
     }
 }
 
+/// The end of a consumer's share of a step: what comes after it is of the next step.
+///
+/// Steps are those of a [plan](crate::Plan), counted from 0 in each epoch. In the ring, which knows of no epochs, they are
+/// counted from the start, and their epoch is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepEnd {
+    /// The epoch.
+    pub epoch: u64,
+    /// The step.
+    pub step: u64,
+    /// Whether it is the last of its epoch.
+    pub is_last: bool,
+}
+
 /// A key, printed as text as far as it is text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key(pub Vec<u8>);

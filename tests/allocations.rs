@@ -14,6 +14,7 @@ mod standin;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::cell::Cell;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,8 +26,8 @@ use percolator::bench_support::ChecksSeals;
 use percolator::proto::Datum;
 use percolator::{
     CaffeEra, ColorMode, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder, FeedError, ImageShape,
-    Lane, Layout as Axes, LevelDb, Lmdb, Matching, MeanImage, RecordId, Run, Source, SourceError, Stats,
-    Target, Transform,
+    Lane, LastBatch, Layout as Axes, LevelDb, Lmdb, Matching, MeanImage, RecordId, Run, Shuffle, Source,
+    SourceError, Stats, Target, Transform,
 };
 use prost::Message as _;
 use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
@@ -102,7 +103,7 @@ fn count(run: impl FnOnce()) -> (usize, usize) {
     (CALLS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }
 
-/// A source that stalls at the records where it is told to.
+/// A source that stalls before it gives the records that it is told to, counted from the first that it gives.
 #[derive(Debug)]
 struct Stalling {
     source: Box<dyn Source>,
@@ -148,6 +149,10 @@ impl Cursor for StallingCursor {
         }
         self.position += 1;
         self.cursor.advance()
+    }
+
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        self.cursor.skip()
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
@@ -242,10 +247,13 @@ fn after_the_first_rounds_nothing_allocates() {
             let target = Target::paired(Lmdb::open(&lmdb).unwrap(), Matching::Keys);
             feed.caffe_random(1701, CaffeEra::Today).target(target)
         };
+        let window = Shuffle::Window { records: NonZeroU64::new(100).unwrap() };
+        let planned = |feed: FeedBuilder| feed.shuffle(window).last_batch(LastBatch::Wrap);
         let open = || Box::new(Lmdb::open(&lmdb).unwrap());
         assert_eq!(calls_of_a_feed(open(), plain), 0, "f32");
         assert_eq!(calls_of_a_feed(open(), half), 0, "f16 NHWC");
         assert_eq!(calls_of_a_feed(open(), paired), 0, "with targets, in Caffe's sequence");
+        assert_eq!(calls_of_a_feed(open(), planned), 0, "by a plan, shuffled");
         for is_compressed in [false, true] {
             let path = folder.path().join(format!("leveldb {is_compressed}"));
             write_leveldb(&path, is_compressed, 300, 32);

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use clap::{ArgGroup, Args};
 #[cfg(feature = "cuda-driver")]
 use percolator::{CudaDevice, Stats};
-use percolator::{FeedBuilder, limits};
+use percolator::{FeedBuilder, World, limits};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
 use super::consumer::{Consumer, Enough};
+use super::job::JobArgs;
 use super::pipeline::{DtypeArg, PipelineArgs};
 
 #[derive(Debug, Args)]
@@ -23,19 +24,30 @@ pub(crate) struct Feed {
     transform: TransformArgs,
     #[command(flatten)]
     pipeline: PipelineArgs,
-    /// Records in a step, divided evenly among the devices, in place of a batch size of each.
+    #[command(flatten)]
+    job: JobArgs,
+    /// Records in a step, divided among the devices, in place of a batch size of each.
     #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
     global_batch_size: Option<usize>,
     /// What stands for a training step: each consumer takes so many milliseconds for a batch; on a GPU, a kernel does.
     #[arg(long, value_name = "MS", value_parser = millis)]
     step_ms: Option<Duration>,
     /// Feed every record once, and stop.
-    #[arg(long, conflicts_with_all = ["batches", "seconds"])]
+    #[arg(long, conflicts_with_all = ["batches", "seconds", "epochs"])]
     once: bool,
+    /// Feed so many epochs, and stop; 0 has no end of its own.
+    #[arg(long, value_name = "N")]
+    epochs: Option<u64>,
+    /// Be one worker of so many, whose replicas are the devices.
+    #[arg(long, value_name = "W", requires = "worker")]
+    workers: Option<usize>,
+    /// Which worker this is, from 0.
+    #[arg(long, value_name = "N", requires = "workers")]
+    worker: Option<usize>,
     /// Stop after this many batches a lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Stop after this many seconds [default: 5, unless --once or --batches].
+    /// Stop after this many seconds [default: 5, unless --once, --epochs or --batches].
     #[arg(long, value_parser = seconds)]
     seconds: Option<Duration>,
 }
@@ -126,12 +138,23 @@ impl Feed {
             (None, None) if self.source.is_net() => {}
             (records, _) => feed = feed.batch_size(records.unwrap_or(64)),
         }
+        feed = self.job.of_feed(feed);
+        if let Some(epochs) = self.epochs {
+            feed = feed.epochs(epochs);
+        }
+        if let (Some(workers), Some(worker)) = (self.workers, self.worker) {
+            // Too many to count is more than any machine feeds.
+            let replicas = workers.saturating_mul(self.pipeline.devices.len());
+            feed = feed.worker(World::new(workers, replicas)?, worker);
+        }
         Ok(if self.once { feed.once() } else { feed })
     }
 
     fn until(&self, start: Instant) -> Option<Instant> {
         match self.seconds {
-            None if self.once || self.batches.is_some() => None,
+            None if self.once || self.batches.is_some() || self.epochs.is_some_and(|epochs| epochs > 0) => {
+                None
+            }
             seconds => start.checked_add(seconds.unwrap_or(Duration::from_secs(5))),
         }
     }

@@ -6,6 +6,7 @@ mod consumer;
 mod devices;
 mod dump;
 mod feed;
+mod job;
 mod npy;
 mod pipeline;
 mod plan;

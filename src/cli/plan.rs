@@ -2,17 +2,15 @@
 
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
-use percolator::{
-    Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Shuffle, Source,
-    World, rebatch,
-};
+use clap::Args;
+use percolator::{BatchSize, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Source, World, rebatch};
 use serde_json::json;
+
+use super::job::JobArgs;
 
 /// The steps that are shown to people if they ask for none.
 const SHOWN_STEPS: u64 = 8;
@@ -44,18 +42,8 @@ pub(crate) struct Plan {
     /// Replicas (devices), of all workers together [default: one a worker].
     #[arg(long, value_name = "R")]
     replicas: Option<usize>,
-    /// How the data set is sharded over the workers.
-    #[arg(long, value_enum, default_value_t, ignore_case = true)]
-    policy: PolicyArg,
-    /// Which of a step's records each replica gets.
-    #[arg(long, value_enum, default_value_t)]
-    assignment: AssignmentArg,
-    /// What becomes of an epoch's last records, where they fill no batch [default: keep; wrap for --assignment caffe].
-    #[arg(long, value_enum)]
-    last_batch: Option<LastBatchArg>,
-    /// How an epoch is shuffled: no, global, or window:RECORDS.
-    #[arg(long, value_name = "HOW", value_parser = shuffle, default_value = "no")]
-    shuffle: Shuffle,
+    #[command(flatten)]
+    job: JobArgs,
     /// What tells one shuffled run from another.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -83,42 +71,6 @@ pub(crate) struct Plan {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum PolicyArg {
-    /// FILE where there are files for all workers, else DATA.
-    #[default]
-    Auto,
-    /// Each worker has files of its own.
-    File,
-    /// All workers share one stream of batches.
-    Data,
-    /// Every worker reads everything.
-    Off,
-    /// Each worker has every n-th record, before anything else is done.
-    Hint,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum AssignmentArg {
-    /// Each global batch is divided contiguously.
-    #[default]
-    Tensorflow,
-    /// Record g goes to replica g mod N.
-    Caffe,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LastBatchArg {
-    /// They come in a short batch.
-    Keep,
-    /// They are left out.
-    Drop,
-    /// They come in a batch as large as all others, with a mask.
-    Pad,
-    /// The next epoch's first records fill their batch.
-    Wrap,
-}
-
 impl Plan {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut out = BufWriter::new(std::io::stdout().lock());
@@ -132,7 +84,7 @@ impl Plan {
 
     fn print_job(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let files = self.record_counts()?;
-        let plan = self.job(&files)?.plan()?;
+        let plan = self.job_of(&files)?.plan()?;
         let count = plan.steps(self.epoch)?;
         let steps = self.step.map_or(0..count, |step| step..step.saturating_add(1));
         let replicas =
@@ -161,32 +113,14 @@ impl Plan {
         lmdbs.chain(self.leveldb.iter().map(|path| count(&LevelDb::open(path)?))).collect()
     }
 
-    fn job(&self, files: &[u64]) -> anyhow::Result<Job> {
+    fn job_of(&self, files: &[u64]) -> anyhow::Result<Job> {
         let batch = match (self.global_batch, self.per_replica_batch) {
             (Some(records), _) => BatchSize::Global(records),
             (None, Some(records)) => BatchSize::PerReplica(records),
             (None, None) => bail!("how many records make a step? Say --global-batch or --per-replica-batch"),
         };
         let world = World::new(self.workers, self.replicas.unwrap_or(self.workers))?;
-        let job = Job::new(files, batch, world).shuffle(self.shuffle).seed(self.seed);
-        let job = job.policy(match self.policy {
-            PolicyArg::Auto => AutoShardPolicy::Auto,
-            PolicyArg::File => AutoShardPolicy::File,
-            PolicyArg::Data => AutoShardPolicy::Data,
-            PolicyArg::Off => AutoShardPolicy::Off,
-            PolicyArg::Hint => AutoShardPolicy::Hint,
-        });
-        let job = job.assignment(match self.assignment {
-            AssignmentArg::Tensorflow => Assignment::TensorFlow,
-            AssignmentArg::Caffe => Assignment::Caffe,
-        });
-        Ok(match self.last_batch {
-            None => job,
-            Some(LastBatchArg::Keep) => job.last_batch(LastBatch::Keep),
-            Some(LastBatchArg::Drop) => job.last_batch(LastBatch::Drop),
-            Some(LastBatchArg::Pad) => job.last_batch(LastBatch::Pad),
-            Some(LastBatchArg::Wrap) => job.last_batch(LastBatch::Wrap),
-        })
+        Ok(self.job.of_job(Job::new(files, batch, world).seed(self.seed)))
     }
 
     fn print_json(
@@ -270,12 +204,10 @@ impl Plan {
         if batch == 0 {
             bail!("--batch is 0; it must be at least 1");
         }
-        let drops = match self.last_batch {
-            None | Some(LastBatchArg::Keep) => false,
-            Some(LastBatchArg::Drop) => true,
-            Some(LastBatchArg::Pad | LastBatchArg::Wrap) => {
-                bail!("--rebatch keeps its last batch or drops it")
-            }
+        let drops = match self.job.last_batch() {
+            None | Some(LastBatch::Keep) => false,
+            Some(LastBatch::Drop) => true,
+            Some(_) => bail!("--rebatch keeps its last batch or drops it"),
         };
         let records = if self.batch_drop_remainder { records / batch * batch } else { records };
         let batches = rebatch(records, &self.rebatch, drops)?;
@@ -329,16 +261,4 @@ fn runs(positions: impl Iterator<Item = u64>) -> String {
     }
     say(run);
     text
-}
-
-fn shuffle(text: &str) -> Result<Shuffle, String> {
-    let window = |records: &str| records.parse().ok().and_then(NonZeroU64::new);
-    match text.split_once(':') {
-        None if text == "no" => Ok(Shuffle::No),
-        None if text == "global" => Ok(Shuffle::Global),
-        Some(("window", records)) if window(records).is_some() => {
-            Ok(window(records).map_or(Shuffle::No, |records| Shuffle::Window { records }))
-        }
-        _ => Err("allowed are no, global, and window:RECORDS with 1 or more records".to_owned()),
-    }
 }

@@ -7,7 +7,7 @@ use crossbeam_channel::Sender;
 
 use crate::device::{DeviceError, Event, Passage};
 use crate::prefetch::{Delivered, LaneMeters, Slot, give_back};
-use crate::record::RecordId;
+use crate::record::{RecordId, StepEnd};
 use crate::shape::{BatchShape, Dtype, Element};
 use crate::transform::Place;
 
@@ -83,11 +83,30 @@ impl Batch {
         self.delivered().filled.arrays().pixels
     }
 
-    /// Records in it: the batch size, or fewer in the last batch of a single pass. Never 0.
+    /// Records in it: the batch size, or fewer at the end of an epoch. A batch that was [padded](crate::LastBatch::Pad) has more rows
+    /// than that: those from `len()` on are zeros on the host, and no records.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a batch is never empty")]
     pub fn len(&self) -> usize {
-        self.shape().records
+        self.records().len()
+    }
+
+    /// Whether there is no record in it: at the end of an epoch a replica may get none while others still have some.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Which of its rows are records, and not padding: as many as [`len`](Self::len), then none.
+    pub fn mask(&self) -> impl ExactSizeIterator<Item = bool> {
+        let records = self.len();
+        (0..self.shape().records).map(move |row| row < records)
+    }
+
+    /// The step that it is the lane's share of, and whether that is the last of its epoch; `None` for the short batch at the end
+    /// of a [single pass](crate::FeedBuilder::once).
+    #[must_use]
+    pub fn step(&self) -> Option<StepEnd> {
+        self.delivered().berth.step
     }
 
     /// Its elements on the host, in the order of [`BatchShape::dims`] of the [`host_shape`](Self::host_shape),

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Feed;
+use super::course::Course;
 use super::net::NetPlace;
 use super::origin::Origin;
 use super::plan::Plan;
 use super::target::Target;
 use crate::device::Device;
 use crate::error::FeedError;
+use crate::order::{Assignment, AutoShardPolicy, LastBatch, Shuffle, World};
 use crate::reader::Registry;
 use crate::reader::body::Share;
+use crate::reader::itinerary::Itinerary;
 use crate::shape::{Dtype, Layout, Phase};
 use crate::source::Source;
 use crate::transform::{CaffeEra, Place, Transform};
@@ -65,6 +68,9 @@ pub struct FeedBuilder {
     pub(super) prefetch: Option<usize>,
     pub(super) seed: Seed,
     pub(super) passes: Option<NonZeroU64>,
+    pub(super) course: Course,
+    /// What has come of that, once the source is open.
+    pub(super) itinerary: Option<Itinerary>,
     pub(super) share: Option<Share>,
     pub(super) drops_behind: bool,
     pub(super) memory_limit: Option<usize>,
@@ -100,6 +106,8 @@ impl FeedBuilder {
             prefetch: None,
             seed: Seed::Indexed(0),
             passes: None,
+            course: Course::default(),
+            itinerary: None,
             share: None,
             drops_behind: false,
             memory_limit: None,
@@ -258,6 +266,50 @@ impl FeedBuilder {
     /// goes round for ever, and batches run on from the last record to the first, as in Caffe.
     pub fn once(mut self) -> Self {
         self.passes = NonZeroU64::new(1);
+        self
+    }
+
+    /// So many epochs, each of which has every record exactly once, and then the end; 0 is no end. A batch's
+    /// [`step`](crate::Batch::step) says where in its epoch it is.
+    ///
+    /// With this, or with any of [`shuffle`](Self::shuffle), [`last_batch`](Self::last_batch), [`assignment`](Self::assignment),
+    /// [`policy`](Self::policy) and [`worker`](Self::worker), the feed goes by a [`Plan`](crate::Plan): its lanes are the replicas of a worker, and its [global
+    /// batch](Self::global_batch_size) need not divide evenly. Without, it goes round as Caffe does. The records are counted first, where
+    /// the source does not know their number: it takes a walk over its keys.
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.course.epochs = Some(epochs);
+        self
+    }
+
+    /// Shuffles each epoch, by the [seed](Self::seed). See [`epochs`](Self::epochs).
+    pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
+        self.course.shuffle = Some(shuffle);
+        self
+    }
+
+    /// What becomes of an epoch's last records, where they do not fill a batch; they are [kept](LastBatch::Keep) if not said.
+    /// See [`epochs`](Self::epochs).
+    pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
+        self.course.last_batch = Some(last_batch);
+        self
+    }
+
+    /// Which of a step's records each lane gets; by TensorFlow's law if not said. See [`epochs`](Self::epochs).
+    pub fn assignment(mut self, assignment: Assignment) -> Self {
+        self.course.assignment = Some(assignment);
+        self
+    }
+
+    /// What each worker of a [job](Self::worker) reads; [`AutoShardPolicy::Auto`] if not said. See [`epochs`](Self::epochs).
+    pub fn policy(mut self, policy: AutoShardPolicy) -> Self {
+        self.course.policy = Some(policy);
+        self
+    }
+
+    /// Makes the feed one worker of a job of several: its devices are the replicas of worker `number`. The other workers'
+    /// records are not read. See [`epochs`](Self::epochs).
+    pub fn worker(mut self, world: World, number: usize) -> Self {
+        self.course.worker = Some((world, number));
         self
     }
 

@@ -97,7 +97,7 @@ impl Lane {
                 let shape = delivered.filled.arrays().shape();
                 self.meters.held.fetch_add(1, Ordering::Relaxed);
                 self.meters.batches.add(1);
-                self.meters.records.add(shape.records as u64);
+                self.meters.records.add(delivered.filled.ids().len() as u64);
                 self.meters.pixel_bytes.add(shape.bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
                 Some(Ok(Batch::new(delivered, self.number, &self.free, &self.meters)))

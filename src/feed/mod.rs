@@ -2,6 +2,7 @@
 
 mod batch;
 mod builder;
+mod course;
 mod dlpack;
 mod extent;
 mod lane;

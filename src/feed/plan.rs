@@ -59,6 +59,7 @@ impl FeedBuilder {
             batch_size: self.batch_size,
             prefetch: extent.prefetch,
             passes: self.passes,
+            itinerary: self.itinerary.clone(),
             // Caffe deals by rank in TRAIN; in TEST, whoever tests sees every record.
             share: if self.net.is_some() && self.phase == Phase::Test { None } else { self.share },
             is_for_workers: true,
@@ -79,6 +80,10 @@ impl FeedBuilder {
 
     /// Divides a step's records among the ranks of the job.
     fn divide(&mut self) -> Result<(), ConfigError> {
+        if self.course.is_planned() {
+            self.batch_size = self.planned_batch_size()?;
+            return Ok(());
+        }
         let Some(records) = self.global_batch_size else { return Ok(()) };
         let ranks = self.share.map_or(self.devices.len(), |share| share.of);
         match records.checked_div(ranks) {
@@ -307,6 +312,7 @@ impl Plan {
             Seed::Caffe(..) => Randomness::Caffe(seeds.transformer),
         };
         let (source, mut recipe) = asked.open(&seeds)?;
+        asked.itinerary = asked.itinerary(&*source)?;
         let first = FirstRecord::look(&*source, &recipe, best.threads)?;
         if !first.shapes.is_encoded && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.
@@ -477,8 +483,9 @@ impl Plan {
             draws: self.randomness.lane(number, asked.transform.takes(asked.phase)),
             device: device.clone(),
             near,
-            batch_size: asked.batch_size,
+            arrays: self.arrays,
             room: self.room,
+            pads: asked.itinerary.as_ref().is_some_and(|itinerary| itinerary.plan.pads()),
             depth: Depth::of(prefetch, prefetch_max),
             crew: shared.crew.clone(),
             meters: meters.clone(),

@@ -141,7 +141,7 @@ impl Job {
 }
 
 /// Which record goes where, and when: computed, step by step, for any step of any replica, and without reading anything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     world: World,
     policy: AutoShardPolicy,
@@ -241,6 +241,21 @@ impl Plan {
             }
             Law::Dealt { each } | Law::Caffe { each } | Law::Own { each } => each,
         }
+    }
+
+    /// Whether short batches are padded.
+    pub(crate) fn pads(&self) -> bool {
+        self.last_batch == LastBatch::Pad
+    }
+
+    /// How many records all replicas together take at a step, while there are enough.
+    pub(crate) fn step_records(&self) -> u64 {
+        self.step_records
+    }
+
+    /// Whether a step's records lie in their stream as they are dealt in turn, and not share by share.
+    pub(crate) fn deals_in_turn(&self) -> bool {
+        matches!(self.law, Law::Caffe { .. })
     }
 
     /// How many steps an epoch has. Where batches [wrap](LastBatch::Wrap), those that begin in it.

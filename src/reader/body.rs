@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::ReaderError;
 use super::dealer::Dealer;
+use super::itinerary::Itinerary;
 use super::key::ReaderKey;
 use super::queue_pair::{ConsumerEnd, Home, ReaderEnd, queue_pair};
 use crate::errand::Helpers;
@@ -31,7 +32,7 @@ const GATE_TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 const POOL_RECORDS_MAX: usize = 1 << 22;
 
 /// What all consumers of one reader must agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// How many consumers there will be.
     pub(crate) consumers: usize,
@@ -39,8 +40,10 @@ pub(crate) struct Terms {
     pub(crate) batch_size: usize,
     /// Batches of records that may be under way to a consumer.
     pub(crate) prefetch: usize,
-    /// Passes over the source, or `None` to go round for ever.
+    /// Passes over the source, or `None` to go round for ever; a plan has epochs instead.
     pub(crate) passes: Option<NonZeroU64>,
+    /// The steps that are dealt, if not record by record, round and round.
+    pub(crate) itinerary: Option<Itinerary>,
     /// The ranks that the consumers are, where there are others beside them.
     pub(crate) share: Option<Share>,
     /// Whether the runs are for a feed's workers. They check the seals of records before they use their values, and
@@ -60,7 +63,7 @@ pub(crate) struct Share {
 impl Terms {
     /// Refuses what no reader can have.
     pub(crate) fn check(&self) -> Result<(), ReaderError> {
-        let Terms { consumers, batch_size, prefetch, share, .. } = *self;
+        let &Terms { consumers, batch_size, prefetch, share, .. } = self;
         let counts = [("consumers", consumers), ("batch_size", batch_size), ("prefetch", prefetch)];
         if let Some((option, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return Err(ReaderError::Zero { option });
@@ -84,16 +87,19 @@ impl Terms {
 
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Terms { consumers, batch_size, prefetch, passes, share, is_for_workers, drops_behind } = self;
+        let Terms { consumers, batch_size, prefetch, passes, itinerary, share, .. } = self;
         write!(f, "{consumers} consumer(s), ")?;
         if let Some(Share { first, of }) = share {
             write!(f, "rank {first} of {of} and on, ")?;
         }
         write!(f, "{prefetch} batches of {batch_size} ahead, ")?;
-        if *is_for_workers {
+        if let Some(itinerary) = itinerary {
+            write!(f, "{itinerary}, ")?;
+        }
+        if self.is_for_workers {
             f.write_str("for a feed's workers, ")?;
         }
-        if *drops_behind {
+        if self.drops_behind {
             f.write_str("dropping from memory what was used, ")?;
         }
         match passes {
@@ -377,6 +383,7 @@ mod tests {
             batch_size,
             prefetch,
             passes: None,
+            itinerary: None,
             share: None,
             is_for_workers: false,
             drops_behind: false,

@@ -7,6 +7,9 @@
 //! some of the ranks of a larger job, `N` is the size of the job, and the other ranks' records are passed
 //! over.
 //!
+//! Where there is a plan, who gets what is the plan's to say ([`itinerary`](super::itinerary)); how it is handed over is the
+//! same.
+//!
 //! Records travel in runs, but which record goes where is decided one by one: a run only changes how many
 //! are handed over at once.
 
@@ -17,7 +20,7 @@ use super::body::{Activity, ReaderMeters, Share, Shared, Terms};
 use super::outstanding::Outstanding;
 use super::queue_pair::{Left, ReaderEnd, Slot};
 use crate::errand::Helpers;
-use crate::record::RecordId;
+use crate::record::{RecordId, StepEnd};
 use crate::source::{ChecksSeals, Cursor, Run, Source, SourceError};
 
 /// A consumer as the dealer sees it.
@@ -26,12 +29,31 @@ struct Hand {
     end: ReaderEnd,
     /// The run being dealt.
     slot: Option<Slot>,
-    /// Records dealt into the batch that the consumer is at.
-    dealt: usize,
+    ring: Ring,
     left: bool,
 }
 
-/// Deals records to hands, one by one, round and round.
+/// Where a consumer is in the ring, whose steps are as many records as a batch has.
+#[derive(Default)]
+struct Ring {
+    /// Records dealt into the batch that it is at.
+    dealt: usize,
+    /// The batches before that.
+    steps: u64,
+}
+
+/// What a record is to the step that it is dealt in.
+#[derive(Clone, Copy)]
+pub(super) enum Step {
+    /// The ring counts.
+    OfRing,
+    /// More records of the consumer's share follow.
+    GoesOn,
+    /// It is the last of its consumer's share.
+    EndsWith(StepEnd),
+}
+
+/// Deals records to hands, one by one, round and round or by a plan.
 pub(super) struct Dealer<'a> {
     shared: &'a Shared,
     hands: Vec<Hand>,
@@ -43,26 +65,36 @@ pub(super) struct Dealer<'a> {
 }
 
 /// Why dealing stopped before the source ended.
-struct NobodyLeft;
+pub(super) struct NobodyLeft;
 
 impl<'a> Dealer<'a> {
     pub(super) fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
-        let hands = ends.into_iter().map(|end| Hand { end, slot: None, dealt: 0, left: false }).collect();
+        let hand = |end| Hand { end, slot: None, ring: Ring::default(), left: false };
+        let hands = ends.into_iter().map(hand).collect();
         Dealer { shared, hands, share: shared.terms.share(), rank: 0, outstanding: None }
     }
 
-    /// Walks the source until it has passed as often as was asked, or nobody is left.
+    /// Walks the source until all that was asked for has been dealt, or nobody is left.
     pub(super) fn deal_all(
         &mut self,
         source: &dyn Source,
         helpers: Option<Arc<dyn Helpers>>,
     ) -> Result<(), ReaderError> {
-        let shared = self.shared;
-        if shared.is_stopping() {
+        if self.is_stopping() {
             return Ok(());
         }
+        let shared = self.shared;
         shared.set_activity(Activity::Reading);
-        let mut cursor = self.open(source, helpers)?;
+        let cursor = self.open(source, helpers)?;
+        match &shared.terms.itinerary {
+            Some(itinerary) => self.deal_steps(itinerary, source, cursor),
+            None => self.deal_round(source, cursor),
+        }
+    }
+
+    /// Deals by the law of dealing, until the source has been passed as often as was asked.
+    fn deal_round(&mut self, source: &dyn Source, mut cursor: Box<dyn Cursor>) -> Result<(), ReaderError> {
+        let shared = self.shared;
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
             let mut index = 0;
@@ -72,29 +104,19 @@ impl<'a> Dealer<'a> {
                 }
                 // A rank below the first wraps to a number that no hand has.
                 let turn = self.rank.wrapping_sub(self.share.first);
-                let hand = self.hands.get(turn);
-                if hand.is_some_and(|hand| !hand.left) {
-                    let Some(entry) = cursor.advance()? else { break };
-                    let id = RecordId { epoch, index };
-                    // A run of one record takes a large value over together with its buffer.
-                    let dealt = match entry.is_whole() && shared.pool.run_records == 1 {
-                        true => self.deal(turn, |run| {
-                            assert!(cursor.give(id, run), "a value that fills its buffer can be given");
-                        }),
-                        false => self.deal(turn, |run| run.push(id, entry)),
-                    };
-                    if let Err(NobodyLeft) = dealt {
-                        return Ok(());
-                    }
-                    if let Some(outstanding) = &self.outstanding {
-                        cursor.dealt(outstanding.dealt());
+                if self.hands.get(turn).is_some_and(|hand| !hand.left) {
+                    match self.deal_next(&mut *cursor, turn, RecordId { epoch, index }, Step::OfRing)? {
+                        Some(Ok(())) => {}
+                        Some(Err(NobodyLeft)) => return Ok(()),
+                        None => break,
                     }
                 } else {
-                    let has_left = hand.is_some();
                     if !cursor.skip()? {
                         break;
                     }
-                    shared.meters.undelivered.add(u64::from(has_left));
+                    if turn < self.hands.len() {
+                        self.pass_over();
+                    }
                 }
                 self.rank = if self.rank + 1 == self.share.of { 0 } else { self.rank + 1 };
                 index += 1;
@@ -102,9 +124,8 @@ impl<'a> Dealer<'a> {
             if index == 0 {
                 return Err(SourceError::Empty { path: source.path().to_owned() }.into());
             }
+            self.epoch_ended(epoch);
             epoch += 1;
-            shared.meters.passes.add(1);
-            tracing::debug!(epoch, records = index, "the end of a pass over the source");
             cursor.rewind()?;
         }
         Ok(())
@@ -132,8 +153,58 @@ impl<'a> Dealer<'a> {
         Ok(cursor)
     }
 
+    pub(super) fn is_stopping(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
+    pub(super) fn consumers(&self) -> usize {
+        self.hands.len()
+    }
+
+    pub(super) fn has_left(&self, turn: usize) -> bool {
+        self.hands[turn].left
+    }
+
+    /// Counts a record whose consumer has left.
+    pub(super) fn pass_over(&self) {
+        self.shared.meters.undelivered.add(1);
+    }
+
+    /// Notes the end of a pass over the source.
+    pub(super) fn epoch_ended(&self, epoch: u64) {
+        self.shared.meters.passes.add(1);
+        tracing::debug!(epoch, "the end of a pass over the source");
+    }
+
+    /// Deals the record that the walk comes to next, and with it what it ends; `None` past the last one.
+    pub(super) fn deal_next(
+        &mut self,
+        cursor: &mut dyn Cursor,
+        turn: usize,
+        id: RecordId,
+        step: Step,
+    ) -> Result<Option<Result<(), NobodyLeft>>, SourceError> {
+        let Some(entry) = cursor.advance()? else { return Ok(None) };
+        // A run of one record takes a large value over together with its buffer.
+        let dealt = match entry.is_whole() && self.shared.pool.run_records == 1 {
+            true => self.deal(turn, step, |run| {
+                assert!(cursor.give(id, run), "a value that fills its buffer can be given");
+            }),
+            false => self.deal(turn, step, |run| run.push(id, entry)),
+        };
+        if let Some(outstanding) = self.outstanding.as_ref().filter(|_| dealt.is_ok()) {
+            cursor.dealt(outstanding.dealt());
+        }
+        Ok(Some(dealt))
+    }
+
+    /// Deals the end of a step in which a consumer gets no record.
+    pub(super) fn deal_nothing(&mut self, turn: usize, end: StepEnd) -> Result<(), NobodyLeft> {
+        if self.has_left(turn) { Ok(()) } else { self.deal(turn, Step::EndsWith(end), |_| {}) }
+    }
+
     /// Deals the record that `add` adds to a run.
-    fn deal(&mut self, turn: usize, add: impl FnOnce(&mut Run)) -> Result<(), NobodyLeft> {
+    fn deal(&mut self, turn: usize, step: Step, add: impl FnOnce(&mut Run)) -> Result<(), NobodyLeft> {
         let shared = self.shared;
         let hand = &mut self.hands[turn];
         if hand.slot.is_none() && hand.take_slot(shared, turn).is_err() {
@@ -148,10 +219,15 @@ impl<'a> Dealer<'a> {
             slot.number = Some(outstanding.begin(turn));
         }
         add(&mut slot.run);
-        hand.dealt += 1;
-        let batch_is_full = hand.dealt == shared.terms.batch_size;
-        if batch_is_full || slot.run.len() == shared.pool.run_records {
-            hand.dealt = if batch_is_full { 0 } else { hand.dealt };
+        let end = match step {
+            Step::OfRing => hand.ring.count(shared.terms.batch_size),
+            Step::GoesOn => None,
+            Step::EndsWith(end) => Some(end),
+        };
+        if let Some(end) = end {
+            slot.run.end_step(end);
+        }
+        if end.is_some() || slot.run.len() == shared.pool.run_records {
             let records = slot.run.len();
             if hand.give(&shared.meters).is_err() {
                 return self.see_off(turn, records as u64);
@@ -189,6 +265,19 @@ impl<'a> Dealer<'a> {
                 let _ = hand.give(&self.shared.meters);
             }
         }
+    }
+}
+
+impl Ring {
+    /// Counts one more record; the end of the step that it fills, if it fills one.
+    fn count(&mut self, batch_size: usize) -> Option<StepEnd> {
+        self.dealt += 1;
+        if self.dealt < batch_size {
+            return None;
+        }
+        let step = self.steps;
+        *self = Ring { dealt: 0, steps: step + 1 };
+        Some(StepEnd { epoch: 0, step, is_last: false })
     }
 }
 

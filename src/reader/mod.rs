@@ -5,6 +5,7 @@
 
 pub(crate) mod body;
 mod dealer;
+pub(crate) mod itinerary;
 mod key;
 mod outstanding;
 pub(crate) mod queue_pair;
@@ -24,6 +25,7 @@ use self::queue_pair::{ConsumerEnd, Left};
 use crate::errand::Helpers;
 use crate::keyed::Held;
 use crate::meter::Waits;
+use crate::order::OrderError;
 use crate::shape::Phase;
 use crate::source::{Source, SourceError};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +73,9 @@ pub enum ReaderError {
         /// What the reader was made for.
         allowed: String,
     },
+    /// The job has no such step.
+    #[error(transparent)]
+    Order(#[from] OrderError),
     /// A count that must not be zero.
     #[error("{option} is 0; it must be at least 1")]
     Zero {
@@ -183,6 +188,7 @@ impl DataReader {
                 batch_size: 1,
                 prefetch: 4,
                 passes: None,
+                itinerary: None,
                 share: None,
                 // Whoever takes a run from a queue takes it to be right, and may keep it.
                 is_for_workers: false,
@@ -479,7 +485,7 @@ impl DataReaderBuilder {
         terms.check()?;
         let source = canonical(self.source.path());
         let key = ReaderKey { layer: self.layer, source, phase: self.phase, group: self.group };
-        let start = || Body::start(key.clone(), self.source, terms, self.gate_timeout, self.helpers);
+        let start = || Body::start(key.clone(), self.source, terms.clone(), self.gate_timeout, self.helpers);
         let body = registry.bodies.get_or_open(&key, start)?;
         let (number, end) = body.shared().register(&terms)?;
         tracing::debug!(key = %key, consumer = number, of = terms.consumers, "a consumer has registered");

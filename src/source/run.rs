@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::SourceError;
 use super::seal::{Keeper, SealAt, SealedTable, TableSeal};
-use crate::record::RecordId;
+use crate::record::{RecordId, StepEnd};
 
 /// Whatever must stay alive for lent bytes to stay where they are: a read transaction, a mapped file.
 #[derive(Clone)]
@@ -249,6 +249,7 @@ pub struct Run {
     copied: Vec<u8>,
     copied_bytes: usize,
     value_bytes: usize,
+    step_end: Option<StepEnd>,
     lender: Option<Lender>,
     companion_lender: Option<Lender>,
 }
@@ -264,6 +265,7 @@ impl Run {
             copied: Vec::new(),
             copied_bytes: 0,
             value_bytes: 0,
+            step_end: None,
             lender: None,
             companion_lender: None,
         }
@@ -354,6 +356,19 @@ impl Run {
         self.seals.clear();
         self.copied_bytes = 0;
         self.value_bytes = 0;
+        self.step_end = None;
+    }
+
+    /// Says that its records are the last of a step.
+    pub(crate) fn end_step(&mut self, end: StepEnd) {
+        self.step_end = Some(end);
+    }
+
+    /// The end of the step that its last record ends, if it ends one; of an empty run, that of a step in which its
+    /// consumer gets nothing.
+    #[must_use]
+    pub fn step_end(&self) -> Option<StepEnd> {
+        self.step_end
     }
 
     /// How many records are in it.

@@ -112,6 +112,10 @@ impl Kernel {
     /// The arrays are on this kernel's device, as large as a batch of shape `transformed` makes them, and nobody else
     /// uses `transformed` or writes the others until what is on the stream then has been done.
     pub(super) unsafe fn launch(&self, at: StagedAt, transformed: BatchShape) -> Result<(), DeviceError> {
+        if transformed.records == 0 {
+            // A grid of no blocks is an error.
+            return Ok(());
+        }
         let context = self.stream.context();
         let image = transformed.image;
         let size = |size| side(context, size);

@@ -1,0 +1,299 @@
+//! A feed that goes by a plan delivers what the plan says: each record to its lane, at its step and its place, whatever
+//! the threads do; short, padded and empty batches where an epoch ends, and the end where the last one does.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::process::must_end;
+use common::source::MemorySource;
+use percolator::{
+    Assignment, AutoShardPolicy, BatchSize, ConfigError, Device, Feed, FeedBuilder, FeedError, Job,
+    LastBatch, LevelDb, Lmdb, OrderError, ReaderError, RecordId, Registry, Shuffle, Source, SourceError,
+    StepEnd, World,
+};
+use proptest::prelude::*;
+
+/// What a lane was given at a step.
+type Given = (Option<StepEnd>, Vec<RecordId>);
+
+fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
+    feed.devices((0..lanes).map(Device::host)).registry(&Registry::new())
+}
+
+fn feed(source: MemorySource, lanes: usize) -> FeedBuilder {
+    hosts(Feed::builder().source(source), lanes)
+}
+
+/// All that the lanes of a feed are given, step by step; each image is checked to be its record's.
+fn given(feed: FeedBuilder) -> Vec<Vec<Given>> {
+    let mut feed = feed.build().unwrap();
+    let steps = feed.steps().map(|step| {
+        let of_lane = |batch: percolator::Batch| {
+            let pixels = batch.pixels::<f32>().unwrap();
+            let each = 4;
+            for (record, pixels) in batch.records().iter().zip(pixels.chunks(each)) {
+                let due = image(record.index);
+                assert!(pixels.iter().zip(&due).all(|(found, due)| *found == f32::from(*due)), "{record}");
+            }
+            assert_eq!(batch.len(), batch.mask().filter(|&is_record| is_record).count());
+            assert_eq!(batch.is_empty(), batch.records().is_empty());
+            assert_eq!(pixels.len(), batch.shape().records * each);
+            (batch.step(), batch.records().to_vec())
+        };
+        step.unwrap().into_iter().map(of_lane).collect()
+    });
+    steps.collect()
+}
+
+/// The pixels of a record of `MemorySource::images`, 1x2x2.
+fn image(index: u64) -> [u8; 4] {
+    std::array::from_fn(|at| common::pixel(usize::try_from(index).unwrap(), at))
+}
+
+fn images(records: usize) -> MemorySource {
+    MemorySource::images("epochs", records, 1, 2, 2)
+}
+
+/// What a plan says that some replicas are given.
+fn due(job: &Job, replicas: std::ops::Range<usize>, epochs: u64) -> Vec<Vec<Given>> {
+    let plan = job.plan().unwrap();
+    let of_epoch = |epoch| {
+        let steps = plan.steps(epoch).unwrap();
+        let (plan, replicas) = (&plan, replicas.clone());
+        (0..steps).map(move |step| {
+            let end = StepEnd { epoch, step, is_last: step + 1 == steps };
+            let share = |replica| (Some(end), plan.share(epoch, step, replica).unwrap().collect());
+            replicas.clone().map(share).collect()
+        })
+    };
+    (0..epochs).flat_map(of_epoch).collect()
+}
+
+#[test]
+fn an_epoch_has_every_record_once_and_ends() {
+    must_end("epochs of a feed", || {
+        let steps = given(feed(images(10), 2).batch_size(3).epochs(2));
+        let sizes: Vec<Vec<usize>> =
+            steps.iter().map(|step| step.iter().map(|(_, ids)| ids.len()).collect()).collect();
+        assert_eq!(sizes, [[3, 3], [3, 1], [3, 3], [3, 1]]);
+        let ends: Vec<_> = steps.iter().map(|step| step[0].0.unwrap()).collect();
+        assert_eq!(
+            ends.iter().map(|end| (end.epoch, end.step, end.is_last)).collect::<Vec<_>>(),
+            [(0, 0, false), (0, 1, true), (1, 0, false), (1, 1, true)]
+        );
+        assert_eq!(steps[1][1].1, [RecordId { epoch: 0, index: 9 }]);
+    });
+}
+
+#[test]
+fn a_lane_that_gets_nothing_gets_an_empty_batch_of_the_right_shape() {
+    must_end("an empty batch", || {
+        let mut feed = feed(images(9), 3).global_batch_size(8).epochs(1).build().unwrap();
+        let steps: Vec<Vec<_>> = feed.steps().map(|step| step.unwrap()).collect();
+        assert_eq!(steps.len(), 2);
+        let lens: Vec<usize> = steps[1].iter().map(percolator::Batch::len).collect();
+        assert_eq!(lens, [1, 0, 0]);
+        let shape = steps[1][2].shape();
+        assert_eq!((shape.records, shape.image), (0, feed.batch_shape().image));
+        assert!(steps[1][2].is_empty() && steps[1][2].labels().is_empty());
+        assert_eq!(feed.stats().lanes[2].records, 2);
+    });
+}
+
+#[test]
+fn a_padded_batch_is_as_large_as_any_other_and_says_what_is_real() {
+    must_end("a padded batch", || {
+        let mut feed =
+            feed(images(7), 2).global_batch_size(6).last_batch(LastBatch::Pad).epochs(1).build().unwrap();
+        let steps: Vec<Vec<_>> = feed.steps().map(|step| step.unwrap()).collect();
+        for batch in steps.iter().flatten() {
+            assert_eq!((batch.shape().records, batch.labels().len()), (3, 3));
+        }
+        let [short, empty] = &steps[1][..] else { panic!() };
+        assert_eq!(short.mask().collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!((short.len(), empty.len()), (1, 0));
+        assert!(short.pixels::<f32>().unwrap()[4..].iter().all(|&pixel| pixel == 0.0));
+        assert!(empty.pixels::<f32>().unwrap().iter().all(|&pixel| pixel == 0.0));
+        assert_eq!((&short.labels()[1..], empty.labels()), (&[0, 0][..], &[0, 0, 0][..]));
+    });
+}
+
+#[test]
+fn a_shuffle_of_a_database_is_that_of_its_records_wherever_they_lie() {
+    must_end("a shuffled database", || {
+        let data = |name: &str| {
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+        };
+        let read = |source: std::sync::Arc<dyn Source>| {
+            let mut feed =
+                hosts(Feed::builder().source(Shared(source)), 2).batch_size(5).shuffle(Shuffle::Global);
+            feed = feed.seed(7).epochs(1);
+            let mut feed = feed.build().unwrap();
+            let batches = feed.steps().flat_map(Result::unwrap);
+            batches
+                .map(|batch| (batch.records().to_vec(), batch.bytes().to_vec(), batch.labels().to_vec()))
+                .collect::<Vec<_>>()
+        };
+        let from_lmdb = read(std::sync::Arc::new(Lmdb::open(data("raw_lmdb")).unwrap()));
+        for name in ["raw_leveldb_log", "raw_leveldb_ldb"] {
+            assert!(read(std::sync::Arc::new(LevelDb::open(data(name)).unwrap())) == from_lmdb, "{name}");
+        }
+        let mut seen: Vec<u64> =
+            from_lmdb.iter().flat_map(|(ids, ..)| ids.iter().map(|id| id.index)).collect();
+        assert!(!seen.is_sorted());
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..64));
+    });
+}
+
+/// A source that is held elsewhere.
+#[derive(Debug)]
+struct Shared(std::sync::Arc<dyn Source>);
+
+impl Source for Shared {
+    fn path(&self) -> &std::path::Path {
+        self.0.path()
+    }
+
+    fn records(&self) -> Option<u64> {
+        self.0.records()
+    }
+
+    fn cursor(&self) -> Result<Box<dyn percolator::Cursor>, SourceError> {
+        self.0.cursor()
+    }
+}
+
+#[test]
+fn a_consumer_that_leaves_takes_nothing_from_the_others() {
+    must_end("a lane that left", || {
+        let mut feed = feed(images(20), 2).batch_size(2).epochs(2).build().unwrap();
+        let mut lanes = feed.lanes();
+        drop(lanes.pop());
+        let seen: Vec<u64> =
+            lanes.remove(0).flat_map(|batch| batch.unwrap().records().to_vec()).map(|id| id.index).collect();
+        let due: Vec<u64> = (0..20).filter(|index| index % 4 < 2).collect();
+        assert_eq!(seen, [&due[..], &due[..]].concat());
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn a_feed_gives_what_its_plan_says(
+        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..4, size in 1_usize..7, is_global: bool, policy in 0_usize..3,
+        is_caffe: bool, last in 0_usize..4, shuffle in 0_usize..3, seed: u64, threads in 1_usize..4, prefetch in 1_usize..4,
+    ) {
+        let world = World::new(workers, workers * lanes).unwrap();
+        let (is_global, is_caffe) = (is_global && !is_caffe, is_caffe && policy == 0);
+        let policy = [AutoShardPolicy::Data, AutoShardPolicy::Off, AutoShardPolicy::Hint][policy];
+        let assignment = if is_caffe { Assignment::Caffe } else { Assignment::TensorFlow };
+        let last = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last];
+        let window = Shuffle::Window { records: std::num::NonZeroU64::new(7).unwrap() };
+        let shuffle = [Shuffle::No, Shuffle::Global, window][shuffle];
+        let batch = if is_global { BatchSize::Global(size as u64) } else { BatchSize::PerReplica(size as u64) };
+        let job = Job::new([records as u64], batch, world).policy(policy).assignment(assignment).last_batch(last);
+        let job = job.shuffle(shuffle).seed(seed);
+        let plan = job.plan();
+        prop_assume!(plan.as_ref().is_ok_and(|plan| plan.steps(0).unwrap() > 0));
+        for worker in 0..workers {
+            let builder = feed(images(records), lanes).policy(policy).assignment(assignment).last_batch(last).shuffle(shuffle);
+            let builder = builder.seed(seed).worker(world, worker).epochs(2).threads(threads).prefetch(prefetch);
+            let builder = if is_global { builder.global_batch_size(size) } else { builder.batch_size(size) };
+            let found = must_end("a feed of a random job", move || given(builder));
+            prop_assert_eq!(found, due(&job, world.replicas_of(worker).unwrap(), 2));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_job_is_refused_before_anything_starts() {
+    let refusal = |builder: FeedBuilder| builder.build().unwrap_err();
+    let world = World::new(2, 4).unwrap();
+    let order = |error| FeedError::Config(ConfigError::Order(error));
+    assert_eq!(
+        refusal(feed(images(10), 2).worker(world, 2)),
+        order(OrderError::NoSuchMember { kind: "worker", found: 2, of: 2 })
+    );
+    assert_eq!(
+        refusal(feed(images(10), 3).worker(world, 1)),
+        FeedError::Config(ConfigError::Replicas { devices: 3, replicas: 2 })
+    );
+    assert_eq!(
+        refusal(feed(images(10), 2).worker(world, 1).policy(AutoShardPolicy::File)),
+        order(OrderError::TooFewFiles { files: 1, workers: 2 })
+    );
+    assert_eq!(
+        refusal(feed(images(10), 2).batch_size(6).last_batch(LastBatch::Drop)),
+        FeedError::Config(ConfigError::NoSteps { records: 10, step_records: 12 })
+    );
+    assert_eq!(
+        refusal(feed(images(10), 2).ranks(1, 4).epochs(1)),
+        FeedError::Config(ConfigError::RanksInPlan { first: 1, of: 4 })
+    );
+    let uneven = feed(images(10), 2).global_batch_size(5).assignment(Assignment::Caffe);
+    assert_eq!(refusal(uneven), order(OrderError::UnevenBatch { records: 5, replicas: 2 }));
+}
+
+#[test]
+fn a_source_that_has_fewer_records_than_it_said_is_an_error() {
+    must_end("a source that lied", || {
+        #[derive(Debug)]
+        struct Boasting(MemorySource);
+        impl Source for Boasting {
+            fn path(&self) -> &std::path::Path {
+                self.0.path()
+            }
+
+            fn records(&self) -> Option<u64> {
+                Some(12)
+            }
+
+            fn cursor(&self) -> Result<Box<dyn percolator::Cursor>, SourceError> {
+                self.0.cursor()
+            }
+        }
+        let mut feed =
+            hosts(Feed::builder().source(Boasting(images(10))), 1).batch_size(4).epochs(1).build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        assert_eq!(lane.next().unwrap().unwrap().len(), 4);
+        assert_eq!(lane.next().unwrap().unwrap().len(), 4);
+        match lane.next().unwrap() {
+            Err(FeedError::Reader(ReaderError::Source(error @ SourceError::Broken { index: 10, .. }))) => {
+                assert!(error.to_string().contains("was said to have more, at record 10"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(lane.next().is_none());
+    });
+}
+
+#[test]
+fn the_command_feeds_epochs_of_a_job() {
+    let run = |arguments: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_percolator"))
+            .args(["feed", "--lmdb", "tests/data/golden/raw_lmdb"])
+            .args(arguments.split_whitespace())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (output.status.success(), text)
+    };
+    // 64 records, 10 of each of two lanes a step: three whole steps and one of 4.
+    let (is_well, text) = run("--epochs 3 --shuffle global --batch-size 10 --devices host:0,host:1");
+    assert!(is_well && text.contains("12 batches") && text.contains("192 records"), "{text}");
+    let (is_well, text) = run("--epochs 1 --global-batch-size 16 --workers 2 --worker 1 --policy hint");
+    assert!(is_well && text.contains("4 batches") && text.contains("32 records"), "{text}");
+    for (arguments, due) in [
+        ("--epochs 1 --workers 2", "--worker <N>"),
+        ("--workers 2 --worker 2", "there is no worker 2 in a job of 2"),
+        ("--workers 0 --worker 0", "workers is 0"),
+        ("--last-batch drop --batch-size 65", "the 64 records of an epoch fill no batch of 65"),
+    ] {
+        let (is_well, text) = run(arguments);
+        assert!(!is_well && text.contains(due), "{arguments}: {text}");
+    }
+}
