@@ -137,7 +137,7 @@ pub use shape::{BatchShape, Dtype, Element, ImageShape, Layout, Phase};
 pub use source::image_list::ImageList;
 pub use source::leveldb::{LevelDb, LevelDbError, LogCut, LogFault, LogTail};
 pub use source::lmdb::Lmdb;
-pub use source::{Cursor, Entry, Lender, Matching, Record, Run, Source, SourceError};
+pub use source::{Cursor, Entry, IndexPlace, Lender, Matching, Record, Run, Source, SourceError};
 pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use table::TableError;
 pub use transform::{

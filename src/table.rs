@@ -29,12 +29,14 @@ pub(crate) mod checksum;
 pub(crate) mod coding;
 mod error;
 mod footer;
+mod place;
 mod seal;
 mod shelf;
 mod unpack;
 
 pub(crate) use self::block::Value;
 pub use self::error::TableError;
+pub(crate) use self::place::{EntryPlace, PlaceCursor};
 pub(crate) use self::seal::{Seal, Sealed, Verify};
 pub(crate) use self::shelf::{Following, NoShelf, Shelf};
 pub(crate) use self::unpack::{grow, unpack_ahead};
@@ -225,6 +227,17 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// from its front than the key is long.
     pub(crate) fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
         self.data.whole()
+    }
+
+    /// Where the current entry lies, for whoever comes back to it ([`PlaceCursor`]).
+    pub(crate) fn place(&self) -> Option<EntryPlace> {
+        let BlockHandle { offset, bytes } = block_handle(&self.index, self.file.as_ref()?.as_ref()).ok()?;
+        Some(EntryPlace { offset, bytes, entry: self.data.current() })
+    }
+
+    /// Whether the current entry is the only one of its block.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.data.is_alone()
     }
 
     /// Where in the file the current block starts.

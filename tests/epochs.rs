@@ -8,8 +8,8 @@ mod common;
 use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
-    Assignment, AutoShardPolicy, BatchSize, ConfigError, Device, Feed, FeedBuilder, FeedError, Job,
-    LastBatch, LevelDb, Lmdb, OrderError, ReaderError, RecordId, Registry, Shuffle, Source, SourceError,
+    Assignment, AutoShardPolicy, BatchSize, ConfigError, Device, Feed, FeedBuilder, FeedError, IndexPlace,
+    Job, LastBatch, LevelDb, Lmdb, OrderError, ReaderError, RecordId, Registry, Shuffle, Source, SourceError,
     StepEnd, World,
 };
 use proptest::prelude::*;
@@ -128,7 +128,7 @@ fn a_shuffle_of_a_database_is_that_of_its_records_wherever_they_lie() {
         let read = |source: std::sync::Arc<dyn Source>| {
             let mut feed =
                 hosts(Feed::builder().source(Shared(source)), 2).batch_size(5).shuffle(Shuffle::Global);
-            feed = feed.seed(7).epochs(1);
+            feed = feed.seed(7).epochs(1).index(IndexPlace::Memory);
             let mut feed = feed.build().unwrap();
             let batches = feed.steps().flat_map(Result::unwrap);
             batches
@@ -162,6 +162,14 @@ impl Source for Shared {
 
     fn cursor(&self) -> Result<Box<dyn percolator::Cursor>, SourceError> {
         self.0.cursor()
+    }
+
+    fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.0.index(place)
+    }
+
+    fn is_seekable(&self) -> bool {
+        self.0.is_seekable()
     }
 }
 
@@ -283,14 +291,16 @@ fn the_command_feeds_epochs_of_a_job() {
         (output.status.success(), text)
     };
     // 64 records, 10 of each of two lanes a step: three whole steps and one of 4.
-    let (is_well, text) = run("--epochs 3 --shuffle global --batch-size 10 --devices host:0,host:1");
+    let (is_well, text) =
+        run("--epochs 3 --shuffle global --index memory --batch-size 10 --devices host:0,host:1");
     assert!(is_well && text.contains("12 batches") && text.contains("192 records"), "{text}");
-    let (is_well, text) = run("--epochs 1 --global-batch-size 16 --workers 2 --worker 1 --policy hint");
+    let (is_well, text) =
+        run("--epochs 1 --global-batch-size 16 --workers 2 --worker 1 --policy hint --index memory");
     assert!(is_well && text.contains("4 batches") && text.contains("32 records"), "{text}");
     for (arguments, due) in [
         ("--epochs 1 --workers 2", "--worker <N>"),
-        ("--workers 2 --worker 2", "there is no worker 2 in a job of 2"),
-        ("--workers 0 --worker 0", "workers is 0"),
+        ("--workers 2 --worker 2 --index memory", "there is no worker 2 in a job of 2"),
+        ("--workers 0 --worker 0 --index memory", "workers is 0"),
         ("--last-batch drop --batch-size 65", "the 64 records of an epoch fill no batch of 65"),
     ] {
         let (is_well, text) = run(arguments);

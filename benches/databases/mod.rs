@@ -29,6 +29,16 @@ pub fn small() -> (PathBuf, usize) {
     (database("small", 100_000, 3, 32), 100_000)
 }
 
+/// 150 KB records, 450 MB of them.
+pub fn raw224() -> (PathBuf, usize) {
+    (database("raw224", 3000, 3, 224), 3000)
+}
+
+/// A million records of next to nothing.
+pub fn million() -> (PathBuf, usize) {
+    (database("million", 1_000_000, 3, 4), 1_000_000)
+}
+
 /// Crop, mirror, mean image and scale: everything a raw record can ask for.
 pub fn transform(extent: usize, crop: u32) -> Transform {
     let shape = ImageShape { channels: 3, height: extent, width: extent };

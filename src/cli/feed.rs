@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::{ArgGroup, Args};
 #[cfg(feature = "cuda-driver")]
 use percolator::{CudaDevice, Stats};
-use percolator::{FeedBuilder, World, limits};
+use percolator::{FeedBuilder, IndexPlace, World, limits};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
 use super::consumer::{Consumer, Enough};
@@ -38,6 +38,9 @@ pub(crate) struct Feed {
     /// Feed so many epochs, and stop; 0 has no end of its own.
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
+    /// Where the index lies of a database that is shuffled or shared: beside, memory, or a folder [default: beside].
+    #[arg(long, value_name = "PLACE", value_parser = index_place)]
+    index: Option<IndexPlace>,
     /// Be one worker of so many, whose replicas are the devices.
     #[arg(long, value_name = "W", requires = "worker")]
     workers: Option<usize>,
@@ -147,6 +150,9 @@ impl Feed {
             let replicas = workers.saturating_mul(self.pipeline.devices.len());
             feed = feed.worker(World::new(workers, replicas)?, worker);
         }
+        if let Some(place) = &self.index {
+            feed = feed.index(place.clone());
+        }
         Ok(if self.once { feed.once() } else { feed })
     }
 
@@ -158,6 +164,15 @@ impl Feed {
             seconds => start.checked_add(seconds.unwrap_or(Duration::from_secs(5))),
         }
     }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "an option's parser may fail")]
+fn index_place(text: &str) -> Result<IndexPlace, String> {
+    Ok(match text {
+        "beside" => IndexPlace::Beside,
+        "memory" => IndexPlace::Memory,
+        folder => IndexPlace::Folder(folder.into()),
+    })
 }
 
 fn millis(text: &str) -> Result<Duration, String> {

@@ -18,7 +18,7 @@ use crate::reader::Registry;
 use crate::reader::body::Share;
 use crate::reader::itinerary::Itinerary;
 use crate::shape::{Dtype, Layout, Phase};
-use crate::source::Source;
+use crate::source::{IndexPlace, Source};
 use crate::transform::{CaffeEra, Place, Transform};
 
 /// How long a lane waits for a batch before it says why there is none.
@@ -303,6 +303,13 @@ impl FeedBuilder {
     /// What each worker of a [job](Self::worker) reads; [`AutoShardPolicy::Auto`] if not said. See [`epochs`](Self::epochs).
     pub fn policy(mut self, policy: AutoShardPolicy) -> Self {
         self.course.policy = Some(policy);
+        self
+    }
+
+    /// Where the index of a database lies that is read out of order, because it is shuffled or shared with other workers:
+    /// [beside it](IndexPlace::Beside) if not said. It is made when there is none, which may take seconds.
+    pub fn index(mut self, place: IndexPlace) -> Self {
+        self.course.index = place;
         self
     }
 

@@ -7,10 +7,10 @@ use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::order::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, OrderError, Shuffle, World};
 use crate::reader::itinerary::Itinerary;
-use crate::source::{Source, SourceError};
+use crate::source::{IndexPlace, Source, SourceError};
 
 /// What was said of the epochs and the job.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Course {
     pub(super) epochs: Option<u64>,
     pub(super) shuffle: Option<Shuffle>,
@@ -19,12 +19,14 @@ pub(super) struct Course {
     pub(super) policy: Option<AutoShardPolicy>,
     /// The job, and which of its workers this feed is.
     pub(super) worker: Option<(World, usize)>,
+    /// Where the index lies of a database that is not read from one end to the other.
+    pub(super) index: IndexPlace,
 }
 
 impl Course {
     /// Whether anything was said that the ring has not.
     pub(super) fn is_planned(&self) -> bool {
-        let Course { epochs, shuffle, last_batch, assignment, policy, worker } = self;
+        let Course { epochs, shuffle, last_batch, assignment, policy, worker, index: _ } = self;
         epochs.is_some()
             || shuffle.is_some()
             || last_batch.is_some()
@@ -72,6 +74,16 @@ impl FeedBuilder {
             return Ok(None);
         }
         let (world, worker) = self.place_in_job()?;
+        let is_shuffled = self.course.shuffle.is_some_and(|shuffle| shuffle != Shuffle::No);
+        if is_shuffled || world.workers() > 1 {
+            source.index(&self.course.index)?;
+            if !source.is_seekable() {
+                tracing::warn!(
+                    source = %source.path().display(),
+                    "the source has no index: it is walked to each record that does not follow the one before"
+                );
+            }
+        }
         let records = count(source)?;
         let batch = match self.global_batch_size {
             Some(records) => BatchSize::Global(records as u64),

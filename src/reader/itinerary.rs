@@ -41,6 +41,7 @@ impl fmt::Display for Itinerary {
 struct Walk<'a> {
     cursor: Box<dyn Cursor>,
     source: &'a dyn Source,
+    is_seekable: bool,
     /// The position that the next step comes to.
     at: u64,
 }
@@ -48,7 +49,10 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Comes before the record at a position.
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {
-        if position < self.at {
+        if self.is_seekable && position != self.at {
+            self.cursor.seek(position)?;
+            self.at = position;
+        } else if position < self.at {
             self.cursor.rewind()?;
             self.at = 0;
         }
@@ -76,7 +80,7 @@ impl Dealer<'_> {
         source: &dyn Source,
         cursor: Box<dyn Cursor>,
     ) -> Result<(), ReaderError> {
-        let mut walk = Walk { cursor, source, at: 0 };
+        let mut walk = Walk { cursor, source, is_seekable: source.is_seekable(), at: 0 };
         // Kept from step to step, lest each allocates.
         let mut shares = Vec::with_capacity(self.consumers());
         let (mut epoch, mut step) = itinerary.start;

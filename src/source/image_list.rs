@@ -145,6 +145,10 @@ impl Source for ImageList {
         self.list.text.len() + self.len() * (size_of::<Line>() + size_of::<usize>())
     }
 
+    fn is_seekable(&self) -> bool {
+        true
+    }
+
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         let mut order: Vec<usize> = (0..self.len()).collect();
         let mut generator = self.shuffle.map(Mt::new);
@@ -202,6 +206,12 @@ impl Cursor for ListCursor {
         if let Some(generator) = &mut self.generator {
             shuffle(&mut self.order, generator);
         }
+        Ok(())
+    }
+
+    /// By the order of this pass, which stays. Lines that the first pass begins behind have positions, too.
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        self.next = usize::try_from(position).map_or(self.order.len(), |next| next.min(self.order.len()));
         Ok(())
     }
 }
@@ -493,6 +503,28 @@ mod tests {
         for _pass in 0..3 {
             shuffle(&mut order, &mut generator);
             assert_eq!(keys(&mut *cursor), order.map(|number| number.to_string()));
+            cursor.rewind().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_seek_goes_by_the_order_of_its_pass() {
+        let names = ["0", "1", "2", "3", "4"];
+        let files: Vec<(&str, &[u8])> = names.iter().map(|&name| (name, &b""[..])).collect();
+        let (folder, path) = write_list(&files, "0 0\n1 1\n2 2\n3 3\n4 4\n");
+        let list =
+            ImageList::open(&path).unwrap().relative_to(folder.path()).shuffled(1701).skipping(1).unwrap();
+        assert!(list.is_seekable());
+        let mut cursor = list.cursor().unwrap();
+        for _pass in 0..2 {
+            cursor.seek(0).unwrap();
+            let order = keys(&mut *cursor);
+            assert_eq!(order.len(), names.len());
+            for position in [3, 0, 4, 5, 1, u64::MAX] {
+                cursor.seek(position).unwrap();
+                let behind = usize::try_from(position).unwrap().min(order.len());
+                assert_eq!(keys(&mut *cursor), order[behind..], "from {position}");
+            }
             cursor.rewind().unwrap();
         }
     }

@@ -7,6 +7,7 @@ mod behind;
 mod dropped;
 mod file_id;
 pub(crate) mod image_list;
+mod index;
 pub(crate) mod leveldb;
 pub(crate) mod lmdb;
 #[cfg(target_os = "linux")]
@@ -25,6 +26,7 @@ use self::leveldb::LevelDbError;
 use crate::errand::Helpers;
 use crate::record::{Key, RecordId};
 
+pub use self::index::IndexPlace;
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
 pub use self::run::{Entry, Lender, Record, Run};
@@ -55,6 +57,25 @@ pub trait Source: Send + Sync + fmt::Debug {
     ///
     /// [`SourceError`] if the database cannot be read.
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError>;
+
+    /// Whether a walk comes to any position at once ([`Cursor::seek`]), or has to walk there. Shuffling a source that
+    /// has to walk would read most of it for each record.
+    fn is_seekable(&self) -> bool {
+        false
+    }
+
+    /// Makes the source seekable, where that takes an index of its records: finds the index at `place`, or makes it
+    /// there, which may take seconds. A source that needs none, or for which there is none, is left as it is;
+    /// [`is_seekable`](Self::is_seekable) says which. Walks that have begun come to know of it at their next seek.
+    ///
+    /// An index that is damaged, or is of the database as it was at another time, is made anew, and an event says so.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`] if the database cannot be read, is damaged, or has records without positions.
+    fn index(&self, _place: &IndexPlace) -> Result<(), SourceError> {
+        Ok(())
+    }
 
     /// As [`cursor`](Self::cursor), for whoever checks the seals of records before using their values. Nobody
     /// outside can: there is no need to provide it.
@@ -123,6 +144,26 @@ pub trait Cursor {
     ///
     /// [`SourceError`] if the database cannot be read any more.
     fn rewind(&mut self) -> Result<(), SourceError>;
+
+    /// Goes to a position: the next step comes to the record of that number, counted from 0 in the order of the walk.
+    /// Past the last one, there is none to come to. Where the walk goes on to is as ever.
+    ///
+    /// As it stands here this takes time in proportion to the position: the walk goes back and passes over all records
+    /// before it. A source that knows better ([`Source::is_seekable`]) should provide it, and so should one whose passes
+    /// differ, for it rewinds.
+    ///
+    /// # Errors
+    ///
+    /// As [`advance`](Self::advance) and [`rewind`](Self::rewind).
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        self.rewind()?;
+        for _ in 0..position {
+            if !self.skip()? {
+                break;
+            }
+        }
+        Ok(())
+    }
 
     /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so that a large
     /// value need not be copied. Only of an entry that says so (`is_whole`), which none of a caller's own does; the
@@ -230,6 +271,26 @@ pub enum SourceError {
         index: u64,
         /// What was found.
         message: String,
+    },
+    /// A page of the database is not what it must be.
+    #[error("{}: page {page} {message}; the file is damaged: copy it again from where it came", path.display())]
+    BrokenPage {
+        /// The database.
+        path: PathBuf,
+        /// The number of the page.
+        page: u64,
+        /// What was found.
+        message: String,
+    },
+    /// There can be no index of the database's records.
+    #[error("{}: its records cannot be told by their positions: {found}; {hint}", path.display())]
+    NoPositions {
+        /// The database.
+        path: PathBuf,
+        /// What is in the way.
+        found: String,
+        /// What to do about it.
+        hint: &'static str,
     },
     /// A record and its companion have different keys.
     #[error(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::record::Key;
 
-use super::{Cursor, Dealt, Entry, Source, SourceError};
+use super::{Cursor, Dealt, Entry, IndexPlace, Source, SourceError};
 
 /// What makes a record of one source the companion of a record of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -53,27 +53,50 @@ impl Source for Paired {
         self.first.held_bytes().saturating_add(self.second.held_bytes())
     }
 
+    fn is_seekable(&self) -> bool {
+        self.first.is_seekable() && self.second.is_seekable()
+    }
+
+    fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.first.index(place)?;
+        self.second.index(place)
+    }
+
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(PairedCursor {
             first: self.first.cursor()?,
             second: self.second.cursor()?,
-            paths: [self.first.path().to_owned(), self.second.path().to_owned()],
+            names: Names {
+                paths: [self.first.path().to_owned(), self.second.path().to_owned()],
+                records: [self.first.records(), self.second.records()],
+            },
             matching: self.matching,
             index: 0,
         }))
     }
 }
 
-/// The error that one of two sources ended after so many records, and the other did not.
-fn unpaired(paths: &[PathBuf; 2], ended: usize, records: u64) -> SourceError {
-    let (path, longer) = (paths[ended].clone(), paths[1 - ended].clone());
-    SourceError::Unpaired { path, records, longer }
+/// What messages say of the two.
+struct Names {
+    paths: [PathBuf; 2],
+    /// How many records each says that it has.
+    records: [Option<u64>; 2],
+}
+
+impl Names {
+    /// The error that one of the two has no record at this position, and the other has.
+    fn unpaired(&self, ended: usize, index: u64) -> SourceError {
+        let (path, longer) = (self.paths[ended].clone(), self.paths[1 - ended].clone());
+        // A seek may have gone further than the source goes.
+        let records = self.records[ended].map_or(index, |records| records.min(index));
+        SourceError::Unpaired { path, records, longer }
+    }
 }
 
 struct PairedCursor {
     first: Box<dyn Cursor>,
     second: Box<dyn Cursor>,
-    paths: [PathBuf; 2],
+    names: Names,
     matching: Matching,
     /// The position that both are about to read.
     index: u64,
@@ -83,7 +106,7 @@ impl Cursor for PairedCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
         let index = self.index;
         self.index += 1;
-        let [path, companions] = &self.paths;
+        let [path, companions] = &self.names.paths;
         match (self.first.advance()?, self.second.advance()?) {
             (Some(first), Some(second)) if self.matching == Matching::Keys && first.key() != second.key() => {
                 Err(SourceError::KeysDiffer {
@@ -96,8 +119,8 @@ impl Cursor for PairedCursor {
             }
             (Some(first), Some(second)) => Ok(Some(first.with_companion(second))),
             (None, None) => Ok(None),
-            (Some(_), None) => Err(unpaired(&self.paths, 1, index)),
-            (None, Some(_)) => Err(unpaired(&self.paths, 0, index)),
+            (Some(_), None) => Err(self.names.unpaired(1, index)),
+            (None, Some(_)) => Err(self.names.unpaired(0, index)),
         }
     }
 
@@ -108,13 +131,15 @@ impl Cursor for PairedCursor {
                 self.index += 1;
                 Ok(first)
             }
-            (is_longer, _) => Err(unpaired(&self.paths, usize::from(is_longer), self.index)),
+            (is_longer, _) => Err(self.names.unpaired(usize::from(is_longer), self.index)),
         }
     }
 
     fn drop_behind(&mut self) -> bool {
         let drops = [self.first.drop_behind(), self.second.drop_behind()];
-        for (path, _) in self.paths.iter().zip(drops).filter(|&(_, this)| !this && drops.contains(&true)) {
+        for (path, _) in
+            self.names.paths.iter().zip(drops).filter(|&(_, this)| !this && drops.contains(&true))
+        {
             tracing::warn!(source = %path.display(), "drop_behind has no effect on this one of two sources");
         }
         drops.contains(&true)
@@ -129,5 +154,63 @@ impl Cursor for PairedCursor {
         self.index = 0;
         self.first.rewind()?;
         self.second.rewind()
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        self.index = position;
+        self.first.seek(position)?;
+        self.second.seek(position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::image_list::ImageList;
+
+    /// Lists of files whose names are keys.
+    fn pair(first: &[&str], second: &[&str], matching: Matching) -> (tempfile::TempDir, Paired) {
+        let folder = tempfile::tempdir().unwrap();
+        let list = |name: &str, files: &[&str]| -> Arc<dyn Source> {
+            for file in files {
+                std::fs::write(folder.path().join(file), file).unwrap();
+            }
+            let path = folder.path().join(name);
+            std::fs::write(&path, files.iter().map(|file| format!("{file} 1\n")).collect::<String>())
+                .unwrap();
+            Arc::new(ImageList::open(path).unwrap().relative_to(folder.path()))
+        };
+        let (first, second) = (list("first.txt", first), list("second.txt", second));
+        (folder, Paired::new(first, second, matching))
+    }
+
+    #[test]
+    fn both_of_a_pair_are_sent_to_a_position() {
+        let (_folder, pair) = pair(&["a", "b", "c", "d"], &["a", "b", "x", "d"], Matching::Keys);
+        pair.index(&IndexPlace::Memory).unwrap();
+        assert!(pair.is_seekable());
+        let mut cursor = pair.cursor().unwrap();
+        for position in [3, 1, 3] {
+            cursor.seek(position).unwrap();
+            let entry = cursor.advance().unwrap().unwrap();
+            assert_eq!(entry.key(), [b"a", b"b", b"c", b"d"][usize::try_from(position).unwrap()]);
+            assert!(entry.companion().unwrap().ends_with(entry.key()));
+        }
+        cursor.seek(2).unwrap();
+        let error = cursor.advance().unwrap_err();
+        assert!(matches!(error, SourceError::KeysDiffer { index: 2, .. }), "{error}");
+        cursor.seek(4).unwrap();
+        assert!(cursor.advance().unwrap().is_none());
+    }
+
+    #[test]
+    fn one_of_a_pair_that_is_shorter_is_told_by_its_length_wherever_the_walk_was_sent() {
+        let (folder, pair) = pair(&["a", "b"], &["a", "b", "c", "d", "e", "f"], Matching::Order);
+        let mut cursor = pair.cursor().unwrap();
+        cursor.seek(4).unwrap();
+        let error = cursor.advance().unwrap_err();
+        let path = folder.path().join("first.txt");
+        let longer = folder.path().join("second.txt");
+        assert_eq!(error, SourceError::Unpaired { path, records: 2, longer });
     }
 }

@@ -254,6 +254,18 @@ impl BlockCursor {
         Ok(false)
     }
 
+    /// Where in the block the current entry starts.
+    #[inline]
+    pub(crate) fn current(&self) -> usize {
+        self.current
+    }
+
+    /// Whether the current entry is the only one of its block.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.current == 0 && self.next >= self.entries
+    }
+
     /// Where in the block the entry behind the current one starts.
     pub(crate) fn next(&self) -> usize {
         self.next

@@ -16,7 +16,7 @@ pub(crate) fn masked_crc32c(bytes: &[u8], following: &[u8]) -> u32 {
     mask(crc32c(bytes))
 }
 
-fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     let crc = checksum(CrcAlgorithm::Crc32Iscsi, bytes);
     u32::try_from(crc).expect("a checksum of 32 bits has 32")
 }

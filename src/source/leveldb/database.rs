@@ -8,6 +8,7 @@ use super::folder::{Folder, TableName};
 use super::map::{Lending, TableBytes};
 use super::memtable::Memtable;
 use crate::source::SourceError;
+use crate::source::index::Identity;
 
 /// A table of a level.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(super) struct Database {
     pub(super) memtable: Memtable,
     pub(super) lending: Lending,
     pub(super) cuts: Vec<LogCut>,
+    /// The MANIFEST and the logs that it was opened from.
+    pub(super) opened_from: Identity,
 }
 
 impl Database {
@@ -61,6 +64,26 @@ impl Database {
         if let Ok(TableBytes::Kept { store, table }) = self.open_table(level, table) {
             store.will_need(table, bytes_max);
         }
+    }
+
+    /// Which state of which files it is.
+    pub(super) fn identity(&self) -> Identity {
+        let identity = self.opened_from.clone().with("last write", self.last_sequence);
+        self.levels.iter().flatten().fold(identity, |identity, Table { file, .. }| {
+            identity.with("table", format_args!("{}: {} bytes", file.number, file.bytes))
+        })
+    }
+
+    /// The level of the table of this number in the store, and its number there.
+    pub(super) fn table_at(&self, slot: usize) -> Option<(usize, usize)> {
+        let mut table = slot;
+        for (level, tables) in self.levels.iter().enumerate() {
+            match tables.get(table) {
+                Some(found) => return (found.slot == slot).then_some((level, table)),
+                None => table -= tables.len(),
+            }
+        }
+        None
     }
 
     /// The bytes of a table, mapped.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::ahead::Ahead;
 use super::database::Database;
 use super::error::LevelDbError;
+use super::index::RecordPlace;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES, Tag, VALUE};
 use super::map::TableBytes;
 use crate::record::RecordId;
@@ -260,6 +261,16 @@ impl LevelCursor {
             }
             error => LevelDbError::Table { file, error }.into(),
         }
+    }
+
+    /// Where the current entry lies. Takes the seal of its block, if the entry is the only one there.
+    pub(super) fn place(&self) -> Result<RecordPlace, SourceError> {
+        if let Some(sealed) = self.cursor.sealed().filter(|_| self.cursor.is_alone()) {
+            let _checked_by_whoever_comes_back = sealed.take();
+        }
+        let place = self.slot().zip(self.cursor.place());
+        let place = place.map(|(table, place)| RecordPlace::Table { table, place });
+        place.ok_or_else(|| self.key_error("it lies in no block of a table".to_owned()))
     }
 
     /// The number in the store of the table that is open.

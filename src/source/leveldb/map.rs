@@ -14,6 +14,9 @@ use once_cell::sync::OnceCell;
 use super::error::LevelDbError;
 use crate::source::{Entry, Keeper, Lender, SourceError, TableSeal};
 
+/// What the system reads for one request, whatever it is asked for.
+const PIECE_BYTES: usize = 128 << 10;
+
 /// A file, mapped without permission to write. It is not open any more.
 #[derive(Debug)]
 pub(super) struct FileMap(Mmap);
@@ -148,6 +151,21 @@ impl Store {
         }
         #[cfg(not(unix))]
         let _ = bytes;
+    }
+
+    /// Has the system read a part of a table that is mapped, without waiting for it.
+    pub(super) fn will_need_part(&self, table: usize, part: Range<usize>) {
+        let Some(table) = self.tables.get(table).and_then(OnceCell::get) else { return };
+        let end = part.end.min(table.map.0.len());
+        #[cfg(unix)]
+        for start in (part.start..end).step_by(PIECE_BYTES) {
+            let bytes = PIECE_BYTES.min(end - start);
+            if let Err(error) = table.map.0.advise_range(memmap2::Advice::WillNeed, start, bytes) {
+                tracing::debug!(%error, table = %table.path.display(), "the system does not read ahead");
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = end;
     }
 
     /// The bytes of a table that is mapped.

@@ -21,6 +21,7 @@ use super::ahead::{Ahead, Pool};
 use super::batch::Write;
 use super::behind::Behind;
 use super::database::Database;
+use super::index::RecordPlace;
 use super::key::{self, Tag};
 use super::level::LevelCursor;
 use crate::errand::Helpers;
@@ -34,6 +35,8 @@ pub(super) struct MergeCursor {
     database: Arc<Database>,
     start: Box<[u8]>,
     end: Option<Box<[u8]>>,
+    /// Where it begins instead, until it goes back to its start.
+    from: Option<Box<[u8]>>,
     children: Vec<Child>,
     /// The children that have an entry, as a heap: the first one's is the next.
     heap: Vec<usize>,
@@ -93,6 +96,7 @@ impl MergeCursor {
             database: database.clone(),
             start: start.into(),
             end: end.map(Into::into),
+            from: None,
             heap: Vec::with_capacity(children.len()),
             children,
             key: Vec::new(),
@@ -105,8 +109,9 @@ impl MergeCursor {
 
     fn start(&mut self) -> Result<(), SourceError> {
         self.heap.clear();
+        let start = self.from.as_deref().unwrap_or(&self.start);
         for (number, child) in self.children.iter_mut().enumerate() {
-            if child.seek(&self.start)? {
+            if child.seek(start)? {
                 self.heap.push(number);
             }
         }
@@ -120,6 +125,27 @@ impl MergeCursor {
         }
         self.state = State::Inside { is_first: true };
         Ok(())
+    }
+
+    /// Goes before the first key that is behind this one.
+    pub(super) fn go_behind(&mut self, key: &[u8]) {
+        self.from = Some([key, &[0]].concat().into());
+        self.state = State::Start;
+    }
+
+    /// Steps to the next record and tells where it lies; `None` past the last one.
+    ///
+    /// Of a block that is not verified yet and has no other record, the value is not touched: no damage makes another
+    /// number of records of it, and whoever comes back to it verifies it.
+    pub(super) fn next_place(&mut self) -> Result<Option<RecordPlace>, SourceError> {
+        if !self.step()? {
+            return Ok(None);
+        }
+        let child = &self.children[self.heap[0]];
+        match child {
+            Child::Memory(memory) => Ok(Some(RecordPlace::Memory(memory.position))),
+            Child::Level(level) => level.place().map(Some),
+        }
     }
 
     /// Steps to the next write that is a key's newest and no deletion; `false` past the last one.
@@ -238,6 +264,7 @@ impl Cursor for MergeCursor {
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
+        self.from = None;
         self.state = State::Start;
         Ok(())
     }

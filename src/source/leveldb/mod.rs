@@ -32,6 +32,8 @@
 //! buffer may be four times as large, behind a block that is longer than is usual. One that is more than twice as long,
 //! or longer than 8 MiB, the walk uncompresses itself.
 //!
+//! An index, where one is asked for, has 16 bytes a record. A walk that was sent to a position has one more block, and a key.
+//!
 //! That is the reader's own. Whoever keeps entries copies a table's keys: a run of records has up to 8 KiB for
 //! each, whatever the database's length. Time, too: up to 8 KiB are copied, and compared, for each entry that a
 //! walk passes, and an entry may have twenty bytes.
@@ -44,6 +46,7 @@ mod edit;
 mod error;
 mod folder;
 mod group;
+mod index;
 mod key;
 mod level;
 mod log;
@@ -53,6 +56,9 @@ mod merge;
 mod recovery;
 #[cfg(test)]
 mod sealing;
+#[cfg(test)]
+mod seeking;
+mod sought;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod unpacking;
@@ -65,9 +71,13 @@ pub use self::error::LevelDbError;
 pub use self::log::{LogFault, LogTail};
 
 use self::database::Database;
+use self::index::Indexed;
 use self::log::Cut;
 use self::merge::MergeCursor;
-use super::{ChecksSeals, Cursor, Source, SourceError};
+use self::sought::LevelDbCursor;
+use super::{ChecksSeals, Cursor, IndexPlace, Source, SourceError};
+use crate::sync::Mutex;
+use crate::table::Verify;
 
 /// Tables of one database that stay mapped: a process may have 65,530 maps. Walks map the others for
 /// themselves, and lend their values until the next step only.
@@ -95,6 +105,8 @@ pub struct LevelDb {
     /// As the caller gave it.
     path: PathBuf,
     database: Arc<Database>,
+    /// The index of its records, once it was asked for. Clones share it.
+    indexed: Arc<Mutex<Option<Indexed>>>,
 }
 
 impl LevelDb {
@@ -118,7 +130,7 @@ impl LevelDb {
             keys_in_logs = database.memtable.len(),
             "a LevelDB is open"
         );
-        Ok(LevelDb { path: path.to_owned(), database })
+        Ok(LevelDb { path: path.to_owned(), database, indexed: Arc::default() })
     }
 
     /// Starts a walk over the keys from `start` on and before `end`; an open end is `None`.
@@ -144,23 +156,37 @@ impl Source for LevelDb {
         &self.path
     }
 
+    /// If all lie in the logs, or there is an index of them.
     fn records(&self) -> Option<u64> {
-        self.database.records()
+        let of_index = || self.indexed.lock().as_ref().map(|indexed| indexed.index.records());
+        self.database.records().or_else(of_index)
     }
 
-    /// Where the logs' keys and values lie, those that had to be put together, and what is known of each table.
+    /// Where the logs' keys and values lie, those that had to be put together, what is known of each table, and an index.
     /// What a walk keeps, a block of each of its tables, is not known before; but for what others unpack for it, which its
     /// cursor says ([`Cursor::held_bytes`]).
     fn held_bytes(&self) -> usize {
-        size_of::<Database>() + self.database.held_bytes()
+        let of_index = self.indexed.lock().as_ref().map_or(0, |indexed| indexed.index.held_bytes());
+        size_of::<Database>() + self.database.held_bytes() + of_index
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
-        self.range(None, None)
+        let merge = MergeCursor::new(&self.database, &[], None);
+        Ok(Box::new(LevelDbCursor::new(self, merge, Verify::AtOnce)))
+    }
+
+    fn is_seekable(&self) -> bool {
+        self.indexed.lock().is_some()
+    }
+
+    /// The index is made by one walk, which unpacks what is compressed.
+    fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.make_seekable(place)
     }
 
     fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(Box::new(MergeCursor::sealing(&self.database, promise.helpers())))
+        let merge = MergeCursor::sealing(&self.database, promise.helpers());
+        Ok(Box::new(LevelDbCursor::new(self, merge, Verify::ByTheUser)))
     }
 }
 

@@ -14,6 +14,7 @@
 //! - No key may have more than 8 KiB.
 //! - A MANIFEST must name its comparator, and every table must have the length that it was written with.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::LogCut;
@@ -27,14 +28,18 @@ use super::log::{BLOCK_BYTES, LogError, LogReader};
 use super::map::{FileMap, Lending, Store};
 use super::memtable::Memtable;
 use crate::source::SourceError;
+use crate::source::index::Identity;
 
 /// Opens the database at `path`; at most `maps` of its tables stay mapped once they have been.
 pub(super) fn open(path: &Path, maps: usize) -> Result<Database, SourceError> {
     let folder = Folder::find(path)?;
     let manifest = folder.manifest()?;
     let mut cuts = Vec::new();
-    let State { log_number, previous_log_number, last_sequence, levels } =
+    let (State { log_number, previous_log_number, last_sequence, levels }, manifest_bytes) =
         read_manifest(&manifest, &mut cuts)?;
+    let manifest_name = manifest.file_name().unwrap_or_default().to_string_lossy();
+    let opened_from =
+        Identity::default().with("MANIFEST", format_args!("{manifest_name}: {manifest_bytes} bytes"));
 
     let (levels, tables) = find_tables(&folder, levels, &manifest)?;
     let logs = folder.logs()?;
@@ -44,7 +49,7 @@ pub(super) fn open(path: &Path, maps: usize) -> Result<Database, SourceError> {
     }
     let is_live = |number: u64| number >= log_number || number == previous_log_number;
     let logs = logs.into_iter().filter(|&number| is_live(number)).map(|number| folder.log(number));
-    let mut replay = Replay { last_sequence, ..Replay::default() };
+    let mut replay = Replay { last_sequence, opened_from, ..Replay::default() };
     for log in logs {
         replay.add(log)?;
     }
@@ -65,12 +70,12 @@ pub(super) fn open(path: &Path, maps: usize) -> Result<Database, SourceError> {
     if tables == 0 {
         memtable.forget_deletions();
     }
-    let (lending, last_sequence) = (Lending::new(store), replay.last_sequence);
-    Ok(Database { folder, levels, last_sequence, memtable, lending, cuts })
+    let Replay { last_sequence, opened_from, .. } = replay;
+    Ok(Database { folder, levels, last_sequence, memtable, lending: Lending::new(store), cuts, opened_from })
 }
 
-/// The sum of a MANIFEST's edits.
-fn read_manifest(manifest: &Path, cuts: &mut Vec<LogCut>) -> Result<State, SourceError> {
+/// The sum of a MANIFEST's edits, and its length.
+fn read_manifest(manifest: &Path, cuts: &mut Vec<LogCut>) -> Result<(State, usize), SourceError> {
     let map = FileMap::open(manifest, None)?;
     let bytes = map.as_ref();
     let mut log = LogReader::new(bytes);
@@ -93,7 +98,8 @@ fn read_manifest(manifest: &Path, cuts: &mut Vec<LogCut>) -> Result<State, Sourc
         }
     }
     cuts.extend(log.cut().map(|cut| LogCut { is_manifest: true, ..LogCut::new(manifest, cut) }));
-    edits.finish().map_err(|message| malformed(manifest, log.offset(), message))
+    let state = edits.finish().map_err(|message| malformed(manifest, log.offset(), message))?;
+    Ok((state, bytes.len()))
 }
 
 fn malformed(manifest: &Path, offset: usize, message: String) -> SourceError {
@@ -152,6 +158,8 @@ fn find_table(folder: &Folder, file: TableFile, slot: usize) -> Result<Result<Ta
 /// The logs that have been read so far.
 #[derive(Default)]
 struct Replay {
+    /// What an index of the database is known by.
+    opened_from: Identity,
     logs: Vec<FileMap>,
     writes: Writes,
     /// The number of the database's last write.
@@ -196,6 +204,7 @@ impl Replay {
             self.due = numbers.end;
             self.last_sequence = self.last_sequence.max(numbers.end - 1);
         }
+        self.note(&log, bytes.len())?;
         if let Some(cut) = reader.cut() {
             self.cuts.push(LogCut::new(&log, cut));
         }
@@ -203,6 +212,16 @@ impl Replay {
             self.leave_open(log, reader.cut().is_some());
         }
         self.logs.push(map);
+        Ok(())
+    }
+
+    fn note(&mut self, log: &Path, bytes: usize) -> Result<(), SourceError> {
+        let metadata = std::fs::metadata(log);
+        let metadata = metadata.map_err(|error| SourceError::io(log, "look at the file", &error))?;
+        let name = log.file_name().unwrap_or_default().to_string_lossy();
+        let (seconds, nanoseconds) = (metadata.mtime(), metadata.mtime_nsec());
+        let fact = format_args!("{name}: {bytes} bytes, modified {seconds}.{nanoseconds:09}");
+        self.opened_from = std::mem::take(&mut self.opened_from).with("log", fact);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use super::LevelDb;
 use super::sealing::{DATABASES, checked, damage, data, verified};
 use crate::errand::{ERRANDS_MAX, Errand, Helpers};
 use crate::record::RecordId;
-use crate::source::{ChecksSeals, Cursor, Run, Source};
+use crate::source::{ChecksSeals, Cursor, IndexPlace, Run, Source};
 
 /// When errands are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +175,31 @@ fn whoever_unpacks_the_records_are_the_same() {
                 assert!(checked(&mut *cursor, 1, run_records) == due, "{name}, {helpers:?}");
                 cursor.rewind().unwrap();
             }
+        }
+    }
+}
+
+#[test]
+fn whoever_unpacks_a_walk_that_was_sent_somewhere_goes_on_from_there() {
+    for name in DATABASES {
+        let (due, _) = verified(LevelDb::open(data(name)).unwrap().cursor().unwrap(), 1);
+        let source = LevelDb::open(data(name)).unwrap();
+        source.index(&IndexPlace::Memory).unwrap();
+        for helpers in all_helpers() {
+            let promise = ChecksSeals::promised(Some(helpers.clone()));
+            let mut cursor = source.sealing_cursor(promise).unwrap();
+            for (position, records) in
+                [(due.len() / 2, 60), (due.len() / 3, due.len()), (5, 7), (0, due.len())]
+            {
+                let position = position.min(due.len());
+                cursor.seek(position as u64).unwrap();
+                for (key, value) in due.iter().skip(position).take(records) {
+                    let entry = cursor.advance().unwrap().unwrap();
+                    entry.check().unwrap();
+                    assert!((entry.key(), entry.value()) == (&key[..], &value[..]), "{name}, {helpers:?}");
+                }
+            }
+            assert!(cursor.advance().unwrap().is_none(), "{name}, {helpers:?}");
         }
     }
 }

@@ -11,8 +11,16 @@
 //!
 //! What is not caught here: pages damaged in place (LMDB aborts the process), and a file that is cut while
 //! it is open.
+//!
+//! A record is found by its position without LMDB: an index says on which leaf page it lies (`index`), and that page
+//! is read in a map of our own, where no damage does harm (`page`).
 
 #![expect(unsafe_code, reason = "LMDB lends memory whose lifetime its Rust binding ties to a borrow")]
+
+mod index;
+mod page;
+mod sought;
+mod tree;
 
 use std::fmt;
 use std::fs::File;
@@ -21,12 +29,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmdb::{Cursor as _, Database, Environment, EnvironmentFlags, RoCursor, RoTransaction, Transaction as _};
-use once_cell::sync::Lazy;
+use once_cell::sync::{Lazy, OnceCell};
 
+use self::index::Indexed;
+use self::page::Pages;
+use self::sought::Sought;
 use super::file_id::FileId;
 use super::resident::Resident;
-use super::{Cursor, Dealt, Entry, Lender, Source, SourceError};
+use super::{Cursor, Dealt, Entry, IndexPlace, Lender, Source, SourceError};
 use crate::keyed::{Held, Keyed};
+use crate::sync::Mutex;
 
 /// Cursor operations of lmdb.h, a stable interface that lmdb-rkv takes as numbers.
 const MDB_FIRST: u32 = 0;
@@ -60,6 +72,8 @@ pub struct Lmdb {
     /// As the caller gave it.
     path: PathBuf,
     environment: Arc<Held<FileId, OpenEnvironment>>,
+    /// The index of its records, once it was asked for. Clones share it.
+    indexed: Arc<Mutex<Option<Indexed>>>,
 }
 
 impl Lmdb {
@@ -87,7 +101,7 @@ impl Lmdb {
         let (file, length) = check_head(&files)?;
         let environment =
             ENVIRONMENTS.get_or_open(&file, || OpenEnvironment::open(&files, file, length, locking))?;
-        Ok(Lmdb { path: path.to_owned(), environment })
+        Ok(Lmdb { path: path.to_owned(), environment, indexed: Arc::default() })
     }
 }
 
@@ -100,8 +114,21 @@ impl Source for Lmdb {
         self.environment.env.stat().ok().map(|stat| stat.entries() as u64)
     }
 
+    /// The index of its records.
+    fn held_bytes(&self) -> usize {
+        self.indexed.lock().as_ref().map_or(0, Indexed::held_bytes)
+    }
+
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(LmdbCursor::open(self)?))
+    }
+
+    fn is_seekable(&self) -> bool {
+        self.indexed.lock().is_some()
+    }
+
+    fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.make_seekable(place)
     }
 }
 
@@ -162,6 +189,8 @@ struct OpenEnvironment {
     data: PathBuf,
     /// Which file that was when the environment was opened.
     file: FileId,
+    /// That file in a map of our own, once a record was wanted by its position.
+    pages: OnceCell<Pages>,
 }
 
 impl OpenEnvironment {
@@ -172,7 +201,8 @@ impl OpenEnvironment {
         let database =
             env.open_db(None).map_err(|error| library_error(&files.given, "mdb_dbi_open", error))?;
         tracing::debug!(path = %files.given.display(), bytes = length, "an LMDB environment is open");
-        Ok(OpenEnvironment { env, database, path: files.given.clone(), data: files.data.clone(), file })
+        let (path, data) = (files.given.clone(), files.data.clone());
+        Ok(OpenEnvironment { env, database, path, data, file, pages: OnceCell::new() })
     }
 
     fn open_env(files: &Files, locking: Locking, length: u64) -> lmdb::Result<Environment> {
@@ -283,12 +313,14 @@ fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceE
 struct ReadTransaction {
     /// Declared, hence dropped, before the environment that it borrows.
     transaction: RoTransaction<'static>,
+    /// The number of the commit that it sees.
+    id: u64,
     environment: Arc<Held<FileId, OpenEnvironment>>,
 }
 
 // SAFETY: `MDB_NOTLS` unties a read transaction from the thread that began it: it may be used and ended on
-// any thread, by one at a time. Shared references use it once, to open the cursor, in `LmdbCursor::open`
-// before the value is shared; after that it is only dropped, by whoever held it last.
+// any thread, by one at a time. Shared references use it to open the cursor, in `LmdbCursor::open`, and to ask for its
+// number before the value is shared; after that it is only dropped, by whoever held it last.
 unsafe impl Send for ReadTransaction {}
 // SAFETY: as above.
 unsafe impl Sync for ReadTransaction {}
@@ -303,7 +335,9 @@ impl ReadTransaction {
         // and drops after the transaction.
         let transaction =
             unsafe { std::mem::transmute::<RoTransaction<'_>, RoTransaction<'static>>(transaction) };
-        Ok(ReadTransaction { transaction, environment: environment.clone() })
+        // SAFETY: the transaction is alive, and of this thread alone; its number is only read.
+        let id = unsafe { lmdb_sys::mdb_txn_id(transaction.txn()) } as u64;
+        Ok(ReadTransaction { transaction, id, environment: environment.clone() })
     }
 }
 
@@ -316,10 +350,15 @@ struct LmdbCursor {
     cursor: RoCursor<'static>,
     /// Declared, hence dropped, before the lender, which keeps the map.
     resident: Resident,
+    /// Where the walk was sent by position; `None` while it is LMDB's own. Declared, hence dropped, before the lender.
+    sought: Option<Sought>,
+    drops_behind: bool,
     /// The transaction, as whoever keeps lent bytes holds it.
     lender: Lender,
-    path: PathBuf,
-    /// How many records the last step has passed; 0 before the first.
+    /// The number of the commit that the walk sees.
+    transaction: u64,
+    source: Lmdb,
+    /// The position that the next step comes to.
     position: u64,
     /// How many there are, unless a writer was at work just when the walk began.
     records: Option<u64>,
@@ -337,11 +376,22 @@ impl LmdbCursor {
         // SAFETY: only the lifetime changes. The transaction lies behind an `Arc` that `lender` holds and
         // that is dropped after the cursor.
         let cursor = unsafe { std::mem::transmute::<RoCursor<'_>, RoCursor<'static>>(cursor) };
+        let id = transaction.id;
         let lender = Lender::new(transaction);
         // SAFETY: what the walk comes to lies in the environment's map, which is read-only and made once, and which
         // `lender` keeps for longer than the cursor keeps this.
         let resident = unsafe { Resident::of(&source.environment.data, source.environment.file) };
-        Ok(LmdbCursor { cursor, resident, lender, path: source.path.clone(), position: 0, records })
+        Ok(LmdbCursor {
+            cursor,
+            resident,
+            sought: None,
+            drops_behind: false,
+            lender,
+            transaction: id,
+            source: source.clone(),
+            position: 0,
+            records,
+        })
     }
 
     /// Steps to the next record; `None` past the last one.
@@ -354,7 +404,7 @@ impl LmdbCursor {
                 Ok(Some((key.unwrap_or_default(), value)))
             }
             Err(lmdb::Error::NotFound) => self.end(),
-            Err(error) => Err(library_error(&self.path, "mdb_cursor_get", error)),
+            Err(error) => Err(library_error(&self.source.path, "mdb_cursor_get", error)),
         }
     }
 
@@ -362,7 +412,7 @@ impl LmdbCursor {
     fn end(&self) -> Result<Option<Step>, SourceError> {
         match self.records {
             Some(records) if records != self.position => Err(SourceError::Broken {
-                path: self.path.clone(),
+                path: self.source.path.clone(),
                 index: self.position,
                 message: format!("the database ends, but says that it holds {records} records"),
             }),
@@ -373,6 +423,12 @@ impl LmdbCursor {
 
 impl Cursor for LmdbCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        if let Some(sought) = &mut self.sought {
+            let step = sought.step(&self.source, &mut self.position, true)?;
+            // SAFETY: the record lies in the environment's map of our own, which is never written to; the transaction,
+            // which `lender` holds, keeps the environment, and the pages that it sees from being written anew.
+            return Ok(step.map(|(key, value)| unsafe { Entry::lent(key, value, &self.lender) }));
+        }
         let Some((key, value)) = self.step()? else { return Ok(None) };
         self.resident.took(key, value);
         // SAFETY: LMDB keeps the pages a read transaction can see until it ends; the map is made without write
@@ -382,21 +438,49 @@ impl Cursor for LmdbCursor {
     }
 
     fn skip(&mut self) -> Result<bool, SourceError> {
+        if let Some(sought) = &mut self.sought {
+            return Ok(sought.step(&self.source, &mut self.position, false)?.is_some());
+        }
         let Some((key, value)) = self.step()? else { return Ok(false) };
         self.resident.passed_over(key, value);
         Ok(true)
     }
 
     fn drop_behind(&mut self) -> bool {
-        self.resident.drop_behind()
+        self.drops_behind = self.resident.drop_behind();
+        self.drops_behind
     }
 
     fn dealt(&mut self, dealt: Dealt) {
         self.resident.dealt(dealt);
+        if let Some(sought) = &mut self.sought {
+            sought.dealt(dealt);
+        }
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
-        self.position = 0;
+        (self.position, self.sought) = (0, None);
+        Ok(())
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        if position == self.position {
+            return Ok(());
+        }
+        if self.sought.is_none() {
+            // SAFETY: `lender` keeps the environment for longer than the cursor keeps this, and it is that of `source`.
+            let sought = |index| unsafe { Sought::new(index, self.transaction, self.drops_behind) };
+            self.sought = self.source.index_within(self.transaction).map(sought);
+        }
+        if let Some(sought) = &mut self.sought {
+            sought.jump(&self.source);
+            self.position = position;
+            return Ok(());
+        }
+        if position < self.position {
+            self.rewind()?;
+        }
+        while self.position < position && self.skip()? {}
         Ok(())
     }
 }

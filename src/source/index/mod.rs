@@ -1,0 +1,163 @@
+//! Where each record of a database lies, by its position: an index of 8 bytes a record, kept in a file beside the
+//! database (a *sidecar*), so that it is made once.
+//!
+//! What a place is, is the database's own to say and to check: nothing here, and nothing in a sidecar, is believed
+//! about the database. A sidecar is of one state of it, which its identity names; one that is of another state, or is
+//! damaged, is made anew.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+mod folders;
+mod identity;
+mod sidecar;
+
+use std::path::{Path, PathBuf};
+
+use self::folders::sidecars;
+pub(super) use self::identity::Identity;
+pub(super) use self::sidecar::{Damage, Kind};
+use self::sidecar::{Sidecar, Unusable};
+
+/// Where the index of a database's records is kept.
+///
+/// Wherever that is: an index that cannot be written there is kept in memory, for this process alone, and a warning
+/// says so.
+///
+/// ```no_run
+/// use percolator::{IndexPlace, Lmdb, Source};
+///
+/// let digits = Lmdb::open("mnist_train_lmdb")?;
+/// digits.index(&IndexPlace::Beside)?;
+/// let mut cursor = digits.cursor()?;
+/// cursor.seek(59_999)?;
+/// let last = cursor.advance()?;
+/// # Ok::<(), percolator::SourceError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IndexPlace {
+    /// In a file beside the database: for the folder `train_lmdb` that is `train_lmdb.percolator-index`. Where that
+    /// cannot be written, in the user's cache folder, `$XDG_CACHE_HOME/percolator/indexes` or
+    /// `~/.cache/percolator/indexes`.
+    #[default]
+    Beside,
+    /// In a file in this folder, which is made if it is not there. The file is named by the database's path, so that
+    /// one folder does for many.
+    Folder(PathBuf),
+    /// In memory alone. It is made each time.
+    Memory,
+}
+
+/// What an index is of, and where it is kept.
+#[derive(Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) kind: Kind,
+    /// The database's canonical path.
+    pub(super) database: &'a Path,
+    pub(super) identity: Identity,
+    pub(super) place: &'a IndexPlace,
+}
+
+/// Where the records of one state of a database lie: for each as many numbers as its kind of database wants.
+#[derive(Debug)]
+pub(super) struct RecordIndex {
+    body: Body,
+    /// How many a record has.
+    numbers: u64,
+}
+
+#[derive(Debug)]
+enum Body {
+    Memory(Vec<u64>),
+    File(Sidecar),
+}
+
+impl RecordIndex {
+    /// The index that is there, if one is and is of this state. Says what is wrong with those that are not.
+    pub(super) fn find(subject: &Subject<'_>) -> Option<Self> {
+        sidecars(subject.place, subject.database).into_iter().find_map(|path| {
+            let Subject { kind, identity, .. } = subject;
+            let found = match Sidecar::open(&path, *kind, identity) {
+                Ok(sidecar) => {
+                    let index = RecordIndex { body: Body::File(sidecar), numbers: kind.numbers() };
+                    let records = index.records();
+                    tracing::debug!(index = %path.display(), records, "a record index is used");
+                    return Some(index);
+                }
+                Err(found) => found,
+            };
+            let index = path.display();
+            match found {
+                Unusable::Missing => {}
+                Unusable::Stale { found, wanted } => tracing::info!(
+                    %index, %found, %wanted, "a record index is not of the database as it is now: it is made anew"
+                ),
+                Unusable::Damaged(damage) => {
+                    tracing::warn!(%index, %damage, "a record index cannot be used: it is made anew");
+                }
+            }
+            None
+        })
+    }
+
+    /// The index of these places, kept where it is wanted or wherever that is possible.
+    pub(super) fn keep(subject: &Subject<'_>, places: Vec<u64>) -> Self {
+        Self::write(subject, &places);
+        RecordIndex { body: Body::Memory(places), numbers: subject.kind.numbers() }
+    }
+
+    fn write(subject: &Subject<'_>, places: &[u64]) {
+        let records = (places.len() as u64).checked_div(subject.kind.numbers());
+        let database = subject.database.display();
+        for path in sidecars(subject.place, subject.database) {
+            match sidecar::write(&path, subject.kind, &subject.identity, places) {
+                Ok(()) => {
+                    tracing::info!(%database, index = %path.display(), records, "a record index is made");
+                    return;
+                }
+                Err(error) => {
+                    tracing::info!(%database, index = %path.display(), %error, "a record index cannot be kept there");
+                }
+            }
+        }
+        if *subject.place != IndexPlace::Memory {
+            tracing::warn!(
+                %database,
+                "the record index is kept in memory alone, and made again by each process; IndexPlace::Folder names a \
+                 folder for it"
+            );
+        }
+    }
+
+    /// How many records it has.
+    pub(super) fn records(&self) -> u64 {
+        let numbers = match &self.body {
+            Body::Memory(places) => places.len() as u64,
+            Body::File(sidecar) => sidecar.numbers(),
+        };
+        numbers.checked_div(self.numbers).unwrap_or_default()
+    }
+
+    /// The memory that it uses, or may come to use.
+    pub(super) fn held_bytes(&self) -> usize {
+        let numbers = self.records().saturating_mul(self.numbers);
+        usize::try_from(numbers).unwrap_or(usize::MAX).saturating_mul(size_of::<u64>())
+    }
+
+    /// Where the record at a position lies, of a kind that wants so many numbers; `None` past the last one.
+    #[inline]
+    pub(super) fn place<const NUMBERS: usize>(
+        &self,
+        position: u64,
+    ) -> Result<Option<[u64; NUMBERS]>, Damage> {
+        debug_assert_eq!(self.numbers, NUMBERS as u64);
+        let Some(first) = position.checked_mul(NUMBERS as u64).and_then(|first| usize::try_from(first).ok())
+        else {
+            return Ok(None);
+        };
+        let numbers = match &self.body {
+            Body::Memory(places) => places.get(first..),
+            Body::File(sidecar) => sidecar.numbers_from(first)?,
+        };
+        Ok(numbers.and_then(<[u64]>::first_chunk).copied())
+    }
+}

@@ -1,0 +1,309 @@
+//! The file that an index is kept in.
+//!
+//! ```text
+//! magic: 8 bytes | version: 4 | kind: 4 | the file's length: 8 | numbers: 8 | identity's length: 4
+//! identity | a crc32c for each part of the places: 4 bytes each | zeros, up to a multiple of 8 | crc32c of all that: 4
+//! the places: numbers of 8 bytes, one or more a record, in parts of 64 KiB
+//! ```
+//!
+//! Numbers are little-endian. The file is read and not mapped, for a map of a file that somebody cuts ends the
+//! process; the head when it is opened, a part when a place in it is first asked for, and each is verified then.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use once_cell::sync::OnceCell;
+
+use super::Identity;
+use crate::table::checksum::crc32c;
+
+const MAGIC: [u8; 8] = *b"PRCLidx\n";
+const VERSION: u32 = 1;
+const FIXED_BYTES: usize = 36;
+const NUMBER_BYTES: usize = size_of::<u64>();
+const PART_BYTES: usize = 64 << 10;
+const PART_NUMBERS: usize = PART_BYTES / NUMBER_BYTES;
+/// More than any database's identity has: a LevelDB's names its tables.
+const IDENTITY_BYTES_MAX: usize = 16 << 20;
+
+/// What kind of database an index is of, hence what its places mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::source) enum Kind {
+    Lmdb = 1,
+    LevelDb = 2,
+}
+
+impl Kind {
+    /// How many numbers say where a record lies: a power of two, so that all of them are in one part.
+    pub(super) fn numbers(self) -> u64 {
+        match self {
+            Kind::Lmdb => 1,
+            Kind::LevelDb => 2,
+        }
+    }
+}
+
+/// Why a sidecar cannot be used.
+#[derive(Debug)]
+pub(super) enum Unusable {
+    /// There is none.
+    Missing,
+    /// It is of another state of the database.
+    Stale {
+        /// What it is of.
+        found: String,
+        /// What the database is.
+        wanted: String,
+    },
+    Damaged(Damage),
+}
+
+/// What is wrong with a sidecar.
+#[derive(Debug)]
+pub(in crate::source) struct Damage(String);
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn damaged(what: impl Into<String>) -> Unusable {
+    Unusable::Damaged(Damage(what.into()))
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Unusable::Missing,
+            _ => damaged(format!("it cannot be read: {error}")),
+        }
+    }
+}
+
+/// A sidecar whose head is right.
+#[derive(Debug)]
+pub(super) struct Sidecar {
+    file: File,
+    /// How many numbers the places are.
+    numbers: u64,
+    /// Where the places begin.
+    places_at: u64,
+    parts: Box<[Part]>,
+}
+
+#[derive(Debug)]
+struct Part {
+    checksum: u32,
+    places: OnceCell<Box<[u64]>>,
+}
+
+/// The head's numbers, as far as the file can have them.
+struct Fixed {
+    kind: u32,
+    numbers: u64,
+    identity_bytes: usize,
+    parts: usize,
+    head_bytes: usize,
+}
+
+impl Sidecar {
+    /// Opens the file, which must be of this kind and this state of a database. Reads its head alone.
+    pub(super) fn open(path: &Path, kind: Kind, identity: &Identity) -> Result<Self, Unusable> {
+        // A pipe that nobody writes to would be waited for without end.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(damaged("it is no regular file"));
+        }
+        let mut fixed = [0; FIXED_BYTES];
+        if metadata.len() < fixed.len() as u64 {
+            return Err(damaged(format!("it has {} bytes, and its head alone has more", metadata.len())));
+        }
+        file.read_exact_at(&mut fixed, 0)?;
+        let Fixed { kind: found_kind, numbers, identity_bytes, parts, head_bytes } =
+            read_fixed(&fixed, metadata.len())?;
+        let mut head = vec![0; head_bytes];
+        file.read_exact_at(&mut head, 0)?;
+        let (checksums, found) = read_head(&head, identity_bytes, parts)?;
+        if found_kind != kind as u32 {
+            let (found, wanted) = (format!("kind {found_kind}"), format!("kind {}", kind as u32));
+            return Err(Unusable::Stale { found, wanted });
+        }
+        if let Some((wanted, found)) = identity.difference(found) {
+            return Err(Unusable::Stale { found, wanted });
+        }
+        let parts = checksums.map(|checksum| Part { checksum, places: OnceCell::new() }).collect();
+        Ok(Sidecar { file, numbers, places_at: head_bytes as u64, parts })
+    }
+
+    pub(super) fn numbers(&self) -> u64 {
+        self.numbers
+    }
+
+    /// The places from a number on, up to the end of its part; `None` past the last one.
+    #[inline]
+    pub(super) fn numbers_from(&self, at: usize) -> Result<Option<&[u64]>, Damage> {
+        let number = at / PART_NUMBERS;
+        let Some(part) = self.parts.get(number) else { return Ok(None) };
+        let places = part.places.get_or_try_init(|| self.read_part(number, part.checksum))?;
+        Ok(places.get(at % PART_NUMBERS..))
+    }
+
+    #[cold]
+    fn read_part(&self, number: usize, checksum: u32) -> Result<Box<[u64]>, Damage> {
+        let first = (number as u64).saturating_mul(PART_NUMBERS as u64);
+        let numbers = self.numbers.saturating_sub(first).min(PART_NUMBERS as u64);
+        let bytes = numbers.saturating_mul(NUMBER_BYTES as u64);
+        let mut part = vec![0; usize::try_from(bytes).unwrap_or(PART_BYTES)];
+        let at = self.places_at.saturating_add(first.saturating_mul(NUMBER_BYTES as u64));
+        let read = self.file.read_exact_at(&mut part, at);
+        read.map_err(|error| Damage(format!("the part of the places at byte {at} cannot be read: {error}")))?;
+        let found = crc32c(&part);
+        if found != checksum {
+            let message = format!(
+                "the part of the places at byte {at} has the checksum {found:#010x}, and should have {checksum:#010x}"
+            );
+            return Err(Damage(message));
+        }
+        let (places, _) = part.as_chunks();
+        Ok(places.iter().map(|place| u64::from_le_bytes(*place)).collect())
+    }
+}
+
+/// Numbers from the front of some bytes; zero where there are none, which `read_fixed` has made sure of.
+fn number<const BYTES: usize>(bytes: &mut &[u8]) -> [u8; BYTES] {
+    let Some((number, rest)) = bytes.split_first_chunk() else { return [0; BYTES] };
+    *bytes = rest;
+    *number
+}
+
+/// Reads what is at the front of a file of this length, and checks that the rest can be what it says.
+fn read_fixed(mut bytes: &[u8], file_bytes: u64) -> Result<Fixed, Unusable> {
+    let bytes = &mut bytes;
+    let magic: [u8; 8] = number(bytes);
+    if magic != MAGIC {
+        return Err(damaged(format!("it begins with \"{}\": it is no record index", magic.escape_ascii())));
+    }
+    let version = u32::from_le_bytes(number(bytes));
+    if version != VERSION {
+        return Err(damaged(format!(
+            "it has version {version} of the format, and this program reads {VERSION}"
+        )));
+    }
+    let kind = u32::from_le_bytes(number(bytes));
+    let said_bytes = u64::from_le_bytes(number(bytes));
+    if said_bytes != file_bytes {
+        return Err(damaged(format!("it has {file_bytes} bytes, and says that it has {said_bytes}")));
+    }
+    let numbers = u64::from_le_bytes(number(bytes));
+    let identity_bytes = u32::from_le_bytes(number(bytes)) as usize;
+    if identity_bytes > IDENTITY_BYTES_MAX {
+        return Err(damaged(format!(
+            "its identity has {identity_bytes} bytes, of {IDENTITY_BYTES_MAX} at most"
+        )));
+    }
+    let fits = || {
+        let places_bytes = numbers.checked_mul(NUMBER_BYTES as u64)?;
+        let parts = usize::try_from(numbers.div_ceil(PART_NUMBERS as u64)).ok()?;
+        let head_bytes = head_bytes(identity_bytes, parts)?;
+        (file_bytes.checked_sub(places_bytes)? == head_bytes as u64).then_some((parts, head_bytes))
+    };
+    let (parts, head_bytes) = fits().ok_or_else(|| {
+        damaged(format!(
+            "{numbers} numbers and an identity of {identity_bytes} bytes are not its {file_bytes} bytes"
+        ))
+    })?;
+    Ok(Fixed { kind, numbers, identity_bytes, parts, head_bytes })
+}
+
+/// Up to the first place, which lies at a multiple of 8.
+fn head_bytes(identity_bytes: usize, parts: usize) -> Option<usize> {
+    let checksums_bytes = parts.checked_add(1)?.checked_mul(size_of::<u32>())?;
+    FIXED_BYTES
+        .checked_add(identity_bytes)?
+        .checked_add(checksums_bytes)?
+        .checked_next_multiple_of(NUMBER_BYTES)
+}
+
+/// Verifies the head, and gives the checksums of the parts, and the identity.
+fn read_head(
+    head: &[u8],
+    identity_bytes: usize,
+    parts: usize,
+) -> Result<(impl Iterator<Item = u32>, &[u8]), Unusable> {
+    let split = || {
+        let (head, checksum) = head.split_last_chunk()?;
+        let (identity, rest) = head.get(FIXED_BYTES..)?.split_at_checked(identity_bytes)?;
+        let (checksums, _zeros) = rest.as_chunks();
+        Some((head, u32::from_le_bytes(*checksum), identity, checksums.get(..parts)?))
+    };
+    let (head, wanted, identity, checksums) = split().ok_or_else(|| damaged("its head is too short"))?;
+    let found = crc32c(head);
+    if found != wanted {
+        return Err(damaged(format!(
+            "its head has the checksum {found:#010x}, and should have {wanted:#010x}"
+        )));
+    }
+    Ok((checksums.iter().map(|checksum| u32::from_le_bytes(*checksum)), identity))
+}
+
+/// The head of a file with these places.
+fn head_of(kind: Kind, identity: &Identity, places: &[u8]) -> Option<Vec<u8>> {
+    let parts = places.chunks(PART_BYTES);
+    let head_bytes = head_bytes(identity.as_bytes().len(), parts.len())?;
+    let identity_bytes = u32::try_from(identity.as_bytes().len()).ok()?;
+    let mut head = Vec::with_capacity(head_bytes);
+    head.extend_from_slice(&MAGIC);
+    head.extend_from_slice(&VERSION.to_le_bytes());
+    head.extend_from_slice(&(kind as u32).to_le_bytes());
+    head.extend_from_slice(&(head_bytes as u64).checked_add(places.len() as u64)?.to_le_bytes());
+    head.extend_from_slice(&(places.len().div_ceil(NUMBER_BYTES) as u64).to_le_bytes());
+    head.extend_from_slice(&identity_bytes.to_le_bytes());
+    head.extend_from_slice(identity.as_bytes());
+    parts.for_each(|part| head.extend_from_slice(&crc32c(part).to_le_bytes()));
+    head.resize(head_bytes.checked_sub(size_of::<u32>())?, 0);
+    head.extend_from_slice(&crc32c(&head).to_le_bytes());
+    Some(head)
+}
+
+/// Writes a sidecar. It has its name only once it is whole, so several may write it at once, and the last one's stays.
+pub(super) fn write(path: &Path, kind: Kind, identity: &Identity, places: &[u64]) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let places: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
+    let head = head_of(kind, identity, &places).ok_or(io::ErrorKind::FileTooLarge)?;
+    fs::create_dir_all(folder)?;
+    let (temporary, file) = create_temporary(folder, name)?;
+    let named = write_all(file, &[&head, &places]).and_then(|()| fs::rename(&temporary, path));
+    named.inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+    // That the name, too, is on the disk is not worth an error: at the worst the index is made once more.
+    drop(File::open(folder).and_then(|folder| folder.sync_all()));
+    Ok(())
+}
+
+/// A file that is nobody else's. Other threads write theirs, and so may processes on other machines, or in other
+/// containers, with this one's number; or one that had this number died at it.
+fn create_temporary(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
+    const TRIES: usize = 100;
+    let mut tried = 0..TRIES;
+    loop {
+        let mut temporary = name.to_owned();
+        temporary.push(format!(".{}-{}", std::process::id(), tried.next().unwrap_or(TRIES)));
+        let path = folder.join(temporary);
+        match File::options().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !tried.is_empty() => {}
+            opened => return opened.map(|file| (path, file)),
+        }
+    }
+}
+
+fn write_all(mut file: File, pieces: &[&[u8]]) -> io::Result<()> {
+    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
+    file.sync_all()
+}

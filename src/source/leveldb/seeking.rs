@@ -1,0 +1,114 @@
+//! A walk that is sent to positions, against a plain one: verifying itself, or leaving that to others; over databases as
+//! they are, and over damaged ones.
+
+use std::fs;
+use std::path::Path;
+
+use super::LevelDb;
+use super::sealing::{DATABASES, Records, checked, data, verified};
+use crate::source::{ChecksSeals, Cursor, IndexPlace, Source};
+
+fn indexed(path: &Path) -> LevelDb {
+    let source = LevelDb::open(path).unwrap();
+    source.index(&IndexPlace::Memory).unwrap();
+    source
+}
+
+/// One that verifies, and one that seals.
+fn cursors(source: &LevelDb) -> [Box<dyn Cursor>; 2] {
+    [source.cursor().unwrap(), source.sealing_cursor(ChecksSeals::promised(None)).unwrap()]
+}
+
+/// Positions all over the place, the last one first, and one behind it.
+fn positions(records: usize) -> impl Iterator<Item = usize> {
+    (0..=records).rev().map(move |number| number * 7919 % (records + 1))
+}
+
+#[test]
+fn a_walk_that_is_sent_about_finds_what_a_plain_walk_finds_there() {
+    let logs = ["golden/raw_leveldb_log", "leveldb/big_values", "leveldb/killed", "leveldb/nothing"];
+    for name in DATABASES.into_iter().chain(logs) {
+        let source = indexed(&data(name));
+        let (records, error) = verified(LevelDb::open(data(name)).unwrap().cursor().unwrap(), 1);
+        assert_eq!(error, None);
+        assert_eq!(source.records(), Some(records.len() as u64), "{name}");
+        for mut cursor in cursors(&source) {
+            for position in positions(records.len()) {
+                cursor.seek(position as u64).unwrap();
+                let found = cursor.advance().unwrap();
+                if let Some(entry) = &found {
+                    entry.check().unwrap();
+                }
+                let found = found.map(|entry| (entry.key(), entry.value()));
+                let due = records.get(position).map(|(key, value)| (&key[..], &value[..]));
+                assert!(found == due, "{name}: record {position}");
+            }
+            for position in [0, 1, records.len() / 3, records.len().saturating_sub(5), records.len() + 9] {
+                for (step, run_records) in [(1, 1), (1, 7), (3, 4)] {
+                    cursor.seek(position as u64 + 1).unwrap();
+                    cursor.seek(position as u64).unwrap();
+                    let (found, error) = checked(&mut *cursor, step, run_records);
+                    assert_eq!(error, None);
+                    let due: Records = records.iter().skip(position).step_by(step).cloned().collect();
+                    assert!(found == due, "{name}: from {position} on, each {step}th");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_database_that_is_damaged_after_it_was_indexed_gives_the_records_or_errors() {
+    for (name, bytes_apart) in [
+        ("leveldb/uncompressed", 61),
+        ("leveldb/snappy", 61),
+        ("leveldb/overwritten", 31),
+        ("leveldb/levels", 997),
+        ("golden/raw_leveldb_ldb", 3989),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tables = Vec::new();
+        for file in fs::read_dir(data(name)).unwrap() {
+            let file = file.unwrap().path();
+            let copy = folder.path().join(file.file_name().unwrap());
+            fs::copy(&file, &copy).unwrap();
+            if copy.extension().is_some_and(|extension| extension == "ldb" || extension == "sst") {
+                tables.push(copy);
+            }
+        }
+        let place = IndexPlace::Folder(folder.path().join("indexes"));
+        let source = LevelDb::open(folder.path()).unwrap();
+        source.index(&place).unwrap();
+        let (records, _) = verified(source.cursor().unwrap(), 1);
+        drop(source);
+        let mut errors = 0;
+        for table in tables {
+            let good = fs::read(&table).unwrap();
+            for at in (0..good.len()).step_by(bytes_apart) {
+                let mut bytes = good.clone();
+                bytes[at] ^= 1 << (at / bytes_apart % 8);
+                fs::write(&table, bytes).unwrap();
+                let source = LevelDb::open(folder.path()).unwrap();
+                source.index(&place).unwrap();
+                for mut cursor in cursors(&source) {
+                    for position in positions(records.len()).step_by(3) {
+                        cursor.seek(position as u64).unwrap();
+                        let found = cursor.advance().and_then(|entry| {
+                            entry.map_or(Ok(None), |entry| entry.check().map(|()| Some(entry)))
+                        });
+                        match found.map(|entry| entry.map(|entry| (entry.key(), entry.value()))) {
+                            Err(_) => errors += 1,
+                            Ok(found) => {
+                                let due = records.get(position).map(|(key, value)| (&key[..], &value[..]));
+                                assert!(found == due, "{name}: byte {at}, record {position}");
+                            }
+                        }
+                    }
+                }
+            }
+            fs::write(&table, good).unwrap();
+        }
+        println!("{name}: {errors}");
+        assert!(errors > 0, "{name}");
+    }
+}

@@ -1,0 +1,121 @@
+//! A walk from a position on: each record is looked up in the index, and read on its page.
+
+#![expect(unsafe_code, reason = "a walk that goes on for a while has the system read ahead in the map")]
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Lmdb;
+use super::page::{Pages, Place, Record};
+use crate::source::index::RecordIndex;
+use crate::source::resident::Resident;
+use crate::source::{Dealt, SourceError};
+
+/// Steps after a jump from which on the walk is looked at as one through the file, for which that is read ahead.
+const STEPS_APART: u32 = 4;
+
+/// Steps after a jump for which a large value is asked for when the walk comes to it: by then it is read ahead.
+const STEPS_ASKED_FOR: u32 = 24;
+
+/// What a large value is: of a smaller one the pages are read soon enough by whoever uses it.
+const VALUE_BYTES: usize = 16 << 10;
+
+/// A walk that was sent to a position, within a transaction.
+pub(super) struct Sought {
+    index: Arc<RecordIndex>,
+    /// The number of the commit that the walk sees, and the index is of.
+    transaction: u64,
+    /// Since the last jump.
+    steps: u32,
+    /// What the system keeps in memory for the walk, once it goes on from record to record.
+    resident: Option<Resident>,
+    drops_behind: bool,
+}
+
+impl fmt::Debug for Sought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sought").field("steps", &self.steps).finish_non_exhaustive()
+    }
+}
+
+impl Sought {
+    /// # Safety
+    ///
+    /// The environment of the sources that it is given stays for as long as the result lives, and is one.
+    pub(super) unsafe fn new(index: Arc<RecordIndex>, transaction: u64, drops_behind: bool) -> Self {
+        Sought { index, transaction, steps: 0, resident: None, drops_behind }
+    }
+
+    /// The next step is somewhere else.
+    pub(super) fn jump(&mut self, source: &Lmdb) {
+        self.steps = 0;
+        // Where the walk was going on, the system may have been told that it is.
+        if self.resident.take().is_some() {
+            pages(source).read_singly();
+        }
+    }
+
+    pub(super) fn dealt(&mut self, dealt: Dealt) {
+        if let Some(resident) = &mut self.resident {
+            resident.dealt(dealt);
+        }
+    }
+
+    /// The record at a position, and the position behind it; `None` past the last one.
+    #[inline]
+    pub(super) fn step<'source>(
+        &mut self,
+        source: &'source Lmdb,
+        position: &mut u64,
+        is_taken: bool,
+    ) -> Result<Option<Record<'source>>, SourceError> {
+        let Some(place) = self.place(source, *position)? else { return Ok(None) };
+        let pages = pages(source);
+        let record = pages.leaf(place.page).and_then(|leaf| leaf.record(usize::from(place.node)));
+        let (key, value) = record.map_err(|fault| source.page_error(fault))?;
+        *position = position.saturating_add(1);
+        self.steps = self.steps.saturating_add(1);
+        if is_taken && self.steps < STEPS_ASKED_FOR && value.len() >= VALUE_BYTES {
+            pages.will_need_bytes(value);
+        }
+        if self.steps >= STEPS_APART {
+            self.came_to(source, key, value, is_taken);
+        }
+        Ok(Some((key, value)))
+    }
+
+    #[inline]
+    fn place(&mut self, source: &Lmdb, position: u64) -> Result<Option<Place>, SourceError> {
+        let place = match self.index.place(position) {
+            Ok(place) => place,
+            Err(damage) => {
+                self.index = source.mend(self.transaction, &damage)?;
+                self.index.place(position).unwrap_or_default()
+            }
+        };
+        Ok(place.map(|[number]| Place::of_number(number)))
+    }
+
+    #[inline]
+    fn came_to(&mut self, source: &Lmdb, key: &[u8], value: &[u8], is_taken: bool) {
+        let resident = self.resident.get_or_insert_with(|| {
+            let environment = &source.environment;
+            // SAFETY: what this walk comes to lies in the environment's map of our own, which was made before there was
+            // an index and stays for as long as the environment, which stays for longer than this by `new`.
+            let mut resident = unsafe { Resident::of(&environment.data, environment.file) };
+            if self.drops_behind {
+                resident.drop_behind();
+            }
+            resident
+        });
+        match is_taken {
+            true => resident.took(key, value),
+            false => resident.passed_over(key, value),
+        }
+    }
+}
+
+fn pages(source: &Lmdb) -> &Pages {
+    source.environment.pages.get().expect("whoever has an index has made it of the pages")
+}

@@ -1,0 +1,102 @@
+//! Entries that are found by where they lie, without the table's index.
+
+use super::block::{BlockCursor, Value};
+use super::error::TableError;
+use super::footer::BlockHandle;
+use super::seal::{Sealed, Verify};
+
+/// Where an entry lies: in which block, and where that starts in the file; and where in the block, uncompressed, the
+/// entry starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryPlace {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) entry: usize,
+}
+
+/// Goes to entries of a table by their places, which nobody has vouched for. It keeps the block that it is in, so that
+/// what lies in the same one is found soon.
+#[derive(Debug)]
+pub(crate) struct PlaceCursor {
+    data: BlockCursor,
+    /// The block that it is in.
+    block: Option<(u64, u64)>,
+    /// Whether it is at an entry of it.
+    is_at_entry: bool,
+}
+
+impl PlaceCursor {
+    /// At no entry; it will refuse a longer key than that.
+    pub(crate) fn new(key_bytes_max: usize) -> Self {
+        PlaceCursor { data: BlockCursor::new(key_bytes_max), block: None, is_at_entry: false }
+    }
+
+    /// Leaves the table.
+    pub(crate) fn leave(&mut self) {
+        self.data.clear();
+        (self.block, self.is_at_entry) = (None, false);
+    }
+
+    /// Goes to the entry at a place of a table, which is the same one until [`leave`](Self::leave); `false` if none
+    /// starts there. A block that is not compressed is verified when it is entered, or sealed.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError`] if there is no block, or it is damaged.
+    pub(crate) fn go_to(
+        &mut self,
+        file: &[u8],
+        place: EntryPlace,
+        verify: Verify,
+    ) -> Result<bool, TableError> {
+        let EntryPlace { offset, bytes, entry } = place;
+        if self.block != Some((offset, bytes)) {
+            self.leave();
+            self.data.load(file, BlockHandle { offset, bytes }, 0..file.len(), verify)?;
+            self.block = Some((offset, bytes));
+        }
+        if self.is_at_entry && self.data.current() > entry {
+            self.data.rewind();
+            self.is_at_entry = false;
+        }
+        while !self.is_at_entry || self.data.current() < entry {
+            match self.data.advance(file) {
+                Ok(true) => self.is_at_entry = true,
+                Ok(false) => return Ok(false),
+                Err(error) => {
+                    let error = self.data.blame(file, error);
+                    self.leave();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(self.data.current() == entry)
+    }
+
+    /// Verifies the block that it is in, if that is still to be done.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Checksum`] if it is damaged.
+    pub(crate) fn verify(&mut self, file: &[u8]) -> Result<(), TableError> {
+        self.data.verify(file)
+    }
+
+    /// The key of the entry.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.data.key()
+    }
+
+    /// Where its value lies.
+    #[inline]
+    pub(crate) fn value(&self) -> Value<'_> {
+        self.data.value()
+    }
+
+    /// The block's seal, as long as it has not been verified.
+    #[inline]
+    pub(crate) fn sealed(&self) -> Option<&Sealed> {
+        self.data.sealed()
+    }
+}
