@@ -126,8 +126,8 @@ pub use net::{
     TransformSpec, WarningKind, rooted,
 };
 pub use order::{
-    Assignment, AutoShardPolicy, BatchSize, InputContext, Job, LastBatch, OrderError, Plan, Rebatch, Share,
-    Shuffle, World, batch_sizes_for_worker, rebatch,
+    Assignment, AutoShardPolicy, BatchSize, EnvironmentError, InputContext, Job, LastBatch, OrderError, Plan,
+    Process, Rebatch, Share, Shuffle, World, batch_sizes_for_worker, rebatch,
 };
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,

@@ -5,6 +5,7 @@
 //! gets. On the way lie the shards of the data set ([`AutoShardPolicy`]), the order of the epoch in each ([`Shuffle`]), and
 //! how its places are cut into batches ([`Assignment`], [`rebatch`]). None of it reads a record.
 
+mod environment;
 mod error;
 mod permutation;
 mod plan;
@@ -13,6 +14,7 @@ mod sharding;
 mod shuffle;
 mod world;
 
+pub use self::environment::{EnvironmentError, Process};
 pub use self::error::OrderError;
 pub use self::plan::{Assignment, BatchSize, Job, LastBatch, Plan, Share};
 pub use self::rebatch::{Rebatch, batch_sizes_for_worker, rebatch};

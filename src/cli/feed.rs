@@ -3,10 +3,11 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use clap::{ArgGroup, Args};
 #[cfg(feature = "cuda-driver")]
 use percolator::{CudaDevice, Stats};
-use percolator::{FeedBuilder, IndexPlace, World, limits};
+use percolator::{FeedBuilder, IndexPlace, Process, World, limits};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
 use super::consumer::{Consumer, Enough};
@@ -42,11 +43,17 @@ pub(crate) struct Feed {
     #[arg(long, value_name = "PLACE", value_parser = index_place)]
     index: Option<IndexPlace>,
     /// Be one worker of so many, whose replicas are the devices.
-    #[arg(long, value_name = "W", requires = "worker")]
+    #[arg(long, value_name = "W", requires = "worker", conflicts_with = "job_from_environment")]
     workers: Option<usize>,
     /// Which worker this is, from 0.
     #[arg(long, value_name = "N", requires = "workers")]
     worker: Option<usize>,
+    /// Be the worker that torchrun, SLURM, Open MPI or a Kubernetes Indexed Job says this process is.
+    #[arg(long)]
+    job_from_environment: bool,
+    /// With --job-from-environment: how many processes there are, where the launcher does not say it.
+    #[arg(long, value_name = "N", requires = "job_from_environment")]
+    processes: Option<usize>,
     /// Stop after this many batches a lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
@@ -149,6 +156,13 @@ impl Feed {
             // Too many to count is more than any machine feeds.
             let replicas = workers.saturating_mul(self.pipeline.devices.len());
             feed = feed.worker(World::new(workers, replicas)?, worker);
+        }
+        if self.job_from_environment {
+            let Some(process) = Process::from_environment(None, self.processes)? else {
+                bail!("no launcher says which process this is: say --workers and --worker");
+            };
+            let (world, worker) = process.worker(self.pipeline.devices.len())?;
+            feed = feed.worker(world, worker);
         }
         if let Some(place) = &self.index {
             feed = feed.index(place.clone());
