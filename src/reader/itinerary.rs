@@ -1,5 +1,6 @@
 //! Deals the steps of a plan.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -44,7 +45,12 @@ struct Walk<'a> {
     is_seekable: bool,
     /// The position that the next step comes to.
     at: u64,
+    /// The next records of a share, of which the cursor has been told.
+    foreseen: VecDeque<RecordId>,
 }
+
+/// How many records a cursor is told of before it is sent there.
+const FORESEEN: usize = 8;
 
 impl Walk<'_> {
     /// Comes before the record at a position.
@@ -65,6 +71,20 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The next record of a share. Those that come soon, and do not follow the one before, are told of.
+    fn next_of(&mut self, share: &mut Share<'_>) -> Option<RecordId> {
+        while self.foreseen.len() < FORESEEN
+            && let Some(id) = share.next()
+        {
+            let follows = self.foreseen.back().is_some_and(|before| before.index + 1 == id.index);
+            if self.is_seekable && !follows {
+                self.cursor.foresee(id.index);
+            }
+            self.foreseen.push_back(id);
+        }
+        self.foreseen.pop_front()
+    }
+
     /// A source that has fewer records than its plan was made for.
     fn cut_short(&self, index: u64) -> SourceError {
         let message = "the database ends, and was said to have more,".to_owned();
@@ -80,7 +100,13 @@ impl Dealer<'_> {
         source: &dyn Source,
         cursor: Box<dyn Cursor>,
     ) -> Result<(), ReaderError> {
-        let mut walk = Walk { cursor, source, is_seekable: source.is_seekable(), at: 0 };
+        let mut walk = Walk {
+            cursor,
+            source,
+            is_seekable: source.is_seekable(),
+            at: 0,
+            foreseen: VecDeque::with_capacity(FORESEEN),
+        };
         // Kept from step to step, lest each allocates.
         let mut shares = Vec::with_capacity(self.consumers());
         let (mut epoch, mut step) = itinerary.start;
@@ -123,8 +149,8 @@ impl Dealer<'_> {
             {
                 return Ok(Err(NobodyLeft));
             }
-            while let Some(id) = share.next() {
-                let step = if share.len() == 0 { Step::EndsWith(end) } else { Step::GoesOn };
+            while let Some(id) = walk.next_of(share) {
+                let step = if walk.foreseen.is_empty() { Step::EndsWith(end) } else { Step::GoesOn };
                 if let Err(NobodyLeft) = self.deal_from(walk, turn, id, step)? {
                     return Ok(Err(NobodyLeft));
                 }

@@ -6,17 +6,17 @@
 
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
-use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::mm::{Advice as MapAdvice, madvise};
 
 use super::dropped::drop_pages;
 use super::file_id::FileId;
+use super::in_memory::is_in_memory;
 
 /// What the system reads for one request, whatever it is asked for: Linux cuts it to what the disk is set to.
 const PIECE_BYTES: u64 = 128 << 10;
@@ -77,12 +77,9 @@ impl Mapped {
         }
     }
 
-    /// By a read that does not wait. Where that cannot be told, as of files on other machines, it is not: to ask for
-    /// what is there costs little.
+    /// Whether the system has a part of the file in memory, as far as that can be told.
     pub(super) fn is_in_memory(&self, at: u64) -> bool {
-        let mut byte = [0];
-        let read = preadv2(&self.file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
-        matches!(read, Ok(1))
+        is_in_memory(&self.file, at)
     }
 
     /// Has the system drop a part of the file from its memory. It keeps what another process, or another map of this

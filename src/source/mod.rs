@@ -7,6 +7,7 @@ mod behind;
 mod dropped;
 mod file_id;
 pub(crate) mod image_list;
+mod in_memory;
 mod index;
 pub(crate) mod leveldb;
 pub(crate) mod lmdb;
@@ -164,6 +165,10 @@ pub trait Cursor {
         }
         Ok(())
     }
+
+    /// A hint: soon the walk will be sent to this position. Nobody outside has to provide it.
+    #[doc(hidden)]
+    fn foresee(&mut self, _position: u64) {}
 
     /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so that a large
     /// value need not be copied. Only of an entry that says so (`is_whole`), which none of a caller's own does; the

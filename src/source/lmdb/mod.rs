@@ -463,6 +463,12 @@ impl Cursor for LmdbCursor {
         Ok(())
     }
 
+    fn foresee(&mut self, position: u64) {
+        if let Some(sought) = &mut self.sought {
+            sought.foresee(&self.source, position);
+        }
+    }
+
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {
         if position == self.position {
             return Ok(());

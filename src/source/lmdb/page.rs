@@ -24,7 +24,9 @@ use std::path::Path;
 
 use memmap2::{Advice, Mmap, MmapOptions};
 
+use crate::lines;
 use crate::source::file_id::FileId;
+use crate::source::in_memory::is_in_memory;
 use crate::source::index::Identity;
 
 /// Whether this machine writes data files as they are read here.
@@ -50,6 +52,9 @@ const PASSING: u16 = 0x10 | 0x4000 | 0x8000;
 const OVERFLOW: u16 = 0x01;
 /// Its value is a tree: of a database in the database, or of several values of one key.
 const OTHER_TREES: u16 = 0x02 | 0x04;
+
+/// What is asked for of a page's or a node's beginning.
+const ASKED_BYTES: usize = 64;
 
 /// What the system reads for one request, whatever it is asked for.
 const PIECE_BYTES: usize = 128 << 10;
@@ -214,6 +219,23 @@ impl Pages {
         self.map.get(start..start.checked_add(self.page_bytes)?)
     }
 
+    /// Asks for the first bytes of a page, for whoever looks at it soon.
+    #[inline]
+    pub(super) fn ask_for_head(&self, number: u64) {
+        lines::ask_for(self.bytes_of(number).and_then(|page| page.get(..ASKED_BYTES)).unwrap_or_default());
+    }
+
+    /// Asks for the first bytes of a node, by what the page's first bytes say. Nothing of it is believed.
+    #[inline]
+    pub(super) fn ask_for_node(&self, place: Place) {
+        let at = HEAD_BYTES.saturating_add(usize::from(place.node).saturating_mul(2));
+        let node = self.bytes_of(place.page).and_then(|page| {
+            let start = usize::from(half(page, at)?);
+            page.get(start..start.checked_add(ASKED_BYTES)?)
+        });
+        lines::ask_for(node.unwrap_or_default());
+    }
+
     /// A value on pages of its own. They are not looked at: they would be read from the disk here and now.
     fn overflow(&self, number: u64, value_bytes: usize) -> Option<&[u8]> {
         let start = self.start_of(number)?.checked_add(HEAD_BYTES)?;
@@ -232,7 +254,8 @@ impl Pages {
         self.will_need(byte(numbers.start)..byte(numbers.end));
     }
 
-    /// Has the system read bytes of the map, without waiting for them.
+    /// Has the system read bytes of the map, without waiting for them. Where they are in memory that is not said again: it takes
+    /// the system as long to find that out, page by page, as to copy them.
     pub(super) fn will_need_bytes(&self, bytes: &[u8]) {
         let start = bytes.as_ptr().addr().saturating_sub(self.map.as_ptr().addr());
         self.will_need(start..start.saturating_add(bytes.len()));
@@ -241,6 +264,9 @@ impl Pages {
     fn will_need(&self, part: Range<usize>) {
         let end = part.end.min(self.map.len());
         for start in (part.start..end).step_by(PIECE_BYTES) {
+            if is_in_memory(&self.file, start as u64) {
+                continue;
+            }
             let bytes = PIECE_BYTES.min(end.saturating_sub(start));
             if let Err(error) = self.map.advise_range(Advice::WillNeed, start, bytes) {
                 tracing::debug!(%error, start, "the system does not read ahead");

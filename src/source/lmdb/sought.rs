@@ -18,6 +18,9 @@ const STEPS_APART: u32 = 4;
 /// Steps after a jump for which a large value is asked for when the walk comes to it: by then it is read ahead.
 const STEPS_ASKED_FOR: u32 = 24;
 
+/// How many steps a page's head has for its way from memory.
+const FORESEEN: usize = 4;
+
 /// What a large value is: of a smaller one the pages are read soon enough by whoever uses it.
 const VALUE_BYTES: usize = 16 << 10;
 
@@ -31,6 +34,8 @@ pub(super) struct Sought {
     /// What the system keeps in memory for the walk, once it goes on from record to record.
     resident: Option<Resident>,
     drops_behind: bool,
+    /// Where the walk will come to, and what of that is on its way to the processor's cache.
+    foreseen: [Option<Place>; FORESEEN],
 }
 
 impl fmt::Debug for Sought {
@@ -44,7 +49,7 @@ impl Sought {
     ///
     /// The environment of the sources that it is given stays for as long as the result lives, and is one.
     pub(super) unsafe fn new(index: Arc<RecordIndex>, transaction: u64, drops_behind: bool) -> Self {
-        Sought { index, transaction, steps: 0, resident: None, drops_behind }
+        Sought { index, transaction, steps: 0, resident: None, drops_behind, foreseen: [None; FORESEEN] }
     }
 
     /// The next step is somewhere else.
@@ -59,6 +64,21 @@ impl Sought {
     pub(super) fn dealt(&mut self, dealt: Dealt) {
         if let Some(resident) = &mut self.resident {
             resident.dealt(dealt);
+        }
+    }
+
+    /// Asks for what the step to a position will look at: the head of its page, and, once that has come, its node.
+    #[inline]
+    pub(super) fn foresee(&mut self, source: &Lmdb, position: u64) {
+        let pages = pages(source);
+        let place = self.index.place(position).ok().flatten().map(|[number]| Place::of_number(number));
+        if let Some(place) = place {
+            pages.ask_for_head(place.page);
+        }
+        self.foreseen.rotate_left(1);
+        let [.., newest] = &mut self.foreseen;
+        if let Some(earlier) = std::mem::replace(newest, place) {
+            pages.ask_for_node(earlier);
         }
     }
 
