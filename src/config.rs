@@ -108,7 +108,8 @@ pub enum ConfigError {
     },
     /// Ranks, which are of the ring, in a job that has steps.
     #[error(
-        "ranks({first}, {of}) deals round and round, and epochs, shuffles and workers are of a plan: leave          them out, or say worker(World::new(...), number) in place of ranks"
+        "ranks({first}, {of}) deals round and round, and epochs, shuffles and workers are of a plan: leave \
+         them out, or say worker(World::new(...), number) in place of ranks"
     )]
     RanksInPlan {
         /// The first rank.
@@ -116,8 +117,17 @@ pub enum ConfigError {
         /// How many there are.
         of: usize,
     },
+    /// A list whose order is its own.
+    #[error(
+        "the list of images shuffles itself, each pass anew, and an epoch of a plan has an order of its own: leave out \
+         the list's shuffle, and say .shuffle(Shuffle::Global)"
+    )]
+    ShufflesItself,
     /// An epoch that has no step.
-    #[error("the {records} records of an epoch fill no batch of {step_records}, and short ones are dropped")]
+    #[error(
+        "an epoch has no step: its {records} records, as they are sharded, do not fill the {step_records} that all \
+         replicas take at one, and short batches are dropped; make the batch smaller, or keep the last one"
+    )]
     NoSteps {
         /// Records of an epoch.
         records: u64,

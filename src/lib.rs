@@ -127,7 +127,7 @@ pub use net::{
 };
 pub use order::{
     Assignment, AutoShardPolicy, BatchSize, EnvironmentError, InputContext, Job, LastBatch, OrderError, Plan,
-    Process, Rebatch, Share, Shuffle, World, batch_sizes_for_worker, rebatch,
+    Process, Rebatch, ReplicaShare, Shuffle, World, batch_sizes_for_worker, rebatch,
 };
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,

@@ -16,7 +16,7 @@ mod world;
 
 pub use self::environment::{EnvironmentError, Process};
 pub use self::error::OrderError;
-pub use self::plan::{Assignment, BatchSize, Job, LastBatch, Plan, Share};
+pub use self::plan::{Assignment, BatchSize, Job, LastBatch, Plan, ReplicaShare};
 pub use self::rebatch::{Rebatch, batch_sizes_for_worker, rebatch};
 pub use self::sharding::AutoShardPolicy;
 pub use self::shuffle::Shuffle;

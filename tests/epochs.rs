@@ -8,9 +8,9 @@ mod common;
 use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
-    Assignment, AutoShardPolicy, BatchSize, ConfigError, Device, Feed, FeedBuilder, FeedError, IndexPlace,
-    Job, LastBatch, LevelDb, Lmdb, OrderError, ReaderError, RecordId, Registry, Shuffle, Source, SourceError,
-    StepEnd, World,
+    Assignment, AutoShardPolicy, BatchSize, CaffeEra, ColorMode, ConfigError, Device, Feed, FeedBuilder,
+    FeedError, ImageList, IndexPlace, Job, LastBatch, LevelDb, Lmdb, OrderError, ReaderError, RecordId,
+    Registry, Shuffle, Source, SourceError, StepEnd, Transform, World,
 };
 use proptest::prelude::*;
 
@@ -174,6 +174,50 @@ impl Source for Shared {
 }
 
 #[test]
+fn a_list_that_begins_further_down_is_read_from_its_first_line() {
+    must_end("a list of images", || {
+        let folder = tempfile::tempdir().unwrap();
+        let images = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+        let names = ["420.jpg", "422.jpg", "exif_6.jpg", "444_restart_progressive.jpg"];
+        let lines: String = (0..).zip(names).map(|(label, name)| format!("{name} {label}\n")).collect();
+        let list = folder.path().join("list.txt");
+        std::fs::write(&list, lines).unwrap();
+        let source = ImageList::open(&list).unwrap().relative_to(&images).skipping(1).unwrap();
+        let transform = Transform::new().color(ColorMode::Color).resize(8, 8);
+        let feed = hosts(Feed::builder().source(source), 1).batch_size(3).transform(transform).epochs(2);
+        let mut feed = feed.build().unwrap();
+        let lane = feed.lanes().remove(0);
+        let labels: Vec<Vec<i32>> = lane.map(|batch| batch.unwrap().labels().to_vec()).collect();
+        assert_eq!(labels, [&[0, 1, 2][..], &[3], &[0, 1, 2], &[3]]);
+    });
+}
+
+/// Draws are of the replica in its job, and not of the lane in its feed.
+#[test]
+fn workers_with_one_seed_draw_as_one_feed_of_all_replicas() {
+    must_end("workers of a job in Caffe's sequence", || {
+        let builder = |lanes| {
+            let feed = feed(MemorySource::images("drawn", 24, 3, 16, 16), lanes).batch_size(3);
+            let transform = Transform::new().crop(5).mirror(true);
+            feed.transform(transform).caffe_random(1701, CaffeEra::Today).shuffle(Shuffle::Global).epochs(2)
+        };
+        let bytes = |builder: FeedBuilder| -> Vec<Vec<(Vec<RecordId>, Vec<u8>)>> {
+            let mut feed = builder.build().unwrap();
+            let of_lane = |batch: percolator::Batch| (batch.records().to_vec(), batch.bytes().to_vec());
+            let steps = feed.steps().map(|step| step.unwrap().into_iter().map(of_lane).collect());
+            steps.collect()
+        };
+        let together = bytes(builder(4).assignment(Assignment::Caffe).last_batch(LastBatch::Drop));
+        for worker in 0..2 {
+            let alone = builder(2).assignment(Assignment::Caffe).last_batch(LastBatch::Drop);
+            let alone = bytes(alone.worker(World::new(2, 4).unwrap(), worker));
+            let due: Vec<_> = together.iter().map(|step| step[2 * worker..2 * worker + 2].to_vec()).collect();
+            assert!(alone == due, "worker {worker}");
+        }
+    });
+}
+
+#[test]
 fn a_consumer_that_leaves_takes_nothing_from_the_others() {
     must_end("a lane that left", || {
         let mut feed = feed(images(20), 2).batch_size(2).epochs(2).build().unwrap();
@@ -237,6 +281,8 @@ fn what_is_no_job_is_refused_before_anything_starts() {
         refusal(feed(images(10), 2).batch_size(6).last_batch(LastBatch::Drop)),
         FeedError::Config(ConfigError::NoSteps { records: 10, step_records: 12 })
     );
+    let said = refusal(feed(images(10), 2).ranks(1, 4).epochs(1)).to_string();
+    assert!(said.contains("leave them out, or say worker("), "{said}");
     assert_eq!(
         refusal(feed(images(10), 2).ranks(1, 4).epochs(1)),
         FeedError::Config(ConfigError::RanksInPlan { first: 1, of: 4 })
@@ -310,7 +356,7 @@ fn the_command_feeds_epochs_of_a_job() {
         ("--epochs 1 --workers 2", "--worker <N>"),
         ("--workers 2 --worker 2 --index memory", "there is no worker 2 in a job of 2"),
         ("--workers 0 --worker 0 --index memory", "workers is 0"),
-        ("--last-batch drop --batch-size 65", "the 64 records of an epoch fill no batch of 65"),
+        ("--last-batch drop --batch-size 65", "its 64 records, as they are sharded, do not fill the 65"),
     ] {
         let (is_well, text) = run(arguments);
         assert!(!is_well && text.contains(due), "{arguments}: {text}");

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use percolator::{BatchSize, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Source, World, rebatch};
+use percolator::{
+    BatchSize, IndexPlace, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Source, World, rebatch,
+};
 use serde_json::json;
 
 use super::job::JobArgs;
@@ -58,7 +60,7 @@ pub(crate) struct Plan {
     replica: Option<usize>,
     /// Instead of a job: the batches of these sizes, round and round, that the records are cut into.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires_all = ["records", "batch"],
-        conflicts_with_all = ["global_batch", "per_replica_batch", "step", "replica", "shuffle", "epoch", "workers", "replicas"])]
+        conflicts_with_all = ["global_batch", "per_replica_batch", "step", "replica", "shuffle", "seed", "policy", "assignment", "epoch", "workers", "replicas"])]
     rebatch: Vec<u64>,
     /// With --rebatch: the size of the batches that the records come in.
     #[arg(long, value_name = "B", requires = "rebatch")]
@@ -89,7 +91,7 @@ impl Plan {
         let steps = self.step.map_or(0..count, |step| step..step.saturating_add(1));
         let replicas =
             self.replica.map_or(0..plan.world().replicas(), |replica| replica..replica.saturating_add(1));
-        if !steps.is_empty() {
+        if self.step.is_some() || !steps.is_empty() {
             // What there is not is refused before anything is printed.
             plan.share(self.epoch, steps.start, replicas.start)?;
         }
@@ -224,17 +226,12 @@ impl Plan {
     }
 }
 
-/// How many records a database has; where it does not say, they are counted.
+/// How many records a database has; where it does not say, it is indexed.
 fn count(source: &dyn Source) -> anyhow::Result<u64> {
-    if let Some(records) = source.records() {
-        return Ok(records);
+    if source.records().is_none() {
+        source.index(&IndexPlace::Memory)?;
     }
-    let mut cursor = source.cursor()?;
-    let mut records = 0;
-    while cursor.skip()? {
-        records += 1;
-    }
-    Ok(records)
+    source.records().with_context(|| format!("{}: cannot count its records", source.path().display()))
 }
 
 /// Positions as people read them: neighbours as `first-last`.

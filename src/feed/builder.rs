@@ -256,7 +256,8 @@ impl FeedBuilder {
     /// `seed` is what `Caffe::set_random_seed` is given: Caffe's solver gives it `random_seed`, plus the
     /// rank where it trains on several GPUs. Lane `i` has the seed `seed + i`, so that a feed whose lanes are
     /// all the ranks draws as Caffe's solvers do. One that is only [some of them](Self::ranks), from rank
-    /// `first` on, must be given Caffe's seed plus `first`.
+    /// `first` on, must be given Caffe's seed plus `first`; one that is a [worker](Self::worker) of a job, the seed that all
+    /// of them have, by which epochs are shuffled, too.
     pub fn caffe_random(mut self, seed: u32, era: CaffeEra) -> Self {
         self.seed = Seed::Caffe(seed, era);
         self
@@ -269,13 +270,14 @@ impl FeedBuilder {
         self
     }
 
-    /// So many epochs, each of which has every record exactly once, and then the end; 0 is no end. A batch's
-    /// [`step`](crate::Batch::step) says where in its epoch it is.
+    /// So many epochs, and then the end; 0 is no end. Each has every record exactly once, but for those that a
+    /// [last batch](Self::last_batch) drops, or takes from the next epoch, and but for [`AutoShardPolicy::Off`], by which each
+    /// worker has them all. A batch's [`step`](crate::Batch::step) says where in its epoch it is.
     ///
     /// With this, or with any of [`shuffle`](Self::shuffle), [`last_batch`](Self::last_batch), [`assignment`](Self::assignment),
     /// [`policy`](Self::policy) and [`worker`](Self::worker), the feed goes by a [`Plan`](crate::Plan): its lanes are the replicas of a worker, and its [global
-    /// batch](Self::global_batch_size) need not divide evenly. Without, it goes round as Caffe does. The records are counted first, where
-    /// the source does not know their number: it takes a walk over its keys.
+    /// batch](Self::global_batch_size) need not divide evenly. Without, it goes round as Caffe does. Where the source does not know how many
+    /// records it has, as a LevelDB, it is [indexed](Self::index).
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.course.epochs = Some(epochs);
         self
@@ -287,8 +289,8 @@ impl FeedBuilder {
         self
     }
 
-    /// What becomes of an epoch's last records, where they do not fill a batch; they are [kept](LastBatch::Keep) if not said.
-    /// See [`epochs`](Self::epochs).
+    /// What becomes of an epoch's last records, where they do not fill a batch. If not said, they are [kept](LastBatch::Keep),
+    /// or, by [Caffe's assignment](Assignment::Caffe), [wrap](LastBatch::Wrap) into the next epoch. See [`epochs`](Self::epochs).
     pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
         self.course.last_batch = Some(last_batch);
         self

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::builder::{FeedBuilder, Seed};
+use super::origin::Origin;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::order::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, OrderError, Shuffle, World};
@@ -42,7 +43,6 @@ impl FeedBuilder {
         let devices = self.devices.len();
         let (world, number) = match self.course.worker {
             Some(worker) => worker,
-            // No device at all is another error.
             None => (World::new(1, devices.max(1))?, 0),
         };
         if let Some(share) = self.share {
@@ -53,16 +53,28 @@ impl FeedBuilder {
                 OrderError::NoSuchMember { kind: "worker", found: number, of: world.workers() }.into()
             );
         }
+        if devices == 0 {
+            return Err(ConfigError::NoDevice);
+        }
         if devices != world.replicas_per_worker() {
             return Err(ConfigError::Replicas { devices, replicas: world.replicas_per_worker() });
         }
         Ok((world, number))
     }
 
+    /// Where the index of the source lies.
+    fn index_place(&self) -> IndexPlace {
+        match &self.course.index {
+            IndexPlace::Folder(folder) => IndexPlace::Folder(self.root.join(folder)),
+            place => place.clone(),
+        }
+    }
+
     /// The most records that a lane gets at a step of its plan.
     pub(super) fn planned_batch_size(&self) -> Result<usize, ConfigError> {
         let (world, _) = self.place_in_job()?;
         Ok(match self.global_batch_size {
+            Some(0) => return Err(ConfigError::Zero { option: "global_batch_size" }),
             Some(records) => records.div_ceil(world.replicas()),
             None => self.batch_size,
         })
@@ -74,10 +86,14 @@ impl FeedBuilder {
             return Ok(None);
         }
         let (world, worker) = self.place_in_job()?;
+        if self.source.as_ref().and_then(Origin::order).is_some_and(|order| order.shuffle) {
+            return Err(ConfigError::ShufflesItself.into());
+        }
         let is_shuffled = self.course.shuffle.is_some_and(|shuffle| shuffle != Shuffle::No);
-        if is_shuffled || world.workers() > 1 {
-            source.index(&self.course.index)?;
-            if !source.is_seekable() {
+        let jumps = is_shuffled || world.workers() > 1;
+        if jumps || source.records().is_none() {
+            source.index(&self.index_place())?;
+            if jumps && !source.is_seekable() {
                 tracing::warn!(
                     source = %source.path().display(),
                     "the source has no index: it is walked to each record that does not follow the one before"
@@ -85,6 +101,9 @@ impl FeedBuilder {
             }
         }
         let records = count(source)?;
+        if records == 0 {
+            return Err(SourceError::Empty { path: source.path().to_owned() }.into());
+        }
         let batch = match self.global_batch_size {
             Some(records) => BatchSize::Global(records as u64),
             None => BatchSize::PerReplica(self.batch_size as u64),

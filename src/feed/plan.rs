@@ -476,11 +476,12 @@ impl Plan {
         let (stop_sender, stop) = bounded(1);
         let (done_sender, done) = bounded(prefetch_max);
         let (number, watch) = (reader.number(), reader.watch());
+        let first_replica = asked.itinerary.as_ref().map_or(0, |itinerary| itinerary.first_replica);
         let mut prefetcher = Prefetcher {
             ring: RingKeeper(Round::open()),
             reader,
             recipe: self.recipe.clone(),
-            draws: self.randomness.lane(number, asked.transform.takes(asked.phase)),
+            draws: self.randomness.lane(first_replica + number, asked.transform.takes(asked.phase)),
             device: device.clone(),
             near,
             arrays: self.arrays,

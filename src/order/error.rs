@@ -63,10 +63,12 @@ pub enum OrderError {
     #[error("the data set has no records")]
     NoRecords,
     /// A sum that is not counted any more.
-    #[error("the {what} are too many: at most 2^60 are counted")]
+    #[error("the {what} are too many: at most {allowed} are counted")]
     TooMany {
         /// What there is too much of.
         what: &'static str,
+        /// How many there may be.
+        allowed: u64,
     },
     /// Batch sizes that never get anywhere.
     #[error("batch sizes are all 0: at least one must be more, or the records never end")]

@@ -8,8 +8,8 @@ use super::world::Seat;
 use super::{AutoShardPolicy, EpochOrder, OrderError, Shuffle, World};
 use crate::record::RecordId;
 
-/// The most records that are counted, of a run or of a step: sums of a few such numbers fit 64 bits.
-pub(super) const COUNTED_MAX: u64 = 1 << 60;
+/// The most records that are counted, of a run or of a step: times the most replicas they fit 64 bits.
+pub(super) const COUNTED_MAX: u64 = 1 << 43;
 
 /// How many records make a batch.
 #[non_exhaustive]
@@ -149,6 +149,8 @@ pub struct Plan {
     law: Law,
     /// How many records all replicas together take at a step, while there are enough.
     step_records: u64,
+    /// The steps of each epoch, where workers have streams of their own.
+    own_steps: u64,
     last_batch: LastBatch,
     shuffle: Shuffle,
     seed: u64,
@@ -191,11 +193,12 @@ impl Plan {
     fn of(job: &Job) -> Result<Self, OrderError> {
         let world = job.world;
         let files = Files::of(&job.files)?;
-        let (policy, why) = job.policy.resolve(job.files.len(), world.workers())?;
+        let last_batch = job.last_batch_or_default();
+        let wants_one = job.assignment == Assignment::Caffe || last_batch == LastBatch::Wrap;
+        let (policy, why) = job.policy.resolve(job.files.len(), world.workers(), wants_one)?;
         // One worker reads everything, by whatever policy.
         let shares = policy == AutoShardPolicy::Data || world.workers() == 1;
         let (law, step_records) = law(job, shares)?;
-        let last_batch = job.last_batch_or_default();
         if last_batch == LastBatch::Wrap && !shares {
             return Err(OrderError::WrapsOne { policy: policy.name() });
         }
@@ -207,17 +210,11 @@ impl Plan {
             true => vec![files.shard(AutoShardPolicy::Data, 0, 1)],
             false => (0..workers).map(|worker| files.shard(policy, worker, workers)).collect(),
         };
-        Ok(Plan {
-            world,
-            policy,
-            why,
-            law,
-            step_records,
-            last_batch,
-            shuffle: job.shuffle,
-            seed: job.seed,
-            shards,
-        })
+        let (shuffle, seed) = (job.shuffle, job.seed);
+        let mut plan =
+            Plan { world, policy, why, law, step_records, own_steps: 0, last_batch, shuffle, seed, shards };
+        plan.own_steps = plan.count_own_steps();
+        Ok(plan)
     }
 
     /// The job's workers and replicas.
@@ -264,14 +261,9 @@ impl Plan {
     ///
     /// [`OrderError::TooMany`] if too many records come before it to be counted.
     pub fn steps(&self, epoch: u64) -> Result<u64, OrderError> {
-        let locals = self.world.replicas_per_worker() as u64;
         match self.law {
             Law::Divided { .. } | Law::Dealt { .. } | Law::Caffe { .. } => self.shared_steps(epoch),
-            Law::Rebatched { .. } => Ok(self.job_steps(|worker, shard| self.rebatched_steps(worker, shard))),
-            Law::Own { each } => Ok(self.job_steps(|_, shard| match self.last_batch {
-                LastBatch::Drop => shard.records / each / locals,
-                _ => shard.records.div_ceil(each).div_ceil(locals),
-            })),
+            Law::Rebatched { .. } | Law::Own { .. } => Ok(self.own_steps),
         }
     }
 
@@ -280,7 +272,7 @@ impl Plan {
     /// # Errors
     ///
     /// [`OrderError::NoSuchStep`], [`OrderError::NoSuchMember`] and [`OrderError::TooMany`].
-    pub fn share(&self, epoch: u64, step: u64, replica: usize) -> Result<Share<'_>, OrderError> {
+    pub fn share(&self, epoch: u64, step: u64, replica: usize) -> Result<ReplicaShare<'_>, OrderError> {
         let seat = self.world.seat(replica)?;
         let steps = self.steps(epoch)?;
         if step >= steps {
@@ -296,7 +288,7 @@ impl Plan {
                 Stretch { first: before + stretch.first, ..stretch }
             }
         };
-        Ok(Share { plan: self, shard, stream, stretch, order: None })
+        Ok(ReplicaShare { plan: self, shard, stream, stretch, order: None })
     }
 
     /// How much of a shard is used in an epoch.
@@ -321,8 +313,14 @@ impl Plan {
     }
 
     /// The steps of workers that have streams of their own: until the last one ends, or, where all batches are full, the first.
-    fn job_steps(&self, steps: impl Fn(usize, &Shard) -> u64) -> u64 {
-        let steps = self.shards.iter().enumerate().map(|(worker, shard)| steps(worker, shard));
+    fn count_own_steps(&self) -> u64 {
+        let locals = self.world.replicas_per_worker() as u64;
+        let steps = self.shards.iter().enumerate().map(|(worker, shard)| match (self.law, self.last_batch) {
+            (Law::Rebatched { .. }, _) => self.rebatched_steps(worker, shard),
+            (Law::Own { each }, LastBatch::Drop) => shard.records / each / locals,
+            (Law::Own { each }, _) => shard.records.div_ceil(each).div_ceil(locals),
+            (Law::Divided { .. } | Law::Dealt { .. } | Law::Caffe { .. }, _) => 0,
+        });
         match self.last_batch {
             LastBatch::Drop => steps.min(),
             _ => steps.max(),
@@ -382,7 +380,8 @@ fn law(job: &Job, shares: bool) -> Result<(Law, u64), OrderError> {
         return Err(OrderError::Zero { option });
     }
     let step_records = size.checked_mul(times).filter(|&records| records <= COUNTED_MAX);
-    let step_records = step_records.ok_or(OrderError::TooMany { what: "records of a step" })?;
+    let step_records =
+        step_records.ok_or(OrderError::TooMany { what: "records of a step", allowed: COUNTED_MAX })?;
     let law = match (job.assignment, job.batch) {
         (Assignment::Caffe, _) if !shares => {
             return Err(OrderError::CaffeDealsAll { policy: job.policy.name() });
@@ -402,7 +401,7 @@ fn law(job: &Job, shares: bool) -> Result<(Law, u64), OrderError> {
 /// The records of all epochs of a stream before one.
 fn records_before(epoch: u64, shard: &Shard) -> Result<u64, OrderError> {
     let records = epoch.checked_mul(shard.records).filter(|&records| records <= COUNTED_MAX);
-    records.ok_or(OrderError::TooMany { what: "records before this epoch" })
+    records.ok_or(OrderError::TooMany { what: "records before this epoch", allowed: COUNTED_MAX })
 }
 
 /// The first number of a range for which something does not hold that holds for all before it; its end if there is none.
@@ -418,7 +417,7 @@ fn first_not(range: Range<u64>, holds: impl Fn(u64) -> bool) -> u64 {
 /// The records that a replica gets at a step, in the order of their places in its batch: positions in the whole data set, and their
 /// epochs.
 #[derive(Clone, Debug)]
-pub struct Share<'a> {
+pub struct ReplicaShare<'a> {
     plan: &'a Plan,
     shard: &'a Shard,
     /// Which of the plan's streams the shard is.
@@ -429,7 +428,7 @@ pub struct Share<'a> {
     order: Option<(u64, EpochOrder)>,
 }
 
-impl Iterator for Share<'_> {
+impl Iterator for ReplicaShare<'_> {
     type Item = RecordId;
 
     fn next(&mut self) -> Option<RecordId> {
@@ -452,5 +451,5 @@ impl Iterator for Share<'_> {
     }
 }
 
-impl ExactSizeIterator for Share<'_> {}
-impl std::iter::FusedIterator for Share<'_> {}
+impl ExactSizeIterator for ReplicaShare<'_> {}
+impl std::iter::FusedIterator for ReplicaShare<'_> {}

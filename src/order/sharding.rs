@@ -37,9 +37,17 @@ impl AutoShardPolicy {
         }
     }
 
-    /// What `AUTO` comes to, and why; any other policy is itself.
-    pub(super) fn resolve(self, files: usize, workers: usize) -> Result<(Self, &'static str), OrderError> {
+    /// What `AUTO` comes to, and why; any other policy is itself. `wants_one` says that all workers must read one stream.
+    pub(super) fn resolve(
+        self,
+        files: usize,
+        workers: usize,
+        wants_one: bool,
+    ) -> Result<(Self, &'static str), OrderError> {
         match self {
+            AutoShardPolicy::Auto if wants_one => {
+                Ok((AutoShardPolicy::Data, "Caffe's law, and batches that wrap, are of one stream"))
+            }
             AutoShardPolicy::File if files < workers => Err(OrderError::TooFewFiles { files, workers }),
             AutoShardPolicy::Auto if files < 2 => {
                 Ok((AutoShardPolicy::Data, "the data set is a single file"))
@@ -74,7 +82,7 @@ impl Files {
             end = end
                 .checked_add(records)
                 .filter(|&end| end <= COUNTED_MAX)
-                .ok_or(OrderError::TooMany { what: "records" })?;
+                .ok_or(OrderError::TooMany { what: "records", allowed: COUNTED_MAX })?;
             bounds.push(end);
         }
         Ok(Files { bounds })
@@ -167,11 +175,12 @@ mod tests {
 
     #[test]
     fn auto_takes_files_where_it_can() {
-        let taken = |files, workers| AutoShardPolicy::Auto.resolve(files, workers).unwrap().0;
+        let taken = |files, workers| AutoShardPolicy::Auto.resolve(files, workers, false).unwrap().0;
         assert_eq!(taken(1, 1), AutoShardPolicy::Data);
         assert_eq!(taken(3, 4), AutoShardPolicy::Data);
         assert_eq!(taken(4, 4), AutoShardPolicy::File);
         let too_few = OrderError::TooFewFiles { files: 3, workers: 4 };
-        assert_eq!(AutoShardPolicy::File.resolve(3, 4), Err(too_few));
+        assert_eq!(AutoShardPolicy::File.resolve(3, 4, false), Err(too_few));
+        assert_eq!(AutoShardPolicy::Auto.resolve(4, 4, true).unwrap().0, AutoShardPolicy::Data);
     }
 }

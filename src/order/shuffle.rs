@@ -6,7 +6,7 @@ use super::Permutation;
 use crate::splitmix;
 
 /// How the records of an epoch are shuffled. Every epoch has an order of its own, which depends on the seed, the epoch
-/// and the number of records, and on nothing else.
+/// and the number of records, and on nothing else; where each worker has a stream of its own, on the worker, too.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Shuffle {

@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use super::OrderError;
 
+/// The most replicas of a job: more than anybody trains on.
+const MEMBERS_MAX: usize = 1 << 16;
+
 /// The workers of a job and its replicas: each worker is a process, or a host, that reads for as many replicas as any
 /// other, and each replica is a device that is trained on. They are numbered through: worker `w` of those with `r` replicas each feeds replicas
 /// `w * r` to `w * r + r - 1`.
@@ -21,12 +24,15 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`OrderError::Zero`] if there are none of either, [`OrderError::UnevenReplicas`] if replicas are no multiple of
+    /// [`OrderError::Zero`] if there are none of either, [`OrderError::TooMany`] if there are more than 65,536, [`OrderError::UnevenReplicas`] if replicas are no multiple of
     /// workers: TensorFlow's rule.
     pub fn new(workers: usize, replicas: usize) -> Result<Self, OrderError> {
         for (option, count) in [("workers", workers), ("replicas", replicas)] {
             if count == 0 {
                 return Err(OrderError::Zero { option });
+            }
+            if count > MEMBERS_MAX {
+                return Err(OrderError::TooMany { what: option, allowed: MEMBERS_MAX as u64 });
             }
         }
         if !replicas.is_multiple_of(workers) {

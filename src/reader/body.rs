@@ -93,18 +93,16 @@ impl fmt::Display for Terms {
             write!(f, "rank {first} of {of} and on, ")?;
         }
         write!(f, "{prefetch} batches of {batch_size} ahead, ")?;
-        if let Some(itinerary) = itinerary {
-            write!(f, "{itinerary}, ")?;
-        }
         if self.is_for_workers {
             f.write_str("for a feed's workers, ")?;
         }
         if self.drops_behind {
             f.write_str("dropping from memory what was used, ")?;
         }
-        match passes {
-            Some(passes) => write!(f, "{passes} pass(es)"),
-            None => f.write_str("no end"),
+        match (itinerary, passes) {
+            (Some(itinerary), _) => write!(f, "{itinerary}"),
+            (None, Some(passes)) => write!(f, "{passes} pass(es)"),
+            (None, None) => f.write_str("no end"),
         }
     }
 }

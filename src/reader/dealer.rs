@@ -187,10 +187,10 @@ impl<'a> Dealer<'a> {
         let Some(entry) = cursor.advance()? else { return Ok(None) };
         // A run of one record takes a large value over together with its buffer.
         let dealt = match entry.is_whole() && self.shared.pool.run_records == 1 {
-            true => self.deal(turn, step, |run| {
+            true => self.deal(turn, step, 1, |run| {
                 assert!(cursor.give(id, run), "a value that fills its buffer can be given");
             }),
-            false => self.deal(turn, step, |run| run.push(id, entry)),
+            false => self.deal(turn, step, 1, |run| run.push(id, entry)),
         };
         if let Some(outstanding) = self.outstanding.as_ref().filter(|_| dealt.is_ok()) {
             cursor.dealt(outstanding.dealt());
@@ -200,15 +200,21 @@ impl<'a> Dealer<'a> {
 
     /// Deals the end of a step in which a consumer gets no record.
     pub(super) fn deal_nothing(&mut self, turn: usize, end: StepEnd) -> Result<(), NobodyLeft> {
-        if self.has_left(turn) { Ok(()) } else { self.deal(turn, Step::EndsWith(end), |_| {}) }
+        if self.has_left(turn) { Ok(()) } else { self.deal(turn, Step::EndsWith(end), 0, |_| {}) }
     }
 
-    /// Deals the record that `add` adds to a run.
-    fn deal(&mut self, turn: usize, step: Step, add: impl FnOnce(&mut Run)) -> Result<(), NobodyLeft> {
+    /// Deals the record, or none of them, that `add` adds to a run.
+    fn deal(
+        &mut self,
+        turn: usize,
+        step: Step,
+        records: u64,
+        add: impl FnOnce(&mut Run),
+    ) -> Result<(), NobodyLeft> {
         let shared = self.shared;
         let hand = &mut self.hands[turn];
         if hand.slot.is_none() && hand.take_slot(shared, turn).is_err() {
-            return self.see_off(turn, 1);
+            return self.see_off(turn, records);
         }
         let slot = hand.slot.as_mut().expect("a slot was taken just now");
         if let Some(outstanding) = self.outstanding.as_mut().filter(|_| slot.run.is_empty()) {

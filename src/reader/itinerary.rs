@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ReaderError;
 use super::dealer::{Dealer, NobodyLeft, Step};
-use crate::order::{Plan, Share};
+use crate::order::{Plan, ReplicaShare};
 use crate::record::{RecordId, StepEnd};
 use crate::source::{Cursor, Source, SourceError};
 
@@ -43,11 +43,14 @@ struct Walk<'a> {
     cursor: Box<dyn Cursor>,
     source: &'a dyn Source,
     is_seekable: bool,
-    /// The position that the next step comes to.
-    at: u64,
+    /// The position that the next step comes to, where that is known: a walk need not begin at the first.
+    at: Option<u64>,
     /// The next records of a share, of which the cursor has been told.
     foreseen: VecDeque<RecordId>,
 }
+
+/// How many records are passed over on the way to one, and not jumped over: what is read ahead of a walk goes on.
+const SKIPPED_MAX: u64 = 16;
 
 /// How many records a cursor is told of before it is sent there.
 const FORESEEN: usize = 8;
@@ -55,24 +58,30 @@ const FORESEEN: usize = 8;
 impl Walk<'_> {
     /// Comes before the record at a position.
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {
-        if self.is_seekable && position != self.at {
-            self.cursor.seek(position)?;
-            self.at = position;
-        } else if position < self.at {
-            self.cursor.rewind()?;
-            self.at = 0;
-        }
-        while self.at < position {
-            if !self.cursor.skip()? {
-                return Err(self.cut_short(self.at));
+        let mut at = match self.at {
+            Some(at) if at <= position && (position - at <= SKIPPED_MAX || !self.is_seekable) => at,
+            _ if self.is_seekable => {
+                self.cursor.seek(position)?;
+                position
             }
-            self.at += 1;
+            _ => {
+                self.cursor.rewind()?;
+                0
+            }
+        };
+        while at < position {
+            if !self.cursor.skip()? {
+                return Err(self.cut_short(at));
+            }
+            at += 1;
         }
+        // The step that follows comes to the record, or ends everything.
+        self.at = Some(position + 1);
         Ok(())
     }
 
     /// The next record of a share. Those that come soon, and do not follow the one before, are told of.
-    fn next_of(&mut self, share: &mut Share<'_>) -> Option<RecordId> {
+    fn next_of(&mut self, share: &mut ReplicaShare<'_>) -> Option<RecordId> {
         while self.foreseen.len() < FORESEEN
             && let Some(id) = share.next()
         {
@@ -100,11 +109,12 @@ impl Dealer<'_> {
         source: &dyn Source,
         cursor: Box<dyn Cursor>,
     ) -> Result<(), ReaderError> {
+        let is_seekable = source.is_seekable();
         let mut walk = Walk {
             cursor,
             source,
-            is_seekable: source.is_seekable(),
-            at: 0,
+            is_seekable,
+            at: (!is_seekable).then_some(0),
             foreseen: VecDeque::with_capacity(FORESEEN),
         };
         // Kept from step to step, lest each allocates.
@@ -139,7 +149,7 @@ impl Dealer<'_> {
     /// One consumer after the other, for shares each of which lies together.
     fn deal_shares(
         &mut self,
-        shares: &mut [Share<'_>],
+        shares: &mut [ReplicaShare<'_>],
         end: StepEnd,
         walk: &mut Walk<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
@@ -162,7 +172,7 @@ impl Dealer<'_> {
     /// Record by record, for shares that lie between each other.
     fn deal_in_turn(
         &mut self,
-        shares: &mut [Share<'_>],
+        shares: &mut [ReplicaShare<'_>],
         end: StepEnd,
         walk: &mut Walk<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
@@ -198,7 +208,6 @@ impl Dealer<'_> {
             return Ok(Ok(()));
         }
         walk.seek(id.index)?;
-        walk.at += 1;
         match self.deal_next(&mut *walk.cursor, turn, id, step)? {
             Some(dealt) => Ok(dealt),
             None => Err(walk.cut_short(id.index)),

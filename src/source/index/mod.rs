@@ -33,6 +33,7 @@ use self::sidecar::{Sidecar, Unusable};
 /// let last = cursor.advance()?;
 /// # Ok::<(), percolator::SourceError>(())
 /// ```
+#[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexPlace {
     /// In a file beside the database: for the folder `train_lmdb` that is `train_lmdb.percolator-index`. Where that

@@ -257,6 +257,9 @@ fn head_of(kind: Kind, identity: &Identity, places: &[u8]) -> Option<Vec<u8>> {
     let parts = places.chunks(PART_BYTES);
     let head_bytes = head_bytes(identity.as_bytes().len(), parts.len())?;
     let identity_bytes = u32::try_from(identity.as_bytes().len()).ok()?;
+    if identity.as_bytes().len() > IDENTITY_BYTES_MAX {
+        return None;
+    }
     let mut head = Vec::with_capacity(head_bytes);
     head.extend_from_slice(&MAGIC);
     head.extend_from_slice(&VERSION.to_le_bytes());
