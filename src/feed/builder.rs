@@ -316,7 +316,7 @@ impl FeedBuilder {
     }
 
     /// Makes the feed one worker of a job of several: its devices are the replicas of worker `number`. The other workers'
-    /// records are not read. See [`epochs`](Self::epochs).
+    /// records are not read, but for what of a cold database the system reads ahead of a share. See [`epochs`](Self::epochs).
     pub fn worker(mut self, world: World, number: usize) -> Self {
         self.course.worker = Some((world, number));
         self
