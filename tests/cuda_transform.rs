@@ -17,8 +17,9 @@ use common::source::MemorySource;
 use percolator::cudarc::driver::{CudaContext, result};
 use percolator::{
     Backend, Batch, BatchShape, CudaDevice, Device, DeviceArray, DeviceError, DeviceTransform, Dtype, Event,
-    Feed, FeedBuilder, FeedError, HostBatch, HostMemory, ImageShape, Lane, Layout, Matching, MeanImage,
-    PageMemory, Passage, Phase, Place, RecordCause, Registry, Room, SyntheticStep, Target, Transform,
+    Feed, FeedBuilder, FeedError, HostBatch, HostMemory, ImageShape, Lane, LastBatch, Layout, Matching,
+    MeanImage, PageMemory, Passage, Phase, Place, RecordCause, Registry, Room, SyntheticStep, Target,
+    Transform,
 };
 use standin::alone;
 
@@ -538,4 +539,45 @@ fn the_command_measures_gpus_beside_their_copies() {
     for figure in [&job["limits"]["pinned_copy_gb_s"], &job["share_of"]["pinned_copy"], &job["share"]] {
         assert!(figure.as_f64().is_some_and(|figure| figure > 0.0), "{job}");
     }
+}
+
+/// At the end of an epoch a replica may get nothing: its batch goes to its device like any other, and there is nothing
+/// to launch there.
+#[test]
+fn an_empty_batch_and_a_padded_one_go_to_their_device() {
+    let name = "an_empty_batch_and_a_padded_one_go_to_their_device";
+    let Some(standin) = alone(name, "devices=2") else { return };
+    must_end("epochs to devices", || {
+        for (place, last) in [Place::Host, Place::Device]
+            .into_iter()
+            .flat_map(|place| [LastBatch::Keep, LastBatch::Pad].map(|last| (place, last)))
+        {
+            let source = MemorySource::images("epochs", 5, 3, 9, 7);
+            let mut feed = Feed::builder()
+                .source(source)
+                .registry(&Registry::new())
+                .transform(Transform::new().crop(5).mirror(true).scale(0.017))
+                .transform_on(place)
+                .devices([0, 1].map(|ordinal| Device::cuda(ordinal).unwrap()))
+                .global_batch_size(4)
+                .last_batch(last)
+                .epochs(2)
+                .build()
+                .unwrap();
+            let mut lens = Vec::new();
+            for step in feed.steps() {
+                for batch in step.unwrap() {
+                    batch.wait().unwrap();
+                    assert!(batch.cuda().is_some());
+                    lens.push((batch.len(), batch.shape().records));
+                }
+            }
+            let due = match last {
+                LastBatch::Pad => [(2, 2), (2, 2), (1, 2), (0, 2)],
+                _ => [(2, 2), (2, 2), (1, 1), (0, 0)],
+            };
+            assert_eq!(lens, [due, due].concat(), "{place:?}, {last:?}");
+        }
+    });
+    standin.take_report().must_be_empty();
 }
