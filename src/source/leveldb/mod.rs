@@ -67,6 +67,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 pub use self::error::LevelDbError;
 pub use self::log::{LogFault, LogTail};
 
@@ -76,7 +78,6 @@ use self::log::Cut;
 use self::merge::MergeCursor;
 use self::sought::LevelDbCursor;
 use super::{ChecksSeals, Cursor, IndexPlace, Source, SourceError};
-use crate::sync::Mutex;
 use crate::table::Verify;
 
 /// Tables of one database that stay mapped: a process may have 65,530 maps. Walks map the others for

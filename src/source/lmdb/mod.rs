@@ -28,6 +28,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use lmdb::{Cursor as _, Database, Environment, EnvironmentFlags, RoCursor, RoTransaction, Transaction as _};
 use once_cell::sync::{Lazy, OnceCell};
 
@@ -38,7 +40,6 @@ use super::file_id::FileId;
 use super::resident::Resident;
 use super::{Cursor, Dealt, Entry, IndexPlace, Lender, Source, SourceError};
 use crate::keyed::{Held, Keyed};
-use crate::sync::Mutex;
 
 /// Cursor operations of lmdb.h, a stable interface that lmdb-rkv takes as numbers.
 const MDB_FIRST: u32 = 0;
