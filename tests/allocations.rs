@@ -25,9 +25,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use percolator::bench_support::ChecksSeals;
 use percolator::proto::Datum;
 use percolator::{
-    CaffeEra, ColorMode, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder, FeedError, ImageShape,
-    Lane, LastBatch, Layout as Axes, LevelDb, Lmdb, Matching, MeanImage, RecordId, Run, Shuffle, Source,
-    SourceError, Stats, Target, Transform,
+    AutoShardPolicy, CaffeEra, ColorMode, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder,
+    FeedError, ImageShape, IndexPlace, Lane, LastBatch, Layout as Axes, LevelDb, Lmdb, Matching, MeanImage,
+    RecordId, Run, Shuffle, Source, SourceError, Stats, Target, Transform, World,
 };
 use prost::Message as _;
 use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
@@ -123,6 +123,14 @@ impl Source for Stalling {
         Ok(self.stall(self.source.cursor()?))
     }
 
+    fn is_seekable(&self) -> bool {
+        self.source.is_seekable()
+    }
+
+    fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.source.index(place)
+    }
+
     fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(self.stall(self.source.sealing_cursor(promise)?))
     }
@@ -157,6 +165,14 @@ impl Cursor for StallingCursor {
 
     fn rewind(&mut self) -> Result<(), SourceError> {
         self.cursor.rewind()
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        self.cursor.seek(position)
+    }
+
+    fn foresee(&mut self, position: u64) {
+        self.cursor.foresee(position);
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
@@ -248,17 +264,24 @@ fn after_the_first_rounds_nothing_allocates() {
             feed.caffe_random(1701, CaffeEra::Today).target(target)
         };
         let window = Shuffle::Window { records: NonZeroU64::new(100).unwrap() };
-        let planned = |feed: FeedBuilder| feed.shuffle(window).last_batch(LastBatch::Wrap);
+        let indexed = |feed: FeedBuilder| feed.index(IndexPlace::Memory).last_batch(LastBatch::Wrap);
+        let planned = |feed: FeedBuilder| indexed(feed).shuffle(window);
+        let shared = |feed: FeedBuilder| {
+            indexed(feed).policy(AutoShardPolicy::Data).worker(World::new(2, 4).unwrap(), 1)
+        };
         let open = || Box::new(Lmdb::open(&lmdb).unwrap());
         assert_eq!(calls_of_a_feed(open(), plain), 0, "f32");
         assert_eq!(calls_of_a_feed(open(), half), 0, "f16 NHWC");
         assert_eq!(calls_of_a_feed(open(), paired), 0, "with targets, in Caffe's sequence");
         assert_eq!(calls_of_a_feed(open(), planned), 0, "by a plan, shuffled");
+        assert_eq!(calls_of_a_feed(open(), shared), 0, "as one worker of two");
         for is_compressed in [false, true] {
             let path = folder.path().join(format!("leveldb {is_compressed}"));
             write_leveldb(&path, is_compressed, 300, 32);
             let calls = calls_of_a_feed(Box::new(LevelDb::open(&path).unwrap()), plain);
             assert_eq!(calls, 0, "LevelDB, compressed: {is_compressed}");
+            let calls = calls_of_a_feed(Box::new(LevelDb::open(&path).unwrap()), planned);
+            assert_eq!(calls, 0, "LevelDB, shuffled, compressed: {is_compressed}");
         }
         // Records that are a block, and a run, each: their buffers go from the walk to the runs and back.
         let path = folder.path().join("large");

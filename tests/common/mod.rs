@@ -8,6 +8,7 @@
     reason = "shared by tests only"
 )]
 
+pub mod indexed;
 pub mod leveldb;
 pub mod log;
 pub mod process;

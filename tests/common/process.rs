@@ -1,5 +1,7 @@
 //! What a test needs to know of its process: threads, open files, memory; and a process of its own.
 
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -56,6 +58,21 @@ pub fn check(test: &str, output: &Output) {
     print!("{text}");
     assert!(output.status.success(), "the child for {test} ended with {}:\n{text}", output.status);
     assert!(text.contains("1 passed"), "the child ran no test named {test}:\n{text}");
+}
+
+/// Checks a child, as [`check`], that must not write in `folder`, whose permissions say so. The kernel lets root write
+/// anywhere, so root becomes somebody else for it; where that cannot be, it says that it was skipped.
+pub fn check_without_root(test: &str, mut command: Command, folder: &Path) {
+    const NOBODY: u32 = 65534;
+    let probe = folder.join("probe");
+    if std::fs::write(&probe, "").is_ok() {
+        std::fs::remove_file(&probe).unwrap();
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    }
+    match command.output() {
+        Ok(output) => check(test, &output),
+        Err(error) => println!("skipped: cannot run this test as user {NOBODY}: {error}"),
+    }
 }
 
 /// Looks until it sees what is expected: the system takes a thread off its list a moment after it was joined.

@@ -35,8 +35,8 @@ pub(super) struct MergeCursor {
     database: Arc<Database>,
     start: Box<[u8]>,
     end: Option<Box<[u8]>>,
-    /// Where it begins instead, until it goes back to its start.
-    from: Option<Box<[u8]>>,
+    /// Where it begins instead, until it goes back to its start; empty where it does not. It is kept for its room.
+    from: Vec<u8>,
     children: Vec<Child>,
     /// The children that have an entry, as a heap: the first one's is the next.
     heap: Vec<usize>,
@@ -96,7 +96,7 @@ impl MergeCursor {
             database: database.clone(),
             start: start.into(),
             end: end.map(Into::into),
-            from: None,
+            from: Vec::new(),
             heap: Vec::with_capacity(children.len()),
             children,
             key: Vec::new(),
@@ -109,7 +109,7 @@ impl MergeCursor {
 
     fn start(&mut self) -> Result<(), SourceError> {
         self.heap.clear();
-        let start = self.from.as_deref().unwrap_or(&self.start);
+        let start = if self.from.is_empty() { &*self.start } else { &*self.from };
         for (number, child) in self.children.iter_mut().enumerate() {
             if child.seek(start)? {
                 self.heap.push(number);
@@ -129,7 +129,9 @@ impl MergeCursor {
 
     /// Goes before the first key that is behind this one.
     pub(super) fn go_behind(&mut self, key: &[u8]) {
-        self.from = Some([key, &[0]].concat().into());
+        self.from.clear();
+        self.from.extend_from_slice(key);
+        self.from.push(0);
         self.state = State::Start;
     }
 
@@ -264,7 +266,7 @@ impl Cursor for MergeCursor {
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
-        self.from = None;
+        self.from.clear();
         self.state = State::Start;
         Ok(())
     }

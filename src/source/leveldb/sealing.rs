@@ -118,9 +118,8 @@ fn what_is_not_compressed_is_sealed_and_each_run_has_the_seals_of_its_records() 
     assert_eq!(is_sealed, Some(false), "who uncompresses a block has verified it");
 }
 
-/// Damages bytes of all tables of a database, one after the other, and compares the two walks. How many errors there
-/// were.
-pub(super) fn damage(name: &str, bytes_apart: usize, walk: impl Fn(&Path) -> Box<dyn Cursor>) -> usize {
+/// A copy of a database, and its tables.
+pub(super) fn copy(name: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let mut tables = Vec::new();
     for file in fs::read_dir(data(name)).unwrap() {
@@ -131,13 +130,28 @@ pub(super) fn damage(name: &str, bytes_apart: usize, walk: impl Fn(&Path) -> Box
             tables.push(copy);
         }
     }
+    (folder, tables)
+}
+
+/// Damages bytes of a table, so many apart, one after the other, and tells where each was.
+pub(super) fn damage_each(table: &Path, bytes_apart: usize, mut look: impl FnMut(usize)) {
+    let good = fs::read(table).unwrap();
+    for at in (0..good.len()).step_by(bytes_apart) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1 << (at / bytes_apart % 8);
+        fs::write(table, bytes).unwrap();
+        look(at);
+    }
+    fs::write(table, good).unwrap();
+}
+
+/// Damages bytes of all tables of a database, one after the other, and compares the two walks. How many errors there
+/// were.
+pub(super) fn damage(name: &str, bytes_apart: usize, walk: impl Fn(&Path) -> Box<dyn Cursor>) -> usize {
+    let (folder, tables) = copy(name);
     let mut found = 0;
     for table in tables {
-        let good = fs::read(&table).unwrap();
-        for at in (0..good.len()).step_by(bytes_apart) {
-            let mut bytes = good.clone();
-            bytes[at] ^= 1 << (at / bytes_apart % 8);
-            fs::write(&table, bytes).unwrap();
+        damage_each(&table, bytes_apart, |at| {
             for (step, run_records) in [(1, 1), (1, 5), (3, 1), (3, 4)] {
                 let (records, error) = checked(&mut *walk(folder.path()), step, run_records);
                 let due = verified(LevelDb::open(folder.path()).unwrap().cursor().unwrap(), step);
@@ -145,8 +159,7 @@ pub(super) fn damage(name: &str, bytes_apart: usize, walk: impl Fn(&Path) -> Box
                 assert!(due.0.starts_with(&records), "{name}: byte {at} of {}", table.display());
                 found += usize::from(error.is_some());
             }
-        }
-        fs::write(&table, good).unwrap();
+        });
     }
     found
 }

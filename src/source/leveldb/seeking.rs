@@ -1,11 +1,10 @@
 //! A walk that is sent to positions, against a plain one: verifying itself, or leaving that to others; over databases as
 //! they are, and over damaged ones.
 
-use std::fs;
 use std::path::Path;
 
 use super::LevelDb;
-use super::sealing::{DATABASES, Records, checked, data, verified};
+use super::sealing::{DATABASES, Records, checked, copy, damage_each, data, verified};
 use crate::source::{ChecksSeals, Cursor, IndexPlace, Source};
 
 fn indexed(path: &Path) -> LevelDb {
@@ -66,16 +65,7 @@ fn a_database_that_is_damaged_after_it_was_indexed_gives_the_records_or_errors()
         ("leveldb/levels", 997),
         ("golden/raw_leveldb_ldb", 3989),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let mut tables = Vec::new();
-        for file in fs::read_dir(data(name)).unwrap() {
-            let file = file.unwrap().path();
-            let copy = folder.path().join(file.file_name().unwrap());
-            fs::copy(&file, &copy).unwrap();
-            if copy.extension().is_some_and(|extension| extension == "ldb" || extension == "sst") {
-                tables.push(copy);
-            }
-        }
+        let (folder, tables) = copy(name);
         let place = IndexPlace::Folder(folder.path().join("indexes"));
         let source = LevelDb::open(folder.path()).unwrap();
         source.index(&place).unwrap();
@@ -83,11 +73,7 @@ fn a_database_that_is_damaged_after_it_was_indexed_gives_the_records_or_errors()
         drop(source);
         let mut errors = 0;
         for table in tables {
-            let good = fs::read(&table).unwrap();
-            for at in (0..good.len()).step_by(bytes_apart) {
-                let mut bytes = good.clone();
-                bytes[at] ^= 1 << (at / bytes_apart % 8);
-                fs::write(&table, bytes).unwrap();
+            damage_each(&table, bytes_apart, |at| {
                 let source = LevelDb::open(folder.path()).unwrap();
                 source.index(&place).unwrap();
                 for mut cursor in cursors(&source) {
@@ -105,8 +91,7 @@ fn a_database_that_is_damaged_after_it_was_indexed_gives_the_records_or_errors()
                         }
                     }
                 }
-            }
-            fs::write(&table, good).unwrap();
+            });
         }
         println!("{name}: {errors}");
         assert!(errors > 0, "{name}");

@@ -27,14 +27,16 @@ pub(super) struct LevelDbCursor {
     verify: Verify,
     /// The position that the next step comes to.
     position: u64,
-    /// Where the walk was sent; `None` while the merged walk is at its position.
+    /// What looks for entries by the index; kept from one time to the next, with its buffers.
     sought: Option<Sought>,
+    /// Whether that is at the position, and not the merged walk.
+    is_sought: bool,
 }
 
 impl LevelDbCursor {
     /// `merge` is over all of the source, before its first step, and verifies blocks at once or leaves that to others.
     pub(super) fn new(source: &LevelDb, merge: MergeCursor, verify: Verify) -> Self {
-        LevelDbCursor { source: source.clone(), merge, verify, position: 0, sought: None }
+        LevelDbCursor { source: source.clone(), merge, verify, position: 0, sought: None, is_sought: false }
     }
 
     /// Steps to where the walk was sent, or on from there; `false` past the last record.
@@ -47,9 +49,10 @@ impl LevelDbCursor {
 
     /// Has the merged walk go on behind the record at hand, where this one has gone from record to record for a while.
     fn go_on(&mut self) {
-        let has_gone = |sought: &mut Sought| sought.steps >= STEPS_APART && !matches!(sought.at, At::Nothing);
-        if let Some(sought) = self.sought.take_if(has_gone) {
+        let has_gone = |sought: &&Sought| sought.steps >= STEPS_APART && !matches!(sought.at, At::Nothing);
+        if let Some(sought) = self.sought.as_ref().filter(|_| self.is_sought).filter(has_gone) {
             self.merge.go_behind(sought.key(&self.source));
+            self.is_sought = false;
         }
     }
 }
@@ -57,7 +60,7 @@ impl LevelDbCursor {
 impl Cursor for LevelDbCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
         self.go_on();
-        if self.sought.is_some() {
+        if self.is_sought {
             let is_there = self.step()?;
             let sought = self.sought.as_ref().filter(|_| is_there);
             return Ok(sought.map(|sought| sought.entry(&self.source)));
@@ -70,7 +73,7 @@ impl Cursor for LevelDbCursor {
     /// Where the index says where records lie, none need be looked at that is passed over.
     fn skip(&mut self) -> Result<bool, SourceError> {
         self.go_on();
-        let is_there = match &mut self.sought {
+        let is_there = match self.sought.as_mut().filter(|_| self.is_sought) {
             Some(sought) => {
                 (sought.at, sought.steps) = (At::Nothing, sought.steps.saturating_add(1));
                 self.position < sought.index.records()
@@ -90,7 +93,7 @@ impl Cursor for LevelDbCursor {
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
-        (self.position, self.sought) = (0, None);
+        (self.position, self.is_sought) = (0, false);
         self.merge.rewind()
     }
 
@@ -102,7 +105,7 @@ impl Cursor for LevelDbCursor {
             self.sought = self.source.indexed.lock().as_ref().map(|indexed| Sought::new(&indexed.index));
         }
         if let Some(sought) = &mut self.sought {
-            (sought.steps, self.position) = (0, position);
+            (sought.steps, self.position, self.is_sought) = (0, position, true);
             return Ok(());
         }
         if position < self.position {
@@ -114,7 +117,7 @@ impl Cursor for LevelDbCursor {
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         // An entry that was sought does not ask for it.
-        self.sought.is_none() && self.merge.give(id, run)
+        !self.is_sought && self.merge.give(id, run)
     }
 
     fn held_bytes(&self) -> usize {

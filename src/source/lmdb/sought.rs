@@ -52,13 +52,14 @@ impl Sought {
         Sought { index, transaction, steps: 0, resident: None, drops_behind, foreseen: [None; FORESEEN] }
     }
 
-    /// The next step is somewhere else.
+    /// The next step is somewhere else. What the system has in memory for the walk is kept: it sees for itself that the
+    /// walk has gone elsewhere, and what is behind it is still to be dropped.
     pub(super) fn jump(&mut self, source: &Lmdb) {
-        self.steps = 0;
         // Where the walk was going on, the system may have been told that it is.
-        if self.resident.take().is_some() {
+        if self.steps >= STEPS_APART {
             pages(source).read_singly();
         }
+        self.steps = 0;
     }
 
     pub(super) fn dealt(&mut self, dealt: Dealt) {
