@@ -5,6 +5,7 @@ use crate::device::DeviceError;
 use crate::fault::{BatchFault, RecordError};
 use crate::net::NetError;
 use crate::reader::ReaderError;
+use crate::snapshot::SnapshotError;
 use crate::source::SourceError;
 
 /// What ends a feed. Every lane gets it once, after the batches that were complete before it.
@@ -25,6 +26,9 @@ pub enum FeedError {
         /// What is wrong. It is part of the message, and therefore not given again as the error's source.
         error: Box<FeedError>,
     },
+    /// The run cannot go on from the snapshot that was given, or be taken down.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     /// The source could not be opened or read, or its consumers do not agree.
     #[error(transparent)]
     Reader(#[from] ReaderError),

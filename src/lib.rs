@@ -55,8 +55,10 @@ mod latch;
 mod meter;
 mod numa;
 mod round;
+mod sealed_text;
 mod splitmix;
 mod sync;
+mod whole_file;
 
 mod config;
 mod error;
@@ -77,6 +79,8 @@ mod datum;
 mod decode;
 
 mod reader;
+
+mod snapshot;
 
 mod transform;
 
@@ -132,12 +136,16 @@ pub use order::{
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
 };
-pub use record::{Key, RecordId, StepEnd};
+pub use record::{Key, RecordId, StepEnd, StepId};
+pub use sealed_text::TextFault;
 pub use shape::{BatchShape, Dtype, Element, ImageShape, Layout, Phase};
+pub use snapshot::{Snapshot, SnapshotError};
 pub use source::image_list::ImageList;
 pub use source::leveldb::{LevelDb, LevelDbError, LogCut, LogFault, LogTail};
 pub use source::lmdb::Lmdb;
-pub use source::{Cursor, Entry, IndexPlace, Lender, Matching, Record, Run, Source, SourceError};
+pub use source::{
+    Cursor, Entry, Identity, IndexPlace, Lender, Matching, Passes, Record, Run, Source, SourceError,
+};
 pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use table::TableError;
 pub use transform::{

@@ -7,18 +7,27 @@
 
 mod environment;
 mod error;
+mod job;
+mod law;
 mod permutation;
 mod plan;
 mod rebatch;
+mod rest;
+mod resumed;
 mod sharding;
+mod share;
 mod shuffle;
+mod stretch;
+mod text;
 mod world;
 
 pub use self::environment::{EnvironmentError, Process};
 pub use self::error::OrderError;
-pub use self::plan::{Assignment, BatchSize, Job, LastBatch, Plan, ReplicaShare};
+pub use self::job::{Assignment, BatchSize, Job, LastBatch};
+pub use self::plan::Plan;
 pub use self::rebatch::{Rebatch, batch_sizes_for_worker, rebatch};
 pub use self::sharding::AutoShardPolicy;
+pub use self::share::ReplicaShare;
 pub use self::shuffle::Shuffle;
 pub use self::world::{InputContext, World};
 

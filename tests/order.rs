@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use percolator::{
-    Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, OrderError, Plan, RecordId, Shuffle, World,
-    batch_sizes_for_worker, rebatch,
+    Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, OrderError, Plan, RecordId, Shuffle, StepId,
+    World, batch_sizes_for_worker, rebatch,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -249,6 +249,66 @@ fn counts(steps: &Steps) -> BTreeMap<u64, usize> {
     counts
 }
 
+/// A job of a run that changes its world on the way, and where its replicas are when it does.
+#[derive(Clone, Debug)]
+struct Leg {
+    batch: BatchSize,
+    world: World,
+    policy: AutoShardPolicy,
+    assignment: Assignment,
+    last: LastBatch,
+    steps: u64,
+    /// By how many steps some replicas are ahead, round and round.
+    ahead: Vec<u64>,
+}
+
+impl Leg {
+    fn job(&self, run: &Job) -> Option<Job> {
+        let Leg { batch, world, policy, assignment, last, .. } = self;
+        let job = run.clone().policy(*policy).assignment(*assignment).last_batch(*last);
+        let job = job.batch(*batch).world(*world);
+        job.plan().is_ok().then_some(job)
+    }
+}
+
+fn leg() -> impl Strategy<Value = Leg> {
+    let sizes = (batch_size(), 1_usize..4, 1_usize..4);
+    let laws = (policy(), prop::bool::weighted(0.2), 0_usize..4);
+    let stop = (0_u64..25, prop::collection::vec(prop_oneof![3 => Just(0_u64), 1 => 0_u64..4], 1..4));
+    (sizes, laws, stop).prop_map(|((batch, workers, locals), (policy, caffe, last), (steps, ahead))| Leg {
+        batch,
+        world: World::new(workers, workers * locals).unwrap(),
+        policy,
+        assignment: if caffe { Assignment::Caffe } else { Assignment::TensorFlow },
+        last: [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last],
+        steps,
+        ahead,
+    })
+}
+
+/// Gives a replica so many steps from one on, or all up to an epoch; where it is then.
+fn give(
+    plan: &Plan,
+    replica: usize,
+    mut next: StepId,
+    is_over: impl Fn(StepId, u64) -> bool,
+    given: &mut BTreeMap<RecordId, usize>,
+) -> StepId {
+    let (mut steps, mut idle) = (0, 0);
+    while !is_over(next, steps) && idle < 60 {
+        if next.step >= plan.steps(next.epoch).unwrap() {
+            next = StepId { epoch: next.epoch + 1, step: 0 };
+            idle += 1;
+            continue;
+        }
+        for record in plan.share(next.epoch, next.step, replica).unwrap() {
+            *given.entry(record).or_insert(0) += 1;
+        }
+        (next.step, steps, idle) = (next.step + 1, steps + 1, 0);
+    }
+    next
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
@@ -305,6 +365,62 @@ proptest! {
         let alone = Job::new([records], BatchSize::Global(records.max(1)), World::ALONE).shuffle(shuffle).seed(seed);
         let order = steps(&alone.plan().unwrap(), epoch).concat().concat();
         prop_assert_eq!(steps(&job.plan().unwrap(), epoch).concat().concat(), order);
+    }
+
+    /// A run that is cut anywhere, and goes on in another world, again and again.
+    #[test]
+    fn whatever_worlds_a_run_goes_through_every_record_comes_exactly_once(
+        files in prop::collection::vec(0_u64..30, 1..5), shuffle in shuffle(), seed: u64,
+        legs in prop::collection::vec(leg(), 1..5), replicas in 1_usize..5,
+    ) {
+        let records: u64 = files.iter().sum();
+        prop_assume!(records > 0);
+        let run = Job::new(&*files, BatchSize::PerReplica(1), World::ALONE).shuffle(shuffle).seed(seed);
+        let mut plan = run.plan().unwrap();
+        let (mut next, mut given) = (vec![StepId::default()], BTreeMap::new());
+        for leg in legs.iter().filter(|leg| leg.policy != AutoShardPolicy::Off) {
+            let Some(job) = leg.job(&run) else { continue };
+            (plan, next) = plan.resumed(&job, &next).unwrap();
+            for (replica, next) in next.iter_mut().enumerate() {
+                let steps = leg.steps + leg.ahead[replica % leg.ahead.len()];
+                *next = give(&plan, replica, *next, |_, given| given == steps, &mut given);
+            }
+        }
+        let job = run.clone().batch(BatchSize::Global(7)).world(World::new(1, replicas).unwrap());
+        (plan, next) = plan.resumed(&job, &next).unwrap();
+        let end = next[0].epoch + 2;
+        for (replica, next) in next.iter().enumerate() {
+            give(&plan, replica, *next, |next, _| next.epoch == end, &mut given);
+        }
+        prop_assert!(given.values().all(|&count| count == 1), "{given:?}");
+        if legs.iter().all(|leg| leg.last != LastBatch::Drop) {
+            let all = (0..end).flat_map(|epoch| (0..records).map(move |index| RecordId { epoch, index }));
+            prop_assert!(given.keys().copied().eq(all), "{given:?}");
+        }
+    }
+
+    /// Where every worker has all records, an epoch ends as it began.
+    #[test]
+    fn an_epoch_that_all_workers_read_whole_is_ended_by_others(
+        records in 1_u64..40, shuffle in shuffle(), batch in batch_size(), workers in 1_usize..5, others in 1_usize..5, steps in 1_u64..9,
+    ) {
+        let job = |workers| {
+            let world = World::new(workers, workers).unwrap();
+            Job::new([records], batch, world).policy(AutoShardPolicy::Off).shuffle(shuffle)
+        };
+        let (plan, mut given) = (job(workers).plan().unwrap(), BTreeMap::new());
+        let mut next = vec![StepId::default(); workers];
+        for (replica, next) in next.iter_mut().enumerate() {
+            *next = give(&plan, replica, *next, |next, given| given == steps || next.epoch == 1, &mut given);
+        }
+        let (plan, next) = plan.resumed(&job(others), &next).unwrap();
+        for (replica, next) in next.iter().enumerate() {
+            give(&plan, replica, *next, |next, _| next.epoch == 2, &mut given);
+        }
+        for (record, &count) in &given {
+            prop_assert_eq!(count, if record.epoch == 0 { workers } else { others }, "{}", record);
+        }
+        prop_assert_eq!(given.len() as u64, 2 * records);
     }
 
     /// Caffe's law, as `reader` deals by it.

@@ -1,13 +1,14 @@
 //! `percolator feed`: the pipeline against consumers that only count.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::{ArgGroup, Args};
 #[cfg(feature = "cuda-driver")]
 use percolator::{CudaDevice, Stats};
-use percolator::{FeedBuilder, IndexPlace, Process, World, limits};
+use percolator::{FeedBuilder, IndexPlace, Process, Snapshot, World, limits};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
 use super::consumer::{Consumer, Enough};
@@ -54,6 +55,12 @@ pub(crate) struct Feed {
     /// With --job-from-environment: how many processes there are, where the launcher does not say it.
     #[arg(long, value_name = "N", requires = "job_from_environment")]
     processes: Option<usize>,
+    /// Go on from where the run was that this snapshot is of.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Write where the run is when it stops, to go on from.
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
     /// Stop after this many batches a lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
@@ -90,6 +97,9 @@ impl Feed {
                 .collect()
         });
         let stats = feed.stats();
+        if let Some(path) = &self.snapshot {
+            feed.snapshot()?.save(path)?;
+        }
         writeln!(out, "\n{stats}")?;
         let mut ended = Ok(());
         for waited in counted {
@@ -166,6 +176,9 @@ impl Feed {
         }
         if let Some(place) = &self.index {
             feed = feed.index(place.clone());
+        }
+        if let Some(path) = &self.resume {
+            feed = feed.resume(&Snapshot::load(path)?);
         }
         Ok(if self.once { feed.once() } else { feed })
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::{
-    BatchSize, IndexPlace, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Source, World, rebatch,
+    BatchSize, IndexPlace, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Snapshot, Source, World, rebatch,
 };
 use serde_json::json;
 
@@ -49,9 +49,12 @@ pub(crate) struct Plan {
     /// What tells one shuffled run from another.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The epoch, from 0.
-    #[arg(long, default_value_t = 0)]
-    epoch: u64,
+    /// The epoch, from 0 [default: 0, or the one that the snapshot is in].
+    #[arg(long)]
+    epoch: Option<u64>,
+    /// The plan by which the run that this snapshot is of goes on as the job.
+    #[arg(long, value_name = "FILE", conflicts_with = "rebatch")]
+    resume: Option<PathBuf>,
     /// Only this step of the epoch, from 0.
     #[arg(long, value_name = "S")]
     step: Option<u64>,
@@ -86,21 +89,37 @@ impl Plan {
 
     fn print_job(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let files = self.record_counts()?;
-        let plan = self.job_of(&files)?.plan()?;
-        let count = plan.steps(self.epoch)?;
+        let (plan, epoch) = self.plan_of(&self.job_of(&files)?)?;
+        let count = plan.steps(epoch)?;
         let steps = self.step.map_or(0..count, |step| step..step.saturating_add(1));
         let replicas =
             self.replica.map_or(0..plan.world().replicas(), |replica| replica..replica.saturating_add(1));
         if self.step.is_some() || !steps.is_empty() {
             // What there is not is refused before anything is printed.
-            plan.share(self.epoch, steps.start, replicas.start)?;
+            plan.share(epoch, steps.start, replicas.start)?;
         }
         if self.json {
-            self.print_json(out, &plan, steps, &replicas)
+            print_json(out, &plan, epoch, steps, &replicas)
         } else {
-            self.print_heading(out, &plan, &files, count)?;
-            self.print_steps(out, &plan, steps, &replicas)
+            print_heading(out, &plan, epoch, &files, count)?;
+            print_steps(out, &plan, epoch, steps, &replicas)
         }
+    }
+
+    /// The plan, and the epoch that is asked for.
+    fn plan_of(&self, job: &Job) -> anyhow::Result<(JobPlan, u64)> {
+        let Some(path) = &self.resume else { return Ok((job.plan()?, self.epoch.unwrap_or(0))) };
+        let snapshot = Snapshot::load(path)?;
+        let said = || format!("{}: the run", path.display());
+        let Some(plan) = snapshot.plan() else {
+            bail!("{} goes round in Caffe's ring, and by no plan", said());
+        };
+        let next: Option<Vec<_>> = (0..snapshot.replicas()).map(|replica| snapshot.next(replica)).collect();
+        let next =
+            next.with_context(|| format!("{} has replicas of which it does not say where they are", said()))?;
+        let (plan, next) = plan.resumed(job, &next).with_context(|| format!("{} cannot go on so", said()))?;
+        let first = next.iter().min().map_or(0, |id| id.epoch);
+        Ok((plan, self.epoch.unwrap_or(first)))
     }
 
     /// How many records each file has.
@@ -123,80 +142,6 @@ impl Plan {
         };
         let world = World::new(self.workers, self.replicas.unwrap_or(self.workers))?;
         Ok(self.job.of_job(Job::new(files, batch, world).seed(self.seed)))
-    }
-
-    fn print_json(
-        &self,
-        out: &mut impl Write,
-        plan: &JobPlan,
-        steps: Range<u64>,
-        replicas: &Range<usize>,
-    ) -> anyhow::Result<()> {
-        write!(out, "{{\"steps\": [")?;
-        for step in steps.clone() {
-            let shares: Vec<_> = replicas
-                .clone()
-                .map(|replica| {
-                    Ok(plan.share(self.epoch, step, replica)?.map(|record| record.index).collect())
-                })
-                .collect::<anyhow::Result<Vec<Vec<u64>>>>()?;
-            write!(out, "{}{}", if step == steps.start { "" } else { ", " }, json!(shares))?;
-        }
-        let (policy, why) = plan.policy();
-        let rest = json!({
-            "policy": policy.name().to_lowercase(),
-            "why": why,
-            "epoch": self.epoch,
-            "epoch_steps": plan.steps(self.epoch)?,
-            "first_step": steps.start,
-            "first_replica": replicas.start,
-            "batch_size_max": plan.batch_size_max(),
-        });
-        writeln!(out, "], {}", rest.to_string().trim_start_matches('{'))?;
-        Ok(())
-    }
-
-    fn print_heading(
-        &self,
-        out: &mut impl Write,
-        plan: &JobPlan,
-        files: &[u64],
-        steps: u64,
-    ) -> anyhow::Result<()> {
-        let (policy, why) = plan.policy();
-        let world = plan.world();
-        let records: u64 = files.iter().sum();
-        writeln!(out, "{records} records in {} file(s)", files.len())?;
-        writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
-        writeln!(out, "sharded by {policy}: {why}")?;
-        writeln!(out, "at most {} records a replica at a step", plan.batch_size_max())?;
-        writeln!(out, "epoch {}: {steps} step(s)", self.epoch)?;
-        Ok(())
-    }
-
-    fn print_steps(
-        &self,
-        out: &mut impl Write,
-        plan: &JobPlan,
-        steps: Range<u64>,
-        replicas: &Range<usize>,
-    ) -> anyhow::Result<()> {
-        let shown = steps.start..steps.end.min(steps.start.saturating_add(SHOWN_STEPS));
-        for step in shown.clone() {
-            for replica in replicas.clone() {
-                let worker = replica / plan.world().replicas_per_worker();
-                let records = plan.share(self.epoch, step, replica)?;
-                let (count, positions) = (records.len(), runs(records.map(|record| record.index)));
-                writeln!(
-                    out,
-                    "step {step}, replica {replica} of worker {worker}: {count} record(s){positions}"
-                )?;
-            }
-        }
-        if shown.end < steps.end {
-            writeln!(out, "... and {} more: say --step, or --json", steps.end - shown.end)?;
-        }
-        Ok(())
     }
 
     fn print_batches(&self, out: &mut impl Write) -> anyhow::Result<()> {
@@ -224,6 +169,75 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+fn print_json(
+    out: &mut impl Write,
+    plan: &JobPlan,
+    epoch: u64,
+    steps: Range<u64>,
+    replicas: &Range<usize>,
+) -> anyhow::Result<()> {
+    write!(out, "{{\"steps\": [")?;
+    for step in steps.clone() {
+        let shares: Vec<_> = replicas
+            .clone()
+            .map(|replica| Ok(plan.share(epoch, step, replica)?.map(|record| record.index).collect()))
+            .collect::<anyhow::Result<Vec<Vec<u64>>>>()?;
+        write!(out, "{}{}", if step == steps.start { "" } else { ", " }, json!(shares))?;
+    }
+    let (policy, why) = plan.policy();
+    let rest = json!({
+        "policy": policy.name().to_lowercase(),
+        "why": why,
+        "epoch": epoch,
+        "epoch_steps": plan.steps(epoch)?,
+        "first_step": steps.start,
+        "first_replica": replicas.start,
+        "batch_size_max": plan.batch_size_max(),
+    });
+    writeln!(out, "], {}", rest.to_string().trim_start_matches('{'))?;
+    Ok(())
+}
+
+fn print_heading(
+    out: &mut impl Write,
+    plan: &JobPlan,
+    epoch: u64,
+    files: &[u64],
+    steps: u64,
+) -> anyhow::Result<()> {
+    let (policy, why) = plan.policy();
+    let world = plan.world();
+    let records: u64 = files.iter().sum();
+    writeln!(out, "{records} records in {} file(s)", files.len())?;
+    writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
+    writeln!(out, "sharded by {policy}: {why}")?;
+    writeln!(out, "at most {} records a replica at a step", plan.batch_size_max())?;
+    writeln!(out, "epoch {}: {steps} step(s)", epoch)?;
+    Ok(())
+}
+
+fn print_steps(
+    out: &mut impl Write,
+    plan: &JobPlan,
+    epoch: u64,
+    steps: Range<u64>,
+    replicas: &Range<usize>,
+) -> anyhow::Result<()> {
+    let shown = steps.start..steps.end.min(steps.start.saturating_add(SHOWN_STEPS));
+    for step in shown.clone() {
+        for replica in replicas.clone() {
+            let worker = replica / plan.world().replicas_per_worker();
+            let records = plan.share(epoch, step, replica)?;
+            let (count, positions) = (records.len(), runs(records.map(|record| record.index)));
+            writeln!(out, "step {step}, replica {replica} of worker {worker}: {count} record(s){positions}")?;
+        }
+    }
+    if shown.end < steps.end {
+        writeln!(out, "... and {} more: say --step, or --json", steps.end - shown.end)?;
+    }
+    Ok(())
 }
 
 /// How many records a database has; where it does not say, it is indexed.

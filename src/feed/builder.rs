@@ -18,6 +18,7 @@ use crate::reader::Registry;
 use crate::reader::body::Share;
 use crate::reader::itinerary::Itinerary;
 use crate::shape::{Dtype, Layout, Phase};
+use crate::snapshot::Snapshot;
 use crate::source::{IndexPlace, Source};
 use crate::transform::{CaffeEra, Place, Transform};
 
@@ -69,6 +70,10 @@ pub struct FeedBuilder {
     pub(super) seed: Seed,
     pub(super) passes: Option<NonZeroU64>,
     pub(super) course: Course,
+    /// Where to go on from.
+    pub(super) resume: Option<Arc<Snapshot>>,
+    /// The job, and the one of its replicas that this feed is, whose devices are others.
+    pub(super) alone: Option<(World, usize)>,
     /// What has come of that, once the source is open.
     pub(super) itinerary: Option<Itinerary>,
     pub(super) share: Option<Share>,
@@ -107,6 +112,8 @@ impl FeedBuilder {
             seed: Seed::Indexed(0),
             passes: None,
             course: Course::default(),
+            resume: None,
+            alone: None,
             itinerary: None,
             share: None,
             drops_behind: false,
@@ -322,6 +329,24 @@ impl FeedBuilder {
         self
     }
 
+    /// Goes on from where a run was: the lanes give exactly the batches that would have come, bit for bit, and nothing before them is
+    /// read. For that, all else must be said as it was when the snapshot was taken.
+    ///
+    /// The job may be another, though: other workers and replicas, another batch size, policy, assignment or rule for the last
+    /// batch. Then what is left of the epoch, of all workers together, is divided among the new replicas, in steps that are counted from 0; every
+    /// record of it is still delivered as often as it would have been ([`Plan::resumed`](crate::Plan::resumed)). All workers must go on from one snapshot, or
+    /// from those of [one step](Snapshot::join).
+    ///
+    /// Caffe's [ring](Self::epochs) goes on, too. Sources that are not [seekable](Source::is_seekable) are walked to the record that comes next;
+    /// an LMDB or a LevelDB is [indexed](Self::index). [`caffe_random`](Self::caffe_random) takes some nanoseconds for each record that was given, and goes on only as
+    /// the job that it was.
+    ///
+    /// What the feed is built of is checked: [`FeedError::Snapshot`] says what is not as it was.
+    pub fn resume(mut self, snapshot: &Snapshot) -> Self {
+        self.resume = Some(Arc::new(snapshot.clone()));
+        self
+    }
+
     /// Makes the feed's lanes some of the ranks of a larger job: rank `first` of `of`, and those that follow
     /// it, one a device. The other ranks' records are passed over, as Caffe does in TRAIN. If not said, the
     /// lanes are all there are. A net's layer in TEST has all records whatever its rank, as in Caffe.
@@ -391,6 +416,12 @@ impl FeedBuilder {
         if let Some(place) = &net {
             place.warn();
         }
+        self.build_again()
+    }
+
+    /// The same, of what was built before: nothing is warned of twice.
+    pub(super) fn build_again(self) -> Result<Feed, FeedError> {
+        let net = self.net.clone();
         Plan::of(self).and_then(Plan::start).map_err(|error| match &net {
             Some(place) => place.said_of_it(error),
             None => error,

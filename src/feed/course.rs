@@ -1,14 +1,16 @@
 //! The course of a feed: epochs by a plan, where one was asked for, and not the ring.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::builder::{FeedBuilder, Seed};
-use super::origin::Origin;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::order::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, OrderError, Shuffle, World};
 use crate::reader::itinerary::Itinerary;
-use crate::source::{IndexPlace, Source, SourceError};
+use crate::record::StepId;
+use crate::snapshot::{Resumed, Ring, Snapshot, SnapshotError};
+use crate::source::{Identity, IndexPlace, Passes, Source, SourceError};
 
 /// What was said of the epochs and the job.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +39,13 @@ impl Course {
     }
 }
 
+/// Which of a job's replicas the lanes of a feed are: the first, and those that follow it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    pub(super) world: World,
+    pub(super) first_replica: usize,
+}
+
 impl FeedBuilder {
     /// The job, and which of its workers this feed is: the only one, if nothing else was said.
     fn place_in_job(&self) -> Result<(World, usize), ConfigError> {
@@ -62,6 +71,25 @@ impl FeedBuilder {
         Ok((world, number))
     }
 
+    /// Which of a job's replicas the lanes are.
+    pub(super) fn seat(&self) -> Result<Seat, ConfigError> {
+        if let Some((world, first_replica)) = self.alone {
+            return Ok(Seat { world, first_replica });
+        }
+        if !self.course.is_planned() {
+            let first_replica = self.ranks_of_job().map_or(0, |share| share.first);
+            return Ok(Seat { world: World::new(1, self.ring().ranks)?, first_replica });
+        }
+        let (world, worker) = self.place_in_job()?;
+        Ok(Seat { world, first_replica: world.replicas_of(worker)?.start })
+    }
+
+    /// The ring, by which the feed goes if it has no plan.
+    pub(super) fn ring(&self) -> Ring {
+        let ranks = self.ranks_of_job().map_or(self.devices.len(), |share| share.of);
+        Ring { batch_size: self.batch_size as u64, ranks, passes: self.passes }
+    }
+
     /// Where the index of the source lies.
     fn index_place(&self) -> IndexPlace {
         match &self.course.index {
@@ -72,7 +100,7 @@ impl FeedBuilder {
 
     /// The most records that a lane gets at a step of its plan.
     pub(super) fn planned_batch_size(&self) -> Result<usize, ConfigError> {
-        let (world, _) = self.place_in_job()?;
+        let Seat { world, .. } = self.seat()?;
         Ok(match self.global_batch_size {
             Some(0) => return Err(ConfigError::Zero { option: "global_batch_size" }),
             Some(records) => records.div_ceil(world.replicas()),
@@ -80,17 +108,24 @@ impl FeedBuilder {
         })
     }
 
-    /// The steps of this feed, where it is planned. It may have to count the records.
-    pub(super) fn itinerary(&self, source: &dyn Source) -> Result<Option<Itinerary>, FeedError> {
-        if !self.course.is_planned() {
+    /// The steps of this feed, where it goes by a plan, or goes on from a snapshot. It may have to count the records.
+    pub(super) fn itinerary(
+        &self,
+        source: &dyn Source,
+        identity: &Identity,
+    ) -> Result<Option<Itinerary>, FeedError> {
+        if !self.course.is_planned() && self.resume.is_none() {
             return Ok(None);
         }
-        let (world, worker) = self.place_in_job()?;
-        if self.source.as_ref().and_then(Origin::order).is_some_and(|order| order.shuffle) {
+        if let Some(snapshot) = &self.resume {
+            snapshot.check_data(source.path(), identity)?;
+        }
+        if source.passes() == Passes::Shuffled {
             return Err(ConfigError::ShufflesItself.into());
         }
+        let seat = self.seat()?;
         let is_shuffled = self.course.shuffle.is_some_and(|shuffle| shuffle != Shuffle::No);
-        let jumps = is_shuffled || world.workers() > 1;
+        let jumps = is_shuffled || seat.world.workers() > 1 || self.resume.is_some();
         if jumps || source.records().is_none() {
             source.index(&self.index_place())?;
             if jumps && !source.is_seekable() {
@@ -104,29 +139,68 @@ impl FeedBuilder {
         if records == 0 {
             return Err(SourceError::Empty { path: source.path().to_owned() }.into());
         }
-        let batch = match self.global_batch_size {
-            Some(records) => BatchSize::Global(records as u64),
-            None => BatchSize::PerReplica(self.batch_size as u64),
+        let job = match self.course.is_planned() {
+            true => self.job(records, seat.world),
+            false => self.ring().job(records).map_err(ConfigError::Order)?,
         };
-        let seed = match self.seed {
-            Seed::Indexed(seed) => seed,
-            Seed::Caffe(seed, _) => u64::from(seed),
-        };
-        let mut job = Job::new([records], batch, world)
-            .seed(seed)
-            .shuffle(self.course.shuffle.unwrap_or_default())
-            .assignment(self.course.assignment.unwrap_or_default())
-            .policy(self.course.policy.unwrap_or_default());
-        if let Some(last_batch) = self.course.last_batch {
-            job = job.last_batch(last_batch);
-        }
         let plan = job.plan().map_err(ConfigError::Order)?;
         if plan.steps(0).map_err(ConfigError::Order)? == 0 {
             return Err(ConfigError::NoSteps { records, step_records: plan.step_records() }.into());
         }
-        let first_replica = world.replicas_of(worker).map_err(ConfigError::Order)?.start;
+        let lanes = seat.first_replica..seat.first_replica + self.devices.len();
+        let Resumed { plan, next, is_ring, .. } = match &self.resume {
+            Some(snapshot) => self.go_on(snapshot, &job, records, lanes.clone())?,
+            None => Resumed::begun(plan),
+        };
         let end = self.course.epochs.filter(|&epochs| epochs > 0).or(self.passes.map(Into::into));
-        Ok(Some(Itinerary { plan: Arc::new(plan), first_replica, start: (0, 0), end }))
+        Ok(Some(Itinerary {
+            plan: Arc::new(plan),
+            first_replica: seat.first_replica,
+            starts: next.get(lanes).unwrap_or_default().to_vec(),
+            end: end.map(|epoch| StepId { epoch, step: 0 }),
+            is_ring,
+        }))
+    }
+
+    /// How a run goes on as this job.
+    fn go_on(
+        &self,
+        snapshot: &Snapshot,
+        job: &Job,
+        records: u64,
+        lanes: Range<usize>,
+    ) -> Result<Resumed, SnapshotError> {
+        let resumed = snapshot.resumed(job, records, lanes, !self.course.is_planned())?;
+        let draws = self.transform.takes(self.phase).any();
+        if matches!(self.seed, Seed::Caffe(..)) && draws && !resumed.keeps_lanes {
+            return Err(SnapshotError::CaffeRandom);
+        }
+        Ok(resumed)
+    }
+
+    /// What the plan of the feed is made of.
+    fn job(&self, records: u64, world: World) -> Job {
+        let batch = match self.global_batch_size {
+            Some(records) => BatchSize::Global(records as u64),
+            None => BatchSize::PerReplica(self.batch_size as u64),
+        };
+        let job = Job::new([records], batch, world)
+            .seed(self.order_seed())
+            .shuffle(self.course.shuffle.unwrap_or_default())
+            .assignment(self.course.assignment.unwrap_or_default())
+            .policy(self.course.policy.unwrap_or_default());
+        match self.course.last_batch {
+            Some(last_batch) => job.last_batch(last_batch),
+            None => job,
+        }
+    }
+
+    /// What tells one shuffled run from another.
+    fn order_seed(&self) -> u64 {
+        match self.seed {
+            Seed::Indexed(seed) => seed,
+            Seed::Caffe(seed, _) => u64::from(seed),
+        }
     }
 }
 

@@ -10,11 +10,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 
 use super::Clock;
 use super::batch::Batch;
+use super::progress::{self, Progress};
 use crate::device::DeviceError;
 use crate::error::FeedError;
 use crate::prefetch::{Delivered, LaneMeters, Slot};
 use crate::reader::Watch;
 use crate::reader::body::Activity;
+use crate::snapshot::{Snapshot, SnapshotError};
 use crate::workers::Workers;
 
 /// The shortest time between two warnings of one wait.
@@ -36,6 +38,7 @@ pub struct Lane {
     pub(super) clock: Arc<Clock>,
     pub(super) watch: Watch,
     pub(super) warn_after: Duration,
+    pub(super) progress: Arc<Progress>,
     pub(super) ended: bool,
     /// Its drop tells the prefetcher to stop. `Some` until then.
     pub(super) stop: Option<Sender<()>>,
@@ -71,6 +74,17 @@ impl Lane {
         }
     }
 
+    /// Where the run is, after the batch that was handed over last: what comes after that is delivered by a feed that [goes on from
+    /// it](crate::FeedBuilder::resume), prefetched or not. Of the job's other replicas it takes it that they are at the same step, as where all are
+    /// trained on together; [`Snapshot::join`] is for those that are not.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::PassesDiffer`] if the source is a list that shuffles itself, or has a `rand_skip`.
+    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
+        progress::snapshot([&self.progress])
+    }
+
     /// Whether the lane has ended: nothing comes any more.
     #[must_use]
     pub fn is_ended(&self) -> bool {
@@ -100,6 +114,10 @@ impl Lane {
                 self.meters.records.add(delivered.filled.ids().len() as u64);
                 self.meters.pixel_bytes.add(shape.bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
+                match delivered.berth.step {
+                    Some(step) => self.progress.comes_to(step.next()),
+                    None => self.progress.ends(),
+                }
                 Some(Ok(Batch::new(delivered, self.number, &self.free, &self.meters)))
             }
             Some(Err(error)) => {

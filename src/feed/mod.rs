@@ -12,6 +12,8 @@ mod origin;
 mod past_caches;
 mod placement;
 mod plan;
+mod progress;
+mod seek;
 mod steps;
 mod target;
 
@@ -32,12 +34,14 @@ pub use self::lane::Lane;
 pub use self::steps::Steps;
 pub use self::target::Target;
 
+use self::progress::{About, Progress};
 use crate::config::MemoryBudget;
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::prefetch::LaneMeters;
 use crate::reader::Watch;
 use crate::shape::{BatchShape, ImageShape};
+use crate::snapshot::{Snapshot, SnapshotError};
 use crate::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
 use crate::workers::{Crew, WorkerMeters};
 
@@ -55,6 +59,11 @@ pub struct Feed {
     budget: MemoryBudget,
     canceller: FeedCanceller,
     gauges: Gauges,
+    /// How far each lane is, handed over or not.
+    progress: Vec<Arc<Progress>>,
+    about: Arc<About>,
+    /// What it was built of.
+    asked: FeedBuilder,
 }
 
 /// The time of a feed, which stands still once its last lane has ended.
@@ -108,7 +117,7 @@ impl Feed {
 
     /// Steps through all devices' batches together: each step has the next batch of every lane.
     pub fn steps(&mut self) -> Steps<'_> {
-        Steps::new(&mut self.lanes)
+        Steps::new(&mut self.lanes, &self.progress)
     }
 
     /// How many records the source holds, where that is known without reading them.
@@ -148,6 +157,18 @@ impl Feed {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.gauges.read()
+    }
+
+    /// Where the run is: which step each of its lanes comes to next, handed over or not. What was prefetched and not delivered belongs
+    /// to what comes, so that nothing is lost, and nothing comes twice, where a feed [goes on from it](FeedBuilder::resume).
+    ///
+    /// Best taken when all lanes have given the same steps, and saved with the model that was trained on them.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::PassesDiffer`] if the source is a list that shuffles itself, or has a `rand_skip`.
+    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
+        progress::snapshot(&self.progress)
     }
 
     /// What ends the feed from another thread.

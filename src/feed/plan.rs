@@ -14,6 +14,7 @@ use super::lane::Lane;
 use super::net::NetPlace;
 use super::origin::Origin;
 use super::placement::Placement;
+use super::progress::{About, Progress};
 use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{Arrays, Room};
@@ -24,19 +25,23 @@ use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::lines;
 use crate::numa::{Cpus, Topology};
+use crate::order::OrderError;
 use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
 use crate::reader::DataReader;
-use crate::reader::body::{Pool, Terms};
+use crate::reader::body::{Pool, Share, Terms};
+use crate::reader::itinerary::Itinerary;
 use crate::reader::queue_pair;
 use crate::recipe::{Recipe, Shapes, TargetFrom, TargetRecipe};
-use crate::record::RecordId;
+use crate::record::{Key, RecordId};
 use crate::round::Round;
 use crate::shape::Phase;
 use crate::source::paired::Paired;
-use crate::source::{COMPANION_BYTES, ChecksSeals, PLACE_BYTES, Record, SEAL_BYTES, Source, SourceError};
+use crate::source::{
+    COMPANION_BYTES, ChecksSeals, Identity, PLACE_BYTES, Record, SEAL_BYTES, Source, SourceError,
+};
 use crate::sync::panic_message;
 use crate::transform::{
-    CaffeEra, Cutter, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform, Transformer,
+    CaffeEra, Cutter, Draws, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform, Transformer,
 };
 use crate::workers::{Crew, Task, TaskQueue, WorkerMeters, Workers};
 
@@ -60,11 +65,15 @@ impl FeedBuilder {
             prefetch: extent.prefetch,
             passes: self.passes,
             itinerary: self.itinerary.clone(),
-            // Caffe deals by rank in TRAIN; in TEST, whoever tests sees every record.
-            share: if self.net.is_some() && self.phase == Phase::Test { None } else { self.share },
+            share: self.ranks_of_job(),
             is_for_workers: true,
             drops_behind: self.drops_behind,
         }
+    }
+
+    /// Which ranks of a larger job the lanes are. Caffe deals by rank in TRAIN; in TEST, whoever tests sees every record.
+    pub(super) fn ranks_of_job(&self) -> Option<Share> {
+        if self.net.is_some() && self.phase == Phase::Test { None } else { self.share }
     }
 
     /// What is left to choose of how much the feed takes, the best first. There is at least one.
@@ -188,6 +197,8 @@ impl FeedBuilder {
 
 /// What the first record of a source tells.
 struct FirstRecord {
+    /// What it tells of its data set.
+    identity: Identity,
     shapes: Shapes,
     value_bytes: usize,
     copied_bytes: usize,
@@ -208,9 +219,18 @@ impl FirstRecord {
         let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
         let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
         let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
+        let identity = identity_of(source, key, value);
         let (is_sealed, walk_bytes) = (entry.is_sealed(), cursor.held_bytes());
-        Ok(FirstRecord { shapes, value_bytes, copied_bytes, is_sealed, walk_bytes })
+        Ok(FirstRecord { identity, shapes, value_bytes, copied_bytes, is_sealed, walk_bytes })
     }
+}
+
+/// What tells a data set from others, with its first record.
+fn identity_of(source: &dyn Source, key: &[u8], value: &[u8]) -> Identity {
+    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, value);
+    let bytes = value.len();
+    let key = Key(key.to_owned());
+    source.identity().with("first record", format_args!("{key}: {bytes} bytes, checksum {checksum:08x}"))
 }
 
 /// What the memory of a feed is counted from.
@@ -274,6 +294,9 @@ struct Shared {
 
 /// A feed that has been checked and not yet started.
 pub(super) struct Plan {
+    /// As it was said.
+    said: FeedBuilder,
+    /// With what has come of it.
     asked: FeedBuilder,
     extent: Extent,
     budget: MemoryBudget,
@@ -292,6 +315,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Checks everything that can be checked before a thread is started.
     pub(super) fn of(mut asked: FeedBuilder) -> Result<Self, FeedError> {
+        let said = asked.clone();
         asked.divide()?;
         asked.transform = asked.whole_transform();
         asked.warn_of_scaling_in_vain();
@@ -312,8 +336,8 @@ impl Plan {
             Seed::Caffe(..) => Randomness::Caffe(seeds.transformer),
         };
         let (source, mut recipe) = asked.open(&seeds)?;
-        asked.itinerary = asked.itinerary(&*source)?;
         let first = FirstRecord::look(&*source, &recipe, best.threads)?;
+        asked.itinerary = asked.itinerary(&*source, &first.identity)?;
         if !first.shapes.is_encoded && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.
             tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
@@ -335,7 +359,7 @@ impl Plan {
         recipe.is_past_caches =
             room.bytes.saturating_mul(extent.prefetch * asked.devices.len()) > lines::cache_bytes();
         let (recipe, topology) = (Arc::new(recipe), Topology::of_machine());
-        Ok(Plan { extent, budget, source, first, arrays, room, randomness, recipe, topology, asked })
+        Ok(Plan { said, extent, budget, source, first, arrays, room, randomness, recipe, topology, asked })
     }
 
     /// Sets the memory aside and starts the threads.
@@ -361,10 +385,12 @@ impl Plan {
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
         let shared = Shared { workers: Arc::new(workers), crew, latch: Latch::new(), clock };
         let watch = readers[0].watch();
-        let lanes = readers
-            .into_iter()
+        let about = Arc::new(About::of(&*self.source, self.first.identity.clone(), self.asked.law()));
+        let progress = self.asked.progress(&about)?;
+        let ways = readers.into_iter().zip(progress.iter().cloned());
+        let lanes = ways
             .zip(devices.iter().zip(&lane_meters).zip(placement.lanes))
-            .map(|(reader, ((device, meters), near))| self.start_lane(reader, device, meters, near, &shared))
+            .map(|(way, ((device, meters), near))| self.start_lane(way, device, meters, near, &shared))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
         let Shared { crew, latch, clock, .. } = shared;
         let gauges = Gauges {
@@ -394,6 +420,9 @@ impl Plan {
             budget: self.budget,
             canceller,
             gauges,
+            progress,
+            about,
+            asked: self.said,
         })
     }
 
@@ -409,6 +438,19 @@ impl Plan {
                 .open_in(&self.asked.registry)
         };
         Ok(self.asked.devices.iter().map(open).collect::<Result<_, _>>()?)
+    }
+
+    /// The random numbers of a lane's records, from the first one that comes.
+    fn draws(&self, lane: usize) -> Result<Draws, OrderError> {
+        let takes = self.asked.transform.takes(self.asked.phase);
+        let Some(itinerary) = &self.asked.itinerary else { return Ok(self.randomness.lane(lane, takes)) };
+        let Itinerary { plan, first_replica, starts, is_ring, .. } = itinerary;
+        // In the ring, the seed that was said is the first lane's.
+        let mut draws = self.randomness.lane(if *is_ring { lane } else { first_replica + lane }, takes);
+        if draws.are_in_turn() {
+            draws.pass(plan.records_given(starts[lane], first_replica + lane)?);
+        }
+        Ok(draws)
     }
 
     /// The runs that go round between the reader and a lane.
@@ -462,7 +504,7 @@ impl Plan {
     /// `near` are the processors that the lane keeps to, if any.
     fn start_lane(
         &self,
-        reader: DataReader,
+        (reader, progress): (DataReader, Arc<Progress>),
         device: &Device,
         meters: &Arc<LaneMeters>,
         near: Option<Cpus>,
@@ -476,12 +518,12 @@ impl Plan {
         let (stop_sender, stop) = bounded(1);
         let (done_sender, done) = bounded(prefetch_max);
         let (number, watch) = (reader.number(), reader.watch());
-        let first_replica = asked.itinerary.as_ref().map_or(0, |itinerary| itinerary.first_replica);
+        let draws = self.draws(number).map_err(ConfigError::Order)?;
         let mut prefetcher = Prefetcher {
             ring: RingKeeper(Round::open()),
             reader,
             recipe: self.recipe.clone(),
-            draws: self.randomness.lane(first_replica + number, asked.transform.takes(asked.phase)),
+            draws,
             device: device.clone(),
             near,
             arrays: self.arrays,
@@ -517,6 +559,7 @@ impl Plan {
             clock: shared.clock.clone(),
             watch,
             warn_after: asked.warn_after,
+            progress,
             ended: false,
             stop: Some(stop_sender),
             thread: Some(spawn(prefetcher)?),

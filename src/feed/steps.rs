@@ -1,8 +1,12 @@
 //! All devices' batches together, step by step.
 
+use std::sync::Arc;
+
 use super::batch::Batch;
 use super::lane::Lane;
+use super::progress::{self, Progress};
 use crate::error::FeedError;
+use crate::snapshot::{Snapshot, SnapshotError};
 
 /// Steps through all lanes of a feed. See [`Feed::steps`](super::Feed::steps).
 ///
@@ -12,12 +16,24 @@ use crate::error::FeedError;
 #[derive(Debug)]
 pub struct Steps<'a> {
     lanes: &'a mut [Lane],
+    progress: &'a [Arc<Progress>],
     ended: bool,
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(lanes: &'a mut [Lane]) -> Self {
-        Steps { lanes, ended: false }
+    pub(super) fn new(lanes: &'a mut [Lane], progress: &'a [Arc<Progress>]) -> Self {
+        Steps { lanes, progress, ended: false }
+    }
+}
+
+impl Steps<'_> {
+    /// Where the run is, after the step that was handed over last: see [`Feed::snapshot`](super::Feed::snapshot).
+    ///
+    /// # Errors
+    ///
+    /// As [`Feed::snapshot`](super::Feed::snapshot).
+    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
+        progress::snapshot(self.progress)
     }
 }
 

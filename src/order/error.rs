@@ -93,4 +93,25 @@ pub enum OrderError {
         /// How many there are.
         of: usize,
     },
+    /// A run cannot go on as a job that goes through other records, or in another order.
+    #[error(
+        "the run went by {what} {was}, and is to go on by {is}: what is left of it would not be what is left; say the \
+         same, or begin anew"
+    )]
+    OtherOrder {
+        /// What differs.
+        what: &'static str,
+        /// What it was.
+        was: String,
+        /// What it is now.
+        is: String,
+    },
+    /// Not as many steps as replicas.
+    #[error("{found} replicas say where they are, of a job of {allowed}: all of them must")]
+    Replicas {
+        /// How many there are.
+        found: usize,
+        /// How many the job has.
+        allowed: usize,
+    },
 }

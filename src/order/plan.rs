@@ -1,148 +1,24 @@
-//! A job, and what each of its replicas gets at each step.
+//! What each replica of a job gets at each step.
 
 use std::ops::Range;
 
-use super::rebatch::Sizes;
-use super::sharding::{Files, Shard};
+use super::job::{Assignment, Job, LastBatch};
+use super::law::Law;
+use super::rest::Rest;
+use super::sharding::{Files, Shard, ShardName};
+use super::share::{Line, ReplicaShare};
 use super::world::Seat;
-use super::{AutoShardPolicy, EpochOrder, OrderError, Shuffle, World};
-use crate::record::RecordId;
+use super::{AutoShardPolicy, OrderError, Shuffle, World};
+use crate::record::StepId;
 
 /// The most records that are counted, of a run or of a step: times the most replicas they fit 64 bits.
 pub(super) const COUNTED_MAX: u64 = 1 << 43;
 
-/// How many records make a batch.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BatchSize {
-    /// Of all replicas together at each step: what TensorFlow's `experimental_distribute_dataset` is given.
-    Global(u64),
-    /// Of each replica: the data set is batched already, as in `distribute_datasets_from_function`.
-    PerReplica(u64),
-}
-
-/// Which of a step's records each replica gets.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Assignment {
-    /// Neighbours stay together. A global batch is divided contiguously, in parts of `ceil(records / replicas)`; batches of
-    /// replicas are dealt to the workers in turn. Where workers have streams of their own, those are cut into
-    /// [`batch_sizes_for_worker`](super::batch_sizes_for_worker).
-    #[default]
-    TensorFlow,
-    /// Record by record: record `g` of the run goes to replica `g mod replicas`.
-    Caffe,
-}
-
-/// What becomes of an epoch's last records, where they do not fill a batch.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LastBatch {
-    /// They come in a short batch, and in empty ones for replicas that get none.
-    Keep,
-    /// They are left out of this epoch: all batches are full.
-    Drop,
-    /// They come in batches as large as all others, with a mask that says which records are real. None comes twice.
-    Pad,
-    /// The first records of the next epoch fill their batch, as in Caffe, whose batches know of no epochs.
-    Wrap,
-}
-
-/// What a job reads, and how that is divided among its replicas.
-///
-/// ```
-/// use percolator::{BatchSize, Job, World};
-///
-/// let plan = Job::new([13], BatchSize::Global(9), World::new(1, 2)?).plan()?;
-/// let positions = |step, replica| plan.share(0, step, replica).map(|share| share.map(|record| record.index).collect());
-/// assert_eq!(plan.steps(0)?, 2);
-/// assert_eq!(positions(0, 1), Ok(vec![5, 6, 7, 8]));
-/// assert_eq!(positions(1, 0), Ok(vec![9, 10]));
-/// # Ok::<(), percolator::OrderError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
-    files: Vec<u64>,
-    batch: BatchSize,
-    world: World,
-    policy: AutoShardPolicy,
-    assignment: Assignment,
-    last_batch: Option<LastBatch>,
-    shuffle: Shuffle,
-    seed: u64,
-}
-
-impl Job {
-    /// A job over a data set of files (databases) of so many records each.
-    pub fn new(files: impl Into<Vec<u64>>, batch: BatchSize, world: World) -> Self {
-        Job {
-            files: files.into(),
-            batch,
-            world,
-            policy: AutoShardPolicy::default(),
-            assignment: Assignment::default(),
-            last_batch: None,
-            shuffle: Shuffle::default(),
-            seed: 0,
-        }
-    }
-
-    /// How the data set is sharded over the workers; [`AutoShardPolicy::Auto`] if not said.
-    #[must_use]
-    pub fn policy(mut self, policy: AutoShardPolicy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Which of a step's records each replica gets; TensorFlow's law if not said.
-    #[must_use]
-    pub fn assignment(mut self, assignment: Assignment) -> Self {
-        self.assignment = assignment;
-        self
-    }
-
-    /// What becomes of an epoch's last records. If not said, they are [kept](LastBatch::Keep), or, by Caffe's law,
-    /// [wrap](LastBatch::Wrap).
-    #[must_use]
-    pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
-        self.last_batch = Some(last_batch);
-        self
-    }
-
-    /// How each epoch is shuffled; not at all if not said.
-    #[must_use]
-    pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
-        self.shuffle = shuffle;
-        self
-    }
-
-    /// What tells one shuffled run from another; 0 if not said.
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Who gets what, and when.
-    ///
-    /// # Errors
-    ///
-    /// [`OrderError`] if it cannot be divided as it was asked for.
-    pub fn plan(&self) -> Result<Plan, OrderError> {
-        Plan::of(self)
-    }
-
-    fn last_batch_or_default(&self) -> LastBatch {
-        self.last_batch.unwrap_or(match self.assignment {
-            Assignment::TensorFlow => LastBatch::Keep,
-            Assignment::Caffe => LastBatch::Wrap,
-        })
-    }
-}
-
 /// Which record goes where, and when: computed, step by step, for any step of any replica, and without reading anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// What it was made of.
+    job: Job,
     world: World,
     policy: AutoShardPolicy,
     why: &'static str,
@@ -156,41 +32,12 @@ pub struct Plan {
     seed: u64,
     /// One for all workers, or one each.
     shards: Vec<Shard>,
-}
-
-/// How a step's records are found in their stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Law {
-    /// One stream, in batches of so many, each divided contiguously.
-    Divided { global: u64 },
-    /// One stream, in batches of so many, dealt to workers, and by them to their replicas.
-    Dealt { each: u64 },
-    /// One stream, dealt record by record, so many to each replica a step.
-    Caffe { each: u64 },
-    /// A stream a worker, cut into sizes of which a step's make up so many.
-    Rebatched { global: u64 },
-    /// A stream a worker, in batches of so many, dealt to its replicas.
-    Own { each: u64 },
-}
-
-/// Places in a stream, in the order in which they are visited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
-    first: u64,
-    stride: u64,
-    len: u64,
-}
-
-impl Stretch {
-    /// Neighbours, as far as the stream goes.
-    fn within(range: Range<u64>, end: u64) -> Self {
-        let (first, last) = (range.start.min(end), range.end.min(end));
-        Stretch { first, stride: 1, len: last - first }
-    }
+    /// What another job left of the epoch that it was in.
+    rest: Option<Rest>,
 }
 
 impl Plan {
-    fn of(job: &Job) -> Result<Self, OrderError> {
+    pub(super) fn of(job: &Job) -> Result<Self, OrderError> {
         let world = job.world;
         let files = Files::of(&job.files)?;
         let last_batch = job.last_batch_or_default();
@@ -198,7 +45,7 @@ impl Plan {
         let (policy, why) = job.policy.resolve(job.files.len(), world.workers(), wants_one)?;
         // One worker reads everything, by whatever policy.
         let shares = policy == AutoShardPolicy::Data || world.workers() == 1;
-        let (law, step_records) = law(job, shares)?;
+        let (law, step_records) = Law::of(job, shares)?;
         if last_batch == LastBatch::Wrap && !shares {
             return Err(OrderError::WrapsOne { policy: policy.name() });
         }
@@ -207,14 +54,32 @@ impl Plan {
         }
         let workers = world.workers() as u64;
         let shards = match shares {
-            true => vec![files.shard(AutoShardPolicy::Data, 0, 1)],
-            false => (0..workers).map(|worker| files.shard(policy, worker, workers)).collect(),
+            true => vec![files.shard(ShardName::ALL)],
+            false => (0..workers).map(|worker| files.shard(ShardName { policy, worker, workers })).collect(),
         };
         let (shuffle, seed) = (job.shuffle, job.seed);
-        let mut plan =
-            Plan { world, policy, why, law, step_records, own_steps: 0, last_batch, shuffle, seed, shards };
+        let mut plan = Plan {
+            job: job.clone().last_batch(last_batch),
+            world,
+            policy,
+            why,
+            law,
+            step_records,
+            own_steps: 0,
+            last_batch,
+            shuffle,
+            seed,
+            shards,
+            rest: None,
+        };
         plan.own_steps = plan.count_own_steps();
         Ok(plan)
+    }
+
+    /// The job that it is of.
+    #[must_use]
+    pub fn job(&self) -> &Job {
+        &self.job
     }
 
     /// The job's workers and replicas.
@@ -245,6 +110,34 @@ impl Plan {
         self.last_batch == LastBatch::Pad
     }
 
+    /// Whether batches go on from epoch to epoch.
+    pub(super) fn wraps(&self) -> bool {
+        self.last_batch == LastBatch::Wrap
+    }
+
+    /// How many streams there are: one, or one a worker.
+    pub(super) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(super) fn law(&self) -> Law {
+        self.law
+    }
+
+    /// What another job left of the epoch that it was in, if there is any left.
+    pub(super) fn rest(&self) -> Option<&Rest> {
+        self.rest.as_ref()
+    }
+
+    pub(super) fn with_rest(self, rest: Option<Rest>) -> Self {
+        Plan { rest, ..self }
+    }
+
+    /// How its epochs are shuffled, and by which seed.
+    pub(super) fn shuffle(&self) -> (Shuffle, u64) {
+        (self.shuffle, self.seed)
+    }
+
     /// How many records all replicas together take at a step, while there are enough.
     pub(crate) fn step_records(&self) -> u64 {
         self.step_records
@@ -261,10 +154,13 @@ impl Plan {
     ///
     /// [`OrderError::TooMany`] if too many records come before it to be counted.
     pub fn steps(&self, epoch: u64) -> Result<u64, OrderError> {
-        match self.law {
-            Law::Divided { .. } | Law::Dealt { .. } | Law::Caffe { .. } => self.shared_steps(epoch),
-            Law::Rebatched { .. } | Law::Own { .. } => Ok(self.own_steps),
+        if self.wraps() {
+            return Ok(self.steps_before(epoch.saturating_add(1))? - self.steps_before(epoch)?);
         }
+        if let Some(rest) = self.rest_of(epoch) {
+            return Ok(self.shared_steps(rest.len()));
+        }
+        Ok(if self.law.is_shared() { self.shared_steps(self.shards[0].records) } else { self.own_steps })
     }
 
     /// What a replica gets at a step of an epoch: its records, in the order of their places in the batch.
@@ -278,17 +174,85 @@ impl Plan {
         if step >= steps {
             return Err(OrderError::NoSuchStep { epoch, step, steps });
         }
-        let stream = if self.shards.len() == 1 { 0 } else { seat.worker };
-        let shard = &self.shards[stream];
-        let before = records_before(epoch, shard)?;
-        let stretch = match self.last_batch {
-            LastBatch::Wrap => self.stretch(before.div_ceil(self.step_records) + step, seat, u64::MAX),
-            _ => {
-                let stretch = self.stretch(step, seat, self.end(shard));
-                Stretch { first: before + stretch.first, ..stretch }
+        let worker = if self.shards.len() == 1 { 0 } else { seat.worker };
+        let line = self.line(epoch, worker)?;
+        let stretch = match (self.last_batch, line.rest) {
+            (LastBatch::Wrap, _) => {
+                self.law.stretch(self.world, self.steps_before(epoch)? + step, seat, u64::MAX)
             }
+            (_, Some(rest)) => self.law.shared().stretch(self.world, step, seat, rest.len()),
+            (_, None) => self.law.stretch(self.world, step, seat, self.end(line.shard)),
         };
-        Ok(ReplicaShare { plan: self, shard, stream, stretch, order: None })
+        Ok(ReplicaShare::of(self, line, stretch))
+    }
+
+    /// The steps of all epochs before one, where batches [wrap](LastBatch::Wrap).
+    pub(super) fn steps_before(&self, epoch: u64) -> Result<u64, OrderError> {
+        let (shard, each) = (&self.shards[0], self.step_records);
+        let Some(rest) = &self.rest else { return Ok(records_before(epoch, shard)?.div_ceil(each)) };
+        match epoch.checked_sub(rest.epoch + 1) {
+            None => Ok(0),
+            Some(later) => Ok((rest.len() + records_before(later, shard)?).div_ceil(each)),
+        }
+    }
+
+    /// How many steps come before one, counted through the epochs, of a plan that does not [go on](Self::goes_on) from another's.
+    pub(crate) fn step_number(&self, id: StepId) -> Result<u64, OrderError> {
+        let before = match self.wraps() {
+            true => self.steps_before(id.epoch)?,
+            false => id.epoch.saturating_mul(self.steps(0)?),
+        };
+        Ok(before.saturating_add(id.step))
+    }
+
+    /// The step of such a number.
+    pub(crate) fn numbered_step(&self, number: u64) -> Result<StepId, OrderError> {
+        if !self.wraps() {
+            let steps = self.steps(0)?.max(1);
+            return Ok(StepId { epoch: number / steps, step: number % steps });
+        }
+        let too_many = OrderError::TooMany { what: "records before this step", allowed: COUNTED_MAX };
+        let first =
+            number.checked_mul(self.step_records).filter(|&first| first <= COUNTED_MAX).ok_or(too_many)?;
+        let epoch = first / self.shards[0].records;
+        Ok(StepId { epoch, step: number - self.steps_before(epoch)? })
+    }
+
+    /// Whether it goes on where another job was.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// How many records a replica gets before a step, of a plan that does not [go on](Self::goes_on) from another's.
+    pub(crate) fn records_given(&self, id: StepId, replica: usize) -> Result<u64, OrderError> {
+        let given = |epoch, steps: Range<u64>| {
+            steps
+                .map(|step| Ok(self.share(epoch, step, replica)?.len() as u64))
+                .sum::<Result<u64, OrderError>>()
+        };
+        if self.wraps() {
+            // All batches are full.
+            let each = self.law.stretch(self.world, 0, self.world.seat(replica)?, u64::MAX).len;
+            return Ok(each * self.step_number(id)?);
+        }
+        Ok(id.epoch * given(0, 0..self.steps(0)?)? + given(id.epoch, 0..id.step)?)
+    }
+
+    /// What the places of an epoch's steps are counted in, for a worker that has a stream of its own, or for all.
+    pub(super) fn line(&self, epoch: u64, worker: usize) -> Result<Line<'_>, OrderError> {
+        let shard = &self.shards[worker];
+        Ok(match (self.last_batch, &self.rest) {
+            (LastBatch::Wrap, None) => Line { rest: None, shard, begin: 0 },
+            (LastBatch::Wrap, Some(rest)) => {
+                Line { rest: Some(rest), shard, begin: records_before(rest.epoch + 1, shard)? }
+            }
+            _ => Line { rest: self.rest_of(epoch), shard, begin: records_before(epoch, shard)? },
+        })
+    }
+
+    /// What another job left of an epoch, where batches end with it.
+    pub(super) fn rest_of(&self, epoch: u64) -> Option<&Rest> {
+        self.rest.as_ref().filter(|rest| rest.epoch == epoch)
     }
 
     /// How much of a shard is used in an epoch.
@@ -299,17 +263,12 @@ impl Plan {
         }
     }
 
-    /// The steps of the one stream of all workers.
-    fn shared_steps(&self, epoch: u64) -> Result<u64, OrderError> {
-        let (shard, each) = (&self.shards[0], self.step_records);
-        Ok(match self.last_batch {
-            LastBatch::Wrap => {
-                let before = |epoch| Ok(records_before(epoch, shard)?.div_ceil(each));
-                before(epoch.saturating_add(1))? - before(epoch)?
-            }
-            LastBatch::Drop => shard.records / each,
-            LastBatch::Keep | LastBatch::Pad => shard.records.div_ceil(each),
-        })
+    /// The steps of one stream of all workers that has so many records.
+    fn shared_steps(&self, records: u64) -> u64 {
+        match self.last_batch {
+            LastBatch::Drop => records / self.step_records,
+            _ => records.div_ceil(self.step_records),
+        }
     }
 
     /// The steps of workers that have streams of their own: until the last one ends, or, where all batches are full, the first.
@@ -332,7 +291,7 @@ impl Plan {
     /// full, for how many it has enough.
     fn rebatched_steps(&self, worker: usize, shard: &Shard) -> u64 {
         let end = self.end(shard);
-        let begin_of = |step| self.stretch(step, Seat { worker, local: 0 }, u64::MAX).first;
+        let begin_of = |step| self.law.stretch(self.world, step, Seat { worker, local: 0 }, u64::MAX).first;
         let has_records = |step| match self.last_batch {
             LastBatch::Drop => begin_of(step + 1) <= end,
             _ => begin_of(step) < end,
@@ -340,62 +299,6 @@ impl Plan {
         // In as many steps as there are workers, a worker takes a global batch.
         first_not(0..(end / self.step_records + 1) * self.world.workers() as u64, has_records)
     }
-
-    /// The places in its stream that a replica visits at a step, of those before `end`.
-    fn stretch(&self, step: u64, seat: Seat, end: u64) -> Stretch {
-        let (workers, replicas) = (self.world.workers() as u64, self.world.replicas() as u64);
-        let (worker, local) = (seat.worker as u64, seat.local as u64);
-        let locals = self.world.replicas_per_worker() as u64;
-        let (turn, replica) = (step * locals + local, worker * locals + local);
-        let batch = |number: u64, each: u64| Stretch::within(number * each..(number + 1) * each, end);
-        match self.law {
-            Law::Divided { global } => {
-                let Stretch { first, len, .. } = batch(step, global);
-                let each = len.div_ceil(replicas);
-                Stretch::within(first + replica * each..first + (replica + 1) * each, first + len)
-            }
-            Law::Dealt { each } => batch(turn * workers + worker, each),
-            Law::Own { each } => batch(turn, each),
-            Law::Rebatched { global } => {
-                let sizes = Sizes::of(self.world, global, worker * locals);
-                Stretch::within(sizes.before(turn)..sizes.before(turn + 1), end)
-            }
-            Law::Caffe { each } => {
-                let first = step * each * replicas + replica;
-                let len = end.saturating_sub(first).div_ceil(replicas).min(each);
-                Stretch { first, stride: replicas, len }
-            }
-        }
-    }
-}
-
-/// The law that a job is divided by, and the records that a step takes; `shares` says that all workers read one stream.
-fn law(job: &Job, shares: bool) -> Result<(Law, u64), OrderError> {
-    let replicas = job.world.replicas() as u64;
-    let (option, size, times) = match job.batch {
-        BatchSize::Global(size) => ("the global batch", size, 1),
-        BatchSize::PerReplica(size) => ("the batch of a replica", size, replicas),
-    };
-    if size == 0 {
-        return Err(OrderError::Zero { option });
-    }
-    let step_records = size.checked_mul(times).filter(|&records| records <= COUNTED_MAX);
-    let step_records =
-        step_records.ok_or(OrderError::TooMany { what: "records of a step", allowed: COUNTED_MAX })?;
-    let law = match (job.assignment, job.batch) {
-        (Assignment::Caffe, _) if !shares => {
-            return Err(OrderError::CaffeDealsAll { policy: job.policy.name() });
-        }
-        (Assignment::Caffe, _) if !step_records.is_multiple_of(replicas) => {
-            return Err(OrderError::UnevenBatch { records: step_records, replicas: job.world.replicas() });
-        }
-        (Assignment::Caffe, _) => Law::Caffe { each: step_records / replicas },
-        (Assignment::TensorFlow, BatchSize::Global(global)) if shares => Law::Divided { global },
-        (Assignment::TensorFlow, BatchSize::Global(global)) => Law::Rebatched { global },
-        (Assignment::TensorFlow, BatchSize::PerReplica(each)) if shares => Law::Dealt { each },
-        (Assignment::TensorFlow, BatchSize::PerReplica(each)) => Law::Own { each },
-    };
-    Ok((law, step_records))
 }
 
 /// The records of all epochs of a stream before one.
@@ -413,43 +316,3 @@ fn first_not(range: Range<u64>, holds: impl Fn(u64) -> bool) -> u64 {
     }
     start
 }
-
-/// The records that a replica gets at a step, in the order of their places in its batch: positions in the whole data set, and their
-/// epochs.
-#[derive(Clone, Debug)]
-pub struct ReplicaShare<'a> {
-    plan: &'a Plan,
-    shard: &'a Shard,
-    /// Which of the plan's streams the shard is.
-    stream: usize,
-    /// Counted on through the epochs.
-    stretch: Stretch,
-    /// The order of the epoch that the last record was of.
-    order: Option<(u64, EpochOrder)>,
-}
-
-impl Iterator for ReplicaShare<'_> {
-    type Item = RecordId;
-
-    fn next(&mut self) -> Option<RecordId> {
-        let Stretch { first, stride, len } = self.stretch;
-        let left = len.checked_sub(1)?;
-        self.stretch = Stretch { first: first + stride, stride, len: left };
-        let records = self.shard.records;
-        let (epoch, place) = (first / records, first % records);
-        if self.order.as_ref().is_none_or(|(of, _)| *of != epoch) {
-            let Plan { shuffle, seed, .. } = self.plan;
-            self.order = Some((epoch, shuffle.order(records, *seed, epoch, self.stream as u64)));
-        }
-        let number = self.order.as_ref().map_or(place, |(_, order)| order.number_at(place));
-        Some(RecordId { epoch, index: self.shard.position(number) })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let len = usize::try_from(self.stretch.len).unwrap_or(usize::MAX);
-        (len, Some(len))
-    }
-}
-
-impl ExactSizeIterator for ReplicaShare<'_> {}
-impl std::iter::FusedIterator for ReplicaShare<'_> {}

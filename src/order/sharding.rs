@@ -92,8 +92,9 @@ impl Files {
         self.bounds.last().copied().unwrap_or(0)
     }
 
-    /// What a worker reads by itself under a policy; what all read together where there is one worker, or they share.
-    pub(super) fn shard(&self, policy: AutoShardPolicy, worker: u64, workers: u64) -> Shard {
+    /// The shard of a name.
+    pub(super) fn shard(&self, name: ShardName) -> Shard {
+        let ShardName { policy, worker, workers } = name;
         match policy {
             AutoShardPolicy::File => {
                 let files = self.bounds.windows(2).skip(slot(worker)).step_by(slot(workers));
@@ -104,13 +105,13 @@ impl Files {
                     Piece { begin, position: bounds[0] }
                 });
                 let pieces: Vec<_> = pieces.collect();
-                Shard { records: end, what: What::Pieces(pieces) }
+                Shard { name, records: end, what: What::Pieces(pieces) }
             }
             AutoShardPolicy::Hint => {
                 let records = self.records().saturating_sub(worker).div_ceil(workers);
-                Shard { records, what: What::Every { first: worker, stride: workers } }
+                Shard { name, records, what: What::Every { first: worker, stride: workers } }
             }
-            _ => Shard { records: self.records(), what: What::Every { first: 0, stride: 1 } },
+            _ => Shard { name, records: self.records(), what: What::Every { first: 0, stride: 1 } },
         }
     }
 }
@@ -119,9 +120,23 @@ fn slot(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+/// Which shard of a data set: what a worker of so many reads by itself under a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ShardName {
+    pub(super) policy: AutoShardPolicy,
+    pub(super) worker: u64,
+    pub(super) workers: u64,
+}
+
+impl ShardName {
+    /// Everything, in one stream: what all workers read together, where they share, or the only one.
+    pub(super) const ALL: ShardName = ShardName { policy: AutoShardPolicy::Data, worker: 0, workers: 1 };
+}
+
 /// The records of a stream that one or all workers read, in the order of their positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shard {
+    pub(super) name: ShardName,
     pub(super) records: u64,
     what: What,
 }
@@ -167,10 +182,11 @@ mod tests {
     fn files_are_read_whole_and_in_turn() {
         let files = Files::of(&[3, 0, 2, 4]).unwrap();
         assert_eq!(files.records(), 9);
-        assert_eq!(listed(&files.shard(AutoShardPolicy::File, 0, 2)), [0, 1, 2, 3, 4]);
-        assert_eq!(listed(&files.shard(AutoShardPolicy::File, 1, 2)), [5, 6, 7, 8]);
-        assert_eq!(listed(&files.shard(AutoShardPolicy::Hint, 1, 4)), [1, 5]);
-        assert_eq!(listed(&files.shard(AutoShardPolicy::Off, 1, 4)), (0..9).collect::<Vec<_>>());
+        let listed = |policy, worker, workers| listed(&files.shard(ShardName { policy, worker, workers }));
+        assert_eq!(listed(AutoShardPolicy::File, 0, 2), [0, 1, 2, 3, 4]);
+        assert_eq!(listed(AutoShardPolicy::File, 1, 2), [5, 6, 7, 8]);
+        assert_eq!(listed(AutoShardPolicy::Hint, 1, 4), [1, 5]);
+        assert_eq!(listed(AutoShardPolicy::Off, 1, 4), (0..9).collect::<Vec<_>>());
     }
 
     #[test]

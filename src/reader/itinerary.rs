@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::ReaderError;
 use super::dealer::{Dealer, NobodyLeft, Step};
-use crate::order::{Plan, ReplicaShare};
-use crate::record::{RecordId, StepEnd};
+use crate::order::{OrderError, Plan, ReplicaShare};
+use crate::record::{RecordId, StepEnd, StepId};
 use crate::source::{Cursor, Source, SourceError};
 
 /// The steps that a reader deals, and to whom: consumer `i` is replica `first_replica + i` of the plan's job.
@@ -15,15 +15,59 @@ use crate::source::{Cursor, Source, SourceError};
 pub(crate) struct Itinerary {
     pub(crate) plan: Arc<Plan>,
     pub(crate) first_replica: usize,
-    /// The first epoch, and its first step.
-    pub(crate) start: (u64, u64),
-    /// The epoch that is not dealt any more, if there is one.
-    pub(crate) end: Option<u64>,
+    /// The first step of each consumer: what comes before it was dealt to it by another reader.
+    pub(crate) starts: Vec<StepId>,
+    /// The step that is not dealt any more, if there is one.
+    pub(crate) end: Option<StepId>,
+    /// Whether it is Caffe's ring, taken up where it was. That counts its steps from the start, knows of no epochs, and has no
+    /// batches without records.
+    pub(crate) is_ring: bool,
+}
+
+impl Itinerary {
+    /// The first step of all.
+    fn start(&self) -> StepId {
+        self.starts.iter().copied().min().unwrap_or_default()
+    }
+
+    /// What a consumer gets at a step, if it has not had that.
+    fn share(&self, id: StepId, consumer: usize) -> Result<Option<ReplicaShare<'_>>, OrderError> {
+        if self.starts.get(consumer).is_some_and(|start| id < *start) {
+            return Ok(None);
+        }
+        self.plan.share(id.epoch, id.step, self.first_replica + consumer).map(Some)
+    }
+
+    /// How a share of so many records ends.
+    fn end_of(&self, id: StepId, is_last: bool, records: usize) -> Result<Option<StepEnd>, OrderError> {
+        Ok(match self.is_ring {
+            false => Some(StepEnd { epoch: id.epoch, step: id.step, is_last }),
+            // Where the ring ends.
+            true if (records as u64) < self.plan.batch_size_max() => None,
+            true => Some(StepEnd { epoch: 0, step: self.plan.step_number(id)?, is_last: false }),
+        })
+    }
+}
+
+/// What a consumer gets at a step, and how that ends.
+struct Hand<'a> {
+    share: ReplicaShare<'a>,
+    end: Option<StepEnd>,
+}
+
+impl Hand<'_> {
+    /// What the next record is to the step, when so many more follow.
+    fn step(&self, follow: usize) -> Step {
+        match self.end {
+            Some(end) if follow == 0 => Step::EndsWith(end),
+            _ => Step::GoesOn,
+        }
+    }
 }
 
 impl fmt::Display for Itinerary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (epoch, step) = self.start;
+        let StepId { epoch, step } = self.start();
         write!(
             f,
             "by a plan for {} replicas, from replica {}",
@@ -32,7 +76,7 @@ impl fmt::Display for Itinerary {
         )?;
         write!(f, ", step {step} of epoch {epoch} on")?;
         match self.end {
-            Some(end) => write!(f, " to the end of epoch {}", end.saturating_sub(1)),
+            Some(end) => write!(f, " and before {end}"),
             None => Ok(()),
         }
     }
@@ -118,30 +162,36 @@ impl Dealer<'_> {
             foreseen: VecDeque::with_capacity(FORESEEN),
         };
         // Kept from step to step, lest each allocates.
-        let mut shares = Vec::with_capacity(self.consumers());
-        let (mut epoch, mut step) = itinerary.start;
-        while itinerary.end.is_none_or(|end| epoch < end) {
-            let steps = itinerary.plan.steps(epoch)?;
-            while step < steps {
-                if self.is_stopping() {
-                    return Ok(());
-                }
-                let end = StepEnd { epoch, step, is_last: step + 1 == steps };
-                shares.clear();
-                for consumer in 0..self.consumers() {
-                    shares.push(itinerary.plan.share(epoch, step, itinerary.first_replica + consumer)?);
-                }
-                let dealt = match itinerary.plan.deals_in_turn() {
-                    true => self.deal_in_turn(&mut shares, end, &mut walk)?,
-                    false => self.deal_shares(&mut shares, end, &mut walk)?,
-                };
-                if let Err(NobodyLeft) = dealt {
-                    return Ok(());
-                }
-                step += 1;
+        let mut hands = Vec::with_capacity(self.consumers());
+        let mut id = itinerary.start();
+        while itinerary.end.is_none_or(|end| id < end) {
+            let steps = itinerary.plan.steps(id.epoch)?;
+            if id.step >= steps {
+                self.epoch_ended(id.epoch);
+                id = StepId { epoch: id.epoch + 1, step: 0 };
+                continue;
             }
-            self.epoch_ended(epoch);
-            (epoch, step) = (epoch + 1, 0);
+            if self.is_stopping() {
+                return Ok(());
+            }
+            hands.clear();
+            for consumer in 0..self.consumers() {
+                hands.push(match itinerary.share(id, consumer)? {
+                    Some(share) => {
+                        let end = itinerary.end_of(id, id.step + 1 == steps, share.len())?;
+                        Some(Hand { share, end })
+                    }
+                    None => None,
+                });
+            }
+            let dealt = match itinerary.plan.deals_in_turn() {
+                true => self.deal_in_turn(&mut hands, &mut walk)?,
+                false => self.deal_shares(&mut hands, &mut walk)?,
+            };
+            if let Err(NobodyLeft) = dealt {
+                return Ok(());
+            }
+            id.step += 1;
         }
         Ok(())
     }
@@ -149,18 +199,18 @@ impl Dealer<'_> {
     /// One consumer after the other, for shares each of which lies together.
     fn deal_shares(
         &mut self,
-        shares: &mut [ReplicaShare<'_>],
-        end: StepEnd,
+        hands: &mut [Option<Hand<'_>>],
         walk: &mut Walk<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
-        for (turn, share) in shares.iter_mut().enumerate() {
-            if share.len() == 0
+        for (turn, hand) in hands.iter_mut().enumerate() {
+            let Some(hand) = hand else { continue };
+            if let (0, Some(end)) = (hand.share.len(), hand.end)
                 && let Err(NobodyLeft) = self.deal_nothing(turn, end)
             {
                 return Ok(Err(NobodyLeft));
             }
-            while let Some(id) = walk.next_of(share) {
-                let step = if walk.foreseen.is_empty() { Step::EndsWith(end) } else { Step::GoesOn };
+            while let Some(id) = walk.next_of(&mut hand.share) {
+                let step = hand.step(walk.foreseen.len());
                 if let Err(NobodyLeft) = self.deal_from(walk, turn, id, step)? {
                     return Ok(Err(NobodyLeft));
                 }
@@ -172,21 +222,22 @@ impl Dealer<'_> {
     /// Record by record, for shares that lie between each other.
     fn deal_in_turn(
         &mut self,
-        shares: &mut [ReplicaShare<'_>],
-        end: StepEnd,
+        hands: &mut [Option<Hand<'_>>],
         walk: &mut Walk<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
-        for (turn, share) in shares.iter().enumerate() {
-            if share.len() == 0
-                && let Err(NobodyLeft) = self.deal_nothing(turn, end)
+        for (turn, hand) in hands.iter().enumerate() {
+            if let Some(Hand { share, end: Some(end) }) = hand
+                && share.len() == 0
+                && let Err(NobodyLeft) = self.deal_nothing(turn, *end)
             {
                 return Ok(Err(NobodyLeft));
             }
         }
-        while shares.iter().any(|share| share.len() > 0) {
-            for (turn, share) in shares.iter_mut().enumerate() {
-                let Some(id) = share.next() else { continue };
-                let step = if share.len() == 0 { Step::EndsWith(end) } else { Step::GoesOn };
+        while hands.iter().flatten().any(|hand| hand.share.len() > 0) {
+            for (turn, hand) in hands.iter_mut().enumerate() {
+                let Some(hand) = hand else { continue };
+                let Some(id) = hand.share.next() else { continue };
+                let step = hand.step(hand.share.len());
                 if let Err(NobodyLeft) = self.deal_from(walk, turn, id, step)? {
                     return Ok(Err(NobodyLeft));
                 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use prost::encoding::{WireType, bool, encode_key, encode_varint, int32};
 use rand_mt::Mt;
 
-use super::{Cursor, Entry, Source, SourceError};
+use super::{Cursor, Entry, Identity, Passes, Source, SourceError};
 
 /// The fields of a Datum.
 mod field {
@@ -138,6 +138,21 @@ impl Source for ImageList {
 
     fn records(&self) -> Option<u64> {
         Some(self.len() as u64)
+    }
+
+    /// The list's own: files that it names may have changed.
+    fn identity(&self) -> Identity {
+        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &self.list.text);
+        let identity = Identity::new().with("kind", "list of images").with("records", self.len());
+        identity.with("checksum of the list", format_args!("{checksum:08x}"))
+    }
+
+    fn passes(&self) -> Passes {
+        match (self.shuffle, self.skip) {
+            (Some(_), _) => Passes::Shuffled,
+            (None, 0) => Passes::Alike,
+            (None, _) => Passes::FirstIsShorter,
+        }
     }
 
     /// The list, and the order of its lines.

@@ -6,6 +6,7 @@ mod behind;
 #[cfg(target_os = "linux")]
 mod dropped;
 mod file_id;
+mod identity;
 pub(crate) mod image_list;
 mod in_memory;
 mod index;
@@ -27,6 +28,7 @@ use self::leveldb::LevelDbError;
 use crate::errand::Helpers;
 use crate::record::{Key, RecordId};
 
+pub use self::identity::Identity;
 pub use self::index::IndexPlace;
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
@@ -45,6 +47,20 @@ pub trait Source: Send + Sync + fmt::Debug {
 
     /// How many records it holds, where that is known without reading them.
     fn records(&self) -> Option<u64>;
+
+    /// What tells its data set from others, and from itself before it was written to: by this a [`Snapshot`](crate::Snapshot) is known to be of it.
+    /// Not the path, nor the time of the last change: a copy is the same data set. A feed adds its first record.
+    fn identity(&self) -> Identity {
+        match self.records() {
+            Some(records) => Identity::new().with("records", records),
+            None => Identity::new(),
+        }
+    }
+
+    /// Whether each pass has the same records in the same order, which nearly all sources' have.
+    fn passes(&self) -> Passes {
+        Passes::Alike
+    }
 
     /// Bytes that it keeps in memory beside the page cache, as far as it knows them before a walk: part of a
     /// feed's memory budget.
@@ -88,6 +104,20 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn sealing_cursor(&self, _promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
         self.cursor()
     }
+}
+
+/// How the passes over a source differ from one another.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Passes {
+    /// Not at all.
+    #[default]
+    Alike,
+    /// The first one begins behind some records: a list with a `rand_skip`. In a [plan](crate::Plan), which knows records by their positions,
+    /// that makes no difference; a run in Caffe's ring cannot be gone on from.
+    FirstIsShorter,
+    /// Each has an order of its own: a list that shuffles itself. No plan can say which record comes when.
+    Shuffled,
 }
 
 /// The promise to check the seals of a run's records before their values are used, and who helps the walk meanwhile.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::record::Key;
 
-use super::{Cursor, Dealt, Entry, IndexPlace, Source, SourceError};
+use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceError};
 
 /// What makes a record of one source the companion of a record of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -55,6 +55,16 @@ impl Source for Paired {
 
     fn is_seekable(&self) -> bool {
         self.first.is_seekable() && self.second.is_seekable()
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::new()
+            .with_part("first", &self.first.identity())
+            .with_part("second", &self.second.identity())
+    }
+
+    fn passes(&self) -> Passes {
+        self.first.passes().max(self.second.passes())
     }
 
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {

@@ -45,6 +45,20 @@ pub(crate) enum Draws {
 }
 
 impl Draws {
+    /// Whether a record's draw depends on how many came before.
+    pub(crate) fn are_in_turn(&self) -> bool {
+        matches!(self, Draws::Caffe { takes, .. } if takes.any())
+    }
+
+    /// Passes over the draws of so many records.
+    pub(crate) fn pass(&mut self, records: u64) {
+        if let Draws::Caffe { generator, takes } = self {
+            for _ in 0..records {
+                takes.draw(generator);
+            }
+        }
+    }
+
     /// The draw of the lane's next record.
     pub(crate) fn next(&mut self, record: RecordId) -> Draw {
         match self {

@@ -8,15 +8,14 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod folders;
-mod identity;
 mod sidecar;
 
 use std::path::{Path, PathBuf};
 
 use self::folders::sidecars;
-pub(super) use self::identity::Identity;
 pub(super) use self::sidecar::{Damage, Kind};
 use self::sidecar::{Sidecar, Unusable};
+use super::Identity;
 
 /// Where the index of a database's records is kept.
 ///

@@ -9,17 +9,17 @@
 //! Numbers are little-endian. The file is read and not mapped, for a map of a file that somebody cuts ends the
 //! process; the head when it is opened, a part when a place in it is first asked for, and each is verified then.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use once_cell::sync::OnceCell;
 
-use super::Identity;
+use crate::source::Identity;
 use crate::table::checksum::crc32c;
+use crate::whole_file;
 
 const MAGIC: [u8; 8] = *b"PRCLidx\n";
 const VERSION: u32 = 1;
@@ -274,39 +274,12 @@ fn head_of(kind: Kind, identity: &Identity, places: &[u8]) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// Writes a sidecar. It has its name only once it is whole, so several may write it at once, and the last one's stays.
+/// Writes a sidecar.
 pub(super) fn write(path: &Path, kind: Kind, identity: &Identity, places: &[u64]) -> io::Result<()> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
     let places: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
     let head = head_of(kind, identity, &places).ok_or(io::ErrorKind::FileTooLarge)?;
-    fs::create_dir_all(folder)?;
-    let (temporary, file) = create_temporary(folder, name)?;
-    let named = write_all(file, &[&head, &places]).and_then(|()| fs::rename(&temporary, path));
-    named.inspect_err(|_| drop(fs::remove_file(&temporary)))?;
-    // That the name, too, is on the disk is not worth an error: at the worst the index is made once more.
-    drop(File::open(folder).and_then(|folder| folder.sync_all()));
-    Ok(())
-}
-
-/// A file that is nobody else's. Other threads write theirs, and so may processes on other machines, or in other
-/// containers, with this one's number; or one that had this number died at it.
-fn create_temporary(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
-    const TRIES: usize = 100;
-    let mut tried = 0..TRIES;
-    loop {
-        let mut temporary = name.to_owned();
-        temporary.push(format!(".{}-{}", std::process::id(), tried.next().unwrap_or(TRIES)));
-        let path = folder.join(temporary);
-        match File::options().write(true).create_new(true).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !tried.is_empty() => {}
-            opened => return opened.map(|file| (path, file)),
-        }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
     }
-}
-
-fn write_all(mut file: File, pieces: &[&[u8]]) -> io::Result<()> {
-    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
-    file.sync_all()
+    whole_file::write(path, &[&head, &places])
 }

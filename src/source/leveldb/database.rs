@@ -7,8 +7,8 @@ use super::edit::{LEVELS, TableFile};
 use super::folder::{Folder, TableName};
 use super::map::{Lending, TableBytes};
 use super::memtable::Memtable;
+use crate::source::Identity;
 use crate::source::SourceError;
-use crate::source::index::Identity;
 
 /// A table of a level.
 #[derive(Debug)]

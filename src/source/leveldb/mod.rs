@@ -77,7 +77,7 @@ use self::index::Indexed;
 use self::log::Cut;
 use self::merge::MergeCursor;
 use self::sought::LevelDbCursor;
-use super::{ChecksSeals, Cursor, IndexPlace, Source, SourceError};
+use super::{ChecksSeals, Cursor, Identity, IndexPlace, Source, SourceError};
 use crate::table::Verify;
 
 /// Tables of one database that stay mapped: a process may have 65,530 maps. Walks map the others for
@@ -161,6 +161,11 @@ impl Source for LevelDb {
     fn records(&self) -> Option<u64> {
         let of_index = || self.indexed.lock().as_ref().map(|indexed| indexed.index.records());
         self.database.records().or_else(of_index)
+    }
+
+    /// Compaction, which changes the files, does not change it.
+    fn identity(&self) -> Identity {
+        Identity::new().with("kind", "LevelDB").with("last write", self.database.last_sequence)
     }
 
     /// Where the logs' keys and values lie, those that had to be put together, what is known of each table, and an index.

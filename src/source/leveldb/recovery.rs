@@ -27,8 +27,8 @@ use super::key::KEY_BYTES_MAX;
 use super::log::{BLOCK_BYTES, LogError, LogReader};
 use super::map::{FileMap, Lending, Store};
 use super::memtable::Memtable;
+use crate::source::Identity;
 use crate::source::SourceError;
-use crate::source::index::Identity;
 
 /// Opens the database at `path`; at most `maps` of its tables stay mapped once they have been.
 pub(super) fn open(path: &Path, maps: usize) -> Result<Database, SourceError> {

@@ -38,7 +38,7 @@ use self::page::Pages;
 use self::sought::Sought;
 use super::file_id::FileId;
 use super::resident::Resident;
-use super::{Cursor, Dealt, Entry, IndexPlace, Lender, Source, SourceError};
+use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Lender, Source, SourceError};
 use crate::keyed::{Held, Keyed};
 
 /// Cursor operations of lmdb.h, a stable interface that lmdb-rkv takes as numbers.
@@ -113,6 +113,18 @@ impl Source for Lmdb {
 
     fn records(&self) -> Option<u64> {
         self.environment.env.stat().ok().map(|stat| stat.entries() as u64)
+    }
+
+    fn identity(&self) -> Identity {
+        let identity = Identity::new().with("kind", "LMDB");
+        let identity = match self.records() {
+            Some(records) => identity.with("records", records),
+            None => identity,
+        };
+        match self.environment.env.info() {
+            Ok(info) => identity.with("transaction", info.last_txnid()),
+            Err(_) => identity,
+        }
     }
 
     /// The index of its records.

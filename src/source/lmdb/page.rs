@@ -25,9 +25,9 @@ use std::path::Path;
 use memmap2::{Advice, Mmap, MmapOptions};
 
 use crate::lines;
+use crate::source::Identity;
 use crate::source::file_id::FileId;
 use crate::source::in_memory::is_in_memory;
-use crate::source::index::Identity;
 
 /// Whether this machine writes data files as they are read here.
 pub(super) const IS_READ_HERE: bool = cfg!(all(target_pointer_width = "64", target_endian = "little"));

@@ -1,0 +1,98 @@
+//! How a step's records are found in their stream.
+
+use super::job::{Assignment, BatchSize, Job};
+use super::plan::COUNTED_MAX;
+use super::rebatch::Sizes;
+use super::stretch::Stretch;
+use super::world::Seat;
+use super::{OrderError, World};
+
+/// Which places of a stream each replica gets at each step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Law {
+    /// One stream, in batches of so many, each divided contiguously.
+    Divided { global: u64 },
+    /// One stream, in batches of so many, dealt to workers, and by them to their replicas.
+    Dealt { each: u64 },
+    /// One stream, dealt record by record, so many to each replica a step.
+    Caffe { each: u64 },
+    /// A stream a worker, cut into sizes of which a step's make up so many.
+    Rebatched { global: u64 },
+    /// A stream a worker, in batches of so many, dealt to its replicas.
+    Own { each: u64 },
+}
+
+impl Law {
+    /// The law that a job is divided by, and the records that a step takes; `shares` says that all workers read one stream.
+    pub(super) fn of(job: &Job, shares: bool) -> Result<(Self, u64), OrderError> {
+        let replicas = job.world.replicas() as u64;
+        let (option, size, times) = match job.batch {
+            BatchSize::Global(size) => ("the global batch", size, 1),
+            BatchSize::PerReplica(size) => ("the batch of a replica", size, replicas),
+        };
+        if size == 0 {
+            return Err(OrderError::Zero { option });
+        }
+        let step_records = size.checked_mul(times).filter(|&records| records <= COUNTED_MAX);
+        let step_records =
+            step_records.ok_or(OrderError::TooMany { what: "records of a step", allowed: COUNTED_MAX })?;
+        let law = match (job.assignment, job.batch) {
+            (Assignment::Caffe, _) if !shares => {
+                return Err(OrderError::CaffeDealsAll { policy: job.policy.name() });
+            }
+            (Assignment::Caffe, _) if !step_records.is_multiple_of(replicas) => {
+                return Err(OrderError::UnevenBatch {
+                    records: step_records,
+                    replicas: job.world.replicas(),
+                });
+            }
+            (Assignment::Caffe, _) => Law::Caffe { each: step_records / replicas },
+            (Assignment::TensorFlow, BatchSize::Global(global)) if shares => Law::Divided { global },
+            (Assignment::TensorFlow, BatchSize::Global(global)) => Law::Rebatched { global },
+            (Assignment::TensorFlow, BatchSize::PerReplica(each)) if shares => Law::Dealt { each },
+            (Assignment::TensorFlow, BatchSize::PerReplica(each)) => Law::Own { each },
+        };
+        Ok((law, step_records))
+    }
+
+    /// The same, for one stream of all workers.
+    pub(super) fn shared(self) -> Self {
+        match self {
+            Law::Rebatched { global } => Law::Divided { global },
+            Law::Own { each } => Law::Dealt { each },
+            shared @ (Law::Divided { .. } | Law::Dealt { .. } | Law::Caffe { .. }) => shared,
+        }
+    }
+
+    /// Whether there is one stream of all workers.
+    pub(super) fn is_shared(self) -> bool {
+        self == self.shared()
+    }
+
+    /// The places in its stream that a replica visits at a step, of those before `end`.
+    pub(super) fn stretch(self, world: World, step: u64, seat: Seat, end: u64) -> Stretch {
+        let (workers, replicas) = (world.workers() as u64, world.replicas() as u64);
+        let (worker, local) = (seat.worker as u64, seat.local as u64);
+        let locals = world.replicas_per_worker() as u64;
+        let (turn, replica) = (step * locals + local, worker * locals + local);
+        let batch = |number: u64, each: u64| Stretch::within(number * each..(number + 1) * each, end);
+        match self {
+            Law::Divided { global } => {
+                let Stretch { first, len, .. } = batch(step, global);
+                let each = len.div_ceil(replicas);
+                Stretch::within(first + replica * each..first + (replica + 1) * each, first + len)
+            }
+            Law::Dealt { each } => batch(turn * workers + worker, each),
+            Law::Own { each } => batch(turn, each),
+            Law::Rebatched { global } => {
+                let sizes = Sizes::of(world, global, worker * locals);
+                Stretch::within(sizes.before(turn)..sizes.before(turn + 1), end)
+            }
+            Law::Caffe { each } => {
+                let first = step * each * replicas + replica;
+                let len = end.saturating_sub(first).div_ceil(replicas).min(each);
+                Stretch { first, stride: replicas, len }
+            }
+        }
+    }
+}

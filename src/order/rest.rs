@@ -1,0 +1,98 @@
+//! What is left of an epoch in which the world changed.
+
+use super::OrderError;
+use super::plan::COUNTED_MAX;
+use super::sharding::{Shard, ShardName};
+use super::stretch::Stretch;
+
+/// What is left of an epoch that was begun by another job: the tails of its streams, one behind the other, as a stream
+/// of its own. The job that goes on divides it among all its replicas, whatever its policy; the epochs after it are as
+/// if there had been no other job.
+///
+/// Every record of the epoch is thus delivered as often as the job that began it would have: before the change, or
+/// after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rest {
+    pub(super) epoch: u64,
+    /// Those that the pieces are of.
+    shards: Vec<Shard>,
+    pieces: Vec<Piece>,
+}
+
+/// Places of one of the shards, counted on through the epochs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    /// Where it begins in the rest.
+    begin: u64,
+    /// Which of the shards.
+    shard: usize,
+    stretch: Stretch,
+}
+
+impl Rest {
+    pub(super) fn of(epoch: u64) -> Self {
+        Rest { epoch, shards: Vec::new(), pieces: Vec::new() }
+    }
+
+    /// How many records it has.
+    pub(super) fn len(&self) -> u64 {
+        self.pieces.last().map_or(0, |piece| piece.begin + piece.stretch.len)
+    }
+
+    /// Adds places of a shard behind all others.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::TooMany`].
+    pub(super) fn push(&mut self, shard: &Shard, stretch: Stretch) -> Result<(), OrderError> {
+        if stretch.len == 0 {
+            return Ok(());
+        }
+        let begin = self.len();
+        if begin.saturating_add(stretch.len) > COUNTED_MAX {
+            return Err(OrderError::TooMany { what: "records that are left", allowed: COUNTED_MAX });
+        }
+        let known = self.shards.iter().position(|known| known.name == shard.name);
+        let shard = known.unwrap_or_else(|| {
+            self.shards.push(shard.clone());
+            self.shards.len() - 1
+        });
+        if let Some(last) = self.pieces.last_mut()
+            && last.shard == shard
+            && last.stretch.stride == stretch.stride
+            && last.stretch.without(last.stretch.len).first == stretch.first
+        {
+            last.stretch.len += stretch.len;
+        } else {
+            self.pieces.push(Piece { begin, shard, stretch });
+        }
+        Ok(())
+    }
+
+    /// The shard that a place of the rest is of, and the place in that.
+    pub(super) fn locate(&self, place: u64) -> (&Shard, u64) {
+        let piece = &self.pieces[self.pieces.partition_point(|piece| piece.begin <= place) - 1];
+        let Stretch { first, stride, .. } = piece.stretch;
+        (&self.shards[piece.shard], first + (place - piece.begin) * stride)
+    }
+
+    /// What it is made of, in order.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (ShardName, Stretch)> {
+        self.pieces.iter().map(|piece| (self.shards[piece.shard].name, piece.stretch))
+    }
+
+    /// Adds to another rest what comes at some places of this one, as far as it goes; what is left of them behind it.
+    pub(super) fn push_to(&self, other: &mut Rest, places: Stretch) -> Result<Stretch, OrderError> {
+        let mut left = places;
+        let from = self.pieces.partition_point(|piece| piece.begin + piece.stretch.len <= places.first);
+        for piece in &self.pieces[from..] {
+            let here = left.only(left.before(piece.begin + piece.stretch.len));
+            if here.len > 0 {
+                let within = Stretch { first: here.first - piece.begin, ..here };
+                other.push(&self.shards[piece.shard], piece.stretch.of(within))?;
+            }
+            left = left.without(here.len);
+        }
+        Ok(left)
+    }
+}

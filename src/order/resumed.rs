@@ -1,0 +1,222 @@
+//! The plan of a run that goes on, in the world that it was in or in another.
+
+use super::job::Job;
+use super::rest::Rest;
+use super::stretch::Stretch;
+use super::world::Seat;
+use super::{OrderError, Plan};
+use crate::record::StepId;
+
+/// The most shares by which replicas may be apart: what is written down of them is bounded.
+const APART_MAX: usize = 1 << 16;
+
+/// What comes from a step on to its epoch's end: places of the lines of workers, or of the one line of all.
+struct Tail {
+    places: Vec<(usize, Stretch)>,
+    /// Whether that is all of the epoch.
+    is_whole: bool,
+}
+
+impl Plan {
+    /// The plan by which a run of this one goes on as another job, and the next step of each of that one's replicas. `next` is
+    /// the step that each replica of this one comes to next: where it is the same for all of them, whatever came before it was delivered, and
+    /// nothing else.
+    ///
+    /// Where the other job is the same, so are the plan and the steps. Otherwise what is left of the epoch, of all workers together,
+    /// is one stream that the other job divides among its replicas, from step 0 on, and the epochs after that are as they
+    /// would have been. Every record is still delivered as often as it would have been: but for [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off), exactly once.
+    ///
+    /// ```
+    /// use percolator::{BatchSize, Job, World};
+    ///
+    /// let two = Job::new([10], BatchSize::Global(4), World::new(1, 2)?);
+    /// let three = Job::new([10], BatchSize::Global(3), World::new(1, 3)?);
+    /// let (plan, next) = two.plan()?.resumed(&three, &[(0, 1).into(); 2])?;
+    /// assert_eq!(next, [(0, 0).into(); 3]);
+    /// assert_eq!(plan.steps(0)?, 2);
+    /// assert_eq!(plan.share(0, 0, 2)?.map(|record| record.index).collect::<Vec<_>>(), [6]);
+    /// # Ok::<(), percolator::OrderError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::OtherOrder`] if the job is of another data set, or its order is another; [`OrderError::Replicas`] if these are not as many
+    /// steps as replicas; [`OrderError::NoSuchStep`] if a replica is not where it says it is; [`OrderError::TooMany`]; and what is wrong with the job.
+    pub fn resumed(&self, job: &Job, next: &[StepId]) -> Result<(Plan, Vec<StepId>), OrderError> {
+        let plan = job.plan()?;
+        self.check_order(job)?;
+        if next.len() != self.world().replicas() {
+            return Err(OrderError::Replicas { found: next.len(), allowed: self.world().replicas() });
+        }
+        let next = next.iter().map(|&id| self.standing(id)).collect::<Result<Vec<_>, _>>()?;
+        if self.is_of(job) {
+            return Ok((self.clone(), next));
+        }
+        let rest = self.rest_after(&next)?;
+        let (plan, start) = plan.after(rest);
+        let replicas = plan.world().replicas();
+        Ok((plan, vec![start; replicas]))
+    }
+
+    /// Whether it is the plan of a job.
+    pub(crate) fn is_of(&self, job: &Job) -> bool {
+        job.is_like(self.job())
+    }
+
+    /// That a job goes through the same records, in the same order.
+    fn check_order(&self, job: &Job) -> Result<(), OrderError> {
+        let was = self.job();
+        let facts = [
+            ("records of each file", format!("{:?}", was.files), format!("{:?}", job.files)),
+            ("shuffle", format!("{:?}", was.shuffle), format!("{:?}", job.shuffle)),
+            ("seed", was.seed.to_string(), job.seed.to_string()),
+        ];
+        match facts.into_iter().find(|(_, was, is)| was != is) {
+            Some((what, was, is)) => Err(OrderError::OtherOrder { what, was, is }),
+            None => Ok(()),
+        }
+    }
+
+    /// The same step, not as the one behind the last of an epoch.
+    fn standing(&self, mut id: StepId) -> Result<StepId, OrderError> {
+        loop {
+            let StepId { epoch, step } = id;
+            let steps = self.steps(epoch)?;
+            if step > steps {
+                return Err(OrderError::NoSuchStep { epoch, step, steps });
+            }
+            // Epochs without steps are passed, but where there are no others.
+            let has_more = steps > 0 || self.wraps() || self.rest_of(epoch).is_some();
+            if step < steps || !has_more {
+                return Ok(id);
+            }
+            id = StepId { epoch: epoch.saturating_add(1), step: 0 };
+        }
+    }
+
+    /// What is left of the epoch in which the foremost replica is, and, before it, of what the others have not come to;
+    /// and whether that is the epoch as a whole.
+    fn rest_after(&self, next: &[StepId]) -> Result<(Rest, bool), OrderError> {
+        let foremost = next.iter().copied().max().unwrap_or_default();
+        let mut rest = Rest::of(foremost.epoch);
+        let mut id = next.iter().copied().min().unwrap_or_default();
+        let mut shares = 0;
+        while id < foremost {
+            if id.step == self.steps(id.epoch)? {
+                id = StepId { epoch: id.epoch + 1, step: 0 };
+                continue;
+            }
+            for (replica, own) in next.iter().enumerate() {
+                shares += 1;
+                if shares > APART_MAX {
+                    let what = "shares by which replicas are apart";
+                    return Err(OrderError::TooMany { what, allowed: APART_MAX as u64 });
+                }
+                if *own <= id {
+                    let (line, stretch) = self.share(id.epoch, id.step, replica)?.places();
+                    line.push_to(&mut rest, stretch)?;
+                }
+            }
+            id.step += 1;
+        }
+        let tail = self.tail(foremost)?;
+        if tail.is_whole && rest.len() > 0 {
+            // What others have not come to is the end of the epoch before.
+            rest.epoch = foremost.epoch.saturating_sub(1);
+            return Ok((rest, false));
+        }
+        for (worker, places) in tail.places {
+            self.line(foremost.epoch, worker)?.push_to(&mut rest, places)?;
+        }
+        Ok((rest, tail.is_whole))
+    }
+
+    /// What comes from a step on to its epoch's end.
+    fn tail(&self, id: StepId) -> Result<Tail, OrderError> {
+        if self.wraps() {
+            return self.ring_tail(id);
+        }
+        if let Some(old) = self.rest_of(id.epoch) {
+            let first = id.step * self.step_records();
+            let places = vec![(0, Stretch::within(first..old.len(), old.len()))];
+            return Ok(Tail { places, is_whole: false });
+        }
+        let of_worker = |worker| {
+            let records = self.line(id.epoch, worker)?.shard.records;
+            let seat = Seat { worker, local: 0 };
+            let first = self.law().stretch(self.world(), id.step, seat, u64::MAX).first;
+            Ok((worker, Stretch::within(first..records, records)))
+        };
+        let places = (0..self.shards()).map(of_worker).collect::<Result<_, OrderError>>()?;
+        Ok(Tail { places, is_whole: id.step == 0 })
+    }
+
+    /// The same where batches wrap: to the end of the epoch that the step's first record is of.
+    fn ring_tail(&self, id: StepId) -> Result<Tail, OrderError> {
+        let line = self.line(id.epoch, 0)?;
+        let first = (self.steps_before(id.epoch)? + id.step) * self.step_records();
+        let old = line.rest.map_or(0, Rest::len);
+        let records = line.shard.records;
+        let end = match first.checked_sub(old) {
+            None => old,
+            Some(behind) => {
+                let place = line.begin + behind;
+                old + ((place / records + 1) * records - line.begin)
+            }
+        };
+        let is_whole = first >= old && end - first == records;
+        Ok(Tail { places: vec![(0, Stretch::within(first..end, end))], is_whole })
+    }
+
+    /// With what another job left, and the step that comes first.
+    fn after(self, (rest, is_whole): (Rest, bool)) -> (Self, StepId) {
+        let start = StepId { epoch: rest.epoch, step: 0 };
+        let rest = match (is_whole, self.wraps()) {
+            (true, false) => None,
+            // It counts its steps from here.
+            (true, true) => rest.epoch.checked_sub(1).map(Rest::of),
+            (false, _) => Some(rest),
+        };
+        (self.with_rest(rest), start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{BatchSize, LastBatch, World};
+
+    fn job(workers: usize, replicas: usize, batch: u64) -> Job {
+        Job::new([20], BatchSize::Global(batch), World::new(workers, replicas).unwrap())
+    }
+
+    #[test]
+    fn the_same_job_goes_on_where_it_was() {
+        let plan = job(1, 2, 4).plan().unwrap();
+        let next = [StepId { epoch: 1, step: 3 }, StepId { epoch: 1, step: 4 }];
+        let said = job(1, 2, 4).last_batch(LastBatch::Keep);
+        assert_eq!(plan.resumed(&said, &next), Ok((plan.clone(), next.to_vec())));
+    }
+
+    #[test]
+    fn the_step_behind_the_last_is_the_next_epochs_first() {
+        let plan = job(1, 1, 4).plan().unwrap();
+        let (other, next) = plan.resumed(&job(2, 2, 3), &[StepId { epoch: 0, step: 5 }]).unwrap();
+        assert_eq!(other, job(2, 2, 3).plan().unwrap());
+        assert_eq!(next, [StepId { epoch: 1, step: 0 }; 2]);
+    }
+
+    #[test]
+    fn what_cannot_go_on_is_refused() {
+        let plan = job(1, 1, 4).plan().unwrap();
+        let start = [StepId::default()];
+        let refused = |job: &Job, next: &[StepId]| plan.resumed(job, next).unwrap_err();
+        let seed = OrderError::OtherOrder { what: "seed", was: "0".to_owned(), is: "1".to_owned() };
+        assert_eq!(refused(&job(1, 1, 4).seed(1), &start), seed);
+        let others = Job::new([21], BatchSize::Global(4), World::ALONE);
+        assert!(matches!(refused(&others, &start), OrderError::OtherOrder { .. }));
+        assert_eq!(refused(&job(1, 2, 4), &[]), OrderError::Replicas { found: 0, allowed: 1 });
+        let far = refused(&job(1, 2, 4), &[StepId { epoch: 0, step: 6 }]);
+        assert_eq!(far, OrderError::NoSuchStep { epoch: 0, step: 6, steps: 5 });
+    }
+}

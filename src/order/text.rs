@@ -1,0 +1,215 @@
+//! A job as text: part of what is written down of a run.
+
+use super::job::{Assignment, BatchSize, Job, LastBatch};
+use super::plan::COUNTED_MAX;
+use super::rest::Rest;
+use super::sharding::{Files, ShardName};
+use super::stretch::Stretch;
+use super::{AutoShardPolicy, Plan, Shuffle, World};
+use crate::sealed_text::{TextFault, TextReader, TextWriter};
+
+const POLICIES: [(AutoShardPolicy, &str); 5] = [
+    (AutoShardPolicy::Auto, "auto"),
+    (AutoShardPolicy::File, "file"),
+    (AutoShardPolicy::Data, "data"),
+    (AutoShardPolicy::Off, "off"),
+    (AutoShardPolicy::Hint, "hint"),
+];
+
+const ASSIGNMENTS: [(Assignment, &str); 2] =
+    [(Assignment::TensorFlow, "tensorflow"), (Assignment::Caffe, "caffe")];
+
+const LAST_BATCHES: [(LastBatch, &str); 4] = [
+    (LastBatch::Keep, "keep"),
+    (LastBatch::Drop, "drop"),
+    (LastBatch::Pad, "pad"),
+    (LastBatch::Wrap, "wrap"),
+];
+
+fn name_of<T: Copy + PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
+    let named = names.iter().find(|(named, _)| *named == value);
+    named.map(|(_, name)| *name).expect("every value has a name")
+}
+
+fn of_name<T: Copy>(names: &[(T, &'static str)], name: &str) -> Option<T> {
+    names.iter().find(|(_, known)| *known == name).map(|(value, _)| *value)
+}
+
+fn wanted<T>(names: &[(T, &'static str)]) -> String {
+    let names: Vec<_> = names.iter().map(|(_, name)| *name).collect();
+    format!("one of {}", names.join(", "))
+}
+
+fn choice<T: Copy>(
+    facts: &mut TextReader<'_>,
+    name: &str,
+    names: &[(T, &'static str)],
+) -> Result<T, TextFault> {
+    facts.value_by(name, &wanted(names), |value| of_name(names, value))
+}
+
+impl Job {
+    /// Writes it down.
+    pub(crate) fn write(&self, text: &mut TextWriter) {
+        let files: Vec<String> = self.files.iter().map(ToString::to_string).collect();
+        text.fact("files", files.join(" "));
+        match self.batch {
+            BatchSize::Global(records) => text.fact("batch", format_args!("global {records}")),
+            BatchSize::PerReplica(records) => text.fact("batch", format_args!("replica {records}")),
+        }
+        text.fact("workers", self.world.workers());
+        text.fact("replicas", self.world.replicas());
+        text.fact("policy", name_of(&POLICIES, self.policy));
+        text.fact("assignment", name_of(&ASSIGNMENTS, self.assignment));
+        text.fact("last-batch", name_of(&LAST_BATCHES, self.last_batch_or_default()));
+        match self.shuffle {
+            Shuffle::No => text.fact("shuffle", "no"),
+            Shuffle::Global => text.fact("shuffle", "global"),
+            Shuffle::Window { records } => text.fact("shuffle", format_args!("window {records}")),
+        }
+        text.fact("seed", self.seed);
+    }
+
+    /// Reads it again. Whether it can be divided as it says, [`plan`](Self::plan) tells.
+    pub(crate) fn read(facts: &mut TextReader<'_>) -> Result<Self, TextFault> {
+        let files: Vec<u64> = facts.value_by("files", "the records of each", |value| {
+            value.split(' ').map(|records| records.parse().ok()).collect()
+        })?;
+        let batch = facts.value_by("batch", "\"global\" or \"replica\" and a number", |value| {
+            let (of, records) = value.split_once(' ')?;
+            let records = records.parse().ok()?;
+            match of {
+                "global" => Some(BatchSize::Global(records)),
+                "replica" => Some(BatchSize::PerReplica(records)),
+                _ => None,
+            }
+        })?;
+        let workers = facts.parse("workers", "a number")?;
+        let replicas = facts.value_by("replicas", "a number that goes with the workers", |value| {
+            World::new(workers, value.parse().ok()?).ok()
+        })?;
+        let policy = choice(facts, "policy", &POLICIES)?;
+        let assignment = choice(facts, "assignment", &ASSIGNMENTS)?;
+        let last_batch = choice(facts, "last-batch", &LAST_BATCHES)?;
+        let shuffle =
+            facts.value_by("shuffle", "one of no, global, window RECORDS", |value| match value {
+                "no" => Some(Shuffle::No),
+                "global" => Some(Shuffle::Global),
+                window => {
+                    let records = window.strip_prefix("window ")?.parse().ok()?;
+                    Some(Shuffle::Window { records })
+                }
+            })?;
+        let seed = facts.parse("seed", "a number")?;
+        let job = Job::new(files, batch, replicas).policy(policy).assignment(assignment);
+        Ok(job.last_batch(last_batch).shuffle(shuffle).seed(seed))
+    }
+}
+
+impl Plan {
+    /// Writes it down.
+    pub(crate) fn write(&self, text: &mut TextWriter) {
+        self.job().write(text);
+        let Some(rest) = self.rest() else { return };
+        text.fact("rest", rest.epoch);
+        for (name, Stretch { first, stride, len }) in rest.pieces() {
+            let ShardName { policy, worker, workers } = name;
+            let policy = name_of(&POLICIES, policy);
+            text.fact("left", format_args!("{policy} {worker} {workers} {first} {stride} {len}"));
+        }
+    }
+
+    /// Reads it again.
+    pub(crate) fn read(facts: &mut TextReader<'_>) -> Result<Self, TextFault> {
+        let job = Job::read(facts)?;
+        let plan = job.plan();
+        let plan =
+            plan.map_err(|error| facts.fault_before("a job that can be divided", &error.to_string()))?;
+        let Some(epoch) = facts.next_if("rest") else { return Ok(plan) };
+        let Some(epoch) = epoch.parse().ok().filter(|&epoch| epoch < COUNTED_MAX) else {
+            return Err(facts.fault_before("\"rest ...\" with an epoch", epoch));
+        };
+        let wrong = |facts: &TextReader<'_>, found: &str| {
+            facts.fault_before(
+                "\"left ...\" with a policy, a worker of how many, and places of its shard",
+                found,
+            )
+        };
+        let mut rest = Rest::of(epoch);
+        while let Some(found) = facts.next_if("left") {
+            let (name, stretch) = piece(found).ok_or_else(|| wrong(facts, found))?;
+            let pushed = Files::of(&job.files).and_then(|files| rest.push(&files.shard(name), stretch));
+            pushed.map_err(|error| wrong(facts, &format!("{found}: {error}")))?;
+        }
+        Ok(plan.with_rest(Some(rest)))
+    }
+}
+
+fn piece(text: &str) -> Option<(ShardName, Stretch)> {
+    let (policy, numbers) = text.split_once(' ')?;
+    let policy = of_name(&POLICIES, policy).filter(|policy| *policy != AutoShardPolicy::Auto)?;
+    let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+    let [worker, workers, first, stride, len] = numbers.try_into().ok()?;
+    let is_counted = |number| number <= COUNTED_MAX;
+    let is_within =
+        worker < workers && stride > 0 && [workers, first, stride, len].into_iter().all(is_counted);
+    let end = len.checked_mul(stride)?.checked_add(first)?;
+    (is_within && is_counted(end))
+        .then_some((ShardName { policy, worker, workers }, Stretch { first, stride, len }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+
+    #[test]
+    fn a_job_is_read_as_it_was_written() {
+        let world = World::new(2, 6).unwrap();
+        let window = Shuffle::Window { records: NonZeroU64::new(100).unwrap() };
+        for batch in [BatchSize::Global(7), BatchSize::PerReplica(3)] {
+            for (policy, _) in POLICIES {
+                for (assignment, _) in ASSIGNMENTS {
+                    for shuffle in [Shuffle::No, Shuffle::Global, window] {
+                        let job = Job::new([3, 4], batch, world).policy(policy).assignment(assignment);
+                        let job = job.shuffle(shuffle).seed(u64::MAX).last_batch(LastBatch::Drop);
+                        let mut text = TextWriter::new("job", 1);
+                        job.write(&mut text);
+                        let text = text.seal();
+                        let (mut facts, _) = TextReader::open(&text, "job", 1).unwrap();
+                        assert_eq!(Job::read(&mut facts), Ok(job));
+                        assert_eq!(facts.end(), Ok(()));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_that_goes_on_is_read_as_it_was_written() {
+        let job = |workers, batch| {
+            Job::new([30, 20], BatchSize::Global(batch), World::new(workers, workers).unwrap())
+        };
+        let file = job(2, 7).policy(AutoShardPolicy::File).plan().unwrap();
+        let (plan, _) = file.resumed(&job(3, 5), &[(4, 1).into(), (4, 2).into()]).unwrap();
+        let mut text = TextWriter::new("plan", 1);
+        plan.write(&mut text);
+        let text = text.seal();
+        assert!(text.contains("\nrest 4\nleft file 0 2 "), "{text}");
+        let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap();
+        assert_eq!(Plan::read(&mut facts), Ok(plan));
+        assert_eq!(facts.end(), Ok(()));
+    }
+
+    #[test]
+    fn what_no_plan_has_left_is_refused() {
+        let mut text = TextWriter::new("plan", 1);
+        Job::new([3], BatchSize::Global(1), World::ALONE).write(&mut text);
+        text.fact("rest", 0);
+        text.fact("left", "data 1 1 0 1 1");
+        let text = text.seal();
+        let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap();
+        assert!(matches!(Plan::read(&mut facts), Err(TextFault::Line { line: 12, .. })));
+    }
+}

@@ -1,0 +1,92 @@
+//! Why a run cannot be taken down, or cannot go on.
+
+use std::path::PathBuf;
+
+use crate::order::OrderError;
+use crate::sealed_text::TextFault;
+
+/// A snapshot cannot be made, read, or gone on from.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// A file cannot be read or written.
+    #[error("{}: cannot {action} the snapshot: {message}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// What the operating system said.
+        message: String,
+    },
+    /// A text is not a snapshot as it was written.
+    #[error("{}not a snapshot that can be used: {fault}", of_file(path.as_ref()))]
+    Text {
+        /// The file, if it is from one.
+        path: Option<PathBuf>,
+        /// What is wrong.
+        fault: TextFault,
+    },
+    /// It is of other data than the feed's.
+    #[error(
+        "the snapshot is of other data than {}: of {} it says \"{was}\", and here it is \"{is}\"; go on with the data \
+         it was taken of, or begin anew", source_path.display(), taken_of.display()
+    )]
+    OtherData {
+        /// What the feed reads.
+        source_path: PathBuf,
+        /// What was read then.
+        taken_of: PathBuf,
+        /// The first fact that differs, as it was.
+        was: String,
+        /// The same, as it is.
+        is: String,
+    },
+    /// The run cannot go on as this job.
+    #[error("the snapshot cannot be gone on from: {0}")]
+    Order(OrderError),
+    /// Only some replicas are known, and not all of them are at one step.
+    #[error(
+        "the snapshot says of {known} of {replicas} replicas where they are, and those are not at the same step: join the \
+         snapshots of all workers with Snapshot::join"
+    )]
+    Unknown {
+        /// How many it tells of.
+        known: usize,
+        /// How many there are.
+        replicas: usize,
+    },
+    /// Snapshots that are not of one run.
+    #[error("these snapshots are not of one run: {what} differ; join those that one job's workers took")]
+    NotOfOne {
+        /// What differs.
+        what: &'static str,
+    },
+    /// No two passes over the source need be alike.
+    #[error(
+        "{}: the list shuffles itself, or begins behind its first lines, and such a run cannot be gone on from: leave out its shuffle and \
+         rand_skip, and say .epochs(0).shuffle(Shuffle::Global)",
+        source_path.display()
+    )]
+    PassesDiffer {
+        /// The source.
+        source_path: PathBuf,
+    },
+    /// Caffe's random numbers belong to the lanes they were drawn for.
+    #[error(
+        "Caffe's random sequence is one of each replica's, from its first record on, and the run is to go on as another job: \
+         go on with the same replicas and batches, or draw by .seed(...), which depends on the record alone"
+    )]
+    CaffeRandom,
+}
+
+// The error is part of the message, and therefore not its source: it would be said twice.
+impl From<OrderError> for SnapshotError {
+    fn from(error: OrderError) -> Self {
+        SnapshotError::Order(error)
+    }
+}
+
+fn of_file(path: Option<&PathBuf>) -> String {
+    path.map(|path| format!("{}: ", path.display())).unwrap_or_default()
+}

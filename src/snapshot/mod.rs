@@ -1,0 +1,219 @@
+//! Where a run is, so that it can go on from there.
+//!
+//! Because the order of a run is a function of its job, a place in it is a step: a snapshot says what the job is, of what
+//! data, and which step each replica comes to next. What was prefetched and not delivered is simply delivered later.
+
+mod error;
+mod text;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use self::error::SnapshotError;
+
+use crate::order::{Assignment, BatchSize, Job, LastBatch, OrderError, Plan, World};
+use crate::record::StepId;
+use crate::source::Identity;
+
+/// Where a run is: its job, its data, and the step that each replica comes to next. A [feed](crate::Feed::snapshot) or a
+/// [lane](crate::Lane::snapshot) tells it after any batch, and a feed that is [built with it](crate::FeedBuilder::resume) goes on from there: bit for bit,
+/// and without reading what came before.
+///
+/// It is a small text, for people too ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr), [`save`](Self::save), [`load`](Self::load)), best
+/// kept in one file with the model it belongs to:
+///
+/// ```text
+/// percolator snapshot 1
+/// source /data/ilsvrc12_train_lmdb
+/// data kind LMDB
+/// data records 1281167
+/// ...
+/// shuffle global
+/// seed 7
+/// next epoch 3 step 117 replicas 0 to 7
+/// checksum 5c1e0f6b
+/// ```
+///
+/// It holds nothing of the model, and nothing of what is done to the records: crops and mirroring are drawn from the seed, the
+/// epoch and the record, so that a feed built with the same transform gives the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The path of what was read, for messages.
+    source: PathBuf,
+    identity: Identity,
+    course: Course,
+    next: BTreeMap<usize, StepId>,
+}
+
+/// By what law the records come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Caffe's ring, which knows of no epochs: its steps are counted from the start.
+    Ring(Ring),
+    Plan(Arc<Plan>),
+}
+
+/// Caffe's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ring {
+    /// Records that each rank takes at a step.
+    pub(crate) batch_size: u64,
+    pub(crate) ranks: usize,
+    /// After how many passes it ends, if it does.
+    pub(crate) passes: Option<NonZeroU64>,
+}
+
+impl Ring {
+    /// The same as a job, now that it is known how many records there are.
+    pub(crate) fn job(self, records: u64) -> Result<Job, OrderError> {
+        let job = Job::new([records], BatchSize::PerReplica(self.batch_size), World::new(1, self.ranks)?);
+        // One that ends has a short last batch; otherwise each pass begins where the one before it ends.
+        let last_batch = if self.passes.is_some() { LastBatch::Keep } else { LastBatch::Wrap };
+        Ok(job.assignment(Assignment::Caffe).last_batch(last_batch))
+    }
+}
+
+/// How a run goes on.
+#[derive(Clone, Debug)]
+pub(crate) struct Resumed {
+    pub(crate) plan: Plan,
+    /// The first step of each replica.
+    pub(crate) next: Vec<StepId>,
+    /// Whether it is the ring that it was, with the ring's count of steps.
+    pub(crate) is_ring: bool,
+    /// Whether each replica gets what it would have got.
+    pub(crate) keeps_lanes: bool,
+}
+
+impl Resumed {
+    /// A run at its beginning.
+    pub(crate) fn begun(plan: Plan) -> Self {
+        let next = vec![StepId::default(); plan.world().replicas()];
+        Resumed { plan, next, is_ring: false, keeps_lanes: true }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(
+        source: &Path,
+        identity: Identity,
+        course: Course,
+        next: impl IntoIterator<Item = (usize, StepId)>,
+    ) -> Self {
+        Snapshot { source: source.to_owned(), identity, course, next: next.into_iter().collect() }
+    }
+
+    /// The step that a replica of the job comes to next, if that is known: of its own replicas a worker's snapshot
+    /// tells it, and of others only where all are at the same step. In the ring, steps are counted from the start.
+    #[must_use]
+    pub fn next(&self, replica: usize) -> Option<StepId> {
+        self.next.get(&replica).copied().or_else(|| self.common().filter(|_| replica < self.replicas()))
+    }
+
+    /// How many replicas the job has.
+    #[must_use]
+    pub fn replicas(&self) -> usize {
+        match &self.course {
+            Course::Ring(ring) => ring.ranks,
+            Course::Plan(plan) => plan.world().replicas(),
+        }
+    }
+
+    /// The plan that the run goes by; `None` for Caffe's ring.
+    #[must_use]
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.course {
+            Course::Ring(_) => None,
+            Course::Plan(plan) => Some(plan),
+        }
+    }
+
+    /// The snapshot of a job, of those that its workers took. Needed only where they took them after different steps.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::NotOfOne`] if they are not of one run, or two say differently where a replica is.
+    pub fn join<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> Result<Snapshot, SnapshotError> {
+        let mut snapshots = snapshots.into_iter();
+        let Some(first) = snapshots.next() else {
+            return Err(SnapshotError::Unknown { known: 0, replicas: 0 });
+        };
+        let mut joined = first.clone();
+        for other in snapshots {
+            let facts = [
+                ("their data", other.identity == joined.identity),
+                ("their jobs", other.course == joined.course),
+            ];
+            if let Some((what, _)) = facts.into_iter().find(|(_, is_same)| !is_same) {
+                return Err(SnapshotError::NotOfOne { what });
+            }
+            for (&replica, &id) in &other.next {
+                if *joined.next.entry(replica).or_insert(id) != id {
+                    let what = "the steps of one replica";
+                    return Err(SnapshotError::NotOfOne { what });
+                }
+            }
+        }
+        Ok(joined)
+    }
+
+    /// The step that all replicas that it tells of are at, if they are at one.
+    fn common(&self) -> Option<StepId> {
+        let mut steps = self.next.values();
+        let first = steps.next()?;
+        steps.all(|step| step == first).then_some(*first)
+    }
+
+    /// That it is of this data.
+    pub(crate) fn check_data(&self, source: &Path, identity: &Identity) -> Result<(), SnapshotError> {
+        match self.identity.difference(identity.as_bytes()) {
+            None => Ok(()),
+            Some((was, is)) => Err(SnapshotError::OtherData {
+                source_path: source.to_owned(),
+                taken_of: self.source.clone(),
+                was,
+                is,
+            }),
+        }
+    }
+
+    /// The steps that all replicas come to; of `lanes` alone, where the others go on by themselves.
+    fn next_of_all(&self, lanes: Option<Range<usize>>) -> Result<Vec<StepId>, SnapshotError> {
+        let (common, replicas) = (self.common(), self.replicas());
+        let is_asked = |replica: &usize| lanes.as_ref().is_none_or(|lanes| lanes.contains(replica));
+        let known = |replica: usize| self.next.get(&replica).copied().or(common);
+        if !(0..replicas).filter(is_asked).all(|replica| known(replica).is_some()) {
+            return Err(SnapshotError::Unknown { known: self.next.len(), replicas });
+        }
+        Ok((0..replicas).map(|replica| known(replica).unwrap_or_default()).collect())
+    }
+
+    /// How the run goes on as a job of these records, as far as these lanes of it need to know; `is_ring` says that what goes on
+    /// is a ring.
+    pub(crate) fn resumed(
+        &self,
+        job: &Job,
+        records: u64,
+        lanes: Range<usize>,
+        is_ring: bool,
+    ) -> Result<Resumed, SnapshotError> {
+        let (was, was_ring) = match &self.course {
+            Course::Plan(plan) => (plan.clone(), false),
+            Course::Ring(ring) => (Arc::new(ring.job(records)?.plan()?), true),
+        };
+        let is_same = was.is_of(job);
+        let mut next = self.next_of_all(is_same.then_some(lanes))?;
+        if was_ring {
+            for id in &mut next {
+                *id = was.numbered_step(id.step)?;
+            }
+        }
+        let has_given = next.iter().any(|id| *id != StepId::default());
+        let (plan, next) = was.resumed(job, &next)?;
+        let keeps_lanes = !plan.goes_on() && (is_same || !has_given);
+        Ok(Resumed { is_ring: is_ring && was_ring && !plan.goes_on(), keeps_lanes, plan, next })
+    }
+}

@@ -1,0 +1,477 @@
+//! A run goes on from a snapshot as if it had not been cut: bit for bit, in the world that it was in or in another, whatever
+//! was prefetched; and what is no snapshot of it is refused, with the difference named.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use common::process::must_end;
+use common::source::MemorySource;
+use percolator::{
+    Assignment, AutoShardPolicy, Batch, CaffeEra, ConfigError, Device, Feed, FeedBuilder, FeedError,
+    ImageList, IndexPlace, LastBatch, LevelDb, Lmdb, OrderError, RecordId, Registry, Shuffle, Snapshot,
+    SnapshotError, StepEnd, StepId, TextFault, Transform, World,
+};
+use proptest::prelude::*;
+
+/// All that a consumer sees of a batch.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    step: Option<StepEnd>,
+    records: Vec<RecordId>,
+    bytes: Vec<u8>,
+    labels: Vec<i32>,
+}
+
+impl Seen {
+    fn of(batch: &Batch) -> Self {
+        let (records, labels) = (batch.records().to_vec(), batch.labels().to_vec());
+        Seen { step: batch.step(), records, bytes: batch.bytes().to_vec(), labels }
+    }
+}
+
+fn images(records: usize) -> MemorySource {
+    MemorySource::images("snapshot", records, 1, 4, 4)
+}
+
+/// A feed whose pixels depend on the draws of each record.
+fn feed(source: MemorySource, lanes: usize) -> FeedBuilder {
+    let feed = Feed::builder().source(source).transform(Transform::new().crop(2).mirror(true));
+    hosts(feed, lanes)
+}
+
+fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
+    feed.devices((0..lanes).map(Device::host)).registry(&Registry::new())
+}
+
+/// What each lane is given, so many batches, or all there are.
+fn take(feed: &mut [percolator::Lane], batches: &[usize]) -> Vec<Vec<Seen>> {
+    let lanes = feed.iter_mut().zip(batches);
+    // In turns, so that none keeps the others waiting.
+    let mut seen: Vec<Vec<Seen>> = lanes.map(|_| Vec::new()).collect();
+    for turn in 0..batches.iter().copied().max().unwrap_or(0) {
+        for ((lane, seen), &batches) in feed.iter_mut().zip(&mut seen).zip(batches) {
+            if turn < batches
+                && let Some(batch) = lane.next()
+            {
+                seen.push(Seen::of(&batch.unwrap()));
+            }
+        }
+    }
+    seen
+}
+
+fn window(records: u64) -> Shuffle {
+    Shuffle::Window { records: NonZeroU64::new(records).unwrap() }
+}
+
+/// Cuts a run after so many batches of each lane, lets it go on from its snapshot, as text, and compares with one that was not cut.
+fn check_cut(describe: impl Fn() -> FeedBuilder, cut: &[usize], batches: usize) {
+    let mut whole = describe().build().unwrap();
+    let whole = take(&mut whole.lanes(), &vec![batches; cut.len()]);
+    let mut first = describe().build().unwrap();
+    let mut lanes = first.lanes();
+    let mut seen = take(&mut lanes, cut);
+    let snapshot: Snapshot = first.snapshot().unwrap().to_string().parse().unwrap();
+    assert_eq!(snapshot, first.snapshot().unwrap());
+    drop((first, lanes));
+    let mut second = describe().resume(&snapshot).build().unwrap();
+    assert_eq!(second.snapshot().unwrap(), snapshot, "nothing was delivered meanwhile");
+    let rest: Vec<usize> = cut.iter().map(|cut| batches - cut).collect();
+    for (seen, rest) in seen.iter_mut().zip(take(&mut second.lanes(), &rest)) {
+        seen.extend(rest);
+    }
+    assert_eq!(seen, whole);
+}
+
+#[derive(Clone, Debug)]
+struct Course {
+    records: usize,
+    lanes: usize,
+    size: usize,
+    shuffle: Shuffle,
+    last: LastBatch,
+    is_caffe: bool,
+    epochs: u64,
+    threads: usize,
+    prefetch: usize,
+}
+
+impl Course {
+    fn describe(&self) -> FeedBuilder {
+        let assignment = if self.is_caffe { Assignment::Caffe } else { Assignment::TensorFlow };
+        let feed = feed(images(self.records), self.lanes).batch_size(self.size).shuffle(self.shuffle);
+        let feed = feed.last_batch(self.last).assignment(assignment).epochs(self.epochs).seed(3);
+        feed.threads(self.threads).prefetch(self.prefetch)
+    }
+}
+
+fn course() -> impl Strategy<Value = Course> {
+    let shape = (1_usize..40, 1_usize..4, 1_usize..6, 0_usize..4, 0_usize..3);
+    (shape, any::<bool>(), 1_u64..4, 1_usize..17, 1_usize..5).prop_map(
+        |((records, lanes, size, last, shuffle), is_caffe, epochs, threads, prefetch)| Course {
+            records: records.max(lanes * size),
+            lanes,
+            size,
+            shuffle: [Shuffle::No, Shuffle::Global, window(5)][shuffle],
+            last: [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last],
+            is_caffe,
+            epochs,
+            threads,
+            prefetch,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn a_run_that_was_cut_anywhere_equals_one_that_was_not(
+        course in course(), cut in 0_usize..12, ahead in prop::collection::vec(0_usize..2, 3),
+    ) {
+        must_end("a run that was cut", move || {
+            let cut: Vec<usize> = ahead[..course.lanes].iter().map(|ahead| cut + ahead).collect();
+            check_cut(|| course.describe(), &cut, 40);
+        });
+    }
+
+    #[test]
+    fn a_ring_that_was_cut_anywhere_equals_one_that_was_not(
+        records in 1_usize..30, lanes in 1_usize..4, size in 1_usize..6, once: bool, cut in 0_usize..9, ahead in prop::collection::vec(0_usize..2, 3),
+        others in 0_usize..3,
+    ) {
+        must_end("a ring that was cut", move || {
+            let cut: Vec<usize> = ahead[..lanes].iter().map(|ahead| cut + ahead).collect();
+            let describe = || {
+                let ring = feed(images(records), lanes).batch_size(size).seed(3);
+                let ring = if others > 0 { ring.ranks(others - 1, lanes + others) } else { ring };
+                if once { ring.once() } else { ring }
+            };
+            check_cut(describe, &cut, 20);
+        });
+    }
+
+    /// Each record of the epochs that are ended comes once, whatever worlds the run goes through.
+    #[test]
+    fn a_run_that_changes_its_world_delivers_every_record_once(
+        records in 1_usize..60, worlds in prop::collection::vec((1_usize..4, 1_usize..3, 1_usize..6, 0_usize..6, any::<bool>()), 1..4), is_shuffled: bool,
+        policy in 0_usize..2,
+    ) {
+        must_end("a run that changes its world", move || {
+            let policy = [AutoShardPolicy::Data, AutoShardPolicy::Hint][policy];
+            let shuffle = if is_shuffled { Shuffle::Global } else { Shuffle::No };
+            let mut given: BTreeMap<RecordId, usize> = BTreeMap::new();
+            let mut snapshot: Option<Snapshot> = None;
+            let last = worlds.len() - 1;
+            for (leg, (workers, lanes, size, steps, is_uneven)) in worlds.into_iter().enumerate() {
+                let world = World::new(workers, workers * lanes).unwrap();
+                let mut taken = Vec::new();
+                for worker in 0..workers {
+                    let feed = feed(images(records), lanes).batch_size(size).worker(world, worker).policy(policy);
+                    let mut feed = feed.shuffle(shuffle).epochs(2);
+                    if let Some(snapshot) = &snapshot {
+                        feed = feed.resume(snapshot);
+                    }
+                    let mut feed = feed.build().unwrap();
+                    let uneven = |lane: usize| usize::from(is_uneven && (lane + worker).is_multiple_of(2));
+                    let batches = |lane| if leg == last { 1000 } else { steps + uneven(lane) };
+                    let batches: Vec<usize> = (0..lanes).map(batches).collect();
+                    for seen in take(&mut feed.lanes(), &batches).concat() {
+                        for id in seen.records {
+                            *given.entry(id).or_insert(0) += 1;
+                        }
+                    }
+                    taken.push(feed.snapshot().unwrap());
+                }
+                snapshot = Some(Snapshot::join(&taken).unwrap());
+            }
+            assert!(given.values().all(|&count| count == 1), "{given:?}");
+            assert_eq!(given.len(), 2 * records);
+        });
+    }
+}
+
+fn golden(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+}
+
+#[test]
+fn databases_go_on_in_the_ring_and_shuffled() {
+    must_end("databases", || {
+        let lmdb = || Feed::builder().source(Lmdb::open(golden("raw_lmdb")).unwrap());
+        let log = || Feed::builder().source(LevelDb::open(golden("raw_leveldb_log")).unwrap());
+        let tables = || Feed::builder().source(LevelDb::open(golden("raw_leveldb_ldb")).unwrap());
+        let databases: [&dyn Fn() -> FeedBuilder; 3] = [&lmdb, &log, &tables];
+        for database in databases {
+            let ring = || hosts(database().batch_size(5).index(IndexPlace::Memory), 2);
+            check_cut(ring, &[9, 9], 20);
+            check_cut(|| ring().shuffle(Shuffle::Global).epochs(3), &[9, 10], 30);
+        }
+    });
+}
+
+#[test]
+fn caffes_random_sequence_goes_on_where_it_was() {
+    must_end("Caffe's sequence", || {
+        let ring = || feed(images(23), 2).batch_size(3).caffe_random(1701, CaffeEra::Today);
+        check_cut(ring, &[7, 8], 20);
+        check_cut(|| ring().ranks(1, 3), &[5, 5], 12);
+        check_cut(|| ring().shuffle(Shuffle::Global).epochs(4), &[9, 9], 30);
+        check_cut(|| ring().assignment(Assignment::Caffe), &[9, 9], 30);
+        let snapshot = {
+            let mut first = ring().build().unwrap();
+            take(&mut first.lanes(), &[2, 2]);
+            first.snapshot().unwrap()
+        };
+        let other = hosts(ring(), 3).resume(&snapshot).build().unwrap_err();
+        assert_eq!(other, FeedError::Snapshot(SnapshotError::CaffeRandom));
+    });
+}
+
+#[test]
+fn steps_tell_where_they_are() {
+    must_end("steps", || {
+        let mut feed = feed(images(20), 2).batch_size(3).epochs(2).build().unwrap();
+        let mut steps = feed.steps();
+        let at = |snapshot: Snapshot| (snapshot.next(0), snapshot.next(1), snapshot.next(2));
+        let both = |epoch, step| (Some(StepId { epoch, step }), Some(StepId { epoch, step }), None);
+        assert_eq!(at(steps.snapshot().unwrap()), both(0, 0));
+        for due in [both(0, 1), both(0, 2), both(0, 3), both(1, 0), both(1, 1)] {
+            steps.next().unwrap().unwrap();
+            assert_eq!(at(steps.snapshot().unwrap()), due);
+        }
+    });
+}
+
+#[test]
+fn a_lane_speaks_for_those_beside_it() {
+    must_end("a lane", || {
+        let describe = || feed(images(20), 2).batch_size(3).epochs(2);
+        let mut first = describe().build().unwrap();
+        let mut lanes = first.lanes();
+        take(&mut lanes, &[2, 2]);
+        let snapshot = lanes[1].snapshot().unwrap();
+        assert_eq!(snapshot.next(0), Some(StepId { epoch: 0, step: 2 }));
+        let due = take(&mut lanes, &[3, 3]);
+        let mut second = describe().resume(&snapshot).build().unwrap();
+        assert_eq!(take(&mut second.lanes(), &[3, 3]), due);
+    });
+}
+
+#[test]
+fn a_run_that_has_ended_stays_ended() {
+    must_end("a run at its end", || {
+        for describe in
+            [|| feed(images(7), 2).batch_size(2).epochs(1), || feed(images(7), 2).batch_size(2).once()]
+        {
+            let mut first = describe().build().unwrap();
+            let given: usize =
+                first.steps().map(|step| step.unwrap().iter().map(Batch::len).sum::<usize>()).sum();
+            assert_eq!(given, 7);
+            let mut second = describe().resume(&first.snapshot().unwrap()).build().unwrap();
+            assert!(second.steps().next().is_none());
+        }
+    });
+}
+
+#[test]
+fn a_feed_goes_to_any_step_and_back() {
+    must_end("seek", || {
+        let planned: fn() -> FeedBuilder = || feed(images(31), 2).batch_size(3).shuffle(Shuffle::Global);
+        let ring: fn() -> FeedBuilder = || feed(images(31), 2).batch_size(3);
+        for (describe, steps_of_epoch) in [(planned, 6), (ring, u64::MAX)] {
+            let mut feed = describe().build().unwrap();
+            let whole = take(&mut feed.lanes(), &[40, 40]);
+            for step in [39, 0, 17, 18] {
+                let at = usize::try_from(step).unwrap();
+                feed.seek((step / steps_of_epoch, step % steps_of_epoch)).unwrap();
+                let seen = take(&mut feed.lanes(), &[1, 1]);
+                assert_eq!(seen, [vec![whole[0][at].clone()], vec![whole[1][at].clone()]], "step {step}");
+            }
+        }
+    });
+}
+
+#[test]
+fn lanes_that_were_handed_over_end_when_their_feed_goes_elsewhere() {
+    must_end("lanes of another step", || {
+        let mut feed = feed(images(31), 1).batch_size(3).build().unwrap();
+        let mut old = feed.lanes();
+        take(&mut old, &[2]);
+        feed.seek((0, 1)).unwrap();
+        let last = old.remove(0).find_map(Result::err);
+        assert_eq!(last, Some(FeedError::Cancelled));
+        let no_step = feed.seek((u64::MAX, 0)).unwrap_err();
+        assert!(matches!(no_step, FeedError::Snapshot(SnapshotError::Order(_))), "{no_step}");
+        assert_eq!(
+            take(&mut feed.lanes(), &[1])[0][0].step.unwrap().step,
+            1,
+            "a seek in vain leaves it as it is"
+        );
+    });
+}
+
+#[test]
+fn any_batch_of_any_replica_is_made_again_alone() {
+    must_end("replay", || {
+        let world = World::new(2, 4).unwrap();
+        let worker = |number| {
+            let feed = feed(images(41), 2).batch_size(3).shuffle(Shuffle::Global).epochs(2);
+            feed.worker(world, number).build().unwrap()
+        };
+        let mut feeds = [worker(0), worker(1)];
+        let mut lanes: Vec<Vec<_>> = feeds.iter_mut().map(Feed::lanes).collect();
+        let seen: Vec<Vec<Seen>> = lanes.iter_mut().flat_map(|lanes| take(lanes, &[8, 8])).collect();
+        for (replica, seen) in seen.iter().enumerate() {
+            for seen in seen {
+                let step = seen.step.unwrap().id();
+                assert_eq!(
+                    Seen::of(&feeds[0].replay(step, replica).unwrap()),
+                    *seen,
+                    "{step}, replica {replica}"
+                );
+            }
+        }
+        let none = feeds[0].replay((0, 0), 4).unwrap_err();
+        let due = SnapshotError::Order(OrderError::NoSuchMember { kind: "replica", found: 4, of: 4 });
+        assert_eq!(none, FeedError::Snapshot(due));
+        let none = feeds[0].replay((0, 4), 0).unwrap_err();
+        let due = SnapshotError::Order(OrderError::NoSuchStep { epoch: 0, step: 4, steps: 4 });
+        assert_eq!(none, FeedError::Snapshot(due));
+        let ring = || feed(images(41), 2).batch_size(3).ranks(1, 4);
+        let mut whole = ring().build().unwrap();
+        let whole = take(&mut whole.lanes(), &[20, 20]);
+        let batch = ring().build().unwrap().replay((0, 17), 2).unwrap();
+        assert_eq!(Seen::of(&batch), whole[1][17]);
+    });
+}
+
+#[test]
+fn what_is_no_snapshot_of_the_run_is_refused_with_the_difference() {
+    must_end("snapshots of others", || {
+        let describe = |records| feed(images(records), 2).batch_size(3).seed(1).shuffle(Shuffle::Global);
+        let mut first = describe(20).build().unwrap();
+        take(&mut first.lanes(), &[2, 3]);
+        let snapshot = first.snapshot().unwrap();
+        let refused = |feed: FeedBuilder| match feed.resume(&snapshot).build().unwrap_err() {
+            FeedError::Snapshot(error) => error,
+            other => panic!("{other}"),
+        };
+        let other_data = refused(describe(21));
+        assert!(
+            matches!(&other_data, SnapshotError::OtherData { was, is, .. } if was == "records 20" && is == "records 21")
+        );
+        let bytes = refused(describe(20).source(MemorySource::images("other", 20, 1, 4, 5)));
+        assert!(
+            matches!(&bytes, SnapshotError::OtherData { was, .. } if was.starts_with("first record")),
+            "{bytes}"
+        );
+        for other in [describe(20).seed(2), describe(20).shuffle(window(3))] {
+            let error = refused(other);
+            assert!(matches!(&error, SnapshotError::Order(OrderError::OtherOrder { .. })), "{error}");
+        }
+        let text = snapshot.to_string();
+        let fault = |text: &str| match text.parse::<Snapshot>().unwrap_err() {
+            SnapshotError::Text { path: None, fault } => fault,
+            other => panic!("{other}"),
+        };
+        assert!(matches!(fault(&text[..text.len() / 2]), TextFault::Cut { .. }));
+        assert!(matches!(fault(&text.replace("seed 1\n", "seed 2\n")), TextFault::Edited { .. }));
+        let newer = text.replace("percolator snapshot 1\n", "percolator snapshot 2\n");
+        assert_eq!(fault(&newer), TextFault::Newer { wanted: "snapshot", found: 2, allowed: 1 });
+        assert!(matches!(fault("{}"), TextFault::Other { .. }));
+    });
+}
+
+#[test]
+fn a_database_that_grew_is_refused() {
+    must_end("a database that grew", || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        common::write_images(&path, 20, 1, 4, 4);
+        let describe = || hosts(Feed::builder().lmdb(&path).batch_size(3).index(IndexPlace::Memory), 1);
+        let snapshot = {
+            let mut first = describe().build().unwrap();
+            take(&mut first.lanes(), &[2]);
+            first.snapshot().unwrap()
+        };
+        common::write_lmdb(&path, [common::image(20, 1, 4, 4)]);
+        let error = describe().resume(&snapshot).build().unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("it says \"records 20\", and here it is \"records 21\""), "{said}");
+        let copy = folder.path().join("copy");
+        common::write_images(&copy, 20, 1, 4, 4);
+        let moved = hosts(Feed::builder().lmdb(&copy).batch_size(3).index(IndexPlace::Memory), 1);
+        moved.resume(&snapshot).build().expect("a copy is the same data set");
+    });
+}
+
+#[test]
+fn snapshots_of_workers_at_different_steps_are_joined_or_refused() {
+    must_end("workers at different steps", || {
+        let world = World::new(2, 4).unwrap();
+        let worker = |number| feed(images(40), 2).batch_size(2).epochs(1).worker(world, number);
+        let after = |number, batches: [usize; 2]| {
+            let mut feed = worker(number).build().unwrap();
+            take(&mut feed.lanes(), &batches);
+            feed.snapshot().unwrap()
+        };
+        let (first, second) = (after(0, [2, 3]), after(1, [2, 2]));
+        let unknown = feed(images(40), 1).batch_size(2).epochs(1).resume(&first).build().unwrap_err();
+        assert_eq!(unknown, FeedError::Snapshot(SnapshotError::Unknown { known: 2, replicas: 4 }));
+        worker(0).resume(&first).build().expect("it goes on as the worker that it was");
+        let joined = Snapshot::join([&first, &second]).unwrap();
+        assert_eq!(joined.next(1), Some(StepId { epoch: 0, step: 3 }));
+        let mut alone = feed(images(40), 1).batch_size(2).epochs(1).resume(&joined).build().unwrap();
+        let rest: usize = take(&mut alone.lanes(), &[100])[0].iter().map(|seen| seen.records.len()).sum();
+        assert_eq!(rest, 40 - 9 * 2);
+        let twice = Snapshot::join([&first, &after(0, [1, 1])]).unwrap_err();
+        assert_eq!(twice, SnapshotError::NotOfOne { what: "the steps of one replica" });
+    });
+}
+
+#[test]
+fn a_list_whose_passes_differ_has_no_snapshots() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["420.jpg", "422.jpg"];
+    let images = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+    let list = folder.path().join("list.txt");
+    std::fs::write(&list, names.map(|name| format!("{name} 1\n")).concat()).unwrap();
+    let list = || ImageList::open(&list).unwrap().relative_to(&images);
+    let feed = |list: ImageList| {
+        hosts(Feed::builder().source(list), 1)
+            .transform(Transform::new().color(percolator::ColorMode::Color).resize(8, 8))
+    };
+    for list in [list().shuffled(1), list().skipping(1).unwrap()] {
+        let error = feed(list).build().unwrap().snapshot().unwrap_err();
+        assert!(matches!(error, SnapshotError::PassesDiffer { .. }), "{error}");
+    }
+    feed(list().skipping(1).unwrap()).epochs(1).build().unwrap().snapshot().expect("a plan knows positions");
+    let shuffled = feed(list().shuffled(1)).epochs(1).build().unwrap_err();
+    assert_eq!(shuffled, FeedError::Config(ConfigError::ShufflesItself));
+}
+
+#[test]
+fn a_file_is_replaced_whole_and_its_errors_name_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.snapshot");
+    let mut feed = feed(images(20), 1).epochs(1).build().unwrap();
+    feed.snapshot().unwrap().save(&path).unwrap();
+    take(&mut feed.lanes(), &[3]);
+    feed.snapshot().unwrap().save(&path).unwrap();
+    let loaded = Snapshot::load(&path).unwrap();
+    assert_eq!(loaded, feed.snapshot().unwrap());
+    assert_eq!(loaded.next(0), Some(StepId { epoch: 0, step: 3 }));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    let text = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &text[..50]).unwrap();
+    let said = Snapshot::load(&path).unwrap_err().to_string();
+    assert!(said.starts_with(&format!("{}: ", path.display())) && said.contains("cut short"), "{said}");
+    let none = folder.path().join("none/run.snapshot");
+    assert!(matches!(Snapshot::load(&none), Err(SnapshotError::Io { action: "read", .. })));
+    assert!(matches!(loaded.save(&none), Err(SnapshotError::Io { action: "write", .. })));
+}
