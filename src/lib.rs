@@ -101,6 +101,9 @@ mod device;
 #[cfg(not(shuttle))]
 mod feed;
 
+#[cfg(not(shuttle))]
+mod distribute;
+
 mod stats;
 
 pub mod limits;
@@ -114,6 +117,12 @@ pub use decode::{ColorMode, DecodeError};
 pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage, Room};
 #[cfg(feature = "cuda-driver")]
 pub use device::{CudaBatch, CudaDevice, DeviceArray, Extents, StepTimes, SyntheticStep, Version};
+#[cfg(not(shuttle))]
+pub use distribute::{
+    Collective, CollectiveError, DistributeError, DistributedIterator, DistributedStep, HostValue,
+    InputOptions, InputReplicationMode, InputWorker, InputWorkers, LocalCollective, PerReplica, ReduceOp,
+    StepWeights, distribute, distribute_from_fn,
+};
 pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]

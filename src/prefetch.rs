@@ -469,7 +469,7 @@ fn grow(slot: &mut Slot, device: &Device, room: Room) -> Result<(), FeedError> {
 }
 
 /// Starts a complete batch on its way to the device.
-fn submit(berth: Berth, pending: Pending) -> Result<Delivered, FeedError> {
+pub(crate) fn submit(berth: Berth, pending: Pending) -> Result<Delivered, FeedError> {
     if let Some(error) = pending.failure() {
         berth.token.close_round();
         drop(berth);

@@ -17,9 +17,9 @@ use common::source::MemorySource;
 use percolator::cudarc::driver::{CudaContext, result};
 use percolator::{
     Backend, Batch, BatchShape, CudaDevice, Device, DeviceArray, DeviceError, DeviceTransform, Dtype, Event,
-    Feed, FeedBuilder, FeedError, HostBatch, HostMemory, ImageShape, Lane, LastBatch, Layout, Matching,
-    MeanImage, PageMemory, Passage, Phase, Place, RecordCause, Registry, Room, SyntheticStep, Target,
-    Transform,
+    Feed, FeedBuilder, FeedError, HostBatch, HostMemory, ImageShape, InputContext, InputOptions, InputWorker,
+    InputWorkers, Lane, LastBatch, Layout, Matching, MeanImage, PageMemory, Passage, Phase, Place,
+    RecordCause, Registry, Room, SyntheticStep, Target, Transform, distribute_from_fn,
 };
 use standin::alone;
 
@@ -577,6 +577,48 @@ fn an_empty_batch_and_a_padded_one_go_to_their_device() {
                 _ => [(2, 2), (2, 2), (1, 1), (0, 0)],
             };
             assert_eq!(lens, [due, due].concat(), "{place:?}, {last:?}");
+        }
+    });
+    standin.take_report().must_be_empty();
+}
+
+/// Of a job whose feeds end at different steps, those that have ended give empty batches: on their device, like any other.
+#[test]
+fn a_batch_that_stands_in_for_one_is_at_its_device() {
+    let name = "a_batch_that_stands_in_for_one_is_at_its_device";
+    let Some(standin) = alone(name, "devices=2") else { return };
+    must_end("feeds of several lengths to devices", || {
+        for (place, last) in [Place::Host, Place::Device]
+            .into_iter()
+            .flat_map(|place| [LastBatch::Keep, LastBatch::Pad].map(|last| (place, last)))
+        {
+            let worker = |ordinal: usize| {
+                InputWorker::here(format!("worker {ordinal}"), [Device::cuda(ordinal).unwrap()])
+            };
+            let workers = InputWorkers::new([worker(0), worker(1)]).unwrap();
+            let described = |context: InputContext| {
+                let source = MemorySource::images("lengths", [2, 7][context.input_pipeline_id], 3, 9, 7);
+                let feed = Feed::builder().source(source).registry(&Registry::new()).transform_on(place);
+                let transform = Transform::new().crop(5).mirror(true).scale(0.017);
+                Ok::<_, FeedError>(feed.transform(transform).batch_size(2).last_batch(last).epochs(1))
+            };
+            let mut rows = Vec::new();
+            for step in distribute_from_fn(&workers, InputOptions::new(), described).unwrap() {
+                for (ordinal, batch) in step.unwrap().batches.into_iter().enumerate() {
+                    batch.wait().unwrap();
+                    let on_device = batch.cuda().expect("the lane ends at a GPU");
+                    assert_eq!(on_device.ordinal(), ordinal);
+                    assert_eq!(on_device.pixels().shape[0], batch.shape().records);
+                    rows.push((batch.len(), batch.shape().records));
+                    let pixels = batch.into_dlpack().unwrap().pixels;
+                    assert_eq!(pixels.tensor().device.device_type, 2);
+                }
+            }
+            let due = match last {
+                LastBatch::Pad => [(2, 2), (2, 2), (0, 2), (2, 2), (0, 2), (2, 2), (0, 2), (1, 2)],
+                _ => [(2, 2), (2, 2), (0, 0), (2, 2), (0, 0), (2, 2), (0, 0), (1, 1)],
+            };
+            assert_eq!(rows, due, "{place:?}, {last:?}");
         }
     });
     standin.take_report().must_be_empty();

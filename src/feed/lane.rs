@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 
 use super::Clock;
 use super::batch::Batch;
+use super::empty::EmptyBatches;
 use super::progress::{self, Progress};
 use crate::device::DeviceError;
 use crate::error::FeedError;
@@ -32,6 +33,7 @@ const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
 pub struct Lane {
     pub(super) number: usize,
     pub(super) device: String,
+    pub(super) empties: EmptyBatches,
     pub(super) full: Receiver<Result<Delivered, FeedError>>,
     pub(super) free: Sender<Result<Slot, DeviceError>>,
     pub(super) meters: Arc<LaneMeters>,
@@ -89,6 +91,12 @@ impl Lane {
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.ended
+    }
+
+    /// A batch without records, of the lane's shape and at its device: what stands in for the next one where the lane has
+    /// ended and others of its job go on.
+    pub(crate) fn empty_batch(&mut self) -> Result<Batch, FeedError> {
+        self.empties.make()
     }
 
     /// Whether the consumer would have to wait now.

@@ -4,6 +4,7 @@ mod batch;
 mod builder;
 mod course;
 mod dlpack;
+mod empty;
 mod extent;
 mod lane;
 mod net;
@@ -35,9 +36,12 @@ pub use self::steps::Steps;
 pub use self::target::Target;
 
 use self::progress::{About, Progress};
+pub(crate) use self::steps::take_step;
+
 use crate::config::MemoryBudget;
 use crate::error::FeedError;
 use crate::latch::Latch;
+use crate::order;
 use crate::prefetch::LaneMeters;
 use crate::reader::Watch;
 use crate::shape::{BatchShape, ImageShape};
@@ -53,6 +57,8 @@ use crate::workers::{Crew, WorkerMeters};
 pub struct Feed {
     lanes: Vec<Lane>,
     records: Option<u64>,
+    /// Which record comes when, where that was planned.
+    plan: Option<Arc<order::Plan>>,
     input_shape: ImageShape,
     batch_shape: BatchShape,
     extent: Extent,
@@ -124,6 +130,12 @@ impl Feed {
     #[must_use]
     pub fn records(&self) -> Option<u64> {
         self.records
+    }
+
+    /// Which record comes when, and where to, if the feed goes by [epochs](FeedBuilder::epochs) and not round and round.
+    #[must_use]
+    pub fn plan(&self) -> Option<&order::Plan> {
+        self.plan.as_deref()
     }
 
     /// The shape of the source's first record, before the transform.

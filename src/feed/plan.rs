@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::bounded;
 
 use super::builder::{FeedBuilder, Seed};
+use super::empty::EmptyBatches;
 use super::extent::Extent;
 use super::lane::Lane;
 use super::net::NetPlace;
@@ -35,6 +36,7 @@ use crate::recipe::{Recipe, Shapes, TargetFrom, TargetRecipe};
 use crate::record::{Key, RecordId};
 use crate::round::Round;
 use crate::shape::Phase;
+use crate::snapshot::Course;
 use crate::source::paired::Paired;
 use crate::source::{
     COMPANION_BYTES, ChecksSeals, Identity, PLACE_BYTES, Record, SEAL_BYTES, Source, SourceError,
@@ -414,6 +416,10 @@ impl Plan {
         Ok(Feed {
             lanes,
             records,
+            plan: match self.asked.law() {
+                Course::Plan(plan) => Some(plan),
+                Course::Ring(_) => None,
+            },
             input_shape: self.first.shapes.input,
             batch_shape: self.arrays.shape(),
             extent: self.extent,
@@ -519,6 +525,7 @@ impl Plan {
         let (done_sender, done) = bounded(prefetch_max);
         let (number, watch) = (reader.number(), reader.watch());
         let draws = self.draws(number).map_err(ConfigError::Order)?;
+        let pads = asked.itinerary.as_ref().is_some_and(|itinerary| itinerary.plan.pads());
         let mut prefetcher = Prefetcher {
             ring: RingKeeper(Round::open()),
             reader,
@@ -528,7 +535,7 @@ impl Plan {
             near,
             arrays: self.arrays,
             room: self.room,
-            pads: asked.itinerary.as_ref().is_some_and(|itinerary| itinerary.plan.pads()),
+            pads,
             depth: Depth::of(prefetch, prefetch_max),
             crew: shared.crew.clone(),
             meters: meters.clone(),
@@ -553,6 +560,7 @@ impl Plan {
         Ok(Lane {
             number,
             device: device.name(),
+            empties: EmptyBatches::new(device, self.arrays, pads, number),
             full: full_receiver,
             free: free_sender,
             meters: meters.clone(),

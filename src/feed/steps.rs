@@ -44,15 +44,8 @@ impl Iterator for Steps<'_> {
         if self.ended {
             return None;
         }
-        // One thread waits for all lanes, whichever it asks first.
-        let meters: Vec<_> =
-            self.lanes.iter().filter(|lane| !lane.ended).map(|lane| lane.meters.clone()).collect();
-        let must_wait = self.lanes.iter().any(Lane::would_wait);
-        let waits: Vec<_> =
-            meters.iter().filter(|_| must_wait).map(|meters| meters.for_batch.begin()).collect();
-        let step: Result<Vec<Batch>, FeedError> =
-            self.lanes.iter_mut().filter_map(Lane::next_uncounted).collect();
-        drop(waits);
+        let step = take_step(self.lanes);
+        let step: Result<Vec<Batch>, FeedError> = step.map(|taken| taken.into_iter().flatten().collect());
         self.ended = step.as_ref().map_or(true, Vec::is_empty);
         match step {
             Ok(batches) if batches.is_empty() => None,
@@ -62,3 +55,14 @@ impl Iterator for Steps<'_> {
 }
 
 impl std::iter::FusedIterator for Steps<'_> {}
+
+/// The next batch of every lane, or none where it has ended, or the first error.
+pub(crate) fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
+    // One thread waits for all lanes, whichever it asks first.
+    let meters: Vec<_> = lanes.iter().filter(|lane| !lane.ended).map(|lane| lane.meters.clone()).collect();
+    let must_wait = lanes.iter().any(Lane::would_wait);
+    let waits: Vec<_> = meters.iter().filter(|_| must_wait).map(|meters| meters.for_batch.begin()).collect();
+    let step = lanes.iter_mut().map(|lane| lane.next_uncounted().transpose()).collect();
+    drop(waits);
+    step
+}

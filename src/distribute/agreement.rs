@@ -1,0 +1,109 @@
+//! What the processes of a job agree on, and whom they name where they cannot.
+
+use std::sync::Arc;
+
+use super::collective::{Collective, CollectiveError};
+use super::error::DistributeError;
+use super::input_workers::InputWorkers;
+use crate::order::World;
+
+/// What ends the input, and the worker that it is told of to other processes.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) worker: usize,
+    pub(super) error: DistributeError,
+}
+
+/// What must be the same for all processes, in the order of [`FACTS`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JobFacts([u64; FACTS.len()]);
+
+const FACTS: [&str; 4] = ["worker(s)", "replica(s)", "feed(s)", "step(s) in the first epoch"];
+
+impl JobFacts {
+    pub(super) fn of(world: World, feeds: usize, steps: u64) -> Self {
+        JobFacts([world.workers() as u64, world.replicas() as u64, feeds as u64, steps])
+    }
+}
+
+/// The first word of a round: all is well, or a worker failed, counted from 1.
+const WELL: u64 = 0;
+
+/// The processes of a job that have met, each of which knows what the others feed.
+#[derive(Debug)]
+pub(super) struct Agreement {
+    collective: Arc<dyn Collective>,
+    names: Vec<String>,
+    /// The process that feeds each worker; not yet known when they meet.
+    fed_by: Vec<usize>,
+}
+
+impl Agreement {
+    /// Meets the other processes. Whoever could not start its feeds comes, too, and says so: then this is an error to the
+    /// others.
+    pub(super) fn meet(
+        collective: &Arc<dyn Collective>,
+        workers: &InputWorkers,
+        started: Result<JobFacts, usize>,
+    ) -> Result<Self, DistributeError> {
+        let names = workers.workers().iter().map(|worker| worker.name().to_owned()).collect();
+        let mut agreement = Agreement { collective: collective.clone(), names, fed_by: Vec::new() };
+        let JobFacts(facts) = *started.as_ref().unwrap_or(&JobFacts([0; FACTS.len()]));
+        let found = agreement.round(started.map(|_| ()), &facts)?;
+        let wanted: Vec<u64> = found.first().cloned().unwrap_or_default();
+        for (rank, found) in found.iter().enumerate() {
+            for ((what, &found), &wanted) in FACTS.into_iter().zip(found).zip(&wanted) {
+                if found != wanted {
+                    return Err(DistributeError::NotOneJob { what, rank, found, wanted });
+                }
+            }
+        }
+        let mut feeds = vec![0; agreement.names.len()];
+        for (number, ..) in workers.here() {
+            feeds[number] = 1;
+        }
+        let fed = agreement.round(Ok(()), &feeds)?;
+        for (number, worker) in agreement.names.iter().enumerate() {
+            let is_fed = |words: &&Vec<u64>| words.get(number).is_some_and(|&word| word == 1);
+            let processes = fed.iter().filter(is_fed).count();
+            match fed.iter().position(|words| is_fed(&words)) {
+                Some(process) if processes == 1 => agreement.fed_by.push(process),
+                _ => {
+                    let (worker, of) = (worker.clone(), fed.len());
+                    return Err(DistributeError::NotFedOnce { worker, processes, of });
+                }
+            }
+        }
+        Ok(agreement)
+    }
+
+    /// A round to which each process brings words, or the number of a worker of its own that failed. The words of each, by rank.
+    pub(super) fn round(
+        &self,
+        state: Result<(), usize>,
+        words: &[u64],
+    ) -> Result<Vec<Vec<u64>>, DistributeError> {
+        let state = state.map_or_else(|worker| worker as u64 + 1, |()| WELL);
+        let brought: Vec<u64> = std::iter::once(state).chain(words.iter().copied()).collect();
+        let gathered = self.collective.all_gather(&brought).map_err(|error| self.told_of_workers(error))?;
+        let of_each: Vec<&[u64]> = gathered.chunks(brought.len()).collect();
+        let failed = of_each.iter().map(|words| words[0]).find(|&state| state != WELL);
+        if let Some(failed) = failed {
+            let number = usize::try_from(failed - 1).unwrap_or(usize::MAX);
+            let worker = self.names.get(number).cloned().unwrap_or_else(|| format!("number {number}"));
+            return Err(DistributeError::Elsewhere { worker });
+        }
+        Ok(of_each.into_iter().map(|words| words[1..].to_vec()).collect())
+    }
+
+    /// An error of the collective, with the names of the workers that it is of.
+    fn told_of_workers(&self, error: CollectiveError) -> DistributeError {
+        match error {
+            CollectiveError::Left { rank, .. } if self.fed_by.contains(&rank) => {
+                let of_it = self.names.iter().zip(&self.fed_by).filter(|(_, process)| **process == rank);
+                DistributeError::ProcessLeft { rank, workers: of_it.map(|(name, _)| name.clone()).collect() }
+            }
+            error => error.into(),
+        }
+    }
+}

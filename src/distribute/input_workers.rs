@@ -1,0 +1,161 @@
+//! Which worker feeds which devices, and which workers are of this process.
+
+use std::sync::Arc;
+
+use super::collective::Collective;
+use super::error::DistributeError;
+use crate::device::Device;
+use crate::order::{OrderError, Process, World};
+
+/// The workers of a job, in their order, each with the devices that it feeds: TensorFlow's `InputWorkers`. All have the same
+/// number of devices. The replicas are these devices, numbered through.
+///
+/// Some of the workers are of this process, which feeds their devices; the others are only counted.
+#[derive(Clone, Debug)]
+pub struct InputWorkers {
+    world: World,
+    workers: Vec<InputWorker>,
+    collective: Option<Arc<dyn Collective>>,
+}
+
+/// A worker, or host, of a job: its name, and its devices.
+#[derive(Clone, Debug)]
+pub struct InputWorker {
+    name: String,
+    devices: Devices,
+}
+
+#[derive(Clone, Debug)]
+enum Devices {
+    Here(Vec<Device>),
+    /// So many, of another process.
+    Elsewhere(usize),
+}
+
+impl InputWorker {
+    /// A worker of this process.
+    pub fn here(name: impl Into<String>, devices: impl IntoIterator<Item = Device>) -> Self {
+        InputWorker { name: name.into(), devices: Devices::Here(devices.into_iter().collect()) }
+    }
+
+    /// A worker of another process, with so many devices.
+    pub fn elsewhere(name: impl Into<String>, devices: usize) -> Self {
+        InputWorker { name: name.into(), devices: Devices::Elsewhere(devices) }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many devices it feeds.
+    #[must_use]
+    pub fn replicas(&self) -> usize {
+        match &self.devices {
+            Devices::Here(devices) => devices.len(),
+            Devices::Elsewhere(devices) => *devices,
+        }
+    }
+}
+
+impl InputWorkers {
+    /// A job of these workers. All its processes name the same ones, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::Zero`] if there are no workers, or no devices, [`OrderError::UnevenReplicas`] if replicas are no multiple of
+    /// workers, [`DistributeError::UnevenDevices`] if they are one and workers have different numbers;
+    /// [`DistributeError::SameName`]; [`DistributeError::NoneHere`].
+    pub fn new(workers: impl IntoIterator<Item = InputWorker>) -> Result<Self, DistributeError> {
+        let workers: Vec<InputWorker> = workers.into_iter().collect();
+        // More than can be counted is more than anybody has.
+        let replicas = workers.iter().fold(0, |sum: usize, worker| sum.saturating_add(worker.replicas()));
+        let world = World::new(workers.len(), replicas)?;
+        for (number, worker) in workers.iter().enumerate() {
+            if worker.replicas() != world.replicas_per_worker() {
+                let (first, wanted) = (workers[0].name.clone(), workers[0].replicas());
+                let other = workers.iter().find(|worker| worker.replicas() != wanted).unwrap_or(worker);
+                let (worker, found) = (other.name.clone(), other.replicas());
+                return Err(DistributeError::UnevenDevices { worker, found, first, wanted });
+            }
+            if workers[..number].iter().any(|other| other.name == worker.name) {
+                return Err(DistributeError::SameName { name: worker.name.clone() });
+            }
+        }
+        if !workers.iter().any(|worker| matches!(worker.devices, Devices::Here(_))) {
+            return Err(DistributeError::NoneHere { workers: workers.len() });
+        }
+        Ok(InputWorkers { world, workers, collective: None })
+    }
+
+    /// A job of one worker, which feeds these devices.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::Zero`] if there are none.
+    pub fn alone(devices: impl IntoIterator<Item = Device>) -> Result<Self, DistributeError> {
+        Self::new([InputWorker::here("worker 0", devices)])
+    }
+
+    /// A job of one worker a process, with as many devices as this one.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::Zero`] if there are no devices, or no processes; [`OrderError::NoSuchMember`] if the process is none of them.
+    pub fn of_process(
+        process: &Process,
+        devices: impl IntoIterator<Item = Device>,
+    ) -> Result<Self, DistributeError> {
+        let devices: Vec<Device> = devices.into_iter().collect();
+        let (world, rank) = process.worker(devices.len())?;
+        if rank >= world.workers() {
+            return Err(OrderError::NoSuchMember { kind: "worker", found: rank, of: world.workers() }.into());
+        }
+        let worker = |number| {
+            let name = format!("worker {number}");
+            match number == rank {
+                true => InputWorker::here(name, devices.clone()),
+                false => InputWorker::elsewhere(name, devices.len()),
+            }
+        };
+        Self::new((0..world.workers()).map(worker))
+    }
+
+    /// How this process agrees with those that feed the other workers. Each process has its own end of it, which is held by these
+    /// workers, by what was made of them, and by the weights of its steps: the last of them to be dropped drops it.
+    #[must_use]
+    pub fn collective(mut self, collective: impl Collective + 'static) -> Self {
+        self.collective = Some(Arc::new(collective));
+        self
+    }
+
+    /// The job's workers and replicas, as they are counted.
+    #[must_use]
+    pub fn world(&self) -> World {
+        self.world
+    }
+
+    /// The workers.
+    #[must_use]
+    pub fn workers(&self) -> &[InputWorker] {
+        &self.workers
+    }
+
+    /// The workers of this process: number, name and devices.
+    pub(super) fn here(&self) -> impl Iterator<Item = (usize, &str, &[Device])> {
+        self.workers.iter().enumerate().filter_map(|(number, worker)| match &worker.devices {
+            Devices::Here(devices) => Some((number, &*worker.name, &**devices)),
+            Devices::Elsewhere(_) => None,
+        })
+    }
+
+    /// Whether some of them are of other processes.
+    pub(super) fn is_split(&self) -> bool {
+        self.workers.iter().any(|worker| matches!(worker.devices, Devices::Elsewhere(_)))
+    }
+
+    pub(super) fn collective_of_job(&self) -> Option<&Arc<dyn Collective>> {
+        self.collective.as_ref()
+    }
+}

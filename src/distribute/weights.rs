@@ -1,0 +1,139 @@
+//! How much each replica's part of a step weighs, and what comes of all parts together.
+
+use std::sync::Arc;
+
+use super::agreement::Agreement;
+use super::error::DistributeError;
+use super::per_replica::{HostValue, PerReplica};
+
+/// How the replicas' values become one: TensorFlow's `tf.distribute.ReduceOp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReduceOp {
+    /// They are added up.
+    Sum,
+    /// Their mean, each weighted by how many records it is of.
+    Mean,
+}
+
+/// How many records each replica of the job has at a step: what its part weighs.
+#[derive(Clone, Debug)]
+pub struct StepWeights {
+    counts: Vec<u64>,
+    reach: Reach,
+}
+
+/// Whom a reduction is made with.
+#[derive(Clone, Debug)]
+pub(super) enum Reach {
+    /// All replicas are of this process.
+    Here,
+    /// There are others, and it was not said how they are reached.
+    Unsaid,
+    Job(Arc<Agreement>),
+}
+
+impl StepWeights {
+    pub(super) fn new(counts: Vec<u64>, reach: &Reach) -> Self {
+        StepWeights { counts, reach: reach.clone() }
+    }
+
+    /// The records of each replica of the job: true ones, and no padding.
+    #[must_use]
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// The records of all replicas together.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// How many replicas of the job have any.
+    #[must_use]
+    pub fn num_replicas_with_values(&self) -> usize {
+        self.counts.iter().filter(|&&count| count > 0).count()
+    }
+
+    /// Which part of the step's records a replica has; they add up to 1, unless there are none at all.
+    ///
+    /// # Panics
+    ///
+    /// If the job has no such replica.
+    #[must_use]
+    pub fn weight(&self, replica: usize) -> f64 {
+        as_f64(self.counts[replica]) / as_f64(self.records().max(1))
+    }
+
+    /// One value of all replicas' values, the same in every process. Other processes must make the same call at the same
+    /// place of their programs, through the [collective](crate::InputWorkers::collective).
+    ///
+    /// The value of a replica that has no record counts for nothing, in the sum as in the mean, even where it is no number: a loss
+    /// over an empty batch often is none. There TensorFlow parts from this: its mean over replicas (`axis=None`) has each of them
+    /// weigh the same, and an empty one, too.
+    ///
+    /// It is meant for losses and the like. Every process gets every other's numbers, which for a model's gradients would be too
+    /// many.
+    ///
+    /// # Errors
+    ///
+    /// [`DistributeError::NothingToReduce`] for a mean where no replica has a record; [`DistributeError::UnevenValues`];
+    /// [`DistributeError::NoCollective`] if there are other processes, and no way to reach them; and what the collective says.
+    pub fn reduce<T: HostValue>(&self, op: ReduceOp, values: &PerReplica<T>) -> Result<T, DistributeError> {
+        let total = self.records();
+        if op == ReduceOp::Mean && total == 0 {
+            return Err(DistributeError::NothingToReduce);
+        }
+        let here = self.sum_here(op, values);
+        let sum = match &self.reach {
+            Reach::Here => here?,
+            Reach::Unsaid => return Err(DistributeError::NoCollective { what: "what comes of all values" }),
+            Reach::Job(agreement) => {
+                // Whoever cannot go on comes to the round all the same, with what makes it fail for all.
+                let words: Vec<u64> = here.iter().flatten().map(|number| number.to_bits()).collect();
+                let gathered = agreement.round(Ok(()), &words);
+                here?;
+                let of_each = gathered?.into_iter().map(|words| words.into_iter().map(f64::from_bits));
+                of_each.fold(vec![0.0; words.len()], added)
+            }
+        };
+        let divisor = if op == ReduceOp::Mean { as_f64(total) } else { 1.0 };
+        Ok(T::from_numbers(sum.into_iter().map(|number| number / divisor).collect()))
+    }
+
+    /// What this process brings.
+    fn sum_here<T: HostValue>(
+        &self,
+        op: ReduceOp,
+        values: &PerReplica<T>,
+    ) -> Result<Vec<f64>, DistributeError> {
+        let mut sum: Option<Vec<f64>> = None;
+        for (&replica, value) in values.replicas().iter().zip(values) {
+            let numbers = value.numbers();
+            let before = sum.take().unwrap_or_else(|| vec![0.0; numbers.len()]);
+            if before.len() != numbers.len() {
+                let (found, wanted) = (numbers.len(), before.len());
+                return Err(DistributeError::UnevenValues { replica, found, wanted });
+            }
+            let weight = match (self.counts[replica], op) {
+                (0, _) => None,
+                (_, ReduceOp::Sum) => Some(1.0),
+                (count, ReduceOp::Mean) => Some(as_f64(count)),
+            };
+            sum = Some(match weight {
+                None => before,
+                Some(weight) => added(before, numbers.into_iter().map(|number| number * weight)),
+            });
+        }
+        Ok(sum.unwrap_or_default())
+    }
+}
+
+fn added(sum: Vec<f64>, numbers: impl Iterator<Item = f64>) -> Vec<f64> {
+    sum.into_iter().zip(numbers).map(|(sum, number)| sum + number).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a step has fewer than 2^43 records")]
+fn as_f64(records: u64) -> f64 {
+    records as f64
+}

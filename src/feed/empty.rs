@@ -1,0 +1,93 @@
+//! Batches without records, for a lane that has ended while others of its job go on.
+//!
+//! They go the way of all others, through a passage of the lane's own device, so that whoever consumes them finds everything
+//! in its place there. They are no part of the lane's ring, which ended with it: the first one reserves memory, for one
+//! record (or, where batches are padded, for a batch), and it goes round again when it is dropped.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::batch::Batch;
+use crate::batch::{Arrays, Frame};
+use crate::config::ConfigError;
+use crate::device::{Device, DeviceError};
+use crate::error::FeedError;
+use crate::prefetch::{Berth, LaneMeters, RingKeeper, Slot, submit};
+use crate::round::Round;
+
+/// Makes the empty batches of one lane.
+pub(super) struct EmptyBatches {
+    /// Before everything that holds slots.
+    round: RingKeeper,
+    device: Device,
+    /// Of one record, or, where batches are padded, of as many as a batch has.
+    arrays: Arrays,
+    pads: bool,
+    lane: usize,
+    /// Of their own: the lane's tell what came through it.
+    meters: Arc<LaneMeters>,
+    /// Has as many as its consumer has held at once.
+    free: Receiver<Result<Slot, DeviceError>>,
+    give_back: Sender<Result<Slot, DeviceError>>,
+    /// Free, but for a device that may still be using them.
+    resting: VecDeque<Slot>,
+}
+
+impl EmptyBatches {
+    pub(super) fn new(device: &Device, arrays: Arrays, pads: bool, lane: usize) -> Self {
+        let (give_back, free) = unbounded();
+        EmptyBatches {
+            round: RingKeeper(Round::open()),
+            device: device.clone(),
+            arrays: if pads { arrays } else { arrays.of(1) },
+            pads,
+            lane,
+            meters: Arc::default(),
+            free,
+            give_back,
+            resting: VecDeque::new(),
+        }
+    }
+
+    /// A batch without records, on its way to the device.
+    pub(super) fn make(&mut self) -> Result<Batch, FeedError> {
+        let Slot { berth, frame } = self.slot()?;
+        let filling = frame.begin(self.arrays);
+        let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
+        let delivered = submit(berth, pending)?;
+        self.meters.held.fetch_add(1, Ordering::Relaxed);
+        Ok(Batch::new(delivered, self.lane, &self.give_back, &self.meters))
+    }
+
+    /// One that is used no more, or a new one.
+    fn slot(&mut self) -> Result<Slot, FeedError> {
+        for slot in self.free.try_iter() {
+            self.resting.push_back(slot?);
+        }
+        for place in 0..self.resting.len() {
+            if self.resting[place].berth.passage.last_use().is_complete()? {
+                return Ok(self.resting.remove(place).expect("it was just looked at"));
+            }
+        }
+        let Some(room) = self.arrays.room() else {
+            let (batch_size, image) = (self.arrays.pixels.records, self.arrays.pixels.image);
+            return Err(ConfigError::BatchTooLarge { batch_size, image }.into());
+        };
+        let (memory, room) = self.device.host_memory(room)?;
+        let passage = self.device.backend().passage(room)?;
+        // Nobody waits for its writers: there are none, or they are done before it is pending.
+        let (done, _) = crossbeam_channel::bounded(1);
+        let frame = Frame::new(memory, self.arrays.pixels.records, done);
+        Ok(Slot { berth: Berth { passage, step: None, room, token: self.round.0.token() }, frame })
+    }
+}
+
+impl fmt::Debug for EmptyBatches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmptyBatches").field("device", &self.device).field("lane", &self.lane).finish()
+    }
+}
