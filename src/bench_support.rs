@@ -4,8 +4,10 @@ use std::path::Path;
 
 use crate::datum::{Image, Pixels};
 use crate::decode::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
+use crate::order::Plan;
 use crate::reader::queue_pair::{ConsumerEnd, ReaderEnd, queue_pair};
-use crate::record::RecordId;
+use crate::receipt::{Ledger, Receipt};
+use crate::record::{RecordId, StepEnd};
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
 pub use crate::source::ChecksSeals;
 use crate::source::Entry;
@@ -49,6 +51,34 @@ impl TransformBench {
     ) -> Result<(), TransformError> {
         let draw = self.draws.next(RecordId { epoch: 0, index });
         self.transformer.apply(&Image { shape, pixels: Pixels::U8(pixels) }, draw, out, &mut self.scratch)
+    }
+}
+
+/// What a lane writes down of what it delivers.
+#[derive(Debug)]
+pub struct ReceiptBench<'a> {
+    plan: &'a Plan,
+    ledger: Ledger,
+}
+
+impl<'a> ReceiptBench<'a> {
+    /// That of a plan's first replica.
+    #[must_use]
+    pub fn new(plan: &'a Plan) -> Self {
+        ReceiptBench { plan, ledger: Ledger::of(0) }
+    }
+
+    /// Writes down a batch.
+    pub fn fold(&mut self, step: StepEnd, records: &[RecordId]) {
+        self.ledger.fold(Some(step), records);
+    }
+
+    /// What it has come to.
+    #[must_use]
+    pub fn receipt(&self) -> Receipt {
+        let mut receipt = Receipt::new("bench", self.plan);
+        receipt.add(&self.ledger);
+        receipt
     }
 }
 

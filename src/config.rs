@@ -117,6 +117,12 @@ pub enum ConfigError {
         /// How many there are.
         of: usize,
     },
+    /// Receipts of the ring, of which nothing says what it should have delivered.
+    #[error(
+        "receipts are held against a plan, and this feed goes round and round by none: say .epochs(n), or, to go round as it \
+         does, .epochs(0).assignment(Assignment::Caffe)"
+    )]
+    ReceiptsOfRing,
     /// A list whose order is its own.
     #[error(
         "the list of images shuffles itself, each pass anew, and an epoch of a plan has an order of its own: leave out \

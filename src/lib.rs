@@ -70,6 +70,8 @@ mod lines;
 
 mod order;
 
+mod receipt;
+
 mod table;
 
 mod source;
@@ -144,6 +146,10 @@ pub use order::{
 };
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
+};
+pub use receipt::{
+    AbsentReplicas, Deviation, Digest, DoubledSteps, EpochState, EpochVerdict, GivenSteps, MissingSteps,
+    Positions, Receipt, ReceiptError, Verdict,
 };
 pub use record::{Key, RecordId, StepEnd, StepId};
 pub use sealed_text::TextFault;

@@ -275,6 +275,10 @@ fn after_the_first_rounds_nothing_allocates() {
         assert_eq!(calls_of_a_feed(open(), paired), 0, "with targets, in Caffe's sequence");
         assert_eq!(calls_of_a_feed(open(), planned), 0, "by a plan, shuffled");
         assert_eq!(calls_of_a_feed(open(), shared), 0, "as one worker of two");
+        // A receipt has a page for each epoch that begins, and each of the two lanes, which is some allocations: none a record or a batch.
+        let receipts = |feed: FeedBuilder| planned(feed).receipts(true);
+        let (epochs, calls) = (400 * 32 / 300 + 2, calls_of_a_feed(open(), receipts));
+        assert!(calls <= epochs * 2 * 5, "{calls} allocations in {epochs} epochs with receipts");
         for is_compressed in [false, true] {
             let path = folder.path().join(format!("leveldb {is_compressed}"));
             write_leveldb(&path, is_compressed, 300, 32);

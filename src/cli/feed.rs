@@ -4,11 +4,11 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{ArgGroup, Args};
+use percolator::{ConfigError, FeedBuilder, FeedError, IndexPlace, Process, Snapshot, World, limits};
 #[cfg(feature = "cuda-driver")]
 use percolator::{CudaDevice, Stats};
-use percolator::{FeedBuilder, IndexPlace, Process, Snapshot, World, limits};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
 use super::consumer::{Consumer, Enough};
@@ -61,6 +61,9 @@ pub(crate) struct Feed {
     /// Write where the run is when it stops, to go on from.
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
+    /// When it ends, write to this file what was delivered, for verify-run. Each rank has a file of its own.
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
     /// Stop after this many batches a lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
@@ -72,7 +75,10 @@ pub(crate) struct Feed {
 impl Feed {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let described = self.source.describe(&self.state, &self.transform)?;
-        let mut feed = self.with_options(described.feed)?.build()?;
+        let mut feed = self
+            .with_options(described.feed)?
+            .build()
+            .map_err(|error| self.in_words_of_the_command(error))?;
         let mut out = std::io::stdout().lock();
         match feed.records() {
             Some(records) => write!(out, "{}: {records} records, ", described.origin.display())?,
@@ -108,6 +114,10 @@ impl Feed {
                 Ok(None) => {}
                 Err(error) => ended = ended.and(Err(error)),
             }
+        }
+        if let (Some(path), Some(receipt)) = (&self.receipt, feed.receipt()) {
+            // Also where it ends with an error: what was delivered was delivered.
+            receipt.save(path)?;
         }
         ended?;
         let copy = limits::copy_bytes_per_second(1, Duration::from_millis(200));
@@ -180,7 +190,19 @@ impl Feed {
         if let Some(path) = &self.resume {
             feed = feed.resume(&Snapshot::load(path)?);
         }
+        feed = feed.receipts(self.receipt.is_some());
         Ok(if self.once { feed.once() } else { feed })
+    }
+
+    /// What can be said by an option, instead of the library's words.
+    fn in_words_of_the_command(&self, error: FeedError) -> anyhow::Error {
+        match (error, &self.receipt) {
+            (FeedError::Config(ConfigError::ReceiptsOfRing), Some(_)) => anyhow!(
+                "--receipt is held against a plan, and this feed goes round and round by none: say --epochs N, or, to go \
+                 round as it does, --epochs 0 --assignment caffe"
+            ),
+            (error, _) => error.into(),
+        }
     }
 
     fn until(&self, start: Instant) -> Option<Instant> {

@@ -10,6 +10,7 @@ mod job;
 mod npy;
 mod pipeline;
 mod plan;
+mod verify_run;
 
 use clap::{Parser, Subcommand};
 
@@ -31,6 +32,11 @@ enum Command {
     Dump(dump::Dump),
     /// Print which records each replica of a job gets at each step, without reading them.
     Plan(plan::Plan),
+    /// Prove by its receipts that each epoch of a run was covered exactly once, or name what is missing or came twice.
+    ///
+    /// The exit code is 1 where anything is missing or came twice in an epoch that has ended: another one has begun, or its last
+    /// step was given. An epoch under way is no error.
+    VerifyRun(verify_run::VerifyRun),
     /// List what batches can be fed to here, and how fast.
     Devices(devices::Devices),
 }
@@ -42,6 +48,7 @@ impl Cli {
             Command::Bench(bench) => bench.run(),
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),
+            Command::VerifyRun(verify_run) => verify_run.run(),
             Command::Devices(devices) => devices.run(),
         }
     }

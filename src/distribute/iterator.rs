@@ -192,6 +192,9 @@ impl DistributedIterator {
     }
 
     fn step(&self, batches: Vec<Batch>, counts: Vec<u64>, step: Option<StepEnd>) -> DistributedStep {
+        // Only now are they handed over, all of them.
+        let lanes = self.pipelines.iter().flat_map(|pipeline| &pipeline.lanes);
+        lanes.zip(&batches).for_each(|(lane, batch)| lane.note(batch));
         let batches = PerReplica::new(&self.replicas, batches);
         DistributedStep { batches, weights: StepWeights::new(counts, &self.reach), step }
     }

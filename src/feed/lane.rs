@@ -17,6 +17,7 @@ use crate::error::FeedError;
 use crate::prefetch::{Delivered, LaneMeters, Slot};
 use crate::reader::Watch;
 use crate::reader::body::Activity;
+use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::workers::Workers;
 
@@ -70,7 +71,10 @@ impl Lane {
     /// What ended the feed, once.
     pub fn try_next(&mut self) -> Result<Option<Batch>, FeedError> {
         match self.full.try_recv() {
-            Ok(message) => self.accept(Some(message)).transpose(),
+            Ok(message) => {
+                let next = self.accept(Some(message));
+                self.noted(next).transpose()
+            }
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => self.accept(None).transpose(),
         }
@@ -99,12 +103,29 @@ impl Lane {
         self.empties.make()
     }
 
+    /// What was delivered until now; `None` if [receipts](crate::FeedBuilder::receipts) were not asked for. A batch counts when
+    /// its consumer has got it, whatever was made ahead of it.
+    #[must_use]
+    pub fn receipt(&self) -> Option<Receipt> {
+        progress::receipt([&self.progress])
+    }
+
+    /// Writes a batch down that the consumer gets.
+    fn noted(&self, next: Option<Result<Batch, FeedError>>) -> Option<Result<Batch, FeedError>> {
+        next.inspect(|batch| batch.iter().for_each(|batch| self.note(batch)))
+    }
+
+    /// As [`noted`](Self::noted), of one that somebody else hands over.
+    pub(crate) fn note(&self, batch: &Batch) {
+        self.progress.note(batch);
+    }
+
     /// Whether the consumer would have to wait now.
     pub(super) fn would_wait(&self) -> bool {
         !self.ended && self.full.is_empty()
     }
 
-    /// The next batch, by a wait that somebody else counts.
+    /// The next batch, by a wait that somebody else counts, and to be [noted](Self::note) by them.
     pub(super) fn next_uncounted(&mut self) -> Option<Result<Batch, FeedError>> {
         if self.ended {
             return None;
@@ -122,10 +143,6 @@ impl Lane {
                 self.meters.records.add(delivered.filled.ids().len() as u64);
                 self.meters.pixel_bytes.add(shape.bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
-                match delivered.berth.step {
-                    Some(step) => self.progress.comes_to(step.next()),
-                    None => self.progress.ends(),
-                }
                 Some(Ok(Batch::new(delivered, self.number, &self.free, &self.meters)))
             }
             Some(Err(error)) => {
@@ -204,7 +221,8 @@ impl Iterator for Lane {
             return None;
         }
         let message = self.meters.for_batch.take(|| self.full.try_recv().ok().map(Some), || self.receive());
-        self.accept(message)
+        let next = self.accept(message);
+        self.noted(next)
     }
 }
 

@@ -44,6 +44,7 @@ use crate::latch::Latch;
 use crate::order;
 use crate::prefetch::LaneMeters;
 use crate::reader::Watch;
+use crate::receipt::Receipt;
 use crate::shape::{BatchShape, ImageShape};
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
@@ -181,6 +182,13 @@ impl Feed {
     /// [`SnapshotError::PassesDiffer`] if the source is a list that shuffles itself, or has a `rand_skip`.
     pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
         progress::snapshot(&self.progress)
+    }
+
+    /// What its lanes have delivered until now, those that were handed over among them; `None` if
+    /// [receipts](FeedBuilder::receipts) were not asked for. Lane by lane, each as it is after a batch.
+    #[must_use]
+    pub fn receipt(&self) -> Option<Receipt> {
+        progress::receipt(&self.progress)
     }
 
     /// What ends the feed from another thread.

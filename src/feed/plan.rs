@@ -135,6 +135,9 @@ impl FeedBuilder {
         if self.net.is_some() && self.phase == Phase::Test && self.devices.len() > 1 {
             return Err(ConfigError::TestOnSeveral { devices: self.devices.len() }.into());
         }
+        if self.receipts && !self.course.is_planned() {
+            return Err(ConfigError::ReceiptsOfRing.into());
+        }
         // Even where the phase makes nothing of them, ranks that cannot be are a slip.
         Terms { share: self.share, ..self.terms(best) }.check()?;
         Ok(())

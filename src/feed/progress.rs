@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::batch::Batch;
 use super::builder::FeedBuilder;
 use crate::config::ConfigError;
 use crate::reader::itinerary::Itinerary;
+use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;
 use crate::snapshot::{Course, Snapshot, SnapshotError};
 use crate::source::{Identity, Passes, Source};
@@ -38,31 +40,46 @@ impl About {
     }
 }
 
-/// How far a lane is: what its consumer was handed.
+/// How far a lane is: what its consumer was handed. Its feed can read it as well, wherever the lane is.
 #[derive(Debug)]
 pub(super) struct Progress {
-    pub(super) about: Arc<About>,
+    about: Arc<About>,
     pub(super) replica: usize,
-    next: Mutex<StepId>,
+    /// Taken once a batch, by the lane's consumer.
+    handed: Mutex<Handed>,
+}
+
+#[derive(Debug)]
+struct Handed {
+    /// The step that comes next.
+    next: StepId,
+    /// Where receipts were asked for.
+    ledger: Option<Ledger>,
 }
 
 impl Progress {
-    pub(super) fn new(about: &Arc<About>, replica: usize, next: StepId) -> Arc<Self> {
-        Arc::new(Progress { about: about.clone(), replica, next: Mutex::new(next) })
+    pub(super) fn new(about: &Arc<About>, replica: usize, next: StepId, keeps_receipt: bool) -> Arc<Self> {
+        let ledger = keeps_receipt.then(|| Ledger::of(replica));
+        Arc::new(Progress { about: about.clone(), replica, handed: Mutex::new(Handed { next, ledger }) })
     }
 
-    /// The consumer was handed all of its share before this step.
-    pub(super) fn comes_to(&self, next: StepId) {
-        *self.next.lock() = next;
+    /// Takes down a batch that the consumer gets.
+    pub(super) fn note(&self, batch: &Batch) {
+        let Handed { next, ledger } = &mut *self.handed.lock();
+        match batch.step() {
+            Some(step) => *next = step.next(),
+            // The short batch at the end of a single pass, behind which there is nothing.
+            None if !batch.is_empty() => next.step += 1,
+            // What stands in for batches behind that.
+            None => {}
+        }
+        if let Some(ledger) = ledger {
+            ledger.fold(batch.step(), batch.records());
+        }
     }
 
-    /// The consumer was handed the short batch at the end of a single pass, behind which there is nothing.
-    pub(super) fn ends(&self) {
-        self.next.lock().step += 1;
-    }
-
-    pub(super) fn next(&self) -> (usize, StepId) {
-        (self.replica, *self.next.lock())
+    fn next(&self) -> (usize, StepId) {
+        (self.replica, self.handed.lock().next)
     }
 }
 
@@ -87,7 +104,8 @@ impl FeedBuilder {
             None => Ok::<_, ConfigError>(StepId::default()),
         };
         let lanes = 0..self.devices.len();
-        lanes.map(|lane| Ok(Progress::new(about, first_replica + lane, start(lane)?))).collect()
+        let progress = |lane| Ok(Progress::new(about, first_replica + lane, start(lane)?, self.receipts));
+        lanes.map(progress).collect()
     }
 }
 
@@ -98,4 +116,16 @@ pub(super) fn snapshot<'a>(
     let mut lanes = lanes.into_iter().peekable();
     let about = lanes.peek().expect("a feed has a lane").about.clone();
     about.snapshot(lanes.map(|lane| lane.next()))
+}
+
+/// The receipt of lanes of one feed, where they keep one.
+pub(super) fn receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
+    let mut lanes = lanes.into_iter().peekable();
+    let About { source, course, .. } = &*lanes.peek()?.about;
+    let Course::Plan(plan) = course else { return None };
+    let mut receipt = Receipt::new(&source.to_string_lossy(), plan);
+    for lane in lanes {
+        receipt.add(lane.handed.lock().ledger.as_ref()?);
+    }
+    Some(receipt)
 }

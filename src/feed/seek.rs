@@ -14,7 +14,7 @@ impl Feed {
     /// Goes to a step, forwards or backwards: the next batch of every lane is its share of it. [Lanes](Self::lanes) that were handed over before
     /// end, and new ones are to be taken. In [Caffe's ring](crate::FeedBuilder::epochs), steps are counted from the start, and their epoch is 0.
     ///
-    /// It is done as a run [goes on](crate::FeedBuilder::resume), with new threads and buffers: in milliseconds, for any step. Statistics begin anew.
+    /// It is done as a run [goes on](crate::FeedBuilder::resume), with new threads and buffers: in milliseconds, for any step. Statistics and receipts begin anew.
     ///
     /// # Errors
     ///

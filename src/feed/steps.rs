@@ -44,8 +44,12 @@ impl Iterator for Steps<'_> {
         if self.ended {
             return None;
         }
-        let step = take_step(self.lanes);
-        let step: Result<Vec<Batch>, FeedError> = step.map(|taken| taken.into_iter().flatten().collect());
+        let taken = take_step(self.lanes);
+        // Where one lane fails, nobody gets the batches of the others.
+        for (lane, batch) in self.lanes.iter().zip(taken.iter().flatten()) {
+            batch.iter().for_each(|batch| lane.note(batch));
+        }
+        let step: Result<Vec<Batch>, FeedError> = taken.map(|taken| taken.into_iter().flatten().collect());
         self.ended = step.as_ref().map_or(true, Vec::is_empty);
         match step {
             Ok(batches) if batches.is_empty() => None,

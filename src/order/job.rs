@@ -128,6 +128,12 @@ impl Job {
         self
     }
 
+    /// Records of the data set, all files together.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.files.iter().fold(0, |records, file| records.saturating_add(*file))
+    }
+
     /// Who gets what, and when.
     ///
     /// # Errors

@@ -59,6 +59,7 @@ impl Plan {
         };
         let (shuffle, seed) = (job.shuffle, job.seed);
         let mut plan = Plan {
+            // Said or not, it is one job: what was written down of it is read as the same.
             job: job.clone().last_batch(last_batch),
             world,
             policy,
@@ -113,6 +114,11 @@ impl Plan {
     /// Whether batches go on from epoch to epoch.
     pub(super) fn wraps(&self) -> bool {
         self.last_batch == LastBatch::Wrap
+    }
+
+    /// Whether batches that are not full are left out.
+    pub(super) fn drops(&self) -> bool {
+        self.last_batch == LastBatch::Drop
     }
 
     /// How many streams there are: one, or one a worker.
@@ -253,6 +259,11 @@ impl Plan {
     /// What another job left of an epoch, where batches end with it.
     pub(super) fn rest_of(&self, epoch: u64) -> Option<&Rest> {
         self.rest.as_ref().filter(|rest| rest.epoch == epoch)
+    }
+
+    /// How often each record comes in an epoch.
+    pub(crate) fn times_each(&self) -> usize {
+        if self.policy == AutoShardPolicy::Off { self.world.workers() } else { 1 }
     }
 
     /// How much of a shard is used in an epoch.

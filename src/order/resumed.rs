@@ -4,7 +4,7 @@ use super::job::Job;
 use super::rest::Rest;
 use super::stretch::Stretch;
 use super::world::Seat;
-use super::{OrderError, Plan};
+use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
 
 /// The most shares by which replicas may be apart: what is written down of them is bounded.
@@ -129,6 +129,16 @@ impl Plan {
             self.line(foremost.epoch, worker)?.push_to(&mut rest, places)?;
         }
         Ok((rest, tail.is_whole))
+    }
+
+    /// What no replica gets of an epoch because its last batch is [dropped](super::LastBatch::Drop): the end of each stream.
+    pub(crate) fn left_out(&self, epoch: u64) -> Result<Vec<ReplicaShare<'_>>, OrderError> {
+        if !self.drops() {
+            return Ok(Vec::new());
+        }
+        let end = StepId { epoch, step: self.steps(epoch)? };
+        let share = |(worker, places)| Ok(ReplicaShare::of(self, self.line(epoch, worker)?, places));
+        self.tail(end)?.places.into_iter().map(share).collect()
     }
 
     /// What comes from a step on to its epoch's end.

@@ -1,0 +1,49 @@
+//! What it costs to keep a receipt, and to verify one.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use percolator::bench_support::ReceiptBench;
+use percolator::{BatchSize, Job, RecordId, Shuffle, StepEnd, Verdict, World};
+
+/// As many as ImageNet's.
+const RECORDS: u64 = 1_281_167;
+const BATCH: u64 = 256;
+
+/// An epoch's batches, each with its step.
+type Epoch = Vec<(StepEnd, Vec<RecordId>)>;
+
+fn receipts(criterion: &mut Criterion) {
+    let job =
+        Job::new([RECORDS], BatchSize::PerReplica(BATCH), World::ALONE).shuffle(Shuffle::Global).seed(1);
+    let plan = job.plan().expect("a job that can be divided");
+    let steps = plan.steps(0).expect("an epoch that is counted");
+    let batch = |step| {
+        let share = plan.share(0, step, 0).expect("there is such a step");
+        (StepEnd { epoch: 0, step, is_last: step + 1 == steps }, share.collect())
+    };
+    let epoch: Epoch = (0..steps).map(batch).collect();
+    let mut group = criterion.benchmark_group("a receipt");
+    group.measurement_time(Duration::from_secs(3)).throughput(Throughput::Elements(BATCH * 100));
+    group.bench_function("of what is delivered, shuffled", |bencher| {
+        let mut receipt = ReceiptBench::new(&plan);
+        let mut batches = epoch[..epoch.len() - 1].chunks_exact(100).cycle();
+        bencher.iter(|| {
+            for (step, records) in batches.next().into_iter().flatten() {
+                receipt.fold(*step, black_box(records));
+            }
+        });
+    });
+    group.sample_size(10).throughput(Throughput::Elements(RECORDS));
+    group.bench_function("that is verified, a shuffled epoch", |bencher| {
+        let mut receipt = ReceiptBench::new(&plan);
+        epoch.iter().for_each(|(step, records)| receipt.fold(*step, records));
+        let receipt = receipt.receipt();
+        bencher.iter(|| assert!(Verdict::of([("bench", &receipt)]).is_ok_and(|verdict| verdict.is_sound())));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, receipts);
+criterion_main!(benches);

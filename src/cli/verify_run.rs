@@ -1,0 +1,136 @@
+//! `percolator verify-run`: what the receipts of a run prove.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use percolator::{EpochState, EpochVerdict, Positions, Receipt, Verdict};
+use serde_json::{Value, json};
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyRun {
+    /// The receipts of all ranks of the run, and of all its sessions.
+    #[arg(value_name = "RECEIPT", required = true)]
+    receipts: Vec<PathBuf>,
+    /// So many epochs must have been covered, from the first on [default: those that were followed by another].
+    #[arg(long, value_name = "N")]
+    epochs: Option<u64>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl VerifyRun {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let receipts = self.receipts.iter().map(Receipt::load).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<String> = self.receipts.iter().map(|path| path.display().to_string()).collect();
+        let verdict = Verdict::of(names.iter().map(String::as_str).zip(&receipts))?;
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        let said = match self.json {
+            true => writeln!(out, "{}", self.as_json(&verdict)),
+            false => say(&mut out, &receipts, &verdict),
+        };
+        said.and_then(|()| out.flush()).context("cannot write to the standard output")?;
+        if !verdict.is_sound() {
+            bail!("the receipts do not prove that each epoch was covered exactly once");
+        }
+        let asked = self.epochs.unwrap_or(0);
+        if let Some(epoch) = verdict.first_not_covered(asked) {
+            bail!("epoch {epoch} was not covered, and --epochs {asked} asks for it");
+        }
+        if !self.json {
+            writeln!(out, "{}", summary(&verdict))?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn as_json(&self, verdict: &Verdict) -> Value {
+        let asked = verdict.first_not_covered(self.epochs.unwrap_or(0));
+        let absent = verdict.absent_replicas.iter();
+        json!({
+            "is_sound": verdict.is_sound() && asked.is_none(),
+            "epochs": verdict.epochs.iter().map(epoch).collect::<Vec<_>>(),
+            "absent_epochs": verdict.absent_epochs.iter().map(|epochs| [epochs.start, epochs.end]).collect::<Vec<_>>(),
+            "absent_replicas": absent.map(|absent| [absent.replicas.start, absent.replicas.end]).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn say(out: &mut impl Write, receipts: &[Receipt], verdict: &Verdict) -> std::io::Result<()> {
+    if let Some(first) = receipts.first() {
+        let (plan, count) = (first.plan(), receipts.len());
+        let world = plan.world();
+        writeln!(out, "{count} receipt(s) of {}: {} records", first.source(), plan.job().records())?;
+        writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
+    }
+    for absent in &verdict.absent_replicas {
+        writeln!(out, "{absent}")?;
+    }
+    for absent in &verdict.absent_epochs {
+        writeln!(
+            out,
+            "epochs {}..{}: in no receipt, and in some are epochs before and after",
+            absent.start, absent.end
+        )?;
+    }
+    if let Some(EpochVerdict { epoch: first @ 1.., .. }) = verdict.epochs.first() {
+        writeln!(out, "epochs 0..{first}: in no receipt, and not judged")?;
+    }
+    verdict.epochs.iter().try_for_each(|epoch| writeln!(out, "{epoch}"))
+}
+
+fn summary(verdict: &Verdict) -> String {
+    let covered = verdict.epochs.iter().filter(|epoch| epoch.state == EpochState::Covered).count();
+    match verdict.epochs.len() - covered {
+        0 => format!("all {covered} epoch(s) were covered exactly once"),
+        under_way => format!("{covered} epoch(s) were covered exactly once, {under_way} under way"),
+    }
+}
+
+fn epoch(epoch: &EpochVerdict) -> Value {
+    let state = match epoch.state {
+        EpochState::Covered => "covered",
+        EpochState::UnderWay => "under way",
+        _ => "broken",
+    };
+    let missing_steps = epoch.missing_steps.iter().map(|missing| {
+        json!({
+            "replicas": [missing.replicas.start, missing.replicas.end],
+            "steps": [missing.steps.start, missing.steps.end],
+        })
+    });
+    let doubled_steps = epoch.doubled_steps.iter().map(|doubled| {
+        json!({
+            "replica": doubled.replica,
+            "steps": [doubled.steps.start, doubled.steps.end],
+            "receipts": doubled.receipts,
+        })
+    });
+    let deviations = epoch
+        .deviations
+        .iter()
+        .map(|deviation| json!({ "receipt": deviation.receipt, "records": deviation.records }));
+    let steps = epoch.steps;
+    json!({
+        "epoch": epoch.epoch,
+        "state": state,
+        "times": epoch.times,
+        "due": epoch.due,
+        "delivered": epoch.delivered,
+        "dropped": epoch.dropped,
+        "pending": epoch.pending,
+        "missing": positions(&epoch.missing),
+        "doubled": positions(&epoch.doubled),
+        "steps": steps.map(|steps| json!({ "of": steps.of, "by_all": steps.by_all, "by_some": steps.by_some })),
+        "missing_steps": missing_steps.collect::<Vec<_>>(),
+        "doubled_steps": doubled_steps.collect::<Vec<_>>(),
+        "deviations": deviations.collect::<Vec<_>>(),
+    })
+}
+
+/// Ranges without their ends, as everywhere in the JSON.
+fn positions(positions: &Positions) -> Value {
+    let ranges: Vec<_> = positions.ranges.iter().map(|range| [range.start, range.end]).collect();
+    json!({ "count": positions.count, "ranges": ranges, "has_more": positions.has_more })
+}

@@ -1,0 +1,59 @@
+//! How often each record of an epoch was delivered: a counter a position.
+
+use std::collections::BTreeSet;
+
+use super::verdict::Positions;
+
+/// A counter for each record of the data set.
+#[derive(Clone, Debug)]
+pub(super) struct Counts(Vec<u32>);
+
+impl Counts {
+    pub(super) fn of(records: usize) -> Self {
+        Counts(vec![0; records])
+    }
+
+    /// Counts a record so many times; below zero, takes them back. A record that the data set does not have is no part of it.
+    pub(super) fn add(&mut self, index: u64, times: i64) {
+        if let Some(count) = usize::try_from(index).ok().and_then(|index| self.0.get_mut(index)) {
+            let sum = i64::from(*count).saturating_add(times);
+            *count = u32::try_from(sum.max(0)).unwrap_or(u32::MAX);
+        }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.0.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// Counts a record that was not delivered, and need not be; whether it was due.
+    pub(super) fn excuse(&mut self, index: u64, due: u32) -> bool {
+        let count = usize::try_from(index).ok().and_then(|index| self.0.get_mut(index));
+        count.filter(|count| **count < due).map(|count| *count += 1).is_some()
+    }
+
+    /// What came more often than is due.
+    pub(super) fn doubled(&self, due: u32) -> Positions {
+        self.positions(|_, count| count.saturating_sub(due))
+    }
+
+    /// What came less often than is due.
+    pub(super) fn missing(&self, due: u32) -> Positions {
+        self.positions(|_, count| due.saturating_sub(count))
+    }
+
+    /// As [`missing`](Self::missing), of some records.
+    pub(super) fn missing_of(&self, some: &BTreeSet<u64>, due: u32) -> Positions {
+        self.positions(|index, count| if some.contains(&index) { due.saturating_sub(count) } else { 0 })
+    }
+
+    fn positions(&self, times: impl Fn(u64, u32) -> u32) -> Positions {
+        let mut positions = Positions::default();
+        for (index, &count) in (0..).zip(&self.0) {
+            let times = times(index, count);
+            if times > 0 {
+                positions.push(index, times.into());
+            }
+        }
+        positions
+    }
+}

@@ -1,0 +1,66 @@
+//! What a lane writes down of each batch that it hands over.
+
+use std::collections::BTreeMap;
+
+use super::digest::{Digest, EpochKey};
+use super::sketch::Sketch;
+use super::steps::Steps;
+use crate::record::{RecordId, StepEnd};
+
+/// What was delivered of an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Of the records that are of this epoch, in whichever epoch's steps they came.
+    pub(super) digest: Digest,
+    pub(super) sketch: Sketch,
+    /// Of each replica, the steps of this epoch that it was given, empty ones too.
+    pub(super) steps: BTreeMap<usize, Steps>,
+}
+
+impl Entry {
+    /// Adds a record of this epoch so many times; below zero, takes it out.
+    #[inline]
+    pub(super) fn add(&mut self, key: EpochKey, index: u64, times: i64) {
+        let mark = key.mark(index);
+        self.digest.add_marked(mark, times);
+        self.sketch.add(index, mark, times);
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.digest += other.digest;
+        self.sketch.merge(&other.sketch);
+        for (&replica, steps) in &other.steps {
+            self.steps.entry(replica).or_default().merge(steps);
+        }
+    }
+}
+
+/// What was delivered, epoch by epoch.
+pub(super) type Entries = BTreeMap<u64, Entry>;
+
+/// What one replica was given. It takes up some 5 KiB an epoch, and allocates when an epoch begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    pub(super) replica: usize,
+    pub(super) entries: Entries,
+}
+
+impl Ledger {
+    pub(crate) fn of(replica: usize) -> Self {
+        Ledger { replica, entries: Entries::new() }
+    }
+
+    /// Writes down a batch: the step that it is a share of, and its records.
+    pub(crate) fn fold(&mut self, step: Option<StepEnd>, records: &[RecordId]) {
+        if let Some(StepEnd { epoch, step, .. }) = step {
+            let entry = self.entries.entry(epoch).or_default();
+            entry.steps.entry(self.replica).or_default().add(step..step + 1, 1);
+        }
+        // Most batches are of one epoch, which is looked up once.
+        for records in records.chunk_by(|one, next| one.epoch == next.epoch) {
+            let epoch = records[0].epoch;
+            let (key, entry) = (EpochKey::of(epoch), self.entries.entry(epoch).or_default());
+            records.iter().for_each(|record| entry.add(key, record.index, 1));
+        }
+    }
+}

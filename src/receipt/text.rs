@@ -1,0 +1,108 @@
+//! A receipt as text.
+//!
+//! ```text
+//! percolator receipt 1
+//! source /data/train_lmdb
+//! files 1281167
+//! ...                                            the job, as a snapshot has it
+//! replicas 0..4
+//! epoch 0
+//! digest 0123456789abcdef0123456789abcdef of 640584
+//! sketch 1f.8a3.7e01c9... - ...
+//! steps 0 0..1252                                replica 0 was given these
+//! steps 1 0..1252
+//! checksum 5c1e0f6b
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use super::Receipt;
+use super::ledger::{Entries, Entry};
+use super::steps::Steps;
+use crate::order::Plan;
+use crate::sealed_text::{TextFault, TextReader, TextWriter};
+
+const KIND: &str = "receipt";
+const VERSION: u32 = 1;
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = TextWriter::new(KIND, VERSION);
+        text.fact("source", &self.source);
+        self.plan.write(&mut text);
+        let mut replicas = Steps::default();
+        self.replicas.iter().for_each(|&replica| replicas.add(replica as u64..replica as u64 + 1, 1));
+        text.fact("replicas", replicas);
+        for (epoch, entry) in &self.entries {
+            text.fact("epoch", epoch);
+            text.fact("digest", entry.digest);
+            text.fact("sketch", &entry.sketch);
+            for (replica, steps) in &entry.steps {
+                text.fact("steps", format_args!("{replica} {steps}"));
+            }
+        }
+        f.write_str(&text.seal())
+    }
+}
+
+impl FromStr for Receipt {
+    type Err = TextFault;
+
+    fn from_str(text: &str) -> Result<Self, TextFault> {
+        let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
+        let source = facts.value("source")?.to_owned();
+        let plan = Plan::read(&mut facts)?;
+        let replicas = facts.value_by("replicas", "replicas of this job, as 0..4", |value| {
+            let ranges: Steps = value.parse().ok()?;
+            // Before they are listed: there may be said to be any number.
+            let is_of_job = ranges.bounds().end <= plan.world().replicas() as u64;
+            let listed = ranges.ranges().flat_map(|(replicas, _)| replicas);
+            let listed = listed.take_while(|_| is_of_job).map(usize::try_from);
+            listed.collect::<Result<BTreeSet<_>, _>>().ok().filter(|_| is_of_job)
+        })?;
+        let mut entries = Entries::new();
+        while let Some(epoch) = facts.next_if("epoch") {
+            let after = entries.last_key_value().map(|(&epoch, _)| epoch);
+            let read = epoch.parse::<u64>().ok().filter(|&epoch| after.is_none_or(|after| after < epoch));
+            let Some(number) = read else {
+                return Err(
+                    facts.fault_before("\"epoch ...\" with a number, greater than that before", epoch)
+                );
+            };
+            entries.insert(number, entry(&mut facts, &plan, &replicas, number)?);
+        }
+        facts.end()?;
+        Ok(Receipt { source, plan, replicas, entries })
+    }
+}
+
+/// What was delivered of an epoch, as the lines after its number say.
+fn entry(
+    facts: &mut TextReader<'_>,
+    plan: &Plan,
+    replicas: &BTreeSet<usize>,
+    epoch: u64,
+) -> Result<Entry, TextFault> {
+    let digest = facts.parse("digest", "a sum and how many records it is of")?;
+    let sketch = facts.parse("sketch", "the sums of its cells")?;
+    let mut entry = Entry { digest, sketch, ..Entry::default() };
+    while let Some(value) = facts.next_if("steps") {
+        let read = value.split_once(' ').and_then(|(replica, steps)| {
+            Some((replica.parse::<usize>().ok()?, steps.parse::<Steps>().ok()?))
+        });
+        let last = plan
+            .steps(epoch)
+            .map_err(|error| facts.fault_before("an epoch that is counted", &error.to_string()))?;
+        let read = read.filter(|(replica, steps)| replicas.contains(replica) && steps.bounds().end <= last);
+        let Some((replica, steps)) = read else {
+            let wanted = format!("\"steps ...\" with one of its replicas and steps of 0..{last}, as 0..7");
+            return Err(facts.fault_before(&wanted, value));
+        };
+        if entry.steps.insert(replica, steps).is_some() {
+            return Err(facts.fault_before("each replica once in an epoch", value));
+        }
+    }
+    Ok(entry)
+}

@@ -1,0 +1,268 @@
+//! What receipts come to, epoch by epoch, as it is said to people.
+
+use std::fmt;
+use std::ops::Range;
+
+/// How many ranges of positions are named.
+const RANGES_MAX: usize = 16;
+
+/// What the receipts of a run prove. [`Verdict::of`] gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Of each epoch that is in a receipt, in their order.
+    pub epochs: Vec<EpochVerdict>,
+    /// Epochs that are in none, between others that are.
+    pub absent_epochs: Vec<Range<u64>>,
+    /// Replicas of which there is no receipt.
+    pub absent_replicas: Vec<AbsentReplicas>,
+}
+
+impl Verdict {
+    /// Whether nothing is wrong: each epoch is covered exactly once, or, the last one, still under way, and no receipt is
+    /// missing. Epochs before the first one in the receipts are not asked for.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let has_all = self.absent_epochs.is_empty() && self.absent_replicas.is_empty();
+        has_all && self.epochs.iter().all(|epoch| epoch.state != EpochState::Broken)
+    }
+
+    /// The first of this many epochs, from 0 on, that was not covered.
+    #[must_use]
+    pub fn first_not_covered(&self, epochs: u64) -> Option<u64> {
+        let covered = self.epochs.iter().filter(|epoch| epoch.state == EpochState::Covered);
+        let mut next = 0;
+        for epoch in covered {
+            if epoch.epoch != next {
+                break;
+            }
+            next += 1;
+        }
+        (next < epochs).then_some(next)
+    }
+}
+
+/// How it stands with an epoch.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EpochState {
+    /// Each record was delivered as often as is due: once, or, by [`AutoShardPolicy::Off`](crate::AutoShardPolicy::Off), once to
+    /// each worker. What the plan drops is not due.
+    Covered,
+    /// It is the last one, and its last steps were not given yet. Nothing is wrong so far.
+    UnderWay,
+    /// Records are missing, or came too often, or are not those of the steps that a receipt says.
+    Broken,
+}
+
+/// What was found of an epoch.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EpochVerdict {
+    /// The epoch.
+    pub epoch: u64,
+    /// How it stands with it.
+    pub state: EpochState,
+    /// How often each record is due.
+    pub times: u64,
+    /// How many records are due, if nothing is dropped.
+    pub due: u64,
+    /// How many were delivered, those that came too often included.
+    pub delivered: u64,
+    /// How many the plan leaves out of the epoch, on purpose.
+    pub dropped: u64,
+    /// How many are still to come, where it is under way.
+    pub pending: u64,
+    /// What is missing: where the epoch is under way, of the steps that were passed over.
+    pub missing: Positions,
+    /// What came too often.
+    pub doubled: Positions,
+    /// Its steps, where all receipts that have any are by one plan.
+    pub steps: Option<GivenSteps>,
+    /// The steps that are missing.
+    pub missing_steps: Vec<MissingSteps>,
+    /// The steps that were given more than once.
+    pub doubled_steps: Vec<DoubledSteps>,
+    /// The receipts that say other records than their steps come to.
+    pub deviations: Vec<Deviation>,
+}
+
+/// How far an epoch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenSteps {
+    /// How many steps it has.
+    pub of: u64,
+    /// How many all replicas were given, from the first on.
+    pub by_all: u64,
+    /// How many the replica was given that is furthest.
+    pub by_some: u64,
+}
+
+/// Positions of records in the data set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Positions {
+    /// How many there are. One that is missing twice, or came twice too often, counts twice.
+    pub count: u64,
+    /// The first of them.
+    pub ranges: Vec<Range<u64>>,
+    /// Whether there are more.
+    pub has_more: bool,
+}
+
+impl Positions {
+    /// Adds a position behind all others, so many times.
+    pub(super) fn push(&mut self, position: u64, times: u64) {
+        self.count += times;
+        let has_room = self.ranges.len() < RANGES_MAX;
+        match self.ranges.last_mut() {
+            Some(last) if last.end == position && !self.has_more => last.end += 1,
+            _ if has_room => self.ranges.push(position..position + 1),
+            _ => self.has_more = true,
+        }
+    }
+}
+
+/// `3-5, 9`.
+impl fmt::Display for Positions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, Range { start, end }) in self.ranges.iter().enumerate() {
+            let separator = if number == 0 { "" } else { ", " };
+            match end - start {
+                1 => write!(f, "{separator}{start}")?,
+                _ => write!(f, "{separator}{start}-{}", end - 1)?,
+            }
+        }
+        f.write_str(if self.has_more { ", and more" } else { "" })
+    }
+}
+
+/// Replicas without a receipt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbsentReplicas {
+    /// Which.
+    pub replicas: Range<usize>,
+    /// How many their job has.
+    pub of: usize,
+}
+
+/// Steps that are in no receipt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingSteps {
+    /// Whose: of each of these.
+    pub replicas: Range<usize>,
+    /// Which.
+    pub steps: Range<u64>,
+}
+
+/// Steps that were given more than once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoubledSteps {
+    /// To whom.
+    pub replica: usize,
+    /// Which.
+    pub steps: Range<u64>,
+    /// The receipts that say so.
+    pub receipts: Vec<String>,
+}
+
+/// A receipt of other records than its steps come to by its plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deviation {
+    /// The receipt.
+    pub receipt: String,
+    /// Which records were delivered, and how many times too often; below zero, how many times they were not. `None` if these
+    /// are too many to be named.
+    pub records: Option<Vec<(u64, i64)>>,
+}
+
+impl fmt::Display for AbsentReplicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let replicas = Members(&self.replicas);
+        write!(f, "no receipt is of {replicas} of {}: bring those of all ranks", self.of)
+    }
+}
+
+impl fmt::Display for MissingSteps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = self.steps;
+        write!(f, "{}: no receipt has steps {start}..{end}", Members(&self.replicas))
+    }
+}
+
+impl fmt::Display for DoubledSteps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DoubledSteps { replica, steps: Range { start, end }, receipts } = self;
+        write!(
+            f,
+            "replica {replica}: steps {start}..{end} were given more than once: {}",
+            receipts.join(", ")
+        )
+    }
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: other records than its steps come to: ", self.receipt)?;
+        let Some(records) = &self.records else { return f.write_str("more than can be named") };
+        for (number, (record, times)) in records.iter().enumerate() {
+            let separator = if number == 0 { "" } else { ", " };
+            match times {
+                -1 => write!(f, "{separator}not {record}")?,
+                1 => write!(f, "{separator}also {record}")?,
+                ..=0 => write!(f, "{separator}not {record}, {} times", times.unsigned_abs())?,
+                _ => write!(f, "{separator}also {record}, {times} times")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `replica 3`, or `replicas 3..5`.
+struct Members<'a>(&'a Range<usize>);
+
+impl fmt::Display for Members<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => write!(f, "replica {}", self.0.start),
+            _ => write!(f, "replicas {}..{}", self.0.start, self.0.end),
+        }
+    }
+}
+
+/// A line, and one more for each thing that explains it.
+impl fmt::Display for EpochVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EpochVerdict { epoch, times, due, delivered, dropped, .. } = self;
+        write!(f, "epoch {epoch}: ")?;
+        match self.state {
+            EpochState::Covered => {
+                let how_often = if *times == 1 { "once" } else { "once by each worker" };
+                write!(f, "covered: {} records, each {how_often}", (due - dropped) / times)?;
+            }
+            EpochState::UnderWay => {
+                write!(f, "under way: ")?;
+                if let Some(GivenSteps { of, by_all, by_some }) = self.steps {
+                    write!(f, "steps 0..{by_all} of {of}")?;
+                    if by_some > by_all {
+                        write!(f, " (some replicas 0..{by_some})")?;
+                    }
+                    write!(f, ", ")?;
+                }
+                write!(f, "{delivered} of {due} records")?;
+            }
+            EpochState::Broken => {
+                write!(f, "not as it should be: {delivered} records delivered, {due} due")?;
+            }
+        }
+        if *dropped > 0 {
+            write!(f, "; {dropped} dropped, as the plan says")?;
+        }
+        for (what, positions) in [("missing", &self.missing), ("too often", &self.doubled)] {
+            if positions.count > 0 {
+                write!(f, "\n  {} {what}: {positions}", positions.count)?;
+            }
+        }
+        self.missing_steps.iter().try_for_each(|steps| write!(f, "\n  {steps}"))?;
+        self.doubled_steps.iter().try_for_each(|steps| write!(f, "\n  {steps}"))?;
+        self.deviations.iter().try_for_each(|deviation| write!(f, "\n  {deviation}"))
+    }
+}

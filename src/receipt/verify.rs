@@ -1,0 +1,379 @@
+//! Holds receipts against their plans and against each other.
+//!
+//! A receipt says what was delivered in two ways: as steps, which come to certain records by its plan, and as a digest of the
+//! records themselves. That both are the same proves that nothing was lost or doubled on the way through a feed. The steps of all receipts
+//! together then say how often each record came. What digests have beyond the steps is counted, too, where it can be named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::coverage::Counts;
+use super::digest::EpochKey;
+use super::ledger::{Entries, Entry};
+use super::steps::Steps;
+use super::verdict::{
+    AbsentReplicas, Deviation, DoubledSteps, EpochState, EpochVerdict, GivenSteps, MissingSteps, Verdict,
+};
+use super::{Receipt, ReceiptError, check_same};
+use crate::order::{OrderError, Plan};
+
+/// The most records of a data set that is verified: 16 GiB of counters.
+const RECORDS_MAX: u64 = 1 << 32;
+
+impl Verdict {
+    /// What the receipts of a run prove, each with a name to speak of it by. It takes those of all ranks and of all sessions: where a run was
+    /// continued, also by other plans, as long as they are of the same data set, seed and shuffle.
+    ///
+    /// An epoch that is followed by another one in any receipt, or of which a receipt has the last step, must have been covered; an epoch
+    /// that is not is under way, and steps that no replica has come to are not missing.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiptError`] if there are none, or if they are not of one run.
+    pub fn of<'a>(receipts: impl IntoIterator<Item = (&'a str, &'a Receipt)>) -> Result<Self, ReceiptError> {
+        let mut audit = Audit::of(receipts.into_iter().collect())?;
+        let entries = || audit.witnesses.iter().flat_map(|witness| &witness.receipt.entries);
+        let has_steps = |entry: &Entry| !entry.steps.is_empty();
+        let claimed: BTreeSet<u64> =
+            entries().filter(|(_, entry)| has_steps(entry)).map(|(&epoch, _)| epoch).collect();
+        let mut said: BTreeSet<u64> = entries().map(|(&epoch, _)| epoch).collect();
+        let last_claimed = claimed.last().copied().unwrap_or(0);
+        let mut epochs = Vec::new();
+        let mut following = claimed.iter().skip(1);
+        for &epoch in &claimed {
+            audit.count(epoch)?;
+            // Steps of an epoch have its records and later ones, and never earlier ones.
+            let done = following.next().copied().unwrap_or(u64::MAX);
+            let mut known: BTreeSet<u64> = audit.counts.keys().copied().chain(said.iter().copied()).collect();
+            said = said.split_off(&done);
+            known.retain(|&epoch| epoch < done);
+            for epoch in known {
+                epochs.push(audit.judge(epoch, last_claimed)?);
+            }
+        }
+        // Records, and not a single step.
+        for epoch in said {
+            epochs.push(audit.judge(epoch, last_claimed)?);
+        }
+        let pairs = epochs.windows(2).map(|pair| pair[0].epoch + 1..pair[1].epoch);
+        let absent_epochs = pairs.filter(|between| !between.is_empty()).collect();
+        Ok(Verdict { absent_epochs, absent_replicas: audit.absent_replicas(), epochs })
+    }
+}
+
+/// A receipt, and what its steps come to.
+struct Witness<'a> {
+    name: &'a str,
+    receipt: &'a Receipt,
+    expected: Entries,
+}
+
+/// Receipts by one plan.
+struct Party<'a> {
+    plan: &'a Plan,
+    witnesses: Vec<usize>,
+}
+
+struct Audit<'a> {
+    witnesses: Vec<Witness<'a>>,
+    parties: Vec<Party<'a>>,
+    records: usize,
+    /// How often each record is due in an epoch.
+    times: u32,
+    /// Of epochs that have records in the steps seen so far.
+    counts: BTreeMap<u64, Counts>,
+}
+
+impl<'a> Audit<'a> {
+    fn of(receipts: Vec<(&'a str, &'a Receipt)>) -> Result<Self, ReceiptError> {
+        let Some(&first) = receipts.first() else { return Err(ReceiptError::None) };
+        let plan = &first.1.plan;
+        let records = plan.job().records();
+        if records > RECORDS_MAX {
+            return Err(ReceiptError::TooMany { records, allowed: RECORDS_MAX });
+        }
+        let mut parties: Vec<Party<'a>> = Vec::new();
+        for (number, &(name, receipt)) in receipts.iter().enumerate() {
+            let pair = [(first.0, plan), (name, &receipt.plan)];
+            check_same("run", pair, |fact| ["files", "shuffle", "seed"].contains(&fact))?;
+            check_times(pair)?;
+            match parties.iter_mut().find(|party| *party.plan == receipt.plan) {
+                Some(party) => party.witnesses.push(number),
+                None => parties.push(Party { plan: &receipt.plan, witnesses: vec![number] }),
+            }
+        }
+        let witness = |(name, receipt)| Witness { name, receipt, expected: Entries::new() };
+        Ok(Audit {
+            witnesses: receipts.into_iter().map(witness).collect(),
+            parties,
+            records: usize::try_from(records).expect("an address has 64 bits, or counters fail to be had"),
+            times: u32::try_from(plan.times_each()).expect("a job has at most 65,536 workers"),
+            counts: BTreeMap::new(),
+        })
+    }
+
+    /// Counts the records of an epoch's steps.
+    fn count(&mut self, epoch: u64) -> Result<(), ReceiptError> {
+        for Witness { name, receipt, expected } in &mut self.witnesses {
+            let Some(entry) = receipt.entries.get(&epoch) else { continue };
+            let given = entry
+                .steps
+                .iter()
+                .flat_map(|(&replica, steps)| steps.ranges().map(move |range| (replica, range)));
+            for (replica, (steps, times)) in given {
+                for step in steps {
+                    let share = receipt.plan.share(epoch, step, replica);
+                    for record in share.map_err(|error| not_of_plan(name, error))? {
+                        let key = EpochKey::of(record.epoch);
+                        expected.entry(record.epoch).or_default().add(key, record.index, times.cast_signed());
+                        let counts =
+                            self.counts.entry(record.epoch).or_insert_with(|| Counts::of(self.records));
+                        counts.add(record.index, times.cast_signed());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is found of an epoch, of which all steps were counted that have records of it.
+    fn judge(&mut self, epoch: u64, last_claimed: u64) -> Result<EpochVerdict, ReceiptError> {
+        let mut counts = self.counts.remove(&epoch).unwrap_or_else(|| Counts::of(self.records));
+        let deviations = self.deviations(epoch);
+        let mut lost = BTreeSet::new();
+        for &(index, times) in deviations.iter().filter_map(|deviation| deviation.records.as_ref()).flatten()
+        {
+            counts.add(index, times);
+            lost.extend((times < 0).then_some(index));
+        }
+        let progress = self.progress(epoch, last_claimed)?;
+        let delivered = counts.total();
+        let doubled = counts.doubled(self.times);
+        let due = self.records as u64 * u64::from(self.times);
+        let (mut dropped, mut pending) = (0, 0);
+        let missing = if progress.must_be_covered {
+            for party in
+                progress.parties.iter().filter(|party| party.is_at_end || progress.parties.len() == 1)
+            {
+                let left_out = party.plan.left_out(epoch).map_err(|error| not_of_plan(party.name, error))?;
+                for record in left_out.into_iter().flatten() {
+                    dropped += u64::from(counts.excuse(record.index, self.times));
+                }
+            }
+            counts.missing(self.times)
+        } else {
+            lost.extend(progress.passed_over(epoch)?);
+            let missing = counts.missing_of(&lost, self.times);
+            pending = counts.missing(self.times).count - missing.count;
+            missing
+        };
+        let doubled_steps = self.doubled_steps(epoch, &progress);
+        let steps = progress.steps();
+        let missing_steps: Vec<_> = progress.parties.into_iter().flat_map(|party| party.missing).collect();
+        // Where each worker has all records, one that had them twice makes up for another in their sum, and not in the steps.
+        let is_step_by_step = self.times == 1 || missing_steps.is_empty() && doubled_steps.is_empty();
+        let is_once = missing.count == 0 && doubled.count == 0 && is_step_by_step;
+        let is_sound = is_once && deviations.is_empty();
+        Ok(EpochVerdict {
+            epoch,
+            state: match (is_sound, pending) {
+                (false, _) => EpochState::Broken,
+                (true, 0) => EpochState::Covered,
+                (true, _) => EpochState::UnderWay,
+            },
+            times: self.times.into(),
+            due,
+            delivered,
+            dropped,
+            pending,
+            missing,
+            doubled,
+            steps,
+            missing_steps,
+            doubled_steps,
+            deviations,
+        })
+    }
+
+    /// What the receipts have of an epoch beyond what their steps come to.
+    fn deviations(&mut self, epoch: u64) -> Vec<Deviation> {
+        let deviation = |witness: &mut Witness<'_>| {
+            let due = witness.expected.remove(&epoch).unwrap_or_default();
+            let none = Entry::default();
+            let found = witness.receipt.entries.get(&epoch).unwrap_or(&none);
+            if (due.digest, &due.sketch) == (found.digest, &found.sketch) {
+                return None;
+            }
+            let key = EpochKey::of(epoch);
+            let records = found.sketch.beyond(&due.sketch, key).filter(|records| {
+                // Names that do not explain the digests are not believed.
+                let mut explained = due.clone();
+                records.iter().for_each(|(&index, times)| explained.add(key, index, *times));
+                explained.digest == found.digest
+            });
+            let records = records.map(|records| records.into_iter().collect());
+            Some(Deviation { receipt: witness.name.to_owned(), records })
+        };
+        self.witnesses.iter_mut().filter_map(deviation).collect()
+    }
+
+    /// How far each party has come in an epoch.
+    fn progress(&self, epoch: u64, last_claimed: u64) -> Result<Progress<'a>, ReceiptError> {
+        let mut parties = Vec::new();
+        for Party { plan, witnesses } in &self.parties {
+            let mut given: BTreeMap<usize, Steps> = BTreeMap::new();
+            for &witness in witnesses {
+                let entry = self.witnesses[witness].receipt.entries.get(&epoch);
+                for (&replica, steps) in entry.iter().flat_map(|entry| &entry.steps) {
+                    given.entry(replica).or_default().merge(steps);
+                }
+            }
+            if !given.is_empty() {
+                let name = self.witnesses[witnesses[0]].name;
+                let of = plan.steps(epoch).map_err(|error| not_of_plan(name, error))?;
+                let is_at_end = given.values().any(|steps| steps.bounds().end == of);
+                parties.push(PartyProgress { name, plan, given, of, is_at_end, missing: Vec::new() });
+            }
+        }
+        let must_be_covered = epoch < last_claimed || parties.iter().any(|party| party.is_at_end);
+        let is_only = parties.len() == 1;
+        parties.iter_mut().for_each(|party| party.find_missing(is_only, must_be_covered));
+        Ok(Progress { parties, must_be_covered })
+    }
+
+    fn doubled_steps(&self, epoch: u64, progress: &Progress<'_>) -> Vec<DoubledSteps> {
+        let mut doubled = Vec::new();
+        for party in &progress.parties {
+            let by_plan = self.witnesses.iter().filter(|witness| witness.receipt.plan == *party.plan);
+            for (&replica, given) in &party.given {
+                for steps in given.doubled() {
+                    let says_so = |witness: &&Witness<'_>| {
+                        let said =
+                            witness.receipt.entries.get(&epoch).and_then(|entry| entry.steps.get(&replica));
+                        said.is_some_and(|said| said.has_any_of(&steps))
+                    };
+                    let receipts =
+                        by_plan.clone().filter(says_so).map(|witness| witness.name.to_owned()).collect();
+                    doubled.push(DoubledSteps { replica, steps, receipts });
+                }
+            }
+        }
+        doubled
+    }
+
+    fn absent_replicas(&self) -> Vec<AbsentReplicas> {
+        let mut absent = Vec::new();
+        for Party { plan, witnesses } in &self.parties {
+            let mut present = Steps::default();
+            for replica in witnesses.iter().flat_map(|&witness| &self.witnesses[witness].receipt.replicas) {
+                present.add(*replica as u64..*replica as u64 + 1, 1);
+            }
+            let of = plan.world().replicas();
+            let slot =
+                |number| usize::try_from(number).expect("it is no greater than the number of replicas");
+            let missing = present.missing(0..of as u64).into_iter();
+            absent.extend(
+                missing.map(|replicas| AbsentReplicas {
+                    replicas: slot(replicas.start)..slot(replicas.end),
+                    of,
+                }),
+            );
+        }
+        absent
+    }
+}
+
+/// How far an epoch has come.
+struct Progress<'a> {
+    /// Those that have steps of it.
+    parties: Vec<PartyProgress<'a>>,
+    /// Whether it has ended, or others have begun after it.
+    must_be_covered: bool,
+}
+
+struct PartyProgress<'a> {
+    /// One of its receipts.
+    name: &'a str,
+    plan: &'a Plan,
+    /// To each replica.
+    given: BTreeMap<usize, Steps>,
+    /// How many steps the epoch has.
+    of: u64,
+    /// Whether any replica was given the last one.
+    is_at_end: bool,
+    missing: Vec<MissingSteps>,
+}
+
+impl PartyProgress<'_> {
+    /// Where several plans share an epoch, each has a part of its steps, and only gaps within it are known to be missing.
+    fn find_missing(&mut self, is_only: bool, must_be_covered: bool) {
+        let none = Steps::default();
+        // Neighbours that miss the same are said together.
+        let mut groups: Vec<(Range<usize>, Vec<Range<u64>>)> = Vec::new();
+        for replica in 0..self.plan.world().replicas() {
+            let given = self.given.get(&replica).unwrap_or(&none);
+            let all = match (is_only, must_be_covered) {
+                (false, _) => given.bounds(),
+                (true, false) => 0..given.bounds().end,
+                (true, true) => 0..self.of,
+            };
+            let missing = given.missing(all);
+            match groups.last_mut() {
+                Some((replicas, same)) if *same == missing => replicas.end += 1,
+                _ => groups.push((replica..replica + 1, missing)),
+            }
+        }
+        let of_group = |(replicas, missing): (Range<usize>, Vec<Range<u64>>)| {
+            missing.into_iter().map(move |steps| MissingSteps { replicas: replicas.clone(), steps })
+        };
+        self.missing = groups.into_iter().flat_map(of_group).collect();
+    }
+}
+
+impl Progress<'_> {
+    fn steps(&self) -> Option<GivenSteps> {
+        let [PartyProgress { plan, given, of, .. }] = &self.parties[..] else { return None };
+        let from_first = |steps: &Steps| steps.missing(0..*of).first().map_or(*of, |missing| missing.start);
+        let has_all = given.len() == plan.world().replicas();
+        let by_all = given.values().map(from_first).min().filter(|_| has_all).unwrap_or(0);
+        let by_some = given.values().map(|steps| steps.bounds().end).max().unwrap_or(0);
+        Some(GivenSteps { of: *of, by_all, by_some })
+    }
+
+    /// The records of an epoch that are in the steps that are missing.
+    fn passed_over(&self, epoch: u64) -> Result<BTreeSet<u64>, ReceiptError> {
+        let mut records = BTreeSet::new();
+        for party in &self.parties {
+            for MissingSteps { replicas, steps } in &party.missing {
+                for (replica, step) in
+                    replicas.clone().flat_map(|replica| steps.clone().map(move |step| (replica, step)))
+                {
+                    let share = party.plan.share(epoch, step, replica);
+                    let share = share.map_err(|error| not_of_plan(party.name, error))?;
+                    records.extend(share.filter(|record| record.epoch == epoch).map(|record| record.index));
+                }
+            }
+        }
+        Ok(records)
+    }
+}
+
+/// That two plans have each record equally often.
+fn check_times([one, other]: [(&str, &Plan); 2]) -> Result<(), ReceiptError> {
+    let [one_times, other_times] = [one.1, other.1].map(Plan::times_each);
+    let says = |times| format!("each record {times} time(s) in an epoch");
+    if one_times == other_times {
+        return Ok(());
+    }
+    Err(ReceiptError::Differ {
+        of: "run",
+        one: one.0.to_owned(),
+        one_says: says(one_times),
+        other: other.0.to_owned(),
+        other_says: says(other_times),
+    })
+}
+
+fn not_of_plan(name: &str, error: OrderError) -> ReceiptError {
+    ReceiptError::Order { name: name.to_owned(), error }
+}

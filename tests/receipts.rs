@@ -1,0 +1,354 @@
+//! Receipts of real feeds prove what was delivered: all of it, once, and nothing that was only made. A receipt that is missing,
+//! comes twice, was cut or edited, or is of another run, is found and named; by the command, too.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+#[cfg(feature = "cli")]
+use std::process::Command;
+
+use common::process::must_end;
+use common::source::MemorySource;
+use percolator::{
+    Assignment, AutoShardPolicy, ConfigError, Cursor, Device, EpochState, Feed, FeedBuilder, FeedError,
+    LastBatch, Receipt, ReceiptError, Registry, Shuffle, Source, SourceError, TextFault, Verdict, World,
+};
+use proptest::prelude::*;
+
+fn feed(source: impl Source + 'static, lanes: usize) -> FeedBuilder {
+    let feed = Feed::builder().source(source).devices((0..lanes).map(Device::host));
+    feed.registry(&Registry::new()).receipts(true)
+}
+
+fn images(records: usize) -> MemorySource {
+    MemorySource::images("receipts", records, 1, 2, 2)
+}
+
+/// The receipt of a feed that is run to its end, step by step.
+fn run(feed: FeedBuilder) -> Receipt {
+    must_end("a feed with receipts", || {
+        let mut feed = feed.build().unwrap();
+        for step in feed.steps() {
+            step.unwrap();
+        }
+        feed.receipt().unwrap()
+    })
+}
+
+fn verdict(receipts: &[Receipt]) -> Verdict {
+    let names = ["first", "second", "third", "fourth"];
+    Verdict::of(names.into_iter().zip(receipts)).unwrap()
+}
+
+fn delivered(receipt: &Receipt) -> u64 {
+    receipt.digests().map(|(_, digest)| digest.records()).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn the_receipts_of_all_workers_prove_a_run_and_those_of_some_do_not(
+        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..3, size in 1_usize..7, policy in 0_usize..3,
+        is_caffe: bool, last in 0_usize..4, is_shuffled: bool, seed: u64,
+    ) {
+        let is_caffe = is_caffe && policy == 0;
+        let world = World::new(workers, workers * lanes).unwrap();
+        let policy = [AutoShardPolicy::Data, AutoShardPolicy::Off, AutoShardPolicy::Hint][policy];
+        let last = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last];
+        let of_worker = |worker| {
+            let assignment = if is_caffe { Assignment::Caffe } else { Assignment::TensorFlow };
+            let shuffle = if is_shuffled { Shuffle::Global } else { Shuffle::No };
+            let feed = feed(images(records), lanes).batch_size(size).policy(policy).assignment(assignment);
+            feed.last_batch(last).shuffle(shuffle).seed(seed).worker(world, worker).epochs(2)
+        };
+        prop_assume!(of_worker(0).build().is_ok());
+        let mut receipts: Vec<Receipt> = (0..workers).map(|worker| run(of_worker(worker))).collect();
+        let whole = verdict(&receipts);
+        prop_assert!(whole.is_sound() && whole.first_not_covered(1).is_none(), "{whole:?}");
+        let sum: u64 = whole.epochs.iter().map(|epoch| epoch.delivered).sum();
+        prop_assert_eq!(sum, receipts.iter().map(delivered).sum::<u64>());
+        for epoch in &whole.epochs[..1] {
+            let each = if policy == AutoShardPolicy::Off { workers } else { 1 };
+            prop_assert_eq!(epoch.delivered + epoch.dropped, (each * records) as u64);
+            prop_assert!(epoch.dropped == 0 || last == LastBatch::Drop);
+        }
+        // One of them twice, and then not at all.
+        let double = receipts[0].clone();
+        if delivered(&double) > 0 {
+            let doubled = verdict(&[&receipts[..], &[double][..]].concat());
+            prop_assert!(!doubled.is_sound());
+            prop_assert!(doubled.epochs.iter().map(|epoch| epoch.doubled.count).sum::<u64>() > 0);
+        }
+        if workers > 1 {
+            receipts.remove(0);
+            let lacking = verdict(&receipts);
+            prop_assert!(!lacking.is_sound());
+            prop_assert_eq!(lacking.absent_replicas[0].replicas.clone(), 0..lanes);
+        }
+    }
+}
+
+#[test]
+fn what_was_made_and_not_taken_is_not_delivered() {
+    must_end("a lane that is left with batches in its ring", || {
+        let mut feed = feed(images(64), 2).batch_size(4).epochs(0).prefetch(4).build().unwrap();
+        let mut lanes = feed.lanes();
+        assert_eq!(delivered(&feed.receipt().unwrap()), 0);
+        lanes[0].next().unwrap().unwrap();
+        while lanes[1].try_next().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        lanes[1].next().unwrap().unwrap();
+        assert_eq!(delivered(&lanes[0].receipt().unwrap()), 4);
+        assert_eq!(lanes[1].receipt().unwrap().replicas().collect::<Vec<_>>(), [1]);
+        drop(lanes);
+        let receipt = feed.receipt().unwrap();
+        assert_eq!(delivered(&receipt), 12);
+        let verdict = verdict(&[receipt]);
+        assert!(verdict.is_sound());
+        let epoch = &verdict.epochs[0];
+        assert_eq!((epoch.state, epoch.pending), (EpochState::UnderWay, 52));
+        assert_eq!(
+            epoch.to_string(),
+            "epoch 0: under way: steps 0..1 of 8 (some replicas 0..2), 12 of 64 records"
+        );
+        assert_eq!(verdict.first_not_covered(1), Some(0));
+    });
+}
+
+/// Whoever drives all lanes together gets no batch of a step of which one failed.
+#[test]
+fn a_step_that_fails_for_one_lane_is_delivered_by_none() {
+    must_end("a bad record", || {
+        let mut records: Vec<_> = (0..12).map(|index| common::image(index, 1, 2, 2)).collect();
+        records[6].1 = vec![0xff; 3];
+        let mut feed = feed(MemorySource::new("bad", records), 2).batch_size(2).epochs(1).build().unwrap();
+        let steps: Vec<_> = feed.steps().collect();
+        assert!(steps[0].is_ok() && steps[1].is_err());
+        assert_eq!(delivered(&feed.receipt().unwrap()), 4);
+    });
+}
+
+/// A source that has fewer records than it says.
+#[derive(Debug)]
+struct Boasting(MemorySource);
+
+impl Source for Boasting {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(12)
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        self.0.cursor()
+    }
+}
+
+#[test]
+fn a_source_that_lied_leaves_an_epoch_that_is_not_covered() {
+    must_end("a source that lied", || {
+        let mut feed = feed(Boasting(images(10)), 1).batch_size(4).epochs(1).build().unwrap();
+        let lane = feed.lanes().remove(0);
+        assert_eq!(lane.filter(Result::is_err).count(), 1);
+        let verdict = verdict(&[feed.receipt().unwrap()]);
+        assert_eq!(verdict.first_not_covered(1), Some(0));
+        assert_eq!((verdict.epochs[0].delivered, verdict.epochs[0].pending), (8, 4));
+    });
+}
+
+#[test]
+fn receipts_are_of_feeds_that_go_by_a_plan() {
+    let error = feed(images(8), 1).batch_size(2).build().unwrap_err();
+    assert_eq!(error, FeedError::Config(ConfigError::ReceiptsOfRing));
+    assert!(error.to_string().contains(".epochs(0).assignment(Assignment::Caffe)"), "{error}");
+    must_end("a feed without receipts", || {
+        let mut feed = feed(images(8), 1).batch_size(2).epochs(1).receipts(false).build().unwrap();
+        assert_eq!(feed.receipt(), None);
+        assert_eq!(feed.lanes()[0].receipt(), None);
+    });
+}
+
+/// A file with the receipt of 12 records.
+fn saved(folder: &Path, name: &str, seed: u64) -> PathBuf {
+    let path = folder.join(name);
+    run(feed(images(12), 2).batch_size(2).shuffle(Shuffle::Global).seed(seed).epochs(1)).save(&path).unwrap();
+    path
+}
+
+#[test]
+fn a_file_is_read_as_it_was_written_and_not_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), "0.receipt", 7);
+    let receipt = Receipt::load(&path).unwrap();
+    assert_eq!(
+        (receipt.source(), receipt.to_string()),
+        ("memory/receipts", std::fs::read_to_string(&path).unwrap())
+    );
+    // Over the one that is there, and nothing is left beside it.
+    receipt.save(&path).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+
+    let text = receipt.to_string();
+    let fault = |text: &[u8]| {
+        std::fs::write(&path, text).unwrap();
+        let error = Receipt::load(&path).unwrap_err();
+        assert!(error.to_string().contains("0.receipt"), "{error}");
+        match error {
+            ReceiptError::Text { fault, .. } => fault,
+            other => panic!("{other}"),
+        }
+    };
+    assert!(matches!(fault(&text.as_bytes()[..text.len() - 20]), TextFault::Cut { .. }));
+    assert!(matches!(fault(text.replace("seed 7", "seed 8").as_bytes()), TextFault::Edited { .. }));
+    assert!(matches!(
+        fault(text.replace("receipt 1", "receipt 2").as_bytes()),
+        TextFault::Newer { found: 2, .. }
+    ));
+    assert!(matches!(fault(b"\xff\xfe\0"), TextFault::Other { .. }));
+    let missing = Receipt::load(folder.path().join("1.receipt")).unwrap_err();
+    assert!(missing.to_string().contains("1.receipt: cannot read this receipt"), "{missing}");
+    let nowhere = receipt.save(folder.path().join("no/such/folder")).unwrap_err();
+    assert!(nowhere.to_string().contains("cannot write the receipt"), "{nowhere}");
+}
+
+/// One whose lines are whole, and say what no feed would.
+#[test]
+fn lines_that_cannot_be_are_named() {
+    let text = run(feed(images(12), 2).batch_size(2).epochs(1)).to_string();
+    let said = |from: &str, to: &str| {
+        assert!(text.contains(from), "{text}");
+        let body = text.replace(from, to);
+        let body = &body[..body.rfind("checksum").unwrap()];
+        let sealed = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        sealed.parse::<Receipt>().unwrap_err().to_string()
+    };
+    let refused = |from, to, due: &str| {
+        let said = said(from, to);
+        assert!(said.contains(due), "{said}");
+    };
+    refused(
+        "steps 1 0..3",
+        "steps 1 0..4",
+        "\"1 0..4\", and \"steps ...\" with one of its replicas and steps of 0..3",
+    );
+    refused("steps 1 0..3", "steps 2 0..3", "\"2 0..3\"");
+    refused("steps 1 0..3", "steps 0 0..3", "each replica once in an epoch");
+    refused("replicas 0..2", "replicas 0..3", "replicas of this job");
+    refused("batch replica 2", "batch replica 0", "a job that can be divided");
+    refused(" of 12\n", " of twelve\n", "a sum and how many records it is of");
+    refused("epoch 0\n", "epoch x\n", "\"epoch ...\" with a number");
+    refused("sketch ", "sketch x", "the sums of its cells");
+}
+
+/// What the command says, and its exit code.
+#[cfg(feature = "cli")]
+fn command(arguments: &[&str], folder: &Path) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .env_remove("RUST_LOG")
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code().unwrap(), text)
+}
+
+/// Runs a worker of two over a database of 64 records, and has it write its receipt.
+#[cfg(feature = "cli")]
+fn feed_of_worker(worker: &str, receipt: &str, more: &[&str], folder: &Path) {
+    let lmdb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/raw_lmdb");
+    let job = ["feed", "--lmdb", lmdb.to_str().unwrap(), "--index", "memory", "--batch-size", "5"];
+    let (code, text) = command(
+        &[&job[..], &["--workers", "2", "--worker", worker, "--receipt", receipt], more].concat(),
+        folder,
+    );
+    assert_eq!(code, 0, "{text}");
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_command_proves_a_run_and_names_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for worker in ["0", "1"] {
+        feed_of_worker(
+            worker,
+            &format!("{worker}.receipt"),
+            &["--epochs", "2", "--shuffle", "global"],
+            folder,
+        );
+    }
+    let verify = |arguments: &[&str]| command(&[&["verify-run"], arguments].concat(), folder);
+    let (code, text) = verify(&["0.receipt", "1.receipt", "--epochs", "2"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("epoch 1: covered: 64 records, each once\n"), "{text}");
+    assert!(text.contains("all 2 epoch(s) were covered exactly once"), "{text}");
+    let (code, text) = verify(&["0.receipt", "1.receipt", "--epochs", "3"]);
+    assert!(code == 1 && text.contains("epoch 2 was not covered, and --epochs 3 asks for it"), "{text}");
+
+    let (code, text) = verify(&["1.receipt"]);
+    assert!(
+        code == 1 && text.contains("no receipt is of replica 0 of 2: bring those of all ranks"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n  34 missing: ") && text.contains("replica 0: no receipt has steps 0..7"),
+        "{text}"
+    );
+    let (code, text) = verify(&["0.receipt", "1.receipt", "0.receipt"]);
+    assert!(code == 1 && text.contains("\n  34 too often: "), "{text}");
+    assert!(text.contains("replica 0: steps 0..7 were given more than once: 0.receipt, 0.receipt"), "{text}");
+
+    let (code, text) = verify(&["--json", "0.receipt", "1.receipt", "1.receipt"]);
+    let found: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (code, &found["is_sound"], &found["epochs"][1]["doubled"]["count"]),
+        (1, &false.into(), &30.into())
+    );
+    let (code, text) = verify(&["--json", "0.receipt", "1.receipt"]);
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (code, &found["is_sound"], &found["epochs"][0]["state"]),
+        (0, &true.into(), &"covered".into())
+    );
+
+    feed_of_worker("1", "other.receipt", &["--epochs", "2", "--shuffle", "window:7"], folder);
+    let (code, text) = verify(&["0.receipt", "other.receipt"]);
+    assert!(
+        code == 1
+            && text
+                .contains("0.receipt says \"shuffle global\", and other.receipt says \"shuffle window 7\""),
+        "{text}"
+    );
+    std::fs::write(folder.join("cut.receipt"), "percolator receipt 1\nsource").unwrap();
+    let (code, text) = verify(&["0.receipt", "cut.receipt"]);
+    assert!(code == 1 && text.contains("cut.receipt: not a whole receipt: it is cut short"), "{text}");
+    assert_eq!(verify(&[]).0, 2);
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_command_says_how_far_a_run_has_come_that_was_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for worker in ["0", "1"] {
+        feed_of_worker(worker, &format!("{worker}.receipt"), &["--epochs", "0", "--batches", "9"], folder);
+    }
+    let (code, text) = command(&["verify-run", "0.receipt", "1.receipt"], folder);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("epoch 1: under way: steps 0..2 of 7, 20 of 64 records"), "{text}");
+    assert!(text.contains("1 epoch(s) were covered exactly once, 1 under way"), "{text}");
+    let lmdb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/raw_lmdb");
+    let ring = ["feed", "--lmdb", lmdb.to_str().unwrap(), "--batches", "2", "--receipt", "ring.receipt"];
+    let (code, text) = command(&ring, folder);
+    assert!(code == 1 && text.contains("--epochs 0 --assignment caffe"), "{text}");
+    let (code, text) = command(&[&ring[..], &["--epochs", "0", "--assignment", "caffe"]].concat(), folder);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(command(&["verify-run", "ring.receipt"], folder).0, 0);
+}
