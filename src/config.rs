@@ -123,6 +123,12 @@ pub enum ConfigError {
          does, .epochs(0).assignment(Assignment::Caffe)"
     )]
     ReceiptsOfRing,
+    /// Receipts of a mixture, whose files are each in a pass of their own.
+    #[error(
+        "receipts prove that an epoch had every record once, and of databases that are mixed each goes through passes of its own: leave \
+         out .receipts, or .mix"
+    )]
+    ReceiptsOfMixture,
     /// A list whose order is its own.
     #[error(
         "the list of images shuffles itself, each pass anew, and an epoch of a plan has an order of its own: leave out \

@@ -14,9 +14,9 @@ use crate::transform::TransformError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}: {id}, key {key}: {cause}", path.display())]
 pub struct RecordError {
-    /// The database.
+    /// The database: where several are one data set, the one that the record lies in.
     pub path: PathBuf,
-    /// Which record of it.
+    /// Which record of the data set.
     pub id: RecordId,
     /// Its key, with bytes that are no printable ASCII escaped.
     pub key: Key,

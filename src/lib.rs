@@ -156,6 +156,7 @@ pub use sealed_text::TextFault;
 pub use shape::{BatchShape, Dtype, Element, ImageShape, Layout, Phase};
 pub use snapshot::{Snapshot, SnapshotError};
 pub use source::image_list::ImageList;
+pub use source::joined::Joined;
 pub use source::leveldb::{LevelDb, LevelDbError, LogCut, LogFault, LogTail};
 pub use source::lmdb::Lmdb;
 pub use source::{

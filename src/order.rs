@@ -9,6 +9,7 @@ mod environment;
 mod error;
 mod job;
 mod law;
+mod mixture;
 mod permutation;
 mod plan;
 mod rebatch;

@@ -1,6 +1,6 @@
 //! What is done to every record of a feed: parse, decode, check, transform, straight into its place.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::batch::{Arrays, RecordPlace};
 use crate::datum::{Datum, Floats, Image, Pixels};
@@ -8,13 +8,14 @@ use crate::decode::{self, Decoder};
 use crate::fault::{RecordCause, RecordError};
 use crate::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::source::Record;
+use crate::source::files::Files;
 use crate::transform::{Cutter, Draw, Scratch, Transformer};
 
 /// How the records of a feed become the rows of its batches.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     /// Where the records come from, for messages.
-    pub(crate) path: PathBuf,
+    pub(crate) files: Files,
     pub(crate) transformer: Transformer,
     /// What is left of the transformer's work where a device does the rest.
     pub(crate) cutter: Option<Cutter>,
@@ -33,8 +34,8 @@ pub(crate) struct TargetRecipe {
 /// Where a record's target is.
 #[derive(Debug)]
 pub(crate) enum TargetFrom {
-    /// In the record that goes with it, from the source of this path.
-    Companion { path: PathBuf },
+    /// In the record that goes with it, from the source of these files.
+    Companion { files: Files },
     /// In the record itself: the `float_data` beside its pixels.
     FloatData,
 }
@@ -182,7 +183,7 @@ impl Recipe {
 
     /// What is wrong with a record, with all that is needed to find it.
     pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
-        RecordError::new(&self.path, record, cause)
+        RecordError::new(self.files.path_of(record.id.index), record, cause)
     }
 }
 
@@ -250,7 +251,9 @@ impl TargetRecipe {
         let TargetRecipe { from, transformer } = self;
         let content = match (from, record.companion) {
             (TargetFrom::FloatData, _) if !datum.floats.is_empty() => Content::Floats(datum.floats),
-            (TargetFrom::Companion { path }, Some(value)) => Content::Companion { path, value },
+            (TargetFrom::Companion { files }, Some(value)) => {
+                Content::Companion { path: files.path_of(record.id.index), value }
+            }
             _ => return Err(RecordCause::NoTarget),
         };
         Ok(TargetOf { transformer, content })

@@ -26,8 +26,8 @@ use percolator::bench_support::ChecksSeals;
 use percolator::proto::Datum;
 use percolator::{
     AutoShardPolicy, CaffeEra, ColorMode, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder,
-    FeedError, ImageShape, IndexPlace, Lane, LastBatch, Layout as Axes, LevelDb, Lmdb, Matching, MeanImage,
-    RecordId, Run, Shuffle, Source, SourceError, Stats, Target, Transform, World,
+    FeedError, ImageShape, IndexPlace, Joined, Lane, LastBatch, Layout as Axes, LevelDb, Lmdb, Matching,
+    MeanImage, RecordId, Run, Shuffle, Source, SourceError, Stats, Target, Transform, World,
 };
 use prost::Message as _;
 use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
@@ -129,6 +129,10 @@ impl Source for Stalling {
 
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
         self.source.index(place)
+    }
+
+    fn has_several_lenders(&self) -> bool {
+        self.source.has_several_lenders()
     }
 
     fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
@@ -287,6 +291,16 @@ fn after_the_first_rounds_nothing_allocates() {
             let calls = calls_of_a_feed(Box::new(LevelDb::open(&path).unwrap()), planned);
             assert_eq!(calls, 0, "LevelDB, shuffled, compressed: {is_compressed}");
         }
+        let joined = || {
+            let leveldb = |path: &str| LevelDb::open(folder.path().join(path)).unwrap();
+            let joined = Joined::new(Lmdb::open(&lmdb).unwrap()).and(leveldb("leveldb true"));
+            Box::new(joined.and(leveldb("leveldb false")).and(Lmdb::open(&lmdb).unwrap()))
+        };
+        assert_eq!(calls_of_a_feed(joined(), plain), 0, "four databases in turn");
+        let global = |feed: FeedBuilder| indexed(feed).shuffle(Shuffle::Global);
+        // Stored alike: runs that hold more and more copies by chance would grow for long.
+        let alike = || Box::new(Joined::new(Lmdb::open(&lmdb).unwrap()).and(Lmdb::open(&lmdb).unwrap()));
+        assert_eq!(calls_of_a_feed(alike(), global), 0, "two databases shuffled together");
         // Records that are a block, and a run, each: their buffers go from the walk to the runs and back.
         let path = folder.path().join("large");
         write_leveldb(&path, true, 100, 224);
@@ -388,7 +402,7 @@ fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBu
             }
         }
     };
-    rounds(50);
+    rounds(100);
     assert!(feed.stats().reader.passes > 1, "the first pass is over");
     let (calls, bytes) = count(|| rounds(400));
     println!("{calls} allocations of {bytes} bytes in 800 batches of 16 records");

@@ -399,6 +399,44 @@ proptest! {
         }
     }
 
+    /// Mixed files come in their proportions, each in passes of its own, in whatever worlds.
+    #[test]
+    fn files_that_are_mixed_come_in_exact_proportions_in_whatever_worlds(
+        files in prop::collection::vec((1_u64..20, 1_u64..6), 1..5), shuffle in shuffle(), seed: u64, legs in prop::collection::vec(leg(), 0..4),
+    ) {
+        let (records, weights): (Vec<u64>, Vec<u64>) = files.iter().copied().unzip();
+        let run = Job::new(&*records, BatchSize::PerReplica(1), World::ALONE).mix(&*weights).shuffle(shuffle).seed(seed);
+        let mut plan = run.plan().unwrap();
+        let (mut next, mut given) = (vec![StepId::default()], BTreeMap::new());
+        let keeps = |leg: &&Leg| leg.last != LastBatch::Drop && leg.policy == AutoShardPolicy::Data;
+        for leg in legs.iter().filter(keeps) {
+            let Some(job) = leg.job(&run) else { continue };
+            (plan, next) = plan.resumed(&job, &next).unwrap();
+            for (replica, next) in next.iter_mut().enumerate() {
+                let steps = leg.steps + leg.ahead[replica % leg.ahead.len()];
+                *next = give(&plan, replica, *next, |_, given| given == steps, &mut given);
+            }
+        }
+        (plan, next) = plan.resumed(&run.clone().batch(BatchSize::Global(7)), &next).unwrap();
+        let end = next[0].epoch + 2;
+        give(&plan, 0, next[0], |next, _| next.epoch == end, &mut given);
+        prop_assert!(given.values().all(|&count| count == 1), "{given:?}");
+        // Of each file as many in an epoch, and pass after pass.
+        let divisor = (1..=weights[0]).rev().find(|divisor| weights.iter().all(|weight| weight % divisor == 0)).unwrap();
+        let weights = weights.iter().map(|weight| weight / divisor);
+        let rounds = records.iter().zip(weights.clone()).map(|(records, weight)| records.div_ceil(weight)).max().unwrap();
+        let mut begin = 0;
+        for (&records, weight) in records.iter().zip(weights) {
+            let of_file = given.keys().filter(|id| (begin..begin + records).contains(&id.index));
+            let mut passes: Vec<u64> = of_file.map(|id| id.epoch).collect();
+            passes.sort_unstable();
+            let due = end * rounds * weight;
+            prop_assert_eq!(passes.len() as u64, due);
+            prop_assert!(passes.into_iter().eq((0..due).map(|draw| draw / records)));
+            begin += records;
+        }
+    }
+
     /// Where every worker has all records, an epoch ends as it began.
     #[test]
     fn an_epoch_that_all_workers_read_whole_is_ended_by_others(

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::resident::{PAGE_BYTES, evict, pages, picture, share, warm};
-use percolator::{Device, Dtype, Feed, FeedBuilder, LevelDb, Lmdb, Source as _};
+use percolator::{
+    AutoShardPolicy, Device, Dtype, Feed, FeedBuilder, IndexPlace, LevelDb, Lmdb, Shuffle, Source, World,
+};
 use rusty_leveldb::Options;
 use tempfile::TempDir;
 
@@ -39,7 +41,12 @@ fn record(index: usize, bytes: usize) -> (Vec<u8>, Vec<u8>) {
 
 /// An LMDB, and its file.
 fn lmdb(folder: &Path, records: usize) -> PathBuf {
-    common::write_lmdb(folder, (0..records).map(|index| record(index, RECORD_BYTES)));
+    lmdb_from(folder, 0, records)
+}
+
+/// The same of records from a number on.
+fn lmdb_from(folder: &Path, first: usize, records: usize) -> PathBuf {
+    common::write_lmdb(folder, (first..first + records).map(|index| record(index, RECORD_BYTES)));
     folder.join("data.mdb")
 }
 
@@ -174,6 +181,41 @@ fn what_was_used_of_an_lmdb_is_dropped_where_that_was_asked_for() {
 }
 
 #[test]
+fn of_several_databases_each_is_dropped_when_the_walk_has_left_it() {
+    const RECORDS: usize = 200;
+
+    let folder = folder();
+    let path = |number: usize| folder.path().join(number.to_string());
+    let files: Vec<PathBuf> =
+        (0..3).map(|number| lmdb_from(&path(number), number * RECORDS, RECORDS)).collect();
+    let tables = leveldb_from(&path(3), 3 * RECORDS, RECORDS, RECORD_BYTES);
+    if !files.iter().chain(&tables).all(|file| evict(file)) {
+        return;
+    }
+    let feed = |is_planned: bool| {
+        let feed = feed(&path(0), false).and_lmdb(path(1)).and_lmdb(path(2)).and_leveldb(path(3));
+        let feed = feed.drop_behind(true).index(IndexPlace::Memory);
+        // One worker of one, so that the walk is sent from one epoch to the next.
+        if is_planned { feed.epochs(1) } else { feed.once() }
+    };
+    for is_planned in [false, true] {
+        files.iter().chain(&tables).for_each(|file| warm(file));
+        take(feed(is_planned), usize::MAX, 4 * RECORDS);
+        let kept =
+            |file: &PathBuf| pages(file).iter().filter(|&&is_resident| is_resident).count() * PAGE_BYTES;
+        for file in &files {
+            let kept = kept(file);
+            println!("{kept} bytes are kept of {}", file.display());
+            // The branches above the leaves, and what lies behind the last record.
+            assert!(kept < 4 << 20, "planned: {is_planned}: {}", picture(&pages(file)));
+        }
+        let kept: Vec<usize> = tables.iter().map(kept).collect();
+        println!("{kept:?} bytes are kept of the tables");
+        assert!(kept.iter().filter(|&&kept| kept > 1 << 16).count() <= 4, "planned: {is_planned}: {kept:?}");
+    }
+}
+
+#[test]
 fn what_a_lane_that_left_had_holds_up_no_dropping() {
     const RECORDS: usize = 500;
 
@@ -196,8 +238,21 @@ fn what_a_lane_that_left_had_holds_up_no_dropping() {
 
 /// Writes a LevelDB; its tables, in the order of their keys if the writer has merged none.
 fn leveldb(folder: &Path, records: usize, bytes: usize) -> Vec<PathBuf> {
+    leveldb_from(folder, 0, records, bytes)
+}
+
+/// The same of records from a number on.
+fn leveldb_from(folder: &Path, first: usize, records: usize, bytes: usize) -> Vec<PathBuf> {
     let options = Options { max_file_size: 2 << 20, compressor: 0, ..Options::default() };
-    common::leveldb::write(folder, options, (0..records).map(|index| record(index, bytes)));
+    write_tables(folder, options, (first..first + records).map(|index| record(index, bytes)))
+}
+
+fn write_tables(
+    folder: &Path,
+    options: Options,
+    records: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+) -> Vec<PathBuf> {
+    common::leveldb::write(folder, options, records);
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut tables: Vec<PathBuf> =
         files.filter(|file| file.extension().is_some_and(|ending| ending == "ldb")).collect();
@@ -244,4 +299,124 @@ fn what_was_used_of_a_leveldb_is_dropped_table_by_table() {
     println!("{} of {} tables are kept", resident(), tables.len());
     assert!(resident() <= 3, "{} of {} tables", resident(), tables.len());
     take(feed(folder.path(), true).drop_behind(true), RECORDS * 5 / 8, RECORDS);
+}
+
+/// The first of two workers, of an index that is there: it takes the first `batch` of each 2 * `batch` records.
+fn half(path: &Path, is_leveldb: bool, batch: usize) -> FeedBuilder {
+    let place = IndexPlace::Folder(path.with_extension("indexes"));
+    let source: Box<dyn Source> = match is_leveldb {
+        true => Box::new(LevelDb::open(path).unwrap()),
+        false => Box::new(Lmdb::open(path).unwrap()),
+    };
+    source.index(&place).unwrap();
+    let feed = feed(path, is_leveldb).index(place).policy(AutoShardPolicy::Data).epochs(1);
+    feed.batch_size(batch).prefetch(1).worker(World::new(2, 2).unwrap(), 0)
+}
+
+/// Runs a feed to its end; how many records it had.
+fn run(feed: FeedBuilder) -> usize {
+    let mut feed = feed.build().unwrap();
+    feed.lanes().remove(0).map(|batch| batch.unwrap().labels().len()).sum()
+}
+
+/// Stretches of records, one after the other, of which every second is the first worker's.
+const STRETCH: usize = 64;
+
+#[test]
+fn what_is_read_ahead_of_a_share_ends_where_the_share_does() {
+    const RECORDS: usize = 8 * STRETCH;
+
+    let folder = folder();
+    let path = folder.path().join("lmdb");
+    let file = lmdb(&path, RECORDS);
+    let places = places(&file, RECORDS);
+    drop(half(&path, false, STRETCH));
+    if !evict(&file) {
+        return;
+    }
+    assert_eq!(run(half(&path, false, STRETCH)), RECORDS / 2);
+    let pages = pages(&file);
+    let mean = |worker: usize| {
+        let of_worker = places.iter().enumerate().filter(|(record, _)| record / STRETCH % 2 == worker);
+        let shares: Vec<f64> = of_worker.map(|(_, place)| share(&pages[place.clone()])).collect();
+        shares.iter().sum::<f64>() / shares.len() as f64
+    };
+    println!("in memory are {} of the worker's own, {} of the other's", mean(0), mean(1));
+    assert!(mean(0) > PRESENT, "{}", picture(&pages));
+    assert!(mean(1) < 0.02, "{} of the other worker's: {}", mean(1), picture(&pages));
+}
+
+#[test]
+fn what_was_used_of_a_share_is_dropped_from_its_first_record_on() {
+    const RECORDS: usize = 8 * STRETCH;
+
+    let folder = folder();
+    let path = folder.path().join("lmdb");
+    let file = lmdb(&path, RECORDS);
+    let places = places(&file, RECORDS);
+    if !evict(&file) {
+        return;
+    }
+    let kept = |feed: FeedBuilder, records: &dyn Fn(usize) -> bool| {
+        warm(&file);
+        run(feed.drop_behind(true));
+        let pages = pages(&file);
+        let shares = places.iter().enumerate().filter(|(record, _)| records(*record));
+        let shares: Vec<f64> = shares.map(|(_, place)| share(&pages[place.clone()])).collect();
+        println!("{}", picture(&pages));
+        shares.iter().sum::<f64>() / shares.len() as f64
+    };
+    // Those of the last step are under way to the end, and runs of the one before may be.
+    let is_own = |record: usize| (record / STRETCH).is_multiple_of(2) && record < RECORDS - 4 * STRETCH;
+    let own = kept(half(&path, false, STRETCH), &is_own);
+    assert!(own < 0.01, "{own} of the worker's own");
+    // Far enough from its own to lie in other parts of the file.
+    let is_far = |record: usize| record / STRETCH % 2 == 1 && (28..36).contains(&(record % STRETCH));
+    let others = kept(half(&path, false, STRETCH), &is_far);
+    assert!(others > PRESENT, "of the other worker's {others} is left");
+    let place = IndexPlace::Folder(path.with_extension("indexes"));
+    let shuffled = feed(&path, false).index(place).epochs(1).shuffle(Shuffle::Global);
+    let all = kept(shuffled, &|_| true);
+    assert!(all < 0.3, "{all} of all, in no order");
+}
+
+#[test]
+fn of_a_leveldb_only_the_tables_of_a_share_are_read_ahead_and_all_of_them_are_dropped() {
+    const BYTES: usize = 60_000;
+    const RECORDS: usize = 8 * STRETCH;
+
+    let folder = folder();
+    let path = folder.path().join("leveldb");
+    let options =
+        Options { max_file_size: 1 << 20, write_buffer_size: 1 << 20, compressor: 0, ..Options::default() };
+    let tables = write_tables(&path, options, (0..RECORDS).map(|index| record(index, BYTES)));
+    drop(half(&path, true, STRETCH));
+    // Which workers' records a table has.
+    let numbers = |table: &PathBuf| -> Vec<usize> {
+        let bytes = std::fs::read(table).unwrap();
+        // The values have no digits.
+        let keys = bytes.windows(8).filter(|window| window.iter().all(u8::is_ascii_digit));
+        let number = |key: &[u8]| std::str::from_utf8(key).unwrap().parse::<usize>().unwrap();
+        keys.map(|key| number(key) / STRETCH % 2).collect()
+    };
+    let of_worker = |worker: usize| -> Vec<&PathBuf> {
+        let is_its_own = |table: &&PathBuf| numbers(table).iter().all(|&of| of == worker);
+        tables.iter().filter(is_its_own).collect()
+    };
+    let (own, others) = (of_worker(0), of_worker(1));
+    assert!(own.len() >= 6 && others.len() >= 6, "{} and {} of {}", own.len(), others.len(), tables.len());
+    if !tables.iter().all(|table| evict(table)) {
+        return;
+    }
+    assert_eq!(run(half(&path, true, STRETCH)), RECORDS / 2);
+    let resident = |tables: &[&PathBuf]| tables.iter().filter(|table| share(&pages(table)) > 0.05).count();
+    println!("{} of {}, {} of {} others", resident(&own), own.len(), resident(&others), others.len());
+    assert!(resident(&own) >= own.len() / 2);
+    assert_eq!(resident(&others), 0);
+    tables.iter().for_each(|table| warm(table));
+    run(half(&path, true, STRETCH).drop_behind(true));
+    println!("{} of {}, {} of {} others", resident(&own), own.len(), resident(&others), others.len());
+    // Those of the last step are under way to the end.
+    assert!(resident(&own) <= own.len() / 3 + 1);
+    assert_eq!(resident(&others), others.len());
 }

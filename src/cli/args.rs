@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use percolator::{ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, Net, NetState, Phase, Transform};
 
@@ -13,12 +13,12 @@ pub(super) struct SourceArgs {
     /// The Caffe net whose data layer to feed: a .prototxt, or a .caffemodel.
     #[arg(value_name = "NET")]
     pub(super) net: Option<PathBuf>,
-    /// The Caffe LMDB to read: its folder, or its data.mdb.
+    /// The Caffe LMDB to read: its folder, or its data.mdb. Said again, one more: they are one data set.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["net", "leveldb"])]
-    pub(super) lmdb: Option<PathBuf>,
-    /// The Caffe LevelDB to read: its folder.
+    pub(super) lmdb: Vec<PathBuf>,
+    /// The Caffe LevelDB to read: its folder. Said again, one more: they are one data set.
     #[arg(long, value_name = "PATH", conflicts_with = "net")]
-    pub(super) leveldb: Option<PathBuf>,
+    pub(super) leveldb: Vec<PathBuf>,
 }
 
 /// Which of a net's layers are meant.
@@ -91,7 +91,7 @@ pub(super) struct Described {
     pub(super) feed: FeedBuilder,
     /// Where its records come from, as it was given.
     pub(super) origin: PathBuf,
-    /// Where they lie, from `root` on.
+    /// Where they lie, or the first of them, from `root` on.
     pub(super) source: LayerSource,
     /// The working directory, if it is empty.
     pub(super) root: PathBuf,
@@ -114,11 +114,11 @@ impl SourceArgs {
                 path.display()
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
-            SourceArgs { leveldb: Some(path), .. } => {
-                Described::of_database(LayerSource::LevelDb { path: path.clone() })
-            }
-            SourceArgs { lmdb, .. } => {
-                Described::of_database(LayerSource::Lmdb { path: lmdb.clone().unwrap_or_default() })
+            SourceArgs { lmdb, leveldb, .. } => {
+                let lmdbs = lmdb.iter().map(|path| LayerSource::Lmdb { path: path.clone() });
+                let leveldbs = leveldb.iter().map(|path| LayerSource::LevelDb { path: path.clone() });
+                let described = lmdbs.chain(leveldbs).map(Described::of_database).reduce(Described::and);
+                described.context("there is nothing to read")?
             }
         };
         if !self.is_net() {
@@ -135,6 +135,18 @@ impl SourceArgs {
 }
 
 impl Described {
+    /// This, and behind it the records of another database.
+    fn and(self, next: Described) -> Self {
+        let feed = match &next.source {
+            LayerSource::LevelDb { path } => self.feed.and_leveldb(path),
+            LayerSource::Lmdb { path } | LayerSource::ImageList { list: path, .. } => {
+                self.feed.and_lmdb(path)
+            }
+        };
+        let origin = format!("{}, {}", self.origin.display(), next.origin.display()).into();
+        Described { feed, origin, ..self }
+    }
+
     /// The records of a database as they are.
     pub(super) fn of_database(source: LayerSource) -> Self {
         let (feed, origin) = match &source {

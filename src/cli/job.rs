@@ -19,6 +19,9 @@ pub(super) struct JobArgs {
     /// How an epoch is shuffled: no, global, or window:RECORDS [default: no].
     #[arg(long, value_name = "HOW", value_parser = shuffle)]
     shuffle: Option<Shuffle>,
+    /// Mix the files, or databases, in these exact proportions, a number each.
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
+    mix: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -87,7 +90,7 @@ impl JobArgs {
         let job = said(job, self.policy(), Job::policy);
         let job = said(job, self.assignment(), Job::assignment);
         let job = said(job, self.last_batch(), Job::last_batch);
-        said(job, self.shuffle, Job::shuffle)
+        said(job, self.shuffle, Job::shuffle).mix(&*self.mix)
     }
 
     /// What was asked for, of a feed.
@@ -95,7 +98,7 @@ impl JobArgs {
         let feed = said(feed, self.policy(), FeedBuilder::policy);
         let feed = said(feed, self.assignment(), FeedBuilder::assignment);
         let feed = said(feed, self.last_batch(), FeedBuilder::last_batch);
-        said(feed, self.shuffle, FeedBuilder::shuffle)
+        said(feed, self.shuffle, FeedBuilder::shuffle).mix(self.mix.iter().copied())
     }
 }
 

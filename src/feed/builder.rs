@@ -143,6 +143,43 @@ impl FeedBuilder {
         self
     }
 
+    /// Reads one more LMDB, behind what was said before: the databases are one data set, [joined](crate::Joined).
+    ///
+    /// ```no_run
+    /// # use percolator::Feed;
+    /// let shards = ["train_0_lmdb", "train_1_lmdb", "train_2_lmdb"];
+    /// let feed = shards.iter().fold(Feed::builder(), |feed, shard| feed.and_lmdb(shard)).batch_size(64).build()?;
+    /// # Ok::<(), percolator::FeedError>(())
+    /// ```
+    ///
+    /// A record's position counts over all of them. By [`AutoShardPolicy::File`], which is what a [job](Self::worker) takes
+    /// if nothing else was said and there are databases for all its workers, each worker has databases of its own.
+    pub fn and_lmdb(self, path: impl AsRef<Path>) -> Self {
+        self.and(Origin::Lmdb(path.as_ref().to_owned()))
+    }
+
+    /// Reads one more LevelDB, as [`and_lmdb`](Self::and_lmdb) does an LMDB.
+    pub fn and_leveldb(self, path: impl AsRef<Path>) -> Self {
+        self.and(Origin::LevelDb(path.as_ref().to_owned()))
+    }
+
+    /// Reads one more source, as [`and_lmdb`](Self::and_lmdb) does an LMDB.
+    pub fn and_source(self, source: impl Source + 'static) -> Self {
+        self.and(Origin::Opened(Arc::new(source)))
+    }
+
+    fn and(mut self, next: Origin) -> Self {
+        self.source = Some(match self.source.take() {
+            None => next,
+            Some(Origin::Joined(mut origins)) => {
+                origins.push(next);
+                Origin::Joined(origins)
+            }
+            Some(first) => Origin::Joined(vec![first, next]),
+        });
+        self
+    }
+
     /// Where relative paths begin that the feed was given, and those in the net it was made from; the
     /// working directory if not said, as in Caffe.
     pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -298,6 +335,14 @@ impl FeedBuilder {
         self
     }
 
+    /// Mixes the databases that the feed [consists of](Self::and_lmdb) in exact proportions, a number each: by `[3, 1]` three of each four records
+    /// that follow one another are of the first ([`Job::mix`](crate::Job::mix)). See [`epochs`](Self::epochs), but that a record comes once in each pass over
+    /// its own database.
+    pub fn mix(mut self, weights: impl IntoIterator<Item = u64>) -> Self {
+        self.course.mix = weights.into_iter().collect();
+        self
+    }
+
     /// What becomes of an epoch's last records, where they do not fill a batch. If not said, they are [kept](LastBatch::Keep),
     /// or, by [Caffe's assignment](Assignment::Caffe), [wrap](LastBatch::Wrap) into the next epoch. See [`epochs`](Self::epochs).
     pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
@@ -311,7 +356,8 @@ impl FeedBuilder {
         self
     }
 
-    /// What each worker of a [job](Self::worker) reads; [`AutoShardPolicy::Auto`] if not said. See [`epochs`](Self::epochs).
+    /// What each worker of a [job](Self::worker) reads; [`AutoShardPolicy::Auto`] if not said. The files are the databases
+    /// that the feed [consists of](Self::and_lmdb). See [`epochs`](Self::epochs).
     pub fn policy(mut self, policy: AutoShardPolicy) -> Self {
         self.course.policy = Some(policy);
         self
@@ -325,7 +371,7 @@ impl FeedBuilder {
     }
 
     /// Makes the feed one worker of a job of several: its devices are the replicas of worker `number`. The other workers'
-    /// records are not read, but for what of a cold database the system reads ahead of a share. See [`epochs`](Self::epochs).
+    /// records are not read. See [`epochs`](Self::epochs).
     pub fn worker(mut self, world: World, number: usize) -> Self {
         self.course.worker = Some((world, number));
         self

@@ -17,6 +17,8 @@ use crate::source::{Identity, IndexPlace, Passes, Source, SourceError};
 pub(super) struct Course {
     pub(super) epochs: Option<u64>,
     pub(super) shuffle: Option<Shuffle>,
+    /// The proportions that databases are mixed in; none if they are not.
+    pub(super) mix: Vec<u64>,
     pub(super) last_batch: Option<LastBatch>,
     pub(super) assignment: Option<Assignment>,
     pub(super) policy: Option<AutoShardPolicy>,
@@ -29,9 +31,10 @@ pub(super) struct Course {
 impl Course {
     /// Whether anything was said that the ring has not.
     pub(super) fn is_planned(&self) -> bool {
-        let Course { epochs, shuffle, last_batch, assignment, policy, worker, index: _ } = self;
+        let Course { epochs, shuffle, mix, last_batch, assignment, policy, worker, index: _ } = self;
         epochs.is_some()
             || shuffle.is_some()
+            || !mix.is_empty()
             || last_batch.is_some()
             || assignment.is_some()
             || policy.is_some()
@@ -108,24 +111,23 @@ impl FeedBuilder {
         })
     }
 
-    /// The steps of this feed, where it goes by a plan, or goes on from a snapshot. It may have to count the records.
-    pub(super) fn itinerary(
-        &self,
-        source: &dyn Source,
-        identity: &Identity,
-    ) -> Result<Option<Itinerary>, FeedError> {
-        if !self.course.is_planned() && self.resume.is_none() {
-            return Ok(None);
-        }
-        if let Some(snapshot) = &self.resume {
-            snapshot.check_data(source.path(), identity)?;
+    /// Whether the feed goes by positions: by a plan of its own, or because it goes on.
+    fn goes_by_positions(&self) -> bool {
+        self.course.is_planned() || self.resume.is_some()
+    }
+
+    /// Makes the source ready for what it is to be asked, before the first look at it: a walk without an index would have it
+    /// read on.
+    pub(super) fn make_ready(&self, source: &dyn Source) -> Result<(), FeedError> {
+        if !self.goes_by_positions() {
+            return Ok(());
         }
         if source.passes() == Passes::Shuffled {
             return Err(ConfigError::ShufflesItself.into());
         }
-        let seat = self.seat()?;
         let is_shuffled = self.course.shuffle.is_some_and(|shuffle| shuffle != Shuffle::No);
-        let jumps = is_shuffled || seat.world.workers() > 1 || self.resume.is_some();
+        let is_mixed = !self.course.mix.is_empty();
+        let jumps = is_shuffled || is_mixed || self.seat()?.world.workers() > 1 || self.resume.is_some();
         if jumps || source.records().is_none() {
             source.index(&self.index_place())?;
             if jumps && !source.is_seekable() {
@@ -135,12 +137,29 @@ impl FeedBuilder {
                 );
             }
         }
-        let records = count(source)?;
+        Ok(())
+    }
+
+    /// The steps of this feed, where it goes by a plan, or goes on from a snapshot. It may have to count the records.
+    pub(super) fn itinerary(
+        &self,
+        source: &dyn Source,
+        identity: &Identity,
+    ) -> Result<Option<Itinerary>, FeedError> {
+        if !self.goes_by_positions() {
+            return Ok(None);
+        }
+        if let Some(snapshot) = &self.resume {
+            snapshot.check_data(source.path(), identity)?;
+        }
+        let seat = self.seat()?;
+        let files = count(source)?;
+        let records = files.iter().fold(0, |sum: u64, &records| sum.saturating_add(records));
         if records == 0 {
             return Err(SourceError::Empty { path: source.path().to_owned() }.into());
         }
         let job = match self.course.is_planned() {
-            true => self.job(records, seat.world),
+            true => self.job(files, seat.world),
             false => self.ring().job(records).map_err(ConfigError::Order)?,
         };
         let plan = job.plan().map_err(ConfigError::Order)?;
@@ -179,14 +198,15 @@ impl FeedBuilder {
     }
 
     /// What the plan of the feed is made of.
-    fn job(&self, records: u64, world: World) -> Job {
+    fn job(&self, files: Vec<u64>, world: World) -> Job {
         let batch = match self.global_batch_size {
             Some(records) => BatchSize::Global(records as u64),
             None => BatchSize::PerReplica(self.batch_size as u64),
         };
-        let job = Job::new([records], batch, world)
+        let job = Job::new(files, batch, world)
             .seed(self.order_seed())
             .shuffle(self.course.shuffle.unwrap_or_default())
+            .mix(&*self.course.mix)
             .assignment(self.course.assignment.unwrap_or_default())
             .policy(self.course.policy.unwrap_or_default());
         match self.course.last_batch {
@@ -204,10 +224,10 @@ impl FeedBuilder {
     }
 }
 
-/// How many records a source has; where it does not say, they are counted.
-fn count(source: &dyn Source) -> Result<u64, SourceError> {
-    if let Some(records) = source.records() {
-        return Ok(records);
+/// How many records each file of a source has; where it does not say, they are counted.
+fn count(source: &dyn Source) -> Result<Vec<u64>, SourceError> {
+    if let Some(files) = source.file_records() {
+        return Ok(files);
     }
     tracing::info!(source = %source.path().display(), "counting the records");
     let mut cursor = source.cursor()?;
@@ -215,5 +235,6 @@ fn count(source: &dyn Source) -> Result<u64, SourceError> {
     while cursor.skip()? {
         records += 1;
     }
-    Ok(records)
+    // One that consists of several has come to know where they end.
+    Ok(source.file_records().unwrap_or_else(|| vec![records]))
 }

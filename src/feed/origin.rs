@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::source::Source;
 use crate::source::SourceError;
 use crate::source::image_list::ImageList;
+use crate::source::joined::Joined;
 use crate::source::leveldb::LevelDb;
 use crate::source::lmdb::Lmdb;
 use crate::transform::{LayerKind, LayerSeeds};
@@ -17,6 +18,8 @@ pub(crate) enum Origin {
     Lmdb(PathBuf),
     LevelDb(PathBuf),
     Files(FileList),
+    /// Several, one behind the other.
+    Joined(Vec<Origin>),
 }
 
 /// A list of image files, as Caffe's `ImageData` layer describes it.
@@ -42,6 +45,8 @@ impl Origin {
             Origin::Files(FileList { shuffle, rand_skip, .. }) => {
                 LayerKind::ImageData { shuffles: *shuffle, skips: *rand_skip > 0 }
             }
+            // What was added to a net's layer does not make another layer of it.
+            Origin::Joined(origins) => origins.first().map_or(LayerKind::Data, Origin::layer_kind),
             _ => LayerKind::Data,
         }
     }
@@ -52,6 +57,11 @@ impl Origin {
             Origin::Opened(_) => None,
             Origin::Lmdb(_) | Origin::LevelDb(_) => Some(Order { shuffle: false, rand_skip: 0 }),
             Origin::Files(files) => Some(Order { shuffle: files.shuffle, rand_skip: files.rand_skip }),
+            // Each pass has all records of each.
+            Origin::Joined(origins) => {
+                let shuffle = origins.iter().filter_map(Origin::order).any(|order| order.shuffle);
+                Some(Order { shuffle, rand_skip: 0 })
+            }
         }
     }
 
@@ -62,6 +72,10 @@ impl Origin {
             Origin::Lmdb(path) => Arc::new(Lmdb::open(root.join(path))?),
             Origin::LevelDb(path) => Arc::new(LevelDb::open(root.join(path))?),
             Origin::Files(files) => Arc::new(files.open(root, seeds)?),
+            Origin::Joined(origins) => {
+                let sources = origins.iter().map(|origin| origin.open(root, seeds));
+                Arc::new(Joined::of(sources.collect::<Result<_, _>>()?))
+            }
         })
     }
 }

@@ -39,7 +39,8 @@ use crate::shape::Phase;
 use crate::snapshot::Course;
 use crate::source::paired::Paired;
 use crate::source::{
-    COMPANION_BYTES, ChecksSeals, Identity, PLACE_BYTES, Record, SEAL_BYTES, Source, SourceError,
+    COMPANION_BYTES, ChecksSeals, Identity, LENDERS_BYTES, PLACE_BYTES, Record, SEAL_BYTES, Source,
+    SourceError,
 };
 use crate::sync::panic_message;
 use crate::transform::{
@@ -138,6 +139,9 @@ impl FeedBuilder {
         if self.receipts && !self.course.is_planned() {
             return Err(ConfigError::ReceiptsOfRing.into());
         }
+        if self.receipts && !self.course.mix.is_empty() {
+            return Err(ConfigError::ReceiptsOfMixture.into());
+        }
         // Even where the phase makes nothing of them, ranks that cannot be are a slip.
         Terms { share: self.share, ..self.terms(best) }.check()?;
         Ok(())
@@ -176,7 +180,7 @@ impl FeedBuilder {
         let mut source = open(self.source.as_ref(), &self.root)?;
         let cutter = (self.place == Place::Device).then(|| Cutter::of(&pixels));
         let mut recipe = Recipe {
-            path: source.path().to_owned(),
+            files: source.files(),
             transformer: pixels,
             cutter,
             target: None,
@@ -189,9 +193,9 @@ impl FeedBuilder {
                 TargetOrigin::FloatData => TargetFrom::FloatData,
                 TargetOrigin::Paired(origin, matching) => {
                     let second = open(origin.as_ref(), root)?;
-                    let path = second.path().to_owned();
+                    let files = second.files();
                     source = Arc::new(Paired::new(source, second, *matching));
-                    TargetFrom::Companion { path }
+                    TargetFrom::Companion { files }
                 }
             };
             recipe.target = Some(TargetRecipe { from, transformer });
@@ -230,10 +234,13 @@ impl FirstRecord {
     }
 }
 
-/// What tells a data set from others, with its first record.
+/// What tells a data set from others, with the beginning of its first record: what follows may lie on pages that nobody has
+/// touched, and to touch them one by one has the system read far ahead.
 fn identity_of(source: &dyn Source, key: &[u8], value: &[u8]) -> Identity {
-    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, value);
+    const BEGINNING: usize = 512;
+
     let bytes = value.len();
+    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &value[..bytes.min(BEGINNING)]);
     let key = Key(key.to_owned());
     source.identity().with("first record", format_args!("{key}: {bytes} bytes, checksum {checksum:08x}"))
 }
@@ -269,6 +276,7 @@ impl Needs<'_> {
         let is_paired = self.recipe.target.as_ref().is_some_and(TargetRecipe::is_paired);
         let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
         let seal_bytes = if self.first.is_sealed { SEAL_BYTES } else { 0 };
+        let lenders_bytes = if self.source.has_several_lenders() { LENDERS_BYTES } else { 0 };
         MemoryBudget::of(&BudgetTerms {
             lanes: self.asked.devices.len(),
             prefetch: extent.prefetch_max,
@@ -277,7 +285,7 @@ impl Needs<'_> {
             memory_bytes: self.room.bytes,
             runs: pool.runs,
             run_records: pool.run_records,
-            place_bytes: PLACE_BYTES + companion_bytes + seal_bytes,
+            place_bytes: PLACE_BYTES + companion_bytes + seal_bytes + lenders_bytes,
             run_bytes: QUEUED_RUN_BYTES,
             errands: ERRANDS_MAX,
             errand_bytes: size_of::<Task>(),
@@ -341,6 +349,7 @@ impl Plan {
             Seed::Caffe(..) => Randomness::Caffe(seeds.transformer),
         };
         let (source, mut recipe) = asked.open(&seeds)?;
+        asked.make_ready(&*source)?;
         let first = FirstRecord::look(&*source, &recipe, best.threads)?;
         asked.itinerary = asked.itinerary(&*source, &first.identity)?;
         if !first.shapes.is_encoded && asked.transform.forces_color() {
@@ -407,7 +416,7 @@ impl Plan {
         };
         let records = self.source.records();
         tracing::info!(
-            source = %self.recipe.path.display(),
+            source = %self.source.path().display(),
             records,
             batch = %self.arrays.shape(),
             lanes = lanes.len(),

@@ -93,6 +93,32 @@ pub enum OrderError {
         /// How many there are.
         of: usize,
     },
+    /// Proportions that are not one for each file.
+    #[error("{found} weight(s) to mix {files} file(s) by: say one for each, in their order")]
+    Weights {
+        /// How many there are.
+        found: usize,
+        /// How many files.
+        files: usize,
+    },
+    /// A file that cannot be mixed in.
+    #[error(
+        "file {file} (from 0), of {records} record(s), cannot be mixed with others: it has no records, or a weight of 0; leave it out"
+    )]
+    NothingToMix {
+        /// Which file.
+        file: usize,
+        /// How many records it has.
+        records: u64,
+    },
+    /// Files that are mixed, and not of one stream.
+    #[error(
+        "files are mixed only where all workers read one stream: with it go the policies AUTO and DATA, and not {policy}"
+    )]
+    MixesOne {
+        /// The policy that was asked for.
+        policy: &'static str,
+    },
     /// A run cannot go on as a job that goes through other records, or in another order.
     #[error(
         "the run went by {what} {was}, and is to go on by {is}: what is left of it would not be what is left; say the \

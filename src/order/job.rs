@@ -54,6 +54,8 @@ pub enum LastBatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     pub(super) files: Vec<u64>,
+    /// The proportions that files are mixed in; none if they are not.
+    pub(super) mix: Vec<u64>,
     pub(super) batch: BatchSize,
     pub(super) world: World,
     pub(super) policy: AutoShardPolicy,
@@ -68,6 +70,7 @@ impl Job {
     pub fn new(files: impl Into<Vec<u64>>, batch: BatchSize, world: World) -> Self {
         Job {
             files: files.into(),
+            mix: Vec::new(),
             batch,
             world,
             policy: AutoShardPolicy::default(),
@@ -103,6 +106,19 @@ impl Job {
     #[must_use]
     pub fn assignment(mut self, assignment: Assignment) -> Self {
         self.assignment = assignment;
+        self
+    }
+
+    /// Mixes the files in these proportions, a number each: by `[3, 1]` three of four records are of the first file, not on the average, but of
+    /// each four that follow one another, and spread evenly. If not said, files come one behind the other, or, shuffled, in proportion to their
+    /// sizes.
+    ///
+    /// Each file is then passed over by itself, again and again, shuffled anew each time if it is [shuffled](Self::shuffle): a record's
+    /// [`epoch`](crate::RecordId::epoch) is the pass over its file. An epoch of the job is so long that every record comes at least once, in the exact
+    /// proportions, and the next one goes on where it ends.
+    #[must_use]
+    pub fn mix(mut self, weights: impl Into<Vec<u64>>) -> Self {
+        self.mix = weights.into();
         self
     }
 

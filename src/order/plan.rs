@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::job::{Assignment, Job, LastBatch};
 use super::law::Law;
+use super::mixture::Mixture;
 use super::rest::Rest;
 use super::sharding::{Files, Shard, ShardName};
 use super::share::{Line, ReplicaShare};
@@ -36,12 +37,23 @@ pub struct Plan {
     rest: Option<Rest>,
 }
 
+impl Job {
+    /// A shard of its data set, whose files these are.
+    pub(super) fn shard(&self, files: &Files, name: ShardName) -> Result<Shard, OrderError> {
+        match self.mix.is_empty() {
+            true => Ok(files.shard(name)),
+            false => Ok(Shard::mixed(Mixture::of(&self.files, &self.mix)?)),
+        }
+    }
+}
+
 impl Plan {
     pub(super) fn of(job: &Job) -> Result<Self, OrderError> {
         let world = job.world;
         let files = Files::of(&job.files)?;
         let last_batch = job.last_batch_or_default();
-        let wants_one = job.assignment == Assignment::Caffe || last_batch == LastBatch::Wrap;
+        let is_mixed = !job.mix.is_empty();
+        let wants_one = job.assignment == Assignment::Caffe || last_batch == LastBatch::Wrap || is_mixed;
         let (policy, why) = job.policy.resolve(job.files.len(), world.workers(), wants_one)?;
         // One worker reads everything, by whatever policy.
         let shares = policy == AutoShardPolicy::Data || world.workers() == 1;
@@ -49,12 +61,15 @@ impl Plan {
         if last_batch == LastBatch::Wrap && !shares {
             return Err(OrderError::WrapsOne { policy: policy.name() });
         }
+        if is_mixed && !shares {
+            return Err(OrderError::MixesOne { policy: policy.name() });
+        }
         if last_batch == LastBatch::Wrap && files.records() == 0 {
             return Err(OrderError::NoRecords);
         }
         let workers = world.workers() as u64;
         let shards = match shares {
-            true => vec![files.shard(ShardName::ALL)],
+            true => vec![job.shard(&files, ShardName::ALL)?],
             false => (0..workers).map(|worker| files.shard(ShardName { policy, worker, workers })).collect(),
         };
         let (shuffle, seed) = (job.shuffle, job.seed);

@@ -76,6 +76,12 @@ impl Rest {
         (&self.shards[piece.shard], first + (place - piece.begin) * stride)
     }
 
+    /// How many places, from one on, lie one behind the other in their shard; `None` where they lie apart.
+    pub(super) fn neighbours(&self, place: u64) -> Option<u64> {
+        let piece = &self.pieces[self.pieces.partition_point(|piece| piece.begin <= place) - 1];
+        (piece.stretch.stride == 1).then(|| piece.begin + piece.stretch.len - place)
+    }
+
     /// What it is made of, in order.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (ShardName, Stretch)> {
         self.pieces.iter().map(|piece| (self.shards[piece.shard].name, piece.stretch))

@@ -68,6 +68,7 @@ impl Plan {
         let was = self.job();
         let facts = [
             ("records of each file", format!("{:?}", was.files), format!("{:?}", job.files)),
+            ("mix", format!("{:?}", was.mix), format!("{:?}", job.mix)),
             ("shuffle", format!("{:?}", was.shuffle), format!("{:?}", job.shuffle)),
             ("seed", was.seed.to_string(), job.seed.to_string()),
         ];

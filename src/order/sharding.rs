@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::OrderError;
+use super::mixture::Mixture;
 use super::plan::COUNTED_MAX;
 
 /// How a data set is sharded over the workers of a job: TensorFlow's `AutoShardPolicy`.
@@ -145,6 +146,7 @@ pub(super) struct Shard {
 enum What {
     Every { first: u64, stride: u64 },
     Pieces(Vec<Piece>),
+    Mixed(Mixture),
 }
 
 /// A file of a shard's.
@@ -157,10 +159,39 @@ struct Piece {
 }
 
 impl Shard {
+    /// Everything, in one stream, in given proportions.
+    pub(super) fn mixed(mixture: Mixture) -> Self {
+        Shard { name: ShardName::ALL, records: mixture.len(), what: What::Mixed(mixture) }
+    }
+
+    /// The mixture, if it is one. What comes at a place of it is said by the passes over its parts, and not by its own.
+    pub(super) fn mixture(&self) -> Option<&Mixture> {
+        match &self.what {
+            What::Mixed(mixture) => Some(mixture),
+            What::Every { .. } | What::Pieces(_) => None,
+        }
+    }
+
+    /// How many records, from that of a number on, lie one behind the other in the data set; `None` where they lie apart.
+    pub(super) fn neighbours(&self, number: u64) -> Option<u64> {
+        match &self.what {
+            What::Every { stride: 1, .. } => Some(self.records - number),
+            What::Every { .. } | What::Mixed(_) => None,
+            What::Pieces(pieces) => {
+                let next = pieces.get(pieces.partition_point(|piece| piece.begin <= number));
+                Some(next.map_or(self.records, |piece| piece.begin) - number)
+            }
+        }
+    }
+
     /// Where the shard's record of a number is in the data set.
     pub(super) fn position(&self, number: u64) -> u64 {
         match &self.what {
             What::Every { first, stride } => first + number * stride,
+            What::Mixed(mixture) => {
+                let (_, part, draw) = mixture.locate(number);
+                part.position + draw % part.records
+            }
             What::Pieces(pieces) => {
                 // Of files that begin at the same number all but the last are empty.
                 let piece = &pieces[pieces.partition_point(|piece| piece.begin <= number) - 1];

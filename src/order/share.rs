@@ -1,9 +1,12 @@
 //! The records of a replica's share of a step.
 
+use std::ops::Range;
+
+use super::mixture::Mixture;
 use super::rest::Rest;
 use super::sharding::{Shard, ShardName};
 use super::stretch::Stretch;
-use super::{EpochOrder, OrderError, Plan};
+use super::{EpochOrder, OrderError, Plan, Shuffle};
 use crate::record::RecordId;
 
 /// The records that a replica gets at a step, in the order of their places in its batch: positions in the whole data set, and their
@@ -38,6 +41,14 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// How many places, from one on, are of one shard, one behind the other in it; `None` where they lie apart.
+    fn neighbours(&self, place: u64) -> Option<u64> {
+        match self.rest {
+            Some(rest) if place < rest.len() => rest.neighbours(place),
+            _ => Some(u64::MAX),
+        }
+    }
+
     /// Adds places of it to a rest.
     pub(super) fn push_to(&self, rest: &mut Rest, places: Stretch) -> Result<(), OrderError> {
         let (own, before) = match self.rest {
@@ -52,6 +63,29 @@ impl<'a> Line<'a> {
 impl<'a> ReplicaShare<'a> {
     pub(super) fn of(plan: &'a Plan, line: Line<'a>, stretch: Stretch) -> Self {
         ReplicaShare { plan, line, stretch, order: None }
+    }
+
+    /// The positions of its next records, as far as each follows the one before, and whether those are all of them; `None`
+    /// where none is left, or they lie apart.
+    pub(crate) fn neighbours(&self) -> Option<(Range<u64>, bool)> {
+        let Stretch { first, stride, len } = self.stretch;
+        if len == 0 || stride != 1 || self.plan.shuffle().0 != Shuffle::No {
+            return None;
+        }
+        let (shard, place) = self.line.locate(first);
+        let number = place % shard.records;
+        let count = len.min(self.line.neighbours(first)?).min(shard.neighbours(number)?);
+        let position = shard.position(number);
+        Some((position..position + count, count == len))
+    }
+
+    /// The record at a place of a mixture. Neighbours are of several files, each of which is in a pass of its own: no order is worth keeping.
+    fn mixed(&self, mixture: &Mixture, place: u64) -> RecordId {
+        let (number, part, draw) = mixture.locate(place);
+        let (epoch, place) = (draw / part.records, draw % part.records);
+        let (shuffle, seed) = self.plan.shuffle();
+        let order = shuffle.order(part.records, seed, epoch, number as u64);
+        RecordId { epoch, index: part.position + order.number_at(place) }
     }
 
     /// Where its records lie.
@@ -69,6 +103,9 @@ impl Iterator for ReplicaShare<'_> {
         }
         let (shard, place) = self.line.locate(self.stretch.first);
         self.stretch = self.stretch.without(1);
+        if let Some(mixture) = shard.mixture() {
+            return Some(self.mixed(mixture, place));
+        }
         let (records, name) = (shard.records, shard.name);
         let (epoch, place) = (place / records, place % records);
         if self.order.as_ref().is_none_or(|(of, by, _)| *of != epoch || *by != name) {

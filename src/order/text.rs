@@ -48,11 +48,19 @@ fn choice<T: Copy>(
     facts.value_by(name, &wanted(names), |value| of_name(names, value))
 }
 
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    text.split(' ').map(|number| number.parse().ok()).collect()
+}
+
 impl Job {
     /// Writes it down.
     pub(crate) fn write(&self, text: &mut TextWriter) {
         let files: Vec<String> = self.files.iter().map(ToString::to_string).collect();
         text.fact("files", files.join(" "));
+        if !self.mix.is_empty() {
+            let weights: Vec<String> = self.mix.iter().map(ToString::to_string).collect();
+            text.fact("mix", weights.join(" "));
+        }
         match self.batch {
             BatchSize::Global(records) => text.fact("batch", format_args!("global {records}")),
             BatchSize::PerReplica(records) => text.fact("batch", format_args!("replica {records}")),
@@ -72,9 +80,12 @@ impl Job {
 
     /// Reads it again. Whether it can be divided as it says, [`plan`](Self::plan) tells.
     pub(crate) fn read(facts: &mut TextReader<'_>) -> Result<Self, TextFault> {
-        let files: Vec<u64> = facts.value_by("files", "the records of each", |value| {
-            value.split(' ').map(|records| records.parse().ok()).collect()
-        })?;
+        let files = facts.value_by("files", "the records of each", numbers)?;
+        let mix = match facts.next_if("mix") {
+            None => Vec::new(),
+            Some(found) => numbers(found)
+                .ok_or_else(|| facts.fault_before("\"mix ...\" with the weight of each file", found))?,
+        };
         let batch = facts.value_by("batch", "\"global\" or \"replica\" and a number", |value| {
             let (of, records) = value.split_once(' ')?;
             let records = records.parse().ok()?;
@@ -101,7 +112,7 @@ impl Job {
                 }
             })?;
         let seed = facts.parse("seed", "a number")?;
-        let job = Job::new(files, batch, replicas).policy(policy).assignment(assignment);
+        let job = Job::new(files, batch, replicas).mix(mix).policy(policy).assignment(assignment);
         Ok(job.last_batch(last_batch).shuffle(shuffle).seed(seed))
     }
 }
@@ -138,7 +149,8 @@ impl Plan {
         let mut rest = Rest::of(epoch);
         while let Some(found) = facts.next_if("left") {
             let (name, stretch) = piece(found).ok_or_else(|| wrong(facts, found))?;
-            let pushed = Files::of(&job.files).and_then(|files| rest.push(&files.shard(name), stretch));
+            let shard = Files::of(&job.files).and_then(|files| job.shard(&files, name));
+            let pushed = shard.and_then(|shard| rest.push(&shard, stretch));
             pushed.map_err(|error| wrong(facts, &format!("{found}: {error}")))?;
         }
         Ok(plan.with_rest(Some(rest)))
@@ -173,7 +185,7 @@ mod tests {
                 for (assignment, _) in ASSIGNMENTS {
                     for shuffle in [Shuffle::No, Shuffle::Global, window] {
                         let job = Job::new([3, 4], batch, world).policy(policy).assignment(assignment);
-                        let job = job.shuffle(shuffle).seed(u64::MAX).last_batch(LastBatch::Drop);
+                        let job = job.shuffle(shuffle).seed(u64::MAX).last_batch(LastBatch::Drop).mix([2, 1]);
                         let mut text = TextWriter::new("job", 1);
                         job.write(&mut text);
                         let text = text.seal();

@@ -11,11 +11,11 @@ use super::ReaderError;
 use super::dealer::Dealer;
 use super::itinerary::Itinerary;
 use super::key::ReaderKey;
-use super::queue_pair::{ConsumerEnd, Home, ReaderEnd, queue_pair};
+use super::queue_pair::{ConsumerEnd, Home, ReaderEnd, queue_pair_of};
 use crate::errand::Helpers;
 use crate::latch::Latch;
 use crate::meter::{Count, WaitMeter};
-use crate::source::{Source, SourceError};
+use crate::source::{Run, Source, SourceError};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, panic_message, thread};
 
@@ -163,6 +163,8 @@ pub(super) struct Shared {
     pub(super) key: ReaderKey,
     pub(super) terms: Terms,
     pub(super) pool: Pool,
+    /// Whether each record of a run may be lent by another.
+    has_several_lenders: bool,
     gate: Mutex<Gate>,
     /// Signalled when a consumer registers, and when the reader must stop.
     gate_changed: Condvar,
@@ -194,6 +196,7 @@ impl Body {
         let value_bytes = first_value_bytes(&*source)?;
         let shared = Arc::new(Shared {
             pool: Pool::cut(&terms, value_bytes),
+            has_several_lenders: source.has_several_lenders(),
             terms,
             gate: Mutex::new(Gate::default()),
             gate_changed: Condvar::new(),
@@ -262,7 +265,11 @@ impl Shared {
             return Err(ReaderError::TooMany { key: self.key.to_string(), consumers: self.terms.consumers });
         }
         let together = if self.terms.is_for_workers { self.pool.runs / 4 } else { 1 };
-        let (reader, consumer) = queue_pair(self.pool.runs, self.pool.run_records, together);
+        let records = self.pool.run_records;
+        let (reader, consumer) = queue_pair_of(self.pool.runs, together, || match self.has_several_lenders {
+            true => Run::with_lenders(records),
+            false => Run::with_capacity(records),
+        });
         let number = gate.registered;
         gate.registered += 1;
         gate.arrived.push(reader);

@@ -91,6 +91,8 @@ struct Walk<'a> {
     at: Option<u64>,
     /// The next records of a share, of which the cursor has been told.
     foreseen: VecDeque<RecordId>,
+    /// How far the walk goes on without a jump, as the cursor has been told.
+    until: u64,
 }
 
 /// How many records are passed over on the way to one, and not jumped over: what is read ahead of a walk goes on.
@@ -124,6 +126,16 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Says how far the walk goes on from the next record of the first share, through those behind it and into the first
+    /// of the next step.
+    fn look_ahead(&mut self, hands: &[Option<Hand<'_>>], next: Option<&ReplicaShare<'_>>) {
+        let until = goes_on_until(hands.iter().flatten().map(|hand| &hand.share), next);
+        if self.is_seekable && until != self.until {
+            self.until = until;
+            self.cursor.goes_on_until(until);
+        }
+    }
+
     /// The next record of a share. Those that come soon, and do not follow the one before, are told of.
     fn next_of(&mut self, share: &mut ReplicaShare<'_>) -> Option<RecordId> {
         while self.foreseen.len() < FORESEEN
@@ -145,6 +157,31 @@ impl Walk<'_> {
     }
 }
 
+/// The position behind the last record that a walk through these shares comes to without a jump; `u64::MAX` if that is not
+/// known, or the next step's first share goes on from there.
+fn goes_on_until<'a>(
+    shares: impl Iterator<Item = &'a ReplicaShare<'a>>,
+    next: Option<&ReplicaShare<'_>>,
+) -> u64 {
+    let goes_on = |end: u64, start: u64| start.checked_sub(end).is_some_and(|gap| gap <= SKIPPED_MAX);
+    let mut until = None;
+    for share in shares.filter(|share| share.len() > 0) {
+        let Some((positions, is_all)) = share.neighbours() else { return u64::MAX };
+        if until.is_some_and(|until| !goes_on(until, positions.start)) {
+            return until.unwrap_or(u64::MAX);
+        }
+        until = Some(positions.end);
+        if !is_all {
+            return positions.end;
+        }
+    }
+    let next = next.and_then(ReplicaShare::neighbours);
+    match (until, next) {
+        (Some(until), Some((next, _))) if goes_on(until, next.start) => u64::MAX,
+        (until, _) => until.unwrap_or(u64::MAX),
+    }
+}
+
 impl Dealer<'_> {
     /// Deals the steps of a plan, until they end or nobody is left.
     pub(super) fn deal_steps(
@@ -160,6 +197,7 @@ impl Dealer<'_> {
             is_seekable,
             at: (!is_seekable).then_some(0),
             foreseen: VecDeque::with_capacity(FORESEEN),
+            until: u64::MAX,
         };
         // Kept from step to step, lest each allocates.
         let mut hands = Vec::with_capacity(self.consumers());
@@ -184,9 +222,12 @@ impl Dealer<'_> {
                     None => None,
                 });
             }
-            let dealt = match itinerary.plan.deals_in_turn() {
-                true => self.deal_in_turn(&mut hands, &mut walk)?,
-                false => self.deal_shares(&mut hands, &mut walk)?,
+            let dealt = if itinerary.plan.deals_in_turn() {
+                self.deal_in_turn(&mut hands, &mut walk)?
+            } else {
+                let next = StepId { step: id.step + 1, ..id };
+                let next = if next.step < steps { itinerary.share(next, 0)? } else { None };
+                self.deal_shares(&mut hands, next.as_ref(), &mut walk)?
             };
             if let Err(NobodyLeft) = dealt {
                 return Ok(());
@@ -200,10 +241,12 @@ impl Dealer<'_> {
     fn deal_shares(
         &mut self,
         hands: &mut [Option<Hand<'_>>],
+        next: Option<&ReplicaShare<'_>>,
         walk: &mut Walk<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
-        for (turn, hand) in hands.iter_mut().enumerate() {
-            let Some(hand) = hand else { continue };
+        for turn in 0..hands.len() {
+            walk.look_ahead(&hands[turn..], next);
+            let Some(hand) = &mut hands[turn] else { continue };
             if let (0, Some(end)) = (hand.share.len(), hand.end)
                 && let Err(NobodyLeft) = self.deal_nothing(turn, end)
             {

@@ -25,12 +25,21 @@ use crate::sync::{Mutex, Receiver, Sender, TryRecvError, bounded, recv_unless};
 /// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free. As many go back
 /// `together`: at the least one, and at the most half of them.
 pub(crate) fn queue_pair(slots: usize, slot_records: usize, together: usize) -> (ReaderEnd, ConsumerEnd) {
+    queue_pair_of(slots, together, || Run::with_capacity(slot_records))
+}
+
+/// The same with a run of one's own making in each slot.
+pub(crate) fn queue_pair_of(
+    slots: usize,
+    together: usize,
+    run: impl Fn() -> Run,
+) -> (ReaderEnd, ConsumerEnd) {
     let together = together.min(slots / 2).max(1);
     let (free_sender, free_receiver) = bounded(slots);
     let (full_sender, full_receiver) = bounded(slots);
     let round = Round::open();
     for _ in 0..slots {
-        let slot = Slot { run: Run::with_capacity(slot_records), number: None, _token: round.token() };
+        let slot = Slot { run: run(), number: None, _token: round.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
     let returns = Returns { free: free_sender, kept: Vec::with_capacity(together), together };

@@ -25,12 +25,6 @@ impl Counts {
         self.0.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Counts a record that was not delivered, and need not be; whether it was due.
-    pub(super) fn excuse(&mut self, index: u64, due: u32) -> bool {
-        let count = usize::try_from(index).ok().and_then(|index| self.0.get_mut(index));
-        count.filter(|count| **count < due).map(|count| *count += 1).is_some()
-    }
-
     /// What came more often than is due.
     pub(super) fn doubled(&self, due: u32) -> Positions {
         self.positions(|_, count| count.saturating_sub(due))

@@ -148,7 +148,6 @@ impl<'a> Audit<'a> {
         }
         let progress = self.progress(epoch, last_claimed)?;
         let delivered = counts.total();
-        let doubled = counts.doubled(self.times);
         let due = self.records as u64 * u64::from(self.times);
         let (mut dropped, mut pending) = (0, 0);
         let missing = if progress.must_be_covered {
@@ -157,7 +156,9 @@ impl<'a> Audit<'a> {
             {
                 let left_out = party.plan.left_out(epoch).map_err(|error| not_of_plan(party.name, error))?;
                 for record in left_out.into_iter().flatten() {
-                    dropped += u64::from(counts.excuse(record.index, self.times));
+                    // As if it had come: one that did come is one too many.
+                    counts.add(record.index, 1);
+                    dropped += 1;
                 }
             }
             counts.missing(self.times)
@@ -167,6 +168,7 @@ impl<'a> Audit<'a> {
             pending = counts.missing(self.times).count - missing.count;
             missing
         };
+        let doubled = counts.doubled(self.times);
         let doubled_steps = self.doubled_steps(epoch, &progress);
         let steps = progress.steps();
         let missing_steps: Vec<_> = progress.parties.into_iter().flat_map(|party| party.missing).collect();

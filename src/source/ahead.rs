@@ -25,6 +25,8 @@ pub(super) const STEPS_FORWARD: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Window {
     file_bytes: u64,
+    /// How far the walk goes on: to the end of the file, unless something else was said.
+    end: u64,
     /// Where the walk was when it was looked last.
     at: u64,
     steps_forward: u32,
@@ -36,7 +38,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(file_bytes: u64) -> Self {
-        Window { file_bytes, at: 0, steps_forward: 0, asked: 0, quiet: 0..0 }
+        Window { file_bytes, end: file_bytes, at: 0, steps_forward: 0, asked: 0, quiet: 0..0 }
     }
 
     /// Whether the walk is taken to go on as it went.
@@ -49,6 +51,16 @@ impl Window {
     #[inline]
     pub(super) fn pause(&mut self) {
         (self.steps_forward, self.quiet) = (0, 0..0);
+    }
+
+    /// The walk goes on up to there, and what it comes to is to be asked for again; or, for `None`, to the end of the file.
+    pub(super) fn goes_on_until(&mut self, end: Option<u64>) {
+        if let Some(end) = end {
+            (self.end, self.asked) = (end.min(self.file_bytes), 0);
+        } else {
+            self.end = self.file_bytes;
+        }
+        self.quiet = 0..0;
     }
 
     /// What to ask for now that the walk has come to `at`, to be cut into chunks: often nothing.
@@ -70,11 +82,11 @@ impl Window {
             return at..at;
         }
         let from = self.asked.max(at);
-        let wanted = (at + READ_AHEAD_BYTES).min(self.file_bytes);
+        let wanted = (at + READ_AHEAD_BYTES).min(self.end);
         self.asked = wanted.min(from + CHUNKS_A_STEP * CHUNK_BYTES).max(from);
         if self.asked >= wanted {
-            let is_all = self.asked >= self.file_bytes;
-            self.quiet.end = if is_all { self.file_bytes } else { at + CHUNK_BYTES };
+            let is_all = self.asked >= self.end;
+            self.quiet.end = if is_all { self.end } else { at + CHUNK_BYTES };
         }
         from..self.asked
     }
@@ -203,6 +215,29 @@ mod tests {
         }
         assert!(asked <= FILE_BYTES, "{asked}");
         assert!(asked > FILE_BYTES - (1 << 20), "{asked}");
+    }
+
+    #[test]
+    fn a_walk_that_goes_on_to_somewhere_asks_for_nothing_behind_that() {
+        const STRETCH: u64 = 9 << 20;
+
+        let mut window = Window::new(FILE_BYTES);
+        let mut asked = 0;
+        // Every second stretch is another's.
+        for start in (0..FILE_BYTES - STRETCH).step_by(18 << 20) {
+            window.goes_on_until(Some(start + STRETCH));
+            for at in (start..start + STRETCH).step_by(100_000) {
+                let wanted = window.came_to(at);
+                assert!(
+                    wanted.is_empty() || wanted.start >= start && wanted.end <= start + STRETCH,
+                    "{wanted:?}"
+                );
+                asked += wanted.end - wanted.start;
+            }
+        }
+        assert!(asked > 10 * STRETCH, "{asked}");
+        window.goes_on_until(None);
+        assert!((0..100).any(|step| window.came_to(FILE_BYTES - STRETCH + step).end > FILE_BYTES - STRETCH));
     }
 
     #[test]

@@ -67,6 +67,13 @@ impl Trail {
         }
     }
 
+    /// The walk has gone elsewhere: it is in none of the parts.
+    pub(super) fn leave(&mut self) {
+        for way in [Way::Values, Way::Keys] {
+            self.enter(way, 0..0);
+        }
+    }
+
     /// Frees what is used now that the runs are as far as this, in pieces that hang together.
     pub(super) fn dealt(&mut self, dealt: Dealt, mut free: impl FnMut(Range<usize>)) {
         self.begun = dealt.begun;
@@ -119,6 +126,19 @@ mod tests {
         assert_eq!(freed(&mut trail, 5, 1), [], "the walk has been in part 0 again");
         assert_eq!(freed(&mut trail, 5, 3), [0]);
         assert_eq!(freed(&mut trail, 5, 4), [1]);
+    }
+
+    #[test]
+    fn a_walk_that_has_gone_elsewhere_keeps_nothing_but_what_its_runs_have() {
+        let mut trail = Trail::new(4);
+        trail.came_to(Way::Keys, 3..4);
+        trail.came_to(Way::Values, 0..2);
+        assert!(freed(&mut trail, 1, 0).is_empty());
+        trail.leave();
+        assert!(freed(&mut trail, 2, 0).is_empty(), "its run is out");
+        assert_eq!(freed(&mut trail, 2, 1), [0, 1, 3]);
+        trail.leave();
+        assert!(freed(&mut trail, 3, 3).is_empty(), "nothing is free twice");
     }
 
     #[test]

@@ -6,10 +6,13 @@ mod behind;
 #[cfg(target_os = "linux")]
 mod dropped;
 mod file_id;
+pub(crate) mod files;
 mod identity;
 pub(crate) mod image_list;
 mod in_memory;
 mod index;
+pub(crate) mod joined;
+mod lenders;
 pub(crate) mod leveldb;
 pub(crate) mod lmdb;
 #[cfg(target_os = "linux")]
@@ -22,17 +25,21 @@ mod seal;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
-use self::leveldb::LevelDbError;
+use self::files::Files;
+use self::leveldb::{LevelDbError, Pool};
 use crate::errand::Helpers;
 use crate::record::{Key, RecordId};
 
 pub use self::identity::Identity;
 pub use self::index::IndexPlace;
+pub(crate) use self::lenders::LENDERS_BYTES;
+pub use self::lenders::Lender;
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
-pub use self::run::{Entry, Lender, Record, Run};
+pub use self::run::{Entry, Record, Run};
 pub(crate) use self::seal::{Keeper, SEAL_BYTES, SealedTable, TableSeal};
 
 /// How far ahead of a walk its files are read, where they are not in memory.
@@ -60,6 +67,25 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// Whether each pass has the same records in the same order, which nearly all sources' have.
     fn passes(&self) -> Passes {
         Passes::Alike
+    }
+
+    /// How many records each of the files has that it consists of, one behind the other, where that is known: what
+    /// [`AutoShardPolicy::File`](crate::AutoShardPolicy::File) shares out. A source that says nothing of it is one file.
+    fn file_records(&self) -> Option<Vec<u64>> {
+        Some(vec![self.records()?])
+    }
+
+    /// The names of these files, for messages. Nobody outside has to provide it.
+    #[doc(hidden)]
+    fn files(&self) -> Files {
+        Files::of([self.path()])
+    }
+
+    /// Whether neighbouring records may be lent by several: whoever holds some of them makes room for the lenders. Nobody
+    /// outside has to provide it.
+    #[doc(hidden)]
+    fn has_several_lenders(&self) -> bool {
+        false
     }
 
     /// Bytes that it keeps in memory beside the page cache, as far as it knows them before a walk: part of a
@@ -121,20 +147,21 @@ pub enum Passes {
 }
 
 /// The promise to check the seals of a run's records before their values are used, and who helps the walk meanwhile.
-/// Only this crate can give it; it is good for one walk.
-#[derive(Debug)]
+/// Only this crate can give it; it is good for one walk, and for those that it consists of: they share their helpers.
+#[derive(Clone, Debug)]
 pub struct ChecksSeals {
-    helpers: Option<Arc<dyn Helpers>>,
+    pool: Option<Rc<Pool>>,
 }
 
 impl ChecksSeals {
     /// For the stages of a feed, whose workers do both.
     pub(crate) fn promised(helpers: Option<Arc<dyn Helpers>>) -> Self {
-        ChecksSeals { helpers }
+        ChecksSeals { pool: helpers.map(Pool::new) }
     }
 
-    pub(crate) fn helpers(self) -> Option<Arc<dyn Helpers>> {
-        self.helpers
+    /// What they unpack ahead of the walk.
+    pub(self) fn pool(self) -> Option<Rc<Pool>> {
+        self.pool
     }
 }
 
@@ -169,6 +196,10 @@ pub trait Cursor {
     #[doc(hidden)]
     fn dealt(&mut self, _dealt: Dealt) {}
 
+    /// The walk is elsewhere from now on, in another database: where it stands may be dropped as well, once that is used.
+    #[doc(hidden)]
+    fn leave(&mut self) {}
+
     /// Goes back before the first record.
     ///
     /// # Errors
@@ -199,6 +230,11 @@ pub trait Cursor {
     /// A hint: soon the walk will be sent to this position. Nobody outside has to provide it.
     #[doc(hidden)]
     fn foresee(&mut self, _position: u64) {}
+
+    /// A hint: from where it is sent next, the walk goes on from record to record up to this position, and then elsewhere;
+    /// `u64::MAX` where it goes on. What is read ahead of it is to end there. Nobody outside has to provide it.
+    #[doc(hidden)]
+    fn goes_on_until(&mut self, _position: u64) {}
 
     /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so that a large
     /// value need not be copied. Only of an entry that says so (`is_whole`), which none of a caller's own does; the

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::record::Key;
 
+use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceError};
 
 /// What makes a record of one source the companion of a record of another.
@@ -49,6 +50,18 @@ impl Source for Paired {
         self.first.records()
     }
 
+    fn file_records(&self) -> Option<Vec<u64>> {
+        self.first.file_records()
+    }
+
+    fn files(&self) -> Files {
+        self.first.files()
+    }
+
+    fn has_several_lenders(&self) -> bool {
+        self.first.has_several_lenders() || self.second.has_several_lenders()
+    }
+
     fn held_bytes(&self) -> usize {
         self.first.held_bytes().saturating_add(self.second.held_bytes())
     }
@@ -78,6 +91,7 @@ impl Source for Paired {
             second: self.second.cursor()?,
             names: Names {
                 paths: [self.first.path().to_owned(), self.second.path().to_owned()],
+                files: [self.first.files(), self.second.files()],
                 records: [self.first.records(), self.second.records()],
             },
             matching: self.matching,
@@ -89,6 +103,8 @@ impl Source for Paired {
 /// What messages say of the two.
 struct Names {
     paths: [PathBuf; 2],
+    /// What each consists of.
+    files: [Files; 2],
     /// How many records each says that it has.
     records: [Option<u64>; 2],
 }
@@ -116,12 +132,12 @@ impl Cursor for PairedCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
         let index = self.index;
         self.index += 1;
-        let [path, companions] = &self.names.paths;
         match (self.first.advance()?, self.second.advance()?) {
             (Some(first), Some(second)) if self.matching == Matching::Keys && first.key() != second.key() => {
+                let [path, companions] = &self.names.files;
                 Err(SourceError::KeysDiffer {
-                    path: path.clone(),
-                    companions: companions.clone(),
+                    path: path.path_of(index).to_owned(),
+                    companions: companions.path_of(index).to_owned(),
                     index,
                     key: Key(first.key().to_owned()),
                     found: Key(second.key().to_owned()),
@@ -158,6 +174,16 @@ impl Cursor for PairedCursor {
     fn dealt(&mut self, dealt: Dealt) {
         self.first.dealt(dealt);
         self.second.dealt(dealt);
+    }
+
+    fn goes_on_until(&mut self, position: u64) {
+        self.first.goes_on_until(position);
+        self.second.goes_on_until(position);
+    }
+
+    fn leave(&mut self) {
+        self.first.leave();
+        self.second.leave();
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {

@@ -51,7 +51,7 @@ mod system {
     #[derive(Debug)]
     struct Behind {
         trail: Trail,
-        /// The end of the parts that the walk has come to.
+        /// The end of the parts that the walk has come to; none where it was sent elsewhere.
         end: usize,
     }
 
@@ -99,6 +99,33 @@ mod system {
             behind.trail.dealt(dealt, |parts| mapped.drop_from_memory(bytes_of(&parts)));
         }
 
+        /// The walk goes on up to this value, and then elsewhere; or it goes on, for `None`. Whether that was taken in: a walk
+        /// that has hardly begun has nothing read ahead.
+        pub(in crate::source) fn goes_on_until(&mut self, last: Option<&[u8]>) -> bool {
+            let Some(Walk { mapped, window, .. }) = &mut self.walk else { return false };
+            window.goes_on_until(last.map(|value| mapped.place_of(value).end));
+            true
+        }
+
+        /// The next step is somewhere else: what lies between is none of this walk's. Where it is not known how far it goes
+        /// on from there, that is to be seen first.
+        pub(in crate::source) fn jump(&mut self, is_end_known: bool) {
+            let Some(Walk { window, behind, .. }) = &mut self.walk else { return };
+            if !is_end_known {
+                window.pause();
+            }
+            if let Some(behind) = behind {
+                behind.end = usize::MAX;
+            }
+        }
+
+        /// The walk has gone on to another file.
+        pub(in crate::source) fn leave(&mut self) {
+            if let Some(Walk { behind: Some(behind), .. }) = &mut self.walk {
+                behind.trail.leave();
+            }
+        }
+
         #[inline]
         fn came_to(&mut self, key: &[u8], value: &[u8], is_taken: bool) {
             if self.walk.is_none() {
@@ -128,7 +155,7 @@ mod system {
         fn new(mapped: Mapped, drops_behind: bool) -> Self {
             let window = Window::new(mapped.file_bytes());
             let parts = parts_of(&(0..mapped.file_bytes())).end;
-            let behind = drops_behind.then(|| Behind { trail: Trail::new(parts), end: 0 });
+            let behind = drops_behind.then(|| Behind { trail: Trail::new(parts), end: usize::MAX });
             Walk { mapped, window, is_narrow: false, behind }
         }
 
@@ -183,8 +210,8 @@ mod system {
             self.trail.came_to(Way::Keys, parts_of(key));
             let parts = parts_of(value);
             // What lies between two records of a walk forward, and is neither's, was read ahead with them.
-            let is_forward =
-                (self.end..self.end + parts_of(&(0..READ_AHEAD_BYTES)).end).contains(&parts.start);
+            let ahead = parts_of(&(0..READ_AHEAD_BYTES)).end;
+            let is_forward = (self.end..self.end.saturating_add(ahead)).contains(&parts.start);
             let start = if is_forward { self.end } else { parts.start };
             self.end = parts.end;
             self.trail.came_to(Way::Values, start..parts.end);
@@ -225,4 +252,12 @@ impl Resident {
     }
 
     pub(super) fn dealt(&mut self, _dealt: Dealt) {}
+
+    pub(super) fn leave(&mut self) {}
+
+    pub(super) fn jump(&mut self, _is_end_known: bool) {}
+
+    pub(super) fn goes_on_until(&mut self, _last: Option<&[u8]>) -> bool {
+        true
+    }
 }

@@ -6,45 +6,12 @@
 
 #![expect(unsafe_code, reason = "a run keeps lent bytes past the borrow of the cursor that lent them")]
 
-use std::any::Any;
-use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::SourceError;
-use super::seal::{Keeper, SealAt, SealedTable, TableSeal};
+use super::lenders::{Lender, Lenders};
+use super::seal::{SealAt, SealedTable};
 use crate::record::{RecordId, StepEnd};
-
-/// Whatever must stay alive for lent bytes to stay where they are: a read transaction, a mapped file.
-#[derive(Clone)]
-pub struct Lender {
-    owner: Arc<dyn Any + Send + Sync>,
-    /// The owner again, where it can check seals.
-    keeper: Option<Arc<dyn Keeper>>,
-}
-
-impl Lender {
-    /// Wraps the owner of the bytes.
-    #[must_use]
-    pub fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
-        Lender { owner, keeper: None }
-    }
-
-    /// Wraps the owner of bytes that are sealed.
-    pub(crate) fn keeping(owner: Arc<impl Keeper + 'static>) -> Self {
-        Lender { owner: owner.clone(), keeper: Some(owner) }
-    }
-
-    fn check(&self, seal: TableSeal) -> Result<(), SourceError> {
-        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(seal))
-    }
-}
-
-impl fmt::Debug for Lender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lender")
-    }
-}
 
 /// One record as a cursor shows it.
 #[derive(Clone, Copy, Debug)]
@@ -230,19 +197,18 @@ struct Place {
 ///
 /// # Invariants
 ///
-/// 1. Every `Span::Lent` in `places` was lent under `lender`, and every one in `companions` under
-///    `companion_lender`, which are therefore `Some`.
-/// 2. The lenders are replaced only while `places` and `companions` are empty, and dropped after them. Where there is
-///    no lender yet, the first that comes is taken.
+/// 1. Every `Span::Lent` in `places` was lent under one of `lenders`, and every one in `companions` under one of
+///    `companion_lenders`.
+/// 2. Lenders are let go of only while `places` and `companions` are empty, and dropped after them.
 /// 3. A lent span leaves the run only with the lifetime of a borrow of the run.
 /// 4. `companions` is empty, or has one for each of `places`.
 /// 5. For each record whose block has to be verified, `seals` has the seal, at the record or at one before it. It
-///    is a seal of `lender`'s.
+///    is a seal of one of `lenders`, whose number it has.
 #[derive(Debug)]
 pub struct Run {
     places: Vec<Place>,
     companions: Vec<Span>,
-    /// In the order of their positions; no two of one block.
+    /// In the order of their positions; no two neighbours of one block.
     seals: Vec<SealAt>,
     /// What is not lent, at its front. What is behind that is of earlier records: bytes are not written for their own
     /// sake.
@@ -250,8 +216,8 @@ pub struct Run {
     copied_bytes: usize,
     value_bytes: usize,
     step_end: Option<StepEnd>,
-    lender: Option<Lender>,
-    companion_lender: Option<Lender>,
+    lenders: Lenders,
+    companion_lenders: Lenders,
 }
 
 impl Run {
@@ -266,37 +232,41 @@ impl Run {
             copied_bytes: 0,
             value_bytes: 0,
             step_end: None,
-            lender: None,
-            companion_lender: None,
+            lenders: Lenders::default(),
+            companion_lenders: Lenders::default(),
         }
+    }
+
+    /// The same for records that may each be of another lender.
+    pub(crate) fn with_lenders(records: usize) -> Self {
+        let lenders = || Lenders::with_capacity(records);
+        Run { lenders: lenders(), companion_lenders: lenders(), ..Run::with_capacity(records) }
     }
 
     /// Adds a record: where it lies if it is lent, its bytes otherwise.
     ///
     /// # Panics
     ///
-    /// If some of the run's records have a companion and some have none: a bug of the source. If they are sealed and
-    /// not of one lender, which no source of a caller's own can bring about.
+    /// If some of the run's records have a companion and some have none: a bug of the source. If one is sealed and
+    /// not lent, which no source of a caller's own can bring about.
     pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
         let Entry { key, value, lender, is_key_lent, companion, sealed, is_whole: _ } = entry;
-        if self.places.is_empty() || self.lender.is_none() {
-            accept(&mut self.lender, lender);
-        }
         if self.places.is_empty() {
-            accept(&mut self.companion_lender, companion.and_then(|companion| companion.lender));
+            self.lenders.begin(lender);
+            self.companion_lenders.begin(companion.and_then(|companion| companion.lender));
         }
-        let is_lent = is_lent_by(self.lender.as_ref(), lender);
+        let lender = lender.map(|lender| self.lenders.take_in(lender));
         if let Some(sealed) = sealed {
-            assert!(is_lent, "a run has sealed records of one lender");
-            self.take_over(sealed);
+            self.take_over(sealed, lender.expect("what is sealed is lent by whoever keeps its table"));
         }
+        let is_lent = lender.is_some();
         let place =
             Place { id, key: self.keep(key, is_lent && is_key_lent), value: self.keep(value, is_lent) };
         self.places.push(place);
         self.value_bytes += value.len();
         if let Some(Companion { value, lender }) = companion {
-            let is_lent = is_lent_by(self.companion_lender.as_ref(), lender);
-            let span = self.keep(value, is_lent);
+            let lender = lender.map(|lender| self.companion_lenders.take_in(lender));
+            let span = self.keep(value, lender.is_some());
             self.companions.push(span);
             self.value_bytes += value.len();
         }
@@ -315,20 +285,20 @@ impl Run {
         self.places.push(Place { id, key: Span::Copied(0..key.len()), value: Span::Copied(value) });
     }
 
-    /// Keeps the seal of the block that the next record lies in.
-    fn take_over(&mut self, sealed: SealedTable<'_>) {
+    /// Keeps the seal of the block that the next record lies in, by the number of its lender.
+    fn take_over(&mut self, sealed: SealedTable<'_>, lender: usize) {
         let seal = sealed.take();
-        if self.seals.last().is_some_and(|last| last.seal == seal) {
+        if self.seals.last().is_some_and(|last| last.seal == seal && last.lender == lender) {
             return;
         }
         if self.seals.capacity() == 0 {
             // Once and for all: a block has at least one record.
             self.seals.reserve_exact(self.places.capacity());
         }
-        self.seals.push(SealAt { position: self.places.len(), seal });
+        self.seals.push(SealAt { position: self.places.len(), seal, lender });
     }
 
-    /// `is_lent` says that the bytes were lent under the lender that the run keeps for such bytes.
+    /// `is_lent` says that the bytes were lent under a lender that was taken in.
     fn keep(&mut self, bytes: &[u8], is_lent: bool) -> Span {
         if is_lent {
             // SAFETY: only the lifetime changes. `Entry::lent` promised that the bytes stay readable and
@@ -430,8 +400,8 @@ impl SealChecks<'_> {
     /// Verifies the block of the record at `position`, unless that has been done, or is not to be done here. Records
     /// before it are not used any more.
     pub(crate) fn before(&mut self, position: usize) -> Result<(), SourceError> {
-        while let Some(SealAt { seal, .. }) = self.due(position) {
-            let lender = self.run.lender.as_ref();
+        while let Some(SealAt { seal, lender, .. }) = self.due(position) {
+            let lender = self.run.lenders.get(*lender);
             lender.map_or(Ok(()), |lender| lender.check(*seal))?;
             self.next += 1;
         }
@@ -443,20 +413,10 @@ impl SealChecks<'_> {
     }
 }
 
-/// Takes `lender` for `own`, unless it is that already: a run filled again and again by one cursor clones
-/// the lender once.
-fn accept(own: &mut Option<Lender>, lender: Option<&Lender>) {
-    if lender.is_some() && !is_lent_by(own.as_ref(), lender) {
-        *own = lender.cloned();
-    }
-}
-
-fn is_lent_by(own: Option<&Lender>, lender: Option<&Lender>) -> bool {
-    own.zip(lender).is_some_and(|(own, lender)| Arc::ptr_eq(&own.owner, &lender.owner))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn id(index: u64) -> RecordId {
@@ -513,16 +473,21 @@ mod tests {
     }
 
     #[test]
-    fn a_second_lender_in_one_run_is_copied_and_not_trusted() {
+    fn records_of_several_lenders_stay_where_they_lie_for_as_long_as_the_run_holds_them() {
         let (first, first_owner) = lend(b"first");
         let (second, second_owner) = lend(b"second");
-        let mut run = Run::with_capacity(2);
-        for (lender, owner) in [(&first, &first_owner), (&second, &second_owner)] {
+        let mut run = Run::with_capacity(3);
+        for (lender, owner) in [(&first, &first_owner), (&second, &second_owner), (&first, &first_owner)] {
             // SAFETY: as above.
             run.push(id(0), unsafe { Entry::lent(b"", owner, lender) });
         }
-        drop((second, second_owner, first, first_owner));
-        assert_eq!(texts(&run), [(&b""[..], &b"first"[..]), (b"", b"second")]);
+        drop((first, second));
+        assert_eq!(texts(&run), [(&b""[..], &b"first"[..]), (b"", b"second"), (b"", b"first")]);
+        assert_eq!(run.get(1).unwrap().value.as_ptr(), second_owner.as_ptr(), "a lent value is not copied");
+        assert_eq!([&first_owner, &second_owner].map(Arc::strong_count), [2, 2], "each is held once");
+        run.clear();
+        run.push(id(0), Entry::borrowed(b"", b"alone"));
+        assert_eq!(Arc::strong_count(&second_owner), 1, "nothing of it is in the run");
     }
 
     #[test]
@@ -547,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_began_with_a_copy_takes_the_first_lender_that_comes() {
+    fn a_run_that_began_with_a_copy_takes_in_the_lender_that_comes() {
         let (lender, owner) = lend(b"lent");
         let mut run = Run::with_capacity(2);
         run.push(id(0), Entry::borrowed(b"", b"copied"));

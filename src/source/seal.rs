@@ -53,4 +53,6 @@ pub(super) struct SealAt {
     /// The first of the run's records that lies in the block.
     pub(super) position: usize,
     pub(super) seal: TableSeal,
+    /// The number of the block's keeper among the run's lenders.
+    pub(super) lender: usize,
 }

@@ -31,8 +31,11 @@ impl Bench {
     /// The jobs, in the order of the arguments. Data that a job needs and that are not there are made.
     pub(super) fn jobs(&self) -> anyhow::Result<Vec<Job>> {
         if self.synthetic.is_empty() {
-            let source =
-                SourceArgs { net: self.net.clone(), lmdb: self.lmdb.clone(), leveldb: self.leveldb.clone() };
+            let source = SourceArgs {
+                net: self.net.clone(),
+                lmdb: self.lmdb.iter().cloned().collect(),
+                leveldb: self.leveldb.iter().cloned().collect(),
+            };
             let described = source.describe(&self.state, &self.transform)?;
             let name = described.origin.display().to_string();
             let batch_size = self.pipeline.batch_size.or((!source.is_net()).then_some(64));

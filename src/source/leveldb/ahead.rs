@@ -37,9 +37,9 @@ const STILL_BLOCKS_A_TABLE: usize = 8;
 /// By what part of the difference a shorter block lessens what is usual; a longer one doubles it at the most.
 const SHORTER_PART: usize = 8;
 
-/// What the tables of a walk share.
+/// What the tables of a walk share, those of several databases where it is over several.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(in crate::source) struct Pool {
     helpers: Arc<dyn Helpers>,
     /// How many groups there may be. They are made when they are first wanted.
     groups_max: usize,
@@ -80,7 +80,7 @@ struct Offer {
 }
 
 impl Pool {
-    pub(super) fn new(helpers: Arc<dyn Helpers>) -> Rc<Self> {
+    pub(in crate::source) fn new(helpers: Arc<dyn Helpers>) -> Rc<Self> {
         let wanted = helpers.threads().saturating_mul(GROUPS_A_HELPER).max(GROUPS_MIN);
         let groups_max = wanted.min(helpers.errands_max());
         Rc::new(Pool {
@@ -166,6 +166,11 @@ impl Pool {
     /// Blocks of a group.
     fn blocks(&self) -> usize {
         (GROUP_BYTES / self.usual_bytes.get().max(1)).clamp(1, GROUP_BLOCKS_MAX)
+    }
+
+    /// How many tables there may be something ahead of, those of all databases.
+    pub(super) fn tables(&self) -> usize {
+        self.queues.borrow().len()
     }
 
     /// What a walk over so many tables at once will keep, as long as blocks are no longer than is usual now.

@@ -33,6 +33,11 @@ impl Behind {
         self.trail.came_to(Way::Values, slot..slot + 1);
     }
 
+    /// The walk is at none.
+    pub(super) fn leave(&mut self) {
+        self.trail.leave();
+    }
+
     pub(super) fn dealt(&mut self, dealt: Dealt) {
         let Behind { database, trail, tables } = self;
         trail.dealt(dealt, |slots| {

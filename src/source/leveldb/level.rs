@@ -33,6 +33,8 @@ pub(super) struct LevelCursor {
     is_under_way: bool,
     /// Before this one all tables have been asked for that the walk comes to.
     asked: usize,
+    /// The table that the walk goes on to, by its level and its place there; `None` where it goes on.
+    until: Option<(usize, usize)>,
 }
 
 impl LevelCursor {
@@ -59,6 +61,7 @@ impl LevelCursor {
             ahead,
             is_under_way,
             asked,
+            until: None,
         }
     }
 
@@ -139,7 +142,7 @@ impl LevelCursor {
     fn read_ahead(&mut self, table: usize) {
         let mut bytes = 0;
         for next in table + 1..self.all.end {
-            if bytes >= READ_AHEAD_BYTES {
+            if bytes >= READ_AHEAD_BYTES || self.is_behind_the_end(next) {
                 break;
             }
             bytes += self.database.tables(self.level)[next].file.bytes;
@@ -148,6 +151,19 @@ impl LevelCursor {
                 self.asked = next + 1;
             }
         }
+    }
+
+    /// Whether the walk does not come to a table of the level, by the table that it goes on to.
+    fn is_behind_the_end(&self, table: usize) -> bool {
+        let file = |level, table: usize| self.database.tables(level).get(table).map(|table| &table.file);
+        let last = self.until.and_then(|(level, last)| file(level, last));
+        last.zip(file(self.level, table))
+            .is_some_and(|(last, table)| table.first_user_key() > last.last_user_key())
+    }
+
+    /// The walk goes on to this table of some level, and then elsewhere.
+    pub(super) fn goes_on_until(&mut self, table: Option<(usize, usize)>) {
+        self.until = table;
     }
 
     fn close(&mut self) {

@@ -24,7 +24,6 @@ use super::database::Database;
 use super::index::RecordPlace;
 use super::key::{self, Tag};
 use super::level::LevelCursor;
-use crate::errand::Helpers;
 use crate::record::RecordId;
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError};
 use crate::table::Verify;
@@ -64,8 +63,8 @@ enum State {
 
 impl MergeCursor {
     /// The walk over everything, for whoever checks the seals of entries before using their values.
-    pub(super) fn sealing(database: &Arc<Database>, helpers: Option<Arc<dyn Helpers>>) -> Self {
-        Self::with(database, (&[], None), Verify::ByTheUser, helpers.map(Pool::new))
+    pub(super) fn sealing(database: &Arc<Database>, pool: Option<Rc<Pool>>) -> Self {
+        Self::with(database, (&[], None), Verify::ByTheUser, pool)
     }
 
     pub(super) fn new(database: &Arc<Database>, start: &[u8], end: Option<&[u8]>) -> Self {
@@ -133,6 +132,23 @@ impl MergeCursor {
         self.from.extend_from_slice(key);
         self.from.push(0);
         self.state = State::Start;
+    }
+
+    /// The walk goes on to this table of some level, and then elsewhere.
+    pub(super) fn goes_on_until_table(&mut self, table: Option<(usize, usize)>) {
+        for child in &mut self.children {
+            if let Child::Level(level) = child {
+                level.goes_on_until(table);
+            }
+        }
+    }
+
+    /// Whoever walks in this one's place is at a record of this table.
+    #[inline]
+    pub(super) fn came_to(&mut self, slot: usize) {
+        if let Some(behind) = &mut self.behind {
+            behind.came_to(slot);
+        }
     }
 
     /// Steps to the next record and tells where it lies; `None` past the last one.
@@ -278,9 +294,18 @@ impl Cursor for MergeCursor {
         }
     }
 
+    fn leave(&mut self) {
+        if let Some(behind) = &mut self.behind {
+            behind.leave();
+        }
+    }
+
     fn held_bytes(&self) -> usize {
         let packed = self.children.iter().filter(|child| child.is_packed()).count();
-        self.pool.as_ref().filter(|_| packed > 0).map_or(0, |pool| pool.held_bytes(packed))
+        let Some(pool) = self.pool.as_ref().filter(|_| packed > 0) else { return 0 };
+        // Those of other databases that share the pool are taken to be compressed as well.
+        let own = self.children.iter().filter(|child| matches!(child, Child::Level(_))).count();
+        pool.held_bytes(packed + pool.tables().saturating_sub(own))
     }
 }
 

@@ -69,6 +69,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+pub(super) use self::ahead::Pool;
 pub use self::error::LevelDbError;
 pub use self::log::{LogFault, LogTail};
 
@@ -191,7 +192,7 @@ impl Source for LevelDb {
     }
 
     fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
-        let merge = MergeCursor::sealing(&self.database, promise.helpers());
+        let merge = MergeCursor::sealing(&self.database, promise.pool());
         Ok(Box::new(LevelDbCursor::new(self, merge, Verify::ByTheUser)))
     }
 }

@@ -43,6 +43,9 @@ impl LevelDbCursor {
     fn step(&mut self) -> Result<bool, SourceError> {
         let Some(sought) = &mut self.sought else { return Ok(false) };
         let is_there = sought.step(&self.source, self.position, self.verify)?;
+        if let (At::Table, Some(table)) = (&sought.at, &sought.table) {
+            self.merge.came_to(table.slot);
+        }
         self.position = self.position.saturating_add(u64::from(is_there));
         Ok(is_there)
     }
@@ -90,6 +93,21 @@ impl Cursor for LevelDbCursor {
 
     fn dealt(&mut self, dealt: Dealt) {
         self.merge.dealt(dealt);
+    }
+
+    fn goes_on_until(&mut self, position: u64) {
+        let indexed = self.source.indexed.lock();
+        let last = position.checked_sub(1).filter(|_| position != u64::MAX).zip(indexed.as_ref());
+        let place = last.and_then(|(last, indexed)| indexed.index.place(last).ok().flatten());
+        let table = match place.map(RecordPlace::of_numbers) {
+            Some(RecordPlace::Table { table, .. }) => self.source.database.table_at(table),
+            Some(RecordPlace::Memory(_)) | None => None,
+        };
+        self.merge.goes_on_until_table(table);
+    }
+
+    fn leave(&mut self) {
+        self.merge.leave();
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {

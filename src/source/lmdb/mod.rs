@@ -366,6 +366,8 @@ struct LmdbCursor {
     /// Where the walk was sent by position; `None` while it is LMDB's own. Declared, hence dropped, before the lender.
     sought: Option<Sought>,
     drops_behind: bool,
+    /// Where the walk goes on to from where it is sent.
+    until: u64,
     /// The transaction, as whoever keeps lent bytes holds it.
     lender: Lender,
     /// The number of the commit that the walk sees.
@@ -399,6 +401,7 @@ impl LmdbCursor {
             resident,
             sought: None,
             drops_behind: false,
+            until: u64::MAX,
             lender,
             transaction: id,
             source: source.clone(),
@@ -418,6 +421,20 @@ impl LmdbCursor {
             }
             Err(lmdb::Error::NotFound) => self.end(),
             Err(error) => Err(library_error(&self.source.path, "mdb_cursor_get", error)),
+        }
+    }
+
+    /// From here on goes by the index, if there is one.
+    fn seek_by_index(&mut self) {
+        if self.sought.is_some() {
+            return;
+        }
+        // SAFETY: `lender` keeps the environment for longer than the cursor keeps this, and it is that of `source`.
+        let sought = |index| unsafe { Sought::new(index, self.transaction, self.drops_behind) };
+        self.sought = self.source.index_within(self.transaction).map(sought);
+        if let Some(sought) = &mut self.sought {
+            self.resident.leave();
+            sought.goes_on_until(self.until);
         }
     }
 
@@ -471,9 +488,27 @@ impl Cursor for LmdbCursor {
         }
     }
 
+    fn leave(&mut self) {
+        self.resident.leave();
+        if let Some(sought) = &mut self.sought {
+            sought.leave();
+        }
+    }
+
     fn rewind(&mut self) -> Result<(), SourceError> {
         (self.position, self.sought) = (0, None);
         Ok(())
+    }
+
+    fn goes_on_until(&mut self, position: u64) {
+        self.until = position;
+        if position != u64::MAX {
+            // LMDB's own walk does not know where that is.
+            self.seek_by_index();
+        }
+        if let Some(sought) = &mut self.sought {
+            sought.goes_on_until(position);
+        }
     }
 
     fn foresee(&mut self, position: u64) {
@@ -486,11 +521,7 @@ impl Cursor for LmdbCursor {
         if position == self.position {
             return Ok(());
         }
-        if self.sought.is_none() {
-            // SAFETY: `lender` keeps the environment for longer than the cursor keeps this, and it is that of `source`.
-            let sought = |index| unsafe { Sought::new(index, self.transaction, self.drops_behind) };
-            self.sought = self.source.index_within(self.transaction).map(sought);
-        }
+        self.seek_by_index();
         if let Some(sought) = &mut self.sought {
             sought.jump(&self.source);
             self.position = position;

@@ -34,6 +34,9 @@ pub(super) struct Sought {
     /// What the system keeps in memory for the walk, once it goes on from record to record.
     resident: Option<Resident>,
     drops_behind: bool,
+    /// Where the walk goes on to, and whether `resident` has been told.
+    until: u64,
+    is_end_told: bool,
     /// Where the walk will come to, and what of that is on its way to the processor's cache.
     foreseen: [Option<Place>; FORESEEN],
 }
@@ -49,7 +52,9 @@ impl Sought {
     ///
     /// The environment of the sources that it is given stays for as long as the result lives, and is one.
     pub(super) unsafe fn new(index: Arc<RecordIndex>, transaction: u64, drops_behind: bool) -> Self {
-        Sought { index, transaction, steps: 0, resident: None, drops_behind, foreseen: [None; FORESEEN] }
+        let (steps, resident, foreseen) = (0, None, [None; FORESEEN]);
+        let (until, is_end_told) = (u64::MAX, true);
+        Sought { index, transaction, steps, resident, drops_behind, until, is_end_told, foreseen }
     }
 
     /// The next step is somewhere else. What the system has in memory for the walk is kept: it sees for itself that the
@@ -59,7 +64,21 @@ impl Sought {
         if self.steps >= STEPS_APART {
             pages(source).read_singly();
         }
+        if let Some(resident) = &mut self.resident {
+            resident.jump(self.until != u64::MAX);
+        }
         self.steps = 0;
+    }
+
+    /// What is read ahead is to end before this position.
+    pub(super) fn goes_on_until(&mut self, position: u64) {
+        (self.until, self.is_end_told) = (position, false);
+    }
+
+    pub(super) fn leave(&mut self) {
+        if let Some(resident) = &mut self.resident {
+            resident.leave();
+        }
     }
 
     pub(super) fn dealt(&mut self, dealt: Dealt) {
@@ -100,7 +119,8 @@ impl Sought {
         if is_taken && self.steps < STEPS_ASKED_FOR && value.len() >= VALUE_BYTES {
             pages.will_need_bytes(value);
         }
-        if self.steps >= STEPS_APART {
+        // What is to be dropped is known of from the first on.
+        if self.steps >= STEPS_APART || self.drops_behind {
             self.came_to(source, key, value, is_taken);
         }
         Ok(Some((key, value)))
@@ -134,6 +154,21 @@ impl Sought {
             true => resident.took(key, value),
             false => resident.passed_over(key, value),
         }
+        if !self.is_end_told {
+            self.tell_end(source);
+        }
+    }
+
+    /// Tells where the last value lies that the walk goes on to. Its leaf is looked at, to which the walk comes soon.
+    #[cold]
+    fn tell_end(&mut self, source: &Lmdb) {
+        let last = self.until.checked_sub(1).filter(|_| self.until != u64::MAX);
+        let place = last.and_then(|last| self.index.place(last).ok().flatten());
+        let last = place.map(|[number]| Place::of_number(number)).and_then(|place| {
+            let (_, value) = pages(source).leaf(place.page).ok()?.record(usize::from(place.node)).ok()?;
+            Some(value)
+        });
+        self.is_end_told = self.resident.as_mut().is_none_or(|resident| resident.goes_on_until(last));
     }
 }
 
