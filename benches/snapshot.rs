@@ -10,14 +10,19 @@ mod common;
 mod databases;
 
 use std::hint::black_box;
+use std::path::PathBuf;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use databases::million;
+use once_cell::sync::Lazy;
 use percolator::{BatchSize, Device, Feed, FeedBuilder, Job, Shuffle, Snapshot, StepId, World};
 
-/// A batch of 64, of each of two lanes.
+/// Found once: to look for it is to read it.
+static MILLION: Lazy<PathBuf> = Lazy::new(|| million().0);
+
+/// Batches of 64, of each of so many lanes.
 fn describe(shuffle: Shuffle, lanes: usize) -> FeedBuilder {
-    let feed = Feed::builder().lmdb(million().0).batch_size(64).devices((0..lanes).map(Device::host));
+    let feed = Feed::builder().lmdb(&*MILLION).batch_size(64).devices((0..lanes).map(Device::host));
     feed.threads(2).epochs(90).shuffle(shuffle)
 }
 

@@ -84,7 +84,7 @@ impl<'a> ReplicaShare<'a> {
         let (number, part, draw) = mixture.locate(place);
         let (epoch, place) = (draw / part.records, draw % part.records);
         let (shuffle, seed) = self.plan.shuffle();
-        let order = shuffle.order(part.records, seed, epoch, number as u64);
+        let mut order = shuffle.order(part.records, seed, epoch, number as u64);
         RecordId { epoch, index: part.position + order.number_at(place) }
     }
 
@@ -112,7 +112,7 @@ impl Iterator for ReplicaShare<'_> {
             let (shuffle, seed) = self.plan.shuffle();
             self.order = Some((epoch, name, shuffle.order(records, seed, epoch, name.worker)));
         }
-        let number = self.order.as_ref().map_or(place, |(_, _, order)| order.number_at(place));
+        let number = self.order.as_mut().map_or(place, |(_, _, order)| order.number_at(place));
         Some(RecordId { epoch, index: shard.position(number) })
     }
 

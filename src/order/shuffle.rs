@@ -1,6 +1,7 @@
 //! The order of an epoch.
 
 use std::num::NonZeroU64;
+use std::ops::Range;
 
 use super::Permutation;
 use crate::splitmix;
@@ -56,6 +57,20 @@ struct Windows {
     last_place: u64,
     /// The order in a window, and in the last one.
     inner: [Permutation; 2],
+    /// The window of the place that was asked for last: the next one is mostly of it, too.
+    here: Option<Window>,
+}
+
+/// One of the windows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Window {
+    /// The places of its records.
+    places: Range<u64>,
+    /// Its first record.
+    first: u64,
+    is_last: bool,
+    /// What tells its order from those of the others.
+    tweak: u64,
 }
 
 impl Shuffle {
@@ -82,9 +97,9 @@ impl EpochOrder {
     /// # Panics
     ///
     /// If the epoch has no such place.
-    pub(crate) fn number_at(&self, place: u64) -> u64 {
+    pub(crate) fn number_at(&mut self, place: u64) -> u64 {
         assert!(place < self.len, "an epoch of {} records has no place {place}", self.len);
-        match &self.by {
+        match &mut self.by {
             By::Number => place,
             By::Permutation(permutation) => permutation.number_at(place),
             By::Windows(windows) => windows.number_at(place),
@@ -100,7 +115,7 @@ impl Windows {
         let last_place = outer.place_of(windows - 1);
         let inner_key = splitmix::mix(key);
         let inner = [records, last_records].map(|records| Permutation::new(records, inner_key));
-        Windows { records, last_records, outer, last_place, inner }
+        Windows { records, last_records, outer, last_place, inner, here: None }
     }
 
     /// Where the window begins that comes at a place among the windows.
@@ -112,12 +127,17 @@ impl Windows {
         }
     }
 
-    /// The order within a window.
-    fn inner(&self, window_place: u64) -> &Permutation {
-        &self.inner[usize::from(window_place == self.last_place)]
+    fn number_at(&mut self, place: u64) -> u64 {
+        let here = match self.here.take() {
+            Some(here) if here.places.contains(&place) => here,
+            _ => self.window_of(place),
+        };
+        let Window { places, first, is_last, tweak } = self.here.insert(here);
+        *first + self.inner[usize::from(*is_last)].number_at_with(place - places.start, *tweak)
     }
 
-    fn number_at(&self, place: u64) -> u64 {
+    /// The window that a place is in.
+    fn window_of(&self, place: u64) -> Window {
         // As if the last window were as long as the others, which it is for whatever comes before it.
         let window_place = match place / self.records {
             before if before < self.last_place => before,
@@ -125,8 +145,9 @@ impl Windows {
             _ => (place - self.last_records) / self.records + 1,
         };
         let window = self.outer.number_at(window_place);
-        let within = place - self.begin_of(window_place);
-        window * self.records + self.inner(window_place).number_at_with(within, splitmix::mix(window))
+        let places = self.begin_of(window_place)..self.begin_of(window_place + 1);
+        let is_last = window_place == self.last_place;
+        Window { places, first: window * self.records, is_last, tweak: splitmix::mix(window) }
     }
 }
 
@@ -141,7 +162,7 @@ mod tests {
     }
 
     fn listed(shuffle: Shuffle, len: u64, seed: u64, epoch: u64) -> Vec<u64> {
-        let order = shuffle.order(len, seed, epoch, 0);
+        let mut order = shuffle.order(len, seed, epoch, 0);
         (0..len).map(|place| order.number_at(place)).collect()
     }
 
@@ -177,7 +198,7 @@ mod tests {
     fn each_epoch_seed_and_stream_has_an_order_of_its_own() {
         for shuffle in [Shuffle::Global, window(100)] {
             let of = |seed, epoch, stream| {
-                let order = shuffle.order(1000, seed, epoch, stream);
+                let mut order = shuffle.order(1000, seed, epoch, stream);
                 (0..1000).map(|place| order.number_at(place)).collect::<Vec<_>>()
             };
             let orders = [of(1, 0, 0), of(1, 1, 0), of(2, 0, 0), of(1, 0, 1)];
