@@ -218,6 +218,24 @@ fn workers_with_one_seed_draw_as_one_feed_of_all_replicas() {
 }
 
 #[test]
+fn windows_of_bytes_are_windows_of_as_many_records_as_fill_them() {
+    must_end("windows of bytes", || {
+        let record = common::image(0, 1, 2, 2).1.len() as u64;
+        let describe = || feed(images(40), 1).batch_size(40).epochs(2);
+        let order =
+            |feed: FeedBuilder| given(feed).concat().into_iter().flat_map(|(_, ids)| ids).collect::<Vec<_>>();
+        let by_records = |records| {
+            order(
+                describe().shuffle(Shuffle::Window { records: std::num::NonZeroU64::new(records).unwrap() }),
+            )
+        };
+        assert_eq!(order(describe().shuffle_in_windows_of_bytes(7 * record + 3)), by_records(7));
+        assert_eq!(order(describe().shuffle_in_windows_of_bytes(1)), by_records(1));
+        assert_ne!(by_records(7), by_records(1));
+    });
+}
+
+#[test]
 fn a_consumer_that_leaves_takes_nothing_from_the_others() {
     must_end("a lane that left", || {
         let mut feed = feed(images(20), 2).batch_size(2).epochs(2).build().unwrap();

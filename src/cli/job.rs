@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use percolator::{Assignment, AutoShardPolicy, FeedBuilder, Job, LastBatch, Shuffle};
 
@@ -16,9 +17,9 @@ pub(super) struct JobArgs {
     /// What becomes of an epoch's last records, where they fill no batch [default: keep; wrap for --assignment caffe].
     #[arg(long, value_enum)]
     last_batch: Option<LastBatchArg>,
-    /// How an epoch is shuffled: no, global, or window:RECORDS [default: no].
+    /// How an epoch is shuffled: no, global, window:RECORDS, or in a feed window:SIZE, as 64MiB [default: no].
     #[arg(long, value_name = "HOW", value_parser = shuffle)]
-    shuffle: Option<Shuffle>,
+    shuffle: Option<ShuffleArg>,
     /// Mix the files, or databases, in these exact proportions, a number each.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     mix: Vec<u64>,
@@ -58,6 +59,12 @@ enum LastBatchArg {
     Wrap,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum ShuffleArg {
+    By(Shuffle),
+    WindowsOfBytes(u64),
+}
+
 impl JobArgs {
     pub(super) fn last_batch(&self) -> Option<LastBatch> {
         Some(match self.last_batch? {
@@ -86,11 +93,18 @@ impl JobArgs {
     }
 
     /// What was asked for, of a job.
-    pub(super) fn of_job(&self, job: Job) -> Job {
+    pub(super) fn of_job(&self, job: Job) -> anyhow::Result<Job> {
         let job = said(job, self.policy(), Job::policy);
         let job = said(job, self.assignment(), Job::assignment);
         let job = said(job, self.last_batch(), Job::last_batch);
-        said(job, self.shuffle, Job::shuffle).mix(&*self.mix)
+        let job = match self.shuffle {
+            None => job,
+            Some(ShuffleArg::By(shuffle)) => job.shuffle(shuffle),
+            Some(ShuffleArg::WindowsOfBytes(_)) => {
+                bail!("how many records a window of bytes has, only a feed knows: say window:RECORDS")
+            }
+        };
+        Ok(job.mix(&*self.mix))
     }
 
     /// What was asked for, of a feed.
@@ -98,7 +112,12 @@ impl JobArgs {
         let feed = said(feed, self.policy(), FeedBuilder::policy);
         let feed = said(feed, self.assignment(), FeedBuilder::assignment);
         let feed = said(feed, self.last_batch(), FeedBuilder::last_batch);
-        said(feed, self.shuffle, FeedBuilder::shuffle).mix(self.mix.iter().copied())
+        let feed = match self.shuffle {
+            None => feed,
+            Some(ShuffleArg::By(shuffle)) => feed.shuffle(shuffle),
+            Some(ShuffleArg::WindowsOfBytes(bytes)) => feed.shuffle_in_windows_of_bytes(bytes),
+        };
+        feed.mix(self.mix.iter().copied())
     }
 }
 
@@ -110,12 +129,22 @@ fn said<B, T>(builder: B, value: Option<T>, say: impl FnOnce(B, T) -> B) -> B {
     }
 }
 
-fn shuffle(text: &str) -> Result<Shuffle, String> {
-    let window = |records: &str| records.parse().ok().and_then(NonZeroU64::new);
-    match (text, text.strip_prefix("window:").and_then(window)) {
-        ("no", _) => Ok(Shuffle::No),
-        ("global", _) => Ok(Shuffle::Global),
-        (_, Some(records)) => Ok(Shuffle::Window { records }),
-        _ => Err("allowed are no, global, and window:RECORDS with 1 or more records".to_owned()),
+fn shuffle(text: &str) -> Result<ShuffleArg, String> {
+    let window = text.strip_prefix("window:");
+    let records = window.and_then(|records| records.parse().ok()).and_then(NonZeroU64::new);
+    match (text, records, window.and_then(bytes)) {
+        ("no", ..) => Ok(ShuffleArg::By(Shuffle::No)),
+        ("global", ..) => Ok(ShuffleArg::By(Shuffle::Global)),
+        (_, Some(records), _) => Ok(ShuffleArg::By(Shuffle::Window { records })),
+        (_, None, Some(bytes)) => Ok(ShuffleArg::WindowsOfBytes(bytes)),
+        _ => Err("allowed are no, global, window:RECORDS with 1 or more records, and window:SIZE in KiB, MiB or GiB".to_owned()),
     }
+}
+
+/// A number of bytes with its unit.
+fn bytes(text: &str) -> Option<u64> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+    let (number, shift) =
+        units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)))?;
+    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
 }

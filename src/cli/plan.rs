@@ -141,7 +141,7 @@ impl Plan {
             (None, None) => bail!("how many records make a step? Say --global-batch or --per-replica-batch"),
         };
         let world = World::new(self.workers, self.replicas.unwrap_or(self.workers))?;
-        Ok(self.job.of_job(Job::new(files, batch, world).seed(self.seed)))
+        self.job.of_job(Job::new(files, batch, world).seed(self.seed))
     }
 
     fn print_batches(&self, out: &mut impl Write) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Feed;
-use super::course::Course;
+use super::course::{Course, Order};
 use super::net::NetPlace;
 use super::origin::Origin;
 use super::plan::Plan;
@@ -331,7 +331,14 @@ impl FeedBuilder {
 
     /// Shuffles each epoch, by the [seed](Self::seed). See [`epochs`](Self::epochs).
     pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
-        self.course.shuffle = Some(shuffle);
+        self.course.shuffle = Some(Order::Said(shuffle));
+        self
+    }
+
+    /// Shuffles each epoch in [windows](Shuffle::Window) of about so many bytes, 1 record at the least: as many records as would fill them if all were as
+    /// large as the first.
+    pub fn shuffle_in_windows_of_bytes(mut self, bytes: u64) -> Self {
+        self.course.shuffle = Some(Order::WindowsOfBytes(bytes));
         self
     }
 

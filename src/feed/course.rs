@@ -1,5 +1,6 @@
 //! The course of a feed: epochs by a plan, where one was asked for, and not the ring.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::source::{Identity, IndexPlace, Passes, Source, SourceError};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Course {
     pub(super) epochs: Option<u64>,
-    pub(super) shuffle: Option<Shuffle>,
+    pub(super) shuffle: Option<Order>,
     /// The proportions that databases are mixed in; none if they are not.
     pub(super) mix: Vec<u64>,
     pub(super) last_batch: Option<LastBatch>,
@@ -26,6 +27,27 @@ pub(super) struct Course {
     pub(super) worker: Option<(World, usize)>,
     /// Where the index lies of a database that is not read from one end to the other.
     pub(super) index: IndexPlace,
+}
+
+/// How epochs are shuffled, as far as it is known before the first record.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    Said(Shuffle),
+    /// In windows of so many bytes.
+    WindowsOfBytes(u64),
+}
+
+impl Order {
+    /// The same, now that it is known how many bytes a record has.
+    fn of_records(self, record_bytes: usize) -> Shuffle {
+        match self {
+            Order::Said(shuffle) => shuffle,
+            Order::WindowsOfBytes(bytes) => {
+                let records = bytes / (record_bytes as u64).max(1);
+                Shuffle::Window { records: NonZeroU64::new(records).unwrap_or(NonZeroU64::MIN) }
+            }
+        }
+    }
 }
 
 impl Course {
@@ -125,7 +147,7 @@ impl FeedBuilder {
         if source.passes() == Passes::Shuffled {
             return Err(ConfigError::ShufflesItself.into());
         }
-        let is_shuffled = self.course.shuffle.is_some_and(|shuffle| shuffle != Shuffle::No);
+        let is_shuffled = self.course.shuffle.is_some_and(|order| !matches!(order, Order::Said(Shuffle::No)));
         let is_mixed = !self.course.mix.is_empty();
         let jumps = is_shuffled || is_mixed || self.seat()?.world.workers() > 1 || self.resume.is_some();
         if jumps || source.records().is_none() {
@@ -140,11 +162,13 @@ impl FeedBuilder {
         Ok(())
     }
 
-    /// The steps of this feed, where it goes by a plan, or goes on from a snapshot. It may have to count the records.
+    /// The steps of this feed, where it goes by a plan, or goes on from a snapshot. It may have to count the records; the first has so many
+    /// bytes.
     pub(super) fn itinerary(
         &self,
         source: &dyn Source,
         identity: &Identity,
+        record_bytes: usize,
     ) -> Result<Option<Itinerary>, FeedError> {
         if !self.goes_by_positions() {
             return Ok(None);
@@ -159,7 +183,7 @@ impl FeedBuilder {
             return Err(SourceError::Empty { path: source.path().to_owned() }.into());
         }
         let job = match self.course.is_planned() {
-            true => self.job(files, seat.world),
+            true => self.job(files, record_bytes, seat.world),
             false => self.ring().job(records).map_err(ConfigError::Order)?,
         };
         let plan = job.plan().map_err(ConfigError::Order)?;
@@ -198,14 +222,14 @@ impl FeedBuilder {
     }
 
     /// What the plan of the feed is made of.
-    fn job(&self, files: Vec<u64>, world: World) -> Job {
+    fn job(&self, files: Vec<u64>, record_bytes: usize, world: World) -> Job {
         let batch = match self.global_batch_size {
             Some(records) => BatchSize::Global(records as u64),
             None => BatchSize::PerReplica(self.batch_size as u64),
         };
         let job = Job::new(files, batch, world)
             .seed(self.order_seed())
-            .shuffle(self.course.shuffle.unwrap_or_default())
+            .shuffle(self.course.shuffle.map_or(Shuffle::No, |order| order.of_records(record_bytes)))
             .mix(&*self.course.mix)
             .assignment(self.course.assignment.unwrap_or_default())
             .policy(self.course.policy.unwrap_or_default());

@@ -351,7 +351,7 @@ impl Plan {
         let (source, mut recipe) = asked.open(&seeds)?;
         asked.make_ready(&*source)?;
         let first = FirstRecord::look(&*source, &recipe, best.threads)?;
-        asked.itinerary = asked.itinerary(&*source, &first.identity)?;
+        asked.itinerary = asked.itinerary(&*source, &first.identity, first.value_bytes)?;
         if !first.shapes.is_encoded && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.
             tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
