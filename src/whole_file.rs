@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Writes a file of these pieces. It has its name only once it is whole and on the disk, so several may write it at once, and
 /// the last one's stays; what was there before stays until then.
@@ -23,10 +24,12 @@ pub(crate) fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
 /// containers, with this one's number; or one that had this number died at it.
 fn create_temporary(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
     const TRIES: usize = 100;
+    // What processes with the same number left behind, when they were killed at it, is out of the way.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let mut tried = 0..TRIES;
     loop {
         let mut temporary = name.to_owned();
-        temporary.push(format!(".{}-{}", std::process::id(), tried.next().unwrap_or(TRIES)));
+        temporary.push(format!(".{}-{now:x}-{}", std::process::id(), tried.next().unwrap_or(TRIES)));
         let path = folder.join(temporary);
         match File::options().write(true).create_new(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !tried.is_empty() => {}

@@ -475,3 +475,264 @@ fn a_file_is_replaced_whole_and_its_errors_name_it() {
     assert!(matches!(Snapshot::load(&none), Err(SnapshotError::Io { action: "read", .. })));
     assert!(matches!(loaded.save(&none), Err(SnapshotError::Io { action: "write", .. })));
 }
+
+#[test]
+fn a_batch_of_caffes_sequence_is_made_again_with_its_own_draws() {
+    must_end("replay in Caffe's sequence", || {
+        let ring = || feed(images(41), 2).batch_size(3).caffe_random(1701, CaffeEra::Today);
+        let described: [&dyn Fn() -> FeedBuilder; 3] =
+            [&ring, &|| ring().ranks(1, 4), &|| ring().shuffle(Shuffle::Global).epochs(9)];
+        for (number, describe) in described.into_iter().enumerate() {
+            let mut feed = describe().build().unwrap();
+            let whole = take(&mut feed.lanes(), &[12, 12]);
+            let first = if number == 1 { 1 } else { 0 };
+            for (lane, seen) in whole.iter().enumerate() {
+                for seen in [&seen[0], &seen[5], &seen[11]] {
+                    let step = seen.step.unwrap().id();
+                    assert_eq!(
+                        Seen::of(&feed.replay(step, first + lane).unwrap()),
+                        *seen,
+                        "{number}: {step}, lane {lane}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_ring_that_went_on_in_another_world_is_replayed_and_goes_on_again() {
+    must_end("a ring in another world", || {
+        let snapshot = {
+            let mut two = feed(images(23), 2).batch_size(3).build().unwrap();
+            take(&mut two.lanes(), &[1, 1]);
+            two.snapshot().unwrap()
+        };
+        let three = || feed(images(23), 3).batch_size(3).resume(&snapshot);
+        let mut whole = three().build().unwrap();
+        let seen = take(&mut whole.lanes(), &[12, 12, 12]);
+        for (lane, seen) in seen.iter().enumerate() {
+            for seen in seen {
+                let step = seen.step.unwrap().id();
+                assert_eq!(Seen::of(&whole.replay(step, lane).unwrap()), *seen, "{step}, lane {lane}");
+            }
+        }
+        let mut first = three().build().unwrap();
+        take(&mut first.lanes(), &[5, 5, 5]);
+        let again = feed(images(23), 3).batch_size(3).resume(&first.snapshot().unwrap());
+        let rest = take(&mut again.build().unwrap().lanes(), &[7, 7, 7]);
+        for (seen, rest) in seen.iter().zip(rest) {
+            assert_eq!(rest, seen[5..]);
+        }
+    });
+}
+
+#[test]
+fn a_canceller_ends_what_a_feed_that_went_elsewhere_has_now() {
+    must_end("a canceller", || {
+        let mut feed = feed(images(31), 1).batch_size(3).build().unwrap();
+        let canceller = feed.canceller();
+        feed.seek((0, 5)).unwrap();
+        assert!(feed.steps().next().unwrap().is_ok());
+        canceller.cancel();
+        assert!(feed.steps().any(|step| step.err() == Some(FeedError::Cancelled)));
+        feed.seek((0, 5)).unwrap();
+        assert!(feed.steps().any(|step| step.err() == Some(FeedError::Cancelled)), "it is final");
+    });
+}
+
+#[test]
+fn a_step_that_fails_for_one_lane_is_the_last_and_comes_again() {
+    must_end("a step that failed", || {
+        let mut records: Vec<_> = (0..40).map(|index| common::image(index, 1, 4, 4)).collect();
+        // Of the second lane's share of the fourth step.
+        records[21].1.truncate(3);
+        let describe =
+            |records: Vec<_>| feed(MemorySource::new("damaged", records), 2).batch_size(3).epochs(1);
+        let mut feed = describe(records).build().unwrap();
+        assert_eq!(feed.steps().filter(Result::is_ok).count(), 3);
+        assert!(feed.steps().next().is_none(), "nothing comes behind it");
+        assert_eq!(feed.snapshot().unwrap().next(0), Some(StepId { epoch: 0, step: 3 }));
+    });
+}
+
+#[test]
+fn steps_behind_the_end_are_none() {
+    must_end("the end", || {
+        let no_step =
+            |error| matches!(error, FeedError::Snapshot(SnapshotError::Order(OrderError::NoSuchStep { .. })));
+        let mut planned = feed(images(20), 2).batch_size(3).epochs(2).build().unwrap();
+        assert!(
+            no_step(planned.seek((2, 0)).unwrap_err()) && no_step(planned.replay((2, 0), 1).unwrap_err())
+        );
+        assert_eq!(planned.steps().count(), 8, "it is as it was");
+        let ring = feed(images(20), 2).batch_size(3).once().build().unwrap();
+        assert!(
+            no_step(ring.replay((0, 100), 0).unwrap_err()) && no_step(ring.replay((1, 0), 0).unwrap_err())
+        );
+    });
+}
+
+#[test]
+fn what_crops_are_drawn_from_and_which_databases_come_first_is_known_by_a_snapshot() {
+    must_end("draws and databases", || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, first: usize| {
+            common::write_lmdb(&path(name), (first..first + 10).map(|index| common::image(index, 1, 4, 4)));
+        };
+        write("a", 0);
+        write("b", 10);
+        let joined = |one: &str, other: &str| {
+            let feed =
+                Feed::builder().lmdb(path(one)).and_lmdb(path(other)).index(IndexPlace::Memory).batch_size(3);
+            hosts(feed.transform(Transform::new().crop(2)), 1)
+        };
+        check_cut(|| joined("a", "b").seed(4), &[5], 12);
+        let mut first = joined("a", "b").seed(4).build().unwrap();
+        take(&mut first.lanes(), &[2]);
+        let snapshot = first.snapshot().unwrap();
+        let refused = |feed: FeedBuilder| match feed.resume(&snapshot).build().unwrap_err() {
+            FeedError::Snapshot(error) => error,
+            other => panic!("{other}"),
+        };
+        let swapped = refused(joined("b", "a").seed(4));
+        assert!(matches!(swapped, SnapshotError::OtherData { .. }), "{swapped}");
+        for (other, is) in [
+            (joined("a", "b").seed(5), "seed 5"),
+            (joined("a", "b").caffe_random(4, CaffeEra::Today), "caffe 4"),
+        ] {
+            // Which of the two is said does not matter: it is refused.
+            let error = refused(other);
+            let is_told = matches!(&error, SnapshotError::OtherDraws { is: found, .. } if found == is);
+            assert!(is_told, "{error}");
+        }
+        joined("a", "b")
+            .seed(4)
+            .epochs(0)
+            .assignment(Assignment::Caffe)
+            .resume(&snapshot)
+            .build()
+            .expect("a ring goes on as its plan");
+    });
+}
+
+#[test]
+fn a_run_behind_the_end_that_is_asked_for_is_said_to_be() {
+    let describe = |epochs| feed(images(20), 2).batch_size(3).epochs(epochs);
+    let mut first = describe(4).build().unwrap();
+    take(&mut first.lanes(), &[13, 13]);
+    let log = common::log::Log::default();
+    log.listen(|| {
+        let mut second = describe(2).resume(&first.snapshot().unwrap()).build().unwrap();
+        assert!(second.steps().next().is_none());
+    });
+    assert!(log.text().contains("behind the end that was asked for"), "{}", log.text());
+}
+
+/// A text with the checksum that it would have been written with.
+fn sealed(body: &str) -> String {
+    format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
+}
+
+#[test]
+fn forged_snapshots_are_refused_and_never_a_panic() {
+    must_end("forgeries", || {
+        let head = "percolator snapshot 1\nsource x\ndata records 20\n";
+        let job = "files 20\nbatch replica 3\nworkers 1\nreplicas 2\npolicy auto\nassignment tensorflow\nlast-batch keep\nshuffle no\nseed 0\n";
+        let next = "next epoch 0 step 2 replicas 0 to 1\n";
+        let read = |body: String| sealed(&body).parse::<Snapshot>();
+        assert!(read(format!("{head}{job}draws seed 0\n{next}")).is_ok());
+        let ring =
+            |ring: &str, passes: u64| format!("{head}ring {ring}\npasses {passes}\ndraws seed 0\n{next}");
+        assert!(read(ring("3 records 2 ranks", 0)).is_ok());
+        for body in [
+            ring("3 records 30000000000 ranks", 0),
+            ring("0 records 2 ranks", 0),
+            ring("3 records 0 ranks", 0),
+            ring("3 records 2 ranks", 7),
+            format!("{head}{job}draws seed 0\n"),
+            format!("{head}{job}draws seed 0\n{next}{next}"),
+            format!("{head}{job}draws dice 0\n{next}"),
+            format!("{head}{job}draws seed 0\nnext epoch 0 step 2 replicas 0 to 2\n"),
+            format!("{head}{job}rest 0\nleft hint 30 31 0 1 3\ndraws seed 0\n{next}"),
+            format!("{head}{job}rest 0\nleft file 5 9 0 1 3\ndraws seed 0\n{next}"),
+            format!("{head}{job}rest 0\nleft data 0 1 0 8796093022208 8796093022208\ndraws seed 0\n{next}"),
+        ] {
+            assert!(matches!(read(body.clone()), Err(SnapshotError::Text { .. })), "{body}");
+        }
+        // What can be read, and is nowhere.
+        let wraps = job.replace("keep", "wrap");
+        for (body, builder) in [
+            (format!("{head}{job}draws seed 0\nnext epoch 18446744073709551615 step 0 replicas 0 to 1\n"), 2),
+            (format!("{head}{job}draws seed 0\nnext epoch 0 step 9999 replicas 0 to 1\n"), 2),
+            (format!("{head}{wraps}rest 8796093022207\nleft data 0 1 0 1 3\ndraws seed 0\n{next}"), 3),
+            (
+                format!(
+                    "{head}{job}draws seed 0\nnext epoch 9 step 0 replicas 0 to 0\nnext epoch 40000000 step 0 replicas 1 to 1\n"
+                ),
+                3,
+            ),
+        ] {
+            let snapshot = read(body.clone()).unwrap();
+            let identity = format!("{snapshot}");
+            assert!(identity.starts_with("percolator snapshot 1\n"));
+            let plan = snapshot.plan().unwrap();
+            let next: Vec<StepId> = (0..2).map(|replica| snapshot.next(replica).unwrap()).collect();
+            let job = plan.job().clone().world(World::new(1, builder).unwrap());
+            assert!(plan.resumed(&job, &next).is_err(), "{body}");
+        }
+    });
+}
+
+/// A percolator command with these arguments: whether it went well, and what it said.
+fn command(arguments: &str) -> (bool, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_percolator"));
+    let output =
+        command.args(arguments.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.success(), text)
+}
+
+#[test]
+fn the_command_stops_and_goes_on_in_another_world_and_its_receipts_prove_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let feed = "feed --lmdb tests/data/golden/raw_lmdb --index memory --epochs 2 --shuffle global --seed 5";
+    let run = |arguments: &str| {
+        let (is_well, text) = command(&format!("{feed} {arguments}"));
+        assert!(is_well, "{text}");
+        text
+    };
+    let (snapshot, first, second) = (at("run.snapshot"), at("first.receipt"), at("second.receipt"));
+    run(&format!(
+        "--batch-size 5 --devices host:0,host:1 --batches 9 --snapshot {snapshot} --receipt {first}"
+    ));
+    // 90 of 128 records; the second epoch goes on at its third step.
+    let (is_well, text) = command(&format!(
+        "plan --lmdb tests/data/golden/raw_lmdb --per-replica-batch 7 --replicas 3 --shuffle global --seed 5 --resume {snapshot} --json"
+    ));
+    let plan: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let left: usize = plan["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|step| step.as_array().unwrap())
+        .map(|share| share.as_array().unwrap().len())
+        .sum();
+    assert!(is_well && plan["epoch"] == 1 && left == 128 - 90 + 6, "{text}");
+    let others = "--batch-size 7 --devices host:0,host:1,host:2";
+    run(&format!("{others} --resume {snapshot} --receipt {second}"));
+    let (is_well, text) = command(&format!("verify-run {first} {second}"));
+    assert!(is_well, "{text}");
+    let (is_well, text) = command(&format!("verify-run {first} {second} {second}"));
+    assert!(!is_well, "{text}");
+    for (arguments, due) in [
+        (format!("{others} --resume {snapshot} --seed 6"), "seed"),
+        (format!("--batch-size 7 --resume {first}"), "it is no snapshot"),
+        (format!("--batch-size 7 --resume {}", at("none")), "cannot read the snapshot"),
+    ] {
+        let (is_well, text) = command(&format!("{} {arguments}", feed.replace(" --seed 5", "")));
+        assert!(!is_well && text.contains(due), "{text}");
+    }
+}

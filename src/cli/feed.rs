@@ -79,6 +79,10 @@ impl Feed {
             .with_options(described.feed)?
             .build()
             .map_err(|error| self.in_words_of_the_command(error))?;
+        if self.snapshot.is_some() {
+            // What none can be taken of is said now, and not when it has run.
+            feed.snapshot()?;
+        }
         let mut out = std::io::stdout().lock();
         match feed.records() {
             Some(records) => write!(out, "{}: {records} records, ", described.origin.display())?,
@@ -103,9 +107,6 @@ impl Feed {
                 .collect()
         });
         let stats = feed.stats();
-        if let Some(path) = &self.snapshot {
-            feed.snapshot()?.save(path)?;
-        }
         writeln!(out, "\n{stats}")?;
         let mut ended = Ok(());
         for waited in counted {
@@ -115,11 +116,9 @@ impl Feed {
                 Err(error) => ended = ended.and(Err(error)),
             }
         }
-        if let (Some(path), Some(receipt)) = (&self.receipt, feed.receipt()) {
-            // Also where it ends with an error: what was delivered was delivered.
-            receipt.save(path)?;
-        }
-        ended?;
+        // Also where it ends with an error: what was delivered was delivered.
+        let taken_down = [self.save_snapshot(&feed), self.save_receipt(&feed)];
+        taken_down.into_iter().fold(ended, anyhow::Result::and)?;
         let copy = limits::copy_bytes_per_second(1, Duration::from_millis(200));
         let written: u64 = stats.lanes.iter().map(|lane| lane.host_bytes).sum();
         writeln!(
@@ -131,6 +130,20 @@ impl Feed {
         #[cfg(feature = "cuda-driver")]
         Self::say_copy_shares(&stats, &mut out)?;
         Ok(())
+    }
+
+    fn save_snapshot(&self, feed: &percolator::Feed) -> anyhow::Result<()> {
+        match &self.snapshot {
+            Some(path) => Ok(feed.snapshot()?.save(path)?),
+            None => Ok(()),
+        }
+    }
+
+    fn save_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<()> {
+        match (&self.receipt, feed.receipt()) {
+            (Some(path), Some(receipt)) => Ok(receipt.save(path)?),
+            _ => Ok(()),
+        }
     }
 
     /// What share each GPU reaches of the rate at which it takes page-locked batches of this size.

@@ -112,7 +112,7 @@ impl Plan {
         let snapshot = Snapshot::load(path)?;
         let said = || format!("{}: the run", path.display());
         let Some(plan) = snapshot.plan() else {
-            bail!("{} goes round in Caffe's ring, and by no plan", said());
+            bail!("{} goes round in Caffe's ring, and by no plan: feed --resume goes on with it", said());
         };
         let next: Option<Vec<_>> = (0..snapshot.replicas()).map(|replica| snapshot.next(replica)).collect();
         let next =

@@ -183,8 +183,8 @@ impl FeedBuilder {
             return Err(SourceError::Empty { path: source.path().to_owned() }.into());
         }
         let job = match self.course.is_planned() {
-            true => self.job(files, record_bytes, seat.world),
-            false => self.ring().job(records).map_err(ConfigError::Order)?,
+            true => self.job(files.clone(), record_bytes, seat.world),
+            false => self.ring().job(&files, self.order_seed()).map_err(ConfigError::Order)?,
         };
         let plan = job.plan().map_err(ConfigError::Order)?;
         if plan.steps(0).map_err(ConfigError::Order)? == 0 {
@@ -192,17 +192,16 @@ impl FeedBuilder {
         }
         let lanes = seat.first_replica..seat.first_replica + self.devices.len();
         let Resumed { plan, next, is_ring, .. } = match &self.resume {
-            Some(snapshot) => self.go_on(snapshot, &job, records, lanes.clone())?,
+            Some(snapshot) => self.go_on(snapshot, &job, &files, lanes.clone())?,
             None => Resumed::begun(plan),
         };
         let end = self.course.epochs.filter(|&epochs| epochs > 0).or(self.passes.map(Into::into));
-        Ok(Some(Itinerary {
-            plan: Arc::new(plan),
-            first_replica: seat.first_replica,
-            starts: next.get(lanes).unwrap_or_default().to_vec(),
-            end: end.map(|epoch| StepId { epoch, step: 0 }),
-            is_ring,
-        }))
+        let end = end.map(|epoch| StepId { epoch, step: 0 });
+        let starts = next.get(lanes).expect("a lane is one of the replicas that were asked for").to_vec();
+        if let Some((start, end)) = starts.iter().min().zip(end).filter(|(start, end)| *start > end) {
+            tracing::warn!(%start, %end, "the run is behind the end that was asked for: nothing comes; epochs count from its beginning");
+        }
+        Ok(Some(Itinerary { plan: Arc::new(plan), first_replica: seat.first_replica, starts, end, is_ring }))
     }
 
     /// How a run goes on as this job.
@@ -210,14 +209,15 @@ impl FeedBuilder {
         &self,
         snapshot: &Snapshot,
         job: &Job,
-        records: u64,
+        files: &[u64],
         lanes: Range<usize>,
     ) -> Result<Resumed, SnapshotError> {
-        let resumed = snapshot.resumed(job, records, lanes, !self.course.is_planned())?;
+        let resumed = snapshot.resumed(job, files, lanes, !self.course.is_planned())?;
         let draws = self.transform.takes(self.phase).any();
         if matches!(self.seed, Seed::Caffe(..)) && draws && !resumed.keeps_lanes {
             return Err(SnapshotError::CaffeRandom);
         }
+        snapshot.check_draws(self.drawn_from())?;
         Ok(resumed)
     }
 

@@ -157,7 +157,7 @@ impl Lane {
     }
 
     /// From here on the consumer is at rest, which is not work.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         if !self.ended {
             self.ended = true;
             self.meters.for_batch.rest();

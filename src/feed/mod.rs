@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
 
 pub use self::batch::{Batch, DtypeMismatch};
 pub use self::builder::FeedBuilder;
@@ -200,13 +201,43 @@ impl Feed {
 
 /// Ends a feed from another thread.
 #[derive(Clone, Debug)]
-pub struct FeedCanceller(Latch<FeedError>);
+pub struct FeedCanceller(Arc<Mutex<Cancelling>>);
+
+/// What a canceller ends, and whether somebody has asked for it.
+#[derive(Debug)]
+struct Cancelling {
+    latch: Latch<FeedError>,
+    is_asked: bool,
+}
 
 impl FeedCanceller {
+    fn new(latch: Latch<FeedError>) -> Self {
+        FeedCanceller(Arc::new(Mutex::new(Cancelling { latch, is_asked: false })))
+    }
+
+    /// Ends the lanes that there are, and not those that come after them.
+    fn end_lanes(&self) {
+        self.0.lock().latch.set(FeedError::Cancelled);
+    }
+
+    /// From now on ends another one's lanes; at once, if it was asked to end those that were before.
+    fn goes_for(&self, other: &FeedCanceller) {
+        let latch = other.0.lock().latch.clone();
+        let mut this = self.0.lock();
+        if this.is_asked {
+            latch.set(FeedError::Cancelled);
+        }
+        this.latch = latch;
+    }
+
     /// Ends the feed: each lane delivers what is complete, then [`FeedError::Cancelled`], once. A lane whose
     /// device has still to let go of a batch does so after that.
+    ///
+    /// It is final: a feed that [goes elsewhere](Feed::seek) after it, or meanwhile, is cancelled as well.
     pub fn cancel(&self) {
-        self.0.set(FeedError::Cancelled);
+        let mut this = self.0.lock();
+        this.is_asked = true;
+        this.latch.set(FeedError::Cancelled);
     }
 }
 

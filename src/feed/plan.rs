@@ -33,7 +33,7 @@ use crate::reader::body::{Pool, Share, Terms};
 use crate::reader::itinerary::Itinerary;
 use crate::reader::queue_pair;
 use crate::recipe::{Recipe, Shapes, TargetFrom, TargetRecipe};
-use crate::record::{Key, RecordId};
+use crate::record::RecordId;
 use crate::round::Round;
 use crate::shape::Phase;
 use crate::snapshot::Course;
@@ -51,6 +51,9 @@ use crate::workers::{Crew, Task, TaskQueue, WorkerMeters, Workers};
 /// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
 /// library, where no error can be made of it.
 pub(super) const THREADS_MAX: usize = 1024;
+
+/// The most records whose numbers are drawn again where Caffe's sequence goes on: some seconds' work.
+const DRAWN_AGAIN_MAX: u64 = 1 << 31;
 
 /// What a run takes up in `free`, `full` and the workers' queue, beside its records.
 const QUEUED_RUN_BYTES: usize =
@@ -228,21 +231,13 @@ impl FirstRecord {
         let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
         let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
         let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
-        let identity = identity_of(source, key, value);
+        let mut identity = source.identity().with_first("record", key, value);
+        if let Some(companion) = companion {
+            identity = identity.with_first("companion", key, companion);
+        }
         let (is_sealed, walk_bytes) = (entry.is_sealed(), cursor.held_bytes());
         Ok(FirstRecord { identity, shapes, value_bytes, copied_bytes, is_sealed, walk_bytes })
     }
-}
-
-/// What tells a data set from others, with the beginning of its first record: what follows may lie on pages that nobody has
-/// touched, and to touch them one by one has the system read far ahead.
-fn identity_of(source: &dyn Source, key: &[u8], value: &[u8]) -> Identity {
-    const BEGINNING: usize = 512;
-
-    let bytes = value.len();
-    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &value[..bytes.min(BEGINNING)]);
-    let key = Key(key.to_owned());
-    source.identity().with("first record", format_args!("{key}: {bytes} bytes, checksum {checksum:08x}"))
 }
 
 /// What the memory of a feed is counted from.
@@ -399,7 +394,7 @@ impl Plan {
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
         let shared = Shared { workers: Arc::new(workers), crew, latch: Latch::new(), clock };
         let watch = readers[0].watch();
-        let about = Arc::new(About::of(&*self.source, self.first.identity.clone(), self.asked.law()));
+        let about = Arc::new(About::of(&*self.source, self.first.identity.clone(), &self.asked));
         let progress = self.asked.progress(&about)?;
         let ways = readers.into_iter().zip(progress.iter().cloned());
         let lanes = ways
@@ -424,7 +419,7 @@ impl Plan {
             budget_bytes = self.budget.total_bytes(),
             "the feed starts"
         );
-        let canceller = FeedCanceller(latch);
+        let canceller = FeedCanceller::new(latch);
         Ok(Feed {
             lanes,
             records,
@@ -466,7 +461,12 @@ impl Plan {
         // In the ring, the seed that was said is the first lane's.
         let mut draws = self.randomness.lane(if *is_ring { lane } else { first_replica + lane }, takes);
         if draws.are_in_turn() {
-            draws.pass(plan.records_given(starts[lane], first_replica + lane)?);
+            let records = plan.records_given(starts[lane], first_replica + lane)?;
+            if records > DRAWN_AGAIN_MAX {
+                let what = "records whose random numbers Caffe's sequence draws again";
+                return Err(OrderError::TooMany { what, allowed: DRAWN_AGAIN_MAX });
+            }
+            draws.pass(records);
         }
         Ok(draws)
     }

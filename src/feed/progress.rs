@@ -6,12 +6,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::batch::Batch;
-use super::builder::FeedBuilder;
+use super::builder::{FeedBuilder, Seed};
 use crate::config::ConfigError;
 use crate::reader::itinerary::Itinerary;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;
-use crate::snapshot::{Course, Snapshot, SnapshotError};
+use crate::snapshot::{Course, DrawnFrom, Snapshot, SnapshotError};
 use crate::source::{Identity, Passes, Source};
 
 /// What all snapshots of a feed say.
@@ -21,11 +21,21 @@ pub(super) struct About {
     pub(super) identity: Identity,
     pub(super) passes: Passes,
     pub(super) course: Course,
+    pub(super) draws: DrawnFrom,
+    /// The step that the run ends before, where it has steps by a plan and an end.
+    pub(super) end: Option<StepId>,
 }
 
 impl About {
-    pub(super) fn of(source: &dyn Source, identity: Identity, course: Course) -> Self {
-        About { source: source.path().to_owned(), identity, passes: source.passes(), course }
+    pub(super) fn of(source: &dyn Source, identity: Identity, asked: &FeedBuilder) -> Self {
+        About {
+            source: source.path().to_owned(),
+            identity,
+            passes: source.passes(),
+            course: asked.law(),
+            draws: asked.drawn_from(),
+            end: asked.itinerary.as_ref().and_then(|itinerary| itinerary.end),
+        }
     }
 
     /// The snapshot of replicas that come to these steps next.
@@ -33,10 +43,19 @@ impl About {
         &self,
         next: impl IntoIterator<Item = (usize, StepId)>,
     ) -> Result<Snapshot, SnapshotError> {
+        self.snapshot_of(self.draws, next)
+    }
+
+    /// The same, where crops and mirroring are drawn from something else.
+    pub(super) fn snapshot_of(
+        &self,
+        draws: DrawnFrom,
+        next: impl IntoIterator<Item = (usize, StepId)>,
+    ) -> Result<Snapshot, SnapshotError> {
         if matches!(self.course, Course::Ring(_)) && self.passes != Passes::Alike {
             return Err(SnapshotError::PassesDiffer { source_path: self.source.clone() });
         }
-        Ok(Snapshot::new(&self.source, self.identity.clone(), self.course.clone(), next))
+        Ok(Snapshot::new(&self.source, self.identity.clone(), self.course.clone(), draws, next))
     }
 }
 
@@ -84,6 +103,14 @@ impl Progress {
 }
 
 impl FeedBuilder {
+    /// What crops and mirroring are drawn from.
+    pub(super) fn drawn_from(&self) -> DrawnFrom {
+        match self.seed {
+            Seed::Indexed(seed) => DrawnFrom::Indexed(seed),
+            Seed::Caffe(seed, era) => DrawnFrom::Caffe(seed, era),
+        }
+    }
+
     /// By what law the records come.
     pub(super) fn law(&self) -> Course {
         match &self.itinerary {

@@ -2,6 +2,7 @@
 
 use super::Feed;
 use super::batch::Batch;
+use super::builder::{FeedBuilder, Seed};
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::order::{OrderError, World};
@@ -14,20 +15,27 @@ impl Feed {
     /// Goes to a step, forwards or backwards: the next batch of every lane is its share of it. [Lanes](Self::lanes) that were handed over before
     /// end, and new ones are to be taken. In [Caffe's ring](crate::FeedBuilder::epochs), steps are counted from the start, and their epoch is 0.
     ///
-    /// It is done as a run [goes on](crate::FeedBuilder::resume), with new threads and buffers: in milliseconds, for any step. Statistics and receipts begin anew.
+    /// It is done as a run [goes on](crate::FeedBuilder::resume), with new threads and buffers: in milliseconds, for any step, but for
+    /// [Caffe's random sequence](crate::FeedBuilder::caffe_random), which is drawn again up to there. Statistics and receipts begin anew. A lane that was
+    /// handed over gives what it has complete, and then [`FeedError::Cancelled`]; its memory is in use until it is dropped, so drop it before, where a
+    /// device has no room for both.
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such step, or the feed cannot be built again: it has no lanes then.
+    /// [`FeedError`] if there is no such step: the feed is as it was then. Or if it cannot be built again: then it has no lanes.
     pub fn seek(&mut self, step: impl Into<StepId>) -> Result<(), FeedError> {
         let id = step.into();
         self.check_step(id)?;
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
         let builder = self.asked.clone().resume(&self.about.snapshot(lanes)?);
-        // Before the new ones, so that there is never the memory of both.
+        // Before there are new ones, whose memory comes on top.
         self.lanes.clear();
-        self.canceller.cancel();
+        self.canceller.end_lanes();
+        let canceller = self.canceller.clone();
         *self = builder.build_again()?;
+        // Whoever has one cancels what there is now.
+        canceller.goes_for(&self.canceller);
+        self.canceller = canceller;
         Ok(())
     }
 
@@ -40,40 +48,60 @@ impl Feed {
     pub fn replay(&self, step: impl Into<StepId>, replica: usize) -> Result<Batch, FeedError> {
         let id = step.into();
         self.check_step(id)?;
-        let mut builder = self.asked.clone().resume(&self.about.snapshot([(replica, id)])?);
-        builder = builder.devices([Device::host(0)]).transform_on(Place::Host).threads(1).prefetch(1);
-        let of = match &self.about.course {
-            Course::Plan(plan) => {
-                builder.alone = Some((plan.world(), replica));
-                plan.world().replicas()
-            }
-            Course::Ring(Ring { ranks, .. }) => {
-                builder.alone = Some((World::new(1, *ranks).map_err(SnapshotError::Order)?, replica));
-                builder.share = Some(Share { first: replica, of: *ranks });
-                *ranks
-            }
-        };
+        let builder = self.asked.clone().devices([Device::host(0)]).transform_on(Place::Host);
+        let mut builder = builder.threads(1).prefetch(1).receipts(false);
+        let of = self.replicas();
         if replica >= of {
             let error = OrderError::NoSuchMember { kind: "replica", found: replica, of };
             return Err(SnapshotError::Order(error).into());
         }
-        let mut alone = builder.build_again()?;
+        builder.stand_for(replica, of, self.progress[0].replica)?;
+        let snapshot = self.about.snapshot_of(builder.drawn_from(), [(replica, id)])?;
+        let mut alone = builder.resume(&snapshot).build_again()?;
         let batch = alone.steps().next().transpose()?.and_then(|mut batches| batches.pop());
-        batch.ok_or_else(|| {
-            let StepId { epoch, step } = id;
-            SnapshotError::Order(OrderError::NoSuchStep { epoch, step, steps: step }).into()
-        })
+        // Of the ring, which ends where the records do.
+        batch.ok_or_else(|| no_such_step(id, id.step))
     }
 
-    /// That a step is one of the plan's. In the ring, there is hardly any that is not.
-    fn check_step(&self, id: StepId) -> Result<(), SnapshotError> {
+    fn replicas(&self) -> usize {
         match &self.about.course {
-            Course::Plan(plan) => plan.share(id.epoch, id.step, 0).map(drop)?,
-            Course::Ring(_) if id.epoch == 0 => {}
-            Course::Ring(_) => {
-                let StepId { epoch, step } = id;
-                return Err(OrderError::NoSuchStep { epoch, step, steps: 0 }.into());
+            Course::Plan(plan) => plan.world().replicas(),
+            Course::Ring(Ring { ranks, .. }) => *ranks,
+        }
+    }
+
+    /// That a step is one of the run's. In the ring, there is hardly any that is not.
+    fn check_step(&self, id: StepId) -> Result<(), FeedError> {
+        match &self.about.course {
+            Course::Plan(_) if self.about.end.is_some_and(|end| id >= end) => Err(no_such_step(id, 0)),
+            Course::Plan(plan) => {
+                Ok(plan.share(id.epoch, id.step, 0).map(drop).map_err(SnapshotError::Order)?)
             }
+            Course::Ring(_) if id.epoch > 0 => Err(no_such_step(id, 0)),
+            Course::Ring(_) => Ok(()),
+        }
+    }
+}
+
+/// Of an epoch that has so many, or, as far as this run goes, none.
+fn no_such_step(id: StepId, steps: u64) -> FeedError {
+    let StepId { epoch, step } = id;
+    SnapshotError::Order(OrderError::NoSuchStep { epoch, step, steps }).into()
+}
+
+impl FeedBuilder {
+    /// Makes a feed of one lane the replica of a job that others are of, too, the first of which this was to be.
+    fn stand_for(&mut self, replica: usize, of: usize, first: usize) -> Result<(), FeedError> {
+        if self.course.is_planned() {
+            let world = self.course.worker.map_or_else(|| World::new(1, of), |(world, _)| Ok(world));
+            self.alone = Some((world.map_err(SnapshotError::Order)?, replica));
+            return Ok(());
+        }
+        self.share = Some(Share { first: replica, of });
+        if let Seed::Caffe(seed, _) = &mut self.seed {
+            // In the ring, what was said is the first lane's.
+            let ahead = u32::try_from(replica).unwrap_or(u32::MAX);
+            *seed = seed.wrapping_add(ahead).wrapping_sub(u32::try_from(first).unwrap_or(u32::MAX));
         }
         Ok(())
     }

@@ -51,6 +51,10 @@ impl Iterator for Steps<'_> {
         }
         let step: Result<Vec<Batch>, FeedError> = taken.map(|taken| taken.into_iter().flatten().collect());
         self.ended = step.as_ref().map_or(true, Vec::is_empty);
+        if step.is_err() {
+            // A step that comes next would be the next of some lanes only: those that had this one have lost it.
+            self.lanes.iter_mut().for_each(Lane::end);
+        }
         match step {
             Ok(batches) if batches.is_empty() => None,
             step => Some(step),

@@ -1,5 +1,7 @@
 //! Why a job cannot be divided as it was asked for.
 
+use crate::record::StepId;
+
 /// What was asked for is no way to divide a data set among the replicas of a job.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,6 +133,16 @@ pub enum OrderError {
         was: String,
         /// What it is now.
         is: String,
+    },
+    /// Replicas that are further apart than is kept count of.
+    #[error(
+        "the replicas are too far apart, at {first} and {last}, to go on as another job: let those behind catch up, as the job that they are of"
+    )]
+    TooFarApart {
+        /// Where the hindmost is, or what is left between.
+        first: StepId,
+        /// Where the foremost is.
+        last: StepId,
     },
     /// Not as many steps as replicas.
     #[error("{found} replicas say where they are, of a job of {allowed}: all of them must")]

@@ -150,6 +150,11 @@ impl Job {
         self.files.iter().fold(0, |records, file| records.saturating_add(*file))
     }
 
+    /// What tells its order from others'.
+    pub(crate) fn order_seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Who gets what, and when.
     ///
     /// # Errors
@@ -157,12 +162,6 @@ impl Job {
     /// [`OrderError`] if it cannot be divided as it was asked for.
     pub fn plan(&self) -> Result<Plan, OrderError> {
         Plan::of(self)
-    }
-
-    /// Whether it comes to the same as another.
-    pub(super) fn is_like(&self, other: &Job) -> bool {
-        let said = |job: &Job| job.clone().last_batch(job.last_batch_or_default());
-        said(self) == said(other)
     }
 
     /// What becomes of an epoch's last records, said or not.

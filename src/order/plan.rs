@@ -169,6 +169,13 @@ impl Plan {
         matches!(self.law, Law::Caffe { .. })
     }
 
+    /// Whether it divides the same data set in the same way, whatever it was asked for by, and wherever it goes on from.
+    pub(crate) fn divides_like(&self, other: &Plan) -> bool {
+        let of =
+            |plan: &Plan| (plan.world, plan.law, plan.step_records, plan.last_batch, plan.shuffle, plan.seed);
+        of(self) == of(other) && self.shards == other.shards
+    }
+
     /// How many steps an epoch has. Where batches [wrap](LastBatch::Wrap), those that begin in it.
     ///
     /// # Errors
@@ -177,6 +184,10 @@ impl Plan {
     pub fn steps(&self, epoch: u64) -> Result<u64, OrderError> {
         if self.wraps() {
             return Ok(self.steps_before(epoch.saturating_add(1))? - self.steps_before(epoch)?);
+        }
+        if self.rest.as_ref().is_some_and(|rest| epoch < rest.epoch) {
+            // It was another job's.
+            return Ok(0);
         }
         if let Some(rest) = self.rest_of(epoch) {
             return Ok(self.shared_steps(rest.len()));
@@ -217,7 +228,8 @@ impl Plan {
         }
     }
 
-    /// How many steps come before one, counted through the epochs, of a plan that does not [go on](Self::goes_on) from another's.
+    /// How many steps come before one, counted through the epochs; where batches do not [wrap](LastBatch::Wrap), of a plan that does not [go
+    /// on](Self::goes_on) from another's.
     pub(crate) fn step_number(&self, id: StepId) -> Result<u64, OrderError> {
         let before = match self.wraps() {
             true => self.steps_before(id.epoch)?,
@@ -235,7 +247,14 @@ impl Plan {
         let too_many = OrderError::TooMany { what: "records before this step", allowed: COUNTED_MAX };
         let first =
             number.checked_mul(self.step_records).filter(|&first| first <= COUNTED_MAX).ok_or(too_many)?;
-        let epoch = first / self.shards[0].records;
+        let records = self.shards[0].records;
+        let epoch = match &self.rest {
+            None => first / records,
+            Some(rest) => {
+                let behind = first.checked_sub(rest.len());
+                behind.map_or(rest.epoch, |behind| rest.epoch + 1 + behind / records)
+            }
+        };
         Ok(StepId { epoch, step: number - self.steps_before(epoch)? })
     }
 
@@ -254,9 +273,10 @@ impl Plan {
         if self.wraps() {
             // All batches are full.
             let each = self.law.stretch(self.world, 0, self.world.seat(replica)?, u64::MAX).len;
-            return Ok(each * self.step_number(id)?);
+            return Ok(each.saturating_mul(self.step_number(id)?));
         }
-        Ok(id.epoch * given(0, 0..self.steps(0)?)? + given(id.epoch, 0..id.step)?)
+        let of_epochs = id.epoch.saturating_mul(given(0, 0..self.steps(0)?)?);
+        Ok(of_epochs.saturating_add(given(id.epoch, 0..id.step)?))
     }
 
     /// What the places of an epoch's steps are counted in, for a worker that has a stream of its own, or for all.

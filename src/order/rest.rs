@@ -48,6 +48,8 @@ impl Rest {
         if stretch.len == 0 {
             return Ok(());
         }
+        // One place has no distance to the next: those of distances do not grow from change to change.
+        let stretch = if stretch.len == 1 { Stretch { stride: 1, ..stretch } } else { stretch };
         let begin = self.len();
         if begin.saturating_add(stretch.len) > COUNTED_MAX {
             return Err(OrderError::TooMany { what: "records that are left", allowed: COUNTED_MAX });

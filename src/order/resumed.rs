@@ -7,8 +7,8 @@ use super::world::Seat;
 use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
 
-/// The most shares by which replicas may be apart: what is written down of them is bounded.
-const APART_MAX: usize = 1 << 16;
+/// The most shares by which replicas may be apart, those that they were given among them: what is written down of them is bounded.
+const APART_MAX: usize = 1 << 20;
 
 /// What comes from a step on to its epoch's end: places of the lines of workers, or of the one line of all.
 struct Tail {
@@ -49,18 +49,13 @@ impl Plan {
             return Err(OrderError::Replicas { found: next.len(), allowed: self.world().replicas() });
         }
         let next = next.iter().map(|&id| self.standing(id)).collect::<Result<Vec<_>, _>>()?;
-        if self.is_of(job) {
+        if self.divides_like(&plan) {
             return Ok((self.clone(), next));
         }
         let rest = self.rest_after(&next)?;
         let (plan, start) = plan.after(rest);
         let replicas = plan.world().replicas();
         Ok((plan, vec![start; replicas]))
-    }
-
-    /// Whether it is the plan of a job.
-    pub(crate) fn is_of(&self, job: &Job) -> bool {
-        job.is_like(self.job())
     }
 
     /// That a job goes through the same records, in the same order.
@@ -79,20 +74,20 @@ impl Plan {
     }
 
     /// The same step, not as the one behind the last of an epoch.
-    fn standing(&self, mut id: StepId) -> Result<StepId, OrderError> {
-        loop {
-            let StepId { epoch, step } = id;
-            let steps = self.steps(epoch)?;
-            if step > steps {
-                return Err(OrderError::NoSuchStep { epoch, step, steps });
-            }
-            // Epochs without steps are passed, but where there are no others.
-            let has_more = steps > 0 || self.wraps() || self.rest_of(epoch).is_some();
-            if step < steps || !has_more {
-                return Ok(id);
-            }
-            id = StepId { epoch: epoch.saturating_add(1), step: 0 };
+    fn standing(&self, id: StepId) -> Result<StepId, OrderError> {
+        let StepId { epoch, step } = id;
+        let steps = self.steps(epoch)?;
+        if step > steps {
+            return Err(OrderError::NoSuchStep { epoch, step, steps });
         }
+        // That it can be counted.
+        self.line(epoch, 0)?;
+        if self.wraps() {
+            return self.numbered_step(self.step_number(id)?);
+        }
+        let next = StepId { epoch: epoch.saturating_add(1), step: 0 };
+        let is_behind = step == steps && (steps > 0 || self.rest_of(epoch).is_some());
+        Ok(if is_behind { next } else { id })
     }
 
     /// What is left of the epoch in which the foremost replica is, and, before it, of what the others have not come to;
@@ -101,18 +96,17 @@ impl Plan {
         let foremost = next.iter().copied().max().unwrap_or_default();
         let mut rest = Rest::of(foremost.epoch);
         let mut id = next.iter().copied().min().unwrap_or_default();
-        let mut shares = 0;
+        let mut looks = 0;
         while id < foremost {
+            looks += next.len();
+            if looks > APART_MAX {
+                return Err(OrderError::TooFarApart { first: id, last: foremost });
+            }
             if id.step == self.steps(id.epoch)? {
                 id = StepId { epoch: id.epoch + 1, step: 0 };
                 continue;
             }
             for (replica, own) in next.iter().enumerate() {
-                shares += 1;
-                if shares > APART_MAX {
-                    let what = "shares by which replicas are apart";
-                    return Err(OrderError::TooMany { what, allowed: APART_MAX as u64 });
-                }
                 if *own <= id {
                     let (line, stretch) = self.share(id.epoch, id.step, replica)?.places();
                     line.push_to(&mut rest, stretch)?;
@@ -207,6 +201,8 @@ mod tests {
         let next = [StepId { epoch: 1, step: 3 }, StepId { epoch: 1, step: 4 }];
         let said = job(1, 2, 4).last_batch(LastBatch::Keep);
         assert_eq!(plan.resumed(&said, &next), Ok((plan.clone(), next.to_vec())));
+        let said = job(1, 2, 4).policy(crate::order::AutoShardPolicy::Data);
+        assert_eq!(plan.resumed(&said, &next), Ok((plan.clone(), next.to_vec())), "what AUTO comes to");
     }
 
     #[test]
@@ -229,5 +225,25 @@ mod tests {
         assert_eq!(refused(&job(1, 2, 4), &[]), OrderError::Replicas { found: 0, allowed: 1 });
         let far = refused(&job(1, 2, 4), &[StepId { epoch: 0, step: 6 }]);
         assert_eq!(far, OrderError::NoSuchStep { epoch: 0, step: 6, steps: 5 });
+    }
+
+    #[test]
+    fn epochs_that_were_another_jobs_have_no_steps() {
+        let plan = job(1, 1, 4).plan().unwrap();
+        let (plan, next) = plan.resumed(&job(1, 2, 4), &[StepId { epoch: 3, step: 2 }]).unwrap();
+        assert_eq!(next[0], StepId { epoch: 3, step: 0 });
+        assert_eq!((plan.steps(2), plan.steps(3), plan.steps(4)), (Ok(0), Ok(3), Ok(5)));
+    }
+
+    #[test]
+    fn replicas_that_are_epochs_without_end_apart_are_refused_at_once() {
+        let drops =
+            Job::new([1], BatchSize::Global(2), World::new(1, 2).unwrap()).last_batch(LastBatch::Drop);
+        let next = [StepId { epoch: 1 << 40, step: 0 }, StepId::default()];
+        let error =
+            drops.plan().unwrap().resumed(&drops.clone().batch(BatchSize::Global(1)), &next).unwrap_err();
+        assert!(matches!(error, OrderError::TooFarApart { .. }), "{error}");
+        let far = [StepId { epoch: u64::MAX, step: 0 }; 2];
+        assert!(matches!(drops.plan().unwrap().resumed(&drops, &far), Err(OrderError::TooMany { .. })));
     }
 }

@@ -47,7 +47,7 @@ impl AutoShardPolicy {
     ) -> Result<(Self, &'static str), OrderError> {
         match self {
             AutoShardPolicy::Auto if wants_one => {
-                Ok((AutoShardPolicy::Data, "Caffe's law, and batches that wrap, are of one stream"))
+                Ok((AutoShardPolicy::Data, "Caffe's law, batches that wrap, and mixtures are of one stream"))
             }
             AutoShardPolicy::File if files < workers => Err(OrderError::TooFewFiles { files, workers }),
             AutoShardPolicy::Auto if files < 2 => {

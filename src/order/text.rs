@@ -3,7 +3,7 @@
 use super::job::{Assignment, BatchSize, Job, LastBatch};
 use super::plan::COUNTED_MAX;
 use super::rest::Rest;
-use super::sharding::{Files, ShardName};
+use super::sharding::{Files, Shard, ShardName};
 use super::stretch::Stretch;
 use super::{AutoShardPolicy, Plan, Shuffle, World};
 use crate::sealed_text::{TextFault, TextReader, TextWriter};
@@ -150,7 +150,11 @@ impl Plan {
         while let Some(found) = facts.next_if("left") {
             let (name, stretch) = piece(found).ok_or_else(|| wrong(facts, found))?;
             let shard = Files::of(&job.files).and_then(|files| job.shard(&files, name));
-            let pushed = shard.and_then(|shard| rest.push(&shard, stretch));
+            // A mixture has one shard, and places of one without records are none.
+            let is_there =
+                |shard: &Shard| shard.records > 0 && (job.mix.is_empty() || name == ShardName::ALL);
+            let Some(shard) = shard.ok().filter(is_there) else { return Err(wrong(facts, found)) };
+            let pushed = rest.push(&shard, stretch);
             pushed.map_err(|error| wrong(facts, &format!("{found}: {error}")))?;
         }
         Ok(plan.with_rest(Some(rest)))

@@ -203,14 +203,14 @@ impl Dealer<'_> {
         let mut hands = Vec::with_capacity(self.consumers());
         let mut id = itinerary.start();
         while itinerary.end.is_none_or(|end| id < end) {
+            if self.is_stopping() {
+                return Ok(());
+            }
             let steps = itinerary.plan.steps(id.epoch)?;
             if id.step >= steps {
                 self.epoch_ended(id.epoch);
                 id = StepId { epoch: id.epoch + 1, step: 0 };
                 continue;
-            }
-            if self.is_stopping() {
-                return Ok(());
             }
             hands.clear();
             for consumer in 0..self.consumers() {

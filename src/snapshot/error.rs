@@ -45,6 +45,20 @@ pub enum SnapshotError {
     /// The run cannot go on as this job.
     #[error("the snapshot cannot be gone on from: {0}")]
     Order(OrderError),
+    /// Crops and mirroring would be drawn from something else.
+    #[error(
+        "crops and mirroring were drawn from \"{was}\", and are to be drawn from \"{is}\": what comes would not be what would have come; say the \
+         same seed, or begin anew"
+    )]
+    OtherDraws {
+        /// What it was.
+        was: String,
+        /// What it is.
+        is: String,
+    },
+    /// None were given.
+    #[error("no snapshots to join: give those that the workers of one job took")]
+    None,
     /// Only some replicas are known, and not all of them are at one step.
     #[error(
         "the snapshot says of {known} of {replicas} replicas where they are, and those are not at the same step: join the \

@@ -7,6 +7,7 @@ mod error;
 mod text;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ pub use self::error::SnapshotError;
 use crate::order::{Assignment, BatchSize, Job, LastBatch, OrderError, Plan, World};
 use crate::record::StepId;
 use crate::source::Identity;
+use crate::transform::CaffeEra;
 
 /// Where a run is: its job, its data, and the step that each replica comes to next. A [feed](crate::Feed::snapshot) or a
 /// [lane](crate::Lane::snapshot) tells it after any batch, and a feed that is [built with it](crate::FeedBuilder::resume) goes on from there: bit for bit,
@@ -45,7 +47,27 @@ pub struct Snapshot {
     source: PathBuf,
     identity: Identity,
     course: Course,
+    draws: DrawnFrom,
     next: BTreeMap<usize, StepId>,
+}
+
+/// What crops and mirroring are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrawnFrom {
+    /// A seed, the epoch and the record.
+    Indexed(u64),
+    /// Caffe's sequence, from the seed of the first of these lanes.
+    Caffe(u32, CaffeEra),
+}
+
+impl fmt::Display for DrawnFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DrawnFrom::Indexed(seed) => write!(f, "seed {seed}"),
+            DrawnFrom::Caffe(seed, CaffeEra::Today) => write!(f, "caffe {seed}"),
+            DrawnFrom::Caffe(seed, CaffeEra::DataReader) => write!(f, "caffe-2015 {seed}"),
+        }
+    }
 }
 
 /// By what law the records come.
@@ -68,12 +90,17 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// The same as a job, now that it is known how many records there are.
-    pub(crate) fn job(self, records: u64) -> Result<Job, OrderError> {
-        let job = Job::new([records], BatchSize::PerReplica(self.batch_size), World::new(1, self.ranks)?);
+    pub(crate) fn job(self, files: &[u64], seed: u64) -> Result<Job, OrderError> {
+        let job =
+            Job::new(files, BatchSize::PerReplica(self.batch_size), World::new(1, self.ranks)?).seed(seed);
         // One that ends has a short last batch; otherwise each pass begins where the one before it ends.
         let last_batch = if self.passes.is_some() { LastBatch::Keep } else { LastBatch::Wrap };
         Ok(job.assignment(Assignment::Caffe).last_batch(last_batch))
     }
+}
+
+fn draws_alike(one: DrawnFrom, other: DrawnFrom) -> bool {
+    one == other || matches!((one, other), (DrawnFrom::Caffe(..), DrawnFrom::Caffe(..)))
 }
 
 /// How a run goes on.
@@ -101,9 +128,10 @@ impl Snapshot {
         source: &Path,
         identity: Identity,
         course: Course,
+        draws: DrawnFrom,
         next: impl IntoIterator<Item = (usize, StepId)>,
     ) -> Self {
-        Snapshot { source: source.to_owned(), identity, course, next: next.into_iter().collect() }
+        Snapshot { source: source.to_owned(), identity, course, draws, next: next.into_iter().collect() }
     }
 
     /// The step that a replica of the job comes to next, if that is known: of its own replicas a worker's snapshot
@@ -135,17 +163,19 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::NotOfOne`] if they are not of one run, or two say differently where a replica is.
+    /// [`SnapshotError::None`] if there are none, [`SnapshotError::NotOfOne`] if they are not of one run, or two say differently where a replica is.
     pub fn join<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> Result<Snapshot, SnapshotError> {
         let mut snapshots = snapshots.into_iter();
         let Some(first) = snapshots.next() else {
-            return Err(SnapshotError::Unknown { known: 0, replicas: 0 });
+            return Err(SnapshotError::None);
         };
         let mut joined = first.clone();
         for other in snapshots {
             let facts = [
                 ("their data", other.identity == joined.identity),
                 ("their jobs", other.course == joined.course),
+                // Caffe's seeds may differ from worker to worker.
+                ("their random numbers", draws_alike(other.draws, joined.draws)),
             ];
             if let Some((what, _)) = facts.into_iter().find(|(_, is_same)| !is_same) {
                 return Err(SnapshotError::NotOfOne { what });
@@ -158,6 +188,14 @@ impl Snapshot {
             }
         }
         Ok(joined)
+    }
+
+    /// That crops and mirroring go on being drawn from what they were.
+    pub(crate) fn check_draws(&self, draws: DrawnFrom) -> Result<(), SnapshotError> {
+        match self.draws == draws {
+            true => Ok(()),
+            false => Err(SnapshotError::OtherDraws { was: self.draws.to_string(), is: draws.to_string() }),
+        }
     }
 
     /// The step that all replicas that it tells of are at, if they are at one.
@@ -191,20 +229,20 @@ impl Snapshot {
         Ok((0..replicas).map(|replica| known(replica).unwrap_or_default()).collect())
     }
 
-    /// How the run goes on as a job of these records, as far as these lanes of it need to know; `is_ring` says that what goes on
+    /// How the run goes on as a job of files of so many records, as far as these lanes of it need to know; `is_ring` says that what goes on
     /// is a ring.
     pub(crate) fn resumed(
         &self,
         job: &Job,
-        records: u64,
+        files: &[u64],
         lanes: Range<usize>,
         is_ring: bool,
     ) -> Result<Resumed, SnapshotError> {
         let (was, was_ring) = match &self.course {
             Course::Plan(plan) => (plan.clone(), false),
-            Course::Ring(ring) => (Arc::new(ring.job(records)?.plan()?), true),
+            Course::Ring(ring) => (Arc::new(ring.job(files, job.order_seed())?.plan()?), true),
         };
-        let is_same = was.is_of(job);
+        let is_same = was.divides_like(&job.plan()?);
         let mut next = self.next_of_all(is_same.then_some(lanes))?;
         if was_ring {
             for id in &mut next {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Course, Ring, Snapshot, SnapshotError};
+use super::{Course, DrawnFrom, Ring, Snapshot, SnapshotError};
 use crate::order::Plan;
 use crate::record::StepId;
 use crate::sealed_text::{OneLine, TextFault, TextReader, TextWriter};
 use crate::source::Identity;
+use crate::transform::CaffeEra;
 use crate::whole_file;
 
 const KIND: &str = "snapshot";
@@ -30,6 +31,7 @@ impl fmt::Display for Snapshot {
                 text.fact("passes", passes.map_or(0, Into::into));
             }
         }
+        text.fact("draws", self.draws);
         let mut next = self.next.iter().peekable();
         while let Some((&first, &id)) = next.next() {
             let mut last = first;
@@ -64,34 +66,54 @@ fn read(text: &str) -> Result<Snapshot, TextFault> {
     let course = match facts.next_if("ring") {
         None => Course::Plan(Arc::new(Plan::read(&mut facts)?)),
         Some(found) => {
-            let words: Vec<&str> = found.split(' ').collect();
-            let ring = match words[..] {
-                [batch_size, "records", ranks, "ranks"] => batch_size.parse().ok().zip(ranks.parse().ok()),
-                _ => None,
-            };
-            let Some((batch_size, ranks)) = ring else {
-                return Err(facts.fault_before("\"ring ... records ... ranks\" with two numbers", found));
-            };
-            Course::Ring(Ring {
-                batch_size,
-                ranks,
-                passes: facts.parse::<u64>("passes", "a number")?.try_into().ok(),
-            })
+            let ring = ring(found, facts.parse("passes", "a number")?);
+            Course::Ring(ring.ok_or_else(|| {
+                facts
+                    .fault_before("\"ring ... records ... ranks\" with two numbers, and 0 or 1 passes", found)
+            })?)
         }
     };
-    let mut snapshot = Snapshot::new(&source, identity, course, []);
+    let draws = facts.value_by("draws", "\"seed\", \"caffe\" or \"caffe-2015\" and a number", draws)?;
+    let mut snapshot = Snapshot::new(&source, identity, course, draws, []);
     let replicas = snapshot.replicas();
     while let Some(found) = facts.next_if("next") {
+        let is_new = |first, last| snapshot.next.range(first..=last).next().is_none();
         let Some((id, first, last)) =
-            next(found).filter(|&(_, first, last)| first <= last && last < replicas)
+            next(found).filter(|&(_, first, last)| first <= last && last < replicas && is_new(first, last))
         else {
-            let wanted = format!("\"next epoch ... step ... replicas ... to ...\", of {replicas} replicas,");
+            let wanted =
+                format!("\"next epoch ... step ... replicas ... to ...\", each of {replicas} replicas once,");
             return Err(facts.fault_before(&wanted, found));
         };
         snapshot.next.extend((first..=last).map(|replica| (replica, id)));
     }
+    if snapshot.next.is_empty() {
+        facts.value("next")?;
+    }
     facts.end()?;
     Ok(snapshot)
+}
+
+/// A ring that can be.
+fn ring(text: &str, passes: u64) -> Option<Ring> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [batch_size, "records", ranks, "ranks"] = words[..] else { return None };
+    let ring = Ring {
+        batch_size: batch_size.parse().ok()?,
+        ranks: ranks.parse().ok()?,
+        passes: passes.try_into().ok(),
+    };
+    (passes <= 1 && ring.job(&[1], 0).ok()?.plan().is_ok()).then_some(ring)
+}
+
+fn draws(text: &str) -> Option<DrawnFrom> {
+    let (by, seed) = text.split_once(' ')?;
+    Some(match by {
+        "seed" => DrawnFrom::Indexed(seed.parse().ok()?),
+        "caffe" => DrawnFrom::Caffe(seed.parse().ok()?, CaffeEra::Today),
+        "caffe-2015" => DrawnFrom::Caffe(seed.parse().ok()?, CaffeEra::DataReader),
+        _ => return None,
+    })
 }
 
 fn next(text: &str) -> Option<(StepId, usize, usize)> {

@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
+use crate::record::Key;
 use crate::sealed_text::OneLine;
 
 /// Facts of a data set, a line each. Two of the same data set, in the same state, are the same text.
@@ -27,6 +28,17 @@ impl Identity {
     #[must_use]
     pub fn with_part(self, name: &str, part: &Identity) -> Self {
         part.lines().fold(self, |identity, line| identity.with(name, line))
+    }
+
+    /// Adds the beginning of the first record: what follows may lie on pages that nobody has touched, and to touch them one by
+    /// one has the system read far ahead.
+    pub(crate) fn with_first(self, name: &str, key: &[u8], value: &[u8]) -> Self {
+        const BEGINNING: usize = 512;
+
+        let bytes = value.len();
+        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &value[..bytes.min(BEGINNING)]);
+        let key = Key(key.to_owned());
+        self.with(&format!("first {name}"), format_args!("{key}: {bytes} bytes, checksum {checksum:08x}"))
     }
 
     /// The facts.

@@ -100,7 +100,14 @@ impl Source for Joined {
     fn identity(&self) -> Identity {
         let parts = (0..).zip(&self.sources);
         parts.fold(Identity::new(), |identity, (number, source): (usize, _)| {
-            identity.with_part(&format!("database {number}"), &source.identity())
+            let mut part = source.identity();
+            // One that cannot be read is an error of the walk's.
+            if let Ok(mut cursor) = source.cursor()
+                && let Ok(Some(first)) = cursor.advance()
+            {
+                part = part.with_first("record", first.key(), first.value());
+            }
+            identity.with_part(&format!("database {number}"), &part)
         })
     }
 

@@ -115,6 +115,7 @@ impl Source for Lmdb {
         self.environment.env.stat().ok().map(|stat| stat.entries() as u64)
     }
 
+    /// A copy has the same transaction, but for one that is made compact.
     fn identity(&self) -> Identity {
         let identity = Identity::new().with("kind", "LMDB");
         let identity = match self.records() {
