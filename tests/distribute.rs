@@ -17,7 +17,7 @@ use percolator::{
     DistributeError, DistributedIterator, DistributedStep, Dtype, Event, Feed, FeedBuilder, FeedError,
     HostBatch, HostMemory, InputContext, InputOptions, InputReplicationMode, InputWorker, InputWorkers, Job,
     LastBatch, LocalCollective, Matching, OrderError, PageMemory, Passage, PerReplica, Process, ReaderError,
-    RecordId, ReduceOp, Registry, Room, Shuffle, Source, SourceError, Target, World, distribute,
+    RecordId, ReduceOp, Registry, Room, Shuffle, Snapshot, Source, SourceError, Target, World, distribute,
     distribute_from_fn,
 };
 use proptest::prelude::*;
@@ -506,6 +506,47 @@ fn processes_that_were_told_different_things_are_refused() {
     });
     let due = DistributeError::NotOneJob { what: "step(s) in the first epoch", rank: 1, found: 3, wanted: 2 };
     assert_eq!(found[0].to_string(), due.to_string());
+}
+
+#[test]
+fn processes_of_other_orders_or_ends_are_refused() {
+    let other_seed: fn(usize) -> FeedBuilder =
+        |rank| feed(images("orders", 8)).epochs(1).shuffle(Shuffle::Global).seed(rank as u64);
+    let other_end: fn(usize) -> FeedBuilder = |rank| feed(images("orders", 8)).epochs(1 + rank as u64);
+    for describe in [other_seed, other_end] {
+        let found = processes(2, move |rank, end| {
+            let workers = some_here(2, 1, rank..rank + 1).collective(end);
+            distribute(describe(rank), 4, &workers, InputOptions::new()).unwrap_err()
+        });
+        assert!(
+            matches!(&found[0], DistributeError::NotOneJob { what, rank: 1, .. } if what.contains("seed")),
+            "{}",
+            found[0]
+        );
+    }
+}
+
+#[test]
+fn a_job_goes_on_from_a_snapshot_unless_its_replicas_are_apart() {
+    must_end("a job that goes on", || {
+        let describe = || feed(images("apart", 23)).epochs(2);
+        let whole = given(distribute(describe(), 6, &all_here(1, 2), InputOptions::new()).unwrap());
+        let after = |batches: [usize; 2]| {
+            let mut feed = describe().global_batch_size(6).devices(hosts(0..2)).build().unwrap();
+            let mut lanes = feed.lanes();
+            for (lane, batches) in lanes.iter_mut().zip(batches) {
+                lane.take(batches).for_each(|batch| drop(batch.unwrap()));
+            }
+            feed.snapshot().unwrap()
+        };
+        let job = |snapshot: Snapshot| {
+            distribute(describe().resume(&snapshot), 6, &all_here(1, 2), InputOptions::new())
+        };
+        assert_eq!(given(job(after([3, 3])).unwrap()), whole[3..]);
+        let error = job(after([3, 2])).unwrap_err();
+        let is_told = error.to_string().contains("epoch 0, step 3 and another at epoch 0, step 2");
+        assert!(is_told, "{error}");
+    });
 }
 
 #[test]

@@ -35,6 +35,9 @@ impl VerifyRun {
         if !verdict.is_sound() {
             bail!("the receipts do not prove that each epoch was covered exactly once");
         }
+        if verdict.epochs.is_empty() {
+            bail!("the receipts have no step of any epoch: nothing is proven");
+        }
         let asked = self.epochs.unwrap_or(0);
         if let Some(epoch) = verdict.first_not_covered(asked) {
             bail!("epoch {epoch} was not covered, and --epochs {asked} asks for it");

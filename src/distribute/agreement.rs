@@ -18,11 +18,19 @@ pub(super) struct Failure {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobFacts([u64; FACTS.len()]);
 
-const FACTS: [&str; 4] = ["worker(s)", "replica(s)", "feed(s)", "step(s) in the first epoch"];
+const FACTS: [&str; 5] = [
+    "worker(s)",
+    "replica(s)",
+    "feed(s)",
+    "step(s) in the first epoch",
+    "as the sum of what is planned (data, batch, shuffle, seed, epochs, where it goes on)",
+];
 
 impl JobFacts {
-    pub(super) fn of(world: World, feeds: usize, steps: u64) -> Self {
-        JobFacts([world.workers() as u64, world.replicas() as u64, feeds as u64, steps])
+    /// `steps` are those of the first epoch, and `plan` is a text that says all else, of a job that goes by one.
+    pub(super) fn of(world: World, feeds: usize, steps: u64, plan: &str) -> Self {
+        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, plan.as_bytes());
+        JobFacts([world.workers() as u64, world.replicas() as u64, feeds as u64, steps, sum])
     }
 }
 

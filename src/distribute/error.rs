@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::collective::CollectiveError;
 use crate::error::FeedError;
 use crate::order::OrderError;
+use crate::record::StepId;
 
 /// What ends the input of a job, or keeps it from starting.
 #[non_exhaustive]
@@ -119,6 +120,17 @@ pub enum DistributeError {
         "the data set has other records for one worker than for another: it must not be written to while a job reads it"
     )]
     DataChanged,
+    /// Replicas that would go on from different steps.
+    #[error(
+        "the job goes on from a snapshot whose replicas are apart, one at {wanted} and another at {found}, and its steps have one of each: go on \
+         with Feed::lanes until they are at one, or take snapshots behind whole steps"
+    )]
+    Apart {
+        /// Where one is.
+        found: StepId,
+        /// Where the first is.
+        wanted: StepId,
+    },
     /// A mean of nothing.
     #[error("there is no mean: no replica has a record at this step")]
     NothingToReduce,

@@ -230,11 +230,12 @@ impl std::iter::FusedIterator for DistributedIterator {}
 
 fn facts(world: World, pipelines: &[Pipeline], end: End) -> JobFacts {
     match end {
-        End::Agreed { feeds } => JobFacts::of(world, feeds, 0),
+        End::Agreed { feeds } => JobFacts::of(world, feeds, 0, ""),
         End::Planned => {
-            let plan = pipelines.first().and_then(|first| first.feed.plan());
-            let steps = plan.and_then(|plan| plan.steps(0).ok()).unwrap_or(0);
-            JobFacts::of(world, world.workers(), steps)
+            let first = pipelines.first().map(|first| &first.feed);
+            let steps = first.and_then(Feed::plan).and_then(|plan| plan.steps(0).ok()).unwrap_or(0);
+            let itinerary = first.map(Feed::itinerary_text).unwrap_or_default();
+            JobFacts::of(world, world.workers(), steps, &itinerary)
         }
     }
 }

@@ -108,7 +108,8 @@ pub fn distribute(
 /// How long the feeds are is not known before they end, and they may differ. So it is agreed at each step, among the
 /// processes by their [collective](InputWorkers::collective), which replicas still have records. Those that have none get
 /// empty batches, of the right shape and type and with a batch dimension of 0, until none has any; then all end. (Where a feed
-/// [pads](crate::LastBatch::Pad), they are padded, too.)
+/// [pads](crate::LastBatch::Pad), they are padded, too.) The shape is that of the replica's own feed: whether all feeds have one is
+/// for the function to say.
 ///
 /// ```
 /// use percolator::{Device, Feed, InputContext, InputOptions, InputWorkers, OrderError, distribute_from_fn};
@@ -212,11 +213,18 @@ fn seats(workers: &InputWorkers, mode: InputReplicationMode) -> Vec<Seat<'_>> {
     workers.here().flat_map(of_worker).collect()
 }
 
-/// Checks that all feeds of this process go by one plan: each opened its source by itself.
+/// Checks that all feeds of this process go by one plan, each of which opened its source by itself, and from one step on.
 fn of_one_plan(pipelines: Vec<Pipeline>) -> Result<Vec<Pipeline>, Failure> {
-    let plan = pipelines.first().and_then(|first| first.feed().plan());
-    match pipelines.iter().find(|pipeline| pipeline.feed().plan() != plan) {
-        None => Ok(pipelines),
-        Some(other) => Err(Failure { worker: other.worker(), error: DistributeError::DataChanged }),
+    let Some(first) = pipelines.first().map(Pipeline::feed) else { return Ok(pipelines) };
+    let (plan, next) = (first.plan(), first.next_steps().first().copied());
+    for pipeline in &pipelines {
+        let failure = |error| Failure { worker: pipeline.worker(), error };
+        if pipeline.feed().plan() != plan {
+            return Err(failure(DistributeError::DataChanged));
+        }
+        if let Some(found) = pipeline.feed().next_steps().into_iter().find(|found| Some(*found) != next) {
+            return Err(failure(DistributeError::Apart { found, wanted: next.unwrap_or_default() }));
+        }
     }
+    Ok(pipelines)
 }

@@ -46,6 +46,7 @@ use crate::order;
 use crate::prefetch::LaneMeters;
 use crate::reader::Watch;
 use crate::receipt::Receipt;
+use crate::record::StepId;
 use crate::shape::{BatchShape, ImageShape};
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
@@ -138,6 +139,16 @@ impl Feed {
     #[must_use]
     pub fn plan(&self) -> Option<&order::Plan> {
         self.plan.as_deref()
+    }
+
+    /// The step that each lane comes to next.
+    pub(crate) fn next_steps(&self) -> Vec<StepId> {
+        self.progress.iter().map(|lane| lane.next().1).collect()
+    }
+
+    /// All that decides which record comes when, and to whom, for processes to compare.
+    pub(crate) fn itinerary_text(&self) -> String {
+        self.about.itinerary_text(self.next_steps().first().copied().unwrap_or_default())
     }
 
     /// The shape of the source's first record, before the transform.

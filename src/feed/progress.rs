@@ -11,6 +11,7 @@ use crate::config::ConfigError;
 use crate::reader::itinerary::Itinerary;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;
+use crate::sealed_text::TextWriter;
 use crate::snapshot::{Course, DrawnFrom, Snapshot, SnapshotError};
 use crate::source::{Identity, Passes, Source};
 
@@ -36,6 +37,18 @@ impl About {
             draws: asked.drawn_from(),
             end: asked.itinerary.as_ref().and_then(|itinerary| itinerary.end),
         }
+    }
+
+    /// All that decides which record comes when, and to whom, from a step on.
+    pub(super) fn itinerary_text(&self, next: StepId) -> String {
+        let mut text = TextWriter::new("itinerary", 1);
+        self.identity.lines().for_each(|line| text.fact("data", line));
+        if let Course::Plan(plan) = &self.course {
+            plan.write(&mut text);
+        }
+        text.fact("next", next);
+        text.fact("end", self.end.map_or_else(|| "none".to_owned(), |end| end.to_string()));
+        text.seal()
     }
 
     /// The snapshot of replicas that come to these steps next.
@@ -97,7 +110,7 @@ impl Progress {
         }
     }
 
-    fn next(&self) -> (usize, StepId) {
+    pub(super) fn next(&self) -> (usize, StepId) {
         (self.replica, self.handed.lock().next)
     }
 }

@@ -150,6 +150,11 @@ impl Job {
         self.files.iter().fold(0, |records, file| records.saturating_add(*file))
     }
 
+    /// Whether its files are mixed.
+    pub(crate) fn is_mixed(&self) -> bool {
+        !self.mix.is_empty()
+    }
+
     /// What tells its order from others'.
     pub(crate) fn order_seed(&self) -> u64 {
         self.seed

@@ -38,6 +38,12 @@ pub struct Plan {
 }
 
 impl Job {
+    /// Places of an epoch, where all workers share one stream.
+    pub(super) fn records_of_epoch(&self) -> u64 {
+        let mixed = Mixture::of(&self.files, &self.mix).map(|mixture| mixture.len());
+        if self.is_mixed() { mixed.unwrap_or(0) } else { self.records() }
+    }
+
     /// A shard of its data set, whose files these are.
     pub(super) fn shard(&self, files: &Files, name: ShardName) -> Result<Shard, OrderError> {
         match self.mix.is_empty() {

@@ -78,6 +78,17 @@ impl Rest {
         (&self.shards[piece.shard], first + (place - piece.begin) * stride)
     }
 
+    /// The most workers that any of its shards was made for.
+    pub(super) fn workers_max(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.name.workers).max().unwrap_or(1)
+    }
+
+    /// The first epoch that any of its records is of.
+    pub(super) fn first_epoch(&self) -> Option<u64> {
+        let epoch = |piece: &Piece| piece.stretch.first / self.shards[piece.shard].records.max(1);
+        self.pieces.iter().map(epoch).min()
+    }
+
     /// How many places, from one on, lie one behind the other in their shard; `None` where they lie apart.
     pub(super) fn neighbours(&self, place: u64) -> Option<u64> {
         let piece = &self.pieces[self.pieces.partition_point(|piece| piece.begin <= place) - 1];

@@ -126,6 +126,16 @@ impl Plan {
         Ok((rest, tail.is_whole))
     }
 
+    /// From which epoch on the records are that an epoch's steps have: an earlier one, where another job's replicas were apart.
+    pub(crate) fn reaches_back_to(&self, epoch: u64) -> u64 {
+        self.rest_of(epoch).and_then(Rest::first_epoch).map_or(epoch, |first| first.min(epoch))
+    }
+
+    /// The epoch that it goes on in, where another job was.
+    pub(crate) fn goes_on_in(&self) -> Option<u64> {
+        self.rest().map(|rest| rest.epoch)
+    }
+
     /// What no replica gets of an epoch because its last batch is [dropped](super::LastBatch::Drop): the end of each stream.
     pub(crate) fn left_out(&self, epoch: u64) -> Result<Vec<ReplicaShare<'_>>, OrderError> {
         if !self.drops() {

@@ -157,6 +157,12 @@ impl Plan {
             let pushed = rest.push(&shard, stretch);
             pushed.map_err(|error| wrong(facts, &format!("{found}: {error}")))?;
         }
+        // Of each epoch that replicas were in, no more than all of it is left, however many workers had it.
+        let epochs = epoch - rest.first_epoch().unwrap_or(epoch).min(epoch) + 1;
+        let most = job.records_of_epoch().saturating_mul(epochs).saturating_mul(rest.workers_max());
+        if rest.len() > most {
+            return Err(wrong(facts, &format!("more than the {most} places that there can be")));
+        }
         Ok(plan.with_rest(Some(rest)))
     }
 }

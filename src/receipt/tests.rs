@@ -8,7 +8,7 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::order::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, World};
-use crate::record::{RecordId, StepEnd};
+use crate::record::{RecordId, StepEnd, StepId};
 
 /// A batch that a replica was given.
 #[derive(Clone, Debug)]
@@ -249,6 +249,80 @@ fn a_run_may_go_on_with_another_number_of_ranks() {
     let late = receipts(&after, &[cut(&after, 7..10), given(&after, 1..2)].concat());
     let lacking = verdict(&[first, late].concat());
     assert_eq!((lacking.epochs[0].state, lacking.epochs[0].missing.count), (EpochState::Broken, 4));
+}
+
+/// What a replica is given from a step on, until so many batches or an epoch's beginning; and where it is then.
+fn given_from(
+    plan: &Plan,
+    replica: usize,
+    mut next: StepId,
+    batches: usize,
+    until: u64,
+) -> (Vec<Given>, StepId) {
+    let (mut given, mut idle) = (Vec::new(), 0);
+    while given.len() < batches && next.epoch < until && idle < 60 {
+        let steps = plan.steps(next.epoch).unwrap();
+        if next.step >= steps {
+            next = StepId { epoch: next.epoch + 1, step: 0 };
+            idle += 1;
+            continue;
+        }
+        let end = StepEnd { epoch: next.epoch, step: next.step, is_last: next.step + 1 == steps };
+        given.push(Given {
+            replica,
+            end,
+            records: plan.share(next.epoch, next.step, replica).unwrap().collect(),
+        });
+        (next.step, idle) = (next.step + 1, 0);
+    }
+    (given, next)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    /// Cut anywhere, its replicas apart, and gone on with as any other job.
+    #[test]
+    fn a_run_that_went_on_as_another_job_is_sound_and_one_that_lost_a_batch_is_not(
+        plan in plans(), cut in 0_usize..12, ahead in prop::collection::vec(0_usize..3, 3), world in (1_usize..4, 1_usize..4), size in 1_u64..7,
+        is_global: bool, is_caffe: bool, last in 0_usize..4, lost: Index,
+    ) {
+        prop_assume!(plan.policy().0 != AutoShardPolicy::Off && plan.job().records() > 0);
+        let batch = if is_global { BatchSize::Global(size) } else { BatchSize::PerReplica(size) };
+        let last = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last];
+        let job = plan.job().clone().policy(AutoShardPolicy::Data).batch(batch).last_batch(last);
+        let job = job.world(World::new(world.0, world.0 * world.1).unwrap());
+        let job = job.assignment(if is_caffe { Assignment::Caffe } else { Assignment::TensorFlow });
+        prop_assume!(job.plan().is_ok_and(|plan| plan.steps(0).unwrap() > 0));
+        let (mut before, mut next) = (Vec::new(), Vec::new());
+        for replica in 0..plan.world().replicas() {
+            let (given, at) = given_from(&plan, replica, StepId::default(), cut + ahead[replica % 3], 1000);
+            before.extend(given);
+            next.push(at);
+        }
+        let (after_plan, next) = plan.resumed(&job, &next).unwrap();
+        let until = next[0].epoch + 2;
+        let replicas = 0..after_plan.world().replicas();
+        let after: Vec<Given> =
+            replicas.flat_map(|replica| given_from(&after_plan, replica, next[replica], usize::MAX, until).0).collect();
+        let of = |before: &[Given], after: &[Given]| {
+            verdict(&[receipts(&plan, before), receipts(&after_plan, after)].concat())
+        };
+        let found = of(&before, &after);
+        prop_assert!(found.is_sound(), "{:?} and {:?}: {}", plan, after_plan, found.epochs.iter().map(|epoch| format!("{epoch}\n")).collect::<String>());
+        let mut epochs: Vec<u64> = found.epochs.iter().map(|epoch| epoch.epoch).collect();
+        epochs.dedup();
+        prop_assert_eq!(epochs.len(), found.epochs.len(), "each epoch is judged once");
+        // A batch of the epoch in which the run went on, or of the one before.
+        let of_change: Vec<usize> = (0..before.len()).filter(|&batch| !before[batch].records.is_empty()).collect();
+        if !of_change.is_empty() && after.iter().any(|given| given.end.epoch > next[0].epoch) {
+            let mut lacking = before.clone();
+            lacking.remove(of_change[lost.index(of_change.len())]);
+            // An epoch that is in no receipt any more is missed by whoever asks for it.
+            let found = of(&lacking, &after);
+            prop_assert!(!found.is_sound() || found.first_not_covered(next[0].epoch + 1).is_some());
+        }
+    }
 }
 
 #[test]

@@ -54,6 +54,12 @@ impl FromStr for Receipt {
         let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
         let source = facts.value("source")?.to_owned();
         let plan = Plan::read(&mut facts)?;
+        if plan.job().is_mixed() {
+            return Err(
+                facts.fault_before("no mixture, of which there are no receipts,", "a job with \"mix ...\"")
+            );
+        }
+
         let replicas = facts.value_by("replicas", "replicas of this job, as 0..4", |value| {
             let ranges: Steps = value.parse().ok()?;
             // Before they are listed: there may be said to be any number.

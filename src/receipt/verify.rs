@@ -39,11 +39,14 @@ impl Verdict {
         let mut said: BTreeSet<u64> = entries().map(|(&epoch, _)| epoch).collect();
         let last_claimed = claimed.last().copied().unwrap_or(0);
         let mut epochs = Vec::new();
+        // Steps of an epoch have its records and later ones; and earlier ones where a run went on that was apart.
+        let mut claimed: Vec<(u64, u64)> =
+            claimed.into_iter().map(|epoch| (audit.reaches_back_to(epoch), epoch)).collect();
+        claimed.sort_unstable();
         let mut following = claimed.iter().skip(1);
-        for &epoch in &claimed {
+        for &(_, epoch) in &claimed {
             audit.count(epoch)?;
-            // Steps of an epoch have its records and later ones, and never earlier ones.
-            let done = following.next().copied().unwrap_or(u64::MAX);
+            let done = following.next().map_or(u64::MAX, |&(reach, _)| reach);
             let mut known: BTreeSet<u64> = audit.counts.keys().copied().chain(said.iter().copied()).collect();
             said = said.split_off(&done);
             known.retain(|&epoch| epoch < done);
@@ -112,6 +115,11 @@ impl<'a> Audit<'a> {
         })
     }
 
+    /// The first epoch that any record is of in the steps of one.
+    fn reaches_back_to(&self, epoch: u64) -> u64 {
+        self.parties.iter().map(|party| party.plan.reaches_back_to(epoch)).min().unwrap_or(epoch)
+    }
+
     /// Counts the records of an epoch's steps.
     fn count(&mut self, epoch: u64) -> Result<(), ReceiptError> {
         for Witness { name, receipt, expected } in &mut self.witnesses {
@@ -151,15 +159,10 @@ impl<'a> Audit<'a> {
         let due = self.records as u64 * u64::from(self.times);
         let (mut dropped, mut pending) = (0, 0);
         let missing = if progress.must_be_covered {
-            for party in
-                progress.parties.iter().filter(|party| party.is_at_end || progress.parties.len() == 1)
-            {
-                let left_out = party.plan.left_out(epoch).map_err(|error| not_of_plan(party.name, error))?;
-                for record in left_out.into_iter().flatten() {
-                    // As if it had come: one that did come is one too many.
-                    counts.add(record.index, 1);
-                    dropped += 1;
-                }
+            for index in self.left_out(epoch, progress.is_only)? {
+                // As if it had come: one that did come is one too many.
+                counts.add(index, 1);
+                dropped += 1;
             }
             counts.missing(self.times)
         } else {
@@ -197,6 +200,42 @@ impl<'a> Audit<'a> {
         })
     }
 
+    /// The records of an epoch that plans leave out on purpose, of those that came to where they do. `is_only` says that one plan alone
+    /// has records of the epoch.
+    fn left_out(&self, epoch: u64, is_only: bool) -> Result<Vec<u64>, ReceiptError> {
+        let mut left_out = Vec::new();
+        for party in &self.parties {
+            let (plan, name) = (party.plan, self.witnesses[party.witnesses[0]].name);
+            let later =
+                plan.goes_on_in().filter(|&later| later > epoch && plan.reaches_back_to(later) <= epoch);
+            for of in std::iter::once(epoch).chain(later) {
+                let steps = plan.steps(of).map_err(|error| not_of_plan(name, error))?;
+                let given = self.given(party, of);
+                let is_at_end = given.values().any(|given| given.bounds().end == steps);
+                // One that goes on with less than a step leaves all of it out.
+                let is_all = steps == 0 && plan.goes_on_in() == Some(of);
+                if is_at_end || is_all || is_only && of == epoch && !given.is_empty() {
+                    let shares = plan.left_out(of).map_err(|error| not_of_plan(name, error))?;
+                    let records = shares.into_iter().flatten().filter(|record| record.epoch == epoch);
+                    left_out.extend(records.map(|record| record.index));
+                }
+            }
+        }
+        Ok(left_out)
+    }
+
+    /// The steps of an epoch that a party's replicas were given.
+    fn given(&self, party: &Party<'_>, epoch: u64) -> BTreeMap<usize, Steps> {
+        let mut given: BTreeMap<usize, Steps> = BTreeMap::new();
+        for &witness in &party.witnesses {
+            let entry = self.witnesses[witness].receipt.entries.get(&epoch);
+            for (&replica, steps) in entry.iter().flat_map(|entry| &entry.steps) {
+                given.entry(replica).or_default().merge(steps);
+            }
+        }
+        given
+    }
+
     /// What the receipts have of an epoch beyond what their steps come to.
     fn deviations(&mut self, epoch: u64) -> Vec<Deviation> {
         let deviation = |witness: &mut Witness<'_>| {
@@ -222,14 +261,13 @@ impl<'a> Audit<'a> {
     /// How far each party has come in an epoch.
     fn progress(&self, epoch: u64, last_claimed: u64) -> Result<Progress<'a>, ReceiptError> {
         let mut parties = Vec::new();
-        for Party { plan, witnesses } in &self.parties {
-            let mut given: BTreeMap<usize, Steps> = BTreeMap::new();
-            for &witness in witnesses {
-                let entry = self.witnesses[witness].receipt.entries.get(&epoch);
-                for (&replica, steps) in entry.iter().flat_map(|entry| &entry.steps) {
-                    given.entry(replica).or_default().merge(steps);
-                }
-            }
+        let mut goes_on = false;
+        for party in &self.parties {
+            let Party { plan, witnesses } = party;
+            // With or without steps of its own, it has records of the epoch.
+            let in_epoch = plan.goes_on_in().filter(|&of| plan.reaches_back_to(of) <= epoch && epoch <= of);
+            goes_on |= in_epoch.is_some();
+            let given = self.given(party, epoch);
             if !given.is_empty() {
                 let name = self.witnesses[witnesses[0]].name;
                 let of = plan.steps(epoch).map_err(|error| not_of_plan(name, error))?;
@@ -238,9 +276,9 @@ impl<'a> Audit<'a> {
             }
         }
         let must_be_covered = epoch < last_claimed || parties.iter().any(|party| party.is_at_end);
-        let is_only = parties.len() == 1;
+        let is_only = parties.len() == 1 && !goes_on;
         parties.iter_mut().for_each(|party| party.find_missing(is_only, must_be_covered));
-        Ok(Progress { parties, must_be_covered })
+        Ok(Progress { parties, must_be_covered, is_only })
     }
 
     fn doubled_steps(&self, epoch: u64, progress: &Progress<'_>) -> Vec<DoubledSteps> {
@@ -291,6 +329,8 @@ struct Progress<'a> {
     parties: Vec<PartyProgress<'a>>,
     /// Whether it has ended, or others have begun after it.
     must_be_covered: bool,
+    /// Whether no other plan has records of it.
+    is_only: bool,
 }
 
 struct PartyProgress<'a> {

@@ -278,6 +278,8 @@ impl Run {
     /// the run's first, and its key no longer than what lies before its value.
     pub(crate) fn exchange(&mut self, id: RecordId, key: &[u8], buffer: &mut Vec<u8>, value: Range<usize>) {
         assert!(self.places.is_empty(), "a run takes a buffer for its first record");
+        self.lenders.begin(None);
+        self.companion_lenders.begin(None);
         std::mem::swap(&mut self.copied, buffer);
         self.copied[..key.len()].copy_from_slice(key);
         self.copied_bytes = value.end;
@@ -401,8 +403,9 @@ impl SealChecks<'_> {
     /// before it are not used any more.
     pub(crate) fn before(&mut self, position: usize) -> Result<(), SourceError> {
         while let Some(SealAt { seal, lender, .. }) = self.due(position) {
-            let lender = self.run.lenders.get(*lender);
-            lender.map_or(Ok(()), |lender| lender.check(*seal))?;
+            let lender =
+                self.run.lenders.get(*lender).expect("a seal has the number of a lender that was taken in");
+            lender.check(*seal)?;
             self.next += 1;
         }
         Ok(())
