@@ -1,4 +1,5 @@
-//! What `benches/`, `tests/` and `percolator bench` reach of the inside. It is no part of the interface and may change at any time.
+//! What `benches/`, `tests/` and `percolator bench` reach of the inside. It is no part of the interface and may change at
+//! any time.
 
 use std::path::Path;
 

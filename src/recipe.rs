@@ -1,7 +1,5 @@
 //! What is done to every record of a feed: parse, decode, check, transform, straight into its place.
 
-use std::path::Path;
-
 use crate::batch::{Arrays, RecordPlace};
 use crate::datum::{Datum, Floats, Image, Pixels};
 use crate::decode::{self, Decoder};
@@ -252,7 +250,7 @@ impl TargetRecipe {
         let content = match (from, record.companion) {
             (TargetFrom::FloatData, _) if !datum.floats.is_empty() => Content::Floats(datum.floats),
             (TargetFrom::Companion { files }, Some(value)) => {
-                Content::Companion { path: files.path_of(record.id.index), value }
+                Content::Companion { files, position: record.id.index, value }
             }
             _ => return Err(RecordCause::NoTarget),
         };
@@ -268,7 +266,12 @@ struct TargetOf<'a> {
 
 enum Content<'a> {
     Floats(Floats<'a>),
-    Companion { path: &'a Path, value: &'a [u8] },
+    /// `position` is the record's over all of the files.
+    Companion {
+        files: &'a Files,
+        position: u64,
+        value: &'a [u8],
+    },
 }
 
 impl TargetOf<'_> {
@@ -315,8 +318,9 @@ impl TargetOf<'_> {
     fn said_of_it<T>(&self, done: impl FnOnce() -> Result<T, RecordCause>) -> Result<T, RecordCause> {
         done().map_err(|cause| match self.content {
             Content::Floats(_) => cause,
-            Content::Companion { path, .. } => {
-                RecordCause::Companion { path: path.to_owned(), cause: Box::new(cause) }
+            Content::Companion { files, position, .. } => {
+                let path = files.path_of(position).to_owned();
+                RecordCause::Companion { path, cause: Box::new(cause) }
             }
         })
     }

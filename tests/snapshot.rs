@@ -68,7 +68,8 @@ fn window(records: u64) -> Shuffle {
     Shuffle::Window { records: NonZeroU64::new(records).unwrap() }
 }
 
-/// Cuts a run after so many batches of each lane, lets it go on from its snapshot, as text, and compares with one that was not cut.
+/// Cuts a run after so many batches of each lane, lets it go on from its snapshot, as text, and compares with one that
+/// was not cut.
 fn check_cut(describe: impl Fn() -> FeedBuilder, cut: &[usize], batches: usize) {
     let mut whole = describe().build().unwrap();
     let whole = take(&mut whole.lanes(), &vec![batches; cut.len()]);

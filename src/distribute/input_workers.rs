@@ -102,7 +102,8 @@ impl InputWorkers {
     ///
     /// # Errors
     ///
-    /// [`OrderError::Zero`] if there are no devices, or no processes; [`OrderError::NoSuchMember`] if the process is none of them.
+    /// [`OrderError::Zero`] if there are no devices, or no processes; [`OrderError::NoSuchMember`] if the process is none
+    /// of them.
     pub fn of_process(
         process: &Process,
         devices: impl IntoIterator<Item = Device>,

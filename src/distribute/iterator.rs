@@ -12,8 +12,8 @@ use crate::feed::{Batch, Feed, Lane, take_step};
 use crate::order::{OrderError, World};
 use crate::record::StepEnd;
 
-/// The steps of a job, as one of its processes has them: TensorFlow's `tf.distribute.DistributedIterator`, and its data set, which
-/// is not made anew for each.
+/// The steps of a job, as one of its processes has them: TensorFlow's `tf.distribute.DistributedIterator`, and its data
+/// set, which is not made anew for each.
 ///
 /// Each step has the next batch of each replica of this process. Drop them, on whichever threads, before many more steps are
 /// taken: a lane whose batches are all held has none to fill. After an error, or the end, it yields `None` for ever. Dropping it

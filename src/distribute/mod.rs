@@ -51,10 +51,11 @@ use crate::order::InputContext;
 ///
 /// Each worker of this process has a feed of its own, [`FeedBuilder::worker`] of the job, with the worker's devices for
 /// lanes; what else was said of the data set holds for each ([threads](FeedBuilder::threads) and a [memory
-/// limit](FeedBuilder::memory_limit), too, are of one worker). It is sharded by its [policy](FeedBuilder::policy), and goes on for as many [epochs](FeedBuilder::epochs) as it
-/// says. Who gets what is arithmetic ([`Plan`](crate::Plan)), so processes need not speak to each other: where
-/// the workers were given a [collective](InputWorkers::collective), all processes meet once, here, to see that they are of one
-/// job. Nor, then, do they hear of each other's errors, before they next meet in a [reduction](StepWeights::reduce).
+/// limit](FeedBuilder::memory_limit), too, are of one worker). It is sharded by its [policy](FeedBuilder::policy), and
+/// goes on for as many [epochs](FeedBuilder::epochs) as it says. Who gets what is arithmetic ([`Plan`](crate::Plan)), so
+/// processes need not speak to each other: where the workers were given a [collective](InputWorkers::collective), all
+/// processes meet once, here, to see that they are of one job. Nor, then, do they hear of each other's errors, before
+/// they next meet in a [reduction](StepWeights::reduce).
 ///
 /// ```
 /// use percolator::{Device, InputOptions, InputWorker, InputWorkers, ReduceOp, distribute};
@@ -107,9 +108,9 @@ pub fn distribute(
 ///
 /// How long the feeds are is not known before they end, and they may differ. So it is agreed at each step, among the
 /// processes by their [collective](InputWorkers::collective), which replicas still have records. Those that have none get
-/// empty batches, of the right shape and type and with a batch dimension of 0, until none has any; then all end. (Where a feed
-/// [pads](crate::LastBatch::Pad), they are padded, too.) The shape is that of the replica's own feed: whether all feeds have one is
-/// for the function to say.
+/// empty batches, of the right shape and type and with a batch dimension of 0, until none has any; then all end. (Where a
+/// feed [pads](crate::LastBatch::Pad), they are padded, too.) The shape is that of the replica's own feed: whether all
+/// feeds have one is for the function to say.
 ///
 /// ```
 /// use percolator::{Device, Feed, InputContext, InputOptions, InputWorkers, OrderError, distribute_from_fn};

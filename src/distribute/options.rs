@@ -63,7 +63,8 @@ impl InputOptions {
     }
 
     /// Batches that a feed has under way beyond those, for all its replicas together; as many as it has replicas, as
-    /// TensorFlow has of a data set that it divides, if [`per_replica_buffer_size`](Self::per_replica_buffer_size) alone was said.
+    /// TensorFlow has of a data set that it divides, if [`per_replica_buffer_size`](Self::per_replica_buffer_size) alone
+    /// was said.
     ///
     /// If neither was said, the ring is as deep as the feed's builder says, or chosen by the feed, which begins one deeper than
     /// TensorFlow's defaults come to: 4 batches, and not 3.

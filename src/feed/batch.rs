@@ -83,8 +83,8 @@ impl Batch {
         self.delivered().filled.arrays().pixels
     }
 
-    /// Records in it: the batch size, or fewer at the end of an epoch. A batch that was [padded](crate::LastBatch::Pad) has more rows
-    /// than that: those from `len()` on are zeros on the host, and no records.
+    /// Records in it: the batch size, or fewer at the end of an epoch. A batch that was [padded](crate::LastBatch::Pad)
+    /// has more rows than that: those from `len()` on are zeros on the host, and no records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records().len()

@@ -316,14 +316,16 @@ impl FeedBuilder {
         self
     }
 
-    /// So many epochs, and then the end; 0 is no end. Each has every record exactly once, but for those that a
+    /// So many epochs, and then the end; 0 is no end. They count from the beginning of the run, also where it
+    /// [goes on](Self::resume). Each has every record exactly once, but for those that a
     /// [last batch](Self::last_batch) drops, or takes from the next epoch, and but for [`AutoShardPolicy::Off`], by which each
     /// worker has them all. A batch's [`step`](crate::Batch::step) says where in its epoch it is.
     ///
-    /// With this, or with any of [`shuffle`](Self::shuffle), [`last_batch`](Self::last_batch), [`assignment`](Self::assignment),
-    /// [`policy`](Self::policy) and [`worker`](Self::worker), the feed goes by a [`Plan`](crate::Plan): its lanes are the replicas of a worker, and its [global
-    /// batch](Self::global_batch_size) need not divide evenly. Without, it goes round as Caffe does. Where the source does not know how many
-    /// records it has, as a LevelDB, it is [indexed](Self::index).
+    /// With this, or with any of [`shuffle`](Self::shuffle), [`last_batch`](Self::last_batch),
+    /// [`assignment`](Self::assignment), [`policy`](Self::policy) and [`worker`](Self::worker), the feed goes by a
+    /// [`Plan`](crate::Plan): its lanes are the replicas of a worker, and its [global batch](Self::global_batch_size)
+    /// need not divide evenly. Without, it goes round as Caffe does. Where the source does not know how many records it
+    /// has, as a LevelDB, it is [indexed](Self::index).
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.course.epochs = Some(epochs);
         self
@@ -335,16 +337,16 @@ impl FeedBuilder {
         self
     }
 
-    /// Shuffles each epoch in [windows](Shuffle::Window) of about so many bytes, 1 record at the least: as many records as would fill them if all were as
-    /// large as the first.
+    /// Shuffles each epoch in [windows](Shuffle::Window) of about so many bytes, 1 record at the least: as many records
+    /// as would fill them if all were as large as the first.
     pub fn shuffle_in_windows_of_bytes(mut self, bytes: u64) -> Self {
         self.course.shuffle = Some(Order::WindowsOfBytes(bytes));
         self
     }
 
-    /// Mixes the databases that the feed [consists of](Self::and_lmdb) in exact proportions, a number each: by `[3, 1]` three of each four records
-    /// that follow one another are of the first ([`Job::mix`](crate::Job::mix)). See [`epochs`](Self::epochs), but that a record comes once in each pass over
-    /// its own database.
+    /// Mixes the databases that the feed [consists of](Self::and_lmdb) in exact proportions, a number each: by `[3, 1]`
+    /// three of each four records that follow one another are of the first ([`Job::mix`](crate::Job::mix)). See
+    /// [`epochs`](Self::epochs), but that a record comes once in each pass over its own database.
     pub fn mix(mut self, weights: impl IntoIterator<Item = u64>) -> Self {
         self.course.mix = weights.into_iter().collect();
         self
@@ -384,17 +386,18 @@ impl FeedBuilder {
         self
     }
 
-    /// Goes on from where a run was: the lanes give exactly the batches that would have come, bit for bit, and nothing before them is
-    /// read. For that, all else must be said as it was when the snapshot was taken.
+    /// Goes on from where a run was: the lanes give exactly the batches that would have come, bit for bit, and nothing
+    /// before them is read. For that, all else must be said as it was when the snapshot was taken.
     ///
-    /// The job may be another, though: other workers and replicas, another batch size, policy, assignment or rule for the last
-    /// batch. Then what is left of the epoch, of all workers together, is divided among the new replicas, in steps that are counted from 0; every
-    /// record of it is still delivered as often as it would have been ([`Plan::resumed`](crate::Plan::resumed)). All workers must go on from one snapshot, or
-    /// from those of [one step](Snapshot::join).
+    /// The job may be another, though: other workers and replicas, another batch size, policy, assignment or rule for the
+    /// last batch. Then what is left of the epoch, of all workers together, is divided among the new replicas, in steps
+    /// that are counted from 0; every record of it is still delivered as often as it would have been
+    /// ([`Plan::resumed`](crate::Plan::resumed)). All workers must go on from one snapshot, or from those of [one
+    /// step](Snapshot::join).
     ///
-    /// Caffe's [ring](Self::epochs) goes on, too. Sources that are not [seekable](Source::is_seekable) are walked to the record that comes next;
-    /// an LMDB or a LevelDB is [indexed](Self::index). [`caffe_random`](Self::caffe_random) takes some nanoseconds for each record that was given, and goes on only as
-    /// the job that it was.
+    /// Caffe's [ring](Self::epochs) goes on, too. Sources that are not [seekable](Source::is_seekable) are walked to the
+    /// record that comes next; an LMDB or a LevelDB is [indexed](Self::index). [`caffe_random`](Self::caffe_random) takes
+    /// some nanoseconds for each record that was given, and goes on only as the job that it was.
     ///
     /// What the feed is built of is checked: [`FeedError::Snapshot`] says what is not as it was.
     pub fn resume(mut self, snapshot: &Snapshot) -> Self {
@@ -421,10 +424,10 @@ impl FeedBuilder {
     /// What the feed keeps in memory of the database's files is then bounded: of an LMDB the 64 MiB that are read ahead
     /// of the reader, the records under way (for each lane [`prefetch`](Self::prefetch) batches of them, and where lanes
     /// are [some of many ranks](Self::ranks), what lies between), and 8 MiB that the reader is in or has just left. Of a
-    /// LevelDB, on each level the 64 MiB of tables that are read ahead, and, whole, the tables that those records lie in, and
-    /// the one of the record that the reader is at: a table that it leaves for another level's, and comes back to after more records than are under way, is dropped meanwhile and
-    /// read again. That much is left when the feed ends, too. It holds where the records lie in the file in the order of
-    /// their keys, or nearly so.
+    /// LevelDB, on each level the 64 MiB of tables that are read ahead, and, whole, the tables that those records lie in,
+    /// and the one of the record that the reader is at: a table that it leaves for another level's, and comes back to
+    /// after more records than are under way, is dropped meanwhile and read again. That much is left when the feed ends,
+    /// too. It holds where the records lie in the file in the order of their keys, or nearly so.
     ///
     /// It changes no batch. Another feed of the same files, in this process or another, reads again from the disk what
     /// this one dropped; what another process has mapped, and has touched, stays in memory until that one drops it as well.

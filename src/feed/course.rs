@@ -162,8 +162,8 @@ impl FeedBuilder {
         Ok(())
     }
 
-    /// The steps of this feed, where it goes by a plan, or goes on from a snapshot. It may have to count the records; the first has so many
-    /// bytes.
+    /// The steps of this feed, where it goes by a plan, or goes on from a snapshot. It may have to count the records; the
+    /// first has so many bytes.
     pub(super) fn itinerary(
         &self,
         source: &dyn Source,

@@ -80,9 +80,9 @@ impl Lane {
         }
     }
 
-    /// Where the run is, after the batch that was handed over last: what comes after that is delivered by a feed that [goes on from
-    /// it](crate::FeedBuilder::resume), prefetched or not. Of the job's other replicas it takes it that they are at the same step, as where all are
-    /// trained on together; [`Snapshot::join`] is for those that are not.
+    /// Where the run is, after the batch that was handed over last: what comes after that is delivered by a feed that
+    /// [goes on from it](crate::FeedBuilder::resume), prefetched or not. Of the job's other replicas it takes it that
+    /// they are at the same step, as where all are trained on together; [`Snapshot::join`] is for those that are not.
     ///
     /// # Errors
     ///

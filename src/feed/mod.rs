@@ -170,9 +170,9 @@ impl Feed {
         self.extent
     }
 
-    /// The memory that the feed uses beside the page cache, holder by holder, as long as no record is larger
-    /// than the first, with rings as [deep](Self::extent) as they may become. What larger ones take comes on top: [`LaneStats::growths`] counts the batches that
-    /// grew, but copies of records and decoders grow as well.
+    /// The memory that the feed uses beside the page cache, holder by holder, as long as no record is larger than the
+    /// first, with rings as [deep](Self::extent) as they may become. What larger ones take comes on top:
+    /// [`LaneStats::growths`] counts the batches that grew, but copies of records and decoders grow as well.
     #[must_use]
     pub fn memory_budget(&self) -> &MemoryBudget {
         &self.budget
@@ -184,8 +184,9 @@ impl Feed {
         self.gauges.read()
     }
 
-    /// Where the run is: which step each of its lanes comes to next, handed over or not. What was prefetched and not delivered belongs
-    /// to what comes, so that nothing is lost, and nothing comes twice, where a feed [goes on from it](FeedBuilder::resume).
+    /// Where the run is: which step each of its lanes comes to next, handed over or not. What was prefetched and not
+    /// delivered belongs to what comes, so that nothing is lost, and nothing comes twice, where a feed [goes on from
+    /// it](FeedBuilder::resume).
     ///
     /// Best taken when all lanes have given the same steps, and saved with the model that was trained on them.
     ///

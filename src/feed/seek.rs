@@ -12,13 +12,15 @@ use crate::snapshot::{Course, Ring, SnapshotError};
 use crate::transform::Place;
 
 impl Feed {
-    /// Goes to a step, forwards or backwards: the next batch of every lane is its share of it. [Lanes](Self::lanes) that were handed over before
-    /// end, and new ones are to be taken. In [Caffe's ring](crate::FeedBuilder::epochs), steps are counted from the start, and their epoch is 0.
+    /// Goes to a step, forwards or backwards: the next batch of every lane is its share of it. [Lanes](Self::lanes) that
+    /// were handed over before end, and new ones are to be taken. In [Caffe's ring](crate::FeedBuilder::epochs), steps
+    /// are counted from the start, and their epoch is 0.
     ///
-    /// It is done as a run [goes on](crate::FeedBuilder::resume), with new threads and buffers: in milliseconds, for any step, but for
-    /// [Caffe's random sequence](crate::FeedBuilder::caffe_random), which is drawn again up to there. Statistics and receipts begin anew. A lane that was
-    /// handed over gives what it has complete, and then [`FeedError::Cancelled`]; its memory is in use until it is dropped, so drop it before, where a
-    /// device has no room for both.
+    /// It is done as a run [goes on](crate::FeedBuilder::resume), with new threads and buffers: in milliseconds, for any
+    /// step, but for [Caffe's random sequence](crate::FeedBuilder::caffe_random), which is drawn again up to there.
+    /// Statistics and receipts begin anew. A lane that was handed over gives what it has complete, and then
+    /// [`FeedError::Cancelled`]; its memory is in use until it is dropped, so drop it before, where a device has no room
+    /// for both.
     ///
     /// # Errors
     ///
@@ -39,8 +41,8 @@ impl Feed {
         Ok(())
     }
 
-    /// One batch alone, as any replica of the job, here or elsewhere, gets it: on the host, and bit for bit. The feed goes on meanwhile as if
-    /// nothing were, and the memory of another batch is used.
+    /// One batch alone, as any replica of the job, here or elsewhere, gets it: on the host, and bit for bit. The feed
+    /// goes on meanwhile as if nothing were, and the memory of another batch is used.
     ///
     /// # Errors
     ///

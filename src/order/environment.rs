@@ -121,12 +121,12 @@ struct Told {
 }
 
 impl Process {
-    /// The process that the launchers say this is: torchrun, Open MPI, SLURM, or a Kubernetes Indexed Job. `None` where nothing is
-    /// said. What is given goes beside what they say: for a Kubernetes job, which does not say how many processes it
-    /// has, `processes`.
+    /// The process that the launchers say this is: torchrun, Open MPI, SLURM, or a Kubernetes Indexed Job. `None` where
+    /// nothing is said. What is given goes beside what they say: for a Kubernetes job, which does not say how many
+    /// processes it has, `processes`.
     ///
-    /// Where several launchers were at work, one within the other, the inner one may have started several processes for each of the outer
-    /// one's, as torchrun does on each node of a SLURM job.
+    /// Where several launchers were at work, one within the other, the inner one may have started several processes for
+    /// each of the outer one's, as torchrun does on each node of a SLURM job.
     ///
     /// # Errors
     ///

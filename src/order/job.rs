@@ -109,13 +109,14 @@ impl Job {
         self
     }
 
-    /// Mixes the files in these proportions, a number each: by `[3, 1]` three of four records are of the first file, not on the average, but of
-    /// each four that follow one another, and spread evenly. If not said, files come one behind the other, or, shuffled, in proportion to their
-    /// sizes.
+    /// Mixes the files in these proportions, a number each: by `[3, 1]` three of four records are of the first file, not
+    /// on the average, but of each four that follow one another, and spread evenly. If not said, files come one behind
+    /// the other, or, shuffled, in proportion to their sizes.
     ///
-    /// Each file is then passed over by itself, again and again, shuffled anew each time if it is [shuffled](Self::shuffle): a record's
-    /// [`epoch`](crate::RecordId::epoch) is the pass over its file. An epoch of the job is so long that every record comes at least once, in the exact
-    /// proportions, and the next one goes on where it ends.
+    /// Each file is then passed over by itself, again and again, shuffled anew each time if it is
+    /// [shuffled](Self::shuffle): a record's [`epoch`](crate::RecordId::epoch) is the pass over its file. An epoch of the
+    /// job is so long that every record comes at least once, in the exact proportions, and the next one goes on where it
+    /// ends.
     #[must_use]
     pub fn mix(mut self, weights: impl Into<Vec<u64>>) -> Self {
         self.mix = weights.into();

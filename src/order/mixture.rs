@@ -6,11 +6,12 @@ use super::plan::COUNTED_MAX;
 /// The most places of a round: what is kept of one is bounded.
 const ROUND_MAX: u64 = 1 << 16;
 
-/// A stream of several files, each with as many records in a round as its weight is, spread evenly. A file is passed over again and again,
-/// by itself: its passes go on through rounds and epochs, so that each of its records comes as often as any other of them.
+/// A stream of several files, each with as many records in a round as its weight is, spread evenly. A file is passed over
+/// again and again, by itself: its passes go on through rounds and epochs, so that each of its records comes as often as
+/// any other of them.
 ///
-/// An epoch is so many whole rounds that every record comes at least once; those of the file that lasts longest come once, or, where its last
-/// round is not full, some of them twice.
+/// An epoch is so many whole rounds that every record comes at least once; those of the file that lasts longest come
+/// once, or, where its last round is not full, some of them twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mixture {
     parts: Vec<Part>,

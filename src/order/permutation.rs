@@ -102,8 +102,8 @@ struct Key {
 }
 
 impl Key {
-    /// 32 bits of a half of as many. A multiplication, an addition and a shift are a universal hash: over all keys, any two halves come to any
-    /// two results about as often.
+    /// 32 bits of a half of as many. A multiplication, an addition and a shift are a universal hash: over all keys, any
+    /// two halves come to any two results about as often.
     #[inline]
     fn scramble(self, half: u64, tweak: u64) -> u64 {
         half.wrapping_mul(self.factor).wrapping_add(self.addend ^ tweak) >> 32

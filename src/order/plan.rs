@@ -234,8 +234,8 @@ impl Plan {
         }
     }
 
-    /// How many steps come before one, counted through the epochs; where batches do not [wrap](LastBatch::Wrap), of a plan that does not [go
-    /// on](Self::goes_on) from another's.
+    /// How many steps come before one, counted through the epochs; where batches do not [wrap](LastBatch::Wrap), of a
+    /// plan that does not [go on](Self::goes_on) from another's.
     pub(crate) fn step_number(&self, id: StepId) -> Result<u64, OrderError> {
         let before = match self.wraps() {
             true => self.steps_before(id.epoch)?,

@@ -7,7 +7,8 @@ use super::world::Seat;
 use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
 
-/// The most shares by which replicas may be apart, those that they were given among them: what is written down of them is bounded.
+/// The most shares by which replicas may be apart, those that they were given among them: what is written down of them is
+/// bounded.
 const APART_MAX: usize = 1 << 20;
 
 /// What comes from a step on to its epoch's end: places of the lines of workers, or of the one line of all.
@@ -18,13 +19,14 @@ struct Tail {
 }
 
 impl Plan {
-    /// The plan by which a run of this one goes on as another job, and the next step of each of that one's replicas. `next` is
-    /// the step that each replica of this one comes to next: where it is the same for all of them, whatever came before it was delivered, and
-    /// nothing else.
+    /// The plan by which a run of this one goes on as another job, and the next step of each of that one's replicas.
+    /// `next` is the step that each replica of this one comes to next: where it is the same for all of them, whatever
+    /// came before it was delivered, and nothing else.
     ///
-    /// Where the other job is the same, so are the plan and the steps. Otherwise what is left of the epoch, of all workers together,
-    /// is one stream that the other job divides among its replicas, from step 0 on, and the epochs after that are as they
-    /// would have been. Every record is still delivered as often as it would have been: but for [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off), exactly once.
+    /// Where the other job is the same, so are the plan and the steps. Otherwise what is left of the epoch, of all
+    /// workers together, is one stream that the other job divides among its replicas, from step 0 on, and the epochs
+    /// after that are as they would have been. Every record is still delivered as often as it would have been: but for
+    /// [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off), exactly once.
     ///
     /// ```
     /// use percolator::{BatchSize, Job, World};
@@ -40,8 +42,9 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`OrderError::OtherOrder`] if the job is of another data set, or its order is another; [`OrderError::Replicas`] if these are not as many
-    /// steps as replicas; [`OrderError::NoSuchStep`] if a replica is not where it says it is; [`OrderError::TooMany`]; and what is wrong with the job.
+    /// [`OrderError::OtherOrder`] if the job is of another data set, or its order is another; [`OrderError::Replicas`] if
+    /// these are not as many steps as replicas; [`OrderError::NoSuchStep`] if a replica is not where it says it is;
+    /// [`OrderError::TooMany`]; and what is wrong with the job.
     pub fn resumed(&self, job: &Job, next: &[StepId]) -> Result<(Plan, Vec<StepId>), OrderError> {
         let plan = job.plan()?;
         self.check_order(job)?;

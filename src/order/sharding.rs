@@ -10,8 +10,8 @@ use super::plan::COUNTED_MAX;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoShardPolicy {
-    /// [`File`](Self::File) where there are several files, and as many as workers at the least; otherwise [`Data`](Self::Data). Which it
-    /// was, and why, [`Plan::policy`](super::Plan::policy) tells.
+    /// [`File`](Self::File) where there are several files, and as many as workers at the least; otherwise
+    /// [`Data`](Self::Data). Which it was, and why, [`Plan::policy`](super::Plan::policy) tells.
     #[default]
     Auto,
     /// Each worker has files (databases) of its own: worker `w` of `n` reads files `w`, `w + n`, `w + 2n` and so on.

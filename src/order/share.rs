@@ -9,8 +9,8 @@ use super::stretch::Stretch;
 use super::{EpochOrder, OrderError, Plan, Shuffle};
 use crate::record::RecordId;
 
-/// The records that a replica gets at a step, in the order of their places in its batch: positions in the whole data set, and their
-/// epochs.
+/// The records that a replica gets at a step, in the order of their places in its batch: positions in the whole data set,
+/// and their epochs.
 #[derive(Clone, Debug)]
 pub struct ReplicaShare<'a> {
     plan: &'a Plan,
@@ -79,7 +79,8 @@ impl<'a> ReplicaShare<'a> {
         Some((position..position + count, count == len))
     }
 
-    /// The record at a place of a mixture. Neighbours are of several files, each of which is in a pass of its own: no order is worth keeping.
+    /// The record at a place of a mixture. Neighbours are of several files, each of which is in a pass of its own: no
+    /// order is worth keeping.
     fn mixed(&self, mixture: &Mixture, place: u64) -> RecordId {
         let (number, part, draw) = mixture.locate(place);
         let (epoch, place) = (draw / part.records, draw % part.records);

@@ -16,8 +16,8 @@ pub enum Shuffle {
     No,
     /// Any record may come at any time.
     Global,
-    /// For disks that read best what lies together: the records are cut into windows, so many to each, and the last may be shorter. The windows come in a
-    /// shuffled order, and the records of each in one of their own.
+    /// For disks that read best what lies together: the records are cut into windows, so many to each, and the last may
+    /// be shorter. The windows come in a shuffled order, and the records of each in one of their own.
     ///
     /// Other than a shuffle buffer (TensorFlow's, DALI's `initial_fill`), it needs no memory and no time to fill, and a
     /// record may come anywhere in the epoch.

@@ -8,8 +8,8 @@ use super::OrderError;
 const MEMBERS_MAX: usize = 1 << 16;
 
 /// The workers of a job and its replicas: each worker is a process, or a host, that reads for as many replicas as any
-/// other, and each replica is a device that is trained on. They are numbered through: worker `w` of those with `r` replicas each feeds replicas
-/// `w * r` to `w * r + r - 1`.
+/// other, and each replica is a device that is trained on. They are numbered through: worker `w` of those with `r`
+/// replicas each feeds replicas `w * r` to `w * r + r - 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     workers: usize,
@@ -24,8 +24,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`OrderError::Zero`] if there are none of either, [`OrderError::TooMany`] if there are more than 65,536, [`OrderError::UnevenReplicas`] if replicas are no multiple of
-    /// workers: TensorFlow's rule.
+    /// [`OrderError::Zero`] if there are none of either, [`OrderError::TooMany`] if there are more than 65,536,
+    /// [`OrderError::UnevenReplicas`] if replicas are no multiple of workers: TensorFlow's rule.
     pub fn new(workers: usize, replicas: usize) -> Result<Self, OrderError> {
         for (option, count) in [("workers", workers), ("replicas", replicas)] {
             if count == 0 {

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use crate::record::RecordId;
 use crate::splitmix::{self, GAMMA};
 
-/// What records come to, in whatever order and on whatever lane: a sum of what each is mixed to, and their number. Digests of lanes and
-/// of ranks add up to that of all their records.
+/// What records come to, in whatever order and on whatever lane: a sum of what each is mixed to, and their number.
+/// Digests of lanes and of ranks add up to that of all their records.
 ///
 /// Two multisets of records that differ come to the same digest by a chance of 2^-64 or so. It is proof against mistakes, and not
 /// against somebody who looks for such records.

@@ -1,10 +1,10 @@
 //! What was delivered, written down so that it can be proven that an epoch was covered exactly once.
 //!
-//! Each lane folds the records that it hands over into a [`Digest`], which does not depend on their order, and into a sketch,
-//! which can name the records by which two digests differ if they are few; and it notes the steps that it was given.
-//! That is a [`Receipt`]: a page of text an epoch, whatever its number of records. The receipts of all ranks, and of all sessions of a run, make a [`Verdict`]:
-//! what was delivered is what those steps come to by the plan, and those steps have every record exactly once; or these
-//! records are missing, and those came twice.
+//! Each lane folds the records that it hands over into a [`Digest`], which does not depend on their order, and into a
+//! sketch, which can name the records by which two digests differ if they are few; and it notes the steps that it was
+//! given. That is a [`Receipt`]: a page of text an epoch, whatever its number of records. The receipts of all ranks, and
+//! of all sessions of a run, make a [`Verdict`]: what was delivered is what those steps come to by the plan, and those
+//! steps have every record exactly once; or these records are missing, and those came twice.
 
 mod coverage;
 mod digest;

@@ -1,11 +1,11 @@
 //! Names the records by which two multisets of records of one epoch differ, without having kept either: an invertible
 //! Bloom lookup table (Goodrich and Mitzenmacher 2011).
 //!
-//! A record goes to one cell of each of three parts. A cell adds up how many records came, their indexes and what they are mixed to.
-//! Sketches subtract, cell by cell, and what both have is gone. Where few records are left, some cell has only one of them, `n`
-//! times: its sum of indexes is then `n` times an index, and its other sum `n` times what that record is mixed to, which is no chance. That
-//! record is taken out of its cells, and others are then alone in theirs, until all cells are empty. Where there are too many, some cells stay, and
-//! none of the names is believed.
+//! A record goes to one cell of each of three parts. A cell adds up how many records came, their indexes and what they
+//! are mixed to. Sketches subtract, cell by cell, and what both have is gone. Where few records are left, some cell has
+//! only one of them, `n` times: its sum of indexes is then `n` times an index, and its other sum `n` times what that
+//! record is mixed to, which is no chance. That record is taken out of its cells, and others are then alone in theirs,
+//! until all cells are empty. Where there are too many, some cells stay, and none of the names is believed.
 
 use std::array;
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A multiset of steps, kept as the changes of its counts: +1 where steps begin that were given, -1 behind them. So steps one after the
-/// other take up two entries, however many they are, and equal multisets are equal.
+/// A multiset of steps, kept as the changes of its counts: +1 where steps begin that were given, -1 behind them. So steps
+/// one after the other take up two entries, however many they are, and equal multisets are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps(BTreeMap<u64, i64>);
 

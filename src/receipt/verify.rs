@@ -1,8 +1,9 @@
 //! Holds receipts against their plans and against each other.
 //!
-//! A receipt says what was delivered in two ways: as steps, which come to certain records by its plan, and as a digest of the
-//! records themselves. That both are the same proves that nothing was lost or doubled on the way through a feed. The steps of all receipts
-//! together then say how often each record came. What digests have beyond the steps is counted, too, where it can be named.
+//! A receipt says what was delivered in two ways: as steps, which come to certain records by its plan, and as a digest of
+//! the records themselves. That both are the same proves that nothing was lost or doubled on the way through a feed. The
+//! steps of all receipts together then say how often each record came. What digests have beyond the steps is counted,
+//! too, where it can be named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,11 +22,12 @@ use crate::order::{OrderError, Plan};
 const RECORDS_MAX: u64 = 1 << 32;
 
 impl Verdict {
-    /// What the receipts of a run prove, each with a name to speak of it by. It takes those of all ranks and of all sessions: where a run was
-    /// continued, also by other plans, as long as they are of the same data set, seed and shuffle.
+    /// What the receipts of a run prove, each with a name to speak of it by. It takes those of all ranks and of all
+    /// sessions: where a run was continued, also by other plans, as long as they are of the same data set, seed and
+    /// shuffle.
     ///
-    /// An epoch that is followed by another one in any receipt, or of which a receipt has the last step, must have been covered; an epoch
-    /// that is not is under way, and steps that no replica has come to are not missing.
+    /// An epoch that is followed by another one in any receipt, or of which a receipt has the last step, must have been
+    /// covered; an epoch that is not is under way, and steps that no replica has come to are not missing.
     ///
     /// # Errors
     ///
@@ -200,8 +202,8 @@ impl<'a> Audit<'a> {
         })
     }
 
-    /// The records of an epoch that plans leave out on purpose, of those that came to where they do. `is_only` says that one plan alone
-    /// has records of the epoch.
+    /// The records of an epoch that plans leave out on purpose, of those that came to where they do. `is_only` says that
+    /// one plan alone has records of the epoch.
     fn left_out(&self, epoch: u64, is_only: bool) -> Result<Vec<u64>, ReceiptError> {
         let mut left_out = Vec::new();
         for party in &self.parties {

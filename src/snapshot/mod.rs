@@ -21,11 +21,11 @@ use crate::source::Identity;
 use crate::transform::CaffeEra;
 
 /// Where a run is: its job, its data, and the step that each replica comes to next. A [feed](crate::Feed::snapshot) or a
-/// [lane](crate::Lane::snapshot) tells it after any batch, and a feed that is [built with it](crate::FeedBuilder::resume) goes on from there: bit for bit,
-/// and without reading what came before.
+/// [lane](crate::Lane::snapshot) tells it after any batch, and a feed that is [built with it](crate::FeedBuilder::resume)
+/// goes on from there: bit for bit, and without reading what came before.
 ///
-/// It is a small text, for people too ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr), [`save`](Self::save), [`load`](Self::load)), best
-/// kept in one file with the model it belongs to:
+/// It is a small text, for people too ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr),
+/// [`save`](Self::save), [`load`](Self::load)), best kept in one file with the model it belongs to:
 ///
 /// ```text
 /// percolator snapshot 1
@@ -163,7 +163,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::None`] if there are none, [`SnapshotError::NotOfOne`] if they are not of one run, or two say differently where a replica is.
+    /// [`SnapshotError::None`] if there are none, [`SnapshotError::NotOfOne`] if they are not of one run, or two say
+    /// differently where a replica is.
     pub fn join<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> Result<Snapshot, SnapshotError> {
         let mut snapshots = snapshots.into_iter();
         let Some(first) = snapshots.next() else {
@@ -229,8 +230,8 @@ impl Snapshot {
         Ok((0..replicas).map(|replica| known(replica).unwrap_or_default()).collect())
     }
 
-    /// How the run goes on as a job of files of so many records, as far as these lanes of it need to know; `is_ring` says that what goes on
-    /// is a ring.
+    /// How the run goes on as a job of files of so many records, as far as these lanes of it need to know; `is_ring` says
+    /// that what goes on is a ring.
     pub(crate) fn resumed(
         &self,
         job: &Job,

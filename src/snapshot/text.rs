@@ -142,8 +142,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Io`] if the file cannot be read, [`SnapshotError::Text`] if it is cut, was edited, is of a later release, or is
-    /// no snapshot at all.
+    /// [`SnapshotError::Io`] if the file cannot be read, [`SnapshotError::Text`] if it is cut, was edited, is of a later
+    /// release, or is no snapshot at all.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
         let path = path.as_ref();
         let text = std::fs::read(path).map_err(|error| SnapshotError::Io {

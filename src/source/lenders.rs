@@ -45,6 +45,9 @@ impl fmt::Debug for Lender {
 /// What a run keeps of each record besides, where its records, and their companions, may be of several lenders.
 pub(crate) const LENDERS_BYTES: usize = 2 * size_of::<Lender>();
 
+/// How many of the last lenders are looked at for one that comes again.
+const LOOKED_AT: usize = 8;
+
 /// Those who lend what a run holds.
 ///
 /// # Invariant
@@ -84,8 +87,11 @@ impl Lenders {
                 return 0;
             }
         }
-        if let Some(position) = self.others.iter().rposition(|other| other.is(lender)) {
-            return position + 1;
+        // A walk that goes back and forth between few finds them here. Where each record has one of its own, to look
+        // through all of them would take as long as there are pairs; and one that is held twice does no harm.
+        let looked_at = self.others.len().saturating_sub(LOOKED_AT);
+        if let Some(position) = self.others[looked_at..].iter().rposition(|other| other.is(lender)) {
+            return looked_at + position + 1;
         }
         self.others.push(lender.clone());
         self.others.len()

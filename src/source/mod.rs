@@ -55,8 +55,9 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// How many records it holds, where that is known without reading them.
     fn records(&self) -> Option<u64>;
 
-    /// What tells its data set from others, and from itself before it was written to: by this a [`Snapshot`](crate::Snapshot) is known to be of it.
-    /// Not the path, nor the time of the last change: a copy is the same data set. A feed adds its first record.
+    /// What tells its data set from others, and from itself before it was written to: by this a
+    /// [`Snapshot`](crate::Snapshot) is known to be of it. Not the path, nor the time of the last change: a copy is the
+    /// same data set. A feed adds its first record.
     fn identity(&self) -> Identity {
         match self.records() {
             Some(records) => Identity::new().with("records", records),
@@ -139,8 +140,8 @@ pub enum Passes {
     /// Not at all.
     #[default]
     Alike,
-    /// The first one begins behind some records: a list with a `rand_skip`. In a [plan](crate::Plan), which knows records by their positions,
-    /// that makes no difference; a run in Caffe's ring cannot be gone on from.
+    /// The first one begins behind some records: a list with a `rand_skip`. In a [plan](crate::Plan), which knows records
+    /// by their positions, that makes no difference; a run in Caffe's ring cannot be gone on from.
     FirstIsShorter,
     /// Each has an order of its own: a list that shuffles itself. No plan can say which record comes when.
     Shuffled,

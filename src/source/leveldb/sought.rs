@@ -96,9 +96,10 @@ impl Cursor for LevelDbCursor {
     }
 
     fn goes_on_until(&mut self, position: u64) {
-        let indexed = self.source.indexed.lock();
-        let last = position.checked_sub(1).filter(|_| position != u64::MAX).zip(indexed.as_ref());
-        let place = last.and_then(|(last, indexed)| indexed.index.place(last).ok().flatten());
+        // Not looked at under the lock: a part of the index may have to be read for it.
+        let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());
+        let last = position.checked_sub(1).filter(|_| position != u64::MAX).zip(index);
+        let place = last.and_then(|(last, index)| index.place(last).ok().flatten());
         let table = match place.map(RecordPlace::of_numbers) {
             Some(RecordPlace::Table { table, .. }) => self.source.database.table_at(table),
             Some(RecordPlace::Memory(_)) | None => None,
