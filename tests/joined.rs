@@ -150,6 +150,46 @@ fn databases_are_mixed_in_exact_proportions_and_go_on_so() {
     });
 }
 
+/// A source with more records than it says.
+#[derive(Debug)]
+struct Modest(MemorySource);
+
+impl Source for Modest {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(3)
+    }
+
+    fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
+        self.0.cursor()
+    }
+}
+
+#[test]
+fn a_database_that_goes_on_behind_the_records_that_it_said_is_an_error_and_not_cut() {
+    let records = |range| MemorySource::new("modest", images(range));
+    for joined in [
+        Joined::new(Modest(records(0..5))).and(records(5..9)),
+        Joined::new(records(0..2)).and(Modest(records(2..6))),
+    ] {
+        let mut cursor = joined.cursor().unwrap();
+        let mut given = 0;
+        let error = loop {
+            match cursor.skip() {
+                Ok(true) => given += 1,
+                Ok(false) => panic!("{given} records, and the end"),
+                Err(error) => break error,
+            }
+        };
+        assert!(given == 3 || given == 5, "{given}");
+        assert!(matches!(&error, SourceError::Broken { index: 3, .. }), "{error}");
+        assert!(error.to_string().contains("was said to have 3 records"), "{error}");
+    }
+}
+
 /// What a lane is given: names, labels and pixels.
 type Given = (Vec<RecordId>, Vec<i32>, Vec<u8>);
 

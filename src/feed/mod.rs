@@ -6,6 +6,7 @@ mod course;
 mod dlpack;
 mod empty;
 mod extent;
+mod first_record;
 mod lane;
 mod net;
 mod origin;

@@ -11,6 +11,7 @@ use crossbeam_channel::bounded;
 use super::builder::{FeedBuilder, Seed};
 use super::empty::EmptyBatches;
 use super::extent::Extent;
+use super::first_record::FirstRecord;
 use super::lane::Lane;
 use super::net::NetPlace;
 use super::origin::Origin;
@@ -21,7 +22,7 @@ use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{Arrays, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::device::{Device, DeviceError};
-use crate::errand::{ERRANDS_MAX, Helpers, NotYet};
+use crate::errand::{ERRANDS_MAX, Helpers};
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::lines;
@@ -32,16 +33,12 @@ use crate::reader::DataReader;
 use crate::reader::body::{Pool, Share, Terms};
 use crate::reader::itinerary::Itinerary;
 use crate::reader::queue_pair;
-use crate::recipe::{Recipe, Shapes, TargetFrom, TargetRecipe};
-use crate::record::RecordId;
+use crate::recipe::{Recipe, TargetFrom, TargetRecipe};
 use crate::round::Round;
 use crate::shape::Phase;
-use crate::snapshot::Course;
+use crate::snapshot::DealtBy;
 use crate::source::paired::Paired;
-use crate::source::{
-    COMPANION_BYTES, ChecksSeals, Identity, LENDERS_BYTES, PLACE_BYTES, Record, SEAL_BYTES, Source,
-    SourceError,
-};
+use crate::source::{COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, SEAL_BYTES, Source};
 use crate::sync::panic_message;
 use crate::transform::{
     CaffeEra, Cutter, Draws, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform, Transformer,
@@ -204,39 +201,6 @@ impl FeedBuilder {
             recipe.target = Some(TargetRecipe { from, transformer });
         }
         Ok((source, recipe))
-    }
-}
-
-/// What the first record of a source tells.
-struct FirstRecord {
-    /// What it tells of its data set.
-    identity: Identity,
-    shapes: Shapes,
-    value_bytes: usize,
-    copied_bytes: usize,
-    /// Whether the workers have to verify it.
-    is_sealed: bool,
-    /// What a walk keeps.
-    walk_bytes: usize,
-}
-
-impl FirstRecord {
-    fn look(source: &dyn Source, recipe: &Recipe, threads: usize) -> Result<Self, FeedError> {
-        let helpers = Arc::new(NotYet { threads });
-        let mut cursor = source.sealing_cursor(ChecksSeals::promised(Some(helpers)))?;
-        let Some(entry) = cursor.advance()? else {
-            return Err(SourceError::Empty { path: source.path().to_owned() }.into());
-        };
-        entry.check()?;
-        let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
-        let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
-        let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
-        let mut identity = source.identity().with_first("record", key, value);
-        if let Some(companion) = companion {
-            identity = identity.with_first("companion", key, companion);
-        }
-        let (is_sealed, walk_bytes) = (entry.is_sealed(), cursor.held_bytes());
-        Ok(FirstRecord { identity, shapes, value_bytes, copied_bytes, is_sealed, walk_bytes })
     }
 }
 
@@ -423,9 +387,9 @@ impl Plan {
         Ok(Feed {
             lanes,
             records,
-            plan: match self.asked.law() {
-                Course::Plan(plan) => Some(plan),
-                Course::Ring(_) => None,
+            plan: match self.asked.dealt_by() {
+                DealtBy::Plan(plan) => Some(plan),
+                DealtBy::Ring(_) => None,
             },
             input_shape: self.first.shapes.input,
             batch_shape: self.arrays.shape(),

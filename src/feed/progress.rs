@@ -12,7 +12,7 @@ use crate::reader::itinerary::Itinerary;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;
 use crate::sealed_text::TextWriter;
-use crate::snapshot::{Course, DrawnFrom, Snapshot, SnapshotError};
+use crate::snapshot::{DealtBy, DrawnFrom, Snapshot, SnapshotError};
 use crate::source::{Identity, Passes, Source};
 
 /// What all snapshots of a feed say.
@@ -21,7 +21,7 @@ pub(super) struct About {
     pub(super) source: PathBuf,
     pub(super) identity: Identity,
     pub(super) passes: Passes,
-    pub(super) course: Course,
+    pub(super) dealt_by: DealtBy,
     pub(super) draws: DrawnFrom,
     /// The step that the run ends before, where it has steps by a plan and an end.
     pub(super) end: Option<StepId>,
@@ -33,7 +33,7 @@ impl About {
             source: source.path().to_owned(),
             identity,
             passes: source.passes(),
-            course: asked.law(),
+            dealt_by: asked.dealt_by(),
             draws: asked.drawn_from(),
             end: asked.itinerary.as_ref().and_then(|itinerary| itinerary.end),
         }
@@ -43,7 +43,7 @@ impl About {
     pub(super) fn itinerary_text(&self, next: StepId) -> String {
         let mut text = TextWriter::new("itinerary", 1);
         self.identity.lines().for_each(|line| text.fact("data", line));
-        if let Course::Plan(plan) = &self.course {
+        if let DealtBy::Plan(plan) = &self.dealt_by {
             plan.write(&mut text);
         }
         text.fact("next", next);
@@ -65,10 +65,10 @@ impl About {
         draws: DrawnFrom,
         next: impl IntoIterator<Item = (usize, StepId)>,
     ) -> Result<Snapshot, SnapshotError> {
-        if matches!(self.course, Course::Ring(_)) && self.passes != Passes::Alike {
+        if matches!(self.dealt_by, DealtBy::Ring(_)) && self.passes != Passes::Alike {
             return Err(SnapshotError::PassesDiffer { source_path: self.source.clone() });
         }
-        Ok(Snapshot::new(&self.source, self.identity.clone(), self.course.clone(), draws, next))
+        Ok(Snapshot::new(&self.source, self.identity.clone(), self.dealt_by.clone(), draws, next))
     }
 }
 
@@ -125,10 +125,10 @@ impl FeedBuilder {
     }
 
     /// By what law the records come.
-    pub(super) fn law(&self) -> Course {
+    pub(super) fn dealt_by(&self) -> DealtBy {
         match &self.itinerary {
-            Some(itinerary) if !itinerary.is_ring => Course::Plan(itinerary.plan.clone()),
-            _ => Course::Ring(self.ring()),
+            Some(itinerary) if !itinerary.is_ring => DealtBy::Plan(itinerary.plan.clone()),
+            _ => DealtBy::Ring(self.ring()),
         }
     }
 
@@ -161,8 +161,8 @@ pub(super) fn snapshot<'a>(
 /// The receipt of lanes of one feed, where they keep one.
 pub(super) fn receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
     let mut lanes = lanes.into_iter().peekable();
-    let About { source, course, .. } = &*lanes.peek()?.about;
-    let Course::Plan(plan) = course else { return None };
+    let About { source, dealt_by, .. } = &*lanes.peek()?.about;
+    let DealtBy::Plan(plan) = dealt_by else { return None };
     let mut receipt = Receipt::new(&source.to_string_lossy(), plan);
     for lane in lanes {
         receipt.add(lane.handed.lock().ledger.as_ref()?);

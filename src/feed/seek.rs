@@ -8,7 +8,7 @@ use crate::error::FeedError;
 use crate::order::{OrderError, World};
 use crate::reader::body::Share;
 use crate::record::StepId;
-use crate::snapshot::{Course, Ring, SnapshotError};
+use crate::snapshot::{DealtBy, Ring, SnapshotError};
 use crate::transform::Place;
 
 impl Feed {
@@ -66,21 +66,21 @@ impl Feed {
     }
 
     fn replicas(&self) -> usize {
-        match &self.about.course {
-            Course::Plan(plan) => plan.world().replicas(),
-            Course::Ring(Ring { ranks, .. }) => *ranks,
+        match &self.about.dealt_by {
+            DealtBy::Plan(plan) => plan.world().replicas(),
+            DealtBy::Ring(Ring { ranks, .. }) => *ranks,
         }
     }
 
     /// That a step is one of the run's. In the ring, there is hardly any that is not.
     fn check_step(&self, id: StepId) -> Result<(), FeedError> {
-        match &self.about.course {
-            Course::Plan(_) if self.about.end.is_some_and(|end| id >= end) => Err(no_such_step(id, 0)),
-            Course::Plan(plan) => {
+        match &self.about.dealt_by {
+            DealtBy::Plan(_) if self.about.end.is_some_and(|end| id >= end) => Err(no_such_step(id, 0)),
+            DealtBy::Plan(plan) => {
                 Ok(plan.share(id.epoch, id.step, 0).map(drop).map_err(SnapshotError::Order)?)
             }
-            Course::Ring(_) if id.epoch > 0 => Err(no_such_step(id, 0)),
-            Course::Ring(_) => Ok(()),
+            DealtBy::Ring(_) if id.epoch > 0 => Err(no_such_step(id, 0)),
+            DealtBy::Ring(_) => Ok(()),
         }
     }
 }

@@ -20,7 +20,6 @@ pub(super) const COUNTED_MAX: u64 = 1 << 43;
 pub struct Plan {
     /// What it was made of.
     job: Job,
-    world: World,
     policy: AutoShardPolicy,
     why: &'static str,
     law: Law,
@@ -29,8 +28,6 @@ pub struct Plan {
     /// The steps of each epoch, where workers have streams of their own.
     own_steps: u64,
     last_batch: LastBatch,
-    shuffle: Shuffle,
-    seed: u64,
     /// One for all workers, or one each.
     shards: Vec<Shard>,
     /// What another job left of the epoch that it was in.
@@ -78,19 +75,15 @@ impl Plan {
             true => vec![job.shard(&files, ShardName::ALL)?],
             false => (0..workers).map(|worker| files.shard(ShardName { policy, worker, workers })).collect(),
         };
-        let (shuffle, seed) = (job.shuffle, job.seed);
         let mut plan = Plan {
             // Said or not, it is one job: what was written down of it is read as the same.
             job: job.clone().last_batch(last_batch),
-            world,
             policy,
             why,
             law,
             step_records,
             own_steps: 0,
             last_batch,
-            shuffle,
-            seed,
             shards,
             rest: None,
         };
@@ -107,7 +100,7 @@ impl Plan {
     /// The job's workers and replicas.
     #[must_use]
     pub fn world(&self) -> World {
-        self.world
+        self.job.world
     }
 
     /// How the data set is sharded, which is never [`AutoShardPolicy::Auto`], and why that was chosen.
@@ -121,7 +114,7 @@ impl Plan {
     pub fn batch_size_max(&self) -> u64 {
         match self.law {
             Law::Divided { global } | Law::Rebatched { global } => {
-                global.div_ceil(self.world.replicas() as u64)
+                global.div_ceil(self.job.world.replicas() as u64)
             }
             Law::Dealt { each } | Law::Caffe { each } | Law::Own { each } => each,
         }
@@ -162,7 +155,7 @@ impl Plan {
 
     /// How its epochs are shuffled, and by which seed.
     pub(super) fn shuffle(&self) -> (Shuffle, u64) {
-        (self.shuffle, self.seed)
+        (self.job.shuffle, self.job.seed)
     }
 
     /// How many records all replicas together take at a step, while there are enough.
@@ -177,8 +170,7 @@ impl Plan {
 
     /// Whether it divides the same data set in the same way, whatever it was asked for by, and wherever it goes on from.
     pub(crate) fn divides_like(&self, other: &Plan) -> bool {
-        let of =
-            |plan: &Plan| (plan.world, plan.law, plan.step_records, plan.last_batch, plan.shuffle, plan.seed);
+        let of = |plan: &Plan| (plan.job.world, plan.law, plan.step_records, plan.last_batch, plan.shuffle());
         of(self) == of(other) && self.shards == other.shards
     }
 
@@ -207,7 +199,7 @@ impl Plan {
     ///
     /// [`OrderError::NoSuchStep`], [`OrderError::NoSuchMember`] and [`OrderError::TooMany`].
     pub fn share(&self, epoch: u64, step: u64, replica: usize) -> Result<ReplicaShare<'_>, OrderError> {
-        let seat = self.world.seat(replica)?;
+        let seat = self.job.world.seat(replica)?;
         let steps = self.steps(epoch)?;
         if step >= steps {
             return Err(OrderError::NoSuchStep { epoch, step, steps });
@@ -216,10 +208,10 @@ impl Plan {
         let line = self.line(epoch, worker)?;
         let stretch = match (self.last_batch, line.rest) {
             (LastBatch::Wrap, _) => {
-                self.law.stretch(self.world, self.steps_before(epoch)? + step, seat, u64::MAX)
+                self.law.stretch(self.job.world, self.steps_before(epoch)? + step, seat, u64::MAX)
             }
-            (_, Some(rest)) => self.law.shared().stretch(self.world, step, seat, rest.len()),
-            (_, None) => self.law.stretch(self.world, step, seat, self.end(line.shard)),
+            (_, Some(rest)) => self.law.shared().stretch(self.job.world, step, seat, rest.len()),
+            (_, None) => self.law.stretch(self.job.world, step, seat, self.end(line.shard)),
         };
         Ok(ReplicaShare::of(self, line, stretch))
     }
@@ -278,7 +270,7 @@ impl Plan {
         };
         if self.wraps() {
             // All batches are full.
-            let each = self.law.stretch(self.world, 0, self.world.seat(replica)?, u64::MAX).len;
+            let each = self.law.stretch(self.job.world, 0, self.job.world.seat(replica)?, u64::MAX).len;
             return Ok(each.saturating_mul(self.step_number(id)?));
         }
         let of_epochs = id.epoch.saturating_mul(given(0, 0..self.steps(0)?)?);
@@ -304,7 +296,7 @@ impl Plan {
 
     /// How often each record comes in an epoch.
     pub(crate) fn times_each(&self) -> usize {
-        if self.policy == AutoShardPolicy::Off { self.world.workers() } else { 1 }
+        if self.policy == AutoShardPolicy::Off { self.job.world.workers() } else { 1 }
     }
 
     /// How much of a shard is used in an epoch.
@@ -325,7 +317,7 @@ impl Plan {
 
     /// The steps of workers that have streams of their own: until the last one ends, or, where all batches are full, the first.
     fn count_own_steps(&self) -> u64 {
-        let locals = self.world.replicas_per_worker() as u64;
+        let locals = self.job.world.replicas_per_worker() as u64;
         let steps = self.shards.iter().enumerate().map(|(worker, shard)| match (self.law, self.last_batch) {
             (Law::Rebatched { .. }, _) => self.rebatched_steps(worker, shard),
             (Law::Own { each }, LastBatch::Drop) => shard.records / each / locals,
@@ -343,13 +335,14 @@ impl Plan {
     /// full, for how many it has enough.
     fn rebatched_steps(&self, worker: usize, shard: &Shard) -> u64 {
         let end = self.end(shard);
-        let begin_of = |step| self.law.stretch(self.world, step, Seat { worker, local: 0 }, u64::MAX).first;
+        let begin_of =
+            |step| self.law.stretch(self.job.world, step, Seat { worker, local: 0 }, u64::MAX).first;
         let has_records = |step| match self.last_batch {
             LastBatch::Drop => begin_of(step + 1) <= end,
             _ => begin_of(step) < end,
         };
         // In as many steps as there are workers, a worker takes a global batch.
-        first_not(0..(end / self.step_records + 1) * self.world.workers() as u64, has_records)
+        first_not(0..(end / self.step_records + 1) * self.job.world.workers() as u64, has_records)
     }
 }
 

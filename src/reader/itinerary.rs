@@ -102,8 +102,8 @@ const SKIPPED_MAX: u64 = 16;
 const FORESEEN: usize = 8;
 
 impl Walk<'_> {
-    /// Comes before the record at a position.
-    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+    /// Comes before the record at a position; `false` if it is to stop on the way there, which may be long.
+    fn seek(&mut self, position: u64, is_stopping: impl Fn() -> bool) -> Result<bool, SourceError> {
         let mut at = match self.at {
             Some(at) if at <= position && (position - at <= SKIPPED_MAX || !self.is_seekable) => at,
             _ if self.is_seekable => {
@@ -116,6 +116,9 @@ impl Walk<'_> {
             }
         };
         while at < position {
+            if is_stopping() {
+                return Ok(false);
+            }
             if !self.cursor.skip()? {
                 return Err(self.cut_short(at));
             }
@@ -123,7 +126,7 @@ impl Walk<'_> {
         }
         // The step that follows comes to the record, or ends everything.
         self.at = Some(position + 1);
-        Ok(())
+        Ok(true)
     }
 
     /// Says how far the walk goes on from the next record of the first share, through those behind it and into the first
@@ -301,7 +304,9 @@ impl Dealer<'_> {
             self.pass_over();
             return Ok(Ok(()));
         }
-        walk.seek(id.index)?;
+        if !walk.seek(id.index, || self.is_stopping())? {
+            return Ok(Err(NobodyLeft));
+        }
         match self.deal_next(&mut *walk.cursor, turn, id, step)? {
             Some(dealt) => Ok(dealt),
             None => Err(walk.cut_short(id.index)),

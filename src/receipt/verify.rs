@@ -261,7 +261,7 @@ impl<'a> Audit<'a> {
     }
 
     /// How far each party has come in an epoch.
-    fn progress(&self, epoch: u64, last_claimed: u64) -> Result<Progress<'a>, ReceiptError> {
+    fn progress(&self, epoch: u64, last_claimed: u64) -> Result<Progress<'_>, ReceiptError> {
         let mut parties = Vec::new();
         let mut goes_on = false;
         for party in &self.parties {
@@ -274,7 +274,8 @@ impl<'a> Audit<'a> {
                 let name = self.witnesses[witnesses[0]].name;
                 let of = plan.steps(epoch).map_err(|error| not_of_plan(name, error))?;
                 let is_at_end = given.values().any(|steps| steps.bounds().end == of);
-                parties.push(PartyProgress { name, plan, given, of, is_at_end, missing: Vec::new() });
+                let missing = Vec::new();
+                parties.push(PartyProgress { name, plan, witnesses, given, of, is_at_end, missing });
             }
         }
         let must_be_covered = epoch < last_claimed || parties.iter().any(|party| party.is_at_end);
@@ -286,7 +287,7 @@ impl<'a> Audit<'a> {
     fn doubled_steps(&self, epoch: u64, progress: &Progress<'_>) -> Vec<DoubledSteps> {
         let mut doubled = Vec::new();
         for party in &progress.parties {
-            let by_plan = self.witnesses.iter().filter(|witness| witness.receipt.plan == *party.plan);
+            let by_plan = party.witnesses.iter().map(|&witness| &self.witnesses[witness]);
             for (&replica, given) in &party.given {
                 for steps in given.doubled() {
                     let says_so = |witness: &&Witness<'_>| {
@@ -339,6 +340,8 @@ struct PartyProgress<'a> {
     /// One of its receipts.
     name: &'a str,
     plan: &'a Plan,
+    /// Its receipts, by number.
+    witnesses: &'a [usize],
     /// To each replica.
     given: BTreeMap<usize, Steps>,
     /// How many steps the epoch has.

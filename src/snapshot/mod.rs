@@ -46,7 +46,7 @@ pub struct Snapshot {
     /// The path of what was read, for messages.
     source: PathBuf,
     identity: Identity,
-    course: Course,
+    dealt_by: DealtBy,
     draws: DrawnFrom,
     next: BTreeMap<usize, StepId>,
 }
@@ -72,7 +72,7 @@ impl fmt::Display for DrawnFrom {
 
 /// By what law the records come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum DealtBy {
     /// Caffe's ring, which knows of no epochs: its steps are counted from the start.
     Ring(Ring),
     Plan(Arc<Plan>),
@@ -127,11 +127,11 @@ impl Snapshot {
     pub(crate) fn new(
         source: &Path,
         identity: Identity,
-        course: Course,
+        dealt_by: DealtBy,
         draws: DrawnFrom,
         next: impl IntoIterator<Item = (usize, StepId)>,
     ) -> Self {
-        Snapshot { source: source.to_owned(), identity, course, draws, next: next.into_iter().collect() }
+        Snapshot { source: source.to_owned(), identity, dealt_by, draws, next: next.into_iter().collect() }
     }
 
     /// The step that a replica of the job comes to next, if that is known: of its own replicas a worker's snapshot
@@ -144,18 +144,18 @@ impl Snapshot {
     /// How many replicas the job has.
     #[must_use]
     pub fn replicas(&self) -> usize {
-        match &self.course {
-            Course::Ring(ring) => ring.ranks,
-            Course::Plan(plan) => plan.world().replicas(),
+        match &self.dealt_by {
+            DealtBy::Ring(ring) => ring.ranks,
+            DealtBy::Plan(plan) => plan.world().replicas(),
         }
     }
 
     /// The plan that the run goes by; `None` for Caffe's ring.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
-        match &self.course {
-            Course::Ring(_) => None,
-            Course::Plan(plan) => Some(plan),
+        match &self.dealt_by {
+            DealtBy::Ring(_) => None,
+            DealtBy::Plan(plan) => Some(plan),
         }
     }
 
@@ -174,7 +174,7 @@ impl Snapshot {
         for other in snapshots {
             let facts = [
                 ("their data", other.identity == joined.identity),
-                ("their jobs", other.course == joined.course),
+                ("their jobs", other.dealt_by == joined.dealt_by),
                 // Caffe's seeds may differ from worker to worker.
                 ("their random numbers", draws_alike(other.draws, joined.draws)),
             ];
@@ -239,9 +239,9 @@ impl Snapshot {
         lanes: Range<usize>,
         is_ring: bool,
     ) -> Result<Resumed, SnapshotError> {
-        let (was, was_ring) = match &self.course {
-            Course::Plan(plan) => (plan.clone(), false),
-            Course::Ring(ring) => (Arc::new(ring.job(files, job.order_seed())?.plan()?), true),
+        let (was, was_ring) = match &self.dealt_by {
+            DealtBy::Plan(plan) => (plan.clone(), false),
+            DealtBy::Ring(ring) => (Arc::new(ring.job(files, job.order_seed())?.plan()?), true),
         };
         let is_same = was.divides_like(&job.plan()?);
         let mut next = self.next_of_all(is_same.then_some(lanes))?;

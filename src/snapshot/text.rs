@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Course, DrawnFrom, Ring, Snapshot, SnapshotError};
+use super::{DealtBy, DrawnFrom, Ring, Snapshot, SnapshotError};
 use crate::order::Plan;
 use crate::record::StepId;
 use crate::sealed_text::{OneLine, TextFault, TextReader, TextWriter};
@@ -24,9 +24,9 @@ impl fmt::Display for Snapshot {
         for line in self.identity.lines() {
             text.fact("data", line);
         }
-        match &self.course {
-            Course::Plan(plan) => plan.write(&mut text),
-            Course::Ring(Ring { batch_size, ranks, passes }) => {
+        match &self.dealt_by {
+            DealtBy::Plan(plan) => plan.write(&mut text),
+            DealtBy::Ring(Ring { batch_size, ranks, passes }) => {
                 text.fact("ring", format_args!("{batch_size} records {ranks} ranks"));
                 text.fact("passes", passes.map_or(0, Into::into));
             }
@@ -63,18 +63,18 @@ fn read(text: &str) -> Result<Snapshot, TextFault> {
     while let Some(line) = facts.next_if("data") {
         identity.push_line(line);
     }
-    let course = match facts.next_if("ring") {
-        None => Course::Plan(Arc::new(Plan::read(&mut facts)?)),
+    let dealt_by = match facts.next_if("ring") {
+        None => DealtBy::Plan(Arc::new(Plan::read(&mut facts)?)),
         Some(found) => {
             let ring = ring(found, facts.parse("passes", "a number")?);
-            Course::Ring(ring.ok_or_else(|| {
+            DealtBy::Ring(ring.ok_or_else(|| {
                 facts
                     .fault_before("\"ring ... records ... ranks\" with two numbers, and 0 or 1 passes", found)
             })?)
         }
     };
     let draws = facts.value_by("draws", "\"seed\", \"caffe\" or \"caffe-2015\" and a number", draws)?;
-    let mut snapshot = Snapshot::new(&source, identity, course, draws, []);
+    let mut snapshot = Snapshot::new(&source, identity, dealt_by, draws, []);
     let replicas = snapshot.replicas();
     while let Some(found) = facts.next_if("next") {
         let is_new = |first, last| snapshot.next.range(first..=last).next().is_none();

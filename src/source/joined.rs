@@ -222,6 +222,15 @@ impl JoinedCursor {
 
     /// Goes on to the beginning of the next source; `false` if there is none.
     fn go_on(&mut self) -> Result<bool, SourceError> {
+        let here = self.here;
+        if self.is_through(here) && self.walks[here].cursor.skip()? {
+            let known = self.walks[here].at;
+            return Err(SourceError::Broken {
+                path: self.source.sources[here].path().to_owned(),
+                index: known,
+                message: format!("the database goes on, and was said to have {known} records,"),
+            });
+        }
         let next = self.here + 1;
         if next == self.walks.len() {
             return Ok(false);

@@ -140,7 +140,7 @@ impl Sought {
 
     #[inline]
     fn came_to(&mut self, source: &Lmdb, key: &[u8], value: &[u8], is_taken: bool) {
-        let resident = self.resident.get_or_insert_with(|| {
+        self.resident.get_or_insert_with(|| {
             let environment = &source.environment;
             // SAFETY: what this walk comes to lies in the environment's map of our own, which was made before there was
             // an index and stays for as long as the environment, which stays for longer than this by `new`.
@@ -150,12 +150,14 @@ impl Sought {
             }
             resident
         });
-        match is_taken {
-            true => resident.took(key, value),
-            false => resident.passed_over(key, value),
-        }
+        // Before it asks ahead, which is to end there.
         if !self.is_end_told {
             self.tell_end(source);
+        }
+        match (&mut self.resident, is_taken) {
+            (Some(resident), true) => resident.took(key, value),
+            (Some(resident), false) => resident.passed_over(key, value),
+            (None, _) => {}
         }
     }
 

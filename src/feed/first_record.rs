@@ -1,0 +1,42 @@
+//! The first record of a source, from which a feed knows its shapes and its memory before it starts.
+
+use std::sync::Arc;
+
+use crate::errand::NotYet;
+use crate::error::FeedError;
+use crate::recipe::{Recipe, Shapes};
+use crate::record::RecordId;
+use crate::source::{ChecksSeals, Identity, Record, Source, SourceError};
+
+/// What the first record of a source tells.
+pub(super) struct FirstRecord {
+    /// What it tells of its data set.
+    pub(super) identity: Identity,
+    pub(super) shapes: Shapes,
+    pub(super) value_bytes: usize,
+    pub(super) copied_bytes: usize,
+    /// Whether the workers have to verify it.
+    pub(super) is_sealed: bool,
+    /// What a walk keeps.
+    pub(super) walk_bytes: usize,
+}
+
+impl FirstRecord {
+    pub(super) fn look(source: &dyn Source, recipe: &Recipe, threads: usize) -> Result<Self, FeedError> {
+        let helpers = Arc::new(NotYet { threads });
+        let mut cursor = source.sealing_cursor(ChecksSeals::promised(Some(helpers)))?;
+        let Some(entry) = cursor.advance()? else {
+            return Err(SourceError::Empty { path: source.path().to_owned() }.into());
+        };
+        entry.check()?;
+        let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
+        let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
+        let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
+        let mut identity = source.identity().with_first("record", key, value);
+        if let Some(companion) = companion {
+            identity = identity.with_first("companion", key, companion);
+        }
+        let (is_sealed, walk_bytes) = (entry.is_sealed(), cursor.held_bytes());
+        Ok(FirstRecord { identity, shapes, value_bytes, copied_bytes, is_sealed, walk_bytes })
+    }
+}
