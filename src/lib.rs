@@ -158,9 +158,9 @@ pub use snapshot::{Snapshot, SnapshotError};
 pub use source::image_list::ImageList;
 pub use source::joined::Joined;
 pub use source::leveldb::{LevelDb, LevelDbError, LogCut, LogFault, LogTail};
-pub use source::lmdb::Lmdb;
+pub use source::lmdb::{Lmdb, LmdbOptions};
 pub use source::{
-    Cursor, Entry, Identity, IndexPlace, Lender, Matching, Passes, Record, Run, Source, SourceError,
+    Access, Cursor, Entry, Identity, IndexPlace, Lender, Matching, Passes, Record, Run, Source, SourceError,
 };
 pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use table::TableError;

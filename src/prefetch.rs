@@ -355,7 +355,10 @@ impl Prefetcher {
             Some(first) => {
                 // Before its record says what room the batch takes.
                 run.seal_checks().before(0)?;
-                self.recipe.shapes(&first)?.arrays.of(self.arrays.pixels.records)
+                let shapes = self.recipe.shapes(&first);
+                // What somebody wrote to meanwhile looks wrong.
+                run.check_used()?;
+                shapes?.arrays.of(self.arrays.pixels.records)
             }
             None => self.arrays,
         };

@@ -66,9 +66,16 @@ impl Fill {
                 }
                 let mut place = self.places.get(position);
                 if let Err(error) = recipe.write(&record, &batch, &mut place, tools) {
-                    self.places.fail(position, error);
+                    // What somebody wrote to meanwhile looks wrong.
+                    match self.run.check_used() {
+                        Ok(()) => self.places.fail(position, error),
+                        Err(changed) => self.places.fail(position, changed),
+                    }
                     return;
                 }
+            }
+            if let Err(changed) = self.run.check_used() {
+                self.places.fail(0, changed);
             }
         }));
         if let Err(panic) = handled

@@ -19,7 +19,7 @@ use crate::reader::body::Share;
 use crate::reader::itinerary::Itinerary;
 use crate::shape::{Dtype, Layout, Phase};
 use crate::snapshot::Snapshot;
-use crate::source::{IndexPlace, Source};
+use crate::source::{Access, IndexPlace, Source};
 use crate::transform::{CaffeEra, Place, Transform};
 
 /// How long a lane waits for a batch before it says why there is none.
@@ -47,6 +47,7 @@ const WARN_AFTER: Duration = Duration::from_secs(5);
 #[must_use = "a feed starts when it is built"]
 pub struct FeedBuilder {
     pub(super) source: Option<Origin>,
+    pub(super) access: Access,
     /// Where relative paths begin; nowhere is the working directory.
     pub(super) root: PathBuf,
     pub(super) layer: String,
@@ -95,6 +96,7 @@ impl FeedBuilder {
     pub(super) fn new() -> Self {
         FeedBuilder {
             source: None,
+            access: Access::default(),
             root: PathBuf::new(),
             net: None,
             layer: "data".to_owned(),
@@ -127,7 +129,20 @@ impl FeedBuilder {
 
     /// Reads a Caffe LMDB: the folder, or its `data.mdb`.
     pub fn lmdb(mut self, path: impl AsRef<Path>) -> Self {
-        self.source = Some(Origin::Lmdb(path.as_ref().to_owned()));
+        self.source = Some(Origin::Lmdb(path.as_ref().to_owned(), None));
+        self
+    }
+
+    /// Reads the database of a name, of several that an LMDB holds.
+    pub fn lmdb_named(mut self, path: impl AsRef<Path>, name: impl Into<String>) -> Self {
+        self.source = Some(Origin::Lmdb(path.as_ref().to_owned(), Some(name.into())));
+        self
+    }
+
+    /// Says how the files of databases are read that the feed opens; if not said, they are mapped, but on network file
+    /// systems ([`Access`]).
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
         self
     }
 
@@ -155,7 +170,7 @@ impl FeedBuilder {
     /// A record's position counts over all of them. By [`AutoShardPolicy::File`], which is what a [job](Self::worker) takes
     /// if nothing else was said and there are databases for all its workers, each worker has databases of its own.
     pub fn and_lmdb(self, path: impl AsRef<Path>) -> Self {
-        self.and(Origin::Lmdb(path.as_ref().to_owned()))
+        self.and(Origin::Lmdb(path.as_ref().to_owned(), None))
     }
 
     /// Reads one more LevelDB, as [`and_lmdb`](Self::and_lmdb) does an LMDB.

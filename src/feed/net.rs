@@ -110,7 +110,7 @@ impl FeedBuilder {
     fn of_layer(layer: &DataLayer, place: NetPlace) -> Self {
         let mut transform = transform(&layer.transform);
         let source = match &layer.source {
-            LayerSource::Lmdb { path } => Origin::Lmdb(path.clone()),
+            LayerSource::Lmdb { path } => Origin::Lmdb(path.clone(), None),
             LayerSource::LevelDb { path } => Origin::LevelDb(path.clone()),
             LayerSource::ImageList {
                 list,

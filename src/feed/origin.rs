@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::source::Source;
-use crate::source::SourceError;
 use crate::source::image_list::ImageList;
 use crate::source::joined::Joined;
 use crate::source::leveldb::LevelDb;
 use crate::source::lmdb::Lmdb;
+use crate::source::{Access, Source, SourceError};
 use crate::transform::{LayerKind, LayerSeeds};
 
 /// A source that is named, or one that is open already.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     Opened(Arc<dyn Source>),
-    Lmdb(PathBuf),
+    /// The database of a name, or the unnamed one.
+    Lmdb(PathBuf, Option<String>),
     LevelDb(PathBuf),
     Files(FileList),
     /// Several, one behind the other.
@@ -55,7 +55,7 @@ impl Origin {
     pub(crate) fn order(&self) -> Option<Order> {
         match self {
             Origin::Opened(_) => None,
-            Origin::Lmdb(_) | Origin::LevelDb(_) => Some(Order { shuffle: false, rand_skip: 0 }),
+            Origin::Lmdb(..) | Origin::LevelDb(_) => Some(Order { shuffle: false, rand_skip: 0 }),
             Origin::Files(files) => Some(Order { shuffle: files.shuffle, rand_skip: files.rand_skip }),
             // Each pass has all records of each.
             Origin::Joined(origins) => {
@@ -66,14 +66,26 @@ impl Origin {
     }
 
     /// Opens the source; relative paths begin at `root`.
-    pub(crate) fn open(&self, root: &Path, seeds: &LayerSeeds) -> Result<Arc<dyn Source>, SourceError> {
+    pub(crate) fn open(
+        &self,
+        root: &Path,
+        seeds: &LayerSeeds,
+        access: Access,
+    ) -> Result<Arc<dyn Source>, SourceError> {
         Ok(match self {
             Origin::Opened(source) => source.clone(),
-            Origin::Lmdb(path) => Arc::new(Lmdb::open(root.join(path))?),
+            Origin::Lmdb(path, name) => {
+                let options = Lmdb::options().access(access);
+                let options = match name {
+                    Some(name) => options.name(name),
+                    None => options,
+                };
+                Arc::new(options.open(root.join(path))?)
+            }
             Origin::LevelDb(path) => Arc::new(LevelDb::open(root.join(path))?),
             Origin::Files(files) => Arc::new(files.open(root, seeds)?),
             Origin::Joined(origins) => {
-                let sources = origins.iter().map(|origin| origin.open(root, seeds));
+                let sources = origins.iter().map(|origin| origin.open(root, seeds, access));
                 Arc::new(Joined::of(sources.collect::<Result<_, _>>()?))
             }
         })

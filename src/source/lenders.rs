@@ -28,7 +28,16 @@ impl Lender {
     }
 
     pub(super) fn check(&self, seal: TableSeal) -> Result<(), SourceError> {
-        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(seal))
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_seal(seal))
+    }
+
+    #[inline]
+    pub(super) fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_value(value))
+    }
+
+    pub(super) fn check_used(&self) -> Result<(), SourceError> {
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_used())
     }
 
     fn is(&self, other: &Lender) -> bool {
@@ -95,6 +104,11 @@ impl Lenders {
         }
         self.others.push(lender.clone());
         self.others.len()
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Lender> {
+        self.first.iter().chain(&self.others)
     }
 
     /// The lender of a number.

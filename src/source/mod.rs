@@ -1,5 +1,6 @@
 //! Where records lie: one file a kind of database, one small trait for all.
 
+pub(crate) mod access;
 #[cfg(target_os = "linux")]
 mod ahead;
 mod behind;
@@ -33,6 +34,7 @@ use self::leveldb::{LevelDbError, Pool};
 use crate::errand::Helpers;
 use crate::record::{Key, RecordId};
 
+pub use self::access::Access;
 pub use self::identity::Identity;
 pub use self::index::IndexPlace;
 pub(crate) use self::lenders::LENDERS_BYTES;
@@ -345,7 +347,10 @@ pub enum SourceError {
         message: String,
     },
     /// A page of the database is not what it must be.
-    #[error("{}: page {page} {message}; the file is damaged: copy it again from where it came", path.display())]
+    #[error(
+        "{}: page {page} {message}{}; the file is damaged: copy it again from where it came",
+        path.display(), Behind(before)
+    )]
     BrokenPage {
         /// The database.
         path: PathBuf,
@@ -353,6 +358,49 @@ pub enum SourceError {
         page: u64,
         /// What was found.
         message: String,
+        /// The last key before that page, if the walk came to one.
+        before: Option<Key>,
+    },
+    /// Somebody wrote to the database, and nothing kept them from the pages that were read.
+    #[error(
+        "{}: transaction {found} was committed to it while transaction {transaction} was read without a lock; read it \
+         when nobody writes to it, or with its lock",
+        path.display()
+    )]
+    WrittenTo {
+        /// The database.
+        path: PathBuf,
+        /// The transaction that was read.
+        transaction: u64,
+        /// The newest one.
+        found: u64,
+    },
+    /// Another file took the database's place while it was opened.
+    #[error("{}: another file took its place while it was opened; open it again", path.display())]
+    Replaced {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The file holds databases where records are looked for.
+    #[error(
+        "{}: it holds databases and not records: {}; name one of them (lmdb_named, or LmdbOptions::name)",
+        path.display(), Names(names)
+    )]
+    HoldsDatabases {
+        /// The file.
+        path: PathBuf,
+        /// The names of the first ones.
+        names: Vec<String>,
+    },
+    /// The file holds no database of this name.
+    #[error("{}: there is no database {name:?} in it; {}", path.display(), Others(names))]
+    NoSuchDatabase {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+        /// The names of the first ones that it holds.
+        names: Vec<String>,
     },
     /// There can be no index of the database's records.
     #[error("{}: its records cannot be told by their positions: {found}; {hint}", path.display())]
@@ -446,6 +494,39 @@ pub enum SourceError {
     /// A LevelDB cannot be read.
     #[error(transparent)]
     LevelDb(#[from] LevelDbError),
+}
+
+/// After which key something was found.
+struct Behind<'a>(&'a Option<Key>);
+
+impl fmt::Display for Behind<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |key| write!(f, ", behind the record with the key {key}"))
+    }
+}
+
+/// Names of databases.
+struct Names<'a>(&'a [String]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, name) in self.0.iter().enumerate() {
+            write!(f, "{}{name:?}", if position == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+/// What there is instead.
+struct Others<'a>(&'a [String]);
+
+impl fmt::Display for Others<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("it holds none: open it without a name"),
+            names => write!(f, "it holds {}", Names(names)),
+        }
+    }
 }
 
 impl SourceError {

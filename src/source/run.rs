@@ -113,10 +113,11 @@ impl<'a> Entry<'a> {
 
     /// Verifies its value, if that is still to be done.
     pub(crate) fn check(&self) -> Result<(), SourceError> {
-        match (self.lender, self.sealed) {
-            (Some(lender), Some(sealed)) => lender.check(sealed.seal()),
-            _ => Ok(()),
+        let Some(lender) = self.lender else { return Ok(()) };
+        if let Some(sealed) = self.sealed {
+            lender.check(sealed.seal())?;
         }
+        lender.check_value(self.value)
     }
 
     /// Whether its value outlasts the cursor's next step, and its companion's too.
@@ -372,6 +373,11 @@ impl Run {
         self.places.iter().enumerate().map(|(position, place)| self.record(position, place))
     }
 
+    /// Looks whether what was read of the records until now was as it lay there when it was lent.
+    pub(crate) fn check_used(&self) -> Result<(), SourceError> {
+        self.lenders.iter().try_for_each(Lender::check_used)
+    }
+
     /// What checks the seals of the records, for a walk over them from the first one on.
     pub(crate) fn seal_checks(&self) -> SealChecks<'_> {
         SealChecks { run: self, next: 0 }
@@ -408,7 +414,13 @@ impl SealChecks<'_> {
             lender.check(*seal)?;
             self.next += 1;
         }
-        Ok(())
+        // Each lender knows its own values.
+        match self.run.places.get(position) {
+            Some(Place { value: Span::Lent(value), .. }) => {
+                self.run.lenders.iter().try_for_each(|lender| lender.check_value(value))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn due(&self, position: usize) -> Option<&SealAt> {

@@ -15,7 +15,25 @@ pub(crate) trait Keeper: Send + Sync {
     /// # Errors
     ///
     /// [`SourceError`] if the block is damaged.
-    fn check(&self, seal: TableSeal) -> Result<(), SourceError>;
+    fn check_seal(&self, seal: TableSeal) -> Result<(), SourceError>;
+
+    /// Looks at what lies around a value, if it is one of the keeper's, and its cursor did not.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`] if that is damaged.
+    fn check_value(&self, _value: &[u8]) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    /// Looks whether all that was read of its values until now was as it lay there when it was lent.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError`] if somebody may have written to them.
+    fn check_used(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
 }
 
 /// The seal of a block of one of a keeper's tables.

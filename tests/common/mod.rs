@@ -10,6 +10,7 @@
 
 pub mod indexed;
 pub mod leveldb;
+pub mod lmdb_forge;
 pub mod log;
 pub mod process;
 #[cfg(target_os = "linux")]

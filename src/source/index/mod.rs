@@ -10,6 +10,7 @@
 mod folders;
 mod sidecar;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use self::folders::sidecars;
@@ -52,7 +53,7 @@ pub enum IndexPlace {
 pub(super) struct Subject<'a> {
     pub(super) kind: Kind,
     /// The database's canonical path.
-    pub(super) database: &'a Path,
+    pub(super) database: Cow<'a, Path>,
     pub(super) identity: Identity,
     pub(super) place: &'a IndexPlace,
 }
@@ -74,7 +75,7 @@ enum Body {
 impl RecordIndex {
     /// The index that is there, if one is and is of this state. Says what is wrong with those that are not.
     pub(super) fn find(subject: &Subject<'_>) -> Option<Self> {
-        sidecars(subject.place, subject.database).into_iter().find_map(|path| {
+        sidecars(subject.place, &subject.database).into_iter().find_map(|path| {
             let Subject { kind, identity, .. } = subject;
             let found = match Sidecar::open(&path, *kind, identity) {
                 Ok(sidecar) => {
@@ -108,7 +109,7 @@ impl RecordIndex {
     fn write(subject: &Subject<'_>, places: &[u64]) {
         let records = (places.len() as u64).checked_div(subject.kind.numbers());
         let database = subject.database.display();
-        for path in sidecars(subject.place, subject.database) {
+        for path in sidecars(subject.place, &subject.database) {
             match sidecar::write(&path, subject.kind, &subject.identity, places) {
                 Ok(()) => {
                     tracing::info!(%database, index = %path.display(), records, "a record index is made");

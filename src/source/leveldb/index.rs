@@ -88,7 +88,7 @@ impl LevelDb {
         // Where it cannot be said, a sidecar cannot be kept either, or is known by what was given.
         let database = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         let identity = self.database.identity();
-        run(&Subject { kind: Kind::LevelDb, database: &database, identity, place })
+        run(&Subject { kind: Kind::LevelDb, database: (&*database).into(), identity, place })
     }
 
     fn make_index(&self, subject: &Subject<'_>) -> Result<RecordIndex, SourceError> {

@@ -176,7 +176,7 @@ impl Store {
 }
 
 impl Keeper for Store {
-    fn check(&self, TableSeal { table, seal }: TableSeal) -> Result<(), SourceError> {
+    fn check_seal(&self, TableSeal { table, seal }: TableSeal) -> Result<(), SourceError> {
         let Some(TableMap { map, path }) = self.tables.get(table).and_then(OnceCell::get) else {
             unreachable!("table {table} was sealed, and is not mapped");
         };

@@ -1,16 +1,17 @@
 //! The index of an LMDB's records: for each, its leaf page and its number there.
 
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::page::{Fault, IS_READ_HERE, Meta, Pages};
-use super::{Lmdb, ReadTransaction, tree};
+use super::Lmdb;
+use super::environment::View;
+use super::page::{Holds, Tree};
+use super::pages::Pages;
+use super::tree::Walk;
+use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
-use crate::source::{Source as _, SourceError};
-
-/// How often one looks for what a read transaction sees, while a writer commits again and again.
-const LOOKS: usize = 8;
+use crate::table::checksum::crc32c;
 
 /// An index, and which commit of the database it is of.
 #[derive(Clone, Debug)]
@@ -18,133 +19,135 @@ pub(super) struct Indexed {
     transaction: u64,
     /// As it was asked for.
     place: IndexPlace,
-    index: Arc<RecordIndex>,
+    pub(super) tree: Tree,
+    pub(super) index: Arc<RecordIndex>,
+    /// The leaves that a walk has come to, and found to be right.
+    pub(super) checked: Arc<Checked>,
+    /// A map for walks by index: what the system is told of it is not for the others.
+    pub(super) pages: Arc<Pages>,
 }
 
 impl Indexed {
-    pub(super) fn held_bytes(&self) -> usize {
-        self.index.held_bytes()
+    fn new(view: &View, tree: Tree, place: &IndexPlace, index: RecordIndex) -> Self {
+        let pages = view.pages().clone();
+        let checked = Arc::new(Checked::of(&pages));
+        let (transaction, place) = (view.transaction(), place.clone());
+        Indexed { transaction, place, tree, index: Arc::new(index), checked, pages }
     }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.index.held_bytes() + size_of_val(&*self.checked.0)
+    }
+}
+
+/// Some of the pages of a commit, a bit each.
+#[derive(Debug)]
+pub(super) struct Checked(Box<[AtomicU64]>);
+
+impl Checked {
+    fn of(pages: &Pages) -> Self {
+        let words = pages.file_bytes() / pages.page_bytes() as u64 / 64 + 1;
+        let words = usize::try_from(words).unwrap_or(usize::MAX);
+        Checked((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn word(&self, page: u64) -> Option<&AtomicU64> {
+        self.0.get(usize::try_from(page / 64).ok()?)
+    }
+
+    // Relaxed: a bit says that the page is right, which is so whoever sees it when.
+    #[inline]
+    pub(super) fn has(&self, page: u64) -> bool {
+        self.word(page).is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 == 1)
+    }
+
+    pub(super) fn add(&self, page: u64) {
+        if let Some(word) = self.word(page) {
+            word.fetch_or(1 << (page % 64), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the sidecar of a database in the database is called after.
+fn named(database: &Path, name: &str) -> PathBuf {
+    const READABLE_CHARS: usize = 40;
+
+    let readable: String = name.chars().filter(char::is_ascii_alphanumeric).take(READABLE_CHARS).collect();
+    let mut file = database.file_name().unwrap_or_default().to_owned();
+    file.push(format!(".{readable}-{:08x}", crc32c(name.as_bytes())));
+    database.with_file_name(file)
 }
 
 impl Lmdb {
     pub(super) fn make_seekable(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        if !IS_READ_HERE {
-            tracing::info!(path = %self.path.display(), "databases of this kind of machine are not indexed");
-            return Ok(());
-        }
-        let environment = &self.environment;
-        let pages = environment.pages.get_or_try_init(|| self.open_pages())?;
-        // The transaction stays until the index is made: no writer uses the pages anew that it sees.
-        let (_transaction, meta) = self.newest(pages)?;
-        let is_there = |indexed: &Indexed| indexed.transaction == meta.transaction && indexed.place == *place;
+        // Beside the other file would be the other's.
+        let place = if self.environment.is_replaced() { &IndexPlace::Memory } else { place };
+        // It stays until the index is made: no writer uses the pages anew that it sees.
+        let view = View::begin(&self.environment)?;
+        let tree = self.tree(&view)?;
+        let is_there =
+            |indexed: &Indexed| indexed.transaction == view.transaction() && indexed.place == *place;
         if self.indexed.lock().as_ref().is_some_and(is_there) {
             return Ok(());
         }
-        let subject = self.subject(pages, &meta, place)?;
+        let pages = view.pages().anew().map_err(|error| view.error(error.into(), None))?;
+        pages.read_singly();
+        let view = view.on(Arc::new(pages));
+        let subject = self.subject(&view, &tree, place)?;
         let index = match RecordIndex::find(&subject) {
-            Some(index) if index.records() == meta.entries => index,
-            _ => self.make_index(pages, &meta, &subject)?,
+            Some(index) if index.records() == tree.entries => index,
+            _ => Self::make_index(&view, &tree, &subject)?,
         };
-        let index = Arc::new(index);
-        *self.indexed.lock() = Some(Indexed { transaction: meta.transaction, place: place.clone(), index });
+        *self.indexed.lock() = Some(Indexed::new(&view, tree, place, index));
         Ok(())
     }
 
     /// The index of the database as a transaction sees it, if there is one.
-    pub(super) fn index_within(&self, transaction: u64) -> Option<Arc<RecordIndex>> {
+    pub(super) fn index_within(&self, transaction: u64) -> Option<Indexed> {
         let indexed = self.indexed.lock().clone()?;
         if indexed.transaction != transaction {
             tracing::debug!(path = %self.path.display(), "the index is of another commit than the walk: it walks");
             return None;
         }
-        if let Some(pages) = self.environment.pages.get() {
-            pages.read_singly();
-        }
-        Some(indexed.index)
+        indexed.pages.read_singly();
+        Some(indexed)
     }
 
-    /// Makes the index anew that turned out to be damaged. The caller is within a transaction of this number.
+    /// Makes the index anew that turned out to be damaged. The view is on the pages for walks by index.
     #[cold]
-    pub(super) fn mend(&self, transaction: u64, damage: &Damage) -> Result<Arc<RecordIndex>, SourceError> {
+    pub(super) fn mend(&self, view: &View, damage: &Damage) -> Result<Indexed, SourceError> {
         tracing::warn!(path = %self.path.display(), %damage, "the record index is damaged: it is made anew");
-        let environment = &self.environment;
-        let pages = environment.pages.get_or_try_init(|| self.open_pages())?;
         let place = self.indexed.lock().as_ref().map_or(IndexPlace::Memory, |indexed| indexed.place.clone());
-        let meta = pages.meta(transaction).map_err(|error| self.io_error(&error))?;
-        let meta = meta.ok_or_else(|| self.written_to())?;
-        let index = Arc::new(self.make_index(pages, &meta, &self.subject(pages, &meta, &place)?)?);
-        *self.indexed.lock() = Some(Indexed { transaction, place, index: index.clone() });
-        Ok(index)
+        let tree = self.tree(view)?;
+        let index = Self::make_index(view, &tree, &self.subject(view, &tree, &place)?)?;
+        let indexed = Indexed::new(view, tree, &place, index);
+        *self.indexed.lock() = Some(indexed.clone());
+        Ok(indexed)
     }
 
-    fn make_index(
-        &self,
-        pages: &Pages,
-        meta: &Meta,
-        subject: &Subject<'_>,
-    ) -> Result<RecordIndex, SourceError> {
-        let places = tree::places(pages, meta).map_err(|fault| self.page_error(fault))?;
+    fn make_index(view: &View, tree: &Tree, subject: &Subject<'_>) -> Result<RecordIndex, SourceError> {
+        let mut walk = Walk::new(*tree, Holds::Records);
+        let places = walk.places(view.pages()).and_then(|places| view.check().map(|()| places));
+        let places = places.map_err(|fault| view.error(fault, walk.last_key()))?;
         Ok(RecordIndex::keep(subject, places))
     }
 
     fn subject<'a>(
         &'a self,
-        pages: &Pages,
-        meta: &Meta,
+        view: &View,
+        tree: &Tree,
         place: &'a IndexPlace,
     ) -> Result<Subject<'a>, SourceError> {
         let data = &self.environment.data;
         // The sidecar of a folder lies beside the folder.
         let folder = data.parent().filter(|_| data.file_name().is_some_and(|name| name == "data.mdb"));
         let database: &Path = folder.unwrap_or(data);
-        let identity = pages.identity(meta).map_err(|error| self.io_error(&error))?;
+        let identity = view.pages().identity(view.transaction(), tree);
+        let identity = identity.map_err(|error| view.error(error.into(), None))?;
+        let (database, identity) = match &self.name {
+            Some(name) => (named(database, name).into(), identity.with("database", name)),
+            None => (database.into(), identity),
+        };
         Ok(Subject { kind: Kind::Lmdb, database, identity, place })
-    }
-
-    fn open_pages(&self) -> Result<Pages, SourceError> {
-        let environment = &self.environment;
-        let pages =
-            Pages::open(&environment.data, environment.file).map_err(|error| self.io_error(&error))?;
-        pages.ok_or_else(|| SourceError::NoPositions {
-            path: self.path.clone(),
-            found: "another file has taken its place since it was opened".to_owned(),
-            hint: "open it again",
-        })
-    }
-
-    /// The newest commit, and a transaction that sees it.
-    fn newest(&self, pages: &Pages) -> Result<(ReadTransaction, Meta), SourceError> {
-        for _ in 0..LOOKS {
-            let transaction = ReadTransaction::begin(&self.environment)?;
-            if let Some(meta) = pages.meta(transaction.id).map_err(|error| self.io_error(&error))? {
-                return Ok((transaction, meta));
-            }
-        }
-        Err(self.written_to())
-    }
-
-    fn written_to(&self) -> SourceError {
-        SourceError::NoPositions {
-            path: self.path.clone(),
-            found: "somebody writes to it all the while".to_owned(),
-            hint: "wait until it is written",
-        }
-    }
-
-    fn io_error(&self, error: &io::Error) -> SourceError {
-        SourceError::io(&self.environment.data, "read the data file", error)
-    }
-
-    pub(super) fn page_error(&self, fault: Fault) -> SourceError {
-        let path = self.path().to_owned();
-        match fault {
-            Fault::Page { number, message } => SourceError::BrokenPage { path, page: number, message },
-            Fault::OtherTrees => SourceError::NoPositions {
-                path,
-                found: "it holds several values of one key, or databases within it".to_owned(),
-                hint: "write each record under a key of its own in the unnamed database",
-            },
-        }
     }
 }

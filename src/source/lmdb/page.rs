@@ -1,97 +1,150 @@
-//! The pages of an LMDB data file, looked at where they lie. Nothing that they say is taken for granted.
+//! The pages of an LMDB data file. Nothing that they say is taken for granted.
 //!
 //! ```text
-//! page:    its number: 8 bytes | pad: 2 | flags: 2 | lower: 2 | upper: 2 | an offset a node: 2 each, up to lower
-//! node:    low, high: 2 each | flags: 2 | key's length: 2 | key | (of a leaf) value, or its overflow page's number: 8
-//! branch:  low, high and flags are the number of the page below
-//! leaf:    low and high are the value's length
-//! meta:    (behind a page's first 16 bytes) magic: 4 | version: 4 | address: 8 | map's size: 8 | free pages' tree: 48 |
-//!          main tree: 48 | last page: 8 | transaction: 8
-//! tree:    pad (of the first: a page's length): 4 | flags: 2 | depth: 2 | branch, leaf and overflow pages: 8 each |
-//!          entries: 8 | root: 8
+//! page:     its number: 8 bytes | pad: 2 | flags: 2 | lower: 2 | upper: 2 | an offset a node: 2 each, up to lower |
+//!           free space, up to upper | nodes, up to the page's end, each of an even length
+//! node:     low, high: 2 each | flags: 2 | key's length: 2 | key | (of a leaf) value, or its overflow page's number: 8
+//! branch:   low, high and flags are the number of the page below; the first node's key means nothing
+//! leaf:     low and high are the value's length
+//! overflow: its number: 8 | pad: 2 | flags: 2 | how many pages it is: 4 | a value, on these pages
 //! ```
 //!
-//! That is how machines with words of 64 bits, the low byte first, write it; on others a file is not read this way.
+//! That is how machines with words of 64 bits, the low byte first, write it; on others no file is read.
+//!
+//! LMDB keeps no checksums. What can be checked is checked when a walk comes to a page: the page's number and kind,
+//! that its nodes fill the page from `upper` to its end, that its keys ascend and lie between what the branches above say.
+//! What cannot be told from what was written: other bytes in a value, a value's length, another character in a key
+//! between its neighbours.
 
-#![expect(unsafe_code, reason = "the data file is mapped")]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::fs::File;
-use std::io;
-use std::ops::Range;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::cmp::Ordering;
 
-use memmap2::{Advice, Mmap, MmapOptions};
-
-use crate::lines;
-use crate::source::Identity;
-use crate::source::file_id::FileId;
-use crate::source::in_memory::is_in_memory;
+use super::fault::{Fault, fault};
 
 /// Whether this machine writes data files as they are read here.
 pub(super) const IS_READ_HERE: bool = cfg!(all(target_pointer_width = "64", target_endian = "little"));
 
-const HEAD_BYTES: usize = 16;
+pub(super) const HEAD_BYTES: usize = 16;
 const NODE_BYTES: usize = 8;
 /// The two first pages say where the trees are.
-const METAS: u64 = 2;
-const META_BYTES: usize = 152;
-const MAGIC: u32 = 0xbeef_c0de;
-/// What LMDB allows.
-const PAGE_BYTES_MIN: u32 = 512;
-const PAGE_BYTES_MAX: u32 = 32 << 10;
+pub(super) const METAS: u64 = 2;
+/// What LMDB's own cursors have room for.
+pub(super) const DEPTH_MAX: u16 = 32;
 
-/// What a page is.
-const BRANCH: u16 = 0x01;
-const LEAF: u16 = 0x02;
-/// Of a page's flags, those that say nothing of what it is: whether it is being written, or kept.
+/// Of a page's flags, those that say what it is.
+pub(super) const BRANCH: u16 = 0x01;
+pub(super) const LEAF: u16 = 0x02;
+pub(super) const OVERFLOW_PAGE: u16 = 0x04;
+pub(super) const META_PAGE: u16 = 0x08;
+/// Those that say nothing of what it is: whether it is being written, or kept.
 const PASSING: u16 = 0x10 | 0x4000 | 0x8000;
 
 /// Of a node's flags: its value is on pages of its own.
 const OVERFLOW: u16 = 0x01;
-/// Its value is a tree: of a database in the database, or of several values of one key.
-const OTHER_TREES: u16 = 0x02 | 0x04;
+/// Its value is a database within the database.
+const DATABASE: u16 = 0x02;
+/// It has several values.
+const SEVERAL: u16 = 0x04;
+
+/// Of a tree's flags: keys are compared from their ends (`MDB_REVERSEKEY`, `MDB_INTEGERKEY`).
+const FROM_THE_END: u16 = 0x02 | 0x08;
 
 /// What is asked for of a page's or a node's beginning.
-const ASKED_BYTES: usize = 64;
+pub(super) const ASKED_BYTES: usize = 64;
 
-/// What the system reads for one request, whatever it is asked for.
-const PIECE_BYTES: usize = 128 << 10;
-
-/// A key and a value.
-pub(super) type Record<'a> = (&'a [u8], &'a [u8]);
-
-/// Why a page is no good.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// It is damaged.
-    Page { number: u64, message: String },
-    /// It holds what no position counts.
-    OtherTrees,
-}
-
-pub(super) fn fault(number: u64, message: impl Into<String>) -> Fault {
-    Fault::Page { number, message: message.into() }
-}
-
-/// The data file, mapped without permission to write.
-#[derive(Debug)]
-pub(super) struct Pages {
-    file: File,
-    map: Mmap,
-    page_bytes: usize,
-}
-
-/// One state of the database: what a meta page says of the main tree.
+/// One tree of one commit: that of the unnamed database, or of a named one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meta {
-    pub(super) transaction: u64,
-    /// `None` of an empty tree.
+pub(super) struct Tree {
+    /// `None` of an empty one.
     pub(super) root: Option<u64>,
     pub(super) depth: u16,
     pub(super) entries: u64,
     pub(super) flags: u16,
+    /// The last page that the commit uses.
+    pub(super) last_page: u64,
+}
+
+impl Tree {
+    /// What is written of a tree on a meta page, or as the value of a named database.
+    pub(super) const BYTES: usize = 48;
+
+    pub(super) fn read(bytes: &[u8; Self::BYTES], last_page: u64) -> Self {
+        let root = whole(bytes, 40).unwrap_or(u64::MAX);
+        Tree {
+            root: Some(root).filter(|&root| root != u64::MAX),
+            depth: half(bytes, 6).unwrap_or_default(),
+            entries: whole(bytes, 32).unwrap_or_default(),
+            flags: half(bytes, 4).unwrap_or_default(),
+            last_page,
+        }
+    }
+
+    pub(super) fn order(&self) -> KeyOrder {
+        if self.flags & FROM_THE_END == 0 { KeyOrder::Bytes } else { KeyOrder::FromTheEnd }
+    }
+
+    /// What is wrong with it at the first look, if pages have this length.
+    pub(super) fn check(&self, page_bytes: usize) -> Result<(), String> {
+        let Tree { root, depth, entries, last_page, .. } = *self;
+        let Some(root) = root else {
+            return match (depth, entries) {
+                (0, 0) => Ok(()),
+                _ => {
+                    Err(format!("says that {entries} records lie in a tree of depth {depth} without a root"))
+                }
+            };
+        };
+        if !(METAS..=last_page).contains(&root) {
+            return Err(format!(
+                "says that page {root} is the root of a tree, of pages {METAS} to {last_page}"
+            ));
+        }
+        if depth == 0 || depth > DEPTH_MAX {
+            return Err(format!("says that a tree has depth {depth}, of 1 to {DEPTH_MAX}"));
+        }
+        // A record has a node's head, its offset and a byte of a key at least.
+        let entries_max = last_page.saturating_mul(page_bytes as u64 / 11);
+        if entries == 0 || entries > entries_max {
+            return Err(format!(
+                "says that a tree has {entries} records, where there is room for {entries_max}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How keys are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyOrder {
+    Bytes,
+    /// From the last byte to the first, which is also the order of numbers that are written low byte first.
+    FromTheEnd,
+}
+
+impl KeyOrder {
+    #[inline]
+    fn compare(self, one: &[u8], other: &[u8]) -> Ordering {
+        match self {
+            KeyOrder::Bytes => one.cmp(other),
+            KeyOrder::FromTheEnd => one.iter().rev().cmp(other.iter().rev()),
+        }
+    }
+}
+
+/// Between which keys those of a page must lie, by the branches above: from the first on, and before the second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bounds<'a> {
+    pub(super) from: Option<&'a [u8]>,
+    pub(super) before: Option<&'a [u8]>,
+}
+
+/// What leaves may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    Records,
+    /// Databases as well.
+    Databases,
 }
 
 /// Where a record lies: on a leaf page, as one of its nodes.
@@ -113,194 +166,18 @@ impl Place {
     }
 }
 
-impl Pages {
-    /// Maps the file at `path`; `None` where that is another one by now.
-    pub(super) fn open(path: &Path, id: FileId) -> io::Result<Option<Self>> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if FileId::of(&metadata) != id {
-            return Ok(None);
-        }
-        let length = usize::try_from(metadata.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        // SAFETY: nobody in this process writes to the file. That nobody else writes to the pages that a read
-        // transaction sees, or cuts the file, is the assumption under which every database is read (docs/design.md);
-        // `length` bytes are there. What else may change, the meta pages, is not read through the map.
-        let map = unsafe { MmapOptions::new().len(length).map(&file) }?;
-        let page_bytes = read_meta(&file, 0)?.page_bytes;
-        if !page_bytes.is_power_of_two() || !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("it has pages of {page_bytes} bytes"),
-            ));
-        }
-        let pages = Pages { file, map, page_bytes: page_bytes as usize };
-        pages.read_singly();
-        Ok(Some(pages))
-    }
-
-    pub(super) fn file_bytes(&self) -> u64 {
-        self.map.len() as u64
-    }
-
-    /// Whoever touches a page waits for no other: who comes here knows which pages it wants, and asks for them.
-    pub(super) fn read_singly(&self) {
-        if let Err(error) = self.map.advise(Advice::Random) {
-            tracing::debug!(%error, "the system does not take advice about a map");
-        }
-    }
-
-    /// What the database was when this transaction was committed, if that is still written down.
-    pub(super) fn meta(&self, transaction: u64) -> io::Result<Option<Meta>> {
-        for number in 0..METAS {
-            let at = number.saturating_mul(self.page_bytes as u64);
-            let meta = read_meta(&self.file, at)?;
-            if meta.magic == MAGIC && meta.meta.transaction == transaction {
-                return Ok(Some(meta.meta));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Which state of which file it is.
-    pub(super) fn identity(&self, meta: &Meta) -> io::Result<Identity> {
-        let metadata = self.file.metadata()?;
-        Ok(Identity::default()
-            .with("file bytes", metadata.len())
-            .with("modified", format_args!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec()))
-            .with("page bytes", self.page_bytes)
-            .with("transaction", meta.transaction)
-            .with("root page", meta.root.map_or_else(|| "none".to_owned(), |root| root.to_string()))
-            .with("entries", meta.entries))
-    }
-
-    /// The pages that a branch page leads to, which must be one.
-    pub(super) fn branch(&self, number: u64) -> Result<Branch<'_>, Fault> {
-        let page = self.page(number, BRANCH)?;
-        match page.nodes {
-            0 | 1 => {
-                Err(fault(number, format!("is a branch with {} pages below it, of 2 at least", page.nodes)))
-            }
-            _ => Ok(Branch(page)),
-        }
-    }
-
-    /// A leaf page, which must be one.
-    pub(super) fn leaf(&self, number: u64) -> Result<Leaf<'_>, Fault> {
-        let page = self.page(number, LEAF)?;
-        if page.nodes == 0 {
-            return Err(fault(number, "is a leaf without records"));
-        }
-        Ok(Leaf { page, pages: self })
-    }
-
-    fn page(&self, number: u64, kind: u16) -> Result<Page<'_>, Fault> {
-        let bytes = self.bytes_of(number).ok_or_else(|| {
-            let pages = self.map.len().div_ceil(self.page_bytes);
-            fault(number, format!("is none of a tree's, of a file of {pages} pages"))
-        })?;
-        let found = u64::from_le_bytes(*bytes.first_chunk().ok_or_else(|| fault(number, "is too short"))?);
-        if found != number {
-            return Err(fault(number, format!("says that it is page {found}")));
-        }
-        let [flags, lower] = [10, 12].map(|at| half(bytes, at).unwrap_or_default());
-        if flags & !PASSING != kind {
-            let kind = if kind == LEAF { "leaf" } else { "branch" };
-            return Err(fault(number, format!("is no {kind}: it has the flags {flags:#06x}")));
-        }
-        let offsets_bytes = usize::from(lower).checked_sub(HEAD_BYTES);
-        match offsets_bytes.filter(|bytes| bytes % 2 == 0 && usize::from(lower) <= self.page_bytes) {
-            Some(offsets_bytes) => Ok(Page { number, bytes, nodes: offsets_bytes / 2 }),
-            None => Err(fault(number, format!("has its free space at byte {lower} of {}", self.page_bytes))),
-        }
-    }
-
-    fn bytes_of(&self, number: u64) -> Option<&[u8]> {
-        let start = self.start_of(number)?;
-        self.map.get(start..start.checked_add(self.page_bytes)?)
-    }
-
-    /// Asks for the first bytes of a page, for whoever looks at it soon.
-    #[inline]
-    pub(super) fn ask_for_head(&self, number: u64) {
-        lines::ask_for(self.bytes_of(number).and_then(|page| page.get(..ASKED_BYTES)).unwrap_or_default());
-    }
-
-    /// Asks for the first bytes of a node, by what the page's first bytes say. Nothing of it is believed.
-    #[inline]
-    pub(super) fn ask_for_node(&self, place: Place) {
-        let at = HEAD_BYTES.saturating_add(usize::from(place.node).saturating_mul(2));
-        let node = self.bytes_of(place.page).and_then(|page| {
-            let start = usize::from(half(page, at)?);
-            page.get(start..start.checked_add(ASKED_BYTES)?)
-        });
-        lines::ask_for(node.unwrap_or_default());
-    }
-
-    /// A value on pages of its own. They are not looked at: they would be read from the disk here and now.
-    fn overflow(&self, number: u64, value_bytes: usize) -> Option<&[u8]> {
-        let start = self.start_of(number)?.checked_add(HEAD_BYTES)?;
-        self.map.get(start..start.checked_add(value_bytes)?)
-    }
-
-    /// Where a page starts that is none of the first.
-    fn start_of(&self, number: u64) -> Option<usize> {
-        usize::try_from(number).ok().filter(|_| number >= METAS)?.checked_mul(self.page_bytes)
-    }
-
-    /// Has the system read some pages, without waiting for them.
-    pub(super) fn will_need_pages(&self, numbers: Range<u64>) {
-        let byte =
-            |number: u64| usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(self.page_bytes);
-        self.will_need(byte(numbers.start)..byte(numbers.end));
-    }
-
-    /// Has the system read bytes of the map, without waiting for them. Where they are in memory that is not said again: it takes
-    /// the system as long to find that out, page by page, as to copy them.
-    pub(super) fn will_need_bytes(&self, bytes: &[u8]) {
-        let start = bytes.as_ptr().addr().saturating_sub(self.map.as_ptr().addr());
-        self.will_need(start..start.saturating_add(bytes.len()));
-    }
-
-    fn will_need(&self, part: Range<usize>) {
-        let end = part.end.min(self.map.len());
-        for start in (part.start..end).step_by(PIECE_BYTES) {
-            if is_in_memory(&self.file, start as u64) {
-                continue;
-            }
-            let bytes = PIECE_BYTES.min(end.saturating_sub(start));
-            if let Err(error) = self.map.advise_range(Advice::WillNeed, start, bytes) {
-                tracing::debug!(%error, start, "the system does not read ahead");
-            }
-        }
-    }
-}
-
-struct MetaPage {
-    magic: u32,
-    page_bytes: u32,
-    meta: Meta,
-}
-
-fn read_meta(file: &File, at: u64) -> io::Result<MetaPage> {
-    let mut bytes = [0; META_BYTES];
-    file.read_exact_at(&mut bytes, at)?;
-    let root = whole(&bytes, 128).unwrap_or(u64::MAX);
-    Ok(MetaPage {
-        magic: word(&bytes, 16).unwrap_or_default(),
-        page_bytes: word(&bytes, 40).unwrap_or_default(),
-        meta: Meta {
-            transaction: whole(&bytes, 144).unwrap_or_default(),
-            root: Some(root).filter(|&root| root != u64::MAX),
-            depth: half(&bytes, 94).unwrap_or_default(),
-            entries: whole(&bytes, 120).unwrap_or_default(),
-            flags: half(&bytes, 92).unwrap_or_default(),
-        },
-    })
+/// Where a value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    /// On the leaf.
+    Inline(&'a [u8]),
+    /// On pages of its own.
+    Overflow { page: u64, bytes: usize },
 }
 
 /// A page whose head is right.
 #[derive(Clone, Copy, Debug)]
-struct Page<'a> {
+pub(super) struct Page<'a> {
     number: u64,
     bytes: &'a [u8],
     /// How many nodes it says that it has. The offsets of all of them lie in it.
@@ -316,7 +193,44 @@ struct Node<'a> {
     rest: &'a [u8],
 }
 
+impl Node<'_> {
+    /// What it takes of its page, if the part of its value that lies there has this length.
+    fn bytes(&self, value_bytes: usize) -> usize {
+        let bytes = NODE_BYTES.saturating_add(self.key.len()).saturating_add(value_bytes);
+        bytes.saturating_add(bytes % 2)
+    }
+
+    fn value_bytes(&self) -> usize {
+        usize::from(self.low) | usize::from(self.high) << 16
+    }
+
+    fn child(&self) -> u64 {
+        u64::from(self.low) | u64::from(self.high) << 16 | u64::from(self.flags) << 32
+    }
+}
+
 impl<'a> Page<'a> {
+    /// The page of this number, which `bytes` are said to be.
+    #[inline]
+    fn parse(bytes: &'a [u8], number: u64, kind: u16) -> Result<Self, Fault> {
+        let found = whole(bytes, 0).unwrap_or_default();
+        if found != number {
+            return Err(fault(number, format!("says that it is page {found}")));
+        }
+        let [flags, lower] = [10, 12].map(|at| half(bytes, at).unwrap_or_default());
+        if flags & !PASSING != kind {
+            let kind = if kind == LEAF { "leaf" } else { "branch" };
+            return Err(fault(number, format!("is no {kind}: it has the flags {flags:#06x}")));
+        }
+        let offsets_bytes = usize::from(lower).checked_sub(HEAD_BYTES);
+        match offsets_bytes.filter(|bytes| bytes % 2 == 0) {
+            Some(offsets_bytes) if usize::from(lower) <= bytes.len() => {
+                Ok(Page { number, bytes, nodes: offsets_bytes / 2 })
+            }
+            _ => Err(fault(number, format!("has its free space at byte {lower} of {}", bytes.len()))),
+        }
+    }
+
     #[inline]
     fn node(&self, node: usize) -> Result<Node<'a>, Fault> {
         let look = || {
@@ -337,66 +251,241 @@ impl<'a> Page<'a> {
             fault(self.number, format!("has no node {node} within its {} bytes", self.bytes.len()))
         })
     }
+
+    /// Checks what all its nodes together must be: their keys, but for the first `unordered`, ascend between `bounds`, and
+    /// they fill the page from `upper` on. `bytes_of` checks a node, and tells what its value takes of the page.
+    fn check(
+        &self,
+        order: KeyOrder,
+        bounds: Bounds<'_>,
+        unordered: usize,
+        bytes_of: impl Fn(usize, &Node<'_>) -> Result<usize, Fault>,
+    ) -> Result<(), Fault> {
+        let upper = usize::from(half(self.bytes, 14).unwrap_or_default());
+        let (mut last, mut filled) = (bounds.from, 0_usize);
+        for at in 0..self.nodes {
+            let node = self.node(at)?;
+            filled = filled.saturating_add(node.bytes(bytes_of(at, &node)?));
+            if at < unordered {
+                continue;
+            }
+            if node.key.is_empty() {
+                return Err(fault(self.number, format!("has a node, {at}, with an empty key")));
+            }
+            let ascends = match last.map(|last| order.compare(last, node.key)) {
+                None | Some(Ordering::Less) => true,
+                // What a branch says that a page begins with, it may begin with.
+                Some(Ordering::Equal) => at == unordered && unordered == 0,
+                Some(Ordering::Greater) => false,
+            };
+            if !ascends {
+                return Err(fault(
+                    self.number,
+                    format!("has a key, node {at}, that is not behind the one before it"),
+                ));
+            }
+            last = Some(node.key);
+        }
+        if let (Some(last), Some(before)) = (last, bounds.before)
+            && order.compare(last, before) != Ordering::Less
+        {
+            return Err(fault(self.number, "has a key that belongs behind it, by the branch above"));
+        }
+        let there = self.bytes.len().checked_sub(upper);
+        if there != Some(filled) {
+            let message = format!(
+                "has nodes of {filled} bytes together, between byte {upper} and its end at {}",
+                self.bytes.len()
+            );
+            return Err(fault(self.number, message));
+        }
+        Ok(())
+    }
 }
 
 /// A branch page.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Branch<'a>(Page<'a>);
 
-impl Branch<'_> {
-    /// The numbers of the pages below it, in order.
-    pub(super) fn children(&self) -> impl Iterator<Item = Result<u64, Fault>> {
-        (0..self.0.nodes).map(|node| {
-            let Node { low, high, flags, .. } = self.0.node(node)?;
-            Ok(u64::from(low) | u64::from(high) << 16 | u64::from(flags) << 32)
+impl<'a> Branch<'a> {
+    #[inline]
+    pub(super) fn parse(bytes: &'a [u8], number: u64) -> Result<Self, Fault> {
+        let page = Page::parse(bytes, number, BRANCH)?;
+        match page.nodes {
+            0 | 1 => {
+                Err(fault(number, format!("is a branch with {} pages below it, of 2 at least", page.nodes)))
+            }
+            _ => Ok(Branch(page)),
+        }
+    }
+
+    /// Checks all of it.
+    pub(super) fn check(&self, tree: &Tree, bounds: Bounds<'_>) -> Result<(), Fault> {
+        let number = self.0.number;
+        self.0.check(tree.order(), bounds, 1, |at, node| match node.child() {
+            child if (METAS..=tree.last_page).contains(&child) => Ok(0),
+            child => {
+                let last = tree.last_page;
+                Err(fault(
+                    number,
+                    format!("has page {child} below it, node {at}, of pages {METAS} to {last}"),
+                ))
+            }
         })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.nodes
+    }
+
+    /// The number of a page below it.
+    pub(super) fn child(&self, node: usize) -> Result<u64, Fault> {
+        Ok(self.0.node(node)?.child())
+    }
+
+    /// What the pages below it begin with, from this one on.
+    pub(super) fn key(&self, node: usize) -> Result<&'a [u8], Fault> {
+        Ok(self.0.node(node)?.key)
     }
 }
 
 /// A leaf page.
-#[derive(Debug)]
-pub(super) struct Leaf<'a> {
-    page: Page<'a>,
-    pages: &'a Pages,
-}
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaf<'a>(Page<'a>);
 
 impl<'a> Leaf<'a> {
-    pub(super) fn records(&self) -> usize {
-        self.page.nodes
+    #[inline]
+    pub(super) fn parse(bytes: &'a [u8], number: u64) -> Result<Self, Fault> {
+        let page = Page::parse(bytes, number, LEAF)?;
+        if page.nodes == 0 {
+            return Err(fault(number, "is a leaf without records"));
+        }
+        Ok(Leaf(page))
+    }
+
+    /// Checks all of it, but for the bytes of values on pages of their own; of these, that the file has them.
+    pub(super) fn check(
+        &self,
+        tree: &Tree,
+        bounds: Bounds<'_>,
+        file_bytes: u64,
+        holds: Holds,
+    ) -> Result<(), Fault> {
+        let page_bytes = self.0.bytes.len();
+        self.0.check(tree.order(), bounds, 0, |at, node| match self.value(at, node) {
+            Err(Fault::Databases) if holds == Holds::Databases => Ok(node.value_bytes()),
+            Err(fault) => Err(fault),
+            Ok(Value::Inline(value)) => Ok(value.len()),
+            Ok(Value::Overflow { page, bytes }) => {
+                let number = self.0.number;
+                let pages = (HEAD_BYTES as u64).saturating_add(bytes as u64).div_ceil(page_bytes as u64);
+                let last = page.saturating_add(pages).saturating_sub(1);
+                if page < METAS || last > tree.last_page {
+                    let of = tree.last_page;
+                    let message = format!(
+                        "has a record, node {at}, whose {bytes} bytes are on pages {page} to {last}, of pages {METAS} to {of}"
+                    );
+                    return Err(fault(number, message));
+                }
+                let page_bytes = page_bytes as u64;
+                if last.saturating_add(1).saturating_mul(page_bytes) > file_bytes {
+                    return Err(Fault::Cut { number: last, page_bytes });
+                }
+                Ok(size_of::<u64>())
+            }
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.nodes
+    }
+
+    pub(super) fn key(&self, node: usize) -> Result<&'a [u8], Fault> {
+        Ok(self.0.node(node)?.key)
     }
 
     /// A record's key and value.
     #[inline]
-    pub(super) fn record(&self, node: usize) -> Result<Record<'a>, Fault> {
-        let Node { low, high, flags, key, rest } = self.page.node(node)?;
-        let value_bytes = usize::from(low) | usize::from(high) << 16;
-        let number = self.page.number;
-        let value = match flags {
-            0 => rest.get(..value_bytes),
-            OVERFLOW => rest
-                .first_chunk()
-                .and_then(|page| self.pages.overflow(u64::from_le_bytes(*page), value_bytes)),
-            _ if flags & !(OVERFLOW | OTHER_TREES) == 0 => return Err(Fault::OtherTrees),
-            _ => {
-                return Err(fault(number, format!("has a record, node {node}, with the flags {flags:#06x}")));
+    pub(super) fn record(&self, node: usize) -> Result<(&'a [u8], Value<'a>), Fault> {
+        let found = self.0.node(node)?;
+        Ok((found.key, self.value(node, &found)?))
+    }
+
+    #[inline]
+    fn value<'b>(&self, at: usize, node: &Node<'b>) -> Result<Value<'b>, Fault> {
+        let (number, bytes) = (self.0.number, node.value_bytes());
+        let value = match node.flags {
+            0 => node.rest.get(..bytes).map(Value::Inline),
+            OVERFLOW => whole(node.rest, 0).map(|page| Value::Overflow { page, bytes }),
+            DATABASE if node.rest.len() >= bytes => return Err(Fault::Databases),
+            flags if flags & SEVERAL != 0 && flags & !(SEVERAL | DATABASE) == 0 => {
+                return Err(Fault::SeveralValues);
+            }
+            flags => {
+                return Err(fault(number, format!("has a record, node {at}, with the flags {flags:#06x}")));
             }
         };
-        let value = value.ok_or_else(|| {
-            fault(number, format!("has a record, node {node}, whose {value_bytes} bytes are not in the file"))
-        })?;
-        Ok((key, value))
+        value.ok_or_else(|| fault(number, format!("has a record, node {at}, that does not end on it")))
+    }
+
+    /// The name and the tree of a named database, if the node is one, of a commit that goes to this page.
+    pub(super) fn database(&self, node: usize, last_page: u64) -> Result<Option<(&'a [u8], Tree)>, Fault> {
+        let found = self.0.node(node)?;
+        if found.flags != DATABASE {
+            return Ok(None);
+        }
+        match found.rest.first_chunk() {
+            Some(tree) if found.value_bytes() == Tree::BYTES => {
+                Ok(Some((found.key, Tree::read(tree, last_page))))
+            }
+            _ => Err(fault(self.0.number, format!("has a database, node {node}, that is not written whole"))),
+        }
     }
 }
 
+/// Checks the head of a value on pages of its own: that it is one, and that it is as long as the value.
 #[inline]
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn check_overflow(
+    head: &[u8],
+    number: u64,
+    value_bytes: usize,
+    page_bytes: usize,
+) -> Result<(), Fault> {
+    let [found, flags, pages] =
+        [whole(head, 0), half(head, 10).map(u64::from), word(head, 12).map(u64::from)]
+            .map(Option::unwrap_or_default);
+    let room = pages.saturating_mul(page_bytes as u64);
+    let needed = (HEAD_BYTES as u64).saturating_add(value_bytes as u64);
+    let is_one = flags & !u64::from(PASSING) == u64::from(OVERFLOW_PAGE);
+    if found == number && is_one && room >= needed {
+        return Ok(());
+    }
+    Err(not_an_overflow(number, found, flags, pages, value_bytes))
+}
+
+#[cold]
+fn not_an_overflow(number: u64, found: u64, flags: u64, pages: u64, value_bytes: usize) -> Fault {
+    let message = match () {
+        () if found != number => format!("says that it is page {found}"),
+        () if flags & !u64::from(PASSING) != u64::from(OVERFLOW_PAGE) => {
+            format!("holds no value of a record: it has the flags {flags:#06x}")
+        }
+        () => format!("holds a value on {pages} pages, which has {value_bytes} bytes"),
+    };
+    fault(number, message)
+}
+
+#[inline]
+pub(super) fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+#[inline]
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn whole(bytes: &[u8], at: usize) -> Option<u64> {
+#[inline]
+pub(super) fn whole(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }

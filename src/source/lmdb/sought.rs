@@ -1,4 +1,5 @@
-//! A walk from a position on: each record is looked up in the index, and read on its page.
+//! A walk from a position on: each record is looked up in the index, and read on its page. A page is checked when the first
+//! walk comes to it; what the branches above say of it was checked when the index was made.
 
 #![expect(unsafe_code, reason = "a walk that goes on for a while has the system read ahead in the map")]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -7,10 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Lmdb;
-use super::page::{Pages, Place, Record};
-use crate::source::index::RecordIndex;
+use super::cursor::{Heads, Mapped};
+use super::environment::View;
+use super::index::Indexed;
+use super::page::{Bounds, Holds, Leaf, Place};
+use super::pages::Held;
 use crate::source::resident::Resident;
-use crate::source::{Dealt, SourceError};
+use crate::source::{Dealt, Lender, SourceError};
 
 /// Steps after a jump from which on the walk is looked at as one through the file, for which that is read ahead.
 const STEPS_APART: u32 = 4;
@@ -26,12 +30,14 @@ const VALUE_BYTES: usize = 16 << 10;
 
 /// A walk that was sent to a position, within a transaction.
 pub(super) struct Sought {
-    index: Arc<RecordIndex>,
-    /// The number of the commit that the walk sees, and the index is of.
-    transaction: u64,
+    indexed: Indexed,
+    /// The page of the last step, where the file is not mapped.
+    held: Held,
+    held_number: u64,
     /// Since the last jump.
     steps: u32,
-    /// What the system keeps in memory for the walk, once it goes on from record to record.
+    /// What the system keeps in memory for the walk, once it goes on from record to record. Declared, hence dropped, before
+    /// the view, which keeps the map.
     resident: Option<Resident>,
     drops_behind: bool,
     /// Where the walk goes on to, and whether `resident` has been told.
@@ -39,6 +45,9 @@ pub(super) struct Sought {
     is_end_told: bool,
     /// Where the walk will come to, and what of that is on its way to the processor's cache.
     foreseen: [Option<Place>; FORESEEN],
+    /// What the walk sees, in the map that is told of walks by index.
+    view: Arc<View>,
+    lender: Lender,
 }
 
 impl fmt::Debug for Sought {
@@ -48,21 +57,34 @@ impl fmt::Debug for Sought {
 }
 
 impl Sought {
-    /// # Safety
-    ///
-    /// The environment of the sources that it is given stays for as long as the result lives, and is one.
-    pub(super) unsafe fn new(index: Arc<RecordIndex>, transaction: u64, drops_behind: bool) -> Self {
-        let (steps, resident, foreseen) = (0, None, [None; FORESEEN]);
-        let (until, is_end_told) = (u64::MAX, true);
-        Sought { index, transaction, steps, resident, drops_behind, until, is_end_told, foreseen }
+    pub(super) fn new(indexed: Indexed, view: &View, heads: Heads, drops_behind: bool) -> Self {
+        let view = Arc::new(view.on(indexed.pages.clone()));
+        let lender = heads.lender(&view);
+        Sought {
+            indexed,
+            held: Held::default(),
+            held_number: 0,
+            steps: 0,
+            resident: None,
+            drops_behind,
+            until: u64::MAX,
+            is_end_told: true,
+            foreseen: [None; FORESEEN],
+            view,
+            lender,
+        }
+    }
+
+    pub(super) fn view(&self) -> &View {
+        &self.view
     }
 
     /// The next step is somewhere else. What the system has in memory for the walk is kept: it sees for itself that the
     /// walk has gone elsewhere, and what is behind it is still to be dropped.
-    pub(super) fn jump(&mut self, source: &Lmdb) {
+    pub(super) fn jump(&mut self) {
         // Where the walk was going on, the system may have been told that it is.
         if self.steps >= STEPS_APART {
-            pages(source).read_singly();
+            self.view.pages().read_singly();
         }
         if let Some(resident) = &mut self.resident {
             resident.jump(self.until != u64::MAX);
@@ -89,9 +111,10 @@ impl Sought {
 
     /// Asks for what the step to a position will look at: the head of its page, and, once that has come, its node.
     #[inline]
-    pub(super) fn foresee(&mut self, source: &Lmdb, position: u64) {
-        let pages = pages(source);
-        let place = self.index.place(position).ok().flatten().map(|[number]| Place::of_number(number));
+    pub(super) fn foresee(&mut self, position: u64) {
+        let pages = self.view.pages();
+        let place =
+            self.indexed.index.place(position).ok().flatten().map(|[number]| Place::of_number(number));
         if let Some(place) = place {
             pages.ask_for_head(place.page);
         }
@@ -102,78 +125,98 @@ impl Sought {
         }
     }
 
-    /// The record at a position, and the position behind it; `None` past the last one.
+    /// Comes to the record at a position; `None` past the last one.
     #[inline]
-    pub(super) fn step<'source>(
-        &mut self,
-        source: &'source Lmdb,
-        position: &mut u64,
-        is_taken: bool,
-    ) -> Result<Option<Record<'source>>, SourceError> {
-        let Some(place) = self.place(source, *position)? else { return Ok(None) };
-        let pages = pages(source);
-        let record = pages.leaf(place.page).and_then(|leaf| leaf.record(usize::from(place.node)));
-        let (key, value) = record.map_err(|fault| source.page_error(fault))?;
-        *position = position.saturating_add(1);
+    pub(super) fn step(&mut self, source: &Lmdb, position: u64) -> Result<Option<Place>, SourceError> {
+        let Some(place) = self.place(source, position)? else { return Ok(None) };
+        let (view, pages) = (&self.view, self.view.pages());
+        if !pages.is_mapped() && place.page != self.held_number {
+            // Nothing is there if it cannot be read.
+            self.held_number = 0;
+            let held = pages.hold(place.page, &mut self.held).and_then(|()| view.check());
+            held.map_err(|fault| view.error(fault, None))?;
+            self.held_number = place.page;
+        }
+        if !self.indexed.checked.has(place.page) {
+            self.check(place.page)?;
+        }
         self.steps = self.steps.saturating_add(1);
-        if is_taken && self.steps < STEPS_ASKED_FOR && value.len() >= VALUE_BYTES {
-            pages.will_need_bytes(value);
-        }
-        // What is to be dropped is known of from the first on.
-        if self.steps >= STEPS_APART || self.drops_behind {
-            self.came_to(source, key, value, is_taken);
-        }
-        Ok(Some((key, value)))
+        Ok(Some(place))
     }
 
     #[inline]
     fn place(&mut self, source: &Lmdb, position: u64) -> Result<Option<Place>, SourceError> {
-        let place = match self.index.place(position) {
+        let place = match self.indexed.index.place(position) {
             Ok(place) => place,
             Err(damage) => {
-                self.index = source.mend(self.transaction, &damage)?;
-                self.index.place(position).unwrap_or_default()
+                self.indexed = source.mend(&self.view, &damage)?;
+                self.indexed.index.place(position).unwrap_or_default()
             }
         };
         Ok(place.map(|[number]| Place::of_number(number)))
     }
 
+    /// Checks a leaf that no walk has come to by this index.
+    #[cold]
+    fn check(&self, page: u64) -> Result<(), SourceError> {
+        let (view, pages) = (&self.view, self.view.pages());
+        let bytes = match pages.is_mapped() {
+            true => pages.mapped(page).unwrap_or_default(),
+            false => pages.bytes(&self.held),
+        };
+        let checked = Leaf::parse(bytes, page).and_then(|leaf| {
+            leaf.check(&self.indexed.tree, Bounds::default(), pages.file_bytes(), Holds::Records)?;
+            view.check()
+        });
+        checked.map_err(|fault| view.error(fault, None))?;
+        self.indexed.checked.add(page);
+        Ok(())
+    }
+
+    /// The page of the last step, of a file that is not mapped.
+    pub(super) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// The record of a mapped file that the last step came to; whether it is taken, or nobody will touch its value.
     #[inline]
-    fn came_to(&mut self, source: &Lmdb, key: &[u8], value: &[u8], is_taken: bool) {
-        self.resident.get_or_insert_with(|| {
-            let environment = &source.environment;
-            // SAFETY: what this walk comes to lies in the environment's map of our own, which was made before there was
-            // an index and stays for as long as the environment, which stays for longer than this by `new`.
-            let mut resident = unsafe { Resident::of(&environment.data, environment.file) };
+    pub(super) fn came_to(&mut self, place: Place, is_taken: bool) -> Result<Mapped<'_>, SourceError> {
+        // What is to be dropped is known of from the first on. Before what is read ahead is asked for, which is to end there.
+        let is_going_on = self.steps >= STEPS_APART || self.drops_behind;
+        if is_going_on && !(self.resident.is_some() && self.is_end_told) {
+            self.begin_going_on();
+        }
+        let record = Mapped::at(place, &self.view, &self.lender)?;
+        if is_taken && self.steps < STEPS_ASKED_FOR && record.value.len() >= VALUE_BYTES {
+            self.view.pages().will_need_bytes(record.value);
+        }
+        match &mut self.resident {
+            Some(resident) if is_going_on && is_taken => resident.took(record.key, record.value),
+            Some(resident) if is_going_on => resident.passed_over(record.key, record.value),
+            _ => {}
+        }
+        Ok(record)
+    }
+
+    /// Tells the system where the last value lies that the walk goes on to. Its leaf is looked at, to which the walk comes soon.
+    #[cold]
+    fn begin_going_on(&mut self) {
+        let resident = self.resident.get_or_insert_with(|| {
+            // SAFETY: what this walk comes to lies in the view's map, which is there, and which `view` keeps for longer than
+            // this is kept.
+            let mut resident = unsafe { self.view.resident() };
             if self.drops_behind {
                 resident.drop_behind();
             }
             resident
         });
-        // Before it asks ahead, which is to end there.
-        if !self.is_end_told {
-            self.tell_end(source);
+        if self.is_end_told {
+            return;
         }
-        match (&mut self.resident, is_taken) {
-            (Some(resident), true) => resident.took(key, value),
-            (Some(resident), false) => resident.passed_over(key, value),
-            (None, _) => {}
-        }
-    }
-
-    /// Tells where the last value lies that the walk goes on to. Its leaf is looked at, to which the walk comes soon.
-    #[cold]
-    fn tell_end(&mut self, source: &Lmdb) {
         let last = self.until.checked_sub(1).filter(|_| self.until != u64::MAX);
-        let place = last.and_then(|last| self.index.place(last).ok().flatten());
-        let last = place.map(|[number]| Place::of_number(number)).and_then(|place| {
-            let (_, value) = pages(source).leaf(place.page).ok()?.record(usize::from(place.node)).ok()?;
-            Some(value)
-        });
-        self.is_end_told = self.resident.as_mut().is_none_or(|resident| resident.goes_on_until(last));
+        let place = last.and_then(|last| self.indexed.index.place(last).ok().flatten());
+        let place = place.map(|[number]| Place::of_number(number));
+        let last = place.and_then(|place| Mapped::at(place, &self.view, &self.lender).ok());
+        self.is_end_told = resident.goes_on_until(last.map(|record| record.value));
     }
-}
-
-fn pages(source: &Lmdb) -> &Pages {
-    source.environment.pages.get().expect("whoever has an index has made it of the pages")
 }

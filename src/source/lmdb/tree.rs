@@ -1,113 +1,276 @@
-//! The walk over an LMDB's tree that finds where its records lie: branches and leaves, of values not a byte.
+//! The walk over an LMDB's tree, from record to record in the order of their keys.
+//!
+//! A page is checked when the walk comes to it, with what the branches above say of its keys; so pages that are led to
+//! twice, or not at all, are errors, and so are more records, or fewer, than the tree is said to have.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use super::page::{Fault, Meta, Pages, Place, fault};
+use super::fault::{Fault, fault};
+use super::page::{Bounds, Branch, Holds, Leaf, Place, Tree};
+use super::pages::{Held, Pages};
 
-/// What LMDB's own cursors have room for.
-const DEPTH_MAX: u16 = 32;
-
-/// A tree of databases, or of several values a key: `MDB_DUPSORT`.
-const SEVERAL_VALUES: u16 = 0x04;
-
-/// Trees whose keys are in another order than that of their bytes: `MDB_REVERSEKEY`, `MDB_INTEGERKEY`.
-const OTHER_ORDERS: u16 = 0x02 | 0x08;
-
-/// The places of all records of one state of the database, in the order of their keys, as numbers.
+/// A walk over one tree.
 ///
-/// Its time and its memory are bounded by the file, whatever the pages say: a leaf has one record at least, there are
-/// no more records than the meta page says, and it says no more than the file has room for.
-pub(super) fn places(pages: &Pages, meta: &Meta) -> Result<Vec<u64>, Fault> {
-    if meta.flags & SEVERAL_VALUES != 0 {
-        return Err(Fault::OtherTrees);
-    }
-    let Some(root) = meta.root else { return counted(Vec::new(), meta, 0) };
-    if meta.depth == 0 || meta.depth > DEPTH_MAX {
-        return Err(fault(
-            root,
-            format!("is the root of a tree of depth {}, of 1 to {DEPTH_MAX}", meta.depth),
-        ));
-    }
-    let file_bytes = pages.file_bytes();
-    // A record has a node's head, its offset and a byte of a key at least.
-    if meta.entries > file_bytes / 11 {
-        let message =
-            format!("is the root of {} records, which {file_bytes} bytes cannot hold", meta.entries);
-        return Err(fault(root, message));
-    }
-    let is_by_bytes = meta.flags & OTHER_ORDERS == 0;
-    let mut walk = Walk { pages, entries: meta.entries, is_by_bytes, last: None, places: Vec::new() };
-    walk.enter(root, meta.depth)?;
-    walk.places.shrink_to_fit();
-    counted(walk.places, meta, root)
+/// # Invariants
+///
+/// 1. `levels` has one for each level of the tree: branches, and a leaf at the end.
+/// 2. Of the levels that are `entered`, each holds a page that is checked, and that the one above leads to.
+#[derive(Debug)]
+pub(super) struct Walk {
+    tree: Tree,
+    holds: Holds,
+    levels: Vec<Level>,
+    /// How many of the levels, from the root on, hold a page.
+    entered: usize,
+    /// The node of the leaf that the next step comes to, and how many it has.
+    next: usize,
+    nodes: usize,
+    /// How many records the leaves before this one had.
+    before: u64,
+    /// The last key of the leaf before this one, for messages.
+    last_key: Vec<u8>,
+    /// Whether it came to its end, or to an error.
+    is_over: bool,
 }
 
-fn counted(places: Vec<u64>, meta: &Meta, root: u64) -> Result<Vec<u64>, Fault> {
-    if places.len() as u64 == meta.entries {
-        return Ok(places);
-    }
-    let message =
-        format!("is the root of {} records, and {} are said to be there", places.len(), meta.entries);
-    Err(fault(root, message))
+#[derive(Debug, Default)]
+struct Level {
+    page: Held,
+    number: u64,
+    /// The node of a branch that leads to the level below.
+    at: usize,
+    nodes: usize,
 }
 
-struct Walk<'a> {
-    pages: &'a Pages,
-    /// How many records there are to be.
-    entries: u64,
-    /// Whether keys must rise, byte by byte. They do not where a page is come to twice.
-    is_by_bytes: bool,
-    /// The last record's key.
-    last: Option<&'a [u8]>,
-    places: Vec<u64>,
-}
-
-impl Walk<'_> {
-    /// Walks what is below a page that is so far above the leaves: 1 is a leaf itself.
-    fn enter(&mut self, number: u64, depth: u16) -> Result<(), Fault> {
-        if depth <= 1 {
-            return self.leaf(number);
+impl Walk {
+    /// Before the first record.
+    pub(super) fn new(tree: Tree, holds: Holds) -> Self {
+        let levels = (0..tree.depth).map(|_| Level::default()).collect();
+        Walk {
+            tree,
+            holds,
+            levels,
+            entered: 0,
+            next: 0,
+            nodes: 0,
+            before: 0,
+            last_key: Vec::new(),
+            is_over: false,
         }
-        let branch = self.pages.branch(number)?;
-        self.ask_for(branch.children())?;
-        for child in branch.children() {
-            self.enter(child?, depth.saturating_sub(1))?;
+    }
+
+    /// The memory of the pages that it holds, where the file is not mapped.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.levels.iter().map(|level| level.page.held_bytes()).fold(0, usize::saturating_add)
+    }
+
+    /// The page that the walk is on.
+    #[inline]
+    pub(super) fn page(&self) -> u64 {
+        self.entered.checked_sub(1).and_then(|last| self.levels.get(last)).map_or(0, |level| level.number)
+    }
+
+    pub(super) fn rewind(&mut self) {
+        (self.entered, self.next, self.nodes, self.before, self.is_over) = (0, 0, 0, 0, false);
+        self.last_key.clear();
+    }
+
+    /// The key of the record before the page where something is wrong, if there is one.
+    pub(super) fn last_key(&self) -> Option<&[u8]> {
+        Some(&self.last_key[..]).filter(|key| !key.is_empty())
+    }
+
+    /// Comes to the next record; `None` past the last one, and behind an error.
+    #[inline]
+    pub(super) fn step(&mut self, pages: &Pages) -> Result<Option<Place>, Fault> {
+        if self.next == self.nodes && !self.enter_leaf(pages)? {
+            return Ok(None);
         }
+        // A leaf has fewer nodes than that.
+        let node = u16::try_from(self.next).unwrap_or(u16::MAX);
+        self.next = self.next.saturating_add(1);
+        Ok(Some(Place { page: self.page(), node }))
+    }
+
+    /// The leaf that the last step came to.
+    pub(super) fn held(&self) -> Option<&Held> {
+        self.levels.last().map(|leaf| &leaf.page)
+    }
+
+    /// Whether the last step came to the first record of a leaf.
+    #[inline]
+    pub(super) fn is_at_leaf_start(&self) -> bool {
+        self.next == 1
+    }
+
+    /// The leaf that the walk is on.
+    #[inline]
+    fn leaf<'a>(&'a self, pages: &'a Pages) -> Result<Leaf<'a>, Fault> {
+        let level = self.levels.last().filter(|_| self.entered == self.levels.len());
+        let level = level.ok_or_else(|| fault(0, "is no leaf that a walk is on"))?;
+        Leaf::parse(pages.bytes(&level.page), level.number)
+    }
+
+    /// Comes to the next leaf; `false` past the last one, and behind an error.
+    #[cold]
+    pub(super) fn enter_leaf(&mut self, pages: &Pages) -> Result<bool, Fault> {
+        if self.is_over {
+            return Ok(false);
+        }
+        self.is_over = true;
+        if self.entered > 0 {
+            self.keep_last_key(pages)?;
+        }
+        self.before = self.before.saturating_add(self.nodes as u64);
+        (self.next, self.nodes) = (0, 0);
+        let Some(mut child) = self.next_child(pages)? else { return self.end() };
+        loop {
+            self.enter(pages, child)?;
+            if self.entered == self.levels.len() {
+                break;
+            }
+            child = self.child(pages)?;
+        }
+        self.is_over = false;
+        Ok(true)
+    }
+
+    /// Goes up to the first branch that leads on; the page that it leads to, or `None` if none does.
+    fn next_child(&mut self, pages: &Pages) -> Result<Option<u64>, Fault> {
+        if self.entered == 0 {
+            return Ok(self.tree.root);
+        }
+        self.entered = self.entered.saturating_sub(1);
+        while let Some(level) = self.entered.checked_sub(1).and_then(|above| self.levels.get_mut(above)) {
+            level.at = level.at.saturating_add(1);
+            if level.at < level.nodes {
+                return self.child(pages).map(Some);
+            }
+            self.entered = self.entered.saturating_sub(1);
+        }
+        Ok(None)
+    }
+
+    /// The page below the last level that is entered.
+    fn child(&self, pages: &Pages) -> Result<u64, Fault> {
+        let above = self.entered.checked_sub(1).and_then(|above| self.levels.get(above));
+        let above = above.ok_or_else(|| fault(0, "is no branch that a walk is on"))?;
+        Branch::parse(pages.bytes(&above.page), above.number)?.child(above.at)
+    }
+
+    /// Comes to the page of the next level, and checks it.
+    fn enter(&mut self, pages: &Pages, number: u64) -> Result<(), Fault> {
+        let Walk { tree, holds, levels, entered, nodes, before, .. } = self;
+        let is_leaf = entered.saturating_add(1) == levels.len();
+        let Some((level, above)) = levels.get_mut(..=*entered).and_then(<[Level]>::split_last_mut) else {
+            return Err(fault(number, "is below a leaf"));
+        };
+        pages.hold(number, &mut level.page)?;
+        let bounds = bounds(pages, above)?;
+        let bytes = pages.bytes(&level.page);
+        (level.number, level.at) = (number, 0);
+        if is_leaf {
+            let leaf = Leaf::parse(bytes, number)?;
+            leaf.check(tree, bounds, pages.file_bytes(), *holds)?;
+            *nodes = leaf.len();
+            if before.saturating_add(leaf.len() as u64) > tree.entries {
+                *nodes = 0;
+                return Err(fault(number, format!("comes after the last of {} records", tree.entries)));
+            }
+        } else {
+            let branch = Branch::parse(bytes, number)?;
+            branch.check(tree, bounds)?;
+            level.nodes = branch.len();
+        }
+        *entered = entered.saturating_add(1);
         Ok(())
     }
 
-    /// Has all of these pages read at once: one by one each would be waited for. Neighbours are asked for together.
-    fn ask_for(&self, numbers: impl Iterator<Item = Result<u64, Fault>>) -> Result<(), Fault> {
+    /// The walk leaves a leaf: its last key is what an error of the next page can name.
+    fn keep_last_key(&mut self, pages: &Pages) -> Result<(), Fault> {
+        let mut last_key = std::mem::take(&mut self.last_key);
+        last_key.clear();
+        let last = self.leaf(pages)?;
+        last_key.extend_from_slice(last.key(last.len().saturating_sub(1))?);
+        self.last_key = last_key;
+        Ok(())
+    }
+
+    /// There is no leaf any more. The tree must have had as many records as it is said to.
+    fn end(&self) -> Result<bool, Fault> {
+        match self.before == self.tree.entries {
+            true => Ok(false),
+            false => Err(Fault::TooFew { records: self.before, entries: self.tree.entries }),
+        }
+    }
+
+    /// The named databases among the records of the leaf that the walk is on.
+    pub(super) fn databases<'a>(
+        &'a self,
+        pages: &'a Pages,
+    ) -> Result<impl Iterator<Item = Result<(&'a [u8], Tree), Fault>>, Fault> {
+        let (leaf, last_page) = (self.leaf(pages)?, self.tree.last_page);
+        Ok((0..leaf.len()).filter_map(move |node| leaf.database(node, last_page).transpose()))
+    }
+
+    /// Comes to every leaf.
+    pub(super) fn run(&mut self, pages: &Pages) -> Result<(), Fault> {
+        while self.enter_leaf(pages)? {}
+        Ok(())
+    }
+
+    /// The places of all records, as numbers, in the order of their keys. The pages below each branch are asked for together:
+    /// one by one each would be waited for.
+    ///
+    /// Its time and its memory are bounded by the file, whatever the pages say: a leaf has one record at least, there are no
+    /// more records than the tree is said to have, and it says no more than the file has room for.
+    pub(super) fn places(&mut self, pages: &Pages) -> Result<Vec<u64>, Fault> {
+        self.rewind();
+        let mut places = Vec::new();
+        while self.enter_leaf(pages)? {
+            self.ask_for_siblings(pages)?;
+            let page = self.page();
+            let nodes = u16::try_from(self.nodes).unwrap_or(u16::MAX);
+            places.extend((0..nodes).map(|node| Place { page, node }.to_number()));
+        }
+        places.shrink_to_fit();
+        Ok(places)
+    }
+
+    /// If the walk has just come to the first leaf below a branch, has all of them read. Neighbours are asked for together.
+    fn ask_for_siblings(&self, pages: &Pages) -> Result<(), Fault> {
+        let above = self.levels.len().checked_sub(2).and_then(|above| self.levels.get(above));
+        let Some(above) = above.filter(|above| above.at == 0) else { return Ok(()) };
+        let branch = Branch::parse(pages.bytes(&above.page), above.number)?;
         let mut wanted = 0..0;
-        for number in numbers {
-            let number = number?;
+        for node in 0..branch.len() {
+            let number = branch.child(node)?;
             if number != wanted.end {
-                self.pages.will_need_pages(wanted);
+                pages.will_need_pages(wanted);
                 wanted = number..number;
             }
             wanted.end = number.saturating_add(1);
         }
-        self.pages.will_need_pages(wanted);
+        pages.will_need_pages(wanted);
         Ok(())
     }
+}
 
-    fn leaf(&mut self, number: u64) -> Result<(), Fault> {
-        let leaf = self.pages.leaf(number)?;
-        let records = u16::try_from(leaf.records()).unwrap_or(u16::MAX);
-        if (self.places.len() as u64).saturating_add(u64::from(records)) > self.entries {
-            return Err(fault(number, format!("comes after the last of {} records", self.entries)));
+/// Between which keys those below these branches must lie.
+fn bounds<'a>(pages: &'a Pages, above: &'a [Level]) -> Result<Bounds<'a>, Fault> {
+    let mut bounds = Bounds::default();
+    for level in above.iter().rev() {
+        if bounds.from.is_some() && bounds.before.is_some() {
+            break;
         }
-        for node in 0..records {
-            let (key, _) = leaf.record(usize::from(node))?;
-            if self.is_by_bytes && self.last.is_some_and(|last| last >= key) {
-                return Err(fault(
-                    number,
-                    format!("has a key, node {node}, that is not behind the one before it"),
-                ));
-            }
-            self.last = Some(key);
-            self.places.push(Place { page: number, node }.to_number());
+        let branch = Branch::parse(pages.bytes(&level.page), level.number)?;
+        if bounds.from.is_none() && level.at > 0 {
+            bounds.from = Some(branch.key(level.at)?);
         }
-        Ok(())
+        let next = level.at.saturating_add(1);
+        if bounds.before.is_none() && next < level.nodes {
+            bounds.before = Some(branch.key(next)?);
+        }
     }
+    Ok(bounds)
 }

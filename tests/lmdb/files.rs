@@ -1,11 +1,4 @@
-//! LMDB opens almost any file, and the process dies of SIGBUS where the missing pages of one begin; it wants
-//! 1 TB of addresses for a file of Caffe's, a lock file where none can be made, and one environment a path.
-//! These tests open everything that is found on disks under the name of a database, and expect the records
-//! or a typed error. What could kill a process runs in one of its own, which says how far it came.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod common;
+//! What is opened: folders, files, links, pipes; whole ones, cut ones and others.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,53 +6,17 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::process::{
+use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::{
+    Access, DataReader, Feed, FeedError, IndexPlace, Lmdb, ReaderError, Registry, Source, SourceError,
+};
+use tempfile::tempdir;
+
+use crate::common;
+use crate::common::process::{
     check, check_without_root, child_command, is_alone, must_end, open_files, role, settles, threads,
 };
-use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::{DataReader, Feed, FeedError, Lmdb, ReaderError, Registry, Source, SourceError};
-use tempfile::{TempDir, tempdir};
-
-type Records = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Every record, through a cursor.
-fn read(source: &Lmdb) -> Records {
-    let mut cursor = source.cursor().unwrap();
-    let mut records = Records::new();
-    while let Some(entry) = cursor.advance().unwrap() {
-        assert!(entry.is_lent());
-        records.push((entry.key().to_vec(), entry.value().to_vec()));
-    }
-    records
-}
-
-fn written(records: usize) -> (TempDir, Records) {
-    let folder = tempdir().unwrap();
-    common::write_images(folder.path(), records, 3, 8, 8);
-    fs::remove_file(folder.path().join("lock.mdb")).unwrap();
-    (folder, (0..records).map(|index| common::image(index, 3, 8, 8)).collect())
-}
-
-fn files_in(folder: &Path) -> Vec<String> {
-    let mut files: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    files.sort();
-    files
-}
-
-/// Opens what is no database with a reader's eyes, and with a feed's: both must say the same.
-fn refusal(path: &Path) -> SourceError {
-    let error = Lmdb::open(path).and_then(|source| source.cursor()?.advance().map(drop)).unwrap_err();
-    match Feed::builder().lmdb(path).build() {
-        Err(FeedError::Reader(ReaderError::Source(from_feed))) => assert_eq!(from_feed, error),
-        other => panic!("{other:?}"),
-    }
-    assert!(error.to_string().contains(path.to_str().unwrap()), "the path is named: {error}");
-    println!("{error}");
-    error
-}
+use crate::{Records, files_in, read, refusal, value, written};
 
 #[test]
 fn a_folder_its_data_file_and_a_lone_file_read_the_same() {
@@ -96,7 +53,7 @@ fn a_cursor_rewinds_and_ends_again_and_again() {
 
 #[test]
 fn every_spelling_of_a_path_shares_one_environment() {
-    const NAME: &str = "every_spelling_of_a_path_shares_one_environment";
+    const NAME: &str = "files::every_spelling_of_a_path_shares_one_environment";
     if !is_alone(NAME) {
         return;
     }
@@ -160,7 +117,7 @@ fn without_a_lock_nothing_is_created() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_read_without_a_lock() {
-    const NAME: &str = "a_folder_that_cannot_be_written_is_read_without_a_lock";
+    const NAME: &str = "files::a_folder_that_cannot_be_written_is_read_without_a_lock";
     if let Some(path) = role() {
         let source = Lmdb::open(&path).unwrap();
         assert_eq!(read(&source).len(), 20);
@@ -177,7 +134,7 @@ fn a_folder_that_cannot_be_written_is_read_without_a_lock() {
 
 #[test]
 fn a_file_cut_at_any_length_is_an_error_and_not_a_signal() {
-    const NAME: &str = "a_file_cut_at_any_length_is_an_error_and_not_a_signal";
+    const NAME: &str = "files::a_file_cut_at_any_length_is_an_error_and_not_a_signal";
     if let Some(path) = role() {
         return cut_at_every_length(Path::new(&path));
     }
@@ -374,7 +331,7 @@ fn an_empty_database_is_refused() {
 
 #[test]
 fn a_terabyte_of_map_is_not_asked_for() {
-    const NAME: &str = "a_terabyte_of_map_is_not_asked_for";
+    const NAME: &str = "files::a_terabyte_of_map_is_not_asked_for";
     if let Some(path) = role() {
         let source = Lmdb::open(&path).unwrap();
         assert_eq!(read(&source).len(), 10);
@@ -417,7 +374,7 @@ fn a_terabyte_of_map_is_not_asked_for() {
 
 #[test]
 fn many_threads_open_and_close_one_path_without_an_error() {
-    const NAME: &str = "many_threads_open_and_close_one_path_without_an_error";
+    const NAME: &str = "files::many_threads_open_and_close_one_path_without_an_error";
     if !is_alone(NAME) {
         return;
     }
@@ -447,4 +404,63 @@ fn many_threads_open_and_close_one_path_without_an_error() {
         });
     });
     assert_eq!(open_files(), before);
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_read_is_an_error() {
+    const NAME: &str = "files::a_file_that_is_cut_while_it_is_read_is_an_error";
+    if !is_alone(NAME) {
+        return;
+    }
+    let small = (0..3000).map(|index| common::image(index, 3, 4, 4)).collect();
+    let large = (0..300).map(|index| (common::key(index), value(index, 2500 + index * 400))).collect();
+    for (records, by_index) in [(&small, false), (&small, true), (&large, false), (&large, true)] {
+        let records: &Records = records;
+        let folder = tempdir().unwrap();
+        common::write_lmdb(folder.path(), records.clone());
+        let data = folder.path().join("data.mdb");
+        let bytes = fs::metadata(&data).unwrap().len();
+        let source = Lmdb::options().access(Access::Read).open(folder.path()).unwrap();
+        source.index(&IndexPlace::Memory).unwrap();
+        let mut cursor = source.cursor().unwrap();
+        if by_index {
+            cursor.seek(1).unwrap();
+            cursor.seek(0).unwrap();
+        }
+        for (key, value) in &records[..20] {
+            let entry = cursor.advance().unwrap().unwrap();
+            assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]));
+        }
+        fs::File::options().write(true).open(&data).unwrap().set_len(bytes / 2).unwrap();
+        let mut position = 20;
+        let error = loop {
+            match cursor.advance() {
+                Ok(Some(entry)) => assert_eq!(entry.value(), records[position].1),
+                Ok(None) => panic!("the end after {position} records, and no error"),
+                Err(error) => break error,
+            }
+            position += 1;
+        };
+        assert!(position < records.len());
+        let SourceError::Truncated { found_bytes, needed_bytes, .. } = error else { panic!("{error}") };
+        assert_eq!((found_bytes, needed_bytes), (bytes / 2, bytes));
+    }
+}
+
+#[test]
+fn values_of_a_file_that_is_not_mapped_are_copied_or_given_and_the_same() {
+    let records: Records = (0..60).map(|index| common::image(index, 3, 20 + index, 90)).collect();
+    let folder = tempdir().unwrap();
+    common::write_lmdb(folder.path(), records.clone());
+    for batch_size in [1, 7] {
+        let registry = Registry::new();
+        let source = Lmdb::options().access(Access::Read).open(folder.path()).unwrap();
+        let reader =
+            DataReader::builder("data", source).batch_size(batch_size).passes(2).open_in(&registry).unwrap();
+        let mut found = Records::new();
+        while let Some(lease) = reader.full().pop().unwrap() {
+            found.extend(lease.iter().map(|record| (record.key.to_vec(), record.value.to_vec())));
+        }
+        assert!(found.iter().eq(records.iter().chain(&records)), "runs of {batch_size}");
+    }
 }

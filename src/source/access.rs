@@ -1,0 +1,96 @@
+//! How a database's files are read.
+
+use std::fs::File;
+
+/// How a database's files are read.
+///
+/// A mapped file costs no copy, and cannot report what goes wrong under it: if the file is cut while it is read, or the disk
+/// or the network fails, the system ends the process with SIGBUS. A file that is read costs a copy of each byte, by the
+/// thread that reads for all others, and whatever goes wrong is an error.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Mapped, but read where the file lies on a network file system (NFS, SMB, Ceph, Lustre, GPFS, 9P and the like), or
+    /// on one that another process provides (FUSE).
+    #[default]
+    Chosen,
+    /// Mapped. The fastest, where nobody cuts the file.
+    Mapped,
+    /// Read with `pread` into buffers. An LMDB is then not locked: it takes no reader's slot, and if somebody commits
+    /// to it meanwhile, the walk ends with an error.
+    Read,
+}
+
+/// What was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reading {
+    Mapped,
+    Read,
+}
+
+impl Access {
+    pub(super) fn of(self, file: &File) -> Reading {
+        match self {
+            Access::Mapped => Reading::Mapped,
+            Access::Read => Reading::Read,
+            Access::Chosen if is_remote(file) => Reading::Read,
+            Access::Chosen => Reading::Mapped,
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn is_remote(file: &File) -> bool {
+    // A system that does not say is taken for a local one.
+    rustix::fs::fstatfs(file).is_ok_and(|system| is_remote_type(system.f_type as u64 & 0xffff_ffff))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_remote(_file: &File) -> bool {
+    false
+}
+
+/// By the numbers of `statfs(2)`.
+#[cfg(target_os = "linux")]
+fn is_remote_type(number: u64) -> bool {
+    const REMOTE: [u64; 15] = [
+        0x6969,      // NFS
+        0x517b,      // SMB
+        0xff53_4d42, // CIFS
+        0xfe53_4d42, // SMB 2
+        0x564c,      // NCP
+        0x5346_414f, // AFS
+        0x6b41_4653, // kAFS
+        0x7375_7245, // Coda
+        0x00c3_6400, // Ceph
+        0x0bd0_0bd0, // Lustre
+        0x4750_4653, // GPFS
+        0x1983_0326, // BeeGFS
+        0x2003_0528, // OrangeFS
+        0x0102_1997, // 9P
+        0x6573_5546, // FUSE: sshfs, s3fs, gcsfuse, virtiofs
+    ];
+    REMOTE.contains(&number)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_on_network_file_systems_are_read_and_others_mapped() {
+        assert!([0x6969, 0xff53_4d42, 0x0bd0_0bd0, 0x6573_5546].into_iter().all(is_remote_type));
+        // ext4, XFS, Btrfs, tmpfs, overlayfs.
+        assert!(
+            ![0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630].into_iter().any(is_remote_type)
+        );
+    }
+
+    #[test]
+    fn what_is_asked_for_is_done() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(Access::Read.of(&file), Reading::Read);
+        assert_eq!(Access::Mapped.of(&file), Reading::Mapped);
+        assert_eq!(Access::Chosen.of(&file), Reading::Mapped, "the folder for temporary files is local");
+    }
+}

@@ -1,0 +1,281 @@
+//! A walk over a database's records.
+
+#![expect(unsafe_code, reason = "records of a mapped file are lent")]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Lmdb;
+use super::environment::View;
+use super::page::{Holds, Leaf, Place, Value};
+use super::sought::Sought;
+use super::tree::Walk;
+use super::values::Values;
+use crate::record::RecordId;
+use crate::source::resident::Resident;
+use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
+
+/// Who looks at the page that a large value begins on: to look at it may mean to wait for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heads {
+    /// The walk, when it comes to the value.
+    ByWalk,
+    /// Whoever uses the value, through its lender.
+    ByUser,
+}
+
+impl Heads {
+    /// Who lends what a view has.
+    pub(super) fn lender(self, view: &Arc<View>) -> Lender {
+        match self {
+            Heads::ByWalk => Lender::new(view.clone()),
+            Heads::ByUser => Lender::keeping(view.clone()),
+        }
+    }
+}
+
+/// A walk. It stays on one thread; what it lends does not.
+pub(super) struct LmdbCursor {
+    walk: Walk,
+    /// Declared, hence dropped, before the lender, which keeps the map.
+    resident: Resident,
+    /// Where the walk was sent by position; `None` while it goes through the tree.
+    sought: Option<Sought>,
+    drops_behind: bool,
+    /// Where the walk goes on to from where it is sent.
+    until: u64,
+    heads: Heads,
+    /// Of a file that is not mapped.
+    values: Values,
+    /// The key of the last record, and where its value lies, if that has the buffer of `values` for itself.
+    alone: (Vec<u8>, Option<Range<usize>>),
+    /// The view, as whoever keeps lent bytes holds it.
+    lender: Lender,
+    view: Arc<View>,
+    source: Lmdb,
+    /// The position that the next step comes to.
+    position: u64,
+}
+
+impl LmdbCursor {
+    pub(super) fn open(source: &Lmdb, heads: Heads) -> Result<Self, SourceError> {
+        let view = Arc::new(View::begin(&source.environment)?);
+        let tree = source.tree(&view)?;
+        let lender = heads.lender(&view);
+        // SAFETY: what the walk comes to lies in the view's map, which was made before, and which `lender` keeps for longer
+        // than the cursor keeps this. Of a file that is not mapped it is told nothing.
+        let resident = unsafe { view.resident() };
+        Ok(LmdbCursor {
+            walk: Walk::new(tree, Holds::Records),
+            resident,
+            sought: None,
+            drops_behind: false,
+            until: u64::MAX,
+            heads,
+            values: Values::default(),
+            alone: (Vec::new(), None),
+            lender,
+            view,
+            source: source.clone(),
+            position: 0,
+        })
+    }
+
+    /// From here on goes by the index, if there is one.
+    fn seek_by_index(&mut self) {
+        if self.sought.is_some() {
+            return;
+        }
+        let sought = |indexed| Sought::new(indexed, &self.view, self.heads, self.drops_behind);
+        self.sought = self.source.index_within(self.view.transaction()).map(sought);
+        if let Some(sought) = &mut self.sought {
+            self.resident.leave();
+            sought.goes_on_until(self.until);
+        }
+    }
+
+    /// Comes to the next record; `None` past the last one.
+    #[inline]
+    fn step(&mut self) -> Result<Option<Place>, SourceError> {
+        let place = match &mut self.sought {
+            Some(sought) => sought.step(&self.source, self.position)?,
+            None => {
+                let pages = &**self.view.pages();
+                let stepped = self.walk.step(pages).and_then(|place| {
+                    // What was read is of the view if nobody has committed since. Of what is lent that is to be looked at
+                    // when it was used; there are those who do that.
+                    if self.walk.is_at_leaf_start() || self.heads == Heads::ByWalk && pages.is_mapped() {
+                        self.view.check()?;
+                    }
+                    Ok(place)
+                });
+                stepped.map_err(|fault| self.view.error(fault, self.walk.last_key()))?
+            }
+        };
+        self.position += u64::from(place.is_some());
+        Ok(place)
+    }
+
+    /// The record at a place of a file that is not mapped, which the walk has just come to.
+    fn read(&mut self, place: Place) -> Result<Entry<'_>, SourceError> {
+        let Self { walk, sought, values, view, alone, .. } = self;
+        let (held, pages) = match sought {
+            Some(sought) => (Some(sought.held()), &**sought.view().pages()),
+            None => (walk.held(), &**view.pages()),
+        };
+        let bytes = held.map(|held| pages.bytes(held)).unwrap_or_default();
+        let record = Leaf::parse(bytes, place.page).and_then(|leaf| leaf.record(usize::from(place.node)));
+        let (key, value) = record.map_err(|fault| view.error(fault, None))?;
+        let (page, bytes) = match value {
+            Value::Inline(value) => return Ok(Entry::borrowed(key, value)),
+            Value::Overflow { page, bytes } => (page, bytes),
+        };
+        let read = values.read(pages, page, bytes).and_then(|(read, is_new)| {
+            if is_new {
+                view.check()?;
+            }
+            Ok(read)
+        });
+        let read = read.map_err(|fault| view.error(fault, Some(key)))?;
+        let entry = Entry::borrowed(key, values.bytes(read.range.clone()));
+        if !read.is_alone || key.len() > read.range.start {
+            return Ok(entry);
+        }
+        alone.0.clear();
+        alone.0.extend_from_slice(key);
+        alone.1 = Some(read.range);
+        Ok(entry.whole())
+    }
+}
+
+/// A record of a mapped file, and who lends it.
+pub(super) struct Mapped<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+    view: &'a View,
+    lender: &'a Lender,
+}
+
+impl<'a> Mapped<'a> {
+    #[inline]
+    pub(super) fn at(place: Place, view: &'a View, lender: &'a Lender) -> Result<Self, SourceError> {
+        let pages = view.pages();
+        let record = || {
+            let bytes = pages.mapped(place.page).unwrap_or_default();
+            let (key, value) = Leaf::parse(bytes, place.page)?.record(usize::from(place.node))?;
+            let value = match value {
+                Value::Inline(value) => value,
+                Value::Overflow { page, bytes } => pages.overflow(page, bytes)?,
+            };
+            Ok(Mapped { key, value, view, lender })
+        };
+        record().map_err(|fault| view.error(fault, None))
+    }
+}
+
+impl Cursor for LmdbCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        let Some(place) = self.step()? else { return Ok(None) };
+        if !self.view.pages().is_mapped() {
+            return self.read(place).map(Some);
+        }
+        let Mapped { key, value, view, lender } = match &mut self.sought {
+            Some(sought) => sought.came_to(place, true)?,
+            None => {
+                let record = Mapped::at(place, &self.view, &self.lender)?;
+                self.resident.took(record.key, record.value);
+                record
+            }
+        };
+        // What is read ahead was asked for before: the page is waited for here.
+        if self.heads == Heads::ByWalk {
+            view.pages().check_value(value).map_err(|fault| view.error(fault, Some(key)))?;
+        }
+        // SAFETY: the record lies in the view's map, which is never written to, and `lender` holds the view, which keeps it.
+        // What another process could do to the file is the caveat of every map, which `Access::Mapped` names.
+        Ok(Some(unsafe { Entry::lent(key, value, lender) }))
+    }
+
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        let Some(place) = self.step()? else { return Ok(false) };
+        if self.view.pages().is_mapped() {
+            match &mut self.sought {
+                Some(sought) => sought.came_to(place, false).map(|_| ())?,
+                None => {
+                    let record = Mapped::at(place, &self.view, &self.lender)?;
+                    self.resident.passed_over(record.key, record.value);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn drop_behind(&mut self) -> bool {
+        self.drops_behind = self.view.pages().is_mapped() && self.resident.drop_behind();
+        self.drops_behind
+    }
+
+    fn dealt(&mut self, dealt: Dealt) {
+        self.resident.dealt(dealt);
+        if let Some(sought) = &mut self.sought {
+            sought.dealt(dealt);
+        }
+    }
+
+    fn leave(&mut self) {
+        self.resident.leave();
+        if let Some(sought) = &mut self.sought {
+            sought.leave();
+        }
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        (self.position, self.sought) = (0, None);
+        self.walk.rewind();
+        Ok(())
+    }
+
+    fn goes_on_until(&mut self, position: u64) {
+        self.until = position;
+        if position != u64::MAX {
+            // A walk through the tree does not know where that is.
+            self.seek_by_index();
+        }
+        if let Some(sought) = &mut self.sought {
+            sought.goes_on_until(position);
+        }
+    }
+
+    fn foresee(&mut self, position: u64) {
+        if let Some(sought) = &mut self.sought {
+            sought.foresee(position);
+        }
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        if position == self.position {
+            return Ok(());
+        }
+        self.seek_by_index();
+        if let Some(sought) = &mut self.sought {
+            sought.jump();
+            self.position = position;
+            return Ok(());
+        }
+        if position < self.position {
+            self.rewind()?;
+        }
+        while self.position < position && self.skip()? {}
+        Ok(())
+    }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        let Some(value) = self.alone.1.take() else { return false };
+        run.exchange(id, &self.alone.0, self.values.buffer(), value);
+        true
+    }
+
+    fn held_bytes(&self) -> usize {
+        if self.view.pages().is_mapped() { 0 } else { self.walk.held_bytes() + self.values.held_bytes() }
+    }
+}

@@ -1,0 +1,348 @@
+//! A data file that is open, once for all who read it, and what one reader sees of it.
+
+#![expect(unsafe_code, reason = "a view keeps its slot no longer than the environment that the slot is of")]
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use once_cell::sync::Lazy;
+use parking_lot::Mutex;
+
+use super::fault::{Fault, fault};
+use super::files::{DataFile, Files};
+use super::meta::{Commit, Metas, newest_transaction};
+use super::page::{Holds, Tree};
+use super::pages::Pages;
+use super::slot::{Slot, Slots};
+use super::tree::Walk;
+use crate::keyed::{Held, Keyed};
+use crate::source::access::Reading;
+use crate::source::file_id::FileId;
+use crate::source::resident::Resident;
+use crate::source::{Keeper, SourceError, TableSeal};
+
+/// How often one looks for what a reader sees, while a writer commits again and again.
+const LOOKS: usize = 8;
+
+/// How many names of databases a message has.
+const NAMES_MAX: usize = 20;
+
+/// What tells open environments apart. It is the file and not its path, so that a database which was replaced is not taken
+/// for the one before it, which somebody may still be reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    file: FileId,
+    reading: Reading,
+    is_locked: bool,
+}
+
+/// Every environment that is open in this process.
+static ENVIRONMENTS: Lazy<Arc<Keyed<Key, Environment>>> = Lazy::new(Keyed::new);
+
+pub(super) type Shared = Arc<Held<Key, Environment>>;
+
+/// A data file that is open.
+pub(super) struct Environment {
+    /// The path that was given, for messages.
+    path: PathBuf,
+    /// The data file, canonical.
+    pub(super) data: PathBuf,
+    /// Which file that was when it was opened.
+    file: FileId,
+    /// Where readers have slots; `None` where nothing keeps a writer from their pages.
+    slots: Option<Slots>,
+    /// As long as the file was when a view was begun that came to no further page.
+    pages: Mutex<Arc<Pages>>,
+}
+
+impl Environment {
+    pub(super) fn open(files: &Files, reading: Reading, is_locked: bool) -> Result<Shared, SourceError> {
+        let data = files.open()?;
+        let key = Key { file: data.id, reading, is_locked };
+        ENVIRONMENTS.get_or_open(&key, || Self::open_file(files, data, reading, is_locked))
+    }
+
+    fn open_file(
+        files: &Files,
+        data: DataFile,
+        reading: Reading,
+        is_locked: bool,
+    ) -> Result<Self, SourceError> {
+        let DataFile { file, id, bytes } = data;
+        let error = |fault| error_of(&files.given, &file, None, fault, None);
+        let metas = read_metas(&file).map_err(error)?;
+        // Only what was found to be right is shown to the library.
+        let slots = if is_locked { Slots::open(files, id, bytes)? } else { None };
+        let pages = Pages::open(Arc::new(file), bytes, metas.page_bytes, reading)
+            .map_err(|error| SourceError::io(&files.given, "open the data file", &error))?;
+        let pages = Mutex::new(Arc::new(pages));
+        tracing::debug!(path = %files.given.display(), bytes, ?reading, "an LMDB environment is open");
+        let (path, data) = (files.given.clone(), files.data.clone());
+        Ok(Environment { path, data, file: id, slots, pages })
+    }
+
+    /// Whether another file is at the path by now.
+    pub(super) fn is_replaced(&self) -> bool {
+        !std::fs::metadata(&self.data).is_ok_and(|metadata| FileId::of(&metadata) == self.file)
+    }
+
+    /// The newest commit.
+    pub(super) fn newest(&self) -> Result<Commit, Fault> {
+        Ok(read_metas(self.pages.lock().file())?.newest())
+    }
+
+    /// The pages of a commit. The file may have grown.
+    fn pages_of(&self, commit: &Commit) -> io::Result<Arc<Pages>> {
+        let mut pages = self.pages.lock();
+        let end = commit.tree.last_page.saturating_add(1).saturating_mul(pages.page_bytes() as u64);
+        if end > pages.file_bytes() {
+            let anew = pages.anew()?;
+            // Shorter than the commit says it may be for good.
+            if anew.file_bytes() > pages.file_bytes() {
+                *pages = Arc::new(anew);
+            }
+        }
+        Ok(pages.clone())
+    }
+
+    fn error(&self, fault: Fault) -> SourceError {
+        error_of(&self.path, self.pages.lock().file(), None, fault, None)
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Environment").field(&self.path).finish()
+    }
+}
+
+/// While somebody writes, the two pages may be of commits that did not follow each other.
+fn read_metas(file: &File) -> Result<Metas, Fault> {
+    let mut looked = Metas::read(file);
+    for _ in 1..LOOKS {
+        if looked.is_ok() {
+            break;
+        }
+        looked = Metas::read(file);
+    }
+    looked
+}
+
+/// What one reader sees: a commit, and a slot that keeps its pages from being used anew, where there are slots.
+pub(super) struct View {
+    /// Declared, hence dropped, before the environment.
+    slot: Option<Arc<Slot>>,
+    pub(super) commit: Commit,
+    pages: Arc<Pages>,
+    environment: Shared,
+}
+
+impl View {
+    /// Of the newest commit.
+    pub(super) fn begin(environment: &Shared) -> Result<Self, SourceError> {
+        let Some(slots) = &environment.slots else {
+            let commit = environment.newest().map_err(|fault| environment.error(fault))?;
+            return Self::of(environment, commit, None);
+        };
+        let mut found = None;
+        for _ in 0..LOOKS {
+            // SAFETY: the slot becomes part of views, each of which holds the environment and drops it after the slot; a slot
+            // that becomes part of none is dropped here, where the environment is borrowed.
+            let slot = Arc::new(unsafe { Slot::of(slots, &environment.path) }?);
+            let metas = Metas::read(environment.pages.lock().file());
+            match metas {
+                Ok(metas) => {
+                    if let Some(commit) = metas.of(slot.transaction) {
+                        return Self::of(environment, commit, Some(slot));
+                    }
+                }
+                Err(fault) => found = Some(fault),
+            }
+        }
+        Err(match found {
+            Some(fault) => environment.error(fault),
+            None => SourceError::NoPositions {
+                path: environment.path.clone(),
+                found: "somebody writes to it all the while".to_owned(),
+                hint: "wait until it is written",
+            },
+        })
+    }
+
+    fn of(environment: &Shared, commit: Commit, slot: Option<Arc<Slot>>) -> Result<Self, SourceError> {
+        let pages = environment.pages_of(&commit).map_err(|error| environment.error(error.into()))?;
+        Ok(View { slot, commit, pages, environment: environment.clone() })
+    }
+
+    /// The same commit, on other pages of its file.
+    pub(super) fn on(&self, pages: Arc<Pages>) -> Self {
+        View { slot: self.slot.clone(), commit: self.commit, pages, environment: self.environment.clone() }
+    }
+
+    pub(super) fn pages(&self) -> &Arc<Pages> {
+        &self.pages
+    }
+
+    /// What the system can keep in memory for a walk over the view.
+    ///
+    /// # Safety
+    ///
+    /// The view stays for as long as the result lives.
+    pub(super) unsafe fn resident(&self) -> Resident {
+        // SAFETY: the map is there, and stays for as long as the view, which the caller keeps.
+        unsafe { Resident::of(&self.environment.data, self.environment.file) }
+    }
+
+    pub(super) fn transaction(&self) -> u64 {
+        self.commit.transaction
+    }
+
+    /// Looks whether the pages of the commit are still as they were. A writer uses them anew only after the commit that
+    /// comes next; a reader that has a slot keeps it from that.
+    #[inline]
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        if self.slot.is_some() {
+            return Ok(());
+        }
+        let pages = &*self.pages;
+        let found = newest_transaction(pages.file(), pages.page_bytes())?;
+        let transaction = self.commit.transaction;
+        if found > transaction { Err(Fault::WrittenTo { transaction, found }) } else { Ok(()) }
+    }
+
+    /// The tree of a database of this name in the unnamed one.
+    pub(super) fn named(&self, name: &str) -> Result<Tree, SourceError> {
+        let pages = &*self.pages;
+        let main = &self.commit.tree;
+        let mut walk = Walk::new(*main, Holds::Databases);
+        let mut found = None;
+        self.each_database(&mut walk, |known, tree| {
+            if known == name.as_bytes() {
+                found = Some(tree);
+            }
+            found.is_none()
+        })?;
+        let Some(tree) = found else {
+            return Err(SourceError::NoSuchDatabase {
+                path: self.environment.path.clone(),
+                name: name.to_owned(),
+                names: self.names()?,
+            });
+        };
+        tree.check(pages.page_bytes()).map_err(|message| {
+            let message = format!("has the database {name:?}, and {message}");
+            self.error(fault(walk.page(), message), walk.last_key())
+        })?;
+        Ok(tree)
+    }
+
+    /// The names of the databases in the unnamed one, the first ones of many.
+    pub(super) fn names(&self) -> Result<Vec<String>, SourceError> {
+        let mut names = Vec::new();
+        self.each_database(&mut Walk::new(self.commit.tree, Holds::Databases), |name, _| {
+            names.push(String::from_utf8_lossy(name).into_owned());
+            names.len() < NAMES_MAX
+        })?;
+        Ok(names)
+    }
+
+    /// Shows the databases in the unnamed one, for as long as more are wanted.
+    fn each_database(
+        &self,
+        walk: &mut Walk,
+        mut wants_more: impl FnMut(&[u8], Tree) -> bool,
+    ) -> Result<(), SourceError> {
+        let pages = &*self.pages;
+        let mut look = || -> Result<(), Fault> {
+            while walk.enter_leaf(pages)? {
+                for database in walk.databases(pages)? {
+                    let (name, tree) = database?;
+                    if !wants_more(name, tree) {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok(())
+        };
+        let looked = look();
+        looked.map_err(|fault| self.error(fault, walk.last_key()))
+    }
+
+    /// What a fault is to whoever reads; behind the record of a key, where there is one.
+    #[cold]
+    pub(super) fn error(&self, fault: Fault, last_key: Option<&[u8]>) -> SourceError {
+        let environment = &self.environment;
+        // Pages that were used anew look damaged.
+        let fault = match self.check() {
+            Err(written @ Fault::WrittenTo { .. }) => written,
+            _ => fault,
+        };
+        if let Fault::Databases = fault
+            && let Ok(names) = self.names()
+        {
+            return SourceError::HoldsDatabases { path: environment.path.clone(), names };
+        }
+        error_of(&environment.path, self.pages.file(), Some(&self.commit.tree), fault, last_key)
+    }
+}
+
+/// The view as the lender of values in the map whose pages were not looked at.
+impl Keeper for View {
+    fn check_seal(&self, _seal: TableSeal) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    #[inline]
+    fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
+        let pages = &*self.pages;
+        pages.check_value(value).map_err(|fault| self.error(fault, None))
+    }
+
+    fn check_used(&self) -> Result<(), SourceError> {
+        View::check(self).map_err(|fault| self.error(fault, None))
+    }
+}
+
+/// The error that a fault is, of the file at a path.
+fn error_of(
+    path: &Path,
+    file: &File,
+    tree: Option<&Tree>,
+    fault: Fault,
+    last_key: Option<&[u8]>,
+) -> SourceError {
+    let path = path.to_owned();
+    match fault {
+        Fault::Page { number, message } => {
+            let before = last_key.map(|key| crate::record::Key(key.to_owned()));
+            SourceError::BrokenPage { path, page: number, message, before }
+        }
+        Fault::Cut { number, page_bytes } => {
+            let found_bytes = file.metadata().map_or(0, |metadata| metadata.len());
+            // The file was as long as the last page that is in use, when it was whole.
+            let last_page = tree.map_or(number, |tree| tree.last_page.max(number));
+            let needed_bytes = last_page.saturating_add(1).saturating_mul(page_bytes);
+            SourceError::Truncated { path, found_bytes, needed_bytes, last_page, page_bytes }
+        }
+        Fault::Databases => SourceError::NoPositions {
+            path,
+            found: "it holds databases among its records".to_owned(),
+            hint: "name one of them",
+        },
+        Fault::SeveralValues => SourceError::NoPositions {
+            path,
+            found: "it holds several values of one key".to_owned(),
+            hint: "write each record under a key of its own",
+        },
+        Fault::WrittenTo { transaction, found } => SourceError::WrittenTo { path, transaction, found },
+        Fault::TooFew { records, entries } => SourceError::Broken {
+            path,
+            index: records,
+            message: format!("the database ends, but says that it holds {entries} records"),
+        },
+        Fault::Io(error) => SourceError::io(&path, "read the data file", &error),
+    }
+}

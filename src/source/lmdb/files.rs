@@ -1,0 +1,97 @@
+//! Where the parts of a database lie.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::meta::{self, Foreign};
+use crate::source::SourceError;
+use crate::source::file_id::FileId;
+
+/// The files of a database.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// What the user named.
+    pub(super) given: PathBuf,
+    /// The data file, canonical.
+    pub(super) data: PathBuf,
+    /// The lock file, which need not be there.
+    pub(super) lock: PathBuf,
+    /// What `mdb_env_open` wants, and whether that is the data file itself.
+    pub(super) open: PathBuf,
+    pub(super) open_is_file: bool,
+}
+
+/// The data file, open.
+#[derive(Debug)]
+pub(super) struct DataFile {
+    pub(super) file: File,
+    pub(super) id: FileId,
+    pub(super) bytes: u64,
+}
+
+impl Files {
+    pub(super) fn find(given: &Path) -> Result<Self, SourceError> {
+        let io = |action| move |error| SourceError::io(given, action, &error);
+        let is_folder = std::fs::metadata(given).map_err(io("open the database"))?.is_dir();
+        let data = if is_folder { given.join("data.mdb") } else { given.to_owned() };
+        if is_folder && !data.try_exists().map_err(io("look for data.mdb"))? {
+            return Err(explain_missing_data(given));
+        }
+        let data = data.canonicalize().map_err(io("resolve the path"))?;
+        let given = given.to_owned();
+        // A writer that was given the folder locks `lock.mdb` in it. Naming `data.mdb` must not end in
+        // another lock file than the writer's so that, too, opens the folder.
+        match data.parent() {
+            Some(folder) if data.file_name().is_some_and(|name| name == "data.mdb") => {
+                let (open, lock) = (folder.to_owned(), folder.join("lock.mdb"));
+                Ok(Files { given, data, lock, open, open_is_file: false })
+            }
+            _ => {
+                let mut lock = data.clone().into_os_string();
+                lock.push("-lock");
+                Ok(Files { given, lock: lock.into(), open: data.clone(), data, open_is_file: true })
+            }
+        }
+    }
+
+    /// Opens the data file. Says what a file that is no LMDB is, before LMDB makes a lock file beside it.
+    pub(super) fn open(&self) -> Result<DataFile, SourceError> {
+        let io = |action| move |error| SourceError::io(&self.given, action, &error);
+        let not_lmdb = |found| SourceError::NotLmdb { path: self.given.clone(), found };
+        // A pipe is not waited for.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&self.data);
+        let mut file = opened.map_err(io("open the data file"))?;
+        let metadata = file.metadata().map_err(io("look at the data file"))?;
+        if !metadata.is_file() {
+            return Err(not_lmdb("something that is no regular file".to_owned()));
+        }
+        let bytes = metadata.len();
+        let mut head = [0; meta::HEAD_BYTES];
+        if bytes < head.len() as u64 {
+            return Err(not_lmdb(format!("{bytes} bytes")));
+        }
+        file.read_exact(&mut head).map_err(io("read the data file"))?;
+        meta::check_head(&head, bytes).map_err(|foreign| match foreign {
+            Foreign::Other(found) => not_lmdb(found),
+            Foreign::Cut { page_bytes } => SourceError::Truncated {
+                path: self.given.clone(),
+                found_bytes: bytes,
+                needed_bytes: 2 * page_bytes,
+                last_page: 1,
+                page_bytes,
+            },
+        })?;
+        Ok(DataFile { file, id: FileId::of(&metadata), bytes })
+    }
+}
+
+fn explain_missing_data(folder: &Path) -> SourceError {
+    let hint = if folder.join("CURRENT").exists() {
+        "; it is a LevelDB: say .leveldb(path), --leveldb, or in a net backend: LEVELDB"
+    } else {
+        "; give the folder that convert_imageset or its like wrote"
+    };
+    SourceError::NotADatabase { path: folder.to_owned(), kind: "an LMDB database", missing: "data.mdb", hint }
+}

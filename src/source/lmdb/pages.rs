@@ -1,0 +1,244 @@
+//! The data file, page by page: mapped, or read into buffers.
+
+#![expect(unsafe_code, reason = "the data file is mapped")]
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::Arc;
+
+use memmap2::{Advice, Mmap, MmapOptions};
+
+use super::fault::{Fault, fault};
+use super::page::{ASKED_BYTES, HEAD_BYTES, METAS, Place, Tree, check_overflow, half};
+use crate::lines;
+use crate::source::Identity;
+use crate::source::access::Reading;
+use crate::source::in_memory::is_in_memory;
+
+/// What the system reads for one request, whatever it is asked for.
+const PIECE_BYTES: usize = 128 << 10;
+
+/// The data file. Its meta pages, which alone may change while somebody reads, are read with `pread` whenever they are wanted.
+#[derive(Debug)]
+pub(super) struct Pages {
+    file: Arc<File>,
+    /// `None`: each page is read when it is wanted.
+    map: Option<Mmap>,
+    page_bytes: usize,
+    file_bytes: u64,
+}
+
+/// A page that a walk stands on. It belongs to the [`Pages`] that filled it.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Where it starts in the map.
+    start: usize,
+    /// Its bytes, where the file is not mapped.
+    read: Vec<u8>,
+}
+
+impl Held {
+    pub(super) fn held_bytes(&self) -> usize {
+        self.read.capacity()
+    }
+}
+
+impl Pages {
+    /// Of a file of this length, with pages of this one.
+    pub(super) fn open(
+        file: Arc<File>,
+        file_bytes: u64,
+        page_bytes: usize,
+        reading: Reading,
+    ) -> io::Result<Self> {
+        let map = match reading {
+            Reading::Read => None,
+            Reading::Mapped => {
+                let length = usize::try_from(file_bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+                // SAFETY: the map is private to this value, which gives out shared references alone, and nothing in this
+                // process writes to the file through another map that these could see: liblmdb's is read-only. That no
+                // other process writes to pages that a walk sees, or cuts the file, is the assumption under which a
+                // file is mapped (`Access::Mapped`, docs/design.md).
+                Some(unsafe { MmapOptions::new().len(length).map(&*file) }?)
+            }
+        };
+        Ok(Pages { file, map, page_bytes, file_bytes })
+    }
+
+    /// The same file in a map of its own, as long as the file is now.
+    pub(super) fn anew(&self) -> io::Result<Self> {
+        let reading = if self.map.is_some() { Reading::Mapped } else { Reading::Read };
+        Self::open(self.file.clone(), self.file.metadata()?.len(), self.page_bytes, reading)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    pub(super) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    pub(super) fn is_mapped(&self) -> bool {
+        self.map.is_some()
+    }
+
+    /// Whoever touches a page waits for no other: who comes here knows which pages it wants, and asks for them.
+    pub(super) fn read_singly(&self) {
+        if let Some(map) = &self.map
+            && let Err(error) = map.advise(Advice::Random)
+        {
+            tracing::debug!(%error, "the system does not take advice about a map");
+        }
+    }
+
+    /// Which state of which file it is.
+    pub(super) fn identity(&self, transaction: u64, tree: &Tree) -> io::Result<Identity> {
+        let metadata = self.file.metadata()?;
+        let root = tree.root;
+        Ok(Identity::default()
+            .with("file bytes", metadata.len())
+            .with("modified", format_args!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec()))
+            .with("page bytes", self.page_bytes)
+            .with("transaction", transaction)
+            .with("root page", root.map_or_else(|| "none".to_owned(), |root| root.to_string()))
+            .with("entries", tree.entries))
+    }
+
+    /// Brings a page that is none of the first.
+    #[inline]
+    pub(super) fn hold(&self, number: u64, held: &mut Held) -> Result<(), Fault> {
+        let start = self.start_of(number)?;
+        if start.saturating_add(self.page_bytes as u64) > self.file_bytes {
+            return Err(self.cut(number));
+        }
+        match self.map {
+            // Within the map, which has the file's length.
+            Some(_) => held.start = usize::try_from(start).unwrap_or(usize::MAX),
+            None => {
+                held.read.resize(self.page_bytes, 0);
+                self.read_at(&mut held.read, start)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn bytes<'a>(&'a self, held: &'a Held) -> &'a [u8] {
+        match &self.map {
+            Some(map) => {
+                let end = held.start.saturating_add(self.page_bytes);
+                map.get(held.start..end).unwrap_or_default()
+            }
+            None => &held.read,
+        }
+    }
+
+    /// Fills a buffer with what lies there.
+    pub(super) fn read_at(&self, buffer: &mut [u8], at: u64) -> Result<(), Fault> {
+        self.file.read_exact_at(buffer, at).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                let last = at.saturating_add(buffer.len() as u64).saturating_sub(1);
+                self.cut(last.checked_div(self.page_bytes as u64).unwrap_or_default())
+            }
+            _ => Fault::Io(error),
+        })
+    }
+
+    /// Where a page starts that is none of the first.
+    #[inline]
+    pub(super) fn start_of(&self, number: u64) -> Result<u64, Fault> {
+        let start = number.checked_mul(self.page_bytes as u64).filter(|_| number >= METAS);
+        start.ok_or_else(|| fault(number, "is none of a tree's"))
+    }
+
+    /// A value on pages of its own, in the map. These are not looked at: they would be read from the disk here and now.
+    #[inline]
+    pub(super) fn overflow(&self, number: u64, value_bytes: usize) -> Result<&[u8], Fault> {
+        let start = self.start_of(number)?.saturating_add(HEAD_BYTES as u64);
+        let end = start.saturating_add(value_bytes as u64);
+        let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
+        let value = self.map.as_ref().and_then(|map| map.get(range));
+        value.ok_or_else(|| self.cut(number))
+    }
+
+    fn cut(&self, number: u64) -> Fault {
+        Fault::Cut { number, page_bytes: self.page_bytes as u64 }
+    }
+
+    /// Checks the page that a value begins on, if the value lies in the map on pages of its own: no value on a leaf starts
+    /// where theirs do, for there a leaf's offsets are.
+    #[inline]
+    pub(super) fn check_value(&self, value: &[u8]) -> Result<(), Fault> {
+        let Some(map) = &self.map else { return Ok(()) };
+        let at = value.as_ptr().addr().wrapping_sub(map.as_ptr().addr());
+        // Page lengths are powers of two.
+        if at >= map.len() || at & self.page_bytes.wrapping_sub(1) != HEAD_BYTES {
+            return Ok(());
+        }
+        let start = at.saturating_sub(HEAD_BYTES);
+        let number = start.checked_div(self.page_bytes).unwrap_or_default() as u64;
+        let head = map.get(start..at).unwrap_or_default();
+        check_overflow(head, number, value.len(), self.page_bytes)
+    }
+
+    /// The bytes of a page, where the file is mapped and has it.
+    #[inline]
+    pub(super) fn mapped(&self, number: u64) -> Option<&[u8]> {
+        let start = usize::try_from(self.start_of(number).ok()?).ok()?;
+        self.map.as_ref()?.get(start..start.checked_add(self.page_bytes)?)
+    }
+
+    /// Asks for the first bytes of a page, for whoever looks at it soon.
+    #[inline]
+    pub(super) fn ask_for_head(&self, number: u64) {
+        lines::ask_for(self.mapped(number).and_then(|page| page.get(..ASKED_BYTES)).unwrap_or_default());
+    }
+
+    /// Asks for the first bytes of a node, by what the page's first bytes say. Nothing of it is believed.
+    #[inline]
+    pub(super) fn ask_for_node(&self, place: Place) {
+        let at = HEAD_BYTES.saturating_add(usize::from(place.node).saturating_mul(2));
+        let node = self.mapped(place.page).and_then(|page| {
+            let start = usize::from(half(page, at)?);
+            page.get(start..start.checked_add(ASKED_BYTES)?)
+        });
+        lines::ask_for(node.unwrap_or_default());
+    }
+
+    /// Has the system read some pages, without waiting for them.
+    pub(super) fn will_need_pages(&self, numbers: Range<u64>) {
+        let byte =
+            |number: u64| usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(self.page_bytes);
+        self.will_need(byte(numbers.start)..byte(numbers.end));
+    }
+
+    /// Has the system read bytes of the map, without waiting for them. Where they are in memory that is not said again: it
+    /// takes the system as long to find that out, page by page, as to copy them.
+    pub(super) fn will_need_bytes(&self, bytes: &[u8]) {
+        let Some(map) = &self.map else { return };
+        let start = bytes.as_ptr().addr().saturating_sub(map.as_ptr().addr());
+        self.will_need(start..start.saturating_add(bytes.len()));
+    }
+
+    fn will_need(&self, part: Range<usize>) {
+        let Some(map) = &self.map else { return };
+        let end = part.end.min(map.len());
+        for start in (part.start..end).step_by(PIECE_BYTES) {
+            if is_in_memory(&self.file, start as u64) {
+                continue;
+            }
+            let bytes = PIECE_BYTES.min(end.saturating_sub(start));
+            if let Err(error) = map.advise_range(Advice::WillNeed, start, bytes) {
+                tracing::debug!(%error, start, "the system does not read ahead");
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Values on pages of their own, of a file that is not mapped: read into a buffer, neighbours together.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::ops::Range;
+
+use super::fault::Fault;
+use super::page::{HEAD_BYTES, check_overflow};
+use super::pages::Pages;
+
+/// Room before a value for its record's key, which goes to a run together with the buffer. LMDB's keys have 511 bytes at the
+/// most, if it was not built otherwise.
+const KEY_BYTES: usize = 512;
+
+/// A value from which on it is read alone, into a buffer that a run can have.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// What is read at a time of smaller ones, where they come one behind the other.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// Values as they are read.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    /// Room for a key, and then a part of the file.
+    buffer: Vec<u8>,
+    /// Which part that is.
+    part: Range<u64>,
+}
+
+/// A value in the buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) range: Range<usize>,
+    /// Whether the buffer holds it alone.
+    pub(super) is_alone: bool,
+}
+
+impl Values {
+    /// The memory of the buffer, as it will be: at the first record it may not have been wanted.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.buffer.capacity().max(KEY_BYTES.saturating_add(WINDOW_BYTES))
+    }
+
+    /// What the buffer holds there.
+    #[inline]
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.buffer.get(range).unwrap_or_default()
+    }
+
+    /// The buffer, for whoever has another to give for it. What it held is forgotten.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        self.part = 0..0;
+        &mut self.buffer
+    }
+
+    /// Reads the value that begins on this page. `is_new` is true if bytes came from the file for it.
+    pub(super) fn read(&mut self, pages: &Pages, page: u64, bytes: usize) -> Result<(Read, bool), Fault> {
+        let start = pages.start_of(page)?;
+        let end = start.saturating_add(HEAD_BYTES as u64).saturating_add(bytes as u64);
+        let is_new = start < self.part.start || end > self.part.end;
+        if is_new {
+            // Behind what is here: the walk goes through the file.
+            let is_next = (self.part.end..self.part.end.saturating_add(WINDOW_BYTES as u64)).contains(&start)
+                || self.part.contains(&start);
+            let wanted = if bytes < LARGE_BYTES && is_next { WINDOW_BYTES as u64 } else { 0 };
+            let file_end = pages.file_bytes().max(end);
+            self.fill(pages, start..start.saturating_add(wanted).min(file_end).max(end))?;
+        }
+        let from = usize::try_from(start.saturating_sub(self.part.start)).unwrap_or(usize::MAX);
+        let head = KEY_BYTES.saturating_add(from)..KEY_BYTES.saturating_add(from).saturating_add(HEAD_BYTES);
+        check_overflow(self.bytes(head.clone()), page, bytes, pages.page_bytes())?;
+        let range = head.end..head.end.saturating_add(bytes);
+        Ok((Read { range, is_alone: is_new && bytes >= LARGE_BYTES }, is_new))
+    }
+
+    fn fill(&mut self, pages: &Pages, part: Range<u64>) -> Result<(), Fault> {
+        // Nothing is there if it cannot be read.
+        self.part = 0..0;
+        let bytes = usize::try_from(part.end.saturating_sub(part.start)).unwrap_or(usize::MAX);
+        let end = KEY_BYTES.saturating_add(bytes);
+        // What is there is written over.
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+        pages.read_at(self.buffer.get_mut(KEY_BYTES..end).unwrap_or_default(), part.start)?;
+        self.part = part;
+        Ok(())
+    }
+}

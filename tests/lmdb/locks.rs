@@ -1,0 +1,221 @@
+//! Whoever else has the database open, in this process or another, neither is disturbed.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use lmdb::{Environment, Transaction as _, WriteFlags};
+use percolator::{Access, Dtype, Feed, Lmdb, Source, SourceError};
+use tempfile::tempdir;
+
+use crate::common;
+use crate::common::log::Log;
+use crate::common::process::{check, child_command, role};
+use crate::{Records, files_in, read, value, written};
+
+/// Puts records anew in so many transactions, as another process.
+const WRITER: &str = "locks::whoever_is_asked_to_writes";
+
+#[test]
+fn whoever_is_asked_to_writes() {
+    let Some(path) = role() else { return };
+    let env = Environment::new().set_map_size(1 << 30).open(Path::new(&path)).unwrap();
+    let database = env.open_db(None).unwrap();
+    for round in 1..20 {
+        let mut transaction = env.begin_rw_txn().unwrap();
+        for index in 0..100 {
+            let anew = value(index * 100 + round, 2500);
+            transaction.put(database, &common::key(index), &anew, WriteFlags::empty()).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+}
+
+fn written_by_another_process(path: &Path) {
+    check(WRITER, &child_command(WRITER, path.to_str().unwrap()).output().unwrap());
+}
+
+fn large(records: usize) -> Records {
+    (0..records).map(|index| (common::key(index), value(index * 100, 2500))).collect()
+}
+
+#[test]
+fn an_environment_of_another_part_of_the_program_keeps_its_readers() {
+    let folder = tempdir().unwrap();
+    common::write_lmdb(folder.path(), large(100));
+    let env = Environment::new().set_map_size(1 << 30).open(folder.path()).unwrap();
+    let database = env.open_db(None).unwrap();
+    let transaction = env.begin_ro_txn().unwrap();
+    let kept = |of: &str| {
+        let kept =
+            large(100).into_iter().filter(|(key, value)| transaction.get(database, key) == Ok(&value[..]));
+        assert_eq!(kept.count(), 100, "{of}");
+    };
+    let source = Lmdb::open(folder.path()).unwrap();
+    let mut cursor = source.cursor().unwrap();
+    assert_eq!(cursor.advance().unwrap().unwrap().key(), common::key(0));
+    written_by_another_process(folder.path());
+    kept("while our environment is open");
+    // Ours has no lock, and says so when somebody commits.
+    let error = loop {
+        match cursor.advance() {
+            Ok(entry) => assert!(entry.is_some(), "nothing was said of the commits"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, SourceError::WrittenTo { .. }), "{error}");
+    drop((cursor, source));
+    written_by_another_process(folder.path());
+    kept("after it was closed");
+}
+
+#[test]
+fn a_file_in_the_place_of_another_one_does_not_end_its_readers_slot() {
+    let (folder, other) = (tempdir().unwrap(), tempdir().unwrap());
+    common::write_lmdb(folder.path(), large(100));
+    common::write_lmdb(other.path(), large(100));
+    let old = Lmdb::open(folder.path()).unwrap();
+    let mut walk = old.cursor().unwrap();
+    walk.advance().unwrap().unwrap();
+    // `lock.mdb` stays, which both have.
+    fs::rename(other.path().join("data.mdb"), folder.path().join("data.mdb")).unwrap();
+    let new = Lmdb::open(folder.path()).unwrap();
+    let mut new_walk = new.cursor().unwrap();
+    new_walk.advance().unwrap().unwrap();
+    let mut position = 1;
+    while let Some(entry) = walk.advance().unwrap() {
+        assert_eq!((entry.key(), entry.value()), (&*common::key(position), &*value(position * 100, 2500)));
+        position += 1;
+    }
+    assert_eq!(position, 100);
+    drop((walk, old));
+    written_by_another_process(folder.path());
+    let mut given = 1;
+    let ended = loop {
+        match new_walk.advance() {
+            Ok(Some(entry)) => {
+                assert_eq!((entry.key(), entry.value()), (&*common::key(given), &*value(given * 100, 2500)));
+                given += 1;
+            }
+            ended => break ended.map(|_| ()),
+        }
+    };
+    assert!(matches!(ended, Err(SourceError::WrittenTo { .. })), "{ended:?} after {given} records");
+}
+
+#[test]
+fn whoever_wants_a_lock_gets_one_beside_those_who_want_none() {
+    let (folder, records) = written(20);
+    let without = Lmdb::open_without_lock(folder.path()).unwrap();
+    assert_eq!(files_in(folder.path()), ["data.mdb"]);
+    let with = Lmdb::open(folder.path()).unwrap();
+    assert_eq!(files_in(folder.path()), ["data.mdb", "lock.mdb"]);
+    assert_eq!(read(&without), records);
+    assert_eq!(read(&with), records);
+}
+
+#[test]
+fn a_commit_ends_a_walk_without_a_lock_and_not_one_that_has_a_slot() {
+    for access in [Access::Mapped, Access::Read] {
+        let folder = tempdir().unwrap();
+        common::write_lmdb(folder.path(), (0..2000).map(|index| common::image(index, 3, 4, 4)));
+        let source = Lmdb::options().access(access).without_lock().open(folder.path()).unwrap();
+        let mut cursor = source.cursor().unwrap();
+        cursor.advance().unwrap().unwrap();
+        written_by_another_process(folder.path());
+        let error = loop {
+            match cursor.advance() {
+                Ok(entry) => assert!(entry.is_some(), "{access:?}: nothing was said of the commits"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, SourceError::WrittenTo { .. }), "{access:?}: {error}");
+        assert!(error.to_string().contains("read it when nobody writes to it, or with its lock"), "{error}");
+        assert!(read(&source).len() >= 2000, "a new walk sees the newest commit");
+    }
+    let (folder, records) = written(2000);
+    let source = Lmdb::open(folder.path()).unwrap();
+    let mut cursor = source.cursor().unwrap();
+    let first = cursor.advance().unwrap().unwrap().key().to_vec();
+    written_by_another_process(folder.path());
+    let rest = std::iter::from_fn(|| cursor.advance().unwrap().map(|entry| entry.key().to_vec()));
+    assert!(std::iter::once(first).chain(rest).eq(records.into_iter().map(|(key, _)| key)));
+}
+
+#[test]
+fn a_feed_without_a_lock_delivers_nothing_that_was_written_meanwhile() {
+    let folder = tempdir().unwrap();
+    common::write_lmdb(folder.path(), (0..3000).map(|index| common::image(index, 3, 30, 30)));
+    let source = Lmdb::open_without_lock(folder.path()).unwrap();
+    let builder =
+        Feed::builder().source(source).batch_size(10).prefetch(1).threads(1).dtype(Dtype::U8).once();
+    let mut feed = builder.build().unwrap();
+    let mut given = 0;
+    let mut error = None;
+    for step in feed.steps() {
+        let batches = match step {
+            Ok(batches) => batches,
+            Err(found) => {
+                error = Some(found);
+                break;
+            }
+        };
+        for (pixels, label) in batches[0].pixels::<u8>().unwrap().chunks(2700).zip(batches[0].labels()) {
+            assert_eq!(usize::try_from(*label).unwrap(), given);
+            assert!(
+                pixels.iter().copied().eq((0..2700).map(|at| common::pixel(given, at))),
+                "record {given}"
+            );
+            given += 1;
+        }
+        if given == 10 {
+            written_by_another_process(folder.path());
+        }
+    }
+    let error =
+        error.unwrap_or_else(|| panic!("nothing was said of the commits, after {given} records")).to_string();
+    assert!(error.contains("was committed to it while transaction"), "{error}");
+}
+
+/// Answers as a network file system without locks does.
+const NO_LOCKS: &str = r"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#define SHIM(name)                                                             \
+    int name(int file, int command, ...) {                                     \
+        va_list arguments;                                                     \
+        va_start(arguments, command);                                          \
+        void *argument = va_arg(arguments, void *);                            \
+        va_end(arguments);                                                     \
+        if (command == F_SETLK || command == F_SETLKW) {                       \
+            errno = ENOLCK;                                                    \
+            return -1;                                                         \
+        }                                                                      \
+        int (*next)(int, int, ...) = dlsym(RTLD_NEXT, #name);                  \
+        return next(file, command, argument);                                  \
+    }
+SHIM(fcntl)
+SHIM(fcntl64)
+";
+
+#[test]
+fn where_there_are_no_locks_a_database_is_read_without_one() {
+    const NAME: &str = "locks::where_there_are_no_locks_a_database_is_read_without_one";
+    if let Some(path) = role() {
+        let log = Log::default();
+        log.listen(|| assert_eq!(read(&Lmdb::open(&path).unwrap()).len(), 20));
+        let text = log.text();
+        return assert!(text.contains("cannot lock the database"), "{text}");
+    }
+    let (folder, _) = written(20);
+    let (code, shim) = (folder.path().join("shim.c"), folder.path().join("shim.so"));
+    fs::write(&code, NO_LOCKS).unwrap();
+    let compiled =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&shim).arg(&code).arg("-ldl").status();
+    assert!(compiled.unwrap().success());
+    let mut child = child_command(NAME, folder.path().to_str().unwrap());
+    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+}

@@ -1,0 +1,67 @@
+//! LMDB, read by ourselves: whatever is found on disks under the name of a database gives its records or a typed error, as the
+//! library reads it (`twin`), whoever else has it open (`locks`), and whatever is damaged in it (`damage`). What could kill a
+//! process runs in one of its own, which says how far it came.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod anatomy;
+#[path = "../common/mod.rs"]
+mod common;
+mod damage;
+mod files;
+mod locks;
+mod twin;
+
+use std::fs;
+use std::path::Path;
+
+use percolator::{Feed, FeedError, Lmdb, ReaderError, Source, SourceError};
+use tempfile::{TempDir, tempdir};
+
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Every record, through a cursor.
+fn read(source: &Lmdb) -> Records {
+    let mut cursor = source.cursor().unwrap();
+    let mut records = Records::new();
+    while let Some(entry) = cursor.advance().unwrap() {
+        records.push((entry.key().to_vec(), entry.value().to_vec()));
+    }
+    records
+}
+
+fn written(records: usize) -> (TempDir, Records) {
+    let folder = tempdir().unwrap();
+    common::write_images(folder.path(), records, 3, 8, 8);
+    fs::remove_file(folder.path().join("lock.mdb")).unwrap();
+    (folder, (0..records).map(|index| common::image(index, 3, 8, 8)).collect())
+}
+
+fn files_in(folder: &Path) -> Vec<String> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Opens what is no database with a reader's eyes, and with a feed's: both must say the same.
+fn refusal(path: &Path) -> SourceError {
+    let error = Lmdb::open(path).and_then(|source| source.cursor()?.advance().map(drop)).unwrap_err();
+    match Feed::builder().lmdb(path).build() {
+        Err(FeedError::Reader(ReaderError::Source(from_feed))) => assert_eq!(from_feed, error),
+        other => panic!("{other:?}"),
+    }
+    assert!(error.to_string().contains(path.to_str().unwrap()), "the path is named: {error}");
+    println!("{error}");
+    error
+}
+
+fn value(seed: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| common::pixel(seed, at)).collect()
+}
