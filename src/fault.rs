@@ -7,12 +7,13 @@ use crate::datum::DatumError;
 use crate::decode::DecodeError;
 use crate::record::{Key, RecordId};
 use crate::shape::ImageShape;
+use crate::shown;
 use crate::source::{Record, SourceError};
 use crate::transform::TransformError;
 
 /// A record that is not what it should be.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{}: {id}, key {key}: {cause}", path.display())]
+#[error("{}: {id}, key {key}: {cause}", shown::path(path))]
 pub struct RecordError {
     /// The database: where several are one data set, the one that the record lies in.
     pub path: PathBuf,
@@ -55,7 +56,7 @@ pub enum RecordCause {
     )]
     FloatsAmongBytes,
     /// What goes with it is not what it should be.
-    #[error("its companion in {}: {cause}", path.display())]
+    #[error("its companion in {}: {cause}", shown::path(path))]
     Companion {
         /// Where the companion comes from.
         path: PathBuf,

@@ -50,15 +50,19 @@
 #![cfg_attr(shuttle, allow(dead_code, unused_imports, reason = "its callers are left out of this build"))]
 
 mod errand;
+mod input_file;
 mod keyed;
 mod latch;
 mod meter;
 mod numa;
 mod round;
 mod sealed_text;
+#[doc(hidden)]
+pub mod shown;
 mod splitmix;
 mod sync;
-mod whole_file;
+#[doc(hidden)]
+pub mod whole_file;
 
 mod config;
 mod error;

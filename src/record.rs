@@ -2,13 +2,15 @@
 
 use std::fmt;
 
+use crate::shown;
+
 /// Which record of which pass over the database.
 ///
 /// Whatever a feed decides about a record (its crop, its mirroring) is a function of this and the seed,
 /// never of the thread that handled it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RecordId {
-    /// The pass over the database, from 0.
+    /// The epoch, from 0: of a feed that goes by no plan, the pass over the database.
     pub epoch: u64,
     /// The record's position in key order, from 0.
     pub index: u64,
@@ -79,6 +81,6 @@ pub struct Key(pub Vec<u8>);
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
+        write!(f, "{}", shown::quoted(&self.0))
     }
 }

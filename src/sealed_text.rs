@@ -11,6 +11,8 @@
 use std::fmt::{self, Display, Write as _};
 use std::str::{FromStr, Lines};
 
+use crate::shown;
+
 /// The name of the last line.
 const CHECKSUM: &str = "checksum";
 
@@ -47,7 +49,8 @@ pub enum TextFault {
     },
     /// It is not what was written.
     #[error(
-        "it was changed: its lines come to checksum {computed:08x}, and it says {found}; take a copy as it was written"
+        "it was changed: its lines come to checksum {computed:08x}, and it says {}; take a copy as it was written",
+        shown::bytes(found.as_bytes())
     )]
     Edited {
         /// The checksum of what is there.
@@ -56,7 +59,7 @@ pub enum TextFault {
         found: String,
     },
     /// A line is not the one that belongs there.
-    #[error("line {line}: found {found:?}, and {wanted} belongs there")]
+    #[error("line {line}: found {:?}, and {} belongs there", shown::front(found), shown::front(wanted))]
     Line {
         /// Counted from 1.
         line: usize,

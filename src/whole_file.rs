@@ -1,63 +1,418 @@
-//! Files that are never there by half.
+//! Files that are never there by half. Shared with the command; no part of the interface.
+//!
+//! A file is written under a temporary name beside its place, synced, and then renamed. Symbolic links are
+//! followed: what they lead to is replaced, and they stay. What is no regular file is never replaced.
+//!
+//! While a temporary file is being written it is locked (`flock`), and its name says which boot of which
+//! machine made it. Whoever next writes into the same folder removes those that nobody has locked any more:
+//! their writers were killed. A lock is sure to be seen only within one running kernel, so what another one
+//! made is left alone for a day.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, FileType, Metadata, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 
 /// Writes a file of these pieces. It has its name only once it is whole and on the disk, so several may write it at once, and
 /// the last one's stays; what was there before stays until then.
-pub(crate) fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
-    let Some(name) = path.file_name() else { return Err(io::ErrorKind::InvalidInput.into()) };
-    // The parent of a bare name is the empty path, which cannot be opened.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (temporary, file) = create_temporary(folder, name)?;
-    let named = write_all(file, pieces).and_then(|()| fs::rename(&temporary, path));
-    named.inspect_err(|_| drop(fs::remove_file(&temporary)))?;
-    // That the name, too, is on the disk is not worth an error: at the worst the file is the one that was there before.
-    drop(File::open(folder).and_then(|folder| folder.sync_all()));
-    Ok(())
+///
+/// # Errors
+///
+/// [`io::Error`] if it cannot be written, or if something other than a regular file is there.
+pub fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
+    let mut file = WholeFile::create(path)?;
+    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
+    file.finish()
 }
 
-/// A file that is nobody else's. Other threads write theirs, and so may processes on other machines, or in other
-/// containers, with this one's number; or one that had this number died at it.
+/// Whether a file can be written to this place, before there is anything to write.
+///
+/// # Errors
+///
+/// [`io::Error`] if it cannot.
+pub fn check(path: &Path) -> io::Result<()> {
+    WholeFile::create(path).map(drop)
+}
+
+/// Whether two paths lead to one place, where there may be a file or not.
+///
+/// # Errors
+///
+/// [`io::Error`] if one of them leads to no place that a file could be written to.
+pub fn is_same_place(one: &Path, other: &Path) -> io::Result<bool> {
+    let [one, other] = [one, other].map(|path| {
+        let place = place_of(path)?;
+        Ok::<_, io::Error>((fs::canonicalize(folder_of(&place))?, place.file_name().map(OsStr::to_owned)))
+    });
+    Ok(one? == other?)
+}
+
+/// Removes the file at a path, or what a symbolic link there leads to.
+///
+/// # Errors
+///
+/// [`io::Error`] if it cannot be removed, or if it is no regular file. That there is none is no error.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match place_of(path).and_then(fs::remove_file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// A file that is being written, under a temporary name. One that is dropped before it is
+/// [finished](Self::finish) is removed.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: File,
+    /// None once it has its own name.
+    temporary: Option<PathBuf>,
+    /// Where it will be.
+    place: PathBuf,
+}
+
+impl WholeFile {
+    /// Begins a file that is to be at this path, and removes what killed processes left of theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`] if there can be no file there, or if something other than a regular file is there.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let place = place_of(path)?;
+        let Some(name) = place.file_name() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
+        };
+        sweep(folder_of(&place));
+        let (temporary, file) = create_temporary(folder_of(&place), name)?;
+        Ok(WholeFile { file, temporary: Some(temporary), place })
+    }
+
+    /// What is being written.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives it its name, once it is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`] if it cannot be synced, or renamed.
+    pub fn finish(mut self) -> io::Result<()> {
+        if let Ok(before) = fs::metadata(&self.place) {
+            // Whoever may read the file stays as it was; a file system that knows no permissions says no.
+            let _ = self.file.set_permissions(before.permissions());
+        }
+        self.file.sync_all()?;
+        if let Some(temporary) = &self.temporary {
+            fs::rename(temporary, &self.place)?;
+        }
+        self.temporary = None;
+        // That the name, too, is on the disk is not worth an error: at the worst the file is the one that was
+        // there before.
+        drop(File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all()));
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// The folder that a path lies in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    // The parent of a bare name is the empty path, which cannot be opened.
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Where a file of this path lies, or would lie, once all symbolic links are followed. What is there is a
+/// regular file.
+pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
+    /// As many as Linux follows.
+    const LINKS_MAX: usize = 40;
+
+    let refused = |message: String| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    let other = |found: &Metadata| {
+        let kind = kind_of(found.file_type());
+        refused(format!("{kind} is there, and only a regular file is replaced: give another path"))
+    };
+    // The system follows links that lead to no path as well: /dev/stdout may be a pipe.
+    let is_there = match fs::metadata(path) {
+        Ok(found) if found.is_file() => true,
+        Ok(found) => return other(&found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    let mut place = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::symlink_metadata(&place) {
+            Ok(found) if found.is_symlink() => place = folder_of(&place).join(fs::read_link(&place)?),
+            Ok(found) if found.is_file() => return Ok(place),
+            Ok(found) => return other(&found),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) if is_there => break,
+            Err(_) => return Ok(place),
+        }
+    }
+    refused("its symbolic links lead to no place in a folder: give another path".to_owned())
+}
+
+/// What something is that is no regular file, with its article.
+pub(crate) fn kind_of(kind: FileType) -> &'static str {
+    match () {
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_char_device() => "a character device",
+        () if kind.is_block_device() => "a block device",
+        () => "something other than a file",
+    }
+}
+
+/// The ends of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.partial`.
+const ENDING: &str = ".partial";
+
+/// A file that is nobody else's, and locked. Other threads write theirs, and so may processes on other
+/// machines, or in other containers, with this one's number; or one that had this number died at it.
 fn create_temporary(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
     const TRIES: usize = 100;
     // What processes with the same number left behind, when they were killed at it, is out of the way.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let mut tried = 0..TRIES;
     loop {
-        let mut temporary = name.to_owned();
-        temporary.push(format!(".{}-{now:x}-{}", std::process::id(), tried.next().unwrap_or(TRIES)));
+        let mut temporary = stem(name);
+        let number = tried.next().unwrap_or(TRIES);
+        temporary.push(format!(".{}-{:x}-{now:x}-{number:x}{ENDING}", boot(), std::process::id()));
         let path = folder.join(temporary);
-        match File::options().write(true).create_new(true).open(&path) {
+        match File::options().read(true).write(true).create_new(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !tried.is_empty() => {}
-            opened => return opened.map(|file| (path, file)),
+            Err(error) => return Err(error),
+            // A sweep may have seen it before it was locked, and removed it.
+            Ok(file) if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) => {
+                let _ = fs::remove_file(&path);
+            }
+            Ok(file) if file.metadata()?.nlink() == 0 => {}
+            Ok(file) => return Ok((path, file)),
         }
     }
 }
 
-fn write_all(mut file: File, pieces: &[&[u8]]) -> io::Result<()> {
-    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
-    file.sync_all()
+/// As much of a file's name as leaves room for the rest of a temporary one's.
+fn stem(name: &OsStr) -> OsString {
+    const STEM_BYTES_MAX: usize = 150;
+
+    OsStr::from_bytes(&name.as_bytes()[..name.len().min(STEM_BYTES_MAX)]).to_owned()
+}
+
+/// What tells this boot of this machine from others: eight hexadecimal digits, or `0` where that is not
+/// known.
+fn boot() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.get(..8).map_or_else(|| "0".to_owned(), str::to_owned)
+    })
+}
+
+/// Removes what killed processes left in a folder, of whatever file. What cannot be removed stays.
+fn sweep(folder: &Path) {
+    /// A folder with more is not looked through to its end.
+    const ENTRIES_MAX: usize = 1 << 16;
+
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.take(ENTRIES_MAX).flatten() {
+        let is_of_this_boot = match maker_of(&entry.file_name()) {
+            None => continue,
+            Some(maker) => maker == boot() && maker != "0",
+        };
+        if is_left_behind(&entry.path(), is_of_this_boot) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The boot that made a temporary file, if that is what the name is of.
+fn maker_of(name: &OsStr) -> Option<&str> {
+    let rest = name.as_bytes().strip_suffix(ENDING.as_bytes())?;
+    let dot = rest.iter().rposition(|&byte| byte == b'.')?;
+    let fields: Vec<&str> = std::str::from_utf8(rest.get(dot + 1..)?).ok()?.split('-').collect();
+    let is_hexadecimal =
+        |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (fields.len() == 4 && fields.iter().all(is_hexadecimal)).then(|| fields[0])
+}
+
+/// Whether nobody writes a temporary file any more.
+fn is_left_behind(path: &Path, is_of_this_boot: bool) -> bool {
+    /// Longer than any writer pauses.
+    const OLD: Duration = Duration::from_secs(24 * 60 * 60);
+
+    // Neither does a FIFO of that name hold this up, nor is a link followed.
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let Ok(file) = File::options().read(true).write(true).custom_flags(flags).open(path) else {
+        return false;
+    };
+    let Ok(metadata) = file.metadata() else { return false };
+    let age = metadata.modified().ok().and_then(|modified| modified.elapsed().ok()).unwrap_or_default();
+    metadata.is_file()
+        && match file.try_lock() {
+            Ok(()) => is_of_this_boot || age > OLD,
+            Err(TryLockError::WouldBlock) => false,
+            // A file system that has no locks has not locked it for its writer, either.
+            Err(TryLockError::Error(_)) => age > OLD,
+        }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::net::UnixListener;
+
     use super::*;
+
+    fn entries(folder: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
 
     #[test]
     fn a_file_is_replaced_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         write(&path, &[b"one", b"two"]).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         write(&path, &[b"three"]).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"three");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "it stays private");
         let taken = folder.path().join("folder");
         fs::create_dir(&taken).unwrap();
         assert!(write(&taken, &[b"four"]).is_err());
         assert!(write(&folder.path().join("none/file"), &[b"four"]).is_err());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left over");
+        assert!(check(&folder.path().join("none/file")).is_err());
+        check(&path).unwrap();
+        drop(WholeFile::create(&path).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"three", "what is not finished replaces nothing");
+        let long = folder.path().join("n".repeat(255));
+        write(&long, &[b"five"]).unwrap();
+        assert_eq!(entries(folder.path()).len(), 3, "nothing is left over");
+    }
+
+    #[test]
+    fn links_are_followed_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::write(at("elsewhere/old"), "old").unwrap();
+        symlink("elsewhere/old", at("link")).unwrap();
+        symlink(at("link"), at("link to it")).unwrap();
+        symlink("elsewhere/new", at("dangling")).unwrap();
+        symlink("round", at("round")).unwrap();
+        for (link, target) in [("link to it", "elsewhere/old"), ("dangling", "elsewhere/new")] {
+            write(&at(link), &[b"written"]).unwrap();
+            assert_eq!(fs::read(at(target)).unwrap(), b"written", "{link}");
+            assert!(at(link).is_symlink(), "{link}");
+            assert!(is_same_place(&at(link), &at(target)).unwrap());
+        }
+        assert!(write(&at("round"), &[b"written"]).is_err());
+        assert!(!is_same_place(&at("link"), &at("dangling")).unwrap());
+        remove(&at("link to it")).unwrap();
+        remove(&at("link to it")).unwrap();
+        assert!(at("link to it").is_symlink() && !at("elsewhere/old").exists());
+        assert_eq!(entries(&at("elsewhere")), ["new"]);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_neither_replaced_nor_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(at("fifo")).status().unwrap();
+        assert!(made.success());
+        symlink("/dev/null", at("null")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        let before = entries(folder.path());
+        for (name, kind) in [
+            ("socket", "a socket"),
+            ("fifo", "a FIFO"),
+            ("null", "a character device"),
+            ("folder", "a folder"),
+        ] {
+            for done in [write(&at(name), &[b"written"]), check(&at(name)), remove(&at(name))] {
+                let message = done.unwrap_err().to_string();
+                assert!(message.contains(kind) && message.contains("only a regular file"), "{message}");
+            }
+        }
+        assert_eq!(entries(folder.path()), before);
+    }
+
+    /// A file that was begun and is not locked: whoever wrote it was killed.
+    fn left(folder: &Path, name: &str) -> PathBuf {
+        let path = folder.join(name);
+        fs::write(&path, "half").unwrap();
+        path
+    }
+
+    #[test]
+    fn what_killed_writers_left_is_swept_and_what_others_write_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let path = folder.join("file");
+        let living = WholeFile::create(&path).unwrap();
+        let dead = ["file", "another file"]
+            .map(|name| left(folder, &format!("{name}.{}-7f-1a2b-0.partial", boot())));
+        let others = [
+            // Of another machine, or of this one before it was started anew.
+            "file.ffffffff-7f-1a2b-0.partial".to_owned(),
+            // No names of ours.
+            "file.partial".to_owned(),
+            format!("file.{}-7f-1a2b.partial", boot()),
+            format!("file.{}-7f-1a2b-0.partial.gz", boot()),
+            format!("{}-7f-1a2b-0.partial", boot()),
+        ]
+        .map(|name| left(folder, &name));
+        write(&path, &[b"whole"]).unwrap();
+        assert!(!dead.iter().any(|dead| dead.exists()));
+        assert!(others.iter().all(|other| other.exists()));
+        assert!(living.temporary.as_ref().is_some_and(|living| living.exists()));
+        // What another machine has not touched for long was left there.
+        let day_before_yesterday = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
+        File::open(&others[0]).unwrap().set_modified(day_before_yesterday).unwrap();
+        living.finish().unwrap();
+        check(&path).unwrap();
+        assert!(!others[0].exists() && others[1..].iter().all(|other| other.exists()));
+        assert_eq!(fs::read(&path).unwrap(), b"", "the last one that is finished stays");
+    }
+
+    #[test]
+    fn many_write_one_file_at_once_and_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::thread::scope(|scope| {
+            for byte in b'a'..b'i' {
+                let path = &path;
+                scope.spawn(move || (0..20).for_each(|_| write(path, &[&[byte; 100]]).unwrap()));
+            }
+        });
+        let bytes = fs::read(&path).unwrap();
+        assert!(bytes.len() == 100 && bytes.iter().all(|byte| *byte == bytes[0]));
+        assert_eq!(entries(folder.path()), ["file"]);
     }
 }

@@ -489,3 +489,26 @@ proptest! {
         }
     }
 }
+
+/// As wide as an image may be, and wider.
+#[test]
+fn a_png_with_a_side_as_long_as_is_allowed_is_read() {
+    for [width, height] in [[1_000_000, 1], [1, 1_000_000]] {
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, width, height);
+        encoder.set_color(png::ColorType::Rgba);
+        encoder.set_depth(png::BitDepth::Eight);
+        let pixels: Vec<u8> = (0..4 * width * height).map(|at| (at % 251) as u8).collect();
+        encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+        let mut decoder = DecodeBench::new(ColorMode::Native, None);
+        let (shape, planes) = decoder.decode(&file).unwrap();
+        assert_eq!((shape.channels, shape.height, shape.width), (4, height as usize, width as usize));
+        // Red is the third plane.
+        assert_eq!(planes[2 * (width * height) as usize + 999], pixels[4 * 999]);
+    }
+    let mut file = Vec::new();
+    let encoder = png::Encoder::new(&mut file, 1_000_001, 1);
+    encoder.write_header().unwrap().write_image_data(&vec![0; 1_000_001]).unwrap();
+    let message = decode(&file, ColorMode::Native).unwrap_err().to_string();
+    assert!(message.contains("1000001") && message.contains("sides of 1 to 1000000"), "{message}");
+}

@@ -10,6 +10,7 @@ use crate::decode::ColorMode;
 use crate::error::FeedError;
 use crate::net::{DataLayer, LayerSource, Net, NetState, NetWarning, TransformSpec};
 use crate::shape::Phase;
+use crate::shown;
 use crate::transform::{Taken, Transform};
 
 /// Where a feed's layer stands in its net.
@@ -64,7 +65,7 @@ impl Feed {
         let mut layers = Feed::layers_of(&Net::open(path)?, &NetState::from(phase))?;
         match layers.len() {
             1 => Ok(layers.remove(0)),
-            count => Err(ConfigError::SeveralLayers { net: path.display().to_string(), count }.into()),
+            count => Err(ConfigError::SeveralLayers { net: shown::path(path).to_string(), count }.into()),
         }
     }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::shown;
+
 /// A place in the text of a net.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextPlace {
@@ -28,8 +30,8 @@ pub(super) struct Origin<'a> {
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.path, self.at) {
-            (Some(path), Some(at)) => write!(f, "{}:{at}: ", path.display()),
-            (Some(path), None) => write!(f, "{}: ", path.display()),
+            (Some(path), Some(at)) => write!(f, "{}:{at}: ", shown::path(path)),
+            (Some(path), None) => write!(f, "{}: ", shown::path(path)),
             (None, Some(at)) => write!(f, "{at}: "),
             (None, None) => Ok(()),
         }

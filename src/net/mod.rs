@@ -16,12 +16,12 @@ mod text;
 mod upgrade;
 mod warning;
 
-use std::fs::File;
-use std::io::Read as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use self::text::notes::{Fillers, Form, LayerNotes, Notes};
 use self::warning::Passed;
+use crate::input_file;
 use crate::proto::NetParameter;
 
 pub use self::error::{LayerError, NetCause, NetError, TextPlace};
@@ -224,21 +224,10 @@ fn layer_name(name: Option<&str>, index: usize) -> String {
 
 /// The bytes of a file no larger than [`BYTES_MAX`].
 fn read(path: &Path) -> Result<Vec<u8>, NetError> {
-    let unreadable = |error: &std::io::Error| {
-        NetError::new(NetCause::Io { message: error.to_string(), kind: error.kind() })
-    };
-    let file = File::open(path).map_err(|error| unreadable(&error))?;
-    let length = file.metadata().map_err(|error| unreadable(&error))?.len();
-    let mut bytes = Vec::new();
-    // Room for what the file says it has, so that nothing is copied while it is read.
-    if length <= BYTES_MAX {
-        let length = usize::try_from(length).unwrap_or(0).saturating_add(1);
-        bytes.try_reserve_exact(length).map_err(|error| unreadable(&error.into()))?;
-    }
-    // One byte more than is allowed tells a file that is too large from one that just fits.
-    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
-    if read as u64 > BYTES_MAX {
-        return Err(NetError::new(NetCause::TooLarge { allowed: BYTES_MAX }));
-    }
-    Ok(bytes)
+    input_file::read(path, BYTES_MAX).map_err(|error| {
+        NetError::new(match error.kind() {
+            io::ErrorKind::FileTooLarge => NetCause::TooLarge { allowed: BYTES_MAX },
+            kind => NetCause::Io { message: error.to_string(), kind },
+        })
+    })
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::shape::Phase;
+use crate::shown;
 
 /// What makes two handles share one reader.
 ///
@@ -24,7 +25,7 @@ pub struct ReaderKey {
 
 impl fmt::Display for ReaderKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{} ({}", self.layer, self.source.display(), self.phase)?;
+        write!(f, "{}:{} ({}", self.layer, shown::path(&self.source), self.phase)?;
         if !self.group.is_empty() {
             write!(f, ", group {}", self.group)?;
         }

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use crate::order::OrderError;
 use crate::sealed_text::TextFault;
+use crate::shown;
 
 /// A receipt cannot be read or written, or receipts do not go together.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiptError {
     /// A file cannot be read.
-    #[error("{}: cannot read this receipt: {message}", path.display())]
+    #[error("{}: cannot read this receipt: {message}", shown::path(path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -18,7 +19,7 @@ pub enum ReceiptError {
         message: String,
     },
     /// A file cannot be written. What was there before is as it was.
-    #[error("{}: cannot write the receipt: {message}", path.display())]
+    #[error("{}: cannot write the receipt: {message}", shown::path(path))]
     Write {
         /// The file.
         path: PathBuf,
@@ -26,7 +27,7 @@ pub enum ReceiptError {
         message: String,
     },
     /// A file is no receipt as it was written.
-    #[error("{}: not a whole receipt: {fault}", path.display())]
+    #[error("{}: not a whole receipt: {fault}", shown::path(path))]
     Text {
         /// The file.
         path: PathBuf,

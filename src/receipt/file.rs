@@ -1,15 +1,20 @@
 //! A receipt as a file.
 
-use std::fs;
 use std::path::Path;
 
 use super::{Receipt, ReceiptError};
+use crate::input_file;
 use crate::sealed_text::TextFault;
 use crate::whole_file;
 
+/// The largest file that is read: some 50,000 epochs.
+pub(crate) const BYTES_MAX: u64 = 256 << 20;
+
 impl Receipt {
-    /// Writes it to a file, which has its name only once it is whole: a file that was there before is replaced then, and
-    /// not before.
+    /// Writes it to a file, which has its name only once it is whole: a file that was there before is
+    /// replaced then, and not before. Symbolic links are followed, and only a regular file is replaced. Where
+    /// a snapshot is saved as well, [`Snapshot::save_with_receipt`](crate::Snapshot::save_with_receipt) has
+    /// both there or neither.
     ///
     /// # Errors
     ///
@@ -24,12 +29,12 @@ impl Receipt {
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Read`], and [`ReceiptError::Text`] if it was cut or edited, was written by a later release, or is
-    /// something else.
+    /// [`ReceiptError::Read`], also if it is no regular file or has more than 256 MiB, and
+    /// [`ReceiptError::Text`] if it was cut or edited, was written by a later release, or is something else.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ReceiptError> {
         let path = path.as_ref();
         let of_text = |fault: TextFault| ReceiptError::Text { path: path.to_owned(), fault };
-        match fs::read(path) {
+        match input_file::read_if_begins(path, b"percolator ", BYTES_MAX) {
             // What is no text is something else, or was damaged: either is found.
             Ok(bytes) => String::from_utf8_lossy(&bytes).parse().map_err(of_text),
             Err(error) => Err(ReceiptError::Read { path: path.to_owned(), message: error.to_string() }),

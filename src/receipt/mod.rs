@@ -9,7 +9,7 @@
 mod coverage;
 mod digest;
 mod error;
-mod file;
+pub(crate) mod file;
 mod ledger;
 mod sketch;
 mod steps;

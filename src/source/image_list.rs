@@ -16,6 +16,7 @@ use prost::encoding::{WireType, bool, encode_key, encode_varint, int32};
 use rand_mt::Mt;
 
 use super::{Cursor, Entry, Identity, Passes, Source, SourceError};
+use crate::{input_file, shown};
 
 /// The fields of a Datum.
 mod field {
@@ -23,6 +24,9 @@ mod field {
     pub(super) const LABEL: u32 = 5;
     pub(super) const ENCODED: u32 = 7;
 }
+
+/// The largest list that is read: some 30 million files.
+const LIST_BYTES_MAX: u64 = i32::MAX as u64;
 
 /// A list of image files, read like a database of encoded images.
 ///
@@ -68,11 +72,12 @@ impl ImageList {
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if the list cannot be read, is empty, or has an empty line or a label that no 32-bit
-    /// integer holds.
+    /// [`SourceError`] if the list cannot be read, is no regular file or has 2 GiB or more, if it is empty,
+    /// or has an empty line or a label that no 32-bit integer holds.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         let path = path.as_ref().to_owned();
-        let text = std::fs::read(&path).map_err(|error| SourceError::io(&path, "read the list", &error))?;
+        let text = input_file::read(&path, LIST_BYTES_MAX)
+            .map_err(|error| SourceError::io(&path, "read the list", &error))?;
         let lines = parse(&text, &path)?;
         if lines.is_empty() {
             return Err(SourceError::Empty { path });
@@ -296,7 +301,7 @@ fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> {
         let label = odd_labels.read(label, number).ok_or_else(|| SourceError::LabelRange {
             path: path.to_owned(),
             line: number,
-            found: label.escape_ascii().to_string(),
+            found: shown::bytes(label).to_string(),
         })?;
         lines.push(Line { name: (start, start + name), label });
         start += line.len() + 1;
@@ -325,7 +330,7 @@ impl OddLabels {
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if count == 0 || count < digits.len() {
             self.count += 1;
-            self.first.get_or_insert_with(|| (line, text.escape_ascii().to_string()));
+            self.first.get_or_insert_with(|| (line, shown::bytes(text).to_string()));
         }
         digits[..count].iter().try_fold(0_i32, |value, digit| {
             value.checked_mul(10)?.checked_add(sign * i32::from(digit - b'0'))
@@ -335,7 +340,7 @@ impl OddLabels {
     fn warn(&self, path: &Path) {
         if let Some((line, found)) = &self.first {
             tracing::warn!(
-                list = %path.display(),
+                list = %shown::path(path),
                 labels = self.count,
                 first_line = line,
                 found = %found,

@@ -33,6 +33,7 @@ use self::files::Files;
 use self::leveldb::{LevelDbError, Pool};
 use crate::errand::Helpers;
 use crate::record::{Key, RecordId};
+use crate::shown;
 
 pub use self::access::Access;
 pub use self::identity::Identity;
@@ -269,7 +270,7 @@ pub struct Dealt {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// There is nothing at the path, or it may not be looked at.
-    #[error("{}: cannot {action}: {message}", path.display())]
+    #[error("{}: cannot {action}: {message}", shown::path(path))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -281,7 +282,7 @@ pub enum SourceError {
         kind: io::ErrorKind,
     },
     /// There is something at the path, but no database of this kind.
-    #[error("{}: not {kind}: there is no {missing} in it{hint}", path.display())]
+    #[error("{}: not {kind}: there is no {missing} in it{hint}", shown::path(path))]
     NotADatabase {
         /// The folder, or the file.
         path: PathBuf,
@@ -293,7 +294,7 @@ pub enum SourceError {
         hint: &'static str,
     },
     /// The file is not an LMDB's.
-    #[error("{}: not an LMDB data file: found {found}", path.display())]
+    #[error("{}: not an LMDB data file: found {found}", shown::path(path))]
     NotLmdb {
         /// The database.
         path: PathBuf,
@@ -304,7 +305,7 @@ pub enum SourceError {
     #[error(
         "{}: the file is cut short: it has {found_bytes} bytes, and its last page (number {last_page}, \
          {page_bytes} bytes a page) ends at byte {needed_bytes}; copy it again from where it came",
-        path.display()
+        shown::path(path)
     )]
     Truncated {
         /// The data file.
@@ -319,13 +320,13 @@ pub enum SourceError {
         page_bytes: u64,
     },
     /// The database holds no record, so there is nothing to feed.
-    #[error("{}: the database is empty: a feed needs at least 1 record", path.display())]
+    #[error("{}: the database is empty: a feed needs at least 1 record", shown::path(path))]
     Empty {
         /// The database.
         path: PathBuf,
     },
     /// The database library refused.
-    #[error("{}: {call} failed: {message}{hint}", path.display())]
+    #[error("{}: {call} failed: {message}{hint}", shown::path(path))]
     Library {
         /// The database.
         path: PathBuf,
@@ -337,7 +338,7 @@ pub enum SourceError {
         hint: &'static str,
     },
     /// The database ended, or changed, where it must not.
-    #[error("{}: {message} at record {index}", path.display())]
+    #[error("{}: {message} at record {index}", shown::path(path))]
     Broken {
         /// The database.
         path: PathBuf,
@@ -349,7 +350,7 @@ pub enum SourceError {
     /// A page of the database is not what it must be.
     #[error(
         "{}: page {page} {message}{}; the file is damaged: copy it again from where it came",
-        path.display(), Behind(before)
+        shown::path(path), Behind(before)
     )]
     BrokenPage {
         /// The database.
@@ -365,7 +366,7 @@ pub enum SourceError {
     #[error(
         "{}: transaction {found} was committed to it while transaction {transaction} was read without a lock; read it \
          when nobody writes to it, or with its lock",
-        path.display()
+        shown::path(path)
     )]
     WrittenTo {
         /// The database.
@@ -376,7 +377,7 @@ pub enum SourceError {
         found: u64,
     },
     /// Another file took the database's place while it was opened.
-    #[error("{}: another file took its place while it was opened; open it again", path.display())]
+    #[error("{}: another file took its place while it was opened; open it again", shown::path(path))]
     Replaced {
         /// The database.
         path: PathBuf,
@@ -384,7 +385,7 @@ pub enum SourceError {
     /// The file holds databases where records are looked for.
     #[error(
         "{}: it holds databases and not records: {}; name one of them (lmdb_named, or LmdbOptions::name)",
-        path.display(), Names(names)
+        shown::path(path), Names(names)
     )]
     HoldsDatabases {
         /// The file.
@@ -393,7 +394,7 @@ pub enum SourceError {
         names: Vec<String>,
     },
     /// The file holds no database of this name.
-    #[error("{}: there is no database {name:?} in it; {}", path.display(), Others(names))]
+    #[error("{}: there is no database {name:?} in it; {}", shown::path(path), Others(names))]
     NoSuchDatabase {
         /// The file.
         path: PathBuf,
@@ -403,7 +404,7 @@ pub enum SourceError {
         names: Vec<String>,
     },
     /// There can be no index of the database's records.
-    #[error("{}: its records cannot be told by their positions: {found}; {hint}", path.display())]
+    #[error("{}: its records cannot be told by their positions: {found}; {hint}", shown::path(path))]
     NoPositions {
         /// The database.
         path: PathBuf,
@@ -416,7 +417,8 @@ pub enum SourceError {
     #[error(
         "{}: record {index} has the key {key}, and its companion in {} the key {found}; pair databases that \
          were written together, or match them by order",
-        path.display(), companions.display()
+        shown::path(path),
+        shown::path(companions)
     )]
     KeysDiffer {
         /// The source.
@@ -434,7 +436,8 @@ pub enum SourceError {
     #[error(
         "{}: it ends after {records} records, and {}, with which it is paired, does not; pair databases of as \
          many records",
-        path.display(), longer.display()
+        shown::path(path),
+        shown::path(longer)
     )]
     Unpaired {
         /// The source that ended.
@@ -445,7 +448,7 @@ pub enum SourceError {
         longer: PathBuf,
     },
     /// A line of a list of files is empty.
-    #[error("{}: line {line} is empty; each line is a file's name, a space and a label", path.display())]
+    #[error("{}: line {line} is empty; each line is a file's name, a space and a label", shown::path(path))]
     EmptyLine {
         /// The list.
         path: PathBuf,
@@ -456,7 +459,7 @@ pub enum SourceError {
     #[error(
         "{}: line {line}: the label {found} does not fit 32 bits; labels are whole numbers from -2147483648 to \
          2147483647",
-        path.display()
+        shown::path(path)
     )]
     LabelRange {
         /// The list.
@@ -469,7 +472,7 @@ pub enum SourceError {
     /// A list of files has too few lines to begin so far down.
     #[error(
         "{}: not enough points to skip: {skip} of {found}; lower rand_skip to {found} or less",
-        path.display()
+        shown::path(path)
     )]
     NotEnoughToSkip {
         /// The list.
@@ -480,7 +483,7 @@ pub enum SourceError {
         skip: usize,
     },
     /// A file that a list names cannot be read.
-    #[error("{}: line {line}: cannot read {}: {message}", path.display(), file.display())]
+    #[error("{}: line {line}: cannot read {}: {message}", shown::path(path), shown::path(file))]
     ListedFile {
         /// The list.
         path: PathBuf,

@@ -1,15 +1,16 @@
 //! The mean image, and how it is read from a `.binaryproto` file.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prost::Message as _;
 
+use crate::input_file;
 use crate::proto::BlobProto;
 use crate::shape::ImageShape;
+use crate::shown;
 
 /// The largest mean file that is read: Caffe's `kProtoReadBytesLimit`.
 const FILE_BYTES_MAX: u64 = i32::MAX as u64;
@@ -29,7 +30,7 @@ pub struct MeanImage {
 #[derive(Debug, thiserror::Error)]
 pub enum MeanImageError {
     /// What follows went wrong with this file.
-    #[error("mean file {}: {error}", path.display())]
+    #[error("mean file {}: {error}", shown::path(path))]
     File {
         /// The file.
         path: PathBuf,
@@ -135,14 +136,10 @@ impl fmt::Debug for MeanImage {
 
 /// The bytes of a file no larger than [`FILE_BYTES_MAX`].
 fn read(path: &Path) -> Result<Vec<u8>, MeanImageError> {
-    let file = File::open(path).map_err(MeanImageError::Read)?;
-    let mut bytes = Vec::new();
-    // One byte more than is allowed tells a file that is too large from one that just fits.
-    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(MeanImageError::Read)?;
-    if read as u64 > FILE_BYTES_MAX {
-        return Err(MeanImageError::TooLarge);
-    }
-    Ok(bytes)
+    input_file::read(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => MeanImageError::TooLarge,
+        _ => MeanImageError::Read(error),
+    })
 }
 
 /// The dimensions that Caffe takes a blob to have.

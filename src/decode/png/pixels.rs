@@ -11,8 +11,11 @@ use crate::decode::planes::Interleaved;
 use crate::decode::{ColorMode, Contents, Decode, DecodeError, elements, room};
 use crate::shape::ImageShape;
 
-/// What the crate may allocate for chunks other than the image's, beside the file's own length.
+/// What the crate may allocate for chunks other than the image's, beside the file's own length and a row of
+/// the image.
 const CHUNK_BYTES_MAX: usize = 1 << 16;
+/// Four samples of two bytes.
+const PIXEL_BYTES_MAX: usize = 8;
 
 /// Reads the planes of a file. Both buffers only grow.
 pub(in crate::decode) fn read(
@@ -54,7 +57,8 @@ impl Samples {
 
 /// Reads the pixels as the file has them, but for palettes, and samples of fewer than 8 bits.
 fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<Samples, DecodingError> {
-    let limits = Limits { bytes: CHUNK_BYTES_MAX.saturating_add(file.len()) };
+    let row = head.width.saturating_mul(PIXEL_BYTES_MAX).saturating_add(1);
+    let limits = Limits { bytes: CHUNK_BYTES_MAX.saturating_add(file.len()).saturating_add(row) };
     let mut options = DecodeOptions::default();
     options.set_ignore_text_chunk(true);
     options.set_ignore_iccp_chunk(true);

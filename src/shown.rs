@@ -1,0 +1,111 @@
+//! What others have written (paths, keys, words of files), as a message shows it: on one line, without what a
+//! terminal would obey, and no longer than is of use. Shared with the command; no part of the interface.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Write as _};
+use std::path::Path;
+
+/// The most characters of a word that are shown.
+const WORD_MAX: usize = 200;
+/// The most characters of a path: longer ones lack their middle.
+const PATH_MAX: usize = 1000;
+/// The most characters of a whole message.
+const MESSAGE_MAX: usize = 8000;
+
+/// A path, for a message.
+#[must_use]
+pub fn path(path: &Path) -> impl Display {
+    Shown { text: path.to_string_lossy(), characters_max: PATH_MAX }
+}
+
+/// A whole message, whatever it is made of.
+#[must_use]
+pub fn message(message: &str) -> impl Display {
+    Shown { text: message.into(), characters_max: MESSAGE_MAX }
+}
+
+/// The front of a word, to be quoted.
+pub(crate) fn front(word: &str) -> Cow<'_, str> {
+    match word.char_indices().nth(WORD_MAX) {
+        Some((end, _)) => format!("{}...", &word[..end]).into(),
+        None => word.into(),
+    }
+}
+
+/// Bytes that should be text: what is no printable ASCII is escaped.
+pub(crate) fn bytes(bytes: &[u8]) -> impl Display {
+    Bytes { bytes, quote: "" }
+}
+
+/// The same, quoted.
+pub(crate) fn quoted(bytes: &[u8]) -> impl Display {
+    Bytes { bytes, quote: "\"" }
+}
+
+struct Bytes<'a> {
+    bytes: &'a [u8],
+    quote: &'static str,
+}
+
+impl Display for Bytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bytes { bytes, quote } = self;
+        let front = &bytes[..bytes.len().min(WORD_MAX)];
+        write!(f, "{quote}{}{quote}", front.escape_ascii())?;
+        if front.len() < bytes.len() {
+            write!(f, "... (of {} bytes)", bytes.len())?;
+        }
+        Ok(())
+    }
+}
+
+struct Shown<'a> {
+    text: Cow<'a, str>,
+    characters_max: usize,
+}
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let characters = self.text.chars().count();
+        if characters <= self.characters_max {
+            return write_escaped(f, self.text.chars());
+        }
+        let half = self.characters_max / 2;
+        write_escaped(f, self.text.chars().take(half))?;
+        write!(f, "...({} characters more)...", characters - 2 * half)?;
+        write_escaped(f, self.text.chars().skip(characters - half))
+    }
+}
+
+/// Writes text without control characters, and without those that turn the direction of what follows.
+fn write_escaped(f: &mut fmt::Formatter<'_>, mut text: impl Iterator<Item = char>) -> fmt::Result {
+    text.try_for_each(|character| match character {
+        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => write!(f, "{}", character.escape_unicode()),
+        control if control.is_control() => write!(f, "{}", control.escape_debug()),
+        plain => f.write_char(plain),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_shown_moves_the_cursor() {
+        let shown = path(Path::new("a\nb\u{1b}[31m\u{9b}\u{202e}ü\\")).to_string();
+        assert_eq!(shown, "a\\nb\\u{1b}[31m\\u{9b}\\u{202e}ü\\");
+    }
+
+    #[test]
+    fn what_is_long_is_shortened() {
+        let long = format!("begin{}end", "x".repeat(5000));
+        let shown = path(Path::new(&long)).to_string();
+        assert!(shown.starts_with("begin") && shown.ends_with("end") && shown.len() < 1100, "{shown}");
+        assert!(shown.contains("(4008 characters more)"), "{shown}");
+        assert_eq!(message(&long).to_string(), long);
+        assert_eq!(front("short"), "short");
+        assert_eq!(front(&long).len(), WORD_MAX + 3);
+        assert_eq!(quoted(b"a\0\"").to_string(), r#""a\x00\"""#);
+        assert!(quoted(&[0; 190_000]).to_string().ends_with("\"... (of 190000 bytes)"));
+    }
+}
