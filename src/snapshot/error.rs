@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 
 use crate::order::OrderError;
+use crate::receipt::ReceiptError;
 use crate::sealed_text::TextFault;
+use crate::shown;
 
 /// A snapshot cannot be made, read, or gone on from.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// A file cannot be read or written.
-    #[error("{}: cannot {action} the snapshot: {message}", path.display())]
+    #[error("{}: cannot {action} the snapshot: {message}", shown::path(path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -27,10 +29,24 @@ pub enum SnapshotError {
         /// What is wrong.
         fault: TextFault,
     },
+    /// The receipt that goes with it cannot be written.
+    #[error(transparent)]
+    Receipt(ReceiptError),
+    /// A snapshot and a receipt in one file.
+    #[error(
+        "{}: the snapshot and the receipt cannot be one file: give each a path of its own",
+        shown::path(path)
+    )]
+    SamePlace {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is of other data than the feed's.
     #[error(
         "the snapshot is of other data than {}: of {} it says \"{was}\", and here it is \"{is}\"; go on with the data \
-         it was taken of, or begin anew", source_path.display(), taken_of.display()
+         it was taken of, or begin anew",
+        shown::path(source_path),
+        shown::path(taken_of)
     )]
     OtherData {
         /// What the feed reads.
@@ -80,7 +96,7 @@ pub enum SnapshotError {
     #[error(
         "{}: the list shuffles itself, or begins behind its first lines, and such a run cannot be gone on from: leave out its shuffle and \
          rand_skip, and say .epochs(0).shuffle(Shuffle::Global)",
-        source_path.display()
+        shown::path(source_path)
     )]
     PassesDiffer {
         /// The source.
@@ -102,5 +118,5 @@ impl From<OrderError> for SnapshotError {
 }
 
 fn of_file(path: Option<&PathBuf>) -> String {
-    path.map(|path| format!("{}: ", path.display())).unwrap_or_default()
+    path.map(|path| format!("{}: ", shown::path(path))).unwrap_or_default()
 }

@@ -4,6 +4,7 @@
 //! data, and which step each replica comes to next. What was prefetched and not delivered is simply delivered later.
 
 mod error;
+mod file;
 mod text;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! A snapshot as text, and in a file.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use crate::record::StepId;
 use crate::sealed_text::{OneLine, TextFault, TextReader, TextWriter};
 use crate::source::Identity;
 use crate::transform::CaffeEra;
-use crate::whole_file;
 
 const KIND: &str = "snapshot";
 const VERSION: u32 = 1;
@@ -56,7 +55,7 @@ impl FromStr for Snapshot {
     }
 }
 
-fn read(text: &str) -> Result<Snapshot, TextFault> {
+pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
     let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
     let source = PathBuf::from(facts.value("source")?);
     let mut identity = Identity::new();
@@ -121,38 +120,4 @@ fn next(text: &str) -> Option<(StepId, usize, usize)> {
     let ["epoch", epoch, "step", step, "replicas", first, "to", last] = words[..] else { return None };
     let id = StepId { epoch: epoch.parse().ok()?, step: step.parse().ok()? };
     Some((id, first.parse().ok()?, last.parse().ok()?))
-}
-
-impl Snapshot {
-    /// Writes it to a file, which is never there by half: it is written beside it and then put in its place.
-    ///
-    /// # Errors
-    ///
-    /// [`SnapshotError::Io`].
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SnapshotError> {
-        let path = path.as_ref();
-        whole_file::write(path, &[self.to_string().as_bytes()]).map_err(|error| SnapshotError::Io {
-            path: path.to_owned(),
-            action: "write",
-            message: error.to_string(),
-        })
-    }
-
-    /// Reads it from a file.
-    ///
-    /// # Errors
-    ///
-    /// [`SnapshotError::Io`] if the file cannot be read, [`SnapshotError::Text`] if it is cut, was edited, is of a later
-    /// release, or is no snapshot at all.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
-        let path = path.as_ref();
-        let text = std::fs::read(path).map_err(|error| SnapshotError::Io {
-            path: path.to_owned(),
-            action: "read",
-            message: error.to_string(),
-        })?;
-        // What is no text has lost its checksum with the letters that stand for the others.
-        read(&String::from_utf8_lossy(&text))
-            .map_err(|fault| SnapshotError::Text { path: Some(path.to_owned()), fault })
-    }
 }

@@ -1,0 +1,320 @@
+//! A snapshot in a file, and the receipt that is there together with it.
+//!
+//! No two files can be renamed at once. So the snapshot is first put in its place with the receipt in the
+//! same file, behind its own text: at that moment both are there. Then the receipt is written to its own
+//! place, and at last the snapshot without it. A process that is killed in between leaves a snapshot that
+//! carries its receipt, and whoever goes on from it ([`Snapshot::recover`]) does the rest.
+//!
+//! ```text
+//! percolator snapshot 1
+//! ...
+//! checksum 5c1e0f6b
+//! percolator carried-receipt 1
+//! place 0.receipt                       from the snapshot's folder; whatever is no printable ASCII as %XX
+//! line percolator receipt 1             the receipt, line by line
+//! line source /data/train_lmdb
+//! ...
+//! checksum 1a2b3c4d
+//! ```
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use super::text::read;
+use super::{Snapshot, SnapshotError};
+use crate::input_file;
+use crate::receipt::{self, Receipt, ReceiptError};
+use crate::sealed_text::{TextFault, TextReader, TextWriter};
+use crate::whole_file::{self, folder_of, place_of};
+
+const CARRIED: &str = "carried-receipt";
+const CARRIED_VERSION: u32 = 1;
+
+/// The largest snapshot that is read, without a receipt: what it knows its data by may name a million tables.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// A receipt that is in its snapshot's file, and may not be in its own.
+struct Carried {
+    place: PathBuf,
+    text: String,
+}
+
+impl Snapshot {
+    /// Writes it to a file, which is never there by half: it is written beside it and then put in its place.
+    /// Symbolic links are followed, and only a regular file is replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Io`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SnapshotError> {
+        self.write(path.as_ref(), "")
+    }
+
+    /// Writes it, and a receipt of the same lanes to a file of its own, so that both are there or neither,
+    /// whenever the process may be killed: [`recover`](Self::recover) finds them so.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Io`] if the snapshot cannot be written, and what was there before is as it was;
+    /// [`SnapshotError::Receipt`] if the receipt cannot, and then it is kept in the snapshot's file until it
+    /// is recovered; [`SnapshotError::SamePlace`] if both paths lead to one file.
+    pub fn save_with_receipt(
+        &self,
+        path: impl AsRef<Path>,
+        receipt: &Receipt,
+        receipt_path: impl AsRef<Path>,
+    ) -> Result<(), SnapshotError> {
+        let (path, receipt_path) = (path.as_ref(), receipt_path.as_ref());
+        check_places(path, receipt_path)?;
+        let place = from_folder_of(path, receipt_path).map_err(|error| unwritable(path, &error))?;
+        let carried = Carried { place, text: receipt.to_string() };
+        self.write(path, &carried.to_text())?;
+        receipt.save(receipt_path).map_err(SnapshotError::Receipt)?;
+        self.save(path)
+    }
+
+    fn write(&self, path: &Path, behind: &str) -> Result<(), SnapshotError> {
+        whole_file::write(path, &[self.to_string().as_bytes(), behind.as_bytes()])
+            .map_err(|error| unwritable(path, &error))
+    }
+
+    /// Reads it from a file. A receipt that the file may carry is left there.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Io`] if the file cannot be read, or is no regular one; [`SnapshotError::Text`] if it
+    /// is cut, was edited, is of a later release, or is no snapshot at all.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
+        load(path.as_ref()).map(|(snapshot, _carried)| snapshot)
+    }
+
+    /// Reads it from a file, as [`load`](Self::load). Where a process was killed while it [saved it with a
+    /// receipt](Self::save_with_receipt), the receipt is now written to its place: what goes on from here
+    /// proves the whole run.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load); [`SnapshotError::Receipt`] or [`SnapshotError::Io`] if the receipt, or then
+    /// the snapshot, cannot be written.
+    pub fn recover(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
+        let path = path.as_ref();
+        let (snapshot, carried) = load(path)?;
+        if let Some(Carried { place, text }) = carried {
+            let snapshot_place = place_of(path).map_err(|error| unwritable(path, &error))?;
+            let place = folder_of(&snapshot_place).join(place);
+            whole_file::write(&place, &[text.as_bytes()]).map_err(|error| {
+                SnapshotError::Receipt(ReceiptError::Write { path: place, message: error.to_string() })
+            })?;
+            snapshot.save(path)?;
+        }
+        Ok(snapshot)
+    }
+}
+
+/// That a snapshot and a receipt go to two files.
+fn check_places(path: &Path, receipt_path: &Path) -> Result<(), SnapshotError> {
+    // Where either cannot be looked at, it cannot be written either, which says so in its own words.
+    match whole_file::is_same_place(path, receipt_path) {
+        Ok(true) => Err(SnapshotError::SamePlace { path: path.to_owned() }),
+        Ok(false) | Err(_) => Ok(()),
+    }
+}
+
+/// A path as it is seen from the folder of another one, so that both can be moved together; absolute where it
+/// lies elsewhere.
+fn from_folder_of(path: &Path, other: &Path) -> io::Result<PathBuf> {
+    let folder = fs::canonicalize(folder_of(&place_of(path)?))?;
+    let Some(name) = other.file_name() else { return Ok(other.to_owned()) };
+    // A folder that is not there is found out by whoever writes to it.
+    let other_folder =
+        fs::canonicalize(folder_of(other)).or_else(|_| std::path::absolute(folder_of(other)))?;
+    Ok(other_folder.strip_prefix(folder).unwrap_or(&other_folder).join(name))
+}
+
+fn load(path: &Path) -> Result<(Snapshot, Option<Carried>), SnapshotError> {
+    let bytes_max = BYTES_MAX + receipt::file::BYTES_MAX;
+    let bytes = input_file::read_if_begins(path, b"percolator ", bytes_max).map_err(|error| {
+        SnapshotError::Io { path: path.to_owned(), action: "read", message: error.to_string() }
+    })?;
+    // What is no text has lost its checksum with the letters that stand for the others.
+    let text = String::from_utf8_lossy(&bytes);
+    let (snapshot, carried) = split(&text);
+    let parsed = read(snapshot).and_then(|snapshot| Ok((snapshot, carried.map(Carried::read).transpose()?)));
+    parsed.map_err(|fault| SnapshotError::Text { path: Some(path.to_owned()), fault })
+}
+
+/// A snapshot's text, and that of the receipt that it carries.
+fn split(text: &str) -> (&str, Option<&str>) {
+    // No line of a snapshot begins so: its facts have names of their own.
+    match text.find(&format!("\npercolator {CARRIED} ")) {
+        Some(end) => (&text[..=end], Some(&text[end + 1..])),
+        None => (text, None),
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> SnapshotError {
+    SnapshotError::Io { path: path.to_owned(), action: "write", message: error.to_string() }
+}
+
+impl Carried {
+    fn to_text(&self) -> String {
+        let mut text = TextWriter::new(CARRIED, CARRIED_VERSION);
+        text.fact("place", encoded(&self.place));
+        self.text.lines().for_each(|line| text.fact("line", line));
+        text.seal()
+    }
+
+    fn read(text: &str) -> Result<Self, TextFault> {
+        let (mut facts, _) = TextReader::open(text, CARRIED, CARRIED_VERSION)?;
+        let place = facts.value_by("place", "a path", decoded)?;
+        let mut text = String::new();
+        while let Some(line) = facts.next_if("line") {
+            text.push_str(line);
+            text.push('\n');
+        }
+        facts.end()?;
+        Ok(Carried { place, text })
+    }
+}
+
+/// A path as one word, whatever its bytes are.
+fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'!'..=b'~' if byte != b'%' => text.push(char::from(byte)),
+            _ => write!(text, "%{byte:02X}").expect("a String takes what is written to it"),
+        }
+    }
+    text
+}
+
+fn decoded(text: &str) -> Option<PathBuf> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [byte, more @ ..] = rest {
+        rest = more;
+        bytes.push(match byte {
+            b'%' => {
+                let (digits, more) = rest.split_at_checked(2)?;
+                rest = more;
+                u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
+            }
+            byte => *byte,
+        });
+    }
+    (!bytes.is_empty()).then(|| OsString::from_vec(bytes).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{BatchSize, Job, World};
+    use crate::record::StepId;
+    use crate::snapshot::{DealtBy, DrawnFrom};
+    use crate::source::Identity;
+
+    fn run(step: u64) -> (Snapshot, Receipt) {
+        let plan = Job::new([100], BatchSize::PerReplica(5), World::ALONE).plan().unwrap();
+        let dealt_by = DealtBy::Plan(plan.clone().into());
+        let next = [(0, StepId { epoch: 0, step })];
+        let snapshot = Snapshot::new(Path::new("db"), Identity::new(), dealt_by, DrawnFrom::Indexed(0), next);
+        (snapshot, Receipt::new(&format!("db, up to step {step}"), &plan))
+    }
+
+    #[test]
+    fn a_snapshot_and_its_receipt_are_two_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (snapshot, receipt) = run(7);
+        snapshot.save_with_receipt(at("s"), &receipt, at("r")).unwrap();
+        assert_eq!(fs::read_to_string(at("s")).unwrap(), snapshot.to_string());
+        assert_eq!(fs::read_to_string(at("r")).unwrap(), receipt.to_string());
+        assert_eq!(Snapshot::recover(at("s")).unwrap(), snapshot);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        std::os::unix::fs::symlink("s", at("link")).unwrap();
+        let error = snapshot.save_with_receipt(at("s"), &receipt, at("link")).unwrap_err();
+        assert_eq!(error, SnapshotError::SamePlace { path: at("s") });
+    }
+
+    /// The moments at which a process may be killed that saves both: before the first file has its name,
+    /// after that, and after the second has its own.
+    #[test]
+    fn whoever_goes_on_has_both_or_neither() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        // Names that no text holds as they are.
+        let receipt_name = OsString::from_vec(b"r %\n\xff".to_vec());
+        let receipt_path = folder.path().join(&receipt_name);
+        let (old, old_receipt) = run(7);
+        let (new, new_receipt) = run(8);
+        old.save_with_receipt(at("s"), &old_receipt, &receipt_path).unwrap();
+
+        let place = from_folder_of(&at("s"), &receipt_path).unwrap();
+        assert_eq!(place, Path::new(&receipt_name), "from the snapshot's folder");
+        let carried = Carried { place, text: new_receipt.to_string() };
+        new.write(&at("s"), &carried.to_text()).unwrap();
+        assert_eq!(Snapshot::load(at("s")).unwrap(), new);
+        assert_eq!(
+            fs::read_to_string(&receipt_path).unwrap(),
+            old_receipt.to_string(),
+            "it is left where it is"
+        );
+        // The folder may have been moved meanwhile.
+        let moved = folder.path().with_extension("moved");
+        fs::rename(folder.path(), &moved).unwrap();
+        fs::create_dir(folder.path()).unwrap();
+        for _again in 0..2 {
+            assert_eq!(Snapshot::recover(moved.join("s")).unwrap(), new);
+            assert_eq!(fs::read_to_string(moved.join("s")).unwrap(), new.to_string());
+            let found = fs::read_to_string(moved.join(&receipt_name)).unwrap();
+            assert_eq!(found, new_receipt.to_string());
+        }
+        assert_eq!(fs::read_dir(&moved).unwrap().count(), 2);
+        // And the snapshot's path may lead there through a link.
+        new.write(&moved.join("s"), &carried.to_text()).unwrap();
+        fs::remove_file(moved.join(&receipt_name)).unwrap();
+        std::os::unix::fs::symlink(moved.join("s"), at("link")).unwrap();
+        assert_eq!(Snapshot::recover(at("link")).unwrap(), new);
+        assert!(moved.join(&receipt_name).exists());
+        fs::remove_dir_all(&moved).unwrap();
+    }
+
+    #[test]
+    fn a_receipt_that_cannot_be_written_stays_with_its_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (snapshot, receipt) = run(7);
+        let error = snapshot.save_with_receipt(at("s"), &receipt, at("none/r")).unwrap_err();
+        assert!(error.to_string().contains("none/r: cannot write the receipt"), "{error}");
+        assert_eq!(Snapshot::recover(at("s")).unwrap_err(), error);
+        fs::create_dir(at("none")).unwrap();
+        assert_eq!(Snapshot::recover(at("s")).unwrap(), snapshot);
+        assert_eq!(fs::read_to_string(at("none/r")).unwrap(), receipt.to_string());
+    }
+
+    #[test]
+    fn a_file_that_was_cut_or_edited_anywhere_is_found_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let (snapshot, receipt) = run(7);
+        let carried = Carried { place: "r".into(), text: receipt.to_string() };
+        snapshot.write(&path, &carried.to_text()).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let alone = snapshot.to_string().len();
+        for position in (0..whole.len()).filter(|&end| end != alone) {
+            fs::write(&path, &whole[..position]).unwrap();
+            assert!(matches!(Snapshot::load(&path), Err(SnapshotError::Text { .. })), "cut at {position}");
+            let mut edited = whole.clone();
+            edited[position] ^= 1;
+            fs::write(&path, &edited).unwrap();
+            assert!(matches!(Snapshot::load(&path), Err(SnapshotError::Text { .. })), "edited at {position}");
+        }
+        assert_eq!(decoded("%4"), None);
+        assert_eq!(decoded("%zz"), None);
+        assert_eq!(decoded(""), None);
+    }
+}
