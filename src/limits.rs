@@ -11,7 +11,7 @@
 //! | `CudaDevice::copy_rate` | page-locked memory that is copied to a GPU |
 //!
 //! Each takes about the time that it is given, and allocates what it needs and frees it: a feed that is measured
-//! beside them is not.
+//! beside them is not. Where there is no memory for one, or no thread can be started, its rate is 0.
 
 mod copy;
 mod decode;
@@ -22,7 +22,7 @@ mod together;
 
 use crate::memory::PageMemory;
 
-pub use copy::copy_bytes_per_second;
+pub use copy::{copy_bytes_per_second, copy_bytes_per_second_of};
 pub use decode::decodes_per_second;
 pub use fresh::fresh_bytes_per_second;
 pub use read::PageCache;
@@ -36,15 +36,24 @@ enum Buffer {
 }
 
 impl Buffer {
-    /// Touched by the thread that makes it.
-    fn new(threads: usize) -> Self {
+    /// For one of so many threads, which touches it by making it. None where there is no memory for it.
+    fn new(threads: usize) -> Option<Self> {
         const THREAD_BYTES_MIN: usize = 32 << 20;
 
-        let bytes = (COPY_BYTES / threads.max(1)).max(THREAD_BYTES_MIN);
-        let mut buffer =
-            PageMemory::new(bytes).map_or_else(|_| Buffer::Ordinary(vec![0; bytes]), Buffer::Huge);
+        Self::of((COPY_BYTES / threads.max(1)).max(THREAD_BYTES_MIN))
+    }
+
+    /// Of so many bytes.
+    fn of(bytes: usize) -> Option<Self> {
+        let ordinary = || {
+            let mut memory = Vec::new();
+            memory.try_reserve_exact(bytes).ok()?;
+            memory.resize(bytes, 0);
+            Some(Buffer::Ordinary(memory))
+        };
+        let mut buffer = PageMemory::new(bytes).ok().map(Buffer::Huge).or_else(ordinary)?;
         buffer.bytes().fill(1);
-        buffer
+        Some(buffer)
     }
 
     fn bytes(&mut self) -> &mut [u8] {

@@ -93,6 +93,22 @@ pub enum Bottleneck {
 }
 
 impl Stats {
+    /// What was done since a look before this one at the same feed. What is no sum is as it is now: how many
+    /// workers are at work, how large a ring is, how many batches are held.
+    #[must_use]
+    pub fn since(&self, before: &Stats) -> Stats {
+        // All fields are named, here and below, so that a new one is not forgotten.
+        let Stats { elapsed, reader, workers, lanes } = self;
+        let zeros = LaneStats::default();
+        let lanes_before = before.lanes.iter().chain(std::iter::repeat(&zeros));
+        Stats {
+            elapsed: elapsed.saturating_sub(before.elapsed),
+            reader: reader.since(&before.reader),
+            workers: workers.since(&before.workers),
+            lanes: lanes.iter().zip(lanes_before).map(|(lane, before)| lane.since(before)).collect(),
+        }
+    }
+
     /// Records that the consumers have taken, over all lanes.
     #[must_use]
     pub fn records(&self) -> u64 {
@@ -151,6 +167,72 @@ impl Stats {
         let busier = |a: (Bottleneck, f64), b: (Bottleneck, f64)| if b.1 > a.1 { b } else { a };
         busier(busier(busier(consumer, device), transform), reader).0
     }
+}
+
+impl ReaderStats {
+    fn since(&self, before: &Self) -> Self {
+        let &ReaderStats { records, value_bytes, passes, undelivered, waits_for_free } = self;
+        ReaderStats {
+            records: records.saturating_sub(before.records),
+            value_bytes: value_bytes.saturating_sub(before.value_bytes),
+            passes: passes.saturating_sub(before.passes),
+            undelivered: undelivered.saturating_sub(before.undelivered),
+            waits_for_free: waits_since(waits_for_free, before.waits_for_free),
+        }
+    }
+}
+
+impl WorkerStats {
+    fn since(&self, before: &Self) -> Self {
+        let &WorkerStats { threads, at_work, runs, errands, waits_for_records } = self;
+        WorkerStats {
+            threads,
+            at_work,
+            runs: runs.saturating_sub(before.runs),
+            errands: errands.saturating_sub(before.errands),
+            waits_for_records: waits_since(waits_for_records, before.waits_for_records),
+        }
+    }
+}
+
+impl LaneStats {
+    fn since(&self, before: &Self) -> Self {
+        let LaneStats {
+            device,
+            batches,
+            records,
+            pixel_bytes,
+            host_bytes,
+            waits_for_records,
+            waits_for_free,
+            waits_for_device,
+            waits_for_workers,
+            waits_for_batch,
+            growths,
+            ring,
+            held,
+        } = self;
+        LaneStats {
+            device: device.clone(),
+            batches: batches.saturating_sub(before.batches),
+            records: records.saturating_sub(before.records),
+            pixel_bytes: pixel_bytes.saturating_sub(before.pixel_bytes),
+            host_bytes: host_bytes.saturating_sub(before.host_bytes),
+            waits_for_records: waits_since(*waits_for_records, before.waits_for_records),
+            waits_for_free: waits_since(*waits_for_free, before.waits_for_free),
+            waits_for_device: waits_since(*waits_for_device, before.waits_for_device),
+            waits_for_workers: waits_since(*waits_for_workers, before.waits_for_workers),
+            waits_for_batch: waits_since(*waits_for_batch, before.waits_for_batch),
+            growths: growths.saturating_sub(before.growths),
+            ring: *ring,
+            held: *held,
+        }
+    }
+}
+
+fn waits_since(now: Waits, before: Waits) -> Waits {
+    let Waits { count, time } = now;
+    Waits { count: count.saturating_sub(before.count), time: time.saturating_sub(before.time) }
 }
 
 impl fmt::Display for Bottleneck {
@@ -246,6 +328,55 @@ mod tests {
             workers: WorkerStats { threads: 2, waits_for_records: waits(workers), ..WorkerStats::default() },
             lanes: vec![LaneStats { waits_for_batch: waits(consumer), records: 50, ..LaneStats::default() }],
         }
+    }
+
+    /// Statistics of which every number, and every time, is this one.
+    fn all(number: u64) -> Stats {
+        let waits = Waits { count: number, time: Duration::from_secs(number) };
+        let threads = usize::try_from(number).unwrap();
+        Stats {
+            elapsed: waits.time,
+            reader: ReaderStats {
+                records: number,
+                value_bytes: number,
+                passes: number,
+                undelivered: number,
+                waits_for_free: waits,
+            },
+            workers: WorkerStats {
+                threads,
+                at_work: threads,
+                runs: number,
+                errands: number,
+                waits_for_records: waits,
+            },
+            lanes: vec![LaneStats {
+                device: "host:0".to_owned(),
+                batches: number,
+                records: number,
+                pixel_bytes: number,
+                host_bytes: number,
+                waits_for_records: waits,
+                waits_for_free: waits,
+                waits_for_device: waits,
+                waits_for_workers: waits,
+                waits_for_batch: waits,
+                growths: number,
+                ring: threads,
+                held: threads,
+            }],
+        }
+    }
+
+    #[test]
+    fn since_then_is_less_in_every_figure_but_those_of_now() {
+        let mut due = all(7);
+        (due.workers.threads, due.workers.at_work) = (10, 10);
+        (due.lanes[0].ring, due.lanes[0].held) = (10, 10);
+        assert_eq!(all(10).since(&all(3)), due);
+        assert_eq!(all(10).since(&Stats { lanes: Vec::new(), ..all(0) }), all(10));
+        let nothing = all(3).since(&all(10));
+        assert_eq!((nothing.elapsed, nothing.records()), (Duration::ZERO, 0), "two looks in the wrong order");
     }
 
     #[test]

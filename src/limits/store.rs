@@ -17,6 +17,7 @@ pub fn store_bytes_per_second(threads: usize, time: Duration) -> f64 {
         let mut buffer = Buffer::new(threads);
         let value = lines::Page::filled(1);
         move || {
+            let Some(buffer) = &mut buffer else { return 0 };
             lines::fill_past_caches(buffer.bytes(), &value);
             black_box(buffer.bytes()).len()
         }

@@ -1,33 +1,83 @@
 //! Threads that do the same work at the same time.
 
-use std::sync::Barrier;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// What `threads` threads do together in a second.
+/// What `threads` threads do together in a second; 0 if not all of them can be started.
 ///
-/// `set_up` runs on each thread, which it tells its number, and is not timed; what it returns is then called again and
-/// again for `time`, at least once, and says how much it has done: 0 once there is nothing left to do. The threads
-/// start together, and each is timed by itself: none waits for the slowest.
+/// `set_up` runs on each thread, which it tells its number, and is not timed; what it returns is then called
+/// again and again for `time`, at least once, and says how much it has done: 0 once there is nothing left to
+/// do. The threads start together, and each is timed by itself: none waits for the slowest. The calling
+/// thread is one of them.
 pub(super) fn per_second<Pass: FnMut() -> usize>(
     threads: usize,
     time: Duration,
     set_up: impl Fn(usize) -> Pass + Sync,
 ) -> f64 {
-    let threads = threads.max(1);
-    let barrier = Barrier::new(threads);
+    let others = threads.max(1) - 1;
+    let line = Line::default();
     std::thread::scope(|scope| {
-        let (barrier, set_up) = (&barrier, &set_up);
+        let (line, set_up) = (&line, &set_up);
         let one = move |number| {
             let mut pass = set_up(number);
-            barrier.wait();
-            rate_of(time, &mut pass)
+            if line.is_started() { rate_of(time, &mut pass) } else { 0.0 }
         };
-        let started: Vec<_> = (0..threads).map(|number| scope.spawn(move || one(number))).collect();
-        started
+        let mut started = Vec::with_capacity(others);
+        for number in 0..others {
+            match Builder::new().spawn_scoped(scope, move || one(number)) {
+                Ok(thread) => started.push(thread),
+                Err(error) => {
+                    tracing::warn!(%error, threads, "a thread that measures cannot be started");
+                    line.start(false);
+                    return 0.0;
+                }
+            }
+        }
+        let mut pass = set_up(others);
+        line.wait_for(others);
+        line.start(true);
+        let own = rate_of(time, &mut pass);
+        let rates = started
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .sum()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        own + rates.sum::<f64>()
     })
+}
+
+/// Where threads wait until all of them are ready.
+#[derive(Default)]
+struct Line {
+    state: Mutex<LineState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct LineState {
+    ready: usize,
+    /// Whether they are to go, or to go home.
+    start: Option<bool>,
+}
+
+impl Line {
+    /// Waits for the start; says whether there is one.
+    fn is_started(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.ready += 1;
+        self.changed.notify_all();
+        let wait = self.changed.wait_while(state, |state| state.start.is_none());
+        wait.unwrap_or_else(PoisonError::into_inner).start.unwrap_or(false)
+    }
+
+    fn wait_for(&self, threads: usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(state, |state| state.ready < threads));
+    }
+
+    fn start(&self, start: bool) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).start = Some(start);
+        self.changed.notify_all();
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
