@@ -98,7 +98,8 @@ pub enum ConfigError {
     Order(#[from] OrderError),
     /// Devices that are not the replicas of their worker.
     #[error(
-        "{devices} device(s), and each worker of this job feeds {replicas} replica(s): name a device for each"
+        "{devices} device(s), and each worker of this job feeds {replicas} replica(s): name a device for each, and let \
+         the world have the replicas of all workers together"
     )]
     Replicas {
         /// How many devices were named.
@@ -116,6 +117,14 @@ pub enum ConfigError {
         first: usize,
         /// How many there are.
         of: usize,
+    },
+    /// One pass, and another number of epochs.
+    #[error(
+        "once() is one pass, and epochs({epochs}) is {}: say one of the two", epochs_of(*epochs)
+    )]
+    OnceAndEpochs {
+        /// What was said to [`epochs`](crate::FeedBuilder::epochs).
+        epochs: u64,
     },
     /// Receipts of the ring, of which nothing says what it should have delivered.
     #[error(
@@ -170,6 +179,10 @@ pub enum ConfigError {
         /// What for.
         budget: String,
     },
+}
+
+fn epochs_of(epochs: u64) -> String {
+    if epochs == 0 { "no end".to_owned() } else { format!("{epochs} of them") }
 }
 
 fn crop_of(side: u32) -> String {

@@ -380,3 +380,17 @@ fn the_command_feeds_epochs_of_a_job() {
         assert!(!is_well && text.contains(due), "{arguments}: {text}");
     }
 }
+
+#[test]
+fn one_pass_and_another_number_of_epochs_contradict_each_other() {
+    for epochs in [0, 2] {
+        for feed in [feed(images(7), 1).once().epochs(epochs), feed(images(7), 1).epochs(epochs).once()] {
+            let error = feed.build().unwrap_err();
+            assert_eq!(error, FeedError::Config(ConfigError::OnceAndEpochs { epochs }));
+        }
+    }
+    must_end("one pass, said twice", || {
+        let mut feed = feed(images(7), 1).once().epochs(1).build().unwrap();
+        assert_eq!(feed.steps().map(|step| step.unwrap()[0].len()).sum::<usize>(), 7);
+    });
+}

@@ -338,3 +338,15 @@ fn the_targets_are_in_the_budget() {
     // Two batches of four masks in f32 at the least.
     assert!(bytes(&with) >= bytes(&without) + 2 * 4 * 72 * 4, "{}", with.memory_budget());
 }
+
+#[test]
+fn a_source_and_its_targets_have_as_many_records_before_anything_is_fed() {
+    for (records, targets) in [(12, 7), (7, 12)] {
+        for is_planned in [false, true] {
+            let target = Target::paired(masks(targets), Matching::Keys);
+            let feed = Feed::builder().source(images(records)).target(target);
+            let error = if is_planned { feed.epochs(2) } else { feed }.build().unwrap_err().to_string();
+            assert!(error.contains("it ends after 7 records"), "{error}");
+        }
+    }
+}

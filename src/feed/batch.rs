@@ -160,13 +160,15 @@ impl Batch {
         self.delivered().filled.addresses()
     }
 
-    /// The records' labels, as the database has them.
+    /// The labels, as the database has them: one a row. In a batch that was [padded](crate::LastBatch::Pad)
+    /// the first [`len`](Self::len) are the records'; those behind them are zeros, and of no record:
+    /// [`mask`](Self::mask) tells which.
     #[must_use]
     pub fn labels(&self) -> &[i32] {
         self.delivered().filled.labels()
     }
 
-    /// The labels as Caffe's nets see them: floats, exact up to 2^24.
+    /// The labels as Caffe's nets see them: floats, exact up to 2^24; as many as [`labels`](Self::labels).
     #[must_use]
     pub fn labels_f32(&self) -> &[f32] {
         self.delivered().filled.labels_f32()

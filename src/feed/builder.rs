@@ -324,8 +324,9 @@ impl FeedBuilder {
         self
     }
 
-    /// One exact pass: every record once, a short last batch a lane, then the end. If not said, the feed
-    /// goes round for ever, and batches run on from the last record to the first, as in Caffe.
+    /// One exact pass: every record once, a short last batch a lane, then the end. If not said, the feed goes
+    /// round for ever, and batches run on from the last record to the first, as in Caffe. Together with
+    /// another number of [`epochs`](Self::epochs) than 1 it is refused.
     pub fn once(mut self) -> Self {
         self.passes = NonZeroU64::new(1);
         self

@@ -136,6 +136,11 @@ impl FeedBuilder {
         if self.net.is_some() && self.phase == Phase::Test && self.devices.len() > 1 {
             return Err(ConfigError::TestOnSeveral { devices: self.devices.len() }.into());
         }
+        if let (Some(passes), Some(epochs)) = (self.passes, self.course.epochs)
+            && epochs != passes.get()
+        {
+            return Err(ConfigError::OnceAndEpochs { epochs }.into());
+        }
         if self.receipts && !self.course.is_planned() {
             return Err(ConfigError::ReceiptsOfRing.into());
         }
@@ -194,7 +199,9 @@ impl FeedBuilder {
                 TargetOrigin::Paired(origin, matching) => {
                     let second = open(origin.as_ref(), root)?;
                     let files = second.files();
-                    source = Arc::new(Paired::new(source, second, *matching));
+                    let paired = Paired::new(source, second, *matching);
+                    paired.check_counts()?;
+                    source = Arc::new(paired);
                     TargetFrom::Companion { files }
                 }
             };

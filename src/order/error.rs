@@ -14,7 +14,8 @@ pub enum OrderError {
     },
     /// Workers that cannot all have as many replicas.
     #[error(
-        "every worker has the same number of replicas, and {replicas} replicas cannot be divided by {workers} workers"
+        "every worker has the same number of replicas, and {replicas} replicas cannot be divided by {workers} workers: \
+         count those of all workers together, {workers} with one each"
     )]
     UnevenReplicas {
         /// Replicas of the whole job.

@@ -20,7 +20,16 @@ impl World {
     /// One worker and its only replica.
     pub const ALONE: World = World { workers: 1, replicas: 1 };
 
-    /// A job of `replicas` over all `workers`.
+    /// A job of `workers` processes, or hosts, and of `replicas` devices **of all workers together**: of two
+    /// workers with one device each, `World::new(2, 2)`; of two with eight each, `World::new(2, 16)`.
+    ///
+    /// ```
+    /// use percolator::World;
+    ///
+    /// assert_eq!(World::new(2, 16)?.replicas_per_worker(), 8);
+    /// assert!(World::new(2, 1).is_err());
+    /// # Ok::<(), percolator::OrderError>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! Two sources walked in step: an image and its mask, an image and its labels.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +33,23 @@ pub(crate) struct Paired {
 impl Paired {
     pub(crate) fn new(first: Arc<dyn Source>, second: Arc<dyn Source>, matching: Matching) -> Self {
         Paired { first, second, matching }
+    }
+
+    /// That both have as many records, as far as it is known of both.
+    pub(crate) fn check_counts(&self) -> Result<(), SourceError> {
+        let (Some(first), Some(second)) = (self.first.records(), self.second.records()) else {
+            return Ok(());
+        };
+        let [first_path, second_path] = [&self.first, &self.second].map(|source| source.path().to_owned());
+        match first.cmp(&second) {
+            Ordering::Equal => Ok(()),
+            Ordering::Less => {
+                Err(SourceError::Unpaired { path: first_path, records: first, longer: second_path })
+            }
+            Ordering::Greater => {
+                Err(SourceError::Unpaired { path: second_path, records: second, longer: first_path })
+            }
+        }
     }
 }
 
@@ -82,7 +100,9 @@ impl Source for Paired {
 
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
         self.first.index(place)?;
-        self.second.index(place)
+        self.second.index(place)?;
+        // Of some it is known only now.
+        self.check_counts()
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {

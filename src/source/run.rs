@@ -162,7 +162,7 @@ impl<'a> Entry<'a> {
 /// One record of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Its name: the pass and the position.
+    /// Its name: its epoch, which in the ring is the pass over the source, and its position.
     pub id: RecordId,
     /// Its key in the database.
     pub key: &'a [u8],
