@@ -156,12 +156,13 @@ impl Batch {
                 self.wait()?;
             }
             let at = |array: &crate::device::DeviceArray| {
-                std::ptr::without_provenance_mut(usize::try_from(array.pointer).unwrap_or(0))
+                let address = usize::try_from(array.pointer);
+                std::ptr::without_provenance_mut(address.expect("CUDA runs where addresses have 64 bits"))
             };
             return Ok(Addresses {
                 device: DLDevice {
                     device_type: CUDA,
-                    device_id: i32::try_from(there.ordinal()).unwrap_or(-1),
+                    device_id: i32::try_from(there.ordinal()).expect("CUDA counts devices in an int"),
                 },
                 pixels: at(&there.pixels()),
                 shape: self.shape(),
@@ -212,9 +213,9 @@ impl DlpackTensor {
         let mut stride = 1_i64;
         for (axis, &extent) in array.dims.iter().enumerate().rev() {
             // An array has fewer elements than an isize counts.
-            let extent = i64::try_from(extent).unwrap_or(i64::MAX);
+            let extent = i64::try_from(extent).expect("an array is no larger than memory");
             (shape[axis], strides[axis]) = (extent, stride);
-            stride = stride.saturating_mul(extent);
+            stride = stride.checked_mul(extent).expect("an array is no larger than memory");
         }
         let tensor = DLManagedTensorVersioned {
             version: DLPACK_VERSION,
@@ -224,7 +225,7 @@ impl DlpackTensor {
             dl_tensor: DLTensor {
                 data: array.data,
                 device,
-                ndim: i32::try_from(array.dims.len()).unwrap_or(0),
+                ndim: i32::try_from(array.dims.len()).expect("there are four axes at the most"),
                 dtype: array.dtype,
                 shape: std::ptr::null_mut(),
                 strides: std::ptr::null_mut(),

@@ -336,17 +336,26 @@ mod model {
             drop(errands);
             let queue = Queue(sender);
             let groups = [Group::new(), Group::new()];
-            let mut work = Work::default();
+            let (mut work, mut collected) = (Work::default(), 0);
+            // What is offered in a round, so that it is known again.
+            let packed =
+                |round: usize, number: usize| 100 * round + 10 * number..100 * round + 10 * number + 9;
             for round in 0..3 {
                 for (number, group) in groups.iter().enumerate() {
-                    if round > 0 {
-                        match (round, number) {
-                            (1, 1) => group.take_back(),
-                            _ => group.collect(&mut work),
+                    match (round, number) {
+                        (0, _) => {}
+                        (1, 1) => group.take_back(),
+                        _ => {
+                            group.collect(&mut work);
+                            let blocks: Vec<_> =
+                                work.blocks.iter().map(|block| block.packed.clone()).collect();
+                            assert_eq!(blocks, [packed(round - 1, number)], "the offer before");
+                            assert!(work.table.is_none(), "somebody has done it");
+                            collected += 1;
                         }
                     }
                     group.offer(&queue, |work| {
-                        work.blocks.push(Block { packed: 0..9, unpacked: None });
+                        work.blocks.push(Block { packed: packed(round, number), unpacked: None });
                         work.table = Some((Arc::default(), 0));
                     });
                 }
@@ -354,6 +363,9 @@ mod model {
             groups.iter().for_each(|group| group.abandon());
             drop(queue);
             helpers.into_iter().for_each(|helper| helper.join().unwrap());
+            assert_eq!(collected, 3);
+            let is_let_go = |group: &Arc<Group>| group.state.lock().work.table.is_none();
+            assert!(groups.iter().all(is_let_go), "what is abandoned, or was done last, holds no table");
         });
     }
 }
