@@ -6,21 +6,35 @@ use std::io::{ErrorKind, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use percolator::shown;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::debug_fn;
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // What others have written is shown so that no terminal obeys it.
+        .fmt_fields(
+            debug_fn(|writer, field, value| {
+                let mut said = format!("{value:?}");
+                if field.name() != "message" {
+                    said.insert_str(0, &format!("{field}="));
+                }
+                write!(writer, "{}", shown::message(&said))
+            })
+            .delimited(" "),
+        )
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
         )
         .init();
     match cli::Cli::parse().run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever read the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("percolator: {error:#}");
+            eprintln!("percolator: {}", shown::message(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -452,7 +452,7 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     assert!(bench.fail(&["--lmdb", "nowhere"], 1).contains("nowhere"));
     assert!(bench.fail(&["nowhere.prototxt"], 1).contains("nowhere.prototxt"));
     assert!(
-        bench.fail(&with(&["--plot", "no/folder.svg"]), 1).contains("cannot write the plot to no/folder.svg")
+        bench.fail(&with(&["--plot", "no/folder.svg"]), 1).contains("no/folder.svg: cannot write the plot: ")
     );
     assert!(bench.fail(&with(&["--crop", "40"]), 1).contains("40"));
     assert!(bench.fail(&with(&["--devices", "tpu:0"]), 1).contains("tpu:0"));
@@ -471,4 +471,31 @@ fn data_without_a_place_are_refused() {
         "{message}"
     );
     assert!(bench.made().is_empty());
+}
+
+#[test]
+fn rounds_without_end_are_refused() {
+    let bench = Bench::new();
+    for rounds in ["0", "100001", "18446744073709551615"] {
+        let message = bench.fail(&["--synthetic", "small", "--rounds", rounds], 2);
+        assert!(
+            message.contains("--rounds <ROUNDS>") && message.contains("invalid value"),
+            "{rounds}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_plot_follows_links_and_replaces_nothing_but_files() {
+    let bench = Bench::new();
+    let at = |name: &str| bench.folder.path().join(name);
+    fs::create_dir(at("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere/p.svg", at("p.svg")).unwrap();
+    let job = ["--synthetic", "small", "--records", "64", "--plot"];
+    bench.json(&[&job[..], &["p.svg"]].concat());
+    assert!(at("p.svg").is_symlink());
+    assert!(fs::read_to_string(at("elsewhere/p.svg")).unwrap().contains("<svg"));
+    assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+    let message = bench.fail(&[&job[..], &["fifo"]].concat(), 1);
+    assert!(message.contains("fifo: cannot write the plot: a FIFO is there"), "{message}");
 }

@@ -461,10 +461,36 @@ fn where_nothing_can_be_written_it_says_so() {
         let message = dump.check_failure(&output);
         assert!(message.starts_with(&format!("cannot make the folder {out}: ")), "{message}");
     }
-    // A folder has the name of the file.
-    fs::create_dir_all(dump.folder.path().join("out/data.npy.partial")).unwrap();
-    let message = dump.fail(["net.prototxt"]);
-    assert!(message.starts_with("cannot create out/data.npy.partial: "), "{message}");
+    // What is no regular file has the name of the array, and stays.
+    let data = dump.folder.path().join("out/data.npy");
+    let refused = || String::from_utf8(dump.run(["net.prototxt"]).stderr).unwrap();
+    fs::create_dir_all(&data).unwrap();
+    let message = refused();
+    assert!(message.contains("cannot replace out/data.npy: a folder is there"), "{message}");
+    fs::remove_dir(&data).unwrap();
+    assert!(Command::new("mkfifo").arg(&data).status().unwrap().success());
+    let message = refused();
+    assert!(message.contains("cannot replace out/data.npy: a FIFO is there"), "{message}");
+    assert!(!fs::metadata(&data).unwrap().is_file());
+}
+
+#[test]
+fn arrays_are_written_where_links_lead() {
+    let dump = Dump::with_net(LAYER);
+    let at = |name: &str| dump.folder.path().join(name);
+    fs::create_dir_all(at("out")).unwrap();
+    fs::create_dir_all(at("elsewhere")).unwrap();
+    for name in ["data.npy", "label.npy"] {
+        std::os::unix::fs::symlink(at("elsewhere").join(name), at("out").join(name)).unwrap();
+    }
+    dump.pass(["net.prototxt"]);
+    let whole = fs::read(at("elsewhere/data.npy")).unwrap();
+    dump.pass(["net.prototxt"]);
+    assert!(at("out/data.npy").is_symlink() && whole.starts_with(b"\x93NUMPY"));
+    assert_eq!(fs::read(at("elsewhere/data.npy")).unwrap(), whole);
+    // A run that fails leaves nothing there that could be taken for its arrays.
+    assert!(!dump.run(["net.prototxt", "--batches", "1000000000000000000"]).status.success());
+    assert!(!at("elsewhere/data.npy").exists());
 }
 
 #[test]
@@ -485,12 +511,14 @@ fn a_full_disk_leaves_no_array() {
     // What does not fit is found out on the way, or where the file is closed.
     for net in [LAYER, &small] {
         let dump = Dump::with_net(net);
-        let out = dump.folder.path().join("out");
-        fs::create_dir(&out).unwrap();
-        // Every write to this device finds it full.
-        std::os::unix::fs::symlink("/dev/full", out.join("data.npy.partial")).unwrap();
-        let message = dump.fail(["net.prototxt"]);
+        // No file may have a byte, and whoever writes one is told so instead of being killed.
+        let command = dump.command("out", ["net.prototxt"]);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]).arg(command.get_program());
+        limited.args(command.get_args()).current_dir(dump.folder.path()).env_remove("RUST_LOG");
+        let message = dump.check_failure(&limited.output().unwrap());
         assert!(message.starts_with("cannot write out/data.npy"), "{message}");
-        assert!(message.contains("No space left on device"), "{message}");
+        assert!(message.contains("File too large"), "{message}");
+        assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 0);
     }
 }

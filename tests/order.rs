@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use percolator::{
     Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, OrderError, Plan, RecordId, Shuffle, StepId,
@@ -626,6 +627,35 @@ fn the_command_prints_what_the_plan_says() {
     assert!(out.contains("step 0, replica 1 of worker 0: 4 record(s): "), "{out}");
     let (_, out, _) = plan_command("--records 100 --global-batch 10");
     assert!(out.contains("0-9\n") && out.contains("... and 2 more: say --step, or --json"), "{out}");
+}
+
+/// A step of more positions than memory holds is printed as it is told, to whoever reads it.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_command_prints_a_step_that_no_memory_holds() {
+    let many = "--records 1000000000000 --global-batch 1000000000000 --step 0";
+    for (arguments, due) in [
+        (format!("{many} --json"), "{\"steps\": [[[0,1,2,3,"),
+        (format!("{many} --shuffle global"), "1000000000000 records in 1 file(s)"),
+        (
+            "--records 1000000000000 --batch 1000000000000 --rebatch 1000000000000 --json".to_owned(),
+            "{\"batches\": [[0,1,",
+        ),
+    ] {
+        let script = format!("ulimit -v 1000000; exec \"$0\" plan {arguments}");
+        let mut child = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_percolator")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut front = vec![0; 1 << 20];
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut front).unwrap();
+        assert!(front.starts_with(due.as_bytes()), "{arguments}: {}", String::from_utf8_lossy(&front[..200]));
+        // Nobody reads on.
+        drop(out);
+        assert!(child.wait().unwrap().success(), "{arguments}");
+    }
 }
 
 #[test]

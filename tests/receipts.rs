@@ -352,3 +352,97 @@ fn the_command_says_how_far_a_run_has_come_that_was_stopped() {
     assert_eq!(code, 0, "{text}");
     assert_eq!(command(&["verify-run", "ring.receipt"], folder).0, 0);
 }
+
+/// The same as a kill between the two files: the receipt's folder is gone when the run stops.
+#[cfg(feature = "cli")]
+#[test]
+fn a_receipt_that_is_not_there_yet_is_written_when_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lmdb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/raw_lmdb");
+    let job = [
+        "feed",
+        "--lmdb",
+        lmdb.to_str().unwrap(),
+        "--index",
+        "memory",
+        "--batch-size",
+        "5",
+        "--shuffle",
+        "global",
+    ];
+    std::fs::create_dir(folder.join("receipts")).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .env_remove("RUST_LOG")
+        .args(job)
+        .args(["--epochs", "0", "--step-ms", "3600000", "--snapshot", "s", "--receipt", "receipts/0"])
+        .current_dir(folder)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // From its first line on, the command catches signals.
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
+        &mut String::new(),
+    )
+    .unwrap();
+    std::fs::remove_dir(folder.join("receipts")).unwrap();
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && message.contains("cannot write the receipt"), "{message}");
+    let goes_on =
+        [&job[..], &["--resume", "s", "--epochs", "1", "--receipt", "1", "--snapshot", "s"]].concat();
+    let (code, text) = command(&goes_on, folder);
+    assert!(code == 1 && text.contains("receipts/0: cannot write the receipt"), "{text}");
+    std::fs::create_dir(folder.join("receipts")).unwrap();
+    let (code, text) = command(&goes_on, folder);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = command(&["verify-run", "--epochs", "1", "receipts/0", "1"], folder);
+    assert_eq!(code, 0, "{text}");
+    let (code, _) = command(&["verify-run", "--epochs", "1", "1"], folder);
+    assert_eq!(code, 1, "the first session's is needed");
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn a_run_that_goes_on_adds_to_its_receipt() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lmdb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/raw_lmdb");
+    let feed = |more: &[&str]| {
+        let job = [
+            "feed",
+            "--lmdb",
+            lmdb.to_str().unwrap(),
+            "--index",
+            "memory",
+            "--epochs",
+            "2",
+            "--receipt",
+            "r",
+        ];
+        command(&[&job[..], more].concat(), folder)
+    };
+    std::fs::write(folder.join("r"), "").unwrap();
+    let (code, text) = feed(&["--batch-size", "5", "--batches", "4", "--snapshot", "s"]);
+    assert_eq!(code, 0, "{text}");
+    let before = std::fs::read(folder.join("r")).unwrap();
+    // Others divide the steps in another way: no receipt is of both.
+    let (code, text) = feed(&["--batch-size", "7", "--resume", "s"]);
+    assert!(code == 1 && text.contains("a --receipt of its own"), "{text}");
+    assert_eq!(std::fs::read(folder.join("r")).unwrap(), before, "it is as it was");
+    let (code, text) = feed(&["--batch-size", "5", "--resume", "s"]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = command(&["verify-run", "--epochs", "2", "r"], folder);
+    assert_eq!(code, 0, "{text}");
+    // Whoever begins anew begins anew.
+    let (code, text) = feed(&["--batch-size", "5"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(command(&["verify-run", "--epochs", "2", "r"], folder).0, 0);
+    std::fs::write(folder.join("r"), "something else").unwrap();
+    let (code, text) = feed(&["--batch-size", "5", "--resume", "s"]);
+    assert!(code == 1 && text.contains("it is no receipt") && text.contains("of its own"), "{text}");
+}

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use percolator::{ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, Net, NetState, Phase, Transform};
+use percolator::{
+    ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, Net, NetState, Phase, Transform, shown,
+};
 
 /// Where the records come from. Whoever asks for it says in a group that one of these is needed.
 #[derive(Debug, Args)]
@@ -55,13 +57,14 @@ pub(super) struct TransformArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     mirror: Option<bool>,
     /// Subtract these values: one for all channels, or one a channel.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, conflicts_with = "mean_file")]
+    #[arg(long, value_delimiter = ',', value_parser = finite, allow_hyphen_values = true,
+        conflicts_with = "mean_file")]
     mean_value: Vec<f32>,
     /// Subtract the image in this binaryproto.
     #[arg(long, value_name = "FILE")]
     mean_file: Option<PathBuf>,
     /// Multiply by this.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = finite)]
     scale: Option<f32>,
     /// The channels that encoded images are decoded to.
     #[arg(long, value_enum, default_value_t)]
@@ -84,6 +87,20 @@ enum ColorArg {
     Color,
     /// One: Caffe's force_gray.
     Gray,
+}
+
+/// A database that is given by itself, and not by a net.
+#[derive(Clone, Debug)]
+pub(super) enum Database {
+    Lmdb(PathBuf),
+    LevelDb(PathBuf),
+}
+
+impl Database {
+    fn path(&self) -> &Path {
+        let (Database::Lmdb(path) | Database::LevelDb(path)) = self;
+        path
+    }
 }
 
 /// A feed, and what is known of it from its net.
@@ -111,14 +128,13 @@ impl SourceArgs {
         let mut described = match self {
             SourceArgs { net: Some(path), .. } if path.is_dir() => bail!(
                 "{}: a net is a file, and this is a folder: a database is given with --lmdb or --leveldb",
-                path.display()
+                shown::path(path)
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
             SourceArgs { lmdb, leveldb, .. } => {
-                let lmdbs = lmdb.iter().map(|path| LayerSource::Lmdb { path: path.clone() });
-                let leveldbs = leveldb.iter().map(|path| LayerSource::LevelDb { path: path.clone() });
-                let described = lmdbs.chain(leveldbs).map(Described::of_database).reduce(Described::and);
-                described.context("there is nothing to read")?
+                let lmdbs = lmdb.iter().cloned().map(Database::Lmdb);
+                let leveldbs = leveldb.iter().cloned().map(Database::LevelDb);
+                Described::of_databases(lmdbs.chain(leveldbs)).context("there is nothing to read")?
             }
         };
         if !self.is_net() {
@@ -135,28 +151,28 @@ impl SourceArgs {
 }
 
 impl Described {
-    /// This, and behind it the records of another database.
-    fn and(self, next: Described) -> Self {
-        let feed = match &next.source {
-            LayerSource::LevelDb { path } => self.feed.and_leveldb(path),
-            LayerSource::Lmdb { path } | LayerSource::ImageList { list: path, .. } => {
-                self.feed.and_lmdb(path)
-            }
-        };
-        let origin = format!("{}, {}", self.origin.display(), next.origin.display()).into();
-        Described { feed, origin, ..self }
+    /// The records of databases as they are, one behind the other; nothing of none.
+    fn of_databases(databases: impl IntoIterator<Item = Database>) -> Option<Self> {
+        let mut databases = databases.into_iter();
+        let first = Described::of_database(databases.next()?);
+        Some(databases.fold(first, |described, next| {
+            let origin = format!("{}, {}", described.origin.display(), next.path().display()).into();
+            let feed = match &next {
+                Database::Lmdb(path) => described.feed.and_lmdb(path),
+                Database::LevelDb(path) => described.feed.and_leveldb(path),
+            };
+            Described { feed, origin, ..described }
+        }))
     }
 
     /// The records of a database as they are.
-    pub(super) fn of_database(source: LayerSource) -> Self {
-        let (feed, origin) = match &source {
-            LayerSource::LevelDb { path } => (Feed::builder().leveldb(path), path),
-            LayerSource::Lmdb { path } | LayerSource::ImageList { list: path, .. } => {
-                (Feed::builder().lmdb(path), path)
-            }
+    pub(super) fn of_database(database: Database) -> Self {
+        let origin = database.path().to_owned();
+        let (feed, source) = match database {
+            Database::Lmdb(path) => (Feed::builder().lmdb(&path), LayerSource::Lmdb { path }),
+            Database::LevelDb(path) => (Feed::builder().leveldb(&path), LayerSource::LevelDb { path }),
         };
-        let (root, color) = (PathBuf::new(), ColorMode::Native);
-        Described { origin: origin.clone(), feed, source, root, color, has_labels: true }
+        Described { feed, origin, source, root: PathBuf::new(), color: ColorMode::Native, has_labels: true }
     }
 }
 
@@ -182,7 +198,7 @@ impl StateArgs {
                 None => format!("{} data layers", layers.len()),
             };
             let names = listed(layers.iter().map(|layer| &*layer.name));
-            bail!("{}: {found} in {state}: choose with --layer one of {names}", path.display());
+            bail!("{}: {found} in {state}: choose with --layer one of {names}", shown::path(path));
         };
         let feed = feeds.into_iter().nth(position).expect("there is a feed for each layer");
         let layer = &layers[position];
@@ -262,6 +278,16 @@ fn size(text: &str) -> Result<[u32; 2], String> {
     sides.ok_or_else(|| {
         "not a height and a width: allowed are two whole numbers of 1 or more, as 256x256".to_owned()
     })
+}
+
+/// A number that pixels can be reckoned with, as an option gives it.
+fn finite(text: &str) -> Result<f32, String> {
+    let number: f32 = text.parse().map_err(|_| "not a number")?;
+    if number.is_finite() {
+        Ok(number)
+    } else {
+        Err("not a finite number of 32 bits: every pixel would be lost".to_owned())
+    }
 }
 
 /// A time, as an option gives it.

@@ -1,23 +1,14 @@
 //! What takes a lane's batches, for the command: it counts them, or stands for training.
 
-use std::time::{Duration, Instant};
+use std::thread::Builder;
+use std::time::Duration;
 
+use anyhow::anyhow;
 use percolator::Lane;
 #[cfg(feature = "cuda-driver")]
 use percolator::{StepTimes, SyntheticStep};
 
-/// When a consumer has seen enough.
-pub(super) struct Enough {
-    pub(super) batches: Option<u64>,
-    pub(super) until: Option<Instant>,
-}
-
-impl Enough {
-    fn is_reached(&self, batches: u64) -> bool {
-        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-        is_late || self.batches.is_some_and(|enough| batches >= enough)
-    }
-}
+use super::stop::Enough;
 
 /// One lane's consumer.
 pub(super) struct Consumer {
@@ -28,7 +19,7 @@ pub(super) struct Consumer {
 /// What a consumer does with a batch before it lets go of it.
 enum Step {
     Nothing,
-    Sleep(Duration),
+    Pause(Duration),
     #[cfg(feature = "cuda-driver")]
     Kernel(SyntheticStep),
 }
@@ -42,18 +33,18 @@ impl Consumer {
                 let number = lane.device().trim_start_matches("cuda:");
                 Step::Kernel(SyntheticStep::new(number.parse()?, length)?)
             }
-            Some(length) => Step::Sleep(length),
+            Some(length) => Step::Pause(length),
         };
         Ok(Consumer { lane, step })
     }
 
     /// Takes batches until it is enough; says, where a GPU knows, how long it waited for them.
-    pub(super) fn consume(mut self, enough: &Enough) -> anyhow::Result<Option<String>> {
+    fn consume(mut self, enough: &Enough<'_>) -> anyhow::Result<Option<String>> {
         for (batches, batch) in (1..).zip(&mut self.lane) {
             let batch = batch?;
             match &mut self.step {
                 Step::Nothing => {}
-                Step::Sleep(length) => std::thread::sleep(*length),
+                Step::Pause(length) => enough.pause(*length),
                 #[cfg(feature = "cuda-driver")]
                 Step::Kernel(step) => {
                     if let Some(batch) = batch.cuda() {
@@ -72,6 +63,35 @@ impl Consumer {
             _ => Ok(None),
         }
     }
+}
+
+/// Has all consumers take batches until it is enough, on threads of their own but for the last, which has
+/// this one; what each says. Where a thread cannot be started, all stop at their next batch.
+pub(super) fn consume(
+    mut consumers: Vec<Consumer>,
+    enough: &Enough<'_>,
+) -> Vec<anyhow::Result<Option<String>>> {
+    let last = consumers.pop();
+    std::thread::scope(|scope| {
+        let mut said = Vec::new();
+        let mut started = Vec::with_capacity(consumers.len());
+        for (number, consumer) in consumers.into_iter().enumerate() {
+            let name = format!("consumer:{number}");
+            match Builder::new().name(name.clone()).spawn_scoped(scope, || consumer.consume(enough)) {
+                Ok(thread) => started.push(thread),
+                Err(error) => {
+                    enough.call_off();
+                    said.push(Err(anyhow!("cannot start the thread {name}: {error}")));
+                    break;
+                }
+            }
+        }
+        let last = last.filter(|_| said.is_empty()).map(|consumer| consumer.consume(enough));
+        let joined = started
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        joined.chain(last).chain(said).collect()
+    })
 }
 
 #[cfg(feature = "cuda-driver")]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout, Phase};
+use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout, Phase, whole_file};
 
 use super::args::{Described, SourceArgs, StateArgs, TransformArgs};
 use super::npy::NpyWriter;
@@ -136,7 +136,7 @@ impl Dump {
 
 /// An array of an earlier run must not pass for this one's if this one fails.
 fn remove_stale(path: &Path) -> anyhow::Result<()> {
-    match std::fs::remove_file(path) {
+    match whole_file::remove(path) {
         // Where it is no folder that the array would be in, there is none either.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
         done => done.with_context(|| format!("cannot replace {}", path.display())),

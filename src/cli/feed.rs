@@ -1,19 +1,25 @@
 //! `percolator feed`: the pipeline against consumers that only count.
 
-use std::io::Write as _;
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::{ArgGroup, Args};
-use percolator::{ConfigError, FeedBuilder, FeedError, IndexPlace, Process, Snapshot, World, limits};
 #[cfg(feature = "cuda-driver")]
-use percolator::{CudaDevice, Stats};
+use percolator::CudaDevice;
+use percolator::{
+    ConfigError, FeedBuilder, FeedError, IndexPlace, Process, Receipt, Snapshot, Stats, World, limits, shown,
+    whole_file,
+};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
-use super::consumer::{Consumer, Enough};
+use super::consumer::{self, Consumer};
 use super::job::JobArgs;
+use super::out::Out;
 use super::pipeline::{DtypeArg, PipelineArgs};
+use super::stop::{Enough, Signals};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb"]).required(true))]
@@ -55,13 +61,15 @@ pub(crate) struct Feed {
     /// With --job-from-environment: how many processes there are, where the launcher does not say it.
     #[arg(long, value_name = "N", requires = "job_from_environment")]
     processes: Option<usize>,
-    /// Go on from where the run was that this snapshot is of.
+    /// Go on from where the run was that this snapshot is of. If that run was killed while it wrote its
+    /// receipt, the receipt is written now.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Write where the run is when it stops, to go on from.
+    /// Write where the run is when it stops, to go on from: at its end, or on SIGINT or SIGTERM.
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// When it ends, write to this file what was delivered, for verify-run. Each rank has a file of its own.
+    /// When it stops, write to this file what was delivered, for verify-run. Each rank has a file of its own;
+    /// a run that goes on adds to the one that is there.
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
     /// Stop after this many batches a lane.
@@ -73,7 +81,8 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        self.check_places()?;
         let described = self.source.describe(&self.state, &self.transform)?;
         let mut feed = self
             .with_options(described.feed)?
@@ -83,72 +92,104 @@ impl Feed {
             // What none can be taken of is said now, and not when it has run.
             feed.snapshot()?;
         }
-        let mut out = std::io::stdout().lock();
-        match feed.records() {
-            Some(records) => write!(out, "{}: {records} records, ", described.origin.display())?,
-            None => write!(out, "{}: ", described.origin.display())?,
+        let earlier = self.earlier_receipt(&feed)?;
+        // Before, there is nothing to take down: a signal ends the process at once.
+        let signals = Signals::catch()?;
+        let mut out = Out::new(std::io::stdout().lock());
+        write!(out, "{}: ", shown::path(&described.origin))?;
+        if let Some(records) = feed.records() {
+            write!(out, "{records} records, ")?;
         }
         writeln!(out, "the first {}; batches of {}", feed.input_shape(), feed.batch_shape())?;
         writeln!(out, "{}", feed.extent())?;
         writeln!(out, "{}", feed.memory_budget())?;
-        let start = Instant::now();
-        let enough = Enough { batches: self.batches, until: self.until(start) };
+        out.flush()?;
+        let enough = Enough::new(self.batches, self.until(Instant::now()), &signals);
         let consumers = feed.lanes().into_iter().map(|lane| Consumer::new(lane, self.step_ms));
-        let consumers: Vec<Consumer> = consumers.collect::<Result<_, _>>()?;
-        let counted: Vec<anyhow::Result<Option<String>>> = std::thread::scope(|scope| {
-            let consumers: Vec<_> =
-                consumers.into_iter().map(|consumer| scope.spawn(|| consumer.consume(&enough))).collect();
-            consumers
-                .into_iter()
-                .map(|consumer| match consumer.join() {
-                    Ok(counted) => counted,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                })
-                .collect()
-        });
+        let counted = consumer::consume(consumers.collect::<Result<_, _>>()?, &enough);
         let stats = feed.stats();
+        // Also where it ended with an error: what was delivered was delivered.
+        let mut ended = self.take_down(&feed, earlier);
         writeln!(out, "\n{stats}")?;
-        let mut ended = Ok(());
         for waited in counted {
             match waited {
                 Ok(Some(waited)) => writeln!(out, "{waited}")?,
                 Ok(None) => {}
-                Err(error) => ended = ended.and(Err(error)),
+                Err(error) => ended = Err(error),
             }
         }
-        // Also where it ends with an error: what was delivered was delivered.
-        let taken_down = [self.save_snapshot(&feed), self.save_receipt(&feed)];
-        taken_down.into_iter().fold(ended, anyhow::Result::and)?;
-        let copy = limits::copy_bytes_per_second(1, Duration::from_millis(200));
-        let written: u64 = stats.lanes.iter().map(|lane| lane.host_bytes).sum();
-        writeln!(
-            out,
-            "written at {:.2} of the rate at which one thread copies memory here ({:.1} GB/s)",
-            stats.per_second(written) / copy,
-            copy / 1e9
-        )?;
-        #[cfg(feature = "cuda-driver")]
-        Self::say_copy_shares(&stats, &mut out)?;
+        ended?;
+        if signals.caught().is_none() {
+            let budget = feed.memory_budget().total_bytes();
+            // What is measured now fits into what the feed had.
+            drop(feed);
+            say_written_share(&stats, budget, &mut out)?;
+            #[cfg(feature = "cuda-driver")]
+            Self::say_copy_shares(&stats, &mut out)?;
+        }
+        out.finish()?;
+        Ok(match signals.caught() {
+            None => ExitCode::SUCCESS,
+            Some((name, code)) => {
+                eprintln!("percolator: stopped by {name}");
+                ExitCode::from(code)
+            }
+        })
+    }
+
+    /// That what is to be written when the run ends can be: minutes or days may go by until then.
+    fn check_places(&self) -> anyhow::Result<()> {
+        for (path, what) in [(&self.snapshot, "snapshot"), (&self.receipt, "receipt")] {
+            if let Some(path) = path {
+                whole_file::check(path)
+                    .with_context(|| format!("{}: cannot write the {what}", shown::path(path)))?;
+            }
+        }
+        if let (Some(snapshot), Some(receipt)) = (&self.snapshot, &self.receipt)
+            && whole_file::is_same_place(snapshot, receipt)?
+        {
+            bail!("--snapshot and --receipt are both {}: give each a file of its own", shown::path(receipt));
+        }
         Ok(())
     }
 
-    fn save_snapshot(&self, feed: &percolator::Feed) -> anyhow::Result<()> {
-        match &self.snapshot {
-            Some(path) => Ok(feed.snapshot()?.save(path)?),
-            None => Ok(()),
+    /// What the sessions before were given, where the run goes on and its receipt is to go into their file.
+    fn earlier_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<Option<Receipt>> {
+        let (Some(path), Some(_), Some(receipt)) = (&self.receipt, &self.resume, feed.receipt()) else {
+            return Ok(None);
+        };
+        // One that was only created, as `mktemp` does, says nothing.
+        if std::fs::metadata(path).map_or(0, |found| found.len()) == 0 {
+            return Ok(None);
         }
+        let refused = |error| anyhow!("{error}; give this session a --receipt of its own");
+        let mut earlier = Receipt::load(path).map_err(refused)?;
+        // Said before the run, and not when it has been given something.
+        earlier.merge(&receipt).map_err(refused)?;
+        Ok(Some(earlier))
     }
 
-    fn save_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<()> {
-        match (&self.receipt, feed.receipt()) {
-            (Some(path), Some(receipt)) => Ok(receipt.save(path)?),
-            _ => Ok(()),
+    /// Writes the snapshot and the receipt, so far as they were asked for; the receipt of the sessions
+    /// before, too.
+    fn take_down(&self, feed: &percolator::Feed, earlier: Option<Receipt>) -> anyhow::Result<()> {
+        let mut receipt = feed.receipt();
+        if let (Some(receipt), Some(earlier)) = (&mut receipt, &earlier) {
+            receipt.merge(earlier)?;
+        }
+        let receipt = self.receipt.as_ref().zip(receipt);
+        match (&self.snapshot, receipt) {
+            (Some(path), Some((receipt_path, receipt))) => {
+                Ok(feed.snapshot()?.save_with_receipt(path, &receipt, receipt_path)?)
+            }
+            (Some(path), None) => Ok(feed.snapshot()?.save(path)?),
+            (None, Some((path, receipt))) => Ok(receipt.save(path)?),
+            (None, None) => Ok(()),
         }
     }
 
     /// What share each GPU reaches of the rate at which it takes page-locked batches of this size.
     #[cfg(feature = "cuda-driver")]
-    fn say_copy_shares(stats: &Stats, out: &mut impl std::io::Write) -> anyhow::Result<()> {
+    fn say_copy_shares(stats: &Stats, out: &mut impl Write) -> anyhow::Result<()> {
         const ROUNDS: usize = 20;
 
         let is_fed = |gpu: &CudaDevice| stats.lanes.iter().any(|lane| lane.device == gpu.device());
@@ -201,7 +242,7 @@ impl Feed {
             feed = feed.index(place.clone());
         }
         if let Some(path) = &self.resume {
-            feed = feed.resume(&Snapshot::load(path)?);
+            feed = feed.resume(&Snapshot::recover(path)?);
         }
         feed = feed.receipts(self.receipt.is_some());
         Ok(if self.once { feed.once() } else { feed })
@@ -238,7 +279,38 @@ fn index_place(text: &str) -> Result<IndexPlace, String> {
 }
 
 fn millis(text: &str) -> Result<Duration, String> {
+    /// Longer than any step of training takes.
+    const STEP_MAX: Duration = Duration::from_secs(60 * 60);
+
     let millis: f64 = text.parse().map_err(|_| "not a number of milliseconds")?;
-    Duration::try_from_secs_f64(millis / 1e3)
-        .map_err(|_| "not a time: allowed are 0 milliseconds or more".to_owned())
+    let length = Duration::try_from_secs_f64(millis / 1e3).ok().filter(|&length| length <= STEP_MAX);
+    length.ok_or_else(|| "not a step's time: allowed are 0 to 3600000 milliseconds".to_owned())
+}
+
+/// What share the feed reached of the rate at which one thread copies memory, in no more of it than the feed
+/// had.
+fn say_written_share(stats: &Stats, budget: usize, out: &mut impl Write) -> anyhow::Result<()> {
+    /// More than any cache holds.
+    const COPY_BYTES_MAX: usize = 64 << 20;
+    const TIME: Duration = Duration::from_millis(200);
+
+    let bytes = (budget / 2).clamp(1, COPY_BYTES_MAX);
+    let copy = limits::copy_bytes_per_second_of(bytes, TIME);
+    if copy <= 0.0 {
+        writeln!(
+            out,
+            "at what share of this machine's rate it wrote is left out: {} bytes to measure that with are not to be had",
+            2 * bytes
+        )?;
+        return Ok(());
+    }
+    let written: u64 = stats.lanes.iter().map(|lane| lane.host_bytes).sum();
+    writeln!(
+        out,
+        "written at {:.2} of the rate at which one thread copies memory here, {:.1} MB at a time ({:.1} GB/s)",
+        stats.per_second(written) / copy,
+        bytes as f64 / 1e6,
+        copy / 1e9
+    )?;
+    Ok(())
 }

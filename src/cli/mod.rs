@@ -8,9 +8,13 @@ mod dump;
 mod feed;
 mod job;
 mod npy;
+mod out;
 mod pipeline;
 mod plan;
+mod stop;
 mod verify_run;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -42,14 +46,15 @@ enum Command {
 }
 
 impl Cli {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Feed(feed) => feed.run(),
+            Command::Feed(feed) => return feed.run(),
             Command::Bench(bench) => bench.run(),
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),
             Command::VerifyRun(verify_run) => verify_run.run(),
             Command::Devices(devices) => devices.run(),
-        }
+        }?;
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,10 +1,11 @@
 //! NumPy's array files, version 1.0, of f32.
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, IntoInnerError, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use percolator::shown;
+use percolator::whole_file::WholeFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -17,8 +18,7 @@ const PREFIX: usize = 10;
 /// removed.
 pub(super) struct NpyWriter {
     path: PathBuf,
-    partial: PathBuf,
-    file: BufWriter<File>,
+    file: BufWriter<WholeFile>,
     left: usize,
 }
 
@@ -26,26 +26,25 @@ impl NpyWriter {
     /// Starts the file of an array of this shape, and has the disk set its bytes aside: an array that does not
     /// fit is refused before any of it is made.
     pub(super) fn create(path: &Path, shape: &[usize]) -> anyhow::Result<Self> {
-        let partial = path.with_extension("npy.partial");
-        let file = File::create(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
+        let file = WholeFile::create(path).with_context(|| format!("cannot create {}", shown::path(path)))?;
         let header = header(shape);
         let left = shape.iter().try_fold(1_usize, |elements, &extent| elements.checked_mul(extent));
         let bytes = left
             .and_then(|elements| elements.checked_mul(size_of::<f32>())?.checked_add(header.len()))
-            .with_context(|| format!("{}: an array of {shape:?} fits no disk", path.display()));
+            .with_context(|| format!("{}: an array of {shape:?} fits no disk", shown::path(path)));
         let mut writer =
-            NpyWriter { path: path.to_owned(), partial, file: BufWriter::new(file), left: left.unwrap_or(0) };
+            NpyWriter { path: path.to_owned(), file: BufWriter::new(file), left: left.unwrap_or(0) };
         writer.set_aside(bytes? as u64)?;
         writer.put(&header)?;
         Ok(writer)
     }
 
     fn set_aside(&self, bytes: u64) -> anyhow::Result<()> {
-        match rustix::fs::fallocate(self.file.get_ref(), FallocateFlags::KEEP_SIZE, 0, bytes) {
+        match rustix::fs::fallocate(self.file.get_ref().file(), FallocateFlags::KEEP_SIZE, 0, bytes) {
             // Not every file system can.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV | Errno::INVAL) => Ok(()),
             Err(error) => {
-                Err(error).with_context(|| format!("{}: no room for {bytes} bytes", self.partial.display()))
+                Err(error).with_context(|| format!("{}: no room for {bytes} bytes", shown::path(&self.path)))
             }
         }
     }
@@ -57,27 +56,16 @@ impl NpyWriter {
     }
 
     fn put(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.file.write_all(bytes).with_context(|| format!("cannot write {}", self.partial.display()))
+        self.file.write_all(bytes).with_context(|| format!("cannot write {}", shown::path(&self.path)))
     }
 
     /// Gives the file its name.
-    pub(super) fn finish(mut self) -> anyhow::Result<PathBuf> {
+    pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
         assert_eq!(self.left, 0, "an array has all its elements");
-        self.file
-            .flush()
-            .and_then(|()| self.file.get_ref().sync_all())
-            .and_then(|()| std::fs::rename(&self.partial, &self.path))
-            .with_context(|| format!("cannot write {}", self.path.display()))?;
-        Ok(std::mem::take(&mut self.path))
-    }
-}
-
-impl Drop for NpyWriter {
-    fn drop(&mut self) {
-        // `finish` has taken the path away.
-        if !self.path.as_os_str().is_empty() {
-            let _ = std::fs::remove_file(&self.partial);
-        }
+        let file = self.file.into_inner().map_err(IntoInnerError::into_error);
+        file.and_then(WholeFile::finish)
+            .with_context(|| format!("cannot write {}", shown::path(&self.path)))?;
+        Ok(self.path)
     }
 }
 

@@ -1,7 +1,6 @@
 //! `percolator plan`: who gets which records, and when; no record is read for it.
 
-use std::fmt::Write as _;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -9,6 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::{
     BatchSize, IndexPlace, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Snapshot, Source, World, rebatch,
+    shown,
 };
 use serde_json::json;
 
@@ -110,7 +110,7 @@ impl Plan {
     fn plan_of(&self, job: &Job) -> anyhow::Result<(JobPlan, u64)> {
         let Some(path) = &self.resume else { return Ok((job.plan()?, self.epoch.unwrap_or(0))) };
         let snapshot = Snapshot::load(path)?;
-        let said = || format!("{}: the run", path.display());
+        let said = || format!("{}: the run", shown::path(path));
         let Some(plan) = snapshot.plan() else {
             bail!("{} goes round in Caffe's ring, and by no plan: feed --resume goes on with it", said());
         };
@@ -159,12 +159,16 @@ impl Plan {
         let records = if self.batch_drop_remainder { records / batch * batch } else { records };
         let batches = rebatch(records, &self.rebatch, drops)?;
         if self.json {
-            let batches: Vec<Vec<u64>> = batches.map(Iterator::collect).collect();
-            writeln!(out, "{}", json!({ "batches": batches }))?;
+            write!(out, "{{\"batches\": ")?;
+            write_list(out, batches, |out, batch| {
+                write_list(out, batch, |out, position| write!(out, "{position}"))
+            })?;
+            writeln!(out, "}}")?;
         } else {
             for (number, batch) in batches.enumerate() {
                 let len = batch.end - batch.start;
-                writeln!(out, "batch {number}: {len} record(s){}", runs(batch))?;
+                write!(out, "batch {number}: {len} record(s)")?;
+                write_runs(out, batch)?;
             }
         }
         Ok(())
@@ -178,14 +182,14 @@ fn print_json(
     steps: Range<u64>,
     replicas: &Range<usize>,
 ) -> anyhow::Result<()> {
-    write!(out, "{{\"steps\": [")?;
-    for step in steps.clone() {
-        let shares: Vec<_> = replicas
-            .clone()
-            .map(|replica| Ok(plan.share(epoch, step, replica)?.map(|record| record.index).collect()))
-            .collect::<anyhow::Result<Vec<Vec<u64>>>>()?;
-        write!(out, "{}{}", if step == steps.start { "" } else { ", " }, json!(shares))?;
-    }
+    // Positions are written as they are told: a step may have more of them than memory holds.
+    write!(out, "{{\"steps\": ")?;
+    write_list(out, steps.clone(), |out, step| {
+        write_list(out, replicas.clone(), |out, replica| {
+            let records = plan.share(epoch, step, replica).map_err(io::Error::other)?;
+            write_list(out, records, |out, record| write!(out, "{}", record.index))
+        })
+    })?;
     let (policy, why) = plan.policy();
     let rest = json!({
         "policy": policy.name().to_lowercase(),
@@ -196,7 +200,7 @@ fn print_json(
         "first_replica": replicas.start,
         "batch_size_max": plan.batch_size_max(),
     });
-    writeln!(out, "], {}", rest.to_string().trim_start_matches('{'))?;
+    writeln!(out, ", {}", rest.to_string().trim_start_matches('{'))?;
     Ok(())
 }
 
@@ -230,8 +234,9 @@ fn print_steps(
         for replica in replicas.clone() {
             let worker = replica / plan.world().replicas_per_worker();
             let records = plan.share(epoch, step, replica)?;
-            let (count, positions) = (records.len(), runs(records.map(|record| record.index)));
-            writeln!(out, "step {step}, replica {replica} of worker {worker}: {count} record(s){positions}")?;
+            let count = records.len();
+            write!(out, "step {step}, replica {replica} of worker {worker}: {count} record(s)")?;
+            write_runs(out, records.map(|record| record.index))?;
         }
     }
     if shown.end < steps.end {
@@ -245,31 +250,42 @@ fn count(source: &dyn Source) -> anyhow::Result<u64> {
     if source.records().is_none() {
         source.index(&IndexPlace::Memory)?;
     }
-    source.records().with_context(|| format!("{}: cannot count its records", source.path().display()))
+    source.records().with_context(|| format!("{}: cannot count its records", shown::path(source.path())))
 }
 
-/// Positions as people read them: neighbours as `first-last`.
-fn runs(positions: impl Iterator<Item = u64>) -> String {
-    let mut text = String::new();
-    let mut run: Option<(u64, u64)> = None;
-    let mut say = |run: Option<(u64, u64)>| {
-        let separator = if text.is_empty() { ": " } else { ", " };
-        // Writing to a string cannot fail.
-        let _ = match run {
-            None => Ok(()),
-            Some((first, last)) if first == last => write!(text, "{separator}{first}"),
-            Some((first, last)) => write!(text, "{separator}{first}-{last}"),
-        };
-    };
-    for position in positions {
-        run = match run {
-            Some((first, last)) if position.checked_sub(1) == Some(last) => Some((first, position)),
-            before => {
-                say(before);
-                Some((position, position))
-            }
-        };
+/// Items as JSON has them in a list.
+fn write_list<W: Write, T>(
+    out: &mut W,
+    items: impl IntoIterator<Item = T>,
+    mut write_item: impl FnMut(&mut W, T) -> io::Result<()>,
+) -> io::Result<()> {
+    write!(out, "[")?;
+    for (number, item) in items.into_iter().enumerate() {
+        if number > 0 {
+            write!(out, ",")?;
+        }
+        write_item(out, item)?;
     }
-    say(run);
-    text
+    write!(out, "]")
+}
+
+/// Ends a line with positions as people read them: neighbours as `first-last`.
+fn write_runs(out: &mut impl Write, mut positions: impl Iterator<Item = u64>) -> io::Result<()> {
+    let mut write_run = |separator, (first, last)| match first == last {
+        true => write!(out, "{separator}{first}"),
+        false => write!(out, "{separator}{first}-{last}"),
+    };
+    if let Some(first) = positions.next() {
+        let (mut separator, mut run) = (": ", (first, first));
+        for position in positions {
+            if position.checked_sub(1) == Some(run.1) {
+                run.1 = position;
+            } else {
+                write_run(separator, run)?;
+                (separator, run) = (", ", (position, position));
+            }
+        }
+        write_run(separator, run)?;
+    }
+    writeln!(out)
 }

@@ -1,12 +1,14 @@
 //! `percolator verify-run`: what the receipts of a run prove.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
-use percolator::{EpochState, EpochVerdict, Positions, Receipt, Verdict};
+use percolator::{EpochState, EpochVerdict, Positions, Receipt, Verdict, shown};
 use serde_json::{Value, json};
+
+use super::out::Out;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyRun {
@@ -24,14 +26,15 @@ pub(crate) struct VerifyRun {
 impl VerifyRun {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let receipts = self.receipts.iter().map(Receipt::load).collect::<Result<Vec<_>, _>>()?;
-        let names: Vec<String> = self.receipts.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<String> = self.receipts.iter().map(|path| shown::path(path).to_string()).collect();
         let verdict = Verdict::of(names.iter().map(String::as_str).zip(&receipts))?;
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        let said = match self.json {
-            true => writeln!(out, "{}", self.as_json(&verdict)),
-            false => say(&mut out, &receipts, &verdict),
-        };
-        said.and_then(|()| out.flush()).context("cannot write to the standard output")?;
+        // Whether anybody reads it or not, the exit code says what was proven.
+        let mut out = Out::new(std::io::stdout().lock());
+        match self.json {
+            true => writeln!(out, "{}", self.as_json(&verdict))?,
+            false => say(&mut out, &receipts, &verdict)?,
+        }
+        out.flush()?;
         if !verdict.is_sound() {
             bail!("the receipts do not prove that each epoch was covered exactly once");
         }
@@ -45,7 +48,7 @@ impl VerifyRun {
         if !self.json {
             writeln!(out, "{}", summary(&verdict))?;
         }
-        Ok(out.flush()?)
+        out.finish()
     }
 
     fn as_json(&self, verdict: &Verdict) -> Value {
@@ -64,7 +67,12 @@ fn say(out: &mut impl Write, receipts: &[Receipt], verdict: &Verdict) -> std::io
     if let Some(first) = receipts.first() {
         let (plan, count) = (first.plan(), receipts.len());
         let world = plan.world();
-        writeln!(out, "{count} receipt(s) of {}: {} records", first.source(), plan.job().records())?;
+        writeln!(
+            out,
+            "{count} receipt(s) of {}: {} records",
+            shown::message(first.source()),
+            plan.job().records()
+        )?;
         writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
     }
     for absent in &verdict.absent_replicas {

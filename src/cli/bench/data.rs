@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
-use percolator::LayerSource;
 
 use super::photos::Photos;
 use super::synthetic::Kind;
 use super::write;
+use crate::cli::args::Database;
 
 /// To be raised when the same photographs come to other records: what an older program made is then not taken for
 /// this one's.
@@ -33,10 +33,10 @@ impl Format {
     }
 
     /// A database of this format.
-    pub(super) fn source(self, path: PathBuf) -> LayerSource {
+    pub(super) fn database(self, path: PathBuf) -> Database {
         match self {
-            Format::Lmdb => LayerSource::Lmdb { path },
-            Format::Leveldb => LayerSource::LevelDb { path },
+            Format::Lmdb => Database::Lmdb(path),
+            Format::Leveldb => Database::LevelDb(path),
         }
     }
 

@@ -49,7 +49,7 @@ impl Bench {
         let data =
             Data { kind, format, records: self.records.map_or(kind.records(), |records| records as usize) };
         let path = data.prepare(&self.cache.clone().unwrap_or_else(default_cache))?;
-        let mut described = Described::of_database(format.source(path));
+        let mut described = Described::of_database(format.database(path));
         let dtype = kind.dtype();
         // Bytes that stay bytes are neither subtracted from nor multiplied.
         let is_float = !matches!(self.pipeline.dtype.unwrap_or(dtype), DtypeArg::U8);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 #[cfg(feature = "cuda-driver")]
 use percolator::CudaDevice;
 use percolator::Stats;
@@ -37,9 +37,18 @@ impl Limits {
         time: Duration,
     ) -> anyhow::Result<Self> {
         let copy_at = |threads| (threads, limits::copy_bytes_per_second(threads, time));
-        let copy = thread_counts(job.threads).into_iter().map(copy_at).collect();
+        let copy: Vec<_> = thread_counts(job.threads).into_iter().map(copy_at).collect();
         let store_n = limits::store_bytes_per_second(job.threads, time);
         let fresh_n = limits::fresh_bytes_per_second(job.threads, batch_bytes);
+        let is_measured = |rate: f64| rate > 0.0;
+        ensure!(
+            copy.iter().all(|&(_threads, rate)| is_measured(rate))
+                && is_measured(store_n)
+                && is_measured(fresh_n),
+            "this machine's limits cannot be measured: there are no {} threads to be had, or not the memory for them; \
+             allow more, or say fewer --threads",
+            job.threads
+        );
         let read_n = read(job, files, time)?;
         let decode_1 = limits::decodes_per_second(&*files::open(&job.source, &job.root)?, job.color, time)?;
         Ok(Limits { copy, store_n, fresh_n, read_n, decode_1, pinned_copy: None })

@@ -65,7 +65,7 @@ impl Bench {
             image: feed.input_shape(),
             batch: feed.batch_shape(),
             devices: feed.stats().lanes.into_iter().map(|lane| lane.device).collect(),
-            rounds: self.rounds.get(),
+            rounds: self.rounds as usize,
             length: self.seconds,
             is_evicted: None,
         })

@@ -25,14 +25,13 @@ mod synthetic;
 mod timeline;
 mod write;
 
-use std::fs::File;
 use std::io::Write as _;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
+use percolator::{shown, whole_file};
 
 use super::args::{StateArgs, TransformArgs, seconds};
 use super::pipeline::PipelineArgs;
@@ -40,6 +39,8 @@ use data::Format;
 use measure::Measured;
 use synthetic::Kind;
 
+/// The figures of all rounds are kept.
+const ROUNDS_MAX: i64 = 100_000;
 /// Keys of eight digits are in order up to here.
 const RECORDS_MAX: i64 = 99_999_999;
 
@@ -94,8 +95,8 @@ pub(crate) struct Bench {
     #[arg(long, value_parser = seconds, default_value = "1", allow_negative_numbers = true)]
     seconds: Duration,
     /// How many rounds there are.
-    #[arg(long, default_value = "5")]
-    rounds: NonZeroUsize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=ROUNDS_MAX))]
+    rounds: u32,
     /// Have the system drop the source's files from its memory before each round, which is then one pass at the most.
     #[arg(long)]
     cold: bool,
@@ -118,22 +119,21 @@ impl Bench {
              from the disk; add --cold, which has both read from there, or leave --drop-behind out"
         );
         // A name that cannot be written to is told before minutes have gone by.
-        let plot = self.plot.as_ref().map(|path| self.open_plot(path)).transpose()?;
+        if let Some(path) = &self.plot {
+            whole_file::check(path)
+                .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
+        }
         let mut measured = Vec::new();
         for job in self.jobs()? {
             let one = self.measure(&job)?;
             self.print(&one)?;
             measured.push(one);
         }
-        if let (Some(mut file), Some(path)) = (plot, &self.plot) {
-            file.write_all(plot::draw(&measured, self.goal).as_bytes())
-                .with_context(|| format!("cannot write {}", path.display()))?;
+        if let Some(path) = &self.plot {
+            whole_file::write(path, &[plot::draw(&measured, self.goal).as_bytes()])
+                .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
         }
         Ok(())
-    }
-
-    fn open_plot(&self, path: &PathBuf) -> anyhow::Result<File> {
-        File::create(path).with_context(|| format!("cannot write the plot to {}", path.display()))
     }
 
     fn print(&self, measured: &Measured) -> anyhow::Result<()> {

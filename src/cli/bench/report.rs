@@ -64,11 +64,12 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
 fn write_stages(out: &mut String, f: &Figures) -> std::fmt::Result {
     writeln!(out, "\n  {:<18} {:>12} {:>8} {:>9}   waited for", "stage", "records/s", "GB/s", "at work")?;
     for stage in &f.stages {
+        // One sign for all: a line has 100 columns.
         let waited =
-            stage.waited_for.iter().map(|waited| format!("{} {:.0} %", waited.whom, waited.share * 100.0));
+            stage.waited_for.iter().map(|waited| format!("{} {:.0}", waited.whom, waited.share * 100.0));
         writeln!(
             out,
-            "  {:<18} {:>12} {:>8.2} {:>7.0} %   {}",
+            "  {:<18} {:>12} {:>8.2} {:>7.0} %   {} %",
             if stage.threads > 1 {
                 format!("{} ({})", stage.stage, stage.threads)
             } else {

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
@@ -90,16 +91,25 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
     let mut timeline = Timeline::new(&round.feed.stats());
     let taken = std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
-        let consumers: Vec<_> = lanes
-            .into_iter()
-            .map(|lane| {
-                let (round, done) = (&round, done.clone());
-                scope.spawn(move || {
-                    let _done = done;
-                    round.consume(lane)
-                })
-            })
-            .collect();
+        let mut consumers = Vec::with_capacity(lanes.len());
+        let mut failed = None;
+        for lane in lanes {
+            let (round, done) = (&round, done.clone());
+            let (name, number) = (format!("consumer:{}", lane.number()), lane.number());
+            let consume = move || {
+                let _done = done;
+                round.consume(lane)
+            };
+            match Builder::new().name(name).spawn_scoped(scope, consume) {
+                Ok(consumer) => consumers.push(consumer),
+                Err(error) => {
+                    // Those that have been started go home.
+                    round.stop.store(true, Ordering::Relaxed);
+                    failed = Some(anyhow!("cannot start the thread of lane {number}: {error}"));
+                    break;
+                }
+            }
+        }
         drop(done);
         // Every consumer holds a sender, and the last to go ends this.
         while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
@@ -111,7 +121,8 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
         let taken = consumers
             .into_iter()
             .map(|consumer| consumer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        taken.collect::<anyhow::Result<Vec<_>>>()
+        let taken = taken.collect::<anyhow::Result<Vec<_>>>();
+        failed.map_or(taken, Err)
     })?;
     let anonymous_bytes = peak.zip(before).map(|(peak, before)| peak - before);
     round.finish(&taken, anonymous_bytes, timeline)
@@ -190,7 +201,8 @@ impl Round<'_> {
         });
         Ok(Run {
             value_bytes: reader.value_bytes as f64 / reader.records.max(1) as f64,
-            stats: between(&start, &end),
+            // The feed's own clock stops when its last lane ends.
+            stats: Stats { elapsed: end.at - start.at, ..end.stats.since(&start.stats) },
             cpu: end.cpu.saturating_sub(start.cpu),
             first_batch,
             intervals: intervals.collect(),
@@ -198,36 +210,4 @@ impl Round<'_> {
             timeline,
         })
     }
-}
-
-/// What was done between two moments.
-fn between(start: &Mark, end: &Mark) -> Stats {
-    let mut stats = end.stats.clone();
-    let Stats { reader, workers, lanes, .. } = &mut stats;
-    let since = &start.stats;
-    reader.records -= since.reader.records;
-    reader.value_bytes -= since.reader.value_bytes;
-    reader.passes -= since.reader.passes;
-    reader.undelivered -= since.reader.undelivered;
-    subtract(&mut reader.waits_for_free, since.reader.waits_for_free);
-    workers.runs -= since.workers.runs;
-    subtract(&mut workers.waits_for_records, since.workers.waits_for_records);
-    for (lane, since) in lanes.iter_mut().zip(&since.lanes) {
-        lane.batches -= since.batches;
-        lane.records -= since.records;
-        lane.pixel_bytes -= since.pixel_bytes;
-        lane.host_bytes -= since.host_bytes;
-        lane.growths -= since.growths;
-        subtract(&mut lane.waits_for_records, since.waits_for_records);
-        subtract(&mut lane.waits_for_free, since.waits_for_free);
-        subtract(&mut lane.waits_for_workers, since.waits_for_workers);
-        subtract(&mut lane.waits_for_batch, since.waits_for_batch);
-    }
-    stats.elapsed = end.at - start.at;
-    stats
-}
-
-fn subtract(waits: &mut percolator::Waits, since: percolator::Waits) {
-    waits.count = waits.count.saturating_sub(since.count);
-    waits.time = waits.time.saturating_sub(since.time);
 }

@@ -87,6 +87,7 @@ pub(super) fn stages(rounds: &[&Stats], source_per_s: f64) -> Vec<Stage> {
             &[
                 ("reader", &|stats| waits(stats, |lane| lane.waits_for_records)),
                 ("consumer", &|stats| waits(stats, |lane| lane.waits_for_free)),
+                ("device", &|stats| waits(stats, |lane| lane.waits_for_device)),
                 ("workers", &|stats| waits(stats, |lane| lane.waits_for_workers)),
             ],
         ));

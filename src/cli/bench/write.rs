@@ -54,8 +54,12 @@ fn make(data: &Data, photos: &Photos, indexes: Range<usize>) -> anyhow::Result<V
             .clone()
             .step_by(each)
             .map(|start| start..indexes.end.min(start + each))
-            .map(|part| scope.spawn(move || part.map(make_one).collect::<anyhow::Result<Vec<_>>>()))
-            .collect();
+            .map(|part| {
+                let make = move || part.map(make_one).collect::<anyhow::Result<Vec<_>>>();
+                std::thread::Builder::new().spawn_scoped(scope, make)
+            })
+            .collect::<Result<_, _>>()
+            .context("cannot start a thread that makes records")?;
         let mut made = Vec::with_capacity(indexes.len());
         for part in parts {
             made.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);

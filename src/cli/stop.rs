@@ -1,0 +1,88 @@
+//! When a run stops: it has had enough, its time is over, a signal asks for it, or one of its lanes failed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// How often a consumer that pauses looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The signals that ask a run to stop at its next batch.
+#[derive(Debug)]
+pub(super) struct Signals {
+    /// The number of the first that came; 0 while none has.
+    caught: Arc<AtomicUsize>,
+}
+
+impl Signals {
+    /// Catches SIGINT and SIGTERM from now on. The second one of a kind ends the process as if nobody caught
+    /// it.
+    pub(super) fn catch() -> anyhow::Result<Self> {
+        let caught = Arc::new(AtomicUsize::new(0));
+        for (signal, number) in [(SIGINT, 2), (SIGTERM, 15)] {
+            let came_before = Arc::new(AtomicBool::new(false));
+            // They are called in this order.
+            flag::register_conditional_default(signal, came_before.clone())
+                .and_then(|_| flag::register_usize(signal, caught.clone(), number))
+                .and_then(|_| flag::register(signal, came_before))
+                .with_context(|| format!("cannot catch the signal {signal}"))?;
+        }
+        Ok(Signals { caught })
+    }
+
+    /// The signal that came, and the exit code that says so.
+    pub(super) fn caught(&self) -> Option<(&'static str, u8)> {
+        match self.caught.load(Ordering::Relaxed) {
+            0 => None,
+            2 => Some(("SIGINT", 130)),
+            _ => Some(("SIGTERM", 143)),
+        }
+    }
+}
+
+/// When the consumers of a run have seen enough.
+#[derive(Debug)]
+pub(super) struct Enough<'a> {
+    pub(super) batches: Option<u64>,
+    pub(super) until: Option<Instant>,
+    pub(super) signals: &'a Signals,
+    is_called_off: AtomicBool,
+}
+
+impl<'a> Enough<'a> {
+    pub(super) fn new(batches: Option<u64>, until: Option<Instant>, signals: &'a Signals) -> Self {
+        Enough { batches, until, signals, is_called_off: AtomicBool::new(false) }
+    }
+
+    /// Whether a consumer that has taken so many batches is to take no more.
+    pub(super) fn is_reached(&self, batches: u64) -> bool {
+        self.is_over() || self.batches.is_some_and(|enough| batches >= enough)
+    }
+
+    /// Whether all consumers are to stop, wherever they are.
+    fn is_over(&self) -> bool {
+        self.is_called_off.load(Ordering::Relaxed)
+            || self.signals.caught().is_some()
+            || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Has all consumers stop.
+    pub(super) fn call_off(&self) {
+        self.is_called_off.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for so long, or until all consumers are to stop.
+    pub(super) fn pause(&self, length: Duration) {
+        let start = Instant::now();
+        while let Some(left) = length.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
+            if self.is_over() {
+                break;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+}
