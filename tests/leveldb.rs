@@ -9,6 +9,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::BufRead as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +17,8 @@ use std::process::Command;
 use common::log::Log;
 use common::process::{check_without_root, child_command, open_files, role};
 use percolator::{
-    Cursor, DataReader, Feed, FeedError, LevelDb, LevelDbError, Lmdb, LogFault, LogTail, ReaderError,
-    Registry, Source, SourceError, TableError,
+    Cursor, DataReader, Feed, FeedError, LevelDb, LevelDbError, Lmdb, LogFault, LogGaps, LogTail,
+    ReaderError, Registry, Source, SourceError, TableError,
 };
 use sha2::{Digest as _, Sha256};
 use tempfile::{TempDir, tempdir};
@@ -159,13 +160,7 @@ fn databases_of_cpp_leveldb_are_read_as_it_reads_them() {
 /// Ten times as large: levels with several tables, tables with many blocks, compactions under way.
 #[test]
 fn larger_databases_of_cpp_leveldb_are_read_as_it_reads_them() {
-    let has_plyvel = Command::new("python3").args(["-c", "import plyvel"]).output();
-    if !has_plyvel.as_ref().is_ok_and(|output| output.status.success()) {
-        assert!(
-            std::env::var_os("PERCOLATOR_NEED_PLYVEL").is_none(),
-            "python3 has no plyvel: {has_plyvel:?}"
-        );
-        println!("did not run: python3 has no plyvel");
+    if !has_plyvel() {
         return;
     }
     for scale in ["3", "8"] {
@@ -179,6 +174,122 @@ fn larger_databases_of_cpp_leveldb_are_read_as_it_reads_them() {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         assert_eq!(check_made(folder.path()), 14);
     }
+}
+
+/// Where each record of a log ends that fragments do not cut to pieces, or whose last fragment it is.
+fn record_ends(log: &[u8]) -> Vec<usize> {
+    const BLOCK: usize = 32_768;
+    let (mut ends, mut at) = (vec![0], 0);
+    while at + 7 <= log.len() {
+        if BLOCK - at % BLOCK < 7 {
+            at = at.next_multiple_of(BLOCK);
+            continue;
+        }
+        let end = at + 7 + usize::from(u16::from_le_bytes([log[at + 4], log[at + 5]]));
+        ends.extend(Some(end).filter(|&end| matches!(log[at + 6], 1 | 4) && end <= log.len()));
+        at = end;
+    }
+    ends
+}
+
+/// Whether C++ LevelDB is at hand.
+fn has_plyvel() -> bool {
+    let has_plyvel = Command::new("python3").args(["-c", "import plyvel"]).output();
+    if has_plyvel.as_ref().is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    assert!(std::env::var_os("PERCOLATOR_NEED_PLYVEL").is_none(), "python3 has no plyvel: {has_plyvel:?}");
+    println!("did not run: python3 has no plyvel");
+    false
+}
+
+/// A writer compacts, and deletes files, while its database is read again and again: what is read is what was
+/// written up to some write, or an error says that it is being written to.
+#[test]
+fn a_database_that_is_written_to_is_read_as_it_was_or_says_so() {
+    if !has_plyvel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let mut writer = Command::new("python3")
+        .arg(data("leveldb/bulk.py"))
+        .arg(folder.path())
+        .arg("--endless")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = std::io::BufReader::new(writer.stdout.take().unwrap());
+    // One read for each of its marks, so that it is at work all the while.
+    let (mut read_whole, mut written_to) = (0, 0);
+    for line in said.lines().take(30) {
+        let before: usize = line.unwrap().parse().unwrap();
+        match read(folder.path()) {
+            Ok(records) => {
+                assert!(records.len() > before, "{} records of {before}", records.len());
+                for (number, (key, value)) in records.iter().enumerate() {
+                    assert_eq!(key, format!("{number:08}").as_bytes());
+                    assert!(value.starts_with(format!("{number}.").as_bytes()));
+                }
+                read_whole += 1;
+            }
+            Err(SourceError::LevelDb(LevelDbError::BeingWritten { .. })) => written_to += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    println!("{read_whole} read, {written_to} written to");
+    assert!(read_whole > 0);
+}
+
+/// Bulk loads of C++ LevelDB, closed, reopened, compacted and killed: each is read, whatever its numbers. Then
+/// the older of two logs is cut where a record ends, which no checksum shows: each such database is refused.
+#[test]
+fn what_a_bulk_load_left_is_read_and_what_lost_writes_is_not() {
+    if !has_plyvel() {
+        return;
+    }
+    let number = |name: &str, or: &str| std::env::var(name).unwrap_or(or.to_owned());
+    let folder = tempdir().unwrap();
+    let made = Command::new("python3")
+        .arg(data("leveldb/bulk.py"))
+        .arg(folder.path())
+        .args(["--count", &number("PERCOLATOR_BULK_LOADS", "40")])
+        .args(["--seed", &number("PERCOLATOR_BULK_SEED", "0")])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let expected = fs::read_to_string(folder.path().join("expected.json")).unwrap();
+    let expected: BTreeMap<String, serde_json::Value> = serde_json::from_str(&expected).unwrap();
+    let (mut cuts, mut with_two) = (0, 0);
+    for (name, expected) in &expected {
+        let path = folder.path().join(name);
+        let records = read(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(expected["records"], records.len(), "{name}");
+        assert_eq!(expected["sha256"], digest(&records), "{name}");
+        let logs: Vec<(PathBuf, Vec<u8>)> = state(&path)
+            .into_iter()
+            .filter(|(name, (bytes, ..))| name.ends_with(".log") && !bytes.is_empty())
+            .map(|(name, (bytes, ..))| (path.join(name), bytes))
+            .collect();
+        let [(older, bytes), _younger] = &logs[..] else { continue };
+        fs::remove_file(older).unwrap();
+        if read(&path).is_ok_and(|found| found == records) {
+            // Killed when the older one was in a table, before it was deleted.
+            continue;
+        }
+        with_two += 1;
+        let ends = record_ends(bytes);
+        let (_, before) = ends.split_last().unwrap();
+        for &end in before.iter().step_by(before.len().div_ceil(20)) {
+            fs::write(older, &bytes[..end]).unwrap();
+            let Err(error) = read(&path) else { panic!("{name}: cut at byte {end}, and read") };
+            assert!(matches!(error, SourceError::LevelDb(LevelDbError::Gap { .. })), "{name} {end}: {error}");
+            LevelDb::open_with(&path, LogGaps::Allow).unwrap();
+            cuts += 1;
+        }
+    }
+    println!("{} databases, {with_two} with two logs, {cuts} cuts", expected.len());
 }
 
 /// Who may write nothing, and make nothing, reads all.

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use percolator::{LevelDb, LevelDbError, LogTail, Source, SourceError};
+use percolator::{LevelDb, LevelDbError, LogGaps, LogTail, Source, SourceError};
 use tempfile::{TempDir, tempdir};
 
 const BLOCK: usize = 32_768;
@@ -112,14 +112,31 @@ struct Forged<'a> {
     comparator: &'a [u8],
     last_sequence: usize,
     log_number: usize,
+    /// An edit behind the first one.
+    flush: Option<Flush>,
     logs: &'a [(usize, Vec<u8>)],
     /// The bytes, the first key and the last key of tables 5, 6 ... of level 1.
     tables: &'a [(Vec<u8>, Vec<u8>, Vec<u8>)],
 }
 
+/// A memtable went to a table, and its log is needed no more.
+#[derive(Clone, Copy)]
+struct Flush {
+    /// The log from which on they are needed.
+    log_number: usize,
+    /// The number of the last write by then.
+    last_sequence: usize,
+    /// Whether the table is still there, or was merged with others.
+    is_there: bool,
+}
+
+/// The numbers that the table of a flush has; its keys do not lie in the order in which they were written.
+const FLUSHED: [u64; 3] = [1, 3, 2];
+
 impl Default for Forged<'_> {
     fn default() -> Self {
-        Forged { comparator: COMPARATOR, last_sequence: 1 << 40, log_number: 0, logs: &[], tables: &[] }
+        let (comparator, last_sequence) = (COMPARATOR, 1 << 40);
+        Forged { comparator, last_sequence, log_number: 0, flush: None, logs: &[], tables: &[] }
     }
 }
 
@@ -138,7 +155,23 @@ impl Forged<'_> {
         for (number, bytes) in self.logs {
             fs::write(file(format!("{number:06}.log")), bytes).unwrap();
         }
-        fs::write(file("MANIFEST-000002".to_owned()), log(&[edit])).unwrap();
+        let mut edits = vec![edit];
+        if let Some(Flush { log_number, last_sequence, is_there }) = self.flush {
+            let keys = (b'a'..).zip(FLUSHED).map(|(user, number)| internal(&[user], number, 1));
+            let keys: Vec<Vec<u8>> = keys.collect();
+            let bytes = table(keys.iter().flat_map(|key| entry(0, key, b"v")).collect(), &keys[2], 0);
+            let added = |level: u8, number: usize| {
+                let head = [&[7, level][..], &varint(number), &varint(bytes.len())].concat();
+                [head, string(&keys[0]), string(&keys[2])].concat()
+            };
+            let head = [&[2][..], &varint(log_number), &[4], &varint(last_sequence)].concat();
+            edits.push([head, added(0, 90)].concat());
+            if !is_there {
+                edits.push([&[6, 0][..], &varint(90), &added(1, 91)].concat());
+            }
+            fs::write(file(format!("{:06}.ldb", if is_there { 90 } else { 91 })), &bytes).unwrap();
+        }
+        fs::write(file("MANIFEST-000002".to_owned()), log(&edits)).unwrap();
         fs::write(file("CURRENT".to_owned()), "MANIFEST-000002\n").unwrap();
         folder
     }
@@ -266,7 +299,7 @@ fn a_log_that_lost_all_its_writes_is_not_passed_over() {
         assert_eq!(read(folder.path()), Ok((0, 1)));
         // Numbers that go on from log to log prove that nothing was lost between them.
         let logs = [(3, whole.clone()), (4, lost), (5, later(3).1)];
-        let folder = Forged { last_sequence: 10, log_number: 3, logs: &logs, ..Forged::default() }.write();
+        let folder = Forged { last_sequence: 4, log_number: 3, logs: &logs, ..Forged::default() }.write();
         assert_eq!(read(folder.path()), Ok((4, 1)));
     }
 }
@@ -283,6 +316,105 @@ fn an_empty_log_is_passed_over_if_no_write_is_missing() {
         let SourceError::LevelDb(LevelDbError::Gap { found, wanted, .. }) = &error else { panic!("{error}") };
         assert_eq!((*found, *wanted), (first, Some(last_sequence as u64 + 1)), "{error}");
     }
+}
+
+/// What is lost, as the error says it, and what is read where that is allowed.
+fn lost(folder: &Path) -> (String, usize) {
+    let error = refusal(folder);
+    let source = LevelDb::open_with(folder, LogGaps::Allow).unwrap();
+    let [gap] = source.gaps() else { panic!("{:?}", source.gaps()) };
+    assert_eq!(gap.to_string(), error);
+    let mut cursor = source.cursor().unwrap();
+    let mut records = 0;
+    while cursor.advance().unwrap().is_some() {
+        records += 1;
+    }
+    (error, records)
+}
+
+#[test]
+fn numbers_that_jump_are_writes_that_are_lost() {
+    let (one, later) = (batch(1, &[b"a", b"b"]), batch(5, &[b"c"]));
+    let forged = |logs: &[(usize, Vec<u8>)]| Forged { last_sequence: 0, logs, ..Forged::default() }.write();
+    // Within a log, where it starts, and from one log to the next, of which none is cut.
+    let folder = forged(&[(3, log(&[one.clone(), later.clone()]))]);
+    let (error, records) = lost(folder.path());
+    assert!(error.contains("the batch at byte 37 starts with write 5, and due is 3"), "{error}");
+    assert!(error.contains("--allow-log-gaps"), "{error}");
+    assert_eq!(records, 3);
+    let folder = forged(&[(3, log(&[later.clone()]))]);
+    let (error, records) = lost(folder.path());
+    assert!(error.contains("the batch at byte 0 starts with write 5, and due is 1"), "{error}");
+    assert_eq!(records, 1);
+    let folder = forged(&[(3, log(&[one])), (4, log(&[later]))]);
+    let (error, records) = lost(folder.path());
+    assert!(error.contains("000003.log: writes are lost") && error.contains("000004.log starts"), "{error}");
+    assert!(error.contains("write 5, and due is 3"), "{error}");
+    assert_eq!(records, 3);
+}
+
+/// A writer that waits for a memtable to become a table, as bulk loads do, counts just up to where the one log
+/// ends and the next one starts.
+#[test]
+fn an_older_log_that_was_emptied_lost_its_writes() {
+    let older = log(&[batch(4, &[b"d", b"e"])]);
+    let younger = log(&[batch(6, &[b"f"])]);
+    for is_there in [true, false] {
+        let flush = Some(Flush { log_number: 5, last_sequence: 5, is_there });
+        let forged = |older: &[u8]| {
+            let logs = [(5, older.to_vec()), (6, younger.clone())];
+            Forged { last_sequence: 0, log_number: 3, flush, logs: &logs, ..Forged::default() }.write()
+        };
+        assert_eq!(read(forged(&older).path()), Ok((6, 0)));
+        let (error, records) = lost(forged(&[]).path());
+        assert!(error.contains("000005.log: writes are lost: "), "{error}");
+        assert!(error.contains("000006.log starts with write 6, and due is 4"), "{error}");
+        assert_eq!(records, 4);
+    }
+    // LevelDB starts a new log when it is asked to compact, whatever is in the last one.
+    for is_there in [true, false] {
+        let flush = Some(Flush { log_number: 5, last_sequence: 3, is_there });
+        let logs = [(5, Vec::new()), (6, log(&[batch(4, &[b"f"])]))];
+        let forged = Forged { last_sequence: 0, log_number: 3, flush, logs: &logs, ..Forged::default() };
+        assert_eq!(read(forged.write().path()), Ok((4, 0)));
+    }
+}
+
+#[test]
+fn logs_that_end_before_what_was_counted_are_refused() {
+    let start = |last_sequence, logs: &[(usize, Vec<u8>)]| {
+        let flush = Some(Flush { log_number: 5, last_sequence, is_there: true });
+        Forged { last_sequence: 0, log_number: 3, flush, logs, ..Forged::default() }.write()
+    };
+    let four = log(&[batch(4, &[b"d"])]);
+    assert_eq!(read(start(4, &[(5, four.clone())]).path()), Ok((4, 0)));
+    let (error, records) = lost(start(6, &[(5, four.clone())]).path());
+    assert!(error.contains("000005.log: writes are lost: due is write 5, and the logs end there"), "{error}");
+    assert!(error.contains("MANIFEST-000002 counts up to 6"), "{error}");
+    assert_eq!(records, 4);
+    // Nothing is left of the log; or nothing was ever in it.
+    let (error, records) = lost(start(4, &[(5, Vec::new())]).path());
+    assert!(error.contains("due is write 4, and the logs end there"), "{error}");
+    assert_eq!(records, 3);
+    assert_eq!(read(start(3, &[(5, Vec::new())]).path()), Ok((3, 0)));
+    // A cut is where a log ends, too.
+    let (error, _) = lost(start(5, &[(5, [&four[..], &four[..9]].concat())]).path());
+    assert!(error.contains("due is write 5"), "{error}");
+    // Whether the log had a write that the MANIFEST counted nobody knows once the table before it is merged.
+    let flush = Some(Flush { log_number: 5, last_sequence: 4, is_there: false });
+    let logs = [(5, Vec::new())];
+    let forged = Forged { last_sequence: 0, log_number: 3, flush, logs: &logs, ..Forged::default() };
+    assert_eq!(read(forged.write().path()), Ok((3, 0)));
+}
+
+#[test]
+fn every_log_that_the_manifest_names_must_be_there() {
+    let logs = [(4, log(&[batch(1, &[b"a"])]))];
+    let folder = Forged { last_sequence: 0, log_number: 4, logs: &logs, ..Forged::default() }.write();
+    let bytes = fs::read(manifest(&folder)).unwrap();
+    fs::write(manifest(&folder), [bytes, log(&[vec![9, 3]])].concat()).unwrap();
+    let error = refusal(folder.path());
+    assert!(error.contains("000003.log: the log of its newest writes is missing"), "{error}");
 }
 
 /// LevelDB takes a fragment that goes past the end of the file for the last one of a writer that died, however

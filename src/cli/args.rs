@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use percolator::{
-    ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, Net, NetState, Phase, Transform, shown,
+    ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, LogGaps, Net, NetState, Phase, Transform, shown,
 };
 
 /// Where the records come from. Whoever asks for it says in a group that one of these is needed.
@@ -41,6 +41,9 @@ pub(super) struct StateArgs {
     /// Where the relative paths of the source, and those in the net, begin [default: the working directory].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Read what is left of a LevelDB whose logs lack writes, with a warning for each gap.
+    #[arg(long)]
+    allow_log_gaps: bool,
 }
 
 /// What is done to each record, where no net says it.
@@ -145,6 +148,9 @@ impl SourceArgs {
         if let Some(root) = &state.root {
             described.feed = described.feed.root(root);
             described.root = root.clone();
+        }
+        if state.allow_log_gaps {
+            described.feed = described.feed.log_gaps(LogGaps::Allow);
         }
         Ok(described)
     }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::{
-    BatchSize, IndexPlace, Job, LastBatch, LevelDb, Lmdb, Plan as JobPlan, Snapshot, Source, World, rebatch,
-    shown,
+    BatchSize, IndexPlace, Job, LastBatch, LevelDb, Lmdb, LogGaps, Plan as JobPlan, Snapshot, Source, World,
+    rebatch, shown,
 };
 use serde_json::json;
 
@@ -26,6 +26,9 @@ pub(crate) struct Plan {
     /// The Caffe LevelDB to read; several, one after the other, are one data set.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     leveldb: Vec<PathBuf>,
+    /// Read what is left of a LevelDB whose logs lack writes.
+    #[arg(long, requires = "leveldb")]
+    allow_log_gaps: bool,
     /// Instead of a database: a data set of so many records.
     #[arg(long, value_name = "M")]
     records: Option<u64>,
@@ -131,7 +134,8 @@ impl Plan {
             return Ok(self.files.clone());
         }
         let lmdbs = self.lmdb.iter().map(|path| count(&Lmdb::open(path)?));
-        lmdbs.chain(self.leveldb.iter().map(|path| count(&LevelDb::open(path)?))).collect()
+        let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
+        lmdbs.chain(self.leveldb.iter().map(|path| count(&LevelDb::open_with(path, gaps)?))).collect()
     }
 
     fn job_of(&self, files: &[u64]) -> anyhow::Result<Job> {

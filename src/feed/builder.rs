@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Feed;
 use super::course::{Course, Order};
 use super::net::NetPlace;
-use super::origin::Origin;
+use super::origin::{Opening, Origin};
 use super::plan::Plan;
 use super::target::Target;
 use crate::device::Device;
@@ -19,6 +19,7 @@ use crate::reader::body::Share;
 use crate::reader::itinerary::Itinerary;
 use crate::shape::{Dtype, Layout, Phase};
 use crate::snapshot::Snapshot;
+use crate::source::leveldb::LogGaps;
 use crate::source::{Access, IndexPlace, Source};
 use crate::transform::{CaffeEra, Place, Transform};
 
@@ -47,7 +48,7 @@ const WARN_AFTER: Duration = Duration::from_secs(5);
 #[must_use = "a feed starts when it is built"]
 pub struct FeedBuilder {
     pub(super) source: Option<Origin>,
-    pub(super) access: Access,
+    pub(super) opening: Opening,
     /// Where relative paths begin; nowhere is the working directory.
     pub(super) root: PathBuf,
     pub(super) layer: String,
@@ -96,7 +97,7 @@ impl FeedBuilder {
     pub(super) fn new() -> Self {
         FeedBuilder {
             source: None,
-            access: Access::default(),
+            opening: Opening::default(),
             root: PathBuf::new(),
             net: None,
             layer: "data".to_owned(),
@@ -142,13 +143,20 @@ impl FeedBuilder {
     /// Says how the files of databases are read that the feed opens; if not said, they are mapped, but on network file
     /// systems ([`Access`]).
     pub fn access(mut self, access: Access) -> Self {
-        self.access = access;
+        self.opening.access = access;
         self
     }
 
     /// Reads a Caffe LevelDB: the folder. Nothing in it is changed, and no lock is taken.
     pub fn leveldb(mut self, path: impl AsRef<Path>) -> Self {
         self.source = Some(Origin::LevelDb(path.as_ref().to_owned()));
+        self
+    }
+
+    /// What is done about LevelDBs whose logs lack writes; they are refused if not said. It goes for every LevelDB that
+    /// the feed opens.
+    pub fn log_gaps(mut self, gaps: LogGaps) -> Self {
+        self.opening.log_gaps = gaps;
         self
     }
 

@@ -5,10 +5,17 @@ use std::sync::Arc;
 
 use crate::source::image_list::ImageList;
 use crate::source::joined::Joined;
-use crate::source::leveldb::LevelDb;
+use crate::source::leveldb::{LevelDb, LogGaps};
 use crate::source::lmdb::Lmdb;
 use crate::source::{Access, Source, SourceError};
 use crate::transform::{LayerKind, LayerSeeds};
+
+/// How the files of a source are opened that is named.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening {
+    pub(crate) access: Access,
+    pub(crate) log_gaps: LogGaps,
+}
 
 /// A source that is named, or one that is open already.
 #[derive(Clone, Debug)]
@@ -70,22 +77,22 @@ impl Origin {
         &self,
         root: &Path,
         seeds: &LayerSeeds,
-        access: Access,
+        opening: Opening,
     ) -> Result<Arc<dyn Source>, SourceError> {
         Ok(match self {
             Origin::Opened(source) => source.clone(),
             Origin::Lmdb(path, name) => {
-                let options = Lmdb::options().access(access);
+                let options = Lmdb::options().access(opening.access);
                 let options = match name {
                     Some(name) => options.name(name),
                     None => options,
                 };
                 Arc::new(options.open(root.join(path))?)
             }
-            Origin::LevelDb(path) => Arc::new(LevelDb::open(root.join(path))?),
+            Origin::LevelDb(path) => Arc::new(LevelDb::open_with(root.join(path), opening.log_gaps)?),
             Origin::Files(files) => Arc::new(files.open(root, seeds)?),
             Origin::Joined(origins) => {
-                let sources = origins.iter().map(|origin| origin.open(root, seeds, access));
+                let sources = origins.iter().map(|origin| origin.open(root, seeds, opening));
                 Arc::new(Joined::of(sources.collect::<Result<_, _>>()?))
             }
         })

@@ -179,7 +179,7 @@ impl FeedBuilder {
         };
         let pixels = transformer(&self.transform, &*self.root, self.dtype)?;
         let open = |origin: Option<&Origin>, root: &Path| match origin {
-            Some(origin) => Ok(origin.open(root, seeds, self.access)?),
+            Some(origin) => Ok(origin.open(root, seeds, self.opening)?),
             None => Err(FeedError::from(ConfigError::NoSource)),
         };
         let mut source = open(self.source.as_ref(), &self.root)?;

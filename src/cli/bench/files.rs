@@ -6,16 +6,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use percolator::{ImageList, LayerSource, LevelDb, Lmdb, Source, SourceError};
+use percolator::{ImageList, LayerSource, LevelDb, Lmdb, LogGaps, Source, SourceError};
 
 /// Of a list of files, so many stand for all.
 const LISTED_MAX: usize = 1000;
 
-/// Opens a source apart from any feed.
+/// Opens a source apart from any feed. What is not to be read, the feed refuses.
 pub(super) fn open(source: &LayerSource, root: &Path) -> Result<Box<dyn Source>, SourceError> {
     Ok(match source {
         LayerSource::Lmdb { path } => Box::new(Lmdb::open(root.join(path))?),
-        LayerSource::LevelDb { path } => Box::new(LevelDb::open(root.join(path))?),
+        LayerSource::LevelDb { path } => Box::new(LevelDb::open_with(root.join(path), LogGaps::Allow)?),
         LayerSource::ImageList { list, root_folder, .. } => {
             Box::new(ImageList::open(root.join(list))?.root_folder(root_folder).relative_to(root))
         }

@@ -1,9 +1,11 @@
 //! A LevelDB that is open: what its cursors share. Nothing in it changes, but for tables that get mapped.
 
+use std::io;
 use std::path::PathBuf;
 
 use super::LogCut;
 use super::edit::{LEVELS, TableFile};
+use super::error::LevelDbError;
 use super::folder::{Folder, TableName};
 use super::map::{Lending, TableBytes};
 use super::memtable::Memtable;
@@ -28,6 +30,8 @@ pub(super) struct Database {
     pub(super) memtable: Memtable,
     pub(super) lending: Lending,
     pub(super) cuts: Vec<LogCut>,
+    /// What the logs lack, where that was allowed.
+    pub(super) gaps: Vec<LevelDbError>,
     /// The MANIFEST and the logs that it was opened from.
     pub(super) opened_from: Identity,
 }
@@ -48,6 +52,7 @@ impl Database {
             + self.lending.store().held_bytes()
             + self.levels.iter().map(level).sum::<usize>()
             + self.cuts.capacity() * size_of::<LogCut>()
+            + self.gaps.capacity() * size_of::<LevelDbError>()
     }
 
     pub(super) fn tables(&self, level: usize) -> &[Table] {
@@ -89,7 +94,36 @@ impl Database {
     /// The bytes of a table, mapped.
     pub(super) fn open_table(&self, level: usize, table: usize) -> Result<TableBytes, SourceError> {
         let Table { file, slot, .. } = &self.levels[level][table];
-        self.lending.open_table(*slot, || self.table_path(level, table), file.bytes)
+        let opened = self.lending.open_table(*slot, || self.table_path(level, table), file.bytes);
+        opened.map_err(|error| match error {
+            SourceError::Io { kind: io::ErrorKind::NotFound, .. } => self.went_away(level, table),
+            error => error,
+        })
+    }
+
+    /// Maps every table that stays mapped: whatever its writer deletes from now on can still be read.
+    pub(super) fn map_tables(&self) -> Result<(), SourceError> {
+        let of_level = |level: usize| (0..self.levels[level].len()).map(move |table| (level, table));
+        let kept = |&(level, table): &(usize, usize)| self.lending.keeps(self.levels[level][table].slot);
+        for (level, table) in (0..LEVELS).flat_map(of_level).filter(kept) {
+            let Table { file, slot, .. } = &self.levels[level][table];
+            self.lending.open_table(*slot, || self.table_path(level, table), file.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that a table still has its length, for a walk that is about to enter it: whoever reads a map behind
+    /// the end of its file is ended by a signal. One that was deleted is still there for whoever has mapped it.
+    pub(super) fn check_length(&self, level: usize, table: usize) -> Result<(), SourceError> {
+        let Table { file, slot, .. } = &self.levels[level][table];
+        self.lending.check_length(*slot, file.bytes)
+    }
+
+    /// A table that was there when the database was opened.
+    fn went_away(&self, level: usize, table: usize) -> SourceError {
+        let (path, file) = (self.folder.path().to_owned(), self.table_path(level, table));
+        let error = format!("{} is no longer there", file.display());
+        LevelDbError::BeingWritten { path, error }.into()
     }
 
     /// How many levels there are.

@@ -52,7 +52,21 @@ pub(super) struct Edits {
     previous_log_number: Option<u64>,
     next_file_number: Option<u64>,
     last_sequence: Option<u64>,
+    /// Of the edit that gave the log its number.
+    log_start: Option<(Option<u64>, LogStart)>,
     levels: [BTreeMap<u64, TableFile>; LEVELS],
+}
+
+/// What the edit says that made a log the oldest one which is needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogStart {
+    /// The number of the last write by then.
+    pub(super) last_sequence: u64,
+    /// Whether no edit before it named a log, as where a writer opened the database: the log then starts with
+    /// the write behind that. A log that follows another in one writer's life may have had writes by then.
+    pub(super) is_first: bool,
+    /// The tables that the edit added: all that was in the logs before.
+    pub(super) tables: Vec<u64>,
 }
 
 /// What the last edit left.
@@ -62,6 +76,7 @@ pub(super) struct State {
     pub(super) log_number: u64,
     pub(super) previous_log_number: u64,
     pub(super) last_sequence: u64,
+    pub(super) log_start: LogStart,
     /// Level 0 holds its newest table first, and they may overlap. Every other level is in the order of
     /// its keys, and no two tables overlap.
     pub(super) levels: [Vec<TableFile>; LEVELS],
@@ -73,6 +88,7 @@ impl Edits {
         let mut coded = Coded::new(edit);
         // Within an edit, files go before others come: one that moves to the next level does both.
         let mut new = Vec::new();
+        let log_before = self.log_number;
         while !coded.is_empty() {
             let at = coded.offset();
             let said = coded.varint32();
@@ -87,6 +103,11 @@ impl Edits {
                 }
                 None => format!("there is no tag at its byte {at}"),
             })?;
+        }
+        if self.log_number != log_before {
+            let (is_first, tables) =
+                (log_before.is_none(), new.iter().map(|(_, file)| file.number).collect());
+            self.log_start = Some((self.last_sequence, LogStart { last_sequence: 0, is_first, tables }));
         }
         for (level, file) in new {
             let table = file.number;
@@ -140,6 +161,8 @@ impl Edits {
                 key::SEQUENCE_MAX
             ));
         }
+        let (of_log, log_start) = self.log_start.take().unwrap_or_default();
+        let log_start = LogStart { last_sequence: of_log.unwrap_or(last_sequence), ..log_start };
         let levels = std::array::from_fn(|level| {
             let files = self.levels.get_mut(level).map(mem::take).unwrap_or_default();
             let mut files: Vec<_> = files.into_values().collect();
@@ -151,7 +174,7 @@ impl Edits {
         });
         check_apart(&levels)?;
         check_once(&levels)?;
-        Ok(State { log_number, previous_log_number, last_sequence, levels })
+        Ok(State { log_number, previous_log_number, last_sequence, log_start, levels })
     }
 }
 
@@ -258,8 +281,18 @@ mod tests {
         let none = Vec::new;
         assert_eq!(numbers(&state), [vec![11, 10], vec![13, 15], vec![12], none(), none(), none(), none()]);
         assert_eq!((state.log_number, state.previous_log_number, state.last_sequence), (4, 0, 100));
+        assert_eq!(state.log_start, LogStart { last_sequence: 99, is_first: true, tables: Vec::new() });
         let file = &state.levels[2][0];
         assert_eq!((file.bytes, file.first_user_key(), file.last_user_key()), (77, &b"p"[..], &b"q"[..]));
+    }
+
+    #[test]
+    fn the_edit_that_names_the_oldest_log_is_known() {
+        let flush = [&[LOG_NUMBER as u8, 6, LAST_SEQUENCE as u8, 110][..], &new(0, 16, b"a", b"z")].concat();
+        let later = [&[LOG_NUMBER as u8, 6, LAST_SEQUENCE as u8, 120][..], &new(1, 17, b"a", b"z")].concat();
+        let state = sum(&[start(), flush, later]).unwrap();
+        assert_eq!(state.log_start, LogStart { last_sequence: 110, is_first: false, tables: vec![16] });
+        assert_eq!(state.last_sequence, 120);
     }
 
     #[test]

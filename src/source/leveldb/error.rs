@@ -106,21 +106,61 @@ pub enum LevelDbError {
         /// The longest key that is read.
         allowed: usize,
     },
-    /// A log that was cut, or is empty, is followed by one that does not go on where it ends.
+    /// A log is followed by one that does not go on where it ends.
     #[error(
-        "{}: the log is cut or empty, and does not lead to the next one: {} starts with write {found}, {}; copy the \
-         database again, with all its files",
-        file.display(), next.display(), lost(*wanted)
+        "{}: writes are lost: {} starts with write {found}, {}; {ALLOW_GAPS}",
+        file.display(), next.display(), due(*wanted)
     )]
     Gap {
-        /// The log that was cut.
+        /// The log that lacks them: one that was cut or is empty, or the last one before.
         file: PathBuf,
         /// The one after it.
         next: PathBuf,
         /// The sequence number of its first write.
         found: u64,
-        /// The sequence number that follows the last one before it; `None` if nothing that is left tells.
+        /// The sequence number that is due; `None` if nothing that is left tells.
         wanted: Option<u64>,
+    },
+    /// A batch of writes does not go on where the one before it ends, or where the tables end.
+    #[error(
+        "{}: writes are lost: the batch at byte {offset} starts with write {found}, and due is {due}; {ALLOW_GAPS}",
+        file.display()
+    )]
+    Skip {
+        /// The log.
+        file: PathBuf,
+        /// Where in the file the batch starts.
+        offset: usize,
+        /// The sequence number of its first write.
+        found: u64,
+        /// The sequence number that is due.
+        due: u64,
+    },
+    /// The logs end before the last write that the MANIFEST counts.
+    #[error(
+        "{}: writes are lost: due is write {due}, and the logs end there, but {} counts up to {counted}; {ALLOW_GAPS}",
+        file.display(), manifest.display()
+    )]
+    LostEnd {
+        /// The last log that has a write, or the oldest one that is needed.
+        file: PathBuf,
+        /// The sequence number that is due there.
+        due: u64,
+        /// The sequence number of the last write that was counted.
+        counted: u64,
+        /// The MANIFEST.
+        manifest: PathBuf,
+    },
+    /// Its writer changes its files, or deletes them, while they are looked for.
+    #[error(
+        "{}: the database is being written to ({error}); read it once its writer is done, or give a copy of it",
+        path.display()
+    )]
+    BeingWritten {
+        /// The database.
+        path: PathBuf,
+        /// What went wrong therefore.
+        error: String,
     },
     /// The MANIFEST, which is what was written, says what cannot be.
     #[error("{}: the edit at byte {offset} is malformed: {message}", file.display())]
@@ -163,12 +203,16 @@ pub enum LevelDbError {
     },
 }
 
-fn lost(wanted: Option<u64>) -> String {
+fn due(wanted: Option<u64>) -> String {
     match wanted {
-        Some(wanted) => format!("and due is {wanted}, so writes are lost"),
-        None => "and no write before that is intact, so some are lost".to_owned(),
+        Some(wanted) => format!("and due is {wanted}"),
+        None => "and no write before that is intact".to_owned(),
     }
 }
+
+/// What to do about writes that are lost.
+const ALLOW_GAPS: &str = "copy the database again, with all its files, or say LogGaps::Allow, --allow-log-gaps, to \
+     read what is left";
 
 /// What to do about a comparator.
 fn remedy(found: &str) -> &'static str {

@@ -40,6 +40,10 @@ impl Folder {
         }))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The MANIFEST that CURRENT names.
     pub(super) fn manifest(&self) -> Result<PathBuf, SourceError> {
         let current = self.path.join(CURRENT);
@@ -72,6 +76,14 @@ impl Folder {
             }
             Err(error) => Err(SourceError::io(&manifest, "look for the MANIFEST", &error)),
         }
+    }
+
+    /// What tells that a writer has been at work: the MANIFEST and its length.
+    pub(super) fn stamp(&self) -> Result<(PathBuf, u64), SourceError> {
+        let manifest = self.manifest()?;
+        let metadata = std::fs::metadata(&manifest);
+        let bytes = metadata.map_err(|error| SourceError::io(&manifest, "look at the file", &error))?.len();
+        Ok((manifest, bytes))
     }
 
     /// The numbers of the logs, in the order in which they were written.

@@ -120,6 +120,7 @@ impl LevelCursor {
         self.close();
         let Some(table) = self.tables.next() else { return Ok(false) };
         let bytes = self.database.open_table(self.level, table)?;
+        self.database.check_length(self.level, table)?;
         self.open = Some(table);
         if std::mem::replace(&mut self.is_under_way, true) {
             self.read_ahead(table);

@@ -223,6 +223,25 @@ impl Lending {
         &self.store
     }
 
+    /// Whether there is a place for a table, so that it stays mapped.
+    pub(super) fn keeps(&self, table: usize) -> bool {
+        table < self.store.tables.len()
+    }
+
+    /// Checks that a table that is mapped still has its length, if it is still there.
+    pub(super) fn check_length(&self, table: usize, wanted: u64) -> Result<(), SourceError> {
+        let Some(TableMap { path, .. }) = self.store.tables.get(table).and_then(OnceCell::get) else {
+            return Ok(());
+        };
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.len() != wanted => {
+                Err(LevelDbError::Length { file: path.clone(), found: metadata.len(), wanted }.into())
+            }
+            // The map is there, whatever has become of the path.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Maps a table, unless that has been done: to stay if there is a place for it, or else for one walk.
     pub(super) fn open_table(
         &self,

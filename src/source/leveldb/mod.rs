@@ -10,6 +10,7 @@
 //!   names the file and the place; nothing is skipped.
 //! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
 //!   [`LevelDb::cuts`].
+//! - A log that lacks writes which sequence numbers say there were is an error, unless [`LogGaps`] allows it.
 //! - A value that lies in its file as it is (all of Caffe's images that do not compress, and what is still in
 //!   a log) is lent from the map. A value in a compressed block is lent until the next step, from the buffer
 //!   that the block was uncompressed to. In a feed, whose workers uncompress the blocks ahead of the walk, one that
@@ -53,7 +54,9 @@ mod log;
 mod map;
 mod memtable;
 mod merge;
+mod numbers;
 mod recovery;
+mod replay;
 #[cfg(test)]
 mod sealing;
 #[cfg(test)]
@@ -114,18 +117,33 @@ pub struct LevelDb {
 impl LevelDb {
     /// Opens a database: the folder that holds CURRENT.
     ///
-    /// The logs are read, and every table is looked for; tables are read by the walks.
+    /// The logs are read, and every table is mapped; tables are read by the walks. A writer may go on meanwhile
+    /// and delete files: what is read is the database as it was when it was opened.
+    ///
+    /// **A file that is cut while it is open, or that the disk cannot read, ends the process** by the signal
+    /// SIGBUS: files are mapped, and that is how the system says so. LevelDB never cuts a file, but a copy that is
+    /// made over an open database does. A table is looked at when a walk comes to it: one that was cut before
+    /// is an error.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if there is no such database, if a file of it is missing or has not its length, or if
-    /// its MANIFEST or a log is damaged.
+    /// [`SourceError`] if there is no such database, if a file of it is missing or has not its length, if
+    /// its MANIFEST or a log is damaged, or if its logs lack writes.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
-        Self::open_with(path.as_ref(), MAPS_MAX)
+        Self::open_with(path, LogGaps::Refuse)
     }
 
-    fn open_with(path: &Path, maps: usize) -> Result<Self, SourceError> {
-        let database = Arc::new(recovery::open(path, maps)?);
+    /// Opens a database whose logs may lack writes, or may not.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but for the gaps that are allowed: [`gaps`](Self::gaps) tells of them.
+    pub fn open_with(path: impl AsRef<Path>, gaps: LogGaps) -> Result<Self, SourceError> {
+        Self::open_mapping(path.as_ref(), MAPS_MAX, gaps)
+    }
+
+    fn open_mapping(path: &Path, maps: usize, gaps: LogGaps) -> Result<Self, SourceError> {
+        let database = Arc::new(recovery::open(path, maps, gaps)?);
         tracing::debug!(
             path = %path.display(),
             tables = database.levels.iter().map(Vec::len).sum::<usize>(),
@@ -150,6 +168,13 @@ impl LevelDb {
     #[must_use]
     pub fn cuts(&self) -> &[LogCut] {
         &self.database.cuts
+    }
+
+    /// What the logs of this database lack, where [`LogGaps::Allow`] was said: the errors that would have been, up to
+    /// 100 of them. Usually there is none.
+    #[must_use]
+    pub fn gaps(&self) -> &[LevelDbError] {
+        &self.database.gaps
     }
 }
 
@@ -195,6 +220,21 @@ impl Source for LevelDb {
         let merge = MergeCursor::sealing(&self.database, promise.pool());
         Ok(Box::new(LevelDbCursor::new(self, merge, Verify::ByTheUser)))
     }
+}
+
+/// What is done about logs that lack writes which sequence numbers say there were.
+///
+/// LevelDB numbers its writes. A log that lost some, as file systems do that lose power, or as a copy does that was cut
+/// short, shows it where numbers jump, or where the MANIFEST counts more of them. docs/caffe.md says
+/// what no number tells.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LogGaps {
+    /// They are an error.
+    #[default]
+    Refuse,
+    /// What is left is read, as LevelDB itself does, with a warning for each gap.
+    Allow,
 }
 
 /// A log, or a MANIFEST, that ends inside a record: its writer died. What is before the cut is served. For a
@@ -249,7 +289,7 @@ mod tests {
 
     fn open(name: &str, maps: usize) -> LevelDb {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(name);
-        LevelDb::open_with(&path, maps).unwrap()
+        LevelDb::open_mapping(&path, maps, LogGaps::Refuse).unwrap()
     }
 
     /// The records of a database in one run, and how many of them were lent.

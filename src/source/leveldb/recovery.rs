@@ -8,52 +8,94 @@
 //!
 //! - The log whose number the MANIFEST has must be there: in a database that Caffe has just written, all
 //!   records lie in it.
-//! - A log that was cut, or is empty, may be followed by others only if the next write in them has the next
-//!   number. If it has not, or nothing tells which number that is, writes were lost between others that were
-//!   not.
+//! - No log may lack a write that numbers say there was ([`numbers`](super::numbers)), unless [`LogGaps`] allows it.
 //! - No key may have more than 8 KiB.
 //! - A MANIFEST must name its comparator, and every table must have the length that it was written with.
+//!
+//! A writer may be at work meanwhile. It deletes tables and logs only once the MANIFEST no longer needs them. So
+//! if the database cannot be opened, and its MANIFEST is not what it was before, it is opened once more. Once it
+//! is open, its tables are mapped and stay readable.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::LogCut;
-use super::batch::{BatchFault, Writes};
+use super::batch::Writes;
 use super::database::{Database, Table};
 use super::edit::{COMPARATOR, Edits, LEVELS, State, TableFile};
 use super::error::LevelDbError;
 use super::folder::{Folder, TableName};
-use super::key::KEY_BYTES_MAX;
-use super::log::{BLOCK_BYTES, LogError, LogReader};
+use super::log::LogReader;
 use super::map::{FileMap, Lending, Store};
 use super::memtable::Memtable;
+use super::numbers::Numbers;
+use super::replay::{Replay, damaged};
+use super::{LogCut, LogGaps};
 use crate::source::Identity;
 use crate::source::SourceError;
 
-/// Opens the database at `path`; at most `maps` of its tables stay mapped once they have been.
-pub(super) fn open(path: &Path, maps: usize) -> Result<Database, SourceError> {
+/// Opens the database at `path`; at most `maps` of its tables stay mapped.
+pub(super) fn open(path: &Path, maps: usize, gaps: LogGaps) -> Result<Database, SourceError> {
+    open_anew_once(
+        path,
+        || Folder::find(path).and_then(|folder| folder.stamp()).ok(),
+        || open_once(path, maps, gaps),
+    )
+}
+
+/// Opens what may be changed meanwhile, as its stamp tells: once more if that was so, and no more.
+fn open_anew_once<T, S: PartialEq>(
+    path: &Path,
+    stamp: impl Fn() -> Option<S>,
+    mut open: impl FnMut() -> Result<T, SourceError>,
+) -> Result<T, SourceError> {
+    let before = stamp();
+    let error = match open() {
+        Err(error) => error,
+        opened => return opened,
+    };
+    let again = stamp();
+    if again == before {
+        return Err(error);
+    }
+    tracing::debug!(path = %path.display(), %error, "its writer changed it meanwhile: opened anew");
+    let error = match open() {
+        Err(error) if stamp() != again => error,
+        opened => return opened,
+    };
+    let (path, error) = (path.to_owned(), error.to_string());
+    Err(LevelDbError::BeingWritten { path, error }.into())
+}
+
+fn open_once(path: &Path, maps: usize, allowed: LogGaps) -> Result<Database, SourceError> {
     let folder = Folder::find(path)?;
     let manifest = folder.manifest()?;
     let mut cuts = Vec::new();
-    let (State { log_number, previous_log_number, last_sequence, levels }, manifest_bytes) =
-        read_manifest(&manifest, &mut cuts)?;
+    let (state, manifest_bytes) = read_manifest(&manifest, &mut cuts)?;
+    let State { log_number, previous_log_number, last_sequence, log_start, levels } = state;
     let manifest_name = manifest.file_name().unwrap_or_default().to_string_lossy();
     let opened_from =
         Identity::default().with("MANIFEST", format_args!("{manifest_name}: {manifest_bytes} bytes"));
 
     let (levels, tables) = find_tables(&folder, levels, &manifest)?;
     let logs = folder.logs()?;
-    if log_number > 0 && !logs.contains(&log_number) {
-        let what = "the log of its newest writes";
-        return Err(LevelDbError::Missing { file: folder.log(log_number), what, named_by: manifest }.into());
+    for named in [previous_log_number, log_number] {
+        if named > 0 && !logs.contains(&named) {
+            let what = "the log of its newest writes";
+            return Err(LevelDbError::Missing { file: folder.log(named), what, named_by: manifest }.into());
+        }
     }
     let is_live = |number: u64| number >= log_number || number == previous_log_number;
     let logs = logs.into_iter().filter(|&number| is_live(number)).map(|number| folder.log(number));
-    let mut replay = Replay { last_sequence, opened_from, ..Replay::default() };
+    let (counted, log_start) = (last_sequence, &log_start);
+    let (folder_of, manifest, levels_of) = (&folder, &*manifest, &levels);
+    let numbers = Numbers { folder: folder_of, manifest, levels: levels_of, counted, log_number, log_start };
+    let mut replay = Replay::new(numbers, allowed, opened_from);
     for log in logs {
         replay.add(log)?;
     }
-    cuts.append(&mut replay.cuts);
+    replay.check_end()?;
+    let last_sequence = replay.last_sequence();
+    let Replay { opened_from, logs, writes: Writes { writes, joined }, cuts: log_cuts, gaps, .. } = replay;
+    cuts.extend(log_cuts);
     for cut in &cuts {
         tracing::warn!(
             file = %cut.file.display(),
@@ -64,14 +106,15 @@ pub(super) fn open(path: &Path, maps: usize) -> Result<Database, SourceError> {
             cut.consequence()
         );
     }
-    let Writes { writes, joined } = replay.writes;
-    let store = Store::new(replay.logs, joined, tables.min(maps));
+    let store = Store::new(logs, joined, tables.min(maps));
     let mut memtable = Memtable::new(writes, &store);
     if tables == 0 {
         memtable.forget_deletions();
     }
-    let Replay { last_sequence, opened_from, .. } = replay;
-    Ok(Database { folder, levels, last_sequence, memtable, lending: Lending::new(store), cuts, opened_from })
+    let lending = Lending::new(store);
+    let database = Database { folder, levels, last_sequence, memtable, lending, cuts, gaps, opened_from };
+    database.map_tables()?;
+    Ok(database)
 }
 
 /// The sum of a MANIFEST's edits, and its length.
@@ -104,11 +147,6 @@ fn read_manifest(manifest: &Path, cuts: &mut Vec<LogCut>) -> Result<(State, usiz
 
 fn malformed(manifest: &Path, offset: usize, message: String) -> SourceError {
     LevelDbError::Manifest { file: manifest.to_owned(), offset, message }.into()
-}
-
-fn damaged(file: &Path, error: LogError) -> SourceError {
-    let (block, offset) = (error.block(), error.offset);
-    LevelDbError::Log { file: file.to_owned(), block, offset, fault: error.fault }.into()
 }
 
 /// The tables of every level, and how many there are.
@@ -155,100 +193,34 @@ fn find_table(folder: &Folder, file: TableFile, slot: usize) -> Result<Result<Ta
     Ok(Ok(Table { file, name, slot }))
 }
 
-/// The logs that have been read so far.
-#[derive(Default)]
-struct Replay {
-    /// What an index of the database is known by.
-    opened_from: Identity,
-    logs: Vec<FileMap>,
-    writes: Writes,
-    /// The number of the database's last write.
-    last_sequence: u64,
-    /// The number behind the last write in the logs; 0 before the first.
-    due: u64,
-    /// The last log that was cut or had no write, if no write was found behind it, and the number that such a
-    /// write must have: `None` if whatever number it has, writes before it may be lost.
-    open_end: Option<(PathBuf, Option<u64>)>,
-    cuts: Vec<LogCut>,
-}
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
 
-impl Replay {
-    fn add(&mut self, log: PathBuf) -> Result<(), SourceError> {
-        let map = FileMap::open(&log, None)?;
-        let bytes = map.as_ref();
-        let home = u32::try_from(self.logs.len()).unwrap_or(u32::MAX);
-        let mut reader = LogReader::new(bytes);
-        let due_before = self.due;
-        while let Some(pieces) = reader.next().map_err(|error| damaged(&log, error))? {
-            let added = self.writes.add(home, bytes, pieces);
-            let offset = reader.offset();
-            let malformed = |message| LevelDbError::Batch { file: log.clone(), offset, message };
-            let numbers = added.map_err(|fault| match fault {
-                BatchFault::Malformed(message) => malformed(message),
-                BatchFault::KeyLength { at, found } => {
-                    let (offset, allowed) = (at % BLOCK_BYTES, KEY_BYTES_MAX);
-                    LevelDbError::KeyLength { file: log.clone(), block: at - offset, offset, found, allowed }
-                }
-            })?;
-            if numbers.is_empty() {
-                continue;
-            }
-            let (found, due) = (numbers.start, self.due);
-            if found < due {
-                let message = format!("it starts with write {found}, and {due} is the least that can follow");
-                return Err(malformed(message).into());
-            }
-            if let Some((file, wanted)) = self.open_end.take().filter(|(_, wanted)| *wanted != Some(found)) {
-                return Err(LevelDbError::Gap { file, next: log, found, wanted }.into());
-            }
-            self.due = numbers.end;
-            self.last_sequence = self.last_sequence.max(numbers.end - 1);
-        }
-        self.note(&log, bytes.len())?;
-        if let Some(cut) = reader.cut() {
-            self.cuts.push(LogCut::new(&log, cut));
-        }
-        if reader.cut().is_some() || self.due == due_before {
-            self.leave_open(log, reader.cut().is_some());
-        }
-        self.logs.push(map);
-        Ok(())
-    }
+    use super::*;
 
-    fn note(&mut self, log: &Path, bytes: usize) -> Result<(), SourceError> {
-        let metadata = std::fs::metadata(log);
-        let metadata = metadata.map_err(|error| SourceError::io(log, "look at the file", &error))?;
-        let name = log.file_name().unwrap_or_default().to_string_lossy();
-        let (seconds, nanoseconds) = (metadata.mtime(), metadata.mtime_nsec());
-        let fact = format_args!("{name}: {bytes} bytes, modified {seconds}.{nanoseconds:09}");
-        self.opened_from = std::mem::take(&mut self.opened_from).with("log", fact);
-        Ok(())
-    }
-
-    /// Notes what must follow a log that was cut, or has no write.
-    ///
-    /// Once there is a write in the logs, the next number is known. Before that there is only the MANIFEST's
-    /// last number, and that counts every write before its last edit, those of the live logs among them:
-    /// tables are made while writes go on.
-    ///
-    /// - A log that was cut had a write in it, or a part of one, which the MANIFEST may have counted. A writer
-    ///   that starts again after that replays the log, and no longer needs it when it writes to the next one.
-    ///   So where such a log is still needed and the next one has writes, no number shows that nothing is lost.
-    /// - An empty log can be left behind with nothing lost: LevelDB starts a new log, whatever is in the last
-    ///   one, when it is asked to compact; and one that reuses logs may find an empty one before the one that
-    ///   it reuses. There was then no write between the edit that opened the database and the next log's
-    ///   first, which therefore has the number behind the MANIFEST's last. Any other number is that of a
-    ///   database whose log lost what was in it, as file systems do that lose power. (An edit just where the
-    ///   one log ended and the next began would look the same as nothing lost, and is not told from it.)
-    fn leave_open(&mut self, log: PathBuf, is_cut: bool) {
-        let wanted = match self.due {
-            0 if is_cut => None,
-            0 => Some(self.last_sequence + 1),
-            due => Some(due),
+    /// What comes of opening, where the stamps are these, and the attempts give these.
+    fn opened(stamps: &[u32], attempts: &[Result<u32, u32>]) -> (Result<u32, SourceError>, usize) {
+        let (stamps, left) = (RefCell::new(stamps.iter()), Cell::new(attempts));
+        let open = || {
+            let (first, rest) = left.get().split_first().unwrap();
+            left.set(rest);
+            first.map_err(|number| LevelDbError::NoFile { file: number.to_string().into() }.into())
         };
-        // What was lost before an empty log stays lost.
-        if is_cut || self.open_end.is_none() {
-            self.open_end = Some((log, wanted));
-        }
+        let opened = open_anew_once(Path::new("db"), || stamps.borrow_mut().next().copied(), open);
+        (opened, left.get().len())
+    }
+
+    #[test]
+    fn a_database_that_is_changed_meanwhile_is_opened_anew_once() {
+        let failed = |number: u32| LevelDbError::NoFile { file: number.to_string().into() };
+        assert_eq!(opened(&[1], &[Ok(1)]), (Ok(1), 0));
+        assert_eq!(opened(&[1, 1], &[Err(1), Ok(2)]), (Err(failed(1).into()), 1), "nobody wrote");
+        assert_eq!(opened(&[1, 2], &[Err(1), Ok(2)]), (Ok(2), 0));
+        assert_eq!(opened(&[1, 2, 2], &[Err(1), Err(2)]), (Err(failed(2).into()), 0));
+        let (error, left) = opened(&[1, 2, 3], &[Err(1), Err(2), Ok(3)]);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("is being written to") && error.contains(&failed(2).to_string()), "{error}");
+        assert_eq!(left, 1);
     }
 }

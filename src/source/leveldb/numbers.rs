@@ -1,0 +1,111 @@
+//! The numbers of writes, as the MANIFEST and the tables have them: which of them a log must have.
+//!
+//! LevelDB numbers writes one by one. A batch is put in a log before its numbers are counted, and what one
+//! memtable held goes to tables as a whole, the older memtable first. So, of a database that is whole,
+//!
+//! - the live logs, in their order, have every number from the first one in them to the last one;
+//! - that last one is at least the one that the MANIFEST counts, and the first is at the most the one behind it;
+//! - tables that have a number have all before it, as far as later writes have not replaced them.
+//!
+//! Where a log has no write left, only these tell whether it had any.
+
+use std::path::{Path, PathBuf};
+
+use super::database::Table;
+use super::edit::{LEVELS, LogStart};
+use super::error::LevelDbError;
+use super::folder::Folder;
+use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
+use super::map::FileMap;
+use crate::source::SourceError;
+use crate::table::{NoShelf, TableCursor, Verify};
+
+/// What is known of a database's numbers beside its logs.
+#[derive(Debug)]
+pub(super) struct Numbers<'a> {
+    pub(super) folder: &'a Folder,
+    pub(super) manifest: &'a Path,
+    pub(super) levels: &'a [Vec<Table>; LEVELS],
+    /// The number of the last write that the MANIFEST counts.
+    pub(super) counted: u64,
+    pub(super) log_number: u64,
+    pub(super) log_start: &'a LogStart,
+}
+
+impl Numbers<'_> {
+    /// The number that is due behind logs without a write, where the next one starts with `found`: that one if
+    /// nothing is lost.
+    pub(super) fn due_behind_empty(&self, found: u64) -> Result<u64, SourceError> {
+        let start = self.log_start;
+        if (start.is_first && found == start.last_sequence.saturating_add(1)) || self.bounds_reach(found) {
+            return Ok(found);
+        }
+        if let Some(due) = self.due_by_flush()? {
+            return Ok(due.min(found));
+        }
+        // A log that is started and left without a write is rare: what may show it is read as a whole.
+        let due = self.last_in(|_| true)?.saturating_add(1);
+        Ok(match start.is_first {
+            _ if due >= found => found,
+            true => start.last_sequence.saturating_add(1),
+            false => due,
+        })
+    }
+
+    /// The least number that is lost where no log has a write, if any is known to be.
+    pub(super) fn lost_with_all(&self) -> Result<Option<u64>, SourceError> {
+        let start = self.log_start;
+        if self.bounds_reach(self.counted.saturating_add(1)) {
+            return Ok(None);
+        }
+        let behind_start = start.last_sequence.saturating_add(1);
+        let due = match start.is_first {
+            true => behind_start,
+            false => self.due_by_flush()?.unwrap_or(behind_start),
+        };
+        if due > self.counted || self.last_in(|_| true)? >= self.counted {
+            return Ok(None);
+        }
+        Ok(Some(due))
+    }
+
+    /// Whether the tables are seen to have the number before `due`, by their first and last keys. They do where
+    /// keys were written in their order, as Caffe's are.
+    fn bounds_reach(&self, due: u64) -> bool {
+        let files = self.levels.iter().flatten().map(|table| &table.file);
+        let tags = files.flat_map(|file| [&file.smallest, &file.largest]).filter_map(|key| key::split(key));
+        due <= 1 || tags.map(|(_, tag)| tag.sequence()).any(|number| number >= due - 1)
+    }
+
+    /// The number that the oldest log starts with, if the tables of the memtable before it are still there: they
+    /// have its last write.
+    fn due_by_flush(&self) -> Result<Option<u64>, SourceError> {
+        let LogStart { is_first, tables, .. } = self.log_start;
+        let is_there = |number: &u64| self.levels.iter().flatten().any(|table| table.file.number == *number);
+        if *is_first || tables.is_empty() || !tables.iter().all(is_there) {
+            return Ok(None);
+        }
+        Ok(Some(self.last_in(|table| tables.contains(&table.file.number))?.saturating_add(1)))
+    }
+
+    /// The last number that some tables have. It takes reading all of their blocks.
+    fn last_in(&self, is_meant: impl Fn(&Table) -> bool) -> Result<u64, SourceError> {
+        let mut cursor = TableCursor::new(KEY_BYTES_MAX + TAG_BYTES);
+        let mut last = 0;
+        for table in self.levels.iter().flatten().filter(|table| is_meant(table)) {
+            let path = self.folder.table(table.file.number, table.name);
+            tracing::debug!(file = %path.display(), "read for the number of its last write");
+            let damaged = |error| LevelDbError::Table { file: path.clone(), error };
+            cursor.open(FileMap::open(&path, Some(table.file.bytes))?, Verify::AtOnce).map_err(damaged)?;
+            while cursor.advance_with(&mut NoShelf).map_err(damaged)? {
+                last = last.max(key::split(cursor.key()).map_or(0, |(_, tag)| tag.sequence()));
+            }
+        }
+        Ok(last)
+    }
+
+    /// Where the oldest live log lies.
+    pub(super) fn oldest_log(&self) -> PathBuf {
+        self.folder.log(self.log_number)
+    }
+}

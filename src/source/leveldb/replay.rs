@@ -1,0 +1,190 @@
+//! The live logs, read front to back: their writes, where they were cut, and which writes they lack.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::batch::{BatchFault, Writes};
+use super::error::LevelDbError;
+use super::key::KEY_BYTES_MAX;
+use super::log::{BLOCK_BYTES, LogError, LogReader};
+use super::map::FileMap;
+use super::numbers::Numbers;
+use super::{LogCut, LogGaps};
+use crate::source::Identity;
+use crate::source::SourceError;
+
+/// So many of the gaps that were allowed are kept.
+const GAPS_MAX: usize = 100;
+
+/// The logs that have been read so far.
+#[derive(Debug)]
+pub(super) struct Replay<'a> {
+    numbers: Numbers<'a>,
+    allowed: LogGaps,
+    /// What an index of the database is known by.
+    pub(super) opened_from: Identity,
+    pub(super) logs: Vec<FileMap>,
+    pub(super) writes: Writes,
+    pub(super) cuts: Vec<LogCut>,
+    /// What the logs lack, where that is allowed.
+    pub(super) gaps: Vec<LevelDbError>,
+    /// The number behind the last write in the logs; 0 before the first.
+    due: u64,
+    /// The last log that has a write.
+    last: Option<PathBuf>,
+    /// The log that no write was found behind, and how it ends: the first that has none, or the last that was cut.
+    open_end: Option<(PathBuf, End)>,
+}
+
+/// How a log ends that may have lost what was in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Cut,
+    Empty,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(numbers: Numbers<'a>, allowed: LogGaps, opened_from: Identity) -> Self {
+        Replay {
+            numbers,
+            allowed,
+            opened_from,
+            logs: Vec::new(),
+            writes: Writes::default(),
+            cuts: Vec::new(),
+            gaps: Vec::new(),
+            due: 0,
+            last: None,
+            open_end: None,
+        }
+    }
+
+    /// Reads one more log.
+    pub(super) fn add(&mut self, log: PathBuf) -> Result<(), SourceError> {
+        let map = FileMap::open(&log, None)?;
+        let bytes = map.as_ref();
+        let home = u32::try_from(self.logs.len()).unwrap_or(u32::MAX);
+        let mut reader = LogReader::new(bytes);
+        let mut has_writes = false;
+        while let Some(pieces) = reader.next().map_err(|error| damaged(&log, error))? {
+            let added = self.writes.add(home, bytes, pieces);
+            let offset = reader.offset();
+            let malformed = |message| LevelDbError::Batch { file: log.clone(), offset, message };
+            let numbers = added.map_err(|fault| match fault {
+                BatchFault::Malformed(message) => malformed(message),
+                BatchFault::KeyLength { at, found } => {
+                    let (offset, allowed) = (at % BLOCK_BYTES, KEY_BYTES_MAX);
+                    LevelDbError::KeyLength { file: log.clone(), block: at - offset, offset, found, allowed }
+                }
+            })?;
+            if numbers.is_empty() {
+                continue;
+            }
+            let (found, due) = (numbers.start, self.due);
+            if found < due {
+                let message = format!("it starts with write {found}, and {due} is the least that can follow");
+                return Err(malformed(message).into());
+            }
+            if let Some(gap) = self.gap_before(found, &log, offset, has_writes)? {
+                self.lacks(gap)?;
+            }
+            (self.due, has_writes) = (numbers.end, true);
+        }
+        self.note(&log, bytes.len())?;
+        let is_cut = reader.cut().is_some();
+        self.cuts.extend(reader.cut().map(|cut| LogCut::new(&log, cut)));
+        if has_writes {
+            self.last = Some(log.clone());
+        }
+        // What was lost before a log without writes stays lost.
+        match (is_cut, has_writes) {
+            (true, _) => self.open_end = Some((log, End::Cut)),
+            (false, false) if self.open_end.is_none() => self.open_end = Some((log, End::Empty)),
+            (false, _) => {}
+        }
+        self.logs.push(map);
+        Ok(())
+    }
+
+    /// What is lost before the batch at `offset` of a log, whose first write is `found`.
+    fn gap_before(
+        &mut self,
+        found: u64,
+        log: &Path,
+        offset: usize,
+        is_within: bool,
+    ) -> Result<Option<LevelDbError>, SourceError> {
+        let open_end = self.open_end.take();
+        let skips = |due| LevelDbError::Skip { file: log.to_owned(), offset, found, due };
+        let gap = |file, wanted| LevelDbError::Gap { file, next: log.to_owned(), found, wanted };
+        Ok(match (self.due, open_end) {
+            (0, None) => {
+                let due = self.numbers.counted.saturating_add(1);
+                (found > due).then(|| skips(due))
+            }
+            // It had a write, or a part of one, which the MANIFEST may have counted. A writer that starts again
+            // after that replays the log, and no longer needs it when it writes to the next one. So where such
+            // a log is still needed and the next one has writes, no number shows that nothing is lost.
+            (0, Some((file, End::Cut))) => Some(gap(file, None)),
+            // LevelDB starts a new log, whatever is in the last one, when it is asked to compact; and one that
+            // reuses logs may find an empty one before the one that it reuses.
+            (0, Some((file, End::Empty))) => {
+                let due = self.numbers.due_behind_empty(found)?;
+                (due != found).then(|| gap(file, Some(due)))
+            }
+            (due, _) if due == found => None,
+            (due, _) if is_within => Some(skips(due)),
+            (due, open_end) => {
+                let before = open_end.map(|(file, _)| file).or(self.last.clone());
+                Some(gap(before.unwrap_or_else(|| log.to_owned()), Some(due)))
+            }
+        })
+    }
+
+    /// Says what is lost at the end of the logs. Whatever lies behind the MANIFEST's last edit and behind what is
+    /// left of the logs, no number tells.
+    pub(super) fn check_end(&mut self) -> Result<(), SourceError> {
+        let counted = self.numbers.counted;
+        let due = match self.due {
+            0 => self.numbers.lost_with_all()?,
+            due => Some(due).filter(|&due| due <= counted),
+        };
+        let Some(due) = due else { return Ok(()) };
+        let file = self.last.clone().unwrap_or_else(|| self.numbers.oldest_log());
+        let manifest = self.numbers.manifest.to_owned();
+        self.lacks(LevelDbError::LostEnd { file, due, counted, manifest })
+    }
+
+    /// The number of the database's last write.
+    pub(super) fn last_sequence(&self) -> u64 {
+        self.numbers.counted.max(self.due.saturating_sub(1))
+    }
+
+    fn lacks(&mut self, gap: LevelDbError) -> Result<(), SourceError> {
+        match self.allowed {
+            LogGaps::Refuse => Err(gap.into()),
+            LogGaps::Allow => {
+                tracing::warn!("writes are lost, which is allowed: {gap}");
+                if self.gaps.len() < GAPS_MAX {
+                    self.gaps.push(gap);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn note(&mut self, log: &Path, bytes: usize) -> Result<(), SourceError> {
+        let metadata = std::fs::metadata(log);
+        let metadata = metadata.map_err(|error| SourceError::io(log, "look at the file", &error))?;
+        let name = log.file_name().unwrap_or_default().to_string_lossy();
+        let (seconds, nanoseconds) = (metadata.mtime(), metadata.mtime_nsec());
+        let fact = format_args!("{name}: {bytes} bytes, modified {seconds}.{nanoseconds:09}");
+        self.opened_from = std::mem::take(&mut self.opened_from).with("log", fact);
+        Ok(())
+    }
+}
+
+pub(super) fn damaged(file: &Path, error: LogError) -> SourceError {
+    let (block, offset) = (error.block(), error.offset);
+    LevelDbError::Log { file: file.to_owned(), block, offset, fault: error.fault }.into()
+}
