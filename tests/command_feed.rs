@@ -139,7 +139,7 @@ fn a_net_may_have_its_files_decoded_smaller() {
     std::fs::write(&list, format!("{}/coffee.jpg 1\n", photos.display())).unwrap();
     let net = folder.path().join("net.prototxt");
     let layer = format!(
-        "layer {{ name: 'data' type: 'ImageData' top: 'data' \
+        "layer {{ name: 'data' type: 'ImageData' top: 'data' top: 'label' \
          image_data_param {{ source: '{}' batch_size: 4 new_height: 60 new_width: 70 }} }}",
         list.display()
     );

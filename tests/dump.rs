@@ -305,6 +305,12 @@ fn a_layer_is_chosen_by_its_name() {
     let dump = Dump::with_net(&format!("{LAYER}\n{}", LAYER.replace("top: 'data'", "top: 'more'")));
     let message = dump.fail(["net.prototxt", "--layer", "data"]);
     assert!(message.starts_with("net.prototxt: 2 data layers \"data\" in TRAIN"), "{message}");
+    assert!(message.ends_with("choose with --top one of \"data\", \"more\""), "{message}");
+    for args in [&["--layer", "data", "--top", "more"][..], &["--top", "data"]] {
+        dump.pass([&["net.prototxt"], args].concat());
+    }
+    let message = dump.fail(["net.prototxt", "--layer", "data", "--top", "none"]);
+    assert!(message.contains("no data layer \"data\" that fills \"none\" in TRAIN"), "{message}");
 }
 
 #[test]
@@ -323,6 +329,38 @@ fn in_test_a_rank_has_every_record() {
         assert_eq!(dump.array("data.npy"), whole, "{args:?}");
         let message = dump.fail([&args[..], &["--rank", "7", "--of", "2"]].concat());
         assert_eq!(message, "--rank 7: of 2 ranks, the last is 1");
+    }
+}
+
+/// Caffe deals by the phase of the layer, which may have one of its own.
+#[test]
+fn a_layers_own_phase_says_whether_a_rank_has_every_record() {
+    let net = LAYER.replace("top: 'data'", "top: 'data' top: 'label'");
+    let labels = |own: &str, phase: &str| {
+        let dump = Dump::with_net(&net.replace("name:", &format!("{own} name:")));
+        dump.pass(["net.prototxt", "--phase", phase, "--rank", "0", "--of", "2"]);
+        let label = dump.array("label.npy");
+        split(&label).1.to_vec()
+    };
+    let (dealt, every) = (labels("", "train"), labels("", "test"));
+    assert_ne!(dealt, every);
+    assert_eq!(labels("phase: TRAIN", "test"), dealt);
+    assert_eq!(labels("phase: TEST", "train"), every);
+}
+
+#[test]
+fn a_ranks_own_records_may_have_another_shape_than_the_first() {
+    let dump = Dump::new();
+    let side = |index: usize| if index.is_multiple_of(2) { 2 } else { 3 };
+    let records: Vec<_> = (0..8).map(|index| common::image(index, 1, side(index), side(index))).collect();
+    let path = dump.folder.path().join("mixed_lmdb");
+    common::write_lmdb(&path, records);
+    let path = path.to_str().unwrap();
+    for (rank, side) in [("0", 2), ("1", 3)] {
+        let args = ["--lmdb", path, "--batch-size", "2", "--batches", "2", "--rank", rank, "--of", "2"];
+        assert!(dump.pass(args).contains(&format!("[4, 1, {side}, {side}]")));
+        let data = dump.array("data.npy");
+        assert_eq!(split(&data).1.len(), 4 * side * side * size_of::<f32>());
     }
 }
 
@@ -425,6 +463,35 @@ fn a_bad_record_is_named_and_ends_the_dump() {
     let place = format!("{path}: epoch 0, record 5, key \"00000005\": ");
     assert!(message.starts_with(&place), "{message}");
     dump.pass(["--lmdb", path, "--batch-size", "2", "--batches", "2"]);
+}
+
+#[test]
+fn a_leveldb_whose_log_lacks_a_record_is_read_where_that_is_allowed() {
+    let dump = Dump::new();
+    let path = dump.folder.path().join("gap_leveldb");
+    let mut database = rusty_leveldb::DB::open(&path, rusty_leveldb::Options::default()).unwrap();
+    for index in 0..9 {
+        let (key, value) = common::image(index, 1, 2, 2);
+        database.put(&key, &value).unwrap();
+    }
+    database.close().unwrap();
+    drop(database);
+    let logs = fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
+    let log = logs.filter(|path| path.extension().is_some_and(|kind| kind == "log")).max().unwrap();
+    // One fragment a record, all in one block.
+    let bytes = fs::read(&log).unwrap();
+    let fragment = 7 + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
+    fs::write(&log, [&bytes[..4 * fragment], &bytes[5 * fragment..]].concat()).unwrap();
+    let path = path.to_str().unwrap();
+    let args = ["--leveldb", path, "--batch-size", "8"];
+    let message = dump.fail(args);
+    assert!(message.contains("starts with write 6, and due is 5"), "{message}");
+    let output = dump.run([&args[..], &["--allow-log-gaps"]].concat());
+    let warned = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && warned.contains("starts with write 6, and due is 5"), "{warned}");
+    let label = dump.array("label.npy");
+    let labels = split(&label).1.chunks(4).map(|label| f32::from_le_bytes(label.try_into().unwrap()));
+    assert_eq!(labels.collect::<Vec<_>>(), [0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0]);
 }
 
 #[test]

@@ -342,7 +342,7 @@ fn numbers_that_jump_are_writes_that_are_lost() {
     assert!(error.contains("the batch at byte 37 starts with write 5, and due is 3"), "{error}");
     assert!(error.contains("--allow-log-gaps"), "{error}");
     assert_eq!(records, 3);
-    let folder = forged(&[(3, log(&[later.clone()]))]);
+    let folder = forged(&[(3, log(std::slice::from_ref(&later)))]);
     let (error, records) = lost(folder.path());
     assert!(error.contains("the batch at byte 0 starts with write 5, and due is 1"), "{error}");
     assert_eq!(records, 1);

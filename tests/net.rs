@@ -484,7 +484,7 @@ fn what_caffe_would_ignore_in_silence_is_said() {
            data_param { source: 's' batch_size: 1 scale: 2 mean_file: 'm'
              crop_size: 3 mirror: true rand_skip: 4 force_encoded_color: true }
            transform_param { crop_size: 5 } }
-         layer { name: 'i' type: 'ImageData' top: 'images'
+         layer { name: 'i' type: 'ImageData' top: 'images' top: 'labels'
            image_data_param { source: 's' mirror: true crop_size: 0 scale: 1.0 } }",
     )
     .unwrap();

@@ -70,20 +70,25 @@ fn a_layer_that_caffe_would_not_set_up_is_refused() {
         ),
         (
             "ImageData",
-            "image_data_param { source: 'l' new_height: 8 }",
+            "image_data_param { source: 'l' }",
+            "1:37: layer \"d\": an ImageData layer produces 2 top blobs as output, found 1",
+        ),
+        (
+            "ImageData",
+            "image_data_param { source: 'l' new_height: 8 } top: 'b'",
             "2:32: layer \"d\": current implementation requires new_height and new_width to be set at the same time: found 8 and 0",
         ),
         (
             "ImageData",
-            "image_data_param { source: 'l' new_height: 65536 new_width: 65536 }",
+            "image_data_param { source: 'l' new_height: 65536 new_width: 65536 } top: 'b'",
             "2:32: layer \"d\": images of 65536x65536 are too large",
         ),
         (
             "ImageData",
-            "image_data_param { source: 'l' batch_size: 0 }",
+            "image_data_param { source: 'l' batch_size: 0 } top: 'b'",
             "2:32: layer \"d\": positive batch size required: image_data_param.batch_size",
         ),
-        ("ImageData", "", "1:1: layer \"d\": image_data_param.source is not set, or empty"),
+        ("ImageData", "top: 'b'", "1:1: layer \"d\": image_data_param.source is not set, or empty"),
     ] {
         let found = refused(kind, body);
         assert!(found.starts_with(error), "{kind} {body}: {found}");

@@ -262,7 +262,7 @@ fn a_parameter_of_another_kind_of_layer_is_said_to_be_in_vain() {
     );
     let images = |data: &str| {
         warnings(&format!(
-            "layer {{ name: 'i' type: 'ImageData' top: 'a' image_data_param {{ source: 'l' }}\n\
+            "layer {{ name: 'i' type: 'ImageData' top: 'a' top: 'b' image_data_param {{ source: 'l' }}\n\
              data_param {{ {data} }} }}"
         ))
     };
@@ -318,12 +318,12 @@ fn a_mean_is_blamed_where_the_one_that_counts_stands() {
     );
     assert!(v2.starts_with("1:63: ") && v2.contains("found \"x\" and 1"), "{v2}");
     let images = both(
-        "layers { type: IMAGE_DATA top: 'a' transform_param { mean_value: 1 mean_file: 'x' }\n\
+        "layers { type: IMAGE_DATA top: 'a' transform_param { mean_value: 1 mean_file: 'x' } top: 'b'\n\
          data_param { mean_file: 'z' }\nimage_data_param { mean_file: 'y'",
     );
     assert!(images.starts_with("3:20: ") && images.contains("found \"y\" and 1"), "{images}");
     let kept = both(
-        "layers { type: IMAGE_DATA top: 'a' transform_param { mean_value: 1 mean_file: 'x' }\n\
+        "layers { type: IMAGE_DATA top: 'a' transform_param { mean_value: 1 mean_file: 'x' } top: 'b'\n\
          data_param { mean_file: 'z' }\nimage_data_param {",
     );
     assert!(kept.starts_with("1:68: ") && kept.contains("found \"x\" and 1"), "{kept}");
@@ -347,7 +347,7 @@ fn what_an_old_layer_has_no_use_for_is_said_as_caffe_says_it() {
     let of_images = "shuffle_images: true new_height: 2 new_width: 2 rand_skip: 1";
     for (kind, count) in [("data", 8), ("images", 5)] {
         let found = warnings(&format!(
-            "layers {{ top: 'a' layer {{ type: '{kind}' source: 's' batchsize: 1 {of_images} {detection} }} }}"
+            "layers {{ top: 'a' top: 'b' layer {{ type: '{kind}' source: 's' batchsize: 1 {of_images} {detection} }} }}"
         ));
         let wanted = format!("for layer type {kind}: it is ignored, as in Caffe");
         assert_eq!(found.iter().filter(|said| said.contains(&wanted)).count(), count, "{found:?}");

@@ -38,6 +38,9 @@ pub(super) struct StateArgs {
     /// The net's data layer; needed only if it has several.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lmdb", "leveldb"])]
     layer: Option<String>,
+    /// The data layer that fills this blob: where several have one name, it tells them apart.
+    #[arg(long, value_name = "BLOB", conflicts_with_all = ["lmdb", "leveldb"])]
+    top: Option<String>,
     /// Where the relative paths of the source, and those in the net, begin [default: the working directory].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -195,16 +198,27 @@ impl StateArgs {
         let state = NetState { phase: self.phase(), level: self.level, stages: self.stage.clone() };
         let layers: Vec<_> = net.data_layers(&state)?;
         let feeds = Feed::layers_of(net, &state)?;
-        let meant = |layer: &DataLayer| self.layer.as_ref().is_none_or(|name| layer.name == *name);
+        let meant = |layer: &DataLayer| {
+            self.layer.as_ref().is_none_or(|name| layer.name == *name)
+                && self.top.as_ref().is_none_or(|top| layer.tops.contains(top))
+        };
         let meant: Vec<usize> = (0..layers.len()).filter(|&number| meant(&layers[number])).collect();
         let &[position] = &*meant else {
-            let found = match &self.layer {
-                Some(name) if meant.is_empty() => format!("no data layer {name:?}"),
-                Some(name) => format!("{} data layers {name:?}", meant.len()),
-                None => format!("{} data layers", layers.len()),
+            let named = self.layer.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
+            let filling = self.top.as_ref().map(|top| format!(" that fills {top:?}")).unwrap_or_default();
+            let (count, noun) = match meant.len() {
+                0 => ("no".to_owned(), "layer"),
+                found => (found.to_string(), "layers"),
             };
-            let names = listed(layers.iter().map(|layer| &*layer.name));
-            bail!("{}: {found} in {state}: choose with --layer one of {names}", shown::path(path));
+            let found = format!("{count} data {noun}{named}{filling}");
+            let choose = match meant.len() {
+                2.. if self.layer.is_some() => {
+                    let tops = meant.iter().filter_map(|&number| layers[number].tops.first());
+                    format!("--top one of {}", listed(tops.map(|top| &**top).collect::<Vec<_>>().into_iter()))
+                }
+                _ => format!("--layer one of {}", listed(layers.iter().map(|layer| &*layer.name))),
+            };
+            bail!("{}: {found} in {state}: choose with {choose}", shown::path(path));
         };
         let feed = feeds.into_iter().nth(position).expect("there is a feed for each layer");
         let layer = &layers[position];

@@ -32,8 +32,8 @@ pub(crate) struct Dump {
     /// How they are drawn from it [default: caffe for a net with a --seed, or else indexed].
     #[arg(long, value_enum)]
     random: Option<RandomArg>,
-    /// The rank of the solver, which in TRAIN gets the records R, R + N, R + 2N, ... In TEST it has them all. The
-    /// seed stays as given: Caffe's own solver adds its rank to it.
+    /// The rank of the solver, which in TRAIN gets the records R, R + N, R + 2N, ... In TEST it has them all. What
+    /// counts is the layer's own phase, if it has one. The seed stays as given: Caffe's own solver adds its rank to it.
     #[arg(long, value_name = "R", requires = "of")]
     rank: Option<usize>,
     /// How many solvers there are.
@@ -68,14 +68,17 @@ impl Dump {
         let mut feed = self.with_options(feed)?.build()?;
         std::fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make the folder {}", self.out.display()))?;
-        let shape = feed.batch_shape();
+        let mut lane = feed.lanes().remove(0);
+        // Of a rank's own first record, as Caffe's blobs are: the database's may be another rank's.
+        let first = lane.next().context("there is no batch")??;
+        let shape = first.shape();
         let records = shape.records.saturating_mul(self.batches.get());
         let whole = BatchShape { records, ..shape };
         let mut data = NpyWriter::create(&self.out.join("data.npy"), &whole.dims())?;
         let mut label = NpyWriter::create(&self.out.join("label.npy"), &[records])?;
         let (mut channels, mut labels) = (vec![Moments::default(); shape.image.channels], Moments::default());
-        let lane = feed.lanes().remove(0);
-        for (number, batch) in lane.take(self.batches.get()).enumerate() {
+        let batches = std::iter::once(Ok(first)).chain(lane).take(self.batches.get());
+        for (number, batch) in batches.enumerate() {
             let batch = batch?;
             if batch.shape() != shape {
                 let (found, first) = (batch.shape(), shape);
@@ -114,8 +117,9 @@ impl Dump {
         }
         if let (Some(rank), Some(of)) = (self.rank, self.of) {
             ensure!(rank < of, "--rank {rank}: of {of} ranks, the last is {}", of.saturating_sub(1));
-            // In TEST, Caffe deals every record to one.
-            if self.state.phase() == Phase::Train {
+            // In TEST, Caffe deals every record to one. A layer of a net may have a phase of its own, and its feed
+            // goes by that.
+            if self.source.is_net() || self.state.phase() == Phase::Train {
                 feed = feed.ranks(rank, of);
             }
         }

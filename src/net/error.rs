@@ -365,7 +365,7 @@ pub enum LayerError {
         found: i32,
     },
     /// Something flows into a data layer.
-    #[error("a {kind} layer takes 0 bottom blobs as input, found {found}")]
+    #[error("{} {kind} layer takes 0 bottom blobs as input, found {found}", article(kind))]
     Bottoms {
         /// The type of the layer.
         kind: &'static str,
@@ -373,12 +373,18 @@ pub enum LayerError {
         found: usize,
     },
     /// A layer of nothing, or of more than data and labels.
-    #[error("a {kind} layer produces at least 1 and at most 2 top blobs as output, found {found}")]
+    #[error(
+        "{} {kind} layer produces {}2 top blobs as output, found {found}",
+        article(kind),
+        if *least < 2 { "at least 1 and at most " } else { "" }
+    )]
     Tops {
         /// The type of the layer.
         kind: &'static str,
         /// How many there are.
         found: usize,
+        /// How many there must be at the least.
+        least: usize,
     },
     /// Two blobs of one name.
     #[error("top blob \"{top}\" produced by multiple sources: layer {earlier} has it too")]
@@ -396,4 +402,9 @@ pub enum LayerError {
         /// Whose field it is.
         owner: &'static str,
     },
+}
+
+/// The article that goes before a layer's type.
+fn article(kind: &str) -> &'static str {
+    if kind.starts_with('I') { "an" } else { "a" }
 }

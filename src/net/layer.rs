@@ -85,7 +85,7 @@ const V1: &str = "V1LayerParameter";
 
 /// Reads a layer of type Data.
 pub(super) fn data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked, Fault> {
-    check_blobs("Data", layer, notes)?;
+    check_blobs("Data", layer, notes, 1)?;
     let param = layer.data_param.clone().unwrap_or_default();
     let fault = |field, v0, error| (notes.place(&[(DATA, field), (V0, v0)]), error);
     let batch_size = batch_size("data_param.batch_size", param.batch_size())
@@ -108,7 +108,7 @@ pub(super) fn data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked
 
 /// Reads a layer of type ImageData.
 pub(super) fn image_data(layer: &LayerParameter, notes: &LayerNotes) -> Result<Checked, Fault> {
-    check_blobs("ImageData", layer, notes)?;
+    check_blobs("ImageData", layer, notes, 2)?;
     let param = layer.image_data_param.clone().unwrap_or_default();
     let fault = |field, v0, error| (notes.place(&[(IMAGE_DATA, field), (V0, v0)]), error);
     let batch_size = batch_size("image_data_param.batch_size", param.batch_size())
@@ -134,15 +134,21 @@ pub(super) fn image_data(layer: &LayerParameter, notes: &LayerNotes) -> Result<C
     Ok(Checked { batch_size, prefetch: prefetch(layer, notes)?, transform, source, warnings })
 }
 
-/// Nothing flows in; data, or data and labels, flow out.
-fn check_blobs(kind: &'static str, layer: &LayerParameter, notes: &LayerNotes) -> Result<(), Fault> {
+/// Nothing flows in; data, or data and labels, flow out. ImageData always has both.
+fn check_blobs(
+    kind: &'static str,
+    layer: &LayerParameter,
+    notes: &LayerNotes,
+    tops_min: usize,
+) -> Result<(), Fault> {
     let (bottoms, tops) = (layer.bottom.len(), layer.top.len());
     if bottoms > 0 {
         let at = notes.place(&[(LAYER, "bottom"), (V1, "bottom")]);
         return Err((at, LayerError::Bottoms { kind, found: bottoms }));
     }
-    if !(1..=2).contains(&tops) {
-        return Err((notes.place(&[(LAYER, "top"), (V1, "top")]), LayerError::Tops { kind, found: tops }));
+    if !(tops_min..=2).contains(&tops) {
+        let at = notes.place(&[(LAYER, "top"), (V1, "top")]);
+        return Err((at, LayerError::Tops { kind, found: tops, least: tops_min }));
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ fn separate(
                 return Err(DecodeError::Unsupported {
                     format: FORMAT,
                     found: "colours of 16 bits and a gamma, of which grey is wanted".to_owned(),
-                    allowed: "such files with force_color",
+                    allowed: "such files in colour (force_color, or is_color in an ImageData layer)",
                 });
             }
             grey::from_rgb_16(interleaved, step, planes);

@@ -326,6 +326,21 @@ mod tests {
         assert!((100 * count..1000 * count).contains(&held), "{held} for {count} tables");
     }
 
+    /// One that is not mapped when the database is opened: there are more tables than maps.
+    #[test]
+    fn a_table_that_is_deleted_before_a_walk_maps_it_says_that_somebody_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/uncompressed");
+        for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+        }
+        let source = LevelDb::open_mapping(folder.path(), 0, LogGaps::Refuse).unwrap();
+        std::fs::remove_file(folder.path().join("000005.ldb")).unwrap();
+        let error = source.cursor().unwrap().advance().map(|_| ()).unwrap_err();
+        assert!(matches!(error, SourceError::LevelDb(LevelDbError::BeingWritten { .. })), "{error}");
+        assert!(error.to_string().contains("000005.ldb is no longer there"), "{error}");
+    }
+
     #[test]
     fn values_are_lent_where_they_lie_in_a_file_that_stays_mapped() {
         for (name, log_only) in [("uncompressed", false), ("levels", false), ("big_values", true)] {
