@@ -35,6 +35,15 @@ fn receipts(criterion: &mut Criterion) {
             }
         });
     });
+    group.bench_function("of what is delivered, and of what it holds", |bencher| {
+        let mut receipt = ReceiptBench::new(&plan);
+        let mut batches = epoch[..epoch.len() - 1].chunks_exact(100).cycle();
+        bencher.iter(|| {
+            for (step, records) in batches.next().into_iter().flatten() {
+                receipt.fold_contents(*step, black_box(records));
+            }
+        });
+    });
     group.sample_size(10).throughput(Throughput::Elements(RECORDS));
     group.bench_function("that is verified, a shuffled epoch", |bencher| {
         let mut receipt = ReceiptBench::new(&plan);
@@ -45,5 +54,21 @@ fn receipts(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, receipts);
+/// What a worker does of it, with a record that it has just read.
+fn contents(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("the hash of a record");
+    for bytes in [300, 3_085, 150_000, 196_622] {
+        let byte = |at: u32| at.wrapping_mul(2_654_435_761).to_be_bytes()[0];
+        let value: Vec<u8> = (0..bytes).map(byte).collect();
+        group.throughput(Throughput::Bytes(value.len() as u64));
+        group.bench_function(format!("of {bytes} bytes"), |bencher| {
+            bencher.iter(|| {
+                ReceiptBench::content(black_box(b"00000117_n01440764_1234.JPEG"), black_box(&value))
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, receipts, contents);
 criterion_main!(benches);

@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
+use crate::content::ContentHash;
 use crate::fault::BatchFault;
 use crate::memory::HostMemory;
 use crate::record::RecordId;
@@ -52,6 +53,8 @@ struct Cells {
     memory: Box<dyn HostMemory>,
     ids: Vec<RecordId>,
     draws: Vec<Draw>,
+    /// Empty where nobody asked for them.
+    contents: Vec<ContentHash>,
 }
 
 // SAFETY: the cells themselves are reached through `&mut Frame` only, of which there is one (invariant 1).
@@ -109,6 +112,8 @@ pub(crate) struct RecordPlace<'a> {
     cut: &'a mut [Cut],
     id: &'a mut [RecordId],
     draw: &'a mut [Draw],
+    /// None where nobody asked for it.
+    content: &'a mut [ContentHash],
 }
 
 /// Where the parts of a buffer begin: each has room for the records of the shape it was made with.
@@ -124,6 +129,8 @@ struct Pointers {
     cuts: *mut Cut,
     ids: *mut RecordId,
     draws: *mut Draw,
+    contents: *mut ContentHash,
+    has_contents: bool,
 }
 
 // SAFETY: whoever holds the pointers holds the buffer they lead into, and goes through them as the
@@ -135,10 +142,16 @@ unsafe impl Sync for Pointers {}
 impl Frame {
     /// A buffer for up to `records` records, which tells `done` whenever a batch in it is complete.
     pub(crate) fn new(memory: Box<dyn HostMemory>, records: usize, done: Sender<()>) -> Self {
-        let cells =
-            Cells { memory, ids: vec![RecordId::default(); records], draws: vec![Draw::default(); records] };
+        let (ids, draws) = (vec![RecordId::default(); records], vec![Draw::default(); records]);
+        let cells = Cells { memory, ids, draws, contents: Vec::new() };
         let (cells, writers) = (UnsafeCell::new(cells), AtomicUsize::new(0));
         Frame(Arc::new(Buffer { cells, writers, failure: Mutex::new(None), done }))
+    }
+
+    /// From now on there is room for each record's hash.
+    pub(crate) fn keep_contents(&mut self) {
+        let cells = self.cells_mut();
+        cells.contents = vec![ContentHash::default(); cells.ids.len()];
     }
 
     /// Replaces the memory by a larger one.
@@ -171,6 +184,9 @@ impl Frame {
             cuts: cuts.cast(),
             ids: cells.ids.as_mut_ptr(),
             draws: cells.draws.as_mut_ptr(),
+            // As many as there are names, or none.
+            contents: cells.contents.as_mut_ptr(),
+            has_contents: !cells.contents.is_empty(),
         };
         *self.0.failure.lock() = None;
         // The filling itself. Relaxed: whoever gets a place gets it, with this, through a channel.
@@ -259,7 +275,9 @@ impl Places {
         let record = self.range.start + position;
         let bytes = self.arrays.pixels.record_bytes();
         let target_bytes = self.arrays.target.map_or(0, |target| target.record_bytes());
-        let Pointers { pixels, targets, labels, labels_f32, cuts, ids, draws, .. } = self.pointers;
+        let Pointers {
+            pixels, targets, labels, labels_f32, cuts, ids, draws, contents, has_contents, ..
+        } = self.pointers;
         // SAFETY: `record` is below the arrays' records, for which `begin` found room in the buffer, which
         // `self` keeps. The bytes are this record's own: by invariant 2 no other `Places` has them, and
         // `&mut self` keeps them from being lent twice.
@@ -278,9 +296,14 @@ impl Places {
         };
         // SAFETY: its name,
         let id = unsafe { part(ids, record, 1) };
-        // SAFETY: and its random numbers.
+        // SAFETY: its random numbers,
         let draw = unsafe { part(draws, record, 1) };
-        RecordPlace { pixels, target, label, label_f32, cut, id, draw }
+        let content: &mut [ContentHash] = match has_contents {
+            // SAFETY: and its hash, for which there is room where there are any.
+            true => unsafe { part(contents, record, 1) },
+            false => &mut [],
+        };
+        RecordPlace { pixels, target, label, label_f32, cut, id, draw, content }
     }
 
     /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
@@ -330,6 +353,11 @@ impl RecordPlace<'_> {
     /// Leaves what is cut out of the record for the device that transforms it.
     pub(crate) fn leave_cut(&mut self, cut: Cut) {
         self.cut.fill(cut);
+    }
+
+    /// Leaves the record's hash for whoever writes down what was delivered.
+    pub(crate) fn leave_content(&mut self, hash: ContentHash) {
+        self.content.fill(hash);
     }
 
     /// Leaves zeros, for a record that there is none of.
@@ -428,6 +456,13 @@ impl Filled {
     pub(crate) fn ids(&self) -> &[RecordId] {
         // SAFETY: as in `bytes`.
         unsafe { std::slice::from_raw_parts(self.pointers.ids, self.records) }
+    }
+
+    /// The records' hashes, in the order of their names; none where nobody asked for them.
+    pub(crate) fn contents(&self) -> &[ContentHash] {
+        let records = if self.pointers.has_contents { self.records } else { 0 };
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts(self.pointers.contents, records) }
     }
 
     pub(crate) fn recycle(self) -> Frame {

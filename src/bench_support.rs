@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::content::ContentHash;
 use crate::datum::{Image, Pixels};
 use crate::decode::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
 use crate::order::Plan;
@@ -11,7 +12,7 @@ use crate::receipt::{Ledger, Receipt};
 use crate::record::{RecordId, StepEnd};
 use crate::shape::{Dtype, ImageShape, Layout, Phase};
 pub use crate::source::ChecksSeals;
-use crate::source::Entry;
+use crate::source::{Entry, Identity, Record};
 use crate::sync::{Receiver, Sender, bounded};
 use crate::table::{NoShelf, Seal, Sealed, TableCursor, TableError, Verify};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
@@ -60,24 +61,38 @@ impl TransformBench {
 pub struct ReceiptBench<'a> {
     plan: &'a Plan,
     ledger: Ledger,
+    /// What the records of a batch are taken to hold.
+    contents: Vec<ContentHash>,
 }
 
 impl<'a> ReceiptBench<'a> {
     /// That of a plan's first replica.
     #[must_use]
     pub fn new(plan: &'a Plan) -> Self {
-        ReceiptBench { plan, ledger: Ledger::of(0) }
+        ReceiptBench { plan, ledger: Ledger::of(0), contents: Vec::new() }
     }
 
     /// Writes down a batch.
     pub fn fold(&mut self, step: StepEnd, records: &[RecordId]) {
-        self.ledger.fold(Some(step), records);
+        self.ledger.fold(Some(step), records, &[]);
+    }
+
+    /// Writes down a batch, and what its records hold, whatever that is.
+    pub fn fold_contents(&mut self, step: StepEnd, records: &[RecordId]) {
+        self.contents.resize(records.len(), ContentHash(1 << 77 | 1));
+        self.ledger.fold(Some(step), records, &self.contents);
+    }
+
+    /// What a record's bytes come to, as a worker hashes them.
+    #[must_use]
+    pub fn content(key: &[u8], value: &[u8]) -> u128 {
+        ContentHash::of(&Record { id: RecordId::default(), key, value, companion: None }).0
     }
 
     /// What it has come to.
     #[must_use]
     pub fn receipt(&self) -> Receipt {
-        let mut receipt = Receipt::new("bench", self.plan);
+        let mut receipt = Receipt::new("bench", &Identity::new(), self.plan);
         receipt.add(&self.ledger);
         receipt
     }

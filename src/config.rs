@@ -1,6 +1,7 @@
 //! What the user asked for, checked before anything is opened, and the memory that it will take.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::order::OrderError;
 use crate::recipe::ToolBytes;
@@ -158,6 +159,21 @@ pub enum ConfigError {
     /// The transform cannot be.
     #[error(transparent)]
     Transform(#[from] crate::transform::TransformError),
+    /// A digest of other data than the feed's.
+    #[error(
+        "{}: the digest is of other data ({}): it says \"{digest_says}\", and here it is \"{data_says}\"; give the digest \
+         of this data set, as percolator digest makes it", path.display(), taken_of.display()
+    )]
+    OtherDigest {
+        /// What the feed reads.
+        path: PathBuf,
+        /// What the digest was made of.
+        taken_of: PathBuf,
+        /// What the digest says.
+        digest_says: String,
+        /// What is here.
+        data_says: String,
+    },
     /// A batch would be larger than memory can address.
     #[error("a batch of {batch_size} records of {image} does not fit the address space; make it smaller")]
     BatchTooLarge {
@@ -232,6 +248,7 @@ impl MemoryBudget {
             line("batches: pixels", slots, pixels.bytes()),
             line("batches: targets, labels", slots, terms.memory_bytes - pixels.bytes()),
             line("batches: names, draws", slots, pixels.records * TAG_BYTES),
+            line("batches: hashes of contents", slots, pixels.records * terms.hash_bytes),
             line("reader: where records lie", places, terms.place_bytes),
             line("queues: runs", terms.lanes * terms.runs, terms.run_bytes),
             line("queues: errands", terms.errands, terms.errand_bytes),
@@ -257,6 +274,8 @@ pub(crate) struct BudgetTerms {
     pub(crate) pixels: BatchShape,
     /// Of a whole batch: its pixels, and behind them its targets and labels.
     pub(crate) memory_bytes: usize,
+    /// Of a record's contents; 0 where nobody asked for it.
+    pub(crate) hash_bytes: usize,
     pub(crate) runs: usize,
     pub(crate) run_records: usize,
     pub(crate) place_bytes: usize,

@@ -74,11 +74,11 @@ mod lines;
 
 mod order;
 
-mod receipt;
-
 mod table;
 
 mod source;
+
+mod content;
 
 mod datum;
 
@@ -87,6 +87,8 @@ mod decode;
 mod reader;
 
 mod snapshot;
+
+mod receipt;
 
 mod transform;
 
@@ -152,8 +154,9 @@ pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
 };
 pub use receipt::{
-    AbsentReplicas, Deviation, Digest, DoubledSteps, EpochState, EpochVerdict, GivenSteps, MissingSteps,
-    Positions, Receipt, ReceiptError, Verdict,
+    AbsentReplicas, ContentsDeviation, ContentsVerdict, DataDigest, Deviation, Digest, DigestDetail,
+    DoubledSteps, EpochState, EpochVerdict, GivenSteps, MissingSteps, Positions, Receipt, ReceiptError,
+    Verdict,
 };
 pub use record::{Key, RecordId, StepEnd, StepId};
 pub use sealed_text::TextFault;

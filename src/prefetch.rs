@@ -198,7 +198,10 @@ impl Prefetcher {
     pub(crate) fn add_slot(&mut self) -> Result<(), FeedError> {
         let (memory, room) = self.device.host_memory(self.room)?;
         let passage = self.device.backend().passage(room)?;
-        let frame = Frame::new(memory, self.arrays.pixels.records, self.done_sender.clone());
+        let mut frame = Frame::new(memory, self.arrays.pixels.records, self.done_sender.clone());
+        if self.recipe.hashes_contents {
+            frame.keep_contents();
+        }
         let berth = Berth { passage, step: None, room, token: self.ring.0.token() };
         self.state.resting.push_back(Slot { berth, frame });
         self.meters.ring.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! What is done to every record of a feed: parse, decode, check, transform, straight into its place.
 
 use crate::batch::{Arrays, RecordPlace};
+use crate::content::ContentHash;
 use crate::datum::{Datum, Floats, Image, Pixels};
 use crate::decode::{self, Decoder};
 use crate::fault::{RecordCause, RecordError};
@@ -18,6 +19,8 @@ pub(crate) struct Recipe {
     /// What is left of the transformer's work where a device does the rest.
     pub(crate) cutter: Option<Cutter>,
     pub(crate) target: Option<TargetRecipe>,
+    /// Whether each record's bytes are hashed, for the receipts.
+    pub(crate) hashes_contents: bool,
     /// Whether the feed's batches are larger than the caches, so that they are written past them.
     pub(crate) is_past_caches: bool,
 }
@@ -151,6 +154,10 @@ impl Recipe {
         if let (Some(target), Some(shape)) = (&self.target, &batch.target) {
             let target = target.of(record, &datum)?;
             target.write(input, shape, draw, place.target, tools)?;
+        }
+        // Last: of what is too large for the first caches, the pixels have brought most into the next.
+        if self.hashes_contents {
+            place.leave_content(ContentHash::of(record));
         }
         place.tag(record.id, datum.label);
         Ok(())

@@ -12,8 +12,10 @@ use std::process::Command;
 use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
-    Assignment, AutoShardPolicy, ConfigError, Cursor, Device, EpochState, Feed, FeedBuilder, FeedError,
-    LastBatch, Receipt, ReceiptError, Registry, Shuffle, Source, SourceError, TextFault, Verdict, World,
+    Assignment, AutoShardPolicy, ColorMode, ConfigError, ContentsVerdict, Cursor, DataDigest, Device,
+    DigestDetail, EpochState, Feed, FeedBuilder, FeedError, ImageList, IndexPlace, Joined, LastBatch,
+    LevelDb, Lmdb, Matching, Receipt, ReceiptError, Registry, Shuffle, Source, SourceError, Target,
+    TextFault, Transform, Verdict, World,
 };
 use proptest::prelude::*;
 
@@ -174,6 +176,222 @@ fn receipts_are_of_feeds_that_go_by_a_plan() {
     });
 }
 
+/// The naive twin: what the records of a source hold, in a plain walk.
+fn naive_sum(source: &dyn Source) -> (u128, u64) {
+    let (mut sum, mut index) = (0_u128, 0_u64);
+    let mut cursor = source.cursor().unwrap();
+    while let Some(entry) = cursor.advance().unwrap() {
+        let parts = [entry.key(), entry.value(), entry.companion().unwrap_or_default()];
+        let companion_bytes = entry.companion().map_or(u64::MAX, |companion| companion.len() as u64);
+        let mut head = index.to_le_bytes().to_vec();
+        for bytes in [parts[0].len() as u64, parts[1].len() as u64, companion_bytes] {
+            head.extend(bytes.to_le_bytes());
+        }
+        for part in parts {
+            head.extend(twox_hash::XxHash3_128::oneshot(part).to_le_bytes());
+        }
+        sum = sum.wrapping_add(twox_hash::XxHash3_128::oneshot(&head));
+        index += 1;
+    }
+    (sum, index)
+}
+
+fn prove(digest: &DataDigest, receipts: &[Receipt]) -> Verdict {
+    let names = ["first", "second", "third", "fourth"];
+    Verdict::with_digest(("digest", digest), names.into_iter().zip(receipts)).unwrap()
+}
+
+fn contents_of(receipts: &[Receipt], epoch: u64) -> String {
+    let of_epoch = receipts.iter().flat_map(Receipt::contents).filter(|(of, _)| *of == epoch);
+    of_epoch
+        .map(|(_, contents)| contents)
+        .fold(percolator::Digest::default(), |sum, one| sum + one)
+        .to_string()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Padded rows and empty batches hold nothing; wrapped batches hold records of two epochs.
+    #[test]
+    fn what_was_delivered_holds_what_the_data_set_does_in_any_division(
+        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..3, size in 1_usize..7, policy in 0_usize..3,
+        is_caffe: bool, last in 0_usize..4, is_shuffled: bool, threads in 1_usize..5, cut in 0_usize..5,
+    ) {
+        must_end("feeds whose contents are hashed", move || {
+            let is_caffe = is_caffe && policy == 0;
+            let world = World::new(workers, workers * lanes).unwrap();
+            let policy = [AutoShardPolicy::Data, AutoShardPolicy::Off, AutoShardPolicy::Hint][policy];
+            let last = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last];
+            let of_worker = |worker| {
+                let assignment = if is_caffe { Assignment::Caffe } else { Assignment::TensorFlow };
+                let shuffle = if is_shuffled { Shuffle::Global } else { Shuffle::No };
+                let feed = feed(images(records), lanes).batch_size(size).policy(policy).assignment(assignment);
+                let feed = feed.receipt_contents(true).threads(threads).epochs(2);
+                feed.last_batch(last).shuffle(shuffle).worker(world, worker)
+            };
+            if of_worker(0).build().is_err() {
+                return;
+            }
+            let (sum, count) = naive_sum(&images(records));
+            let digest = of_worker(0).digest(DigestDetail::EachRecord).unwrap();
+            assert_eq!(digest.contents().to_string(), format!("{sum:032x} of {count}"));
+            // Each worker stops after some steps, and goes on.
+            let mut receipts: Vec<Receipt> = Vec::new();
+            for worker in 0..workers {
+                let mut first = of_worker(worker).build().unwrap();
+                first.steps().take(cut).for_each(|step| drop(step.unwrap()));
+                let mut whole = first.receipt().unwrap();
+                whole.merge(&run(of_worker(worker).resume(&first.snapshot().unwrap()))).unwrap();
+                receipts.push(whole);
+            }
+            let proven = prove(&digest, &receipts);
+            assert!(proven.is_sound(), "{proven:?}");
+            assert!(proven.epochs.iter().all(|epoch| epoch.contents == Some(ContentsVerdict::Proven)));
+            if last != LastBatch::Drop {
+                let times = if policy == AutoShardPolicy::Off { workers as u64 } else { 1 };
+                let due = format!("{:032x} of {}", sum.wrapping_mul(times.into()), count * times);
+                assert_eq!(contents_of(&receipts, 0), due);
+                assert!(prove(&digest.sum(), &receipts).is_sound());
+            }
+        });
+    }
+}
+
+/// Where a data set lies, and in how many, does not matter.
+#[test]
+fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
+    must_end("all kinds of data sets", || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let records = |range: std::ops::Range<usize>| range.map(|index| common::image(index, 1, 20, 30));
+        let leveldb = |compressor| common::indexed::leveldb_options(compressor);
+        common::write_lmdb(&path("lmdb"), records(0..40));
+        common::leveldb::write(&path("plain"), leveldb(0), records(0..40));
+        common::leveldb::write(&path("packed"), leveldb(1), records(0..40));
+        common::write_lmdb(&path("front"), records(0..17));
+        common::leveldb::write(&path("back"), leveldb(0), records(17..40));
+        let lmdb = |name| Lmdb::open(path(name)).unwrap();
+        let level = |name| LevelDb::open(path(name)).unwrap();
+        let list = std::fs::write(path("list.txt"), "420.jpg 1\n422.jpg 2\n420.jpg 3\n");
+        list.unwrap();
+        let files = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+        let list = ImageList::open(path("list.txt")).unwrap().relative_to(&files);
+        let small = Transform::new().color(ColorMode::Color).resize(8, 8);
+        let described = [
+            feed(lmdb("lmdb"), 2),
+            feed(level("plain"), 2),
+            feed(level("packed"), 2),
+            feed(Joined::new(lmdb("front")).and(level("back")), 2),
+            feed(images(40), 2).target(Target::paired(lmdb("lmdb"), Matching::Order)),
+            feed(images(40), 2).target(Target::paired(level("plain"), Matching::Order)),
+            feed(list, 2).transform(small),
+        ];
+        let digests = described.map(|feed| {
+            let feed = feed.batch_size(3).epochs(2).shuffle(Shuffle::Global).index(IndexPlace::Memory);
+            let digest = feed.digest(DigestDetail::Sum).unwrap();
+            let receipts = [run(feed.with_digest(&digest).receipt_contents(true))];
+            let verdict = prove(&digest, &receipts);
+            assert!(verdict.is_sound() && verdict.first_not_covered(2).is_none(), "{verdict:?}");
+            digest
+        });
+        let of_images = naive_sum(&MemorySource::images("receipts", 40, 1, 20, 30));
+        assert_eq!(digests[0].contents().to_string(), format!("{:032x} of {}", of_images.0, of_images.1));
+        for same in [1, 2, 3] {
+            assert_eq!(digests[same].contents(), digests[0].contents());
+        }
+        assert_eq!(digests[4].contents(), digests[5].contents());
+        assert_ne!(digests[4].contents(), feed(images(40), 2).digest(DigestDetail::Sum).unwrap().contents());
+        // Without its companions, a data set is another one.
+        let alone = run(feed(images(40), 2).batch_size(3).epochs(1).receipt_contents(true));
+        let error = Verdict::with_digest(("pairs", &digests[4]), [("alone", &alone)]).unwrap_err();
+        assert!(error.to_string().contains("they are not of one data set"), "{error}");
+    });
+}
+
+/// 30 images, one of them not as it should be.
+fn with_one_wrong(at: usize, wrong: fn(usize) -> (Vec<u8>, Vec<u8>)) -> MemorySource {
+    let record = move |index| if index == at { wrong(index) } else { common::image(index, 1, 2, 2) };
+    MemorySource::new("receipts", (0..30).map(record))
+}
+
+fn with_another_byte(index: usize) -> (Vec<u8>, Vec<u8>) {
+    let (key, mut value) = common::image(index, 1, 2, 2);
+    *value.last_mut().unwrap() ^= 8;
+    (key, value)
+}
+
+/// What a damaged tree once gave: one leaf twice, and another never.
+fn the_one_before_again(index: usize) -> (Vec<u8>, Vec<u8>) {
+    common::image(index - 1, 1, 2, 2)
+}
+
+fn with_another_key(index: usize) -> (Vec<u8>, Vec<u8>) {
+    (format!("{index:08}_").into_bytes(), common::image(index, 1, 2, 2).1)
+}
+
+#[test]
+fn one_record_that_differs_is_found_in_the_epoch_and_the_receipt_that_had_it() {
+    must_end("one record", || {
+        let describe = |source, worker| {
+            let feed = feed(source, 1).batch_size(4).shuffle(Shuffle::Global).receipt_contents(true);
+            feed.worker(World::new(2, 2).unwrap(), worker).epochs(2)
+        };
+        let right = |worker| describe(MemorySource::images("receipts", 30, 1, 2, 2), worker);
+        let digest = right(0).digest(DigestDetail::EachRecord).unwrap();
+        for wrong in [with_another_byte, the_one_before_again, with_another_key] {
+            let describe_wrong = |worker| describe(with_one_wrong(17, wrong), worker);
+            assert_ne!(describe_wrong(0).digest(DigestDetail::Sum).unwrap().contents(), digest.contents());
+            // In each epoch one of the workers has it, whoever that is.
+            let receipts = [run(describe_wrong(0)), run(describe_wrong(1))];
+            assert!(verdict(&receipts).is_sound(), "the positions are right");
+            for digest in [digest.clone(), digest.sum()] {
+                let verdict = prove(&digest, &receipts);
+                assert!(!verdict.is_sound() && verdict.first_not_covered(2).is_none());
+                for epoch in &verdict.epochs {
+                    let Some(ContentsVerdict::Differ(differ)) = &epoch.contents else { panic!("{epoch:?}") };
+                    let [differ] = &differ[..] else { panic!("{differ:?}") };
+                    assert_eq!(differ.found.records(), differ.due.records());
+                    let having = if digest.detail() == DigestDetail::EachRecord { 1 } else { 2 };
+                    assert_eq!(differ.receipts.len(), having, "{differ}");
+                }
+            }
+            // Only one of them is wrong, and in one epoch at the least it had the record.
+            let receipts = [run(describe_wrong(0)), run(right(1))];
+            for epoch in prove(&digest, &receipts).epochs {
+                match epoch.contents {
+                    Some(ContentsVerdict::Proven) => {}
+                    Some(ContentsVerdict::Differ(differ)) => assert_eq!(differ[0].receipts, ["first"]),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_digest_of_other_data_is_refused_before_anything_is_fed() {
+    let digest = feed(images(12), 1).digest(DigestDetail::Sum).unwrap();
+    let refused = |source: MemorySource| {
+        let error = feed(source, 1).batch_size(2).epochs(1).with_digest(&digest).build().unwrap_err();
+        assert!(matches!(error, FeedError::Config(ConfigError::OtherDigest { .. })), "{error}");
+        error.to_string()
+    };
+    let said = refused(images(13));
+    assert!(said.contains("it says \"12 records\", and here it is \"13 records\""), "{said}");
+    let said = refused(MemorySource::images("receipts", 12, 1, 2, 3));
+    assert!(
+        said.contains("it says \"first \"00000000\": 14 bytes") && said.contains("\"00000000\": 16 bytes"),
+        "{said}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.txt");
+    std::fs::write(&list, "420.jpg 1\n").unwrap();
+    let list = ImageList::open(list).unwrap().shuffled(1);
+    let error = feed(list, 1).digest(DigestDetail::Sum).unwrap_err();
+    assert_eq!(error, FeedError::Config(ConfigError::ShufflesItself));
+}
+
 /// A file with the receipt of 12 records.
 fn saved(folder: &Path, name: &str, seed: u64) -> PathBuf {
     let path = folder.join(name);
@@ -207,8 +425,8 @@ fn a_file_is_read_as_it_was_written_and_not_otherwise() {
     assert!(matches!(fault(&text.as_bytes()[..text.len() - 20]), TextFault::Cut { .. }));
     assert!(matches!(fault(text.replace("seed 7", "seed 8").as_bytes()), TextFault::Edited { .. }));
     assert!(matches!(
-        fault(text.replace("receipt 1", "receipt 2").as_bytes()),
-        TextFault::Newer { found: 2, .. }
+        fault(text.replace("receipt 2", "receipt 3").as_bytes()),
+        TextFault::Newer { found: 3, .. }
     ));
     assert!(matches!(fault(b"\xff\xfe\0"), TextFault::Other { .. }));
     let missing = Receipt::load(folder.path().join("1.receipt")).unwrap_err();
@@ -330,6 +548,125 @@ fn the_command_proves_a_run_and_names_what_is_wrong() {
     let (code, text) = verify(&["0.receipt", "cut.receipt"]);
     assert!(code == 1 && text.contains("cut.receipt: not a whole receipt: it is cut short"), "{text}");
     assert_eq!(verify(&[]).0, 2);
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lmdb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/raw_lmdb");
+    let lmdb = lmdb.to_str().unwrap();
+    let well = |arguments: &[&str]| {
+        let (code, text) = command(arguments, folder);
+        assert_eq!(code, 0, "{text}");
+        text
+    };
+    let said = well(&["digest", lmdb, "--out", "sum.digest"]);
+    let printed = well(&["digest", "--lmdb", lmdb]);
+    assert_eq!(printed, std::fs::read_to_string(folder.join("sum.digest")).unwrap());
+    let contents = printed.lines().find_map(|line| line.strip_prefix("contents ")).unwrap();
+    assert!(said.ends_with(&format!("{contents}\n")) && contents.ends_with(" of 64"), "{said}");
+    well(&["digest", lmdb, "--each-record", "--out", "each.digest"]);
+    // The same records in a LevelDB, by their places in another file; and not all of them.
+    let leveldb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/raw_leveldb_ldb");
+    let other = well(&["digest", leveldb.to_str().unwrap()]);
+    assert!(other.contains(&format!("contents {contents}\n")), "{other}");
+    well(&["digest", lmdb, "--leveldb", leveldb.to_str().unwrap(), "--out", "both.digest"]);
+
+    let contents = ["--receipt-contents", "--shuffle", "global", "--digest", "sum.digest"];
+    for worker in ["0", "1"] {
+        feed_of_worker(
+            worker,
+            &format!("{worker}.receipt"),
+            &[&["--epochs", "2"], &contents[..]].concat(),
+            folder,
+        );
+        let more = ["--epochs", "0", "--batches", "9"];
+        feed_of_worker(worker, &format!("{worker}.stopped"), &[&more, &contents[..]].concat(), folder);
+        let more = ["--epochs", "1", "--last-batch", "drop"];
+        feed_of_worker(worker, &format!("{worker}.drop"), &[&more, &contents[..]].concat(), folder);
+        feed_of_worker(
+            worker,
+            &format!("{worker}.without"),
+            &["--epochs", "2", "--shuffle", "global"],
+            folder,
+        );
+    }
+    let verify = |of: &str, digest: &str| {
+        let receipts = [format!("0.{of}"), format!("1.{of}")];
+        command(&["verify-run", &receipts[0], &receipts[1], "--digest", digest], folder)
+    };
+    for digest in ["sum.digest", "each.digest"] {
+        let (code, text) = verify("receipt", digest);
+        assert!(
+            code == 0 && text.contains("epoch 1: covered: 64 records, each once; bytes as in the data set\n"),
+            "{text}"
+        );
+        let (code, text) = verify("without", digest);
+        assert!(code == 1 && text.contains("they are written with --receipt-contents"), "{text}");
+    }
+    let (code, text) = verify("stopped", "sum.digest");
+    assert!(code == 0 && text.contains("20 of 64 records; bytes not proven"), "{text}");
+    let (code, text) = verify("stopped", "each.digest");
+    assert!(code == 0 && text.contains("20 of 64 records; bytes as in the data set"), "{text}");
+    let (code, text) = verify("drop", "sum.digest");
+    assert!(code == 1 && text.contains("make it with --each-record"), "{text}");
+    assert_eq!(verify("drop", "each.digest").0, 0);
+    let (code, text) = verify("receipt", "both.digest");
+    assert!(code == 1 && text.contains("both.digest says \"128 records\""), "{text}");
+}
+
+/// A digest of other data, of the same length, and with the same first and last record.
+#[cfg(feature = "cli")]
+#[test]
+fn the_command_refuses_other_data_by_their_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lmdb = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/raw_lmdb");
+    let lmdb = lmdb.to_str().unwrap();
+    let well = |arguments: &[&str]| {
+        let (code, text) = command(arguments, folder);
+        assert_eq!(code, 0, "{text}");
+        text
+    };
+    let fails = |arguments: &[&str], due: &str| {
+        let (code, text) = command(arguments, folder);
+        assert!(code == 1 && text.contains(due), "{text}");
+    };
+    let printed = well(&["digest", lmdb]);
+    std::fs::write(folder.join("sum.digest"), &printed).unwrap();
+    well(&["digest", lmdb, lmdb, "--out", "both.digest"]);
+    let forged = printed.lines().map(|line| match line.strip_prefix("contents ") {
+        Some(_) => "contents 00000000000000000000000000000001 of 64\n".to_owned(),
+        None => format!("{line}\n"),
+    });
+    let forged: String = forged.filter(|line| !line.starts_with("checksum ")).collect();
+    let forged = format!("{forged}checksum {:08x}\n", crc32c::crc32c(forged.as_bytes()));
+    std::fs::write(folder.join("forged.digest"), forged).unwrap();
+    let job = ["feed", "--lmdb", lmdb, "--batch-size", "5", "--epochs", "1"];
+    let feed = |more: &[&str]| well(&[&job[..], more].concat());
+    feed(&["--receipt", "alone.receipt", "--receipt-contents"]);
+    feed(&["--receipt", "given.receipt", "--receipt-contents", "--digest", "sum.digest"]);
+    // The feed was given another.
+    fails(&["verify-run", "given.receipt", "--digest", "forged.digest"], "they are not of one data set");
+    fails(
+        &["verify-run", "alone.receipt", "--digest", "forged.digest"],
+        "other bytes than the data set has were delivered in epoch 0",
+    );
+    let (_, text) = command(&["verify-run", "alone.receipt", "--digest", "forged.digest", "--json"], folder);
+    let found: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let contents = &found["epochs"][0]["contents"];
+    assert_eq!((&found["is_sound"], &contents["state"]), (&false.into(), &"differ".into()));
+    assert_eq!(contents["deviations"][0]["due"], "00000000000000000000000000000001 of 64");
+    // A run does not go on with another digest than it had.
+    feed(&["--batches", "3", "--digest", "sum.digest", "--snapshot", "run.snapshot"]);
+    let resume = ["--index", "memory", "--resume", "run.snapshot", "--digest"];
+    fails(&[&job[..], &resume, &["forged.digest"]].concat(), "the snapshot is of other data");
+    fails(&[&job[..], &resume, &["both.digest"]].concat(), "the digest is of other data");
+    feed(&[&resume[..], &["sum.digest"]].concat());
+    fails(&["verify-run", "alone.receipt", "--digest", "run.snapshot"], "it is no digest");
+    assert_eq!(command(&["feed", "--lmdb", lmdb, "--receipt-contents"], folder).0, 2);
 }
 
 #[cfg(feature = "cli")]

@@ -80,7 +80,13 @@ fn check_cut(describe: impl Fn() -> FeedBuilder, cut: &[usize], batches: usize) 
     assert_eq!(snapshot, first.snapshot().unwrap());
     drop((first, lanes));
     let mut second = describe().resume(&snapshot).build().unwrap();
-    assert_eq!(second.snapshot().unwrap(), snapshot, "nothing was delivered meanwhile");
+    let again = second.snapshot().unwrap();
+    let next = |snapshot: &Snapshot| {
+        (0..snapshot.replicas()).map(|replica| snapshot.next(replica)).collect::<Vec<_>>()
+    };
+    assert_eq!(next(&again), next(&snapshot), "nothing was delivered meanwhile");
+    // One that goes on has an index, and may know more of its data.
+    assert_eq!(Snapshot::join([&snapshot, &again]).unwrap().plan(), snapshot.plan());
     let rest: Vec<usize> = cut.iter().map(|cut| batches - cut).collect();
     for (seen, rest) in seen.iter_mut().zip(take(&mut second.lanes(), &rest)) {
         seen.extend(rest);
@@ -382,8 +388,8 @@ fn what_is_no_snapshot_of_the_run_is_refused_with_the_difference() {
         };
         assert!(matches!(fault(&text[..text.len() / 2]), TextFault::Cut { .. }));
         assert!(matches!(fault(&text.replace("seed 1\n", "seed 2\n")), TextFault::Edited { .. }));
-        let newer = text.replace("percolator snapshot 1\n", "percolator snapshot 2\n");
-        assert_eq!(fault(&newer), TextFault::Newer { wanted: "snapshot", found: 2, allowed: 1 });
+        let newer = text.replace("percolator snapshot 2\n", "percolator snapshot 3\n");
+        assert_eq!(fault(&newer), TextFault::Newer { wanted: "snapshot", found: 3, allowed: 2 });
         assert!(matches!(fault("{}"), TextFault::Other { .. }));
     });
 }
@@ -408,6 +414,106 @@ fn a_database_that_grew_is_refused() {
         common::write_images(&copy, 20, 1, 4, 4);
         let moved = hosts(Feed::builder().lmdb(&copy).batch_size(3).index(IndexPlace::Memory), 1);
         moved.resume(&snapshot).build().expect("a copy is the same data set");
+    });
+}
+
+/// Records whose count and whose first one are always the same, and all else is not.
+fn rebuilt(how: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let records = (0..50).map(|index| common::image(index, 1, 4, 4));
+    let other = |index: usize| match how {
+        "permuted" => (common::key(index), common::image(index % 49 + 1, 1, 4, 4).1),
+        "replaced" => (common::key(index), common::image(index + 1000, 1, 4, 4).1),
+        "permuted between" => {
+            (common::key(index), common::image(if index == 49 { 49 } else { index % 48 + 1 }, 1, 4, 4).1)
+        }
+        "renamed" => (format!("{index:08}_").into_bytes(), common::image(index, 1, 4, 4).1),
+        _ => common::image(index, 1, 4, 4),
+    };
+    records.take(1).chain((1..50).map(other)).collect()
+}
+
+/// A database that was built anew is another one, whatever of it is as it was.
+#[test]
+fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
+    must_end("rebuilt databases", || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for how in ["as it was", "permuted", "permuted between", "replaced", "renamed"] {
+            common::write_lmdb(&path(&format!("{how}.lmdb")), rebuilt(how));
+            let options = common::indexed::leveldb_options(0);
+            common::leveldb::write(&path(&format!("{how}.leveldb")), options, rebuilt(how));
+        }
+        let lmdb = |how: &str| Feed::builder().lmdb(path(&format!("{how}.lmdb")));
+        let leveldb = |how: &str| Feed::builder().leveldb(path(&format!("{how}.leveldb")));
+        // In a run that goes by a plan, with an index or without, and in the ring.
+        let planned = |feed: FeedBuilder| feed.epochs(2).shuffle(Shuffle::Global).receipts(true);
+        let in_order = |feed: FeedBuilder| feed.epochs(2).receipts(true);
+        let ring = |feed: FeedBuilder| feed;
+        let kinds: [&dyn Fn(&str) -> FeedBuilder; 2] = [&lmdb, &leveldb];
+        let laws: [&dyn Fn(FeedBuilder) -> FeedBuilder; 3] = [&planned, &in_order, &ring];
+        let others = ["permuted", "replaced", "renamed", "permuted between"];
+        for (kind, (number, law)) in
+            kinds.into_iter().flat_map(|kind| laws.into_iter().enumerate().map(move |law| (kind, law)))
+        {
+            // Where nothing finds records by their positions, the last one alone is known.
+            let others = if number == 0 { &others[..] } else { &others[..3] };
+            let describe =
+                |how: &str| law(hosts(kind(how).batch_size(3).index(IndexPlace::Memory), 1).seed(9));
+            let mut first = describe("as it was").build().unwrap();
+            take(&mut first.lanes(), &[5]);
+            let snapshot: Snapshot = first.snapshot().unwrap().to_string().parse().unwrap();
+            describe("as it was").resume(&snapshot).build().expect("it goes on with its own data");
+            for &how in others {
+                let error = describe(how).resume(&snapshot).build().unwrap_err();
+                let is_refused = matches!(error, FeedError::Snapshot(SnapshotError::OtherData { .. }));
+                assert!(is_refused, "{how}: {error}");
+                let mut other = describe(how).build().unwrap();
+                take(&mut other.lanes(), &[5]);
+                let Some((one, other)) = first.receipt().zip(other.receipt()) else { continue };
+                let error = percolator::Verdict::of([("one", &one), ("other", &other)]).unwrap_err();
+                assert!(error.to_string().contains("they are not of one data set"), "{how}: {error}");
+                assert!(one.clone().merge(&other).is_err(), "{how}");
+            }
+        }
+    });
+}
+
+/// Of two parts, the second is another.
+#[test]
+fn a_rebuilt_part_of_a_data_set_is_refused() {
+    must_end("a rebuilt part", || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        common::write_lmdb(&path("front"), (0..20).map(|index| common::image(index, 1, 4, 4)));
+        for how in ["as it was", "permuted"] {
+            common::write_lmdb(&path(how), rebuilt(how));
+        }
+        let joined = |how: &str| Feed::builder().lmdb(path("front")).and_lmdb(path(how));
+        let ring = |how: &str| hosts(joined(how).batch_size(3).index(IndexPlace::Memory), 1);
+        for law in [|feed: FeedBuilder| feed, |feed: FeedBuilder| feed.shuffle(Shuffle::Global).epochs(2)] {
+            let snapshot = law(ring("as it was")).build().unwrap().snapshot().unwrap();
+            law(ring("as it was")).resume(&snapshot).build().unwrap();
+            let error = law(ring("permuted")).resume(&snapshot).build().unwrap_err();
+            assert!(matches!(error, FeedError::Snapshot(SnapshotError::OtherData { .. })), "{error}");
+        }
+    });
+}
+
+/// Snapshots of releases before this one have fewer facts of their data.
+#[test]
+fn snapshots_of_the_first_version_are_gone_on_from() {
+    must_end("a snapshot of the first version", || {
+        let describe = || hosts(Feed::builder().lmdb(golden("raw_lmdb")).batch_size(3), 1);
+        let describe = || describe().index(IndexPlace::Memory).epochs(2).shuffle(Shuffle::Global);
+        let mut first = describe().build().unwrap();
+        let whole = take(&mut first.lanes(), &[9]);
+        let text = describe().build().unwrap().snapshot().unwrap().to_string();
+        assert!(text.contains("\nclue last ") && text.contains("\nclue index "), "{text}");
+        let facts = text.lines().filter(|line| !line.starts_with("clue ") && !line.starts_with("checksum "));
+        let body: String = facts.map(|line| format!("{line}\n")).collect();
+        let snapshot: Snapshot = sealed(&body.replacen("snapshot 2", "snapshot 1", 1)).parse().unwrap();
+        let mut again = describe().resume(&snapshot).build().unwrap();
+        assert_eq!(take(&mut again.lanes(), &[9]), whole);
     });
 }
 
@@ -677,7 +783,7 @@ fn forged_snapshots_are_refused_and_never_a_panic() {
         ] {
             let snapshot = read(body.clone()).unwrap();
             let identity = format!("{snapshot}");
-            assert!(identity.starts_with("percolator snapshot 1\n"));
+            assert!(identity.starts_with("percolator snapshot 2\n"));
             let plan = snapshot.plan().unwrap();
             let next: Vec<StepId> = (0..2).map(|replica| snapshot.next(replica).unwrap()).collect();
             let job = plan.job().clone().world(World::new(1, builder).unwrap());

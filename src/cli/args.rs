@@ -50,7 +50,7 @@ pub(super) struct StateArgs {
 }
 
 /// What is done to each record, where no net says it.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[group(multiple = true, conflicts_with = "net")]
 pub(super) struct TransformArgs {
     /// Resize every image first, to so many rows and columns.
@@ -125,6 +125,24 @@ pub(super) struct Described {
 }
 
 impl SourceArgs {
+    /// What lies at these paths, which begin at `root`: databases, or a net.
+    pub(super) fn found(paths: &[PathBuf], root: &Path) -> anyhow::Result<Self> {
+        let mut found = SourceArgs { net: None, lmdb: Vec::new(), leveldb: Vec::new() };
+        for path in paths {
+            let at = root.join(path);
+            let is_lmdb_file = path.extension().is_some_and(|extension| extension == "mdb");
+            match at.join("CURRENT").exists() {
+                true => found.leveldb.push(path.clone()),
+                false if is_lmdb_file || !at.is_file() => found.lmdb.push(path.clone()),
+                false if paths.len() > 1 => {
+                    bail!("{}: a net is a data set by itself: give it alone", path.display());
+                }
+                false => found.net = Some(path.clone()),
+            }
+        }
+        Ok(found)
+    }
+
     pub(super) fn is_net(&self) -> bool {
         self.net.is_some()
     }
@@ -186,6 +204,11 @@ impl Described {
 }
 
 impl StateArgs {
+    /// Where relative paths begin.
+    pub(super) fn root(&self) -> &Path {
+        self.root.as_deref().unwrap_or(Path::new(""))
+    }
+
     pub(super) fn phase(&self) -> Phase {
         match self.phase {
             PhaseArg::Train => Phase::Train,

@@ -10,7 +10,7 @@ use clap::{ArgGroup, Args};
 #[cfg(feature = "cuda-driver")]
 use percolator::CudaDevice;
 use percolator::{
-    ConfigError, FeedBuilder, FeedError, IndexPlace, Process, Receipt, Snapshot, Stats, World, limits, shown,
+    ConfigError, DataDigest, FeedBuilder, FeedError, IndexPlace, Process, Receipt, Snapshot, Stats, World, limits, shown,
     whole_file,
 };
 
@@ -72,6 +72,12 @@ pub(crate) struct Feed {
     /// a run that goes on adds to the one that is there.
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
+    /// Have the receipt say of each record's bytes, too, what was delivered, for verify-run --digest.
+    #[arg(long, requires = "receipt")]
+    receipt_contents: bool,
+    /// The digest of the data set, as percolator digest wrote it: a run does not go on with another.
+    #[arg(long, value_name = "FILE")]
+    digest: Option<PathBuf>,
     /// Stop after this many batches a lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
@@ -244,7 +250,10 @@ impl Feed {
         if let Some(path) = &self.resume {
             feed = feed.resume(&Snapshot::recover(path)?);
         }
-        feed = feed.receipts(self.receipt.is_some());
+        feed = feed.receipts(self.receipt.is_some()).receipt_contents(self.receipt_contents);
+        if let Some(path) = &self.digest {
+            feed = feed.with_digest(&DataDigest::load(path)?);
+        }
         Ok(if self.once { feed.once() } else { feed })
     }
 

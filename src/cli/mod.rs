@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod consumer;
 mod devices;
+mod digest;
 mod dump;
 mod feed;
 mod job;
@@ -41,6 +42,10 @@ enum Command {
     /// The exit code is 1 where anything is missing or came twice in an epoch that has ended: another one has begun, or its last
     /// step was given. An epoch under way is no error.
     VerifyRun(verify_run::VerifyRun),
+    /// Say what the records of a data set hold, for verify-run and feed, which take it by --digest.
+    ///
+    /// It reads the whole data set, once.
+    Digest(digest::Digest),
     /// List what batches can be fed to here, and how fast.
     Devices(devices::Devices),
 }
@@ -53,6 +58,7 @@ impl Cli {
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),
             Command::VerifyRun(verify_run) => verify_run.run(),
+            Command::Digest(digest) => digest.run(),
             Command::Devices(devices) => devices.run(),
         }?;
         Ok(ExitCode::SUCCESS)

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use percolator::{EpochState, EpochVerdict, Positions, Receipt, Verdict, shown};
+use percolator::{
+    ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, Positions, Receipt, Verdict,
+    shown,
+};
 use serde_json::{Value, json};
 
 use super::out::Out;
@@ -18,6 +21,10 @@ pub(crate) struct VerifyRun {
     /// So many epochs must have been covered, from the first on [default: those that were followed by another].
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
+    /// Prove as well that the right bytes were delivered: those that this digest of the data set, as
+    /// percolator digest wrote it, is of. It takes receipts that were written with --receipt-contents.
+    #[arg(long, value_name = "FILE")]
+    digest: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -27,7 +34,14 @@ impl VerifyRun {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let receipts = self.receipts.iter().map(Receipt::load).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = self.receipts.iter().map(|path| shown::path(path).to_string()).collect();
-        let verdict = Verdict::of(names.iter().map(String::as_str).zip(&receipts))?;
+        let named = names.iter().map(String::as_str).zip(&receipts);
+        let verdict = match &self.digest {
+            None => Verdict::of(named)?,
+            Some(path) => {
+                let name = shown::path(path).to_string();
+                Verdict::with_digest((&name, &DataDigest::load(path)?), named)?
+            }
+        };
         // Whether anybody reads it or not, the exit code says what was proven.
         let mut out = Out::new(std::io::stdout().lock());
         match self.json {
@@ -36,7 +50,12 @@ impl VerifyRun {
         }
         out.flush()?;
         if !verdict.is_sound() {
-            bail!("the receipts do not prove that each epoch was covered exactly once");
+            let has_all = verdict.absent_epochs.is_empty() && verdict.absent_replicas.is_empty();
+            let is_covered = has_all && verdict.epochs.iter().all(|epoch| epoch.state != EpochState::Broken);
+            match verdict.epochs.iter().filter(|_| is_covered).find_map(why_unproven) {
+                Some(why) => bail!("{why}"),
+                None => bail!("the receipts do not prove that each epoch was covered exactly once"),
+            }
         }
         if verdict.epochs.is_empty() {
             bail!("the receipts have no step of any epoch: nothing is proven");
@@ -91,6 +110,24 @@ fn say(out: &mut impl Write, receipts: &[Receipt], verdict: &Verdict) -> std::io
     verdict.epochs.iter().try_for_each(|epoch| writeln!(out, "{epoch}"))
 }
 
+/// What is said of an epoch that was covered, or is under way, and whose bytes are not proven.
+fn why_unproven(epoch: &EpochVerdict) -> Option<String> {
+    let number = epoch.epoch;
+    match &epoch.contents {
+        Some(ContentsVerdict::Differ(_)) => {
+            Some(format!("other bytes than the data set has were delivered in epoch {number}"))
+        }
+        Some(ContentsVerdict::NotSaid { .. }) => Some(format!(
+            "the receipts do not say which bytes were delivered in epoch {number}: they are written with --receipt-contents"
+        )),
+        Some(ContentsVerdict::NotKnown) if epoch.state == EpochState::Covered => Some(format!(
+            "the digest does not prove which bytes were delivered in epoch {number}, which had not all records: make it with \
+             --each-record"
+        )),
+        _ => None,
+    }
+}
+
 fn summary(verdict: &Verdict) -> String {
     let covered = verdict.epochs.iter().filter(|epoch| epoch.state == EpochState::Covered).count();
     match verdict.epochs.len() - covered {
@@ -137,7 +174,22 @@ fn epoch(epoch: &EpochVerdict) -> Value {
         "missing_steps": missing_steps.collect::<Vec<_>>(),
         "doubled_steps": doubled_steps.collect::<Vec<_>>(),
         "deviations": deviations.collect::<Vec<_>>(),
+        "contents": epoch.contents.as_ref().map(contents),
     })
+}
+
+fn contents(contents: &ContentsVerdict) -> Value {
+    let state = |state: &str| json!({ "state": state });
+    match contents {
+        ContentsVerdict::Proven => state("proven"),
+        ContentsVerdict::NotSaid { receipts } => json!({ "state": "not said", "receipts": receipts }),
+        ContentsVerdict::Differ(deviations) => {
+            let deviation = |of: &ContentsDeviation| json!({ "receipts": of.receipts, "found": of.found.to_string(), "due": of.due.to_string() });
+            json!({ "state": "differ", "deviations": deviations.iter().map(deviation).collect::<Vec<_>>() })
+        }
+        // Also what a later release may say.
+        _ => state("not known"),
+    }
 }
 
 /// Ranges without their ends, as everywhere in the JSON.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 
+use crate::content::ContentHash;
 use crate::device::{DeviceError, Event, Passage};
 use crate::prefetch::{Delivered, LaneMeters, Slot, give_back};
 use crate::record::{RecordId, StepEnd};
@@ -178,6 +179,11 @@ impl Batch {
     #[must_use]
     pub fn records(&self) -> &[RecordId] {
         self.delivered().filled.ids()
+    }
+
+    /// What these records' bytes came to, in their order, where the feed's receipts have that.
+    pub(super) fn contents(&self) -> &[ContentHash] {
+        self.delivered().filled.contents()
     }
 
     /// The event that the batch has arrived at its device. On the host it always has.

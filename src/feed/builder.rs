@@ -17,6 +17,7 @@ use crate::order::{Assignment, AutoShardPolicy, LastBatch, Shuffle, World};
 use crate::reader::Registry;
 use crate::reader::body::Share;
 use crate::reader::itinerary::Itinerary;
+use crate::receipt::DataDigest;
 use crate::shape::{Dtype, Layout, Phase};
 use crate::snapshot::Snapshot;
 use crate::source::leveldb::LogGaps;
@@ -81,6 +82,9 @@ pub struct FeedBuilder {
     pub(super) share: Option<Share>,
     pub(super) drops_behind: bool,
     pub(super) receipts: bool,
+    pub(super) receipt_contents: bool,
+    /// Of the data set, without what it says of each record.
+    pub(super) digest: Option<Arc<DataDigest>>,
     pub(super) memory_limit: Option<usize>,
     pub(super) warn_after: Duration,
     pub(super) registry: Registry,
@@ -122,6 +126,8 @@ impl FeedBuilder {
             share: None,
             drops_behind: false,
             receipts: false,
+            receipt_contents: false,
+            digest: None,
             memory_limit: None,
             warn_after: WARN_AFTER,
             registry: Registry::global().clone(),
@@ -470,6 +476,17 @@ impl FeedBuilder {
     /// [`epochs`](Self::epochs). They cost some nanoseconds a record, and 5 KiB of memory for each epoch and lane.
     pub fn receipts(mut self, keeps: bool) -> Self {
         self.receipts = keeps;
+        self
+    }
+
+    /// Keeps [receipts](Self::receipts) that say of the records' bytes, too, what was delivered: the workers
+    /// hash each record's key and value, and its companion's value where it has one. Held against the
+    /// [digest](DataDigest) of the data set, they prove that the right bytes were delivered, and not only the
+    /// right positions. Off if not said. It costs some 3 µs for 200 KB, some 80 ns for 3 KB, and 16 bytes of
+    /// memory for each record of a batch.
+    pub fn receipt_contents(mut self, keeps: bool) -> Self {
+        self.receipt_contents = keeps;
+        self.receipts |= keeps;
         self
     }
 

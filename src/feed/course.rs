@@ -240,7 +240,7 @@ impl FeedBuilder {
     }
 
     /// What tells one shuffled run from another.
-    fn order_seed(&self) -> u64 {
+    pub(super) fn order_seed(&self) -> u64 {
         match self.seed {
             Seed::Indexed(seed) => seed,
             Seed::Caffe(seed, _) => u64::from(seed),

@@ -6,7 +6,7 @@ use crate::errand::NotYet;
 use crate::error::FeedError;
 use crate::recipe::{Recipe, Shapes};
 use crate::record::RecordId;
-use crate::source::{ChecksSeals, Identity, Record, Source, SourceError};
+use crate::source::{ChecksSeals, FIRST, Identity, Record, Source, SourceError, clues};
 
 /// What the first record of a source tells.
 pub(super) struct FirstRecord {
@@ -22,7 +22,13 @@ pub(super) struct FirstRecord {
 }
 
 impl FirstRecord {
-    pub(super) fn look(source: &dyn Source, recipe: &Recipe, threads: usize) -> Result<Self, FeedError> {
+    /// `seed` picks the records that the data set is known by besides.
+    pub(super) fn look(
+        source: &dyn Source,
+        recipe: &Recipe,
+        threads: usize,
+        seed: u64,
+    ) -> Result<Self, FeedError> {
         let helpers = Arc::new(NotYet { threads });
         let mut cursor = source.sealing_cursor(ChecksSeals::promised(Some(helpers)))?;
         let Some(entry) = cursor.advance()? else {
@@ -32,7 +38,9 @@ impl FirstRecord {
         let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
         let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
         let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
-        let mut identity = source.identity().with_first("record", key, value);
+        let identity = source.identity().with_clues_of(&clues::look(source, seed));
+        let mut identity =
+            identity.with_first("record", key, value).with_record(FIRST, key, value, companion);
         if let Some(companion) = companion {
             identity = identity.with_first("companion", key, companion);
         }

@@ -3,6 +3,7 @@
 mod batch;
 mod builder;
 mod course;
+mod digest;
 mod dlpack;
 mod empty;
 mod extent;

@@ -21,6 +21,7 @@ use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{Arrays, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
+use crate::content::ContentHash;
 use crate::device::{Device, DeviceError};
 use crate::errand::{ERRANDS_MAX, Helpers};
 use crate::error::FeedError;
@@ -160,7 +161,7 @@ impl FeedBuilder {
 
     /// The random numbers that the layer takes then. What is not the transformer's is Caffe's in either
     /// mode: there is no sequence of our own for it.
-    fn layer_seeds(&self) -> LayerSeeds {
+    pub(super) fn layer_seeds(&self) -> LayerSeeds {
         let (seed, era) = match self.seed {
             Seed::Caffe(seed, era) => (seed, era),
             Seed::Indexed(seed) => {
@@ -173,7 +174,7 @@ impl FeedBuilder {
     }
 
     /// Opens the source and, where the targets have one of their own, that with it.
-    fn open(&self, seeds: &LayerSeeds) -> Result<(Arc<dyn Source>, Recipe), FeedError> {
+    pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<(Arc<dyn Source>, Recipe), FeedError> {
         let transformer = |transform, root, dtype| {
             Transformer::new(transform, root, self.phase, dtype, self.layout).map_err(ConfigError::Transform)
         };
@@ -189,6 +190,7 @@ impl FeedBuilder {
             transformer: pixels,
             cutter,
             target: None,
+            hashes_contents: self.receipts && self.receipt_contents,
             is_past_caches: false,
         };
         if let Some(target) = &self.target {
@@ -249,6 +251,7 @@ impl Needs<'_> {
             threads: extent.threads,
             pixels: self.first.shapes.arrays.of(self.asked.batch_size).pixels,
             memory_bytes: self.room.bytes,
+            hash_bytes: if self.recipe.hashes_contents { size_of::<ContentHash>() } else { 0 },
             runs: pool.runs,
             run_records: pool.run_records,
             place_bytes: PLACE_BYTES + companion_bytes + seal_bytes + lenders_bytes,
@@ -316,7 +319,8 @@ impl Plan {
         };
         let (source, mut recipe) = asked.open(&seeds)?;
         asked.make_ready(&*source)?;
-        let first = FirstRecord::look(&*source, &recipe, best.threads)?;
+        let mut first = FirstRecord::look(&*source, &recipe, best.threads, asked.order_seed())?;
+        asked.know_digest(&*source, &mut first.identity)?;
         asked.itinerary = asked.itinerary(&*source, &first.identity, first.value_bytes)?;
         if !first.shapes.is_encoded && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.

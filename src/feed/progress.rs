@@ -43,6 +43,7 @@ impl About {
     pub(super) fn itinerary_text(&self, next: StepId) -> String {
         let mut text = TextWriter::new("itinerary", 1);
         self.identity.lines().for_each(|line| text.fact("data", line));
+        self.identity.clues().for_each(|clue| text.fact("clue", clue));
         if let DealtBy::Plan(plan) = &self.dealt_by {
             plan.write(&mut text);
         }
@@ -106,7 +107,7 @@ impl Progress {
             None => {}
         }
         if let Some(ledger) = ledger {
-            ledger.fold(batch.step(), batch.records());
+            ledger.fold(batch.step(), batch.records(), batch.contents());
         }
     }
 
@@ -161,9 +162,9 @@ pub(super) fn snapshot<'a>(
 /// The receipt of lanes of one feed, where they keep one.
 pub(super) fn receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
     let mut lanes = lanes.into_iter().peekable();
-    let About { source, dealt_by, .. } = &*lanes.peek()?.about;
+    let About { source, identity, dealt_by, .. } = &*lanes.peek()?.about;
     let DealtBy::Plan(plan) = dealt_by else { return None };
-    let mut receipt = Receipt::new(&source.to_string_lossy(), plan);
+    let mut receipt = Receipt::new(&source.to_string_lossy(), identity, plan);
     for lane in lanes {
         receipt.add(lane.handed.lock().ledger.as_ref()?);
     }

@@ -51,7 +51,7 @@ impl Feed {
         let id = step.into();
         self.check_step(id)?;
         let builder = self.asked.clone().devices([Device::host(0)]).transform_on(Place::Host);
-        let mut builder = builder.threads(1).prefetch(1).receipts(false);
+        let mut builder = builder.threads(1).prefetch(1).receipts(false).receipt_contents(false);
         let of = self.replicas();
         if replica >= of {
             let error = OrderError::NoSuchMember { kind: "replica", found: replica, of };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Add, AddAssign};
 use std::str::FromStr;
 
+use crate::content::ContentHash;
 use crate::record::RecordId;
 use crate::splitmix::{self, GAMMA};
 
@@ -36,6 +37,28 @@ impl Digest {
         let wide = u128::from(mark.high) << 64 | u128::from(mark.low);
         self.sum = self.sum.wrapping_add(wide.wrapping_mul(i128::from(times).cast_unsigned()));
         self.records = self.records.wrapping_add_signed(times);
+    }
+
+    /// Adds what a record holds so many times.
+    #[inline]
+    pub(super) fn add_content(&mut self, hash: ContentHash, times: i64) {
+        self.sum = self.sum.wrapping_add(hash.0.wrapping_mul(i128::from(times).cast_unsigned()));
+        self.records = self.records.wrapping_add_signed(times);
+    }
+
+    /// The low half of the sum: that of the records' low halves.
+    pub(super) fn low(self) -> u64 {
+        ContentHash(self.sum).low()
+    }
+
+    /// As many records, and the low half of their sum.
+    pub(super) fn only_low(self) -> Self {
+        Digest { sum: self.low().into(), ..self }
+    }
+
+    /// The same so many times.
+    pub(super) fn times(self, times: u64) -> Self {
+        Digest { sum: self.sum.wrapping_mul(times.into()), records: self.records.wrapping_mul(times) }
     }
 }
 

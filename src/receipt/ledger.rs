@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::digest::{Digest, EpochKey};
 use super::sketch::Sketch;
 use super::steps::Steps;
+use crate::content::ContentHash;
 use crate::record::{RecordId, StepEnd};
 
 /// What was delivered of an epoch.
@@ -13,6 +14,8 @@ pub(crate) struct Entry {
     /// Of the records that are of this epoch, in whichever epoch's steps they came.
     pub(super) digest: Digest,
     pub(super) sketch: Sketch,
+    /// Of what those of them hold whose bytes were hashed: as many, where that was asked for.
+    pub(super) contents: Digest,
     /// Of each replica, the steps of this epoch that it was given, empty ones too.
     pub(super) steps: BTreeMap<usize, Steps>,
 }
@@ -29,6 +32,7 @@ impl Entry {
     pub(super) fn merge(&mut self, other: &Self) {
         self.digest += other.digest;
         self.sketch.merge(&other.sketch);
+        self.contents += other.contents;
         for (&replica, steps) in &other.steps {
             self.steps.entry(replica).or_default().merge(steps);
         }
@@ -50,17 +54,21 @@ impl Ledger {
         Ledger { replica, entries: Entries::new() }
     }
 
-    /// Writes down a batch: the step that it is a share of, and its records.
-    pub(crate) fn fold(&mut self, step: Option<StepEnd>, records: &[RecordId]) {
+    /// Writes down a batch: the step that it is a share of, its records, and what they hold, of all of them
+    /// or of none.
+    pub(crate) fn fold(&mut self, step: Option<StepEnd>, records: &[RecordId], contents: &[ContentHash]) {
+        debug_assert!(contents.is_empty() || contents.len() == records.len());
         if let Some(StepEnd { epoch, step, .. }) = step {
             let entry = self.entries.entry(epoch).or_default();
             entry.steps.entry(self.replica).or_default().add(step..step + 1, 1);
         }
         // Most batches are of one epoch, which is looked up once.
+        let mut contents = contents.iter();
         for records in records.chunk_by(|one, next| one.epoch == next.epoch) {
             let epoch = records[0].epoch;
             let (key, entry) = (EpochKey::of(epoch), self.entries.entry(epoch).or_default());
             records.iter().for_each(|record| entry.add(key, record.index, 1));
+            contents.by_ref().take(records.len()).for_each(|hash| entry.contents.add_content(*hash, 1));
         }
     }
 }

@@ -7,6 +7,7 @@
 //! steps have every record exactly once; or these records are missing, and those came twice.
 
 mod coverage;
+mod data;
 mod digest;
 mod error;
 pub(crate) mod file;
@@ -21,17 +22,19 @@ mod verify;
 
 use std::collections::BTreeSet;
 
+pub use self::data::{DataDigest, DigestDetail};
 pub use self::digest::Digest;
 pub use self::error::ReceiptError;
 pub(crate) use self::ledger::Ledger;
 pub use self::verdict::{
-    AbsentReplicas, Deviation, DoubledSteps, EpochState, EpochVerdict, GivenSteps, MissingSteps, Positions,
-    Verdict,
+    AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
+    GivenSteps, MissingSteps, Positions, Verdict,
 };
 
 use self::ledger::Entries;
 use crate::order::Plan;
 use crate::sealed_text::TextWriter;
+use crate::source::Identity;
 
 /// What some lanes of a run were given: [`Feed::receipt`](crate::Feed::receipt) and [`Lane::receipt`](crate::Lane::receipt)
 /// give one, [`Verdict::of`] takes those of the whole run.
@@ -41,6 +44,8 @@ use crate::sealed_text::TextWriter;
 pub struct Receipt {
     /// For people: ranks may have the same data in different places.
     source: String,
+    /// What is known of the data: ranks whose clues differ have other data.
+    clues: Identity,
     plan: Plan,
     /// Whose receipt it is, whether they were given anything or not.
     replicas: BTreeSet<usize>,
@@ -49,11 +54,9 @@ pub struct Receipt {
 
 impl Receipt {
     /// One that says nothing yet.
-    pub(crate) fn new(source: &str, plan: &Plan) -> Self {
-        // A fact is one line.
-        let source =
-            source.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
-        Receipt { source, plan: plan.clone(), replicas: BTreeSet::new(), entries: Entries::new() }
+    pub(crate) fn new(source: &str, identity: &Identity, plan: &Plan) -> Self {
+        let (source, clues) = (one_line(source), identity.of_records());
+        Receipt { source, clues, plan: plan.clone(), replicas: BTreeSet::new(), entries: Entries::new() }
     }
 
     /// Adds what a lane has written down.
@@ -90,17 +93,45 @@ impl Receipt {
         self.entries.iter().map(|(&epoch, entry)| (epoch, entry.digest))
     }
 
+    /// What the records that were delivered of each epoch hold, as far as
+    /// [that](crate::FeedBuilder::receipt_contents) was asked for.
+    pub fn contents(&self) -> impl Iterator<Item = (u64, Digest)> {
+        let entries = self.entries.iter().filter(|(_, entry)| entry.contents.records() > 0);
+        entries.map(|(&epoch, entry)| (epoch, entry.contents))
+    }
+
     /// Adds what other lanes were given, or the same ones in another session, by the same plan.
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Differ`] if it is by another plan.
+    /// [`ReceiptError::Differ`] if it is by another plan, or of other data.
     pub fn merge(&mut self, other: &Receipt) -> Result<(), ReceiptError> {
         let names = ["this receipt", "the one to be added"];
         check_same("plan", [(names[0], &self.plan), (names[1], &other.plan)], |_| true)?;
+        check_clues([(names[0], &self.clues), (names[1], &other.clues)])?;
+        self.clues.take_in(&other.clues);
         self.replicas.extend(&other.replicas);
         self.add_entries(&other.entries);
         Ok(())
+    }
+}
+
+/// A fact is one line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// That what is known of the data in one place is not otherwise in the other.
+fn check_clues([one, other]: [(&str, &Identity); 2]) -> Result<(), ReceiptError> {
+    match one.1.contradiction(other.1) {
+        None => Ok(()),
+        Some((one_says, other_says)) => Err(ReceiptError::Differ {
+            of: "data set",
+            one: one.0.to_owned(),
+            one_says,
+            other: other.0.to_owned(),
+            other_says,
+        }),
     }
 }
 

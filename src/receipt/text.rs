@@ -1,14 +1,17 @@
 //! A receipt as text.
 //!
 //! ```text
-//! percolator receipt 1
+//! percolator receipt 2
 //! source /data/train_lmdb
+//! clue last "01281166_n15075141_99": 196651 bytes, checksum 1f0a88e3
+//! ...                                            what else is known of the data
 //! files 1281167
 //! ...                                            the job, as a snapshot has it
 //! replicas 0..4
 //! epoch 0
 //! digest 0123456789abcdef0123456789abcdef of 640584
 //! sketch 1f.8a3.7e01c9... - ...
+//! contents fedcba9876543210fedcba9876543210 of 640584     where they were asked for
 //! steps 0 0..1252                                replica 0 was given these
 //! steps 1 0..1252
 //! checksum 5c1e0f6b
@@ -18,19 +21,22 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::Receipt;
 use super::ledger::{Entries, Entry};
 use super::steps::Steps;
+use super::{Digest, Receipt};
 use crate::order::Plan;
 use crate::sealed_text::{TextFault, TextReader, TextWriter};
+use crate::source::Identity;
 
 const KIND: &str = "receipt";
-const VERSION: u32 = 1;
+/// The first one had no clues and no contents.
+const VERSION: u32 = 2;
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = TextWriter::new(KIND, VERSION);
         text.fact("source", &self.source);
+        self.clues.clues().for_each(|clue| text.fact("clue", clue));
         self.plan.write(&mut text);
         let mut replicas = Steps::default();
         self.replicas.iter().for_each(|&replica| replicas.add(replica as u64..replica as u64 + 1, 1));
@@ -39,6 +45,9 @@ impl fmt::Display for Receipt {
             text.fact("epoch", epoch);
             text.fact("digest", entry.digest);
             text.fact("sketch", &entry.sketch);
+            if entry.contents.records() > 0 {
+                text.fact("contents", entry.contents);
+            }
             for (replica, steps) in &entry.steps {
                 text.fact("steps", format_args!("{replica} {steps}"));
             }
@@ -53,6 +62,10 @@ impl FromStr for Receipt {
     fn from_str(text: &str) -> Result<Self, TextFault> {
         let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
         let source = facts.value("source")?.to_owned();
+        let mut clues = Identity::new();
+        while let Some(clue) = facts.next_if("clue") {
+            clues.push_clue(clue);
+        }
         let plan = Plan::read(&mut facts)?;
         if plan.job().is_mixed() {
             return Err(
@@ -80,7 +93,7 @@ impl FromStr for Receipt {
             entries.insert(number, entry(&mut facts, &plan, &replicas, number)?);
         }
         facts.end()?;
-        Ok(Receipt { source, plan, replicas, entries })
+        Ok(Receipt { source, clues, plan, replicas, entries })
     }
 }
 
@@ -93,7 +106,15 @@ fn entry(
 ) -> Result<Entry, TextFault> {
     let digest = facts.parse("digest", "a sum and how many records it is of")?;
     let sketch = facts.parse("sketch", "the sums of its cells")?;
-    let mut entry = Entry { digest, sketch, ..Entry::default() };
+    let contents = match facts.next_if("contents") {
+        None => Digest::default(),
+        Some(found) => {
+            let read = found.parse().ok().filter(|contents: &Digest| contents.records() > 0);
+            let wanted = "\"contents ...\" with a sum and how many records it is of, 1 or more,";
+            read.ok_or_else(|| facts.fault_before(wanted, found))?
+        }
+    };
+    let mut entry = Entry { digest, sketch, contents, ..Entry::default() };
     while let Some(value) = facts.next_if("steps") {
         let read = value.split_once(' ').and_then(|(replica, steps)| {
             Some((replica.parse::<usize>().ok()?, steps.parse::<Steps>().ok()?))

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::Digest;
+
 /// How many ranges of positions are named.
 const RANGES_MAX: usize = 16;
 
@@ -19,11 +21,12 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether nothing is wrong: each epoch is covered exactly once, or, the last one, still under way, and no receipt is
-    /// missing. Epochs before the first one in the receipts are not asked for.
+    /// missing; and, where a digest of the data set was at hand, the bytes of each epoch that is covered are
+    /// proven. Epochs before the first one in the receipts are not asked for.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let has_all = self.absent_epochs.is_empty() && self.absent_replicas.is_empty();
-        has_all && self.epochs.iter().all(|epoch| epoch.state != EpochState::Broken)
+        has_all && self.epochs.iter().all(EpochVerdict::is_sound)
     }
 
     /// The first of this many epochs, from 0 on, that was not covered.
@@ -84,6 +87,49 @@ pub struct EpochVerdict {
     pub doubled_steps: Vec<DoubledSteps>,
     /// The receipts that say other records than their steps come to.
     pub deviations: Vec<Deviation>,
+    /// What its records held, where a [digest](crate::DataDigest) of the data set was at hand.
+    pub contents: Option<ContentsVerdict>,
+}
+
+impl EpochVerdict {
+    fn is_sound(&self) -> bool {
+        match &self.contents {
+            None | Some(ContentsVerdict::Proven) => self.state != EpochState::Broken,
+            // Of one that has ended, whoever brings a digest wants the proof.
+            Some(ContentsVerdict::NotKnown) => self.state == EpochState::UnderWay,
+            Some(ContentsVerdict::Differ(_) | ContentsVerdict::NotSaid { .. }) => false,
+        }
+    }
+}
+
+/// What was found of the bytes of an epoch's records.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentsVerdict {
+    /// All that were delivered hold what the data set does.
+    Proven,
+    /// Some do not.
+    Differ(Vec<ContentsDeviation>),
+    /// Receipts do not say what all their records held.
+    NotSaid {
+        /// The receipts.
+        receipts: Vec<String>,
+    },
+    /// Not all records of the data set were delivered, each as often as is due, and what is known of the data
+    /// set is the sum over all of them: [`DigestDetail::EachRecord`](crate::DigestDetail::EachRecord) knows
+    /// more.
+    NotKnown,
+}
+
+/// Receipts of other bytes than the data set has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentsDeviation {
+    /// The receipts: one where each record's hash is known, otherwise all that have records of the epoch.
+    pub receipts: Vec<String>,
+    /// What they say.
+    pub found: Digest,
+    /// What the same records come to in the data set.
+    pub due: Digest,
 }
 
 /// How far an epoch has come.
@@ -216,6 +262,17 @@ impl fmt::Display for Deviation {
     }
 }
 
+impl fmt::Display for ContentsDeviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ContentsDeviation { receipts, found, due } = self;
+        write!(
+            f,
+            "{}: other bytes than the data set has: they come to {found}, and must to {due}",
+            receipts.join(", ")
+        )
+    }
+}
+
 /// `replica 3`, or `replicas 3..5`.
 struct Members<'a>(&'a Range<usize>);
 
@@ -255,6 +312,22 @@ impl fmt::Display for EpochVerdict {
         }
         if *dropped > 0 {
             write!(f, "; {dropped} dropped, as the plan says")?;
+        }
+        match &self.contents {
+            Some(ContentsVerdict::Proven) => write!(f, "; bytes as in the data set")?,
+            Some(ContentsVerdict::NotKnown) => {
+                write!(
+                    f,
+                    "; bytes not proven: the digest is of all records together, and these are not all"
+                )?;
+            }
+            Some(ContentsVerdict::NotSaid { receipts }) => {
+                write!(f, "\n  {}: without the bytes of all their records", receipts.join(", "))?;
+            }
+            Some(ContentsVerdict::Differ(deviations)) => {
+                deviations.iter().try_for_each(|deviation| write!(f, "\n  {deviation}"))?;
+            }
+            None => {}
         }
         for (what, positions) in [("missing", &self.missing), ("too often", &self.doubled)] {
             if positions.count > 0 {

@@ -13,10 +13,13 @@ use super::digest::EpochKey;
 use super::ledger::{Entries, Entry};
 use super::steps::Steps;
 use super::verdict::{
-    AbsentReplicas, Deviation, DoubledSteps, EpochState, EpochVerdict, GivenSteps, MissingSteps, Verdict,
+    AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
+    GivenSteps, MissingSteps, Verdict,
 };
-use super::{Receipt, ReceiptError, check_same};
+use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_clues, check_same};
+use crate::content::ContentHash;
 use crate::order::{OrderError, Plan};
+use crate::source::Identity;
 
 /// The most records of a data set that is verified: 16 GiB of counters.
 const RECORDS_MAX: u64 = 1 << 32;
@@ -33,7 +36,31 @@ impl Verdict {
     ///
     /// [`ReceiptError`] if there are none, or if they are not of one run.
     pub fn of<'a>(receipts: impl IntoIterator<Item = (&'a str, &'a Receipt)>) -> Result<Self, ReceiptError> {
-        let mut audit = Audit::of(receipts.into_iter().collect())?;
+        Audit::of(receipts.into_iter().collect(), None)?.verdict()
+    }
+
+    /// As [`of`](Self::of), and that the right bytes were delivered: those of the data set that the digest is
+    /// of, which has a name as well. Receipts must be [of contents](crate::FeedBuilder::receipt_contents).
+    ///
+    /// Where the digest has the sum over all records alone, it proves the epochs that were delivered as a
+    /// whole. Of one that is under way, or drops records, it takes one with [each record's
+    /// hash](crate::DigestDetail::EachRecord).
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of), and [`ReceiptError::Differ`] if the receipts are of another data set than the
+    /// digest, as far as that is seen without their bytes: by its length, and its first and last record.
+    pub fn with_digest<'a>(
+        digest: (&'a str, &'a DataDigest),
+        receipts: impl IntoIterator<Item = (&'a str, &'a Receipt)>,
+    ) -> Result<Self, ReceiptError> {
+        Audit::of(receipts.into_iter().collect(), Some(digest))?.verdict()
+    }
+}
+
+impl Audit<'_> {
+    fn verdict(mut self) -> Result<Verdict, ReceiptError> {
+        let audit = &mut self;
         let entries = || audit.witnesses.iter().flat_map(|witness| &witness.receipt.entries);
         let has_steps = |entry: &Entry| !entry.steps.is_empty();
         let claimed: BTreeSet<u64> =
@@ -85,23 +112,35 @@ struct Audit<'a> {
     records: usize,
     /// How often each record is due in an epoch.
     times: u32,
+    /// What the data set holds.
+    data: Option<&'a DataDigest>,
     /// Of epochs that have records in the steps seen so far.
     counts: BTreeMap<u64, Counts>,
 }
 
 impl<'a> Audit<'a> {
-    fn of(receipts: Vec<(&'a str, &'a Receipt)>) -> Result<Self, ReceiptError> {
+    fn of(
+        receipts: Vec<(&'a str, &'a Receipt)>,
+        data: Option<(&'a str, &'a DataDigest)>,
+    ) -> Result<Self, ReceiptError> {
         let Some(&first) = receipts.first() else { return Err(ReceiptError::None) };
         let plan = &first.1.plan;
         let records = plan.job().records();
         if records > RECORDS_MAX {
             return Err(ReceiptError::TooMany { records, allowed: RECORDS_MAX });
         }
+        if let Some((name, data)) = data {
+            check_records((name, data), (first.0, records))?;
+        }
+        let of_data = data.map(|(name, data)| (name, data.clues()));
+        let mut clues: Vec<(&str, &Identity)> = of_data.iter().map(|(name, clues)| (*name, clues)).collect();
         let mut parties: Vec<Party<'a>> = Vec::new();
         for (number, &(name, receipt)) in receipts.iter().enumerate() {
             let pair = [(first.0, plan), (name, &receipt.plan)];
             check_same("run", pair, |fact| ["files", "shuffle", "seed"].contains(&fact))?;
             check_times(pair)?;
+            clues.iter().try_for_each(|said| check_clues([*said, (name, &receipt.clues)]))?;
+            clues.push((name, &receipt.clues));
             match parties.iter_mut().find(|party| *party.plan == receipt.plan) {
                 Some(party) => party.witnesses.push(number),
                 None => parties.push(Party { plan: &receipt.plan, witnesses: vec![number] }),
@@ -113,6 +152,7 @@ impl<'a> Audit<'a> {
             parties,
             records: usize::try_from(records).expect("an address has 64 bits, or counters fail to be had"),
             times: u32::try_from(plan.times_each()).expect("a job has at most 65,536 workers"),
+            data: data.map(|(_, data)| data),
             counts: BTreeMap::new(),
         })
     }
@@ -124,6 +164,7 @@ impl<'a> Audit<'a> {
 
     /// Counts the records of an epoch's steps.
     fn count(&mut self, epoch: u64) -> Result<(), ReceiptError> {
+        let data = self.data.filter(|data| data.detail() == DigestDetail::EachRecord);
         for Witness { name, receipt, expected } in &mut self.witnesses {
             let Some(entry) = receipt.entries.get(&epoch) else { continue };
             let given = entry
@@ -135,7 +176,11 @@ impl<'a> Audit<'a> {
                     let share = receipt.plan.share(epoch, step, replica);
                     for record in share.map_err(|error| not_of_plan(name, error))? {
                         let key = EpochKey::of(record.epoch);
-                        expected.entry(record.epoch).or_default().add(key, record.index, times.cast_signed());
+                        let entry = expected.entry(record.epoch).or_default();
+                        entry.add(key, record.index, times.cast_signed());
+                        if let Some(hash) = data.and_then(|data| data.low_hash(record.index)) {
+                            entry.contents.add_content(ContentHash(hash.into()), times.cast_signed());
+                        }
                         let counts =
                             self.counts.entry(record.epoch).or_insert_with(|| Counts::of(self.records));
                         counts.add(record.index, times.cast_signed());
@@ -149,6 +194,7 @@ impl<'a> Audit<'a> {
     /// What is found of an epoch, of which all steps were counted that have records of it.
     fn judge(&mut self, epoch: u64, last_claimed: u64) -> Result<EpochVerdict, ReceiptError> {
         let mut counts = self.counts.remove(&epoch).unwrap_or_else(|| Counts::of(self.records));
+        let mut contents = self.contents(epoch);
         let deviations = self.deviations(epoch);
         let mut lost = BTreeSet::new();
         for &(index, times) in deviations.iter().filter_map(|deviation| deviation.records.as_ref()).flatten()
@@ -181,13 +227,19 @@ impl<'a> Audit<'a> {
         let is_step_by_step = self.times == 1 || missing_steps.is_empty() && doubled_steps.is_empty();
         let is_once = missing.count == 0 && doubled.count == 0 && is_step_by_step;
         let is_sound = is_once && deviations.is_empty();
+        let state = match (is_sound, pending) {
+            (false, _) => EpochState::Broken,
+            (true, 0) => EpochState::Covered,
+            (true, _) => EpochState::UnderWay,
+        };
+        // Also of receipts that are right one by one: there, half of each hash was looked at.
+        let may_be_proven = matches!(contents, Some(ContentsVerdict::NotKnown | ContentsVerdict::Proven));
+        if may_be_proven && state == EpochState::Covered && dropped == 0 {
+            contents = Some(self.contents_of_all(epoch));
+        }
         Ok(EpochVerdict {
             epoch,
-            state: match (is_sound, pending) {
-                (false, _) => EpochState::Broken,
-                (true, 0) => EpochState::Covered,
-                (true, _) => EpochState::UnderWay,
-            },
+            state,
             times: self.times.into(),
             due,
             delivered,
@@ -199,6 +251,7 @@ impl<'a> Audit<'a> {
             missing_steps,
             doubled_steps,
             deviations,
+            contents,
         })
     }
 
@@ -236,6 +289,51 @@ impl<'a> Audit<'a> {
             }
         }
         given
+    }
+
+    /// What is found of an epoch's bytes, receipt by receipt.
+    fn contents(&self, epoch: u64) -> Option<ContentsVerdict> {
+        let data = self.data?;
+        let none = Entry::default();
+        let entries = || {
+            self.witnesses.iter().map(|witness| {
+                let found = witness.receipt.entries.get(&epoch).unwrap_or(&none);
+                (witness, found, witness.expected.get(&epoch).unwrap_or(&none))
+            })
+        };
+        let lacks = entries().filter(|(_, found, _)| found.contents.records() != found.digest.records());
+        let receipts: Vec<String> = lacks.map(|(witness, ..)| witness.name.to_owned()).collect();
+        if !receipts.is_empty() {
+            return Some(ContentsVerdict::NotSaid { receipts });
+        }
+        if data.detail() == DigestDetail::Sum {
+            return Some(ContentsVerdict::NotKnown);
+        }
+        let differ = entries().filter(|(_, found, due)| found.contents.only_low() != due.contents.only_low());
+        let deviation = |(witness, found, due): (&Witness<'_>, &Entry, &Entry)| ContentsDeviation {
+            receipts: vec![witness.name.to_owned()],
+            found: found.contents.only_low(),
+            due: due.contents.only_low(),
+        };
+        let deviations: Vec<ContentsDeviation> = differ.map(deviation).collect();
+        Some(if deviations.is_empty() {
+            ContentsVerdict::Proven
+        } else {
+            ContentsVerdict::Differ(deviations)
+        })
+    }
+
+    /// What is found of the bytes of an epoch that all records came in, as often as is due.
+    fn contents_of_all(&self, epoch: u64) -> ContentsVerdict {
+        let of = |witness: &Witness<'_>| witness.receipt.entries.get(&epoch).map(|entry| entry.contents);
+        let having = self.witnesses.iter().filter_map(|witness| Some((witness.name, of(witness)?)));
+        let found = having.clone().fold(Digest::default(), |sum, (_, contents)| sum + contents);
+        let due = self.data.map_or(Digest::default(), |data| data.contents().times(self.times.into()));
+        if found == due {
+            return ContentsVerdict::Proven;
+        }
+        let receipts = having.map(|(name, _)| name.to_owned()).collect();
+        ContentsVerdict::Differ(vec![ContentsDeviation { receipts, found, due }])
     }
 
     /// What the receipts have of an epoch beyond what their steps come to.
@@ -418,6 +516,23 @@ fn check_times([one, other]: [(&str, &Plan); 2]) -> Result<(), ReceiptError> {
         one_says: says(one_times),
         other: other.0.to_owned(),
         other_says: says(other_times),
+    })
+}
+
+/// That the data set has as many records as the run.
+fn check_records(
+    (name, data): (&str, &DataDigest),
+    (other, records): (&str, u64),
+) -> Result<(), ReceiptError> {
+    if data.contents().records() == records {
+        return Ok(());
+    }
+    Err(ReceiptError::Differ {
+        of: "data set",
+        one: name.to_owned(),
+        one_says: format!("{} records", data.contents().records()),
+        other: other.to_owned(),
+        other_says: format!("{records} records"),
     })
 }
 

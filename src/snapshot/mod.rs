@@ -29,10 +29,12 @@ use crate::transform::CaffeEra;
 /// [`save`](Self::save), [`load`](Self::load)), best kept in one file with the model it belongs to:
 ///
 /// ```text
-/// percolator snapshot 1
+/// percolator snapshot 2
 /// source /data/ilsvrc12_train_lmdb
 /// data kind LMDB
 /// data records 1281167
+/// ...
+/// clue last "01281166_n15075141_99": 196651 bytes, checksum 1f0a88e3
 /// ...
 /// shuffle global
 /// seed 7
@@ -98,6 +100,10 @@ impl Ring {
         let last_batch = if self.passes.is_some() { LastBatch::Keep } else { LastBatch::Wrap };
         Ok(job.assignment(Assignment::Caffe).last_batch(last_batch))
     }
+}
+
+fn is_alike(one: &Identity, other: &Identity) -> bool {
+    one.difference(other.as_bytes()).is_none() && one.contradiction(other).is_none()
 }
 
 fn draws_alike(one: DrawnFrom, other: DrawnFrom) -> bool {
@@ -174,7 +180,7 @@ impl Snapshot {
         let mut joined = first.clone();
         for other in snapshots {
             let facts = [
-                ("their data", other.identity == joined.identity),
+                ("their data", is_alike(&other.identity, &joined.identity)),
                 ("their jobs", other.dealt_by == joined.dealt_by),
                 // Caffe's seeds may differ from worker to worker.
                 ("their random numbers", draws_alike(other.draws, joined.draws)),
@@ -182,6 +188,7 @@ impl Snapshot {
             if let Some((what, _)) = facts.into_iter().find(|(_, is_same)| !is_same) {
                 return Err(SnapshotError::NotOfOne { what });
             }
+            joined.identity.take_in(&other.identity);
             for (&replica, &id) in &other.next {
                 if *joined.next.entry(replica).or_insert(id) != id {
                     let what = "the steps of one replica";
@@ -209,7 +216,8 @@ impl Snapshot {
 
     /// That it is of this data.
     pub(crate) fn check_data(&self, source: &Path, identity: &Identity) -> Result<(), SnapshotError> {
-        match self.identity.difference(identity.as_bytes()) {
+        let difference = self.identity.difference(identity.as_bytes());
+        match difference.or_else(|| self.identity.contradiction(identity)) {
             None => Ok(()),
             Some((was, is)) => Err(SnapshotError::OtherData {
                 source_path: source.to_owned(),

@@ -13,7 +13,8 @@ use crate::source::Identity;
 use crate::transform::CaffeEra;
 
 const KIND: &str = "snapshot";
-const VERSION: u32 = 1;
+/// The first one had no clues.
+const VERSION: u32 = 2;
 
 impl fmt::Display for Snapshot {
     /// The whole text, line by line. It ends with a line break, which is part of it.
@@ -22,6 +23,9 @@ impl fmt::Display for Snapshot {
         text.fact("source", OneLine(&self.source.display().to_string()));
         for line in self.identity.lines() {
             text.fact("data", line);
+        }
+        for clue in self.identity.clues() {
+            text.fact("clue", clue);
         }
         match &self.dealt_by {
             DealtBy::Plan(plan) => plan.write(&mut text),
@@ -61,6 +65,9 @@ pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
     let mut identity = Identity::new();
     while let Some(line) = facts.next_if("data") {
         identity.push_line(line);
+    }
+    while let Some(clue) = facts.next_if("clue") {
+        identity.push_clue(clue);
     }
     let dealt_by = match facts.next_if("ring") {
         None => DealtBy::Plan(Arc::new(Plan::read(&mut facts)?)),

@@ -1,13 +1,28 @@
 //! What tells a data set from others, and from itself at another time.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
 use crate::record::Key;
 use crate::sealed_text::OneLine;
 
+/// The name of what is known of the index of a data set's records, which is of its pages.
+pub(crate) const INDEX: &str = "index";
+
+/// The name of what is known of a data set's first record.
+pub(crate) const FIRST: &str = "first";
+
 /// Facts of a data set, a line each. Two of the same data set, in the same state, are the same text.
+///
+/// Beside them are clues: what is known of some of its records, and the like. Not every look at a data set
+/// finds the same clues, for some are found only where there is an index; those that two looks have in common
+/// must agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity(String);
+pub struct Identity {
+    facts: String,
+    /// A line each: a name without spaces, and what is known by it.
+    clues: String,
+}
 
 impl Identity {
     /// No facts yet.
@@ -19,8 +34,7 @@ impl Identity {
     /// Adds a fact. Line breaks and the like are written as Rust writes them in a string.
     #[must_use]
     pub fn with(mut self, name: &str, fact: impl Display) -> Self {
-        writeln!(self.0, "{name} {}", OneLine(&fact.to_string()))
-            .expect("a String takes what is written to it");
+        add(&mut self.facts, name, &fact);
         self
     }
 
@@ -33,36 +47,79 @@ impl Identity {
     /// Adds the beginning of the first record: what follows may lie on pages that nobody has touched, and to touch them one by
     /// one has the system read far ahead.
     pub(crate) fn with_first(self, name: &str, key: &[u8], value: &[u8]) -> Self {
-        const BEGINNING: usize = 512;
+        self.with(&format!("first {name}"), told(key, value, false))
+    }
 
-        let bytes = value.len();
-        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &value[..bytes.min(BEGINNING)]);
-        let key = Key(key.to_owned());
-        self.with(&format!("first {name}"), format_args!("{key}: {bytes} bytes, checksum {checksum:08x}"))
+    /// Adds what is known by a name, which has no spaces.
+    pub(crate) fn with_clue(mut self, name: &str, clue: impl Display) -> Self {
+        debug_assert!(!name.contains(' '), "a name of two words is taken for a shorter one");
+        add(&mut self.clues, name, &clue);
+        self
+    }
+
+    /// Adds what is known of a record: its key, and the beginning and the end of its value and of its
+    /// companion's. Of the first record it is the beginning, as above.
+    pub(crate) fn with_record(self, name: &str, key: &[u8], value: &[u8], companion: Option<&[u8]>) -> Self {
+        let has_end = name != FIRST;
+        let clue = told(key, value, has_end);
+        match companion {
+            None => self.with_clue(name, clue),
+            Some(companion) => {
+                self.with_clue(name, format_args!("{clue}, with {}", told_value(companion, has_end)))
+            }
+        }
+    }
+
+    /// The same with another one's clues instead of its own.
+    pub(crate) fn with_clues_of(self, other: &Identity) -> Self {
+        Identity { clues: other.clues.clone(), ..self }
+    }
+
+    /// The clues alone that a copy has, too, which was written in another way: with other pages, by another database.
+    pub(crate) fn of_records(&self) -> Self {
+        let mut clues = Identity::new();
+        self.clues().filter(|line| name(line) != INDEX).for_each(|line| clues.push_clue(line));
+        clues
+    }
+
+    /// Adds those of another one's clues that this one has not.
+    pub(crate) fn take_in(&mut self, other: &Identity) {
+        let known: BTreeSet<String> = self.clues().map(|line| name(line).to_owned()).collect();
+        other.clues().filter(|line| !known.contains(name(line))).for_each(|line| self.push_clue(line));
     }
 
     /// The facts.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.0.lines()
+        self.facts.lines()
+    }
+
+    /// The clues.
+    pub(crate) fn clues(&self) -> impl Iterator<Item = &str> {
+        self.clues.lines()
     }
 
     /// Adds a line that [`lines`](Self::lines) gave.
     pub(crate) fn push_line(&mut self, line: &str) {
-        self.0.push_str(line);
-        self.0.push('\n');
+        push(&mut self.facts, line);
+    }
+
+    /// Adds a line that [`clues`](Self::clues) gave.
+    pub(crate) fn push_clue(&mut self, line: &str) {
+        push(&mut self.clues, line);
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+        self.facts.as_bytes()
     }
 
-    /// The first fact in which another identity differs from this one, in both, if one does.
+    /// The first fact in which another identity differs from this one, in both, if one does. Clues are not
+    /// looked at.
     pub(crate) fn difference(&self, other: &[u8]) -> Option<(String, String)> {
         if self.as_bytes() == other {
             return None;
         }
         let other = String::from_utf8_lossy(other);
-        let (mut ours, mut others) = (self.0.lines(), other.lines());
+        let (mut ours, mut others) = (self.facts.lines(), other.lines());
         loop {
             match (ours.next(), others.next()) {
                 (Some(our), Some(other)) if our == other => {}
@@ -73,6 +130,45 @@ impl Identity {
             }
         }
     }
+
+    /// The first clue that both have, and that differs, in both, if one does.
+    pub(crate) fn contradiction(&self, other: &Identity) -> Option<(String, String)> {
+        let others: BTreeMap<&str, &str> = other.clues().map(|line| (name(line), line)).collect();
+        self.clues().find_map(|our| {
+            let other = others.get(name(our)).filter(|other| **other != our)?;
+            Some((our.to_owned(), (*other).to_owned()))
+        })
+    }
+}
+
+fn name(clue: &str) -> &str {
+    clue.split_once(' ').map_or(clue, |(name, _)| name)
+}
+
+fn add(lines: &mut String, name: &str, fact: &dyn Display) {
+    writeln!(lines, "{name} {}", OneLine(&fact.to_string())).expect("a String takes what is written to it");
+}
+
+fn push(lines: &mut String, line: &str) {
+    lines.push_str(line);
+    lines.push('\n');
+}
+
+fn told(key: &[u8], value: &[u8], has_end: bool) -> String {
+    format!("{}: {}", Key(key.to_owned()), told_value(value, has_end))
+}
+
+/// A checksum of so many bytes at the beginning, and at the end, where a Caffe record has its label.
+fn told_value(value: &[u8], has_end: bool) -> String {
+    const PART: usize = 512;
+
+    let bytes = value.len();
+    let mut checksum = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    checksum.update(&value[..bytes.min(PART)]);
+    if has_end {
+        checksum.update(&value[bytes.saturating_sub(PART).max(bytes.min(PART))..]);
+    }
+    format!("{bytes} bytes, checksum {:08x}", checksum.finalize())
 }
 
 #[cfg(test)]
@@ -99,5 +195,23 @@ mod tests {
         let mut copy = Identity::new();
         identity.lines().for_each(|line| copy.push_line(line));
         assert_eq!(copy, identity);
+    }
+
+    #[test]
+    fn clues_are_held_against_each_other_where_both_have_them() {
+        let at = |name: &str, value: &[u8]| Identity::new().with_record(name, b"k", value, None);
+        let said = at("at-3", b"three").with_clue("index", "0123abcd");
+        assert_eq!(said.contradiction(&at("at-4", b"four")), None);
+        assert_eq!(said.contradiction(&at("at-3", b"three")), None);
+        let told = said.contradiction(&at("at-3", b"throe")).unwrap();
+        assert!(told.0.starts_with("at-3 \"k\": 5 bytes, checksum ") && told.0 != told.1, "{told:?}");
+        assert!(at("at-3", b"three").with_clue("index", "f").contradiction(&said).is_some());
+        let paired = Identity::new().with_record("at-3", b"k", b"three", Some(b"mask"));
+        assert!(paired.contradiction(&said).unwrap().0.contains("with 4 bytes"));
+        assert_eq!(said.difference(b""), None, "clues are no facts");
+        assert_eq!(said.of_records(), at("at-3", b"three"));
+        let mut copy = Identity::new();
+        said.clues().for_each(|line| copy.push_clue(line));
+        assert_eq!(copy, said);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::files::Files;
 use super::{ChecksSeals, Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError};
 use crate::record::RecordId;
+use crate::table::checksum::crc32c;
 
 /// A source made of several, one behind the other: the shards that a data set was written in, whatever kinds of
 /// database they are.
@@ -117,6 +118,20 @@ impl Source for Joined {
             true => Passes::Shuffled,
             false => Passes::Alike,
         }
+    }
+
+    /// That of the last source, which hardly is empty.
+    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        if let Some(last) = self.sources.last() {
+            last.look_at_last(look);
+        }
+    }
+
+    /// Where all have one.
+    fn index_checksum(&self) -> Option<u32> {
+        let checksums = self.sources.iter().map(|source| source.index_checksum());
+        let checksums = checksums.collect::<Option<Vec<u32>>>()?;
+        Some(crc32c(&checksums.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>()))
     }
 
     fn file_records(&self) -> Option<Vec<u64>> {

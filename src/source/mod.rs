@@ -4,6 +4,7 @@ pub(crate) mod access;
 #[cfg(target_os = "linux")]
 mod ahead;
 mod behind;
+pub(crate) mod clues;
 #[cfg(target_os = "linux")]
 mod dropped;
 mod file_id;
@@ -37,6 +38,7 @@ use crate::shown;
 
 pub use self::access::Access;
 pub use self::identity::Identity;
+pub(crate) use self::identity::{FIRST, INDEX};
 pub use self::index::IndexPlace;
 pub(crate) use self::lenders::LENDERS_BYTES;
 pub use self::lenders::Lender;
@@ -122,6 +124,18 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// [`SourceError`] if the database cannot be read, is damaged, or has records without positions.
     fn index(&self, _place: &IndexPlace) -> Result<(), SourceError> {
         Ok(())
+    }
+
+    /// Shows the last record, its key and its value, where a source that is not seekable comes to it at once
+    /// and can read it. Nobody outside has to provide it.
+    #[doc(hidden)]
+    fn look_at_last(&self, _look: &mut dyn FnMut(&[u8], &[u8])) {}
+
+    /// A checksum of the index of its records, where there is one, and where it is the same as long as the
+    /// data set is. Nobody outside has to provide it.
+    #[doc(hidden)]
+    fn index_checksum(&self) -> Option<u32> {
+        None
     }
 
     /// As [`cursor`](Self::cursor), for whoever checks the seals of records before using their values. Nobody

@@ -138,6 +138,14 @@ impl RecordIndex {
         numbers.checked_div(self.numbers).unwrap_or_default()
     }
 
+    /// A checksum of all places: of the checksums of the parts that a sidecar has them in.
+    pub(super) fn checksum(&self) -> u32 {
+        match &self.body {
+            Body::Memory(places) => sidecar::checksum_of(places),
+            Body::File(sidecar) => sidecar.checksum(),
+        }
+    }
+
     /// The memory that it uses, or may come to use.
     pub(super) fn held_bytes(&self) -> usize {
         let numbers = self.records().saturating_mul(self.numbers);

@@ -145,6 +145,11 @@ impl Sidecar {
         self.numbers
     }
 
+    /// Nothing is read for it.
+    pub(super) fn checksum(&self) -> u32 {
+        of_parts(self.parts.iter().map(|part| part.checksum))
+    }
+
     /// The places from a number on, up to the end of its part; `None` past the last one.
     #[inline]
     pub(super) fn numbers_from(&self, at: usize) -> Result<Option<&[u64]>, Damage> {
@@ -272,6 +277,17 @@ fn head_of(kind: Kind, identity: &Identity, places: &[u8]) -> Option<Vec<u8>> {
     head.resize(head_bytes.checked_sub(size_of::<u32>())?, 0);
     head.extend_from_slice(&crc32c(&head).to_le_bytes());
     Some(head)
+}
+
+/// What the checksums of places' parts come to.
+fn of_parts(checksums: impl Iterator<Item = u32>) -> u32 {
+    crc32c(&checksums.flat_map(u32::to_le_bytes).collect::<Vec<_>>())
+}
+
+/// What a sidecar of these places says that its parts come to.
+pub(super) fn checksum_of(places: &[u64]) -> u32 {
+    let bytes = |part: &[u64]| part.iter().flat_map(|place| place.to_le_bytes()).collect::<Vec<_>>();
+    of_parts(places.chunks(PART_NUMBERS).map(|part| crc32c(&bytes(part))))
 }
 
 /// Writes a sidecar.

@@ -55,6 +55,13 @@ impl Database {
             + self.gaps.capacity() * size_of::<LevelDbError>()
     }
 
+    /// The greatest key that anything is known of, deleted or not.
+    pub(super) fn greatest_key(&self) -> Option<&[u8]> {
+        let of_tables = self.levels.iter().flatten().map(|table| table.file.last_user_key());
+        let last = self.memtable.len().checked_sub(1).and_then(|last| self.memtable.get(last));
+        of_tables.chain(last.map(|write| self.lending.store().bytes(write.key))).max()
+    }
+
     pub(super) fn tables(&self, level: usize) -> &[Table] {
         &self.levels[level]
     }

@@ -207,6 +207,15 @@ impl Source for LevelDb {
         Ok(Box::new(LevelDbCursor::new(self, merge, Verify::AtOnce)))
     }
 
+    /// A block of each level is read for it. Where the greatest key that was ever written is deleted, nothing
+    /// is shown: compaction would change what is.
+    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        let Some(key) = self.database.greatest_key() else { return };
+        if let Ok(Some(entry)) = MergeCursor::new(&self.database, key, None).advance() {
+            look(entry.key(), entry.value());
+        }
+    }
+
     fn is_seekable(&self) -> bool {
         self.indexed.lock().is_some()
     }

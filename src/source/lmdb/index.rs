@@ -35,6 +35,10 @@ impl Indexed {
         Indexed { transaction, place, tree, index: Arc::new(index), checked, pages }
     }
 
+    pub(super) fn checksum(&self) -> u32 {
+        self.index.checksum()
+    }
+
     pub(super) fn held_bytes(&self) -> usize {
         self.index.held_bytes() + size_of_val(&*self.checked.0)
     }

@@ -26,6 +26,7 @@ mod environment;
 mod fault;
 mod files;
 mod index;
+mod last;
 mod meta;
 mod page;
 mod pages;
@@ -228,6 +229,14 @@ impl Source for Lmdb {
     /// The index of its records.
     fn held_bytes(&self) -> usize {
         self.indexed.lock().as_ref().map_or(0, Indexed::held_bytes)
+    }
+
+    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        self.show_last(look);
+    }
+
+    fn index_checksum(&self) -> Option<u32> {
+        self.indexed.lock().as_ref().map(Indexed::checksum)
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {

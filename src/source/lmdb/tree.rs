@@ -6,8 +6,11 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::fault::{Fault, fault};
-use super::page::{Bounds, Branch, Holds, Leaf, Place, Tree};
+use super::page::{Bounds, Branch, Holds, Leaf, Place, Tree, Value};
 use super::pages::{Held, Pages};
+
+/// A record as its leaf has it.
+type OnLeaf<'a> = (&'a [u8], Value<'a>);
 
 /// A walk over one tree.
 ///
@@ -211,6 +214,24 @@ impl Walk {
     ) -> Result<impl Iterator<Item = Result<(&'a [u8], Tree), Fault>>, Fault> {
         let (leaf, last_page) = (self.leaf(pages)?, self.tree.last_page);
         Ok((0..leaf.len()).filter_map(move |node| leaf.database(node, last_page).transpose()))
+    }
+
+    /// The last record, down the last branches.
+    pub(super) fn last<'a>(&'a mut self, pages: &'a Pages) -> Result<Option<OnLeaf<'a>>, Fault> {
+        self.rewind();
+        self.is_over = true;
+        let Some(mut child) = self.tree.root else { return Ok(None) };
+        loop {
+            self.enter(pages, child)?;
+            if self.entered == self.levels.len() {
+                break;
+            }
+            if let Some(level) = self.entered.checked_sub(1).and_then(|last| self.levels.get_mut(last)) {
+                level.at = level.nodes.saturating_sub(1);
+            }
+            child = self.child(pages)?;
+        }
+        self.leaf(pages)?.record(self.nodes.saturating_sub(1)).map(Some)
     }
 
     /// Comes to every leaf.

@@ -1,0 +1,54 @@
+//! `percolator digest`: what a data set holds, to hold a run's receipts against.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{ArgGroup, Args};
+use percolator::DigestDetail;
+
+use super::args::{SourceArgs, StateArgs, TransformArgs};
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb"]).required(true).multiple(true))]
+pub(crate) struct Digest {
+    /// The data set: an LMDB, a LevelDB, or a net, whose data layer's it is. Of several databases, LMDBs come
+    /// first.
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// An LMDB of the data set.
+    #[arg(long, value_name = "PATH")]
+    lmdb: Vec<PathBuf>,
+    /// A LevelDB of the data set.
+    #[arg(long, value_name = "PATH")]
+    leveldb: Vec<PathBuf>,
+    #[command(flatten)]
+    state: StateArgs,
+    /// Write 64 bits of each record's hash as well, 16 bytes a record: they prove epochs under way, and such
+    /// as drop records.
+    #[arg(long)]
+    each_record: bool,
+    /// Write it to this file, and not to the standard output.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Digest {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let mut source = SourceArgs::found(&self.paths, self.state.root())?;
+        source.lmdb.extend_from_slice(&self.lmdb);
+        source.leveldb.extend_from_slice(&self.leveldb);
+        let described = source.describe(&self.state, &TransformArgs::default())?;
+        let detail = if self.each_record { DigestDetail::EachRecord } else { DigestDetail::Sum };
+        let digest = described.feed.digest(detail)?;
+        let mut out = std::io::stdout().lock();
+        let written = match &self.out {
+            None => write!(out, "{digest}"),
+            Some(path) => {
+                digest.save(path)?;
+                writeln!(out, "{}: {}", described.origin.display(), digest.contents())
+            }
+        };
+        written.and_then(|()| out.flush()).context("cannot write to the standard output")
+    }
+}

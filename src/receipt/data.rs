@@ -1,0 +1,291 @@
+//! What a whole data set holds, to hold receipts against.
+
+use std::path::Path;
+use std::thread;
+use std::{fmt, fs, str::FromStr};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use super::{Digest, ReceiptError, one_line, shortened};
+use crate::content::ContentHash;
+use crate::record::RecordId;
+use crate::sealed_text::{TextFault, TextReader, TextWriter};
+use crate::source::{FIRST, Identity, Run, Source, SourceError};
+use crate::whole_file;
+
+/// What the records of a data set hold, all of them: what receipts that keep
+/// [contents](crate::FeedBuilder::receipt_contents) are held against.
+/// [`FeedBuilder::digest`](crate::FeedBuilder::digest) makes one, in a walk over the data set.
+///
+/// It is text ([`Display`](std::fmt::Display), [`FromStr`]), with a checksum. A data set whose records are
+/// permuted, renamed or changed has another one; a copy has the same, whatever kind of database it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataDigest {
+    /// For people: a copy lies elsewhere.
+    source: String,
+    /// Its first and its last record.
+    clues: Identity,
+    contents: Digest,
+    each: Option<Vec<u64>>,
+}
+
+/// How much a [`DataDigest`] says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DigestDetail {
+    /// The sum over all records: some hundred bytes. It proves what an epoch had that was delivered as a
+    /// whole.
+    #[default]
+    Sum,
+    /// Beside it 64 bits of each record's hash: 16 bytes a record. It also proves what has been delivered of
+    /// an epoch that is under way, or that drops records, and says which receipt is wrong.
+    EachRecord,
+}
+
+/// How much a run takes in.
+const RUN_BYTES: usize = 256 << 10;
+const RUN_RECORDS: usize = 1024;
+
+/// Some records on their way to be hashed, and the position of the first.
+type Part = (u64, Run);
+
+/// What comes of them.
+#[derive(Debug, Default)]
+struct Sums {
+    contents: Digest,
+    /// By the position of the first of each part.
+    each: Vec<(u64, Vec<u64>)>,
+}
+
+impl DataDigest {
+    /// Walks over a source; the hashing is done on all processors.
+    pub(crate) fn of(source: &dyn Source, detail: DigestDetail) -> Result<Self, SourceError> {
+        let sums = Mutex::new(Sums::default());
+        let hash = |(first, run): &Part| {
+            let (contents, each) = hash(run, detail);
+            sums.lock().add(*first, contents, each);
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let (sender, parts) = bounded::<Part>(2 * threads);
+        let (give_back, free) = bounded::<Run>(2 * threads);
+        let clues = thread::scope(|scope| {
+            let work = |parts: Receiver<Part>, give_back: Sender<Run>| {
+                move || {
+                    for part in parts {
+                        hash(&part);
+                        // There is room for all runs; an error means that the walk has ended.
+                        let _ = give_back.try_send(part.1);
+                    }
+                }
+            };
+            let hashers = (0..threads).filter(|number| {
+                let name = format!("digest:{number}");
+                let work = work(parts.clone(), give_back.clone());
+                thread::Builder::new().name(name).spawn_scoped(scope, work).is_ok()
+            });
+            let is_alone = hashers.count() == 0;
+            // Whoever is left alone must not wait for the others.
+            drop((parts, give_back));
+            let mut runs = 0;
+            let clues = walk(source, |part| {
+                if is_alone {
+                    hash(&part);
+                    return part.1;
+                }
+                let _ = sender.send(part);
+                if runs < 2 * threads {
+                    runs += 1;
+                    return Run::with_capacity(RUN_RECORDS);
+                }
+                free.recv().unwrap_or_else(|_| Run::with_capacity(RUN_RECORDS))
+            });
+            drop(sender);
+            clues
+        })?;
+        let Sums { contents, mut each } = sums.into_inner();
+        each.sort_unstable_by_key(|(first, _)| *first);
+        let each = (detail == DigestDetail::EachRecord)
+            .then(|| each.into_iter().flat_map(|(_, hashes)| hashes).collect());
+        Ok(DataDigest { source: one_line(&source.path().to_string_lossy()), clues, contents, each })
+    }
+
+    /// Where the records came from, as the feed was told.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// How many records there are, and what they come to.
+    #[must_use]
+    pub fn contents(&self) -> Digest {
+        self.contents
+    }
+
+    /// How much it says.
+    #[must_use]
+    pub fn detail(&self) -> DigestDetail {
+        if self.each.is_some() { DigestDetail::EachRecord } else { DigestDetail::Sum }
+    }
+
+    /// The same, but for what it says of each record.
+    #[must_use]
+    pub fn sum(&self) -> Self {
+        DataDigest { each: None, source: self.source.clone(), clues: self.clues.clone(), ..*self }
+    }
+
+    /// What the data set is known by: this digest itself, too.
+    pub(crate) fn clues(&self) -> Identity {
+        self.clues.clone().with_clue("contents", self.contents)
+    }
+
+    /// What the record at a position comes to, as far as it is said.
+    pub(super) fn low_hash(&self, index: u64) -> Option<u64> {
+        self.each.as_ref()?.get(usize::try_from(index).ok()?).copied()
+    }
+
+    /// Writes it to a file, which has its name only once it is whole.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiptError::Write`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ReceiptError> {
+        let path = path.as_ref();
+        whole_file::write(path, &[self.to_string().as_bytes()])
+            .map_err(|error| ReceiptError::Write { path: path.to_owned(), message: error.to_string() })
+    }
+
+    /// Reads a file that was [saved](Self::save).
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiptError::Read`], and [`ReceiptError::Text`] if it was cut or edited, was written by a later
+    /// release, or is something else.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ReceiptError> {
+        let path = path.as_ref();
+        let of_text = |fault: TextFault| ReceiptError::Text { path: path.to_owned(), fault };
+        match fs::read(path) {
+            // What is no text is something else, or was damaged: either is found.
+            Ok(bytes) => String::from_utf8_lossy(&bytes).parse().map_err(of_text),
+            Err(error) => Err(ReceiptError::Read { path: path.to_owned(), message: error.to_string() }),
+        }
+    }
+}
+
+/// Walks over a source from its first record on and hands its records over in runs, each for an empty one.
+/// Gives what is known of the first and of the last.
+fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<Identity, SourceError> {
+    let mut cursor = source.cursor()?;
+    cursor.seek(0)?;
+    let mut clues = Identity::new();
+    let (mut run, mut first, mut index) = (Run::with_capacity(RUN_RECORDS), 0, 0);
+    while let Some(entry) = cursor.advance()? {
+        if index == 0 {
+            clues = clues.with_record(FIRST, entry.key(), entry.value(), entry.companion());
+        }
+        if run.value_bytes() >= RUN_BYTES || run.len() >= RUN_RECORDS {
+            run = hand_over((first, run));
+            run.clear();
+            first = index;
+        }
+        run.push(RecordId { epoch: 0, index }, entry);
+        index += 1;
+    }
+    if let Some(last) = run.len().checked_sub(1).and_then(|last| run.get(last)) {
+        clues = clues.with_record("last", last.key, last.value, last.companion);
+    }
+    hand_over((first, run));
+    Ok(clues)
+}
+
+/// What the records of a run come to, and each of them, where that is wanted.
+fn hash(run: &Run, detail: DigestDetail) -> (Digest, Vec<u64>) {
+    let (mut contents, mut each) = (Digest::default(), Vec::new());
+    for record in run.iter() {
+        let hash = ContentHash::of(&record);
+        contents.add_content(hash, 1);
+        if detail == DigestDetail::EachRecord {
+            each.push(hash.low());
+        }
+    }
+    (contents, each)
+}
+
+impl Sums {
+    fn add(&mut self, first: u64, contents: Digest, each: Vec<u64>) {
+        self.contents += contents;
+        if !each.is_empty() {
+            self.each.push((first, each));
+        }
+    }
+}
+
+const KIND: &str = "digest";
+const VERSION: u32 = 1;
+
+/// Of how many records a line has the hashes.
+const LINE_RECORDS: usize = 64;
+const HEX_DIGITS: usize = 16;
+
+/// ```text
+/// percolator digest 1
+/// source /data/train_lmdb
+/// clue first "00000000_n01440764_1": 196651 bytes, checksum 9f8e2d00
+/// clue last "01281166_n15075141_99": 196651 bytes, checksum 1f0a88e3
+/// contents 0123456789abcdef0123456789abcdef of 1281167
+/// each 0123456789abcdef...                       64 records' low halves, where they were asked for
+/// ...
+/// checksum 5c1e0f6b
+/// ```
+impl fmt::Display for DataDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = TextWriter::new(KIND, VERSION);
+        text.fact("source", &self.source);
+        self.clues.clues().for_each(|clue| text.fact("clue", clue));
+        text.fact("contents", self.contents);
+        for hashes in self.each.iter().flat_map(|each| each.chunks(LINE_RECORDS)) {
+            text.fact("each", hashes.iter().map(|hash| format!("{hash:016x}")).collect::<String>());
+        }
+        f.write_str(&text.seal())
+    }
+}
+
+impl FromStr for DataDigest {
+    type Err = TextFault;
+
+    fn from_str(text: &str) -> Result<Self, TextFault> {
+        let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
+        let source = facts.value("source")?.to_owned();
+        let mut clues = Identity::new();
+        while let Some(clue) = facts.next_if("clue") {
+            clues.push_clue(clue);
+        }
+        let contents: Digest = facts.parse("contents", "a sum and how many records it is of")?;
+        let mut each: Option<Vec<u64>> = None;
+        while let Some(line) = facts.next_if("each") {
+            let hashes = line.as_bytes().chunks(HEX_DIGITS).map(low_hash).collect::<Option<Vec<_>>>();
+            let Some(hashes) = hashes else {
+                return Err(facts.fault_before(
+                    "\"each ...\" with 16 hexadecimal digits a record",
+                    &shortened(line.to_owned()),
+                ));
+            };
+            each.get_or_insert_default().extend(hashes);
+        }
+        if let Some(each) = &each {
+            let sum = each.iter().fold(0, |sum: u64, hash| sum.wrapping_add(*hash));
+            if (sum, each.len() as u64) != (contents.low(), contents.records()) {
+                let wanted =
+                    format!("hashes of {} records, whose sum is that of \"contents\",", contents.records());
+                return Err(facts.fault_before(&wanted, &format!("{} that come to {sum:016x}", each.len())));
+            }
+        }
+        facts.end()?;
+        Ok(DataDigest { source, clues, contents, each })
+    }
+}
+
+fn low_hash(digits: &[u8]) -> Option<u64> {
+    let digits = str::from_utf8(digits).ok().filter(|digits| digits.len() == HEX_DIGITS)?;
+    // A sign is no digit.
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
+}
