@@ -120,7 +120,9 @@ impl Source for Stalling {
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(self.stall(self.source.cursor()?))
+        let cursor = self.source.cursor()?;
+        // Where records are found by their positions, a feed looks at some of them before it walks.
+        Ok(if self.is_seekable() { cursor } else { self.stall(cursor) })
     }
 
     fn is_seekable(&self) -> bool {
