@@ -10,8 +10,8 @@ use clap::{ArgGroup, Args};
 #[cfg(feature = "cuda-driver")]
 use percolator::CudaDevice;
 use percolator::{
-    ConfigError, DataDigest, FeedBuilder, FeedError, IndexPlace, Process, Receipt, Snapshot, Stats, World, limits, shown,
-    whole_file,
+    ConfigError, DataDigest, FeedBuilder, FeedError, IndexPlace, Process, Receipt, Snapshot, Stats, World,
+    limits, shown, whole_file,
 };
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};

@@ -222,7 +222,7 @@ mod tests {
         let dealt_by = DealtBy::Plan(plan.clone().into());
         let next = [(0, StepId { epoch: 0, step })];
         let snapshot = Snapshot::new(Path::new("db"), Identity::new(), dealt_by, DrawnFrom::Indexed(0), next);
-        (snapshot, Receipt::new(&format!("db, up to step {step}"), &plan))
+        (snapshot, Receipt::new(&format!("db, up to step {step}"), &Identity::new(), &plan))
     }
 
     #[test]

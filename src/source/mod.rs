@@ -364,7 +364,8 @@ pub enum SourceError {
     /// A page of the database is not what it must be.
     #[error(
         "{}: page {page} {message}{}; the file is damaged: copy it again from where it came",
-        shown::path(path), Behind(before)
+        shown::path(path),
+        Behind(before)
     )]
     BrokenPage {
         /// The database.
@@ -399,7 +400,8 @@ pub enum SourceError {
     /// The file holds databases where records are looked for.
     #[error(
         "{}: it holds databases and not records: {}; name one of them (lmdb_named, or LmdbOptions::name)",
-        shown::path(path), Names(names)
+        shown::path(path),
+        Names(names)
     )]
     HoldsDatabases {
         /// The file.
