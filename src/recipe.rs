@@ -155,7 +155,7 @@ impl Recipe {
             let target = target.of(record, &datum)?;
             target.write(input, shape, draw, place.target, tools)?;
         }
-        // Last: of what is too large for the first caches, the pixels have brought most into the next.
+        // Last: the transform has brought most of it into a cache.
         if self.hashes_contents {
             place.leave_content(ContentHash::of(record));
         }
