@@ -242,7 +242,8 @@ fn sweep(folder: &Path) {
             None => continue,
             Some(maker) => maker == boot() && maker != "0",
         };
-        if is_left_behind(&entry.path(), is_of_this_boot) {
+        // It stays locked until it is gone: whoever has only just created it, and finds it so, takes another.
+        if let Some(_locked) = left_behind(&entry.path(), is_of_this_boot) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -258,25 +259,23 @@ fn maker_of(name: &OsStr) -> Option<&str> {
     (fields.len() == 4 && fields.iter().all(is_hexadecimal)).then(|| fields[0])
 }
 
-/// Whether nobody writes a temporary file any more.
-fn is_left_behind(path: &Path, is_of_this_boot: bool) -> bool {
+/// A temporary file that nobody writes any more, locked where it can be.
+fn left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
     /// Longer than any writer pauses.
     const OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
     // Neither does a FIFO of that name hold this up, nor is a link followed.
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    let Ok(file) = File::options().read(true).write(true).custom_flags(flags).open(path) else {
-        return false;
-    };
-    let Ok(metadata) = file.metadata() else { return false };
+    let file = File::options().read(true).write(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok().filter(Metadata::is_file)?;
     let age = metadata.modified().ok().and_then(|modified| modified.elapsed().ok()).unwrap_or_default();
-    metadata.is_file()
-        && match file.try_lock() {
-            Ok(()) => is_of_this_boot || age > OLD,
-            Err(TryLockError::WouldBlock) => false,
-            // A file system that has no locks has not locked it for its writer, either.
-            Err(TryLockError::Error(_)) => age > OLD,
-        }
+    let is_left = match file.try_lock() {
+        Ok(()) => is_of_this_boot || age > OLD,
+        Err(TryLockError::WouldBlock) => false,
+        // A file system that has no locks has not locked it for its writer, either.
+        Err(TryLockError::Error(_)) => age > OLD,
+    };
+    is_left.then_some(file)
 }
 
 #[cfg(test)]

@@ -30,6 +30,9 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the pipeline against consumers that only count, and say what waited for what.
+    ///
+    /// SIGINT and SIGTERM stop it at its next batch, with snapshot and receipt written; the exit codes are
+    /// then 130 and 143.
     Feed(feed::Feed),
     // What it says of itself stands at the arguments.
     Bench(bench::Bench),

@@ -25,7 +25,7 @@ mod synthetic;
 mod timeline;
 mod write;
 
-use std::io::Write as _;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ use clap::{ArgGroup, Args};
 use percolator::{shown, whole_file};
 
 use super::args::{StateArgs, TransformArgs, seconds};
+use super::out::Out;
 use super::pipeline::PipelineArgs;
 use data::Format;
 use measure::Measured;
@@ -123,26 +124,26 @@ impl Bench {
             whole_file::check(path)
                 .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
         }
+        let mut out = Out::new(std::io::stdout().lock());
         let mut measured = Vec::new();
         for job in self.jobs()? {
             let one = self.measure(&job)?;
-            self.print(&one)?;
+            self.print(&one, &mut out)?;
             measured.push(one);
         }
         if let Some(path) = &self.plot {
             whole_file::write(path, &[plot::draw(&measured, self.goal).as_bytes()])
                 .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
         }
-        Ok(())
+        out.finish()
     }
 
-    fn print(&self, measured: &Measured) -> anyhow::Result<()> {
+    fn print(&self, measured: &Measured, out: &mut impl Write) -> anyhow::Result<()> {
         let text = if self.json {
             serde_json::to_string(&measured.figures)? + "\n"
         } else {
             report::of(&measured.figures)
         };
-        let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }

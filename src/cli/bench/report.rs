@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use percolator::shown;
+
 use super::figures::Figures;
 use super::shares::{Limit, NEAR};
 
@@ -20,7 +22,7 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
     let f = figures;
     let records =
         f.source_records.map_or_else(String::new, |records| format!("{} records, ", grouped(records as f64)));
-    writeln!(out, "{}: {records}the first {}", f.job, f.source_shape)?;
+    writeln!(out, "{}: {records}the first {}", shown::message(&f.job), f.source_shape)?;
     let cold = match (f.cold, f.evicted) {
         (false, _) => "",
         (true, Some(false)) => "; COLD WAS ASKED FOR, and the system kept the files in memory",
