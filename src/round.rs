@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// A round that a fixed number of slots makes, between a reader and a consumer, or through a lane's ring.
 /// It is open until somebody who takes part ends; only then may slots be dropped.
@@ -15,8 +15,16 @@ impl Round {
     }
 
     pub(crate) fn close(&self) {
-        // Release pairs with the Acquire of a token that is dropped because of this.
-        self.0.store(true, Ordering::Release);
+        // SeqCst, with the fence in `is_closed`: whoever drops a slot has most often learnt of the end from a
+        // queue, by a relaxed load that synchronises with nothing. But queues are closed after this, by a
+        // SeqCst operation: so in the one order of all of these the store comes first, then that operation,
+        // then the fence of whoever has seen it.
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn is_closed(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Acquire)
     }
 
     /// How many tokens, ends and others know of this round.
@@ -46,7 +54,7 @@ impl Token {
 impl Drop for Token {
     fn drop(&mut self) {
         debug_assert!(
-            self.0.0.load(Ordering::Acquire) || std::thread::panicking(),
+            self.0.is_closed() || std::thread::panicking(),
             "a slot was lost while its round was open"
         );
     }
