@@ -16,6 +16,8 @@
 //! 2. `Places` of one buffer never overlap: `Filling` hands out each record's place once.
 //! 3. `writers` counts the living `Places`, plus the `Filling`. Who brings it to 0 says so through `done`,
 //!    exactly once a batch. Only then does `Pending` become `Filled`, and only `Filled` reads.
+//! 4. Every row of a batch that is delivered was written: `Places` that are dropped, and not left, fail their
+//!    batch.
 
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
 
@@ -90,7 +92,8 @@ pub(crate) struct Filled {
     records: usize,
 }
 
-/// The places of a few successive records of a batch. Dropping it means that they are written.
+/// The places of a few successive records of a batch. They are written when they are [left](Self::leave);
+/// dropping them fails the batch.
 pub(crate) struct Places {
     buffer: Arc<Buffer>,
     arrays: Arrays,
@@ -331,8 +334,11 @@ unsafe fn part<'a, T>(base: *mut T, start: usize, len: usize) -> &'a mut [T] {
 }
 
 impl Drop for Places {
+    /// Where they were not left, something went wrong on the way to it, and nobody knows which of them are
+    /// written.
     fn drop(&mut self) {
         if !self.is_left {
+            self.fail(0, BatchFault::Unwritten);
             self.buffer.leave();
         }
     }
@@ -503,6 +509,7 @@ mod tests {
             place.target.fill(!value);
             place.tag(RecordId { epoch: 0, index: value.into() }, -i32::from(value));
         }
+        places.leave();
     }
 
     #[test]
@@ -539,17 +546,36 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_complete_only_when_its_last_place_is_dropped() {
+    fn a_batch_is_complete_only_when_its_last_place_is_left() {
         let (frame, completed) = frame(2);
         let mut filling = frame.begin(arrays(2));
         let (first, second) = (filling.take(1), filling.take(1));
-        drop(second);
+        assert!(!second.leave());
         let pending = filling.finish();
         assert!(!pending.is_complete());
         assert!(completed.try_recv().is_err());
-        drop(first);
+        assert!(first.leave());
         assert!(pending.is_complete());
         assert!(completed.try_recv().is_ok());
+        assert_eq!(pending.failure(), None);
+    }
+
+    #[test]
+    fn places_that_are_dropped_are_not_written_and_fail_their_batch() {
+        let (frame, completed) = frame(2);
+        let mut filling = frame.begin(arrays(2));
+        write(filling.take(2), 0);
+        let frame = filling.finish().filled().recycle();
+        completed.try_recv().unwrap();
+        // The second batch's second row would be the first's, with its label and its name.
+        let mut filling = frame.begin(arrays(2));
+        let (first, second) = (filling.take(1), filling.take(1));
+        write(first, 2);
+        drop(second);
+        let pending = filling.finish();
+        assert!(pending.is_complete(), "nobody waits for what nobody will write");
+        assert_eq!(completed.try_recv(), Ok(()));
+        assert_eq!(pending.failure(), Some(BatchFault::Unwritten));
     }
 
     #[test]
@@ -568,7 +594,7 @@ mod tests {
         second.fail(0, failure(2));
         first.fail(1, failure(1));
         second.fail(1, failure(3));
-        drop((first, second));
+        assert!(!first.leave() && !second.leave());
         assert_eq!(filling.finish().failure(), Some(failure(1).into()));
     }
 

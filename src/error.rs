@@ -1,5 +1,7 @@
 //! What can end a feed: the errors of all its stages, under one name.
 
+use std::time::Duration;
+
 use crate::config::ConfigError;
 use crate::device::DeviceError;
 use crate::fault::{BatchFault, RecordError};
@@ -57,6 +59,32 @@ pub enum FeedError {
     /// Somebody cancelled the feed.
     #[error("the feed was cancelled")]
     Cancelled,
+    /// A consumer waited for a batch while it held all that its lane's ring has: only it could have ended
+    /// that wait.
+    #[error(
+        "lane {lane} ({device}): its consumer holds all {held} batches of the ring and has waited {waited:?} for \
+         one more, which can be filled only when one of them is dropped; drop each batch before the next is asked \
+         for (no lane.collect::<Vec<_>>()), make the ring deeper than what is held at once (prefetch, \
+         memory_limit), or say give_up_after where another thread drops them later"
+    )]
+    AllHeld {
+        /// The lane's number in its feed.
+        lane: usize,
+        /// The device at its end.
+        device: String,
+        /// How many batches the consumer holds.
+        held: usize,
+        /// How many the lane's ring has.
+        ring: usize,
+        /// How long the consumer waited.
+        waited: Duration,
+    },
+    /// A feed was asked for its lanes, or for its steps, after its lanes had been handed over.
+    #[error(
+        "the feed's lanes were handed over before: lanes() hands them over once, and steps() goes through those \
+         that it still has; keep the lanes that the first call gave, or use one of the two alone"
+    )]
+    LanesTaken,
 }
 
 impl From<SourceError> for FeedError {
@@ -76,6 +104,10 @@ impl From<BatchFault> for FeedError {
         match fault {
             BatchFault::Record(error) => error.into(),
             BatchFault::Source(error) => (*error).into(),
+            BatchFault::Unwritten => FeedError::Panicked {
+                name: "worker".to_owned(),
+                message: "it let go of records of a batch that it had not written".to_owned(),
+            },
         }
     }
 }

@@ -97,6 +97,9 @@ pub(crate) enum BatchFault {
     Record(Box<RecordError>),
     /// What one of its records lies in is not what was written: nothing is known of the record.
     Source(Box<SourceError>),
+    /// Whoever was to write some of its records let go of their places before: what lies there is of an
+    /// earlier batch.
+    Unwritten,
 }
 
 impl From<Box<RecordError>> for BatchFault {

@@ -61,6 +61,7 @@ mod sealed_text;
 pub mod shown;
 mod splitmix;
 mod sync;
+mod way_home;
 #[doc(hidden)]
 pub mod whole_file;
 
@@ -134,7 +135,9 @@ pub use distribute::{
 pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]
-pub use feed::{Batch, DtypeMismatch, Extent, Feed, FeedBuilder, FeedCanceller, Lane, Steps, Target};
+pub use feed::{
+    Batch, DtypeMismatch, Extent, Feed, FeedBuilder, FeedCanceller, FeedWatch, Lane, Steps, Target,
+};
 #[cfg(not(shuttle))]
 pub use feed::{
     DLDataType, DLDevice, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor, DlpackBatch,

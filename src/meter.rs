@@ -122,6 +122,13 @@ pub struct Waits {
     pub time: Duration,
 }
 
+impl Waits {
+    /// Without some of them, which were read a moment later.
+    pub(crate) fn without(self, some: Waits) -> Waits {
+        Waits { count: self.count.saturating_sub(some.count), time: self.time.saturating_sub(some.time) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,10 +22,15 @@
 //! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun; what
 //!    was complete is delivered; then, at most once, the error.
 //! 4. A buffer is not written before the event of its last use.
+//! 5. **Whoever lets go of a batch waits for nobody.** A slot whose device has still to let go of it is
+//!    dropped on this thread alone, which therefore stays, when the lane has ended, until all slots are home
+//!    (`way_home.rs`). It holds nothing else by then: neither its reader nor the workers wait for the
+//!    consumer's batches.
 
 mod depth;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -47,7 +52,9 @@ use crate::reader::{DataReader, Lease};
 use crate::recipe::Recipe;
 use crate::record::StepEnd;
 use crate::round::{Round, Token};
+use crate::sync::panic_message;
 use crate::transform::{Draws, Staged};
+use crate::way_home::{WayHome, see_home};
 use crate::workers::{Crew, Fill, Task};
 
 /// What stays the same of a place in a lane's ring, whatever state its buffer is in.
@@ -65,6 +72,20 @@ pub(crate) struct Slot {
     /// Before the memory, which the device may still be reading: a passage's drop waits until it is not.
     pub(crate) berth: Berth,
     pub(crate) frame: Frame,
+}
+
+/// A slot on its way home from the consumer, which has let go of its batch.
+pub(crate) struct Returned {
+    pub(crate) slot: Slot,
+    /// Whether its device took note of that. Where it did not, the slot is not used again.
+    pub(crate) released: Result<(), DeviceError>,
+}
+
+/// A batch that did not get to its consumer, and why.
+pub(crate) struct Unsubmitted {
+    pub(crate) error: FeedError,
+    /// What its device may be at work on even so.
+    pub(crate) slot: Option<Box<Slot>>,
 }
 
 /// A complete batch on its way to the consumer, or in its hands.
@@ -91,12 +112,30 @@ pub(crate) struct LaneMeters {
     pub(crate) for_workers: WaitMeter,
     /// Waits of the consumer for a batch. The workers' crew has an eye on them.
     pub(crate) for_batch: Arc<WaitMeter>,
+    /// Those of them during which it held all batches of the ring: only it could end them.
+    pub(crate) for_itself: WaitMeter,
     /// Buffers that had to grow, because a batch was larger than any before it.
     pub(crate) growths: Count,
     /// Batches in the ring.
     pub(crate) ring: AtomicUsize,
     /// Batches that the consumer holds now.
     pub(crate) held: AtomicUsize,
+}
+
+impl Delivered {
+    /// Its place in the ring, where nobody wants the batch.
+    pub(crate) fn into_slot(self) -> Slot {
+        Slot { berth: self.berth, frame: self.filled.recycle() }
+    }
+}
+
+impl LaneMeters {
+    /// How many batches the consumer holds, where those are all that the ring has: it gets no other before it
+    /// drops one.
+    pub(crate) fn all_held(&self) -> Option<usize> {
+        let held = self.held.load(Ordering::Relaxed);
+        (held >= self.ring.load(Ordering::Relaxed)).then_some(held)
+    }
 }
 
 /// Ends the ring's round when the prefetcher goes, however it goes.
@@ -133,10 +172,9 @@ pub(crate) struct Prefetcher {
     /// Told by the workers whenever a batch is complete; the other end is for new slots.
     pub(crate) done: Receiver<()>,
     pub(crate) done_sender: Sender<()>,
-    /// Before `free`, whose slots may have to wait for their device: the consumer need not wait to see the end.
     pub(crate) full: Sender<Result<Delivered, FeedError>>,
-    /// Slots whose batch the consumer has let go of, or why the device did not take note of it.
-    pub(crate) free: Receiver<Result<Slot, DeviceError>>,
+    /// Slots whose batch the consumer has let go of.
+    pub(crate) free: Receiver<Returned>,
     /// Disconnects when the consumer's end is dropped.
     pub(crate) stop: Receiver<()>,
     pub(crate) state: State,
@@ -145,6 +183,11 @@ pub(crate) struct Prefetcher {
 /// Where a prefetcher's slots are, and whether the end is in sight. Berths come before buffers, here too.
 #[derive(Default)]
 pub(crate) struct State {
+    /// Slots whose device has failed: to drop one may be to wait for all that the device does, or to find out
+    /// that nobody can tell when that is. So they go when the lane has ended, and before all others.
+    failed: Vec<Slot>,
+    /// Batches that are not submitted because of an error: their places in the ring, and their buffers.
+    abandoned: Vec<(Berth, Box<dyn Send>)>,
     /// Slots that wait for the event of their last use, in no matter what order those come.
     resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
@@ -175,7 +218,7 @@ impl State {
 enum Wake {
     Run(queue_pair::Slot),
     RunsEnded,
-    Free(Result<Slot, DeviceError>),
+    Free(Returned),
     /// A slot's last use is over, or cannot be told any more.
     Rested,
     Done,
@@ -189,9 +232,19 @@ struct Gone;
 /// How long a slot's last use may be over before that is seen: a device tells nobody, it must be asked. The other slots
 /// of the ring are full meanwhile.
 const LOOK: Duration = Duration::from_micros(250);
+/// The same of a slot that is used for long. To ask takes some calls of the driver a slot.
+const LOOK_MAX: Duration = Duration::from_millis(1);
+/// Of so many times the time that was waited so far.
+const LOOK_SHARE: u32 = 16;
 
 /// Long enough that waking in vain costs nothing; it bounds no wait, each of which has its own waker.
 const FAR: Duration = Duration::from_secs(3600);
+
+/// How long to wait before a device is asked again, after a wait of so long: not much of what is waited for
+/// anyway, so that nothing is late by much, and what is used for long is not asked for all the while.
+fn look_after(waited: Duration) -> Duration {
+    (waited / LOOK_SHARE).clamp(LOOK, LOOK_MAX)
+}
 
 impl Prefetcher {
     /// Puts one more batch into the ring, with its memory on the host and on the device.
@@ -208,8 +261,30 @@ impl Prefetcher {
         Ok(())
     }
 
-    /// The thread: until the source has ended, something has failed, or the consumer has left.
-    pub(crate) fn run(mut self) {
+    /// The thread `name`: until the source has ended, something has failed, or the consumer has left; and
+    /// then until all slots are home. `through` is dropped in between: from there on nothing is held but
+    /// slots.
+    ///
+    /// Should it panic, its consumer gets an error and not a quiet end.
+    pub(crate) fn stay(mut self, name: String, through: Sender<()>) {
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
+        let Prefetcher { ring, reader, recipe, draws, crew, tasks, full, free, latch, state, .. } = self;
+        drop(ring);
+        if let Err(panic) = ran {
+            let error = FeedError::Panicked { name, message: panic_message(&*panic) };
+            latch.set(error.clone());
+            // Where there is no room for it, an error is there already, behind the ring's batches.
+            let _ = full.try_send(Err(error));
+        }
+        // The consumer sees the end before any slot is waited for: what lets go of one may be that it goes
+        // on.
+        drop((reader, recipe, draws, crew, tasks, full));
+        drop(through);
+        drop(state);
+        see_home(&free);
+    }
+
+    fn run(&mut self) {
         let span = tracing::info_span!("prefetch", device = %self.device.name(), lane = self.reader.number());
         let _entered = span.enter();
         let _bound = self.near.as_ref().and_then(Cpus::bind);
@@ -239,8 +314,11 @@ impl Prefetcher {
                 }
             }
             Wake::RunsEnded => self.runs_ended(),
-            Wake::Free(Ok(slot)) => self.state.resting.push_back(slot),
-            Wake::Free(Err(error)) => self.fail(error.into()),
+            Wake::Free(Returned { slot, released: Ok(()) }) => self.state.resting.push_back(slot),
+            Wake::Free(Returned { slot, released: Err(error) }) => {
+                self.state.failed.push(slot);
+                self.fail(error.into());
+            }
             Wake::Done | Wake::Rested => {}
             Wake::Alarm => {
                 let error = self.latch.get().unwrap_or(FeedError::Cancelled);
@@ -269,8 +347,10 @@ impl Prefetcher {
             return wake;
         }
         self.waiting_meter().time(|| {
+            let start = Instant::now();
+            let looks = self.wants_slot() && !self.state.resting.is_empty();
             loop {
-                let patience = if self.wants_slot() && !self.state.resting.is_empty() { LOOK } else { FAR };
+                let patience = if looks { look_after(start.elapsed()) } else { FAR };
                 if let Some(wake) = self.select(patience) {
                     break wake;
                 }
@@ -345,8 +425,13 @@ impl Prefetcher {
         }
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
-        // The workers outlive the lanes, so somebody is there to take it.
-        let _ = self.tasks.send(Task::Fill(Fill { run, places }));
+        // The workers outlive the lanes, and one that is lost lets go of what it is sent: so somebody is
+        // there to take it. Were there nobody, the records would not be written, ever.
+        if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places })) {
+            drop(unsent);
+            let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());
+            return self.fail(self.latch.get().unwrap_or(FeedError::Panicked { name, message }));
+        }
         if end.is_some() {
             self.close_batch(end);
         }
@@ -402,7 +487,9 @@ impl Prefetcher {
     /// Ends the lane with an error, and the feed with it, once what is in flight is through.
     fn fail(&mut self, error: FeedError) {
         self.ring.0.close();
-        self.state.open = None;
+        if let Some((berth, filling)) = self.state.open.take() {
+            self.state.abandoned.push((berth, Box::new(filling)));
+        }
         self.state.run = None;
         self.state.ending = Some(Err(error));
     }
@@ -446,8 +533,11 @@ impl Prefetcher {
                     self.deliver(delivered)?;
                     self.depth.look(Instant::now(), &self.meters);
                 }
-                Err(error) => {
-                    self.state.in_flight.clear();
+                Err(Unsubmitted { error, slot }) => {
+                    self.state.failed.extend(slot.map(|slot| *slot));
+                    while let Some((berth, pending)) = self.state.in_flight.pop_front() {
+                        self.state.abandoned.push((berth, Box::new(pending)));
+                    }
                     self.fail(error);
                 }
             }
@@ -475,11 +565,10 @@ fn grow(slot: &mut Slot, device: &Device, room: Room) -> Result<(), FeedError> {
 }
 
 /// Starts a complete batch on its way to the device.
-pub(crate) fn submit(berth: Berth, pending: Pending) -> Result<Delivered, FeedError> {
+pub(crate) fn submit(berth: Berth, pending: Pending) -> Result<Delivered, Unsubmitted> {
     if let Some(error) = pending.failure() {
         berth.token.close_round();
-        drop(berth);
-        return Err(error.into());
+        return Err(Unsubmitted { error: error.into(), slot: None });
     }
     // Together from here on, so that on every path the passage goes before the memory it may be reading.
     let mut delivered = Delivered { berth, filled: pending.filled() };
@@ -496,30 +585,56 @@ pub(crate) fn submit(berth: Berth, pending: Pending) -> Result<Delivered, FeedEr
     };
     if let Err(error) = berth.passage.submit(batch) {
         berth.token.close_round();
-        return Err(error.into());
+        return Err(Unsubmitted { error: error.into(), slot: Some(Box::new(delivered.into_slot())) });
     }
     tracing::trace!(%shape, "a batch is complete, and submitted to its device");
     Ok(delivered)
 }
 
-/// What the consumer does when it lets go of a batch.
+/// What the consumer of a lane does when it lets go of a batch. It never panics: a framework may do it from
+/// C.
 pub(crate) fn give_back(
     mut delivered: Delivered,
-    free: &Sender<Result<Slot, DeviceError>>,
+    lane: usize,
+    home: &WayHome<Returned>,
     meters: &LaneMeters,
 ) {
     meters.held.fetch_sub(1, Ordering::Relaxed);
-    let slot = match delivered.berth.passage.release() {
-        Ok(()) => {
-            let Delivered { berth, filled } = delivered;
-            Ok(Slot { berth, frame: filled.recycle() })
-        }
-        Err(error) => {
-            delivered.berth.token.close_round();
-            drop(delivered);
-            Err(error)
-        }
-    };
-    // An error means that the lane has ended and needs no slot.
-    let _ = free.send(slot);
+    let passage = &mut delivered.berth.passage;
+    let released = catch_unwind(AssertUnwindSafe(|| passage.release())).unwrap_or_else(|panic| {
+        // The slot is not to be used again, and the lane, which would wait for it, ends.
+        let message = format!("it panicked: {}", panic_message(&*panic));
+        Err(DeviceError::Call { device: format!("the device of lane {lane}"), call: "release", message })
+    });
+    if released.is_err() {
+        delivered.berth.token.close_round();
+    }
+    // What nobody takes any more is dropped here: the lane has gone, and its device makes nobody wait.
+    let _ = home.send(Returned { slot: delivered.into_slot(), released });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_asked_seldom_for_what_it_uses_long_and_soon_enough_for_what_it_does_not() {
+        assert_eq!(look_after(Duration::ZERO), LOOK);
+        assert_eq!(look_after(LOOK * LOOK_SHARE), LOOK);
+        let looks_of = |wait: Duration| {
+            let (mut waited, mut looks) = (Duration::ZERO, 0);
+            while waited < wait {
+                waited += look_after(waited);
+                looks += 1;
+                // Late by a sixteenth, or by the least there is.
+                assert!(
+                    waited <= wait + (wait / LOOK_SHARE).max(LOOK).min(LOOK_MAX),
+                    "{waited:?} of {wait:?}"
+                );
+            }
+            looks
+        };
+        assert_eq!(looks_of(Duration::from_millis(4)), 16);
+        assert!(looks_of(Duration::from_secs(1)) < 1_100, "and not 4000");
+    }
 }

@@ -69,7 +69,8 @@ pub struct LaneStats {
     pub waits_for_device: Waits,
     /// Waits of the lane for the workers, with nothing else to do.
     pub waits_for_workers: Waits,
-    /// Waits of the consumer for a batch.
+    /// Waits of the consumer for a batch, but for those during which it held [all](Self::ring) of them: these
+    /// are its own.
     pub waits_for_batch: Waits,
     /// Batches that were larger than any before, so that memory had to be found for them.
     pub growths: u64,

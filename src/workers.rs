@@ -160,23 +160,34 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts a crew's workers on a queue. `near` are the processors that they keep to, if any.
+    /// Starts a crew's workers on a queue. `near` are the processors that they keep to, if any. `lost` is
+    /// told of a worker that panicked where no panic is foreseen, with its name and what the panic said,
+    /// before the task that it was given is let go of.
     pub(crate) fn start(
         queue: TaskQueue,
         crew: Arc<Crew>,
         recipe: &Arc<Recipe>,
         meters: &Arc<WorkerMeters>,
         near: Option<&Cpus>,
+        lost: impl Fn(String, String) + Clone + Send + 'static,
     ) -> io::Result<Workers> {
         let TaskQueue { tasks, queue, errands } = queue;
         let count = crew.threads();
         let mut workers = Workers { tasks: Some(tasks), crew, errands, threads: Vec::with_capacity(count) };
         for number in 0..count {
             let (queue, recipe, meters) = (queue.clone(), recipe.clone(), meters.clone());
-            let (crew, near) = (workers.crew.clone(), near.cloned());
-            let thread = std::thread::Builder::new()
-                .name(format!("worker:{number}"))
-                .spawn(move || work(number, &crew, &queue, &recipe, &meters, near.as_ref()))?;
+            let (crew, near, lost) = (workers.crew.clone(), near.cloned(), lost.clone());
+            let (name, mut task) = (format!("worker:{number}"), None);
+            let run = move || {
+                let worked = catch_unwind(AssertUnwindSafe(|| {
+                    work(number, &crew, &queue, &recipe, &meters, near.as_ref(), &mut task);
+                }));
+                if let Err(panic) = worked {
+                    lost(format!("worker:{number}"), panic_message(&*panic));
+                    let_go(&crew, task, &queue);
+                }
+            };
+            let thread = std::thread::Builder::new().name(name).spawn(run)?;
             workers.threads.push(thread);
         }
         Ok(workers)
@@ -196,12 +207,13 @@ impl Drop for Workers {
         drop(self.errands.tasks.lock().take());
         self.crew.end();
         for thread in self.threads.drain(..) {
-            // A panic in a task was caught there.
+            // A panic was caught there, and told.
             let _ = thread.join();
         }
     }
 }
 
+/// `task` is what it is at, or `None`.
 fn work(
     number: usize,
     crew: &Crew,
@@ -209,10 +221,10 @@ fn work(
     recipe: &Recipe,
     meters: &WorkerMeters,
     near: Option<&Cpus>,
+    task: &mut Option<Task>,
 ) {
     let _entered = tracing::info_span!("worker", number).entered();
     let _bound = near.and_then(Cpus::bind);
-    let _leaving = Leaving(crew);
     let mut tools = Tools::new(recipe.is_past_caches);
     let mut has_completed = false;
     loop {
@@ -227,31 +239,35 @@ fn work(
             }
             queue.recv()
         };
-        let Ok(task) = meters.idle.take(ready, wait) else { break };
+        let Ok(next) = meters.idle.take(ready, wait) else { break };
+        *task = Some(next);
         crew.took(queue.len());
-        has_completed = match task {
-            Task::Fill(fill) => {
-                meters.runs.add(1);
-                let (records, bytes) = (fill.run.len(), fill.run.value_bytes());
-                tracing::trace!(records, bytes, "a run is transformed");
-                fill.handle(recipe, &mut tools)
-            }
-            Task::Errand(errand) => {
+        if let Some(Task::Fill(fill)) = task {
+            meters.runs.add(1);
+            let (records, bytes) = (fill.run.len(), fill.run.value_bytes());
+            tracing::trace!(records, bytes, "a run is transformed");
+        }
+        has_completed = match task.take() {
+            Some(Task::Fill(fill)) => fill.handle(recipe, &mut tools),
+            Some(Task::Errand(errand)) => {
                 meters.errands.add(u64::from(run(&*errand)));
                 false
             }
+            None => false,
         };
     }
 }
 
-/// Says where a worker is lost to a panic, which is caught wherever one is foreseen.
-struct Leaving<'a>(&'a Crew);
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lose_one();
-        }
+/// What a worker does that is lost to a panic, which is caught wherever one is foreseen: it lets go of its
+/// task and, for as long as there are any, of all that it comes by. Batches that those are of fail, and
+/// nobody waits for them, though no worker be left.
+fn let_go(crew: &Crew, mut task: Option<Task>, queue: &Receiver<Task>) {
+    // Those who stand by may be all that is left. What panics here did so before, and was told.
+    let _ = catch_unwind(AssertUnwindSafe(|| crew.lose_one()));
+    loop {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(task.take())));
+        let Ok(next) = queue.recv() else { break };
+        task = Some(next);
     }
 }
 

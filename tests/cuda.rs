@@ -14,7 +14,7 @@ mod standin;
 use std::sync::Arc;
 
 use common::log::Log;
-use common::process::{must_end, role};
+use common::process::{must_end, prefetchers_are_through, role};
 use common::source::MemorySource;
 use cuda::{consume, feed};
 use percolator::cudarc::driver::{CudaContext, CudaStream, result, sys};
@@ -299,6 +299,7 @@ fn a_stream_of_another_device_is_refused() {
         "the batch is on cuda:0, and the stream is of cuda:1: let a stream of cuda:0 wait for it"
     );
     drop((batch, feed));
+    prefetchers_are_through();
     standin.take_report().must_be_empty();
 }
 
@@ -429,6 +430,7 @@ fn a_stream_whose_end_cannot_be_seen_is_refused() {
     unsafe { there.wait_on_raw(other.cu_stream().cast()) }.unwrap();
     drop((batch, other));
     drop((feed, per_thread));
+    prefetchers_are_through();
     standin.take_report().must_be_empty();
 }
 
@@ -471,6 +473,7 @@ fn a_stream_that_captures_is_refused_and_goes_on_capturing() {
     there.wait_on(&capturing).unwrap();
     drop((batch, feed));
     drop((capturing, other));
+    prefetchers_are_through();
     standin.take_report().must_be_empty();
 }
 

@@ -12,7 +12,7 @@ mod standin;
 
 use std::sync::Arc;
 
-use common::process::{must_end, settles, threads};
+use common::process::{must_end, prefetchers_are_through, settles, threads};
 use cuda::{consume, feed};
 use percolator::cudarc::driver::{CudaContext, result};
 use percolator::{Batch, Device, Lane, Place};
@@ -220,6 +220,7 @@ fn random_feeds_with_faults_leave_nothing_behind() {
         restart(&standin);
         let standin_too = standin.clone();
         must_end(&format!("the feed of seed {seed}"), move || random_run(&standin_too, seed));
+        prefetchers_are_through();
         let report = standin.take_report();
         assert!(report.violations.is_empty(), "seed {seed}: {}", report.text);
     }

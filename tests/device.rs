@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use common::process::must_end;
-use common::source::MemorySource;
+use common::source::{MemorySource, Probe};
 use percolator::{
     Backend, Batch, Device, DeviceError, Event, Feed, FeedBuilder, FeedError, HostBatch, HostMemory, Lane,
     PageMemory, Passage, Registry, Room,
@@ -35,7 +35,10 @@ enum Broken {
     Passage,
     Submit(usize),
     Release,
+    ReleasePanics,
     LastUse(usize),
+    /// Nothing; but whoever drops a passage waits until the device is done with it, as with a GPU.
+    WaitsInDrop,
 }
 
 #[derive(Default)]
@@ -53,6 +56,10 @@ struct State {
     in_use: HashSet<usize>,
     /// Whether memory was freed while it was in use.
     freed_in_use: bool,
+    /// Batches' memories that there are.
+    memories: usize,
+    /// The threads on which passages were dropped.
+    dropped_on: HashSet<String>,
 }
 
 #[derive(Clone)]
@@ -111,7 +118,10 @@ impl Backend for Bench {
         match self.1 {
             Broken::Memory => Err(self.error("host_memory")),
             Broken::MemoryTooSmall => Ok(Box::new(PageMemory::new(1).unwrap())),
-            _ => Ok(Box::new(Memory { bench: self.clone(), pages: PageMemory::new(bytes).unwrap() })),
+            _ => {
+                self.change(|state| state.memories += 1);
+                Ok(Box::new(Memory { bench: self.clone(), pages: PageMemory::new(bytes).unwrap() }))
+            }
         }
     }
 
@@ -145,12 +155,20 @@ unsafe impl HostMemory for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let address = self.pages.as_mut_ptr() as usize;
-        self.bench.change(|state| state.freed_in_use |= state.in_use.contains(&address));
+        self.bench.change(|state| {
+            state.freed_in_use |= state.in_use.contains(&address);
+            state.memories -= 1;
+        });
     }
 }
 
 impl Drop for Way {
     fn drop(&mut self) {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.bench.change(|state| state.dropped_on.insert(thread));
+        if self.bench.1 == Broken::WaitsInDrop {
+            self.last_use.wait().unwrap();
+        }
         if let Some(address) = self.reads.take() {
             self.bench.change(|state| state.in_use.remove(&address));
         }
@@ -190,8 +208,10 @@ impl Passage for Way {
     }
 
     fn release(&mut self) -> Result<(), DeviceError> {
-        if self.bench.1 == Broken::Release {
-            return Err(self.bench.error("release"));
+        match self.bench.1 {
+            Broken::Release => return Err(self.bench.error("release")),
+            Broken::ReleasePanics => panic!("the test says so"),
+            _ => {}
         }
         let number = self.last_use.number.lock().unwrap().expect("a batch is released after it was sent");
         self.bench.change(|state| state.released.insert(number));
@@ -474,6 +494,117 @@ fn a_lane_may_go_while_its_batches_are_on_their_way() {
             drop(feed);
             drop(batches);
             assert_eq!(bench.state().released.len(), taken);
+        }
+    });
+}
+
+/// A feed of one lane, with so many batches of one pass.
+fn pass_of(bench: &Bench, batches: usize, prefetch: usize) -> (Feed, Lane, Arc<Probe>) {
+    let source = MemorySource::images("pass", 4 * batches, 1, 8, 8);
+    let probe = source.probe();
+    let mut feed = feed(bench, prefetch).source(source).once().build().unwrap();
+    let lane = feed.lanes().remove(0);
+    (feed, lane, probe)
+}
+
+#[test]
+fn the_end_of_a_pass_and_its_last_batches_wait_for_no_device() {
+    must_end("a thread without which the device does not go on, at the end of a pass", || {
+        let bench = Bench::new(Broken::WaitsInDrop);
+        let (feed, mut lane, _) = pass_of(&bench, 4, 4);
+        let mut batches: Vec<Batch> = (0..4).map(|_| next(&mut lane)).collect();
+        // The device is at work on the first when the others are still held, and on all of them when the end
+        // is seen. It goes on when this thread says so: a GPU whose step waits for another's, which is
+        // launched from here.
+        drop(batches.remove(0));
+        assert!(lane.next().is_none());
+        drop(batches);
+        assert_eq!(bench.state().released.len(), 4);
+        bench.let_go();
+        drop((lane, feed));
+        assert_eq!(bench.state().dropped_on, HashSet::from(["prefetch:0".to_owned()]));
+        assert_eq!(bench.state().memories, 0, "the drop of the lane has waited for all that came home");
+    });
+}
+
+#[test]
+fn batches_that_outlive_their_lane_wait_for_no_device_and_hold_nothing_else() {
+    must_end("a thread without which the device does not go on, and which drops its lane first", || {
+        let bench = Bench::new(Broken::WaitsInDrop);
+        let (feed, mut lane, probe) = pass_of(&bench, 8, 4);
+        let first = next(&mut lane);
+        let second = next(&mut lane);
+        drop(next(&mut lane));
+        drop(lane);
+        drop(feed);
+        assert!(probe.is_dropped() && probe.cursors() == 0, "the reader has ended");
+        // The device lets go of the third, and of what was on its way.
+        bench.change(|state| {
+            state.finished.insert(2);
+            state.finished.insert(3);
+        });
+        bench.wait_until(|state| state.memories == 2);
+        assert_eq!(second.records()[0].index, 4, "what is held stays");
+        drop(first);
+        std::thread::spawn(|| drop(second)).join().unwrap();
+        assert_eq!(bench.state().memories, 2, "the device is at work on both");
+        bench.let_go();
+        bench.wait_until(|state| state.memories == 0);
+        assert!(!bench.state().freed_in_use);
+        assert_eq!(bench.state().dropped_on, HashSet::from(["prefetch:0".to_owned()]));
+    });
+}
+
+#[test]
+fn a_lane_that_has_ended_gives_nothing_by_a_poll_either() {
+    must_end("a lane beside one that failed", || {
+        let bench = Bench::new(Broken::Submit(0));
+        bench.let_go();
+        let devices = [Device::host(0), Device::from_backend(Arc::new(bench.clone()))];
+        let mut feed = feed(&bench, 2).devices(devices).build().unwrap();
+        let before = feed.snapshot().unwrap();
+        let error = feed.steps().next().unwrap().unwrap_err();
+        assert_eq!(error, FeedError::Device(bench.error("submit")));
+        // The step is lost for all lanes. Of the first lane, whose ring is full again, the next batch is that
+        // of step 1.
+        while feed.stats().lanes[0].waits_for_free.count == 0 {
+            std::thread::yield_now();
+        }
+        let mut lane = feed.lanes().remove(0);
+        assert!(lane.is_ended());
+        assert!(lane.try_next().unwrap().is_none());
+        assert!(lane.next().is_none());
+        assert_eq!(
+            feed.snapshot().unwrap().to_string(),
+            before.to_string(),
+            "and the run goes on from step 0"
+        );
+    });
+}
+
+#[test]
+fn a_panic_of_release_ends_the_lane_and_neither_its_consumer_nor_the_process() {
+    must_end("a lane whose device panics", || {
+        for as_tensors in [false, true] {
+            let bench = Bench::new(Broken::ReleasePanics);
+            bench.let_go();
+            let (_feed, mut lane) = lane_of(&bench, 1);
+            let batch = next(&mut lane);
+            if as_tensors {
+                let tensors = batch.into_dlpack().unwrap();
+                drop((tensors.target, tensors.labels));
+                let raw = tensors.pixels.into_raw();
+                // SAFETY: it is called once, as a framework does.
+                unsafe { (*raw).deleter.unwrap()(raw) };
+            } else {
+                drop(batch);
+            }
+            let error = lane.next().unwrap().unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "the device of lane 0: release failed: it panicked: the test says so"
+            );
+            assert!(lane.next().is_none());
         }
     });
 }

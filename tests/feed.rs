@@ -413,6 +413,61 @@ fn a_batch_outlives_its_lane_and_its_feed() {
 }
 
 #[test]
+fn lanes_are_handed_over_once_and_whoever_asks_again_is_told() {
+    let mut feed = over(images("twice", 10)).devices(hosts(2)).build().unwrap();
+    // Steps leave the lanes where they are.
+    assert_eq!(feed.steps().next().unwrap().unwrap().len(), 2);
+    let mut lanes = feed.lanes();
+    assert_eq!(lanes[0].next().unwrap().unwrap().records()[0].index, 2);
+    let said: Vec<_> = feed.steps().map(Result::err).collect();
+    assert_eq!(said, [Some(FeedError::LanesTaken)], "and not a run without steps");
+    let again = feed.lanes();
+    assert_eq!(again.len(), 2);
+    for (number, mut lane) in again.into_iter().enumerate() {
+        assert_eq!((lane.number(), lane.device()), (number, &*format!("host:{number}")));
+        assert_eq!(lane.next().unwrap().unwrap_err(), FeedError::LanesTaken);
+        assert!(lane.next().is_none());
+    }
+    assert!(lanes[1].next().unwrap().is_ok(), "the lanes that there are go on");
+    assert_eq!(feed.stats().lanes[1].batches, 2);
+    feed.seek((0, 7)).unwrap();
+    assert_eq!(feed.steps().next().unwrap().unwrap()[0].records()[0].index, 14 % 10, "seek makes new ones");
+}
+
+#[test]
+fn a_watch_sees_the_feed_from_anywhere_and_keeps_nothing_open() {
+    must_end("a watch beside the steps", || {
+        let source = images("watched", 12);
+        let probe = source.probe();
+        let mut feed = over(source).devices(hosts(2)).batch_size(2).epochs(2).build().unwrap();
+        let watch = feed.watch();
+        let next = |epoch, step| vec![percolator::StepId { epoch, step }; 2];
+        assert_eq!(watch.next_steps(), next(0, 0));
+        let (to_watcher, steps) = std::sync::mpsc::channel();
+        let elsewhere = watch.clone();
+        let watcher = std::thread::spawn(move || {
+            steps.iter().map(|()| (elsewhere.stats().records(), elsewhere.next_steps())).collect::<Vec<_>>()
+        });
+        let mut taken = 0;
+        for step in feed.steps() {
+            drop(step.unwrap());
+            taken += 1;
+            assert_eq!(watch.stats().records(), 4 * taken);
+            assert_eq!(watch.next_steps(), next(taken / 3, taken % 3));
+            to_watcher.send(()).unwrap();
+        }
+        assert_eq!(taken, 6);
+        assert_eq!(watch.plan().map(|plan| plan.steps(0).unwrap()), Some(3));
+        assert_eq!(feed.plan(), watch.plan());
+        drop((to_watcher, feed));
+        assert!(probe.is_dropped(), "what only watches keeps no source");
+        let seen = watcher.join().unwrap();
+        assert_eq!(seen.last(), Some(&(24, next(2, 0))));
+        assert_eq!(watch.stats().records(), 24);
+    });
+}
+
+#[test]
 fn try_next_never_waits_and_misses_nothing() {
     must_end("a lane that is polled", || {
         let (source, mut stall) = images("polled", 6).stall_at(4);

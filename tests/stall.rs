@@ -14,8 +14,8 @@ use common::log::Log;
 use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
-    Backend, Bottleneck, Device, DeviceError, Event, Feed, FeedBuilder, HostBatch, HostMemory, Lane,
-    PageMemory, Passage, Registry, Room, Stats,
+    Backend, Bottleneck, Device, DeviceError, Event, Feed, FeedBuilder, FeedError, HostBatch, HostMemory,
+    Lane, PageMemory, Passage, Registry, Room, Stats,
 };
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -182,7 +182,10 @@ fn a_consumer_that_holds_every_batch_is_told_so() {
             let log = &log;
             let waiter = scope.spawn(move || log.listen(|| next(&mut lane).records()[0].index));
             let warning = log.wait_for("waiting for data");
-            wait_until(&feed, |stats| stats.lanes[0].waits_for_free.time >= SHORT);
+            // Of those that wait, it alone could end it.
+            wait_until(&feed, |stats| {
+                stats.bottleneck() == Bottleneck::Consumer && stats.lanes[0].waits_for_free.time >= SHORT
+            });
             drop(held);
             assert_eq!(waiter.join().unwrap(), 2);
             warning
@@ -191,6 +194,87 @@ fn a_consumer_that_holds_every_batch_is_told_so() {
         let stats = feed.stats();
         assert!(stats.lanes[0].waits_for_free.time >= SHORT, "the lane waited for a batch back: {stats}");
         assert_eq!(stats.lanes[0].held, 0);
+    });
+}
+
+#[test]
+fn a_consumer_that_waits_while_it_holds_every_batch_gets_an_error_in_the_end() {
+    must_end("a consumer that collects", || {
+        let mut feed =
+            feed(MemorySource::images("collected", 10, 1, 4, 4)).give_up_after(SHORT).build().unwrap();
+        let mut collected = feed.lanes().remove(0).collect::<Vec<_>>();
+        let error = collected.pop().unwrap().unwrap_err();
+        assert_eq!(collected.into_iter().map(|batch| batch.unwrap().records()[0].index).sum::<u64>(), 1);
+        assert_eq!(feed.stats().bottleneck(), Bottleneck::Consumer, "{}", feed.stats());
+        let text = error.to_string();
+        let FeedError::AllHeld { lane: 0, held: 2, ring: 2, device, waited } = error else {
+            panic!("{text}")
+        };
+        assert!(device == "host:0" && waited >= SHORT, "{text}");
+        assert!(text.starts_with("lane 0 (host:0): its consumer holds all 2 batches of the ring"), "{text}");
+        assert!(text.contains("lane.collect::<Vec<_>>()") && text.contains("give_up_after"), "{text}");
+    });
+}
+
+#[test]
+fn steps_that_are_held_are_an_error_to_all_lanes() {
+    must_end("a consumer that collects steps", || {
+        let devices = [0, 1].map(Device::host);
+        let source = MemorySource::images("collected", 10, 1, 4, 4);
+        let mut feed = feed(source).devices(devices).give_up_after(SHORT).build().unwrap();
+        let mut steps: Vec<_> = feed.steps().collect();
+        assert!(matches!(steps.pop(), Some(Err(FeedError::AllHeld { lane: 0, .. }))));
+        assert_eq!(steps.len(), 2);
+        assert_eq!(feed.stats().bottleneck(), Bottleneck::Consumer, "{}", feed.stats());
+        // Two lanes on two threads: who has nothing to do with it hears of it, or it would wait for the other
+        // for ever.
+        let source = MemorySource::images("held", 10, 1, 4, 4);
+        let mut feed =
+            self::feed(source).devices([0, 1].map(Device::host)).give_up_after(SHORT).build().unwrap();
+        let mut lanes = feed.lanes();
+        let (other, holding) = (lanes.pop().unwrap(), lanes.pop().unwrap());
+        let other = std::thread::spawn(move || other.filter_map(Result::err).next().unwrap());
+        let held = holding.collect::<Vec<_>>();
+        assert!(matches!(held.last(), Some(Err(FeedError::AllHeld { lane: 0, .. }))));
+        assert!(matches!(other.join().unwrap(), FeedError::AllHeld { lane: 0, .. }));
+    });
+}
+
+#[test]
+fn no_other_wait_is_given_up_and_none_where_nobody_wants_it() {
+    must_end("waits that are not given up", || {
+        // A source that stalls, with nothing held, and with one batch of two.
+        for held in [0, 1] {
+            let (source, mut stall) = MemorySource::images("slow", 10, 1, 4, 4).stall_at(3);
+            let mut feed = feed(source).give_up_after(Duration::ZERO).build().unwrap();
+            let mut lane = feed.lanes().remove(0);
+            let log = Log::default();
+            std::thread::scope(|scope| {
+                let log = &log;
+                let waiter = scope.spawn(move || {
+                    log.listen(|| {
+                        let kept: Vec<_> = (0..held).map(|_| next(&mut lane)).collect();
+                        let last = (held..5).map(|_| next(&mut lane).records()[0].index).last();
+                        (kept.len(), last)
+                    })
+                });
+                log.wait_for("waiting for data");
+                stall.release();
+                assert_eq!(waiter.join().unwrap(), (held, Some(4)));
+            });
+        }
+        // All are held, and another thread drops one.
+        let mut feed = feed(MemorySource::images("held", 10, 1, 4, 4)).give_up_after(None).build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        let held = [next(&mut lane), next(&mut lane)];
+        let log = Log::default();
+        std::thread::scope(|scope| {
+            let log = &log;
+            let waiter = scope.spawn(move || log.listen(|| next(&mut lane).records()[0].index));
+            log.wait_for("the consumer holds all 2 batches");
+            drop(held);
+            assert_eq!(waiter.join().unwrap(), 2);
+        });
     });
 }
 

@@ -61,9 +61,10 @@ pub struct HostBatch<'a> {
 
 /// The way of one of a lane's batches to the device, again and again.
 ///
-/// A passage is dropped before the memory that its batches lie in, whatever is under way: its drop must
-/// wait until the device no longer reads that memory. Of a passage that nothing was submitted to yet, both
-/// events have happened.
+/// A passage is dropped before the memory that its batches lie in, whatever is under way: its drop must wait
+/// until the device no longer reads that memory. It is dropped on its lane's own thread, so that a consumer
+/// that lets go of a batch waits for no device; but [`Lane`](crate::Lane) says who waits for that thread. Of
+/// a passage that nothing was submitted to yet, both events have happened.
 pub trait Passage: Any + Send + Sync + fmt::Debug {
     /// Starts to move a batch, and returns without waiting for it.
     ///
@@ -148,7 +149,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
 /// A place that a lane of batches ends at.
 #[derive(Clone, Debug)]
-pub struct Device(Arc<dyn Backend>);
+pub struct Device {
+    backend: Arc<dyn Backend>,
+    /// The host itself, which has let go of a batch as soon as its consumer has.
+    is_host: bool,
+}
 
 impl Device {
     /// A passage that leads nowhere.
@@ -160,7 +165,7 @@ impl Device {
     /// the host; the number tells them apart in messages.
     #[must_use]
     pub fn host(number: usize) -> Self {
-        Device(Arc::new(host::Host::new(number)))
+        Device { backend: Arc::new(host::Host::new(number)), is_host: true }
     }
 
     /// An NVIDIA GPU, by the number that its driver gives it. Feeds that share the answer, or a clone of it,
@@ -171,40 +176,45 @@ impl Device {
     /// [`DeviceError`] if there is no driver, if it is too old, if it lists no such GPU, or if the GPU fails.
     #[cfg(feature = "cuda-driver")]
     pub fn cuda(ordinal: usize) -> Result<Self, DeviceError> {
-        Ok(Device(Arc::new(cuda::Cuda::new(ordinal)?)))
+        Ok(Device::from_backend(Arc::new(cuda::Cuda::new(ordinal)?)))
     }
 
     /// A device of the caller's own making.
     #[must_use]
     pub fn from_backend(backend: Arc<dyn Backend>) -> Self {
-        Device(backend)
+        Device { backend, is_host: false }
     }
 
     /// The device's name in messages.
     #[must_use]
     pub fn name(&self) -> String {
-        self.0.name()
+        self.backend.name()
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
-        &*self.0
+        &*self.backend
+    }
+
+    /// Whether whoever drops a passage of this device may have to wait.
+    pub(crate) fn keeps_batches(&self) -> bool {
+        !self.is_host
     }
 
     /// Whether the two are clones of one.
     pub(crate) fn is(&self, other: &Device) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.backend, &other.backend)
     }
 
     /// The same device, which transforms the pixels of each batch on the way.
     pub(crate) fn transforming(&self, transform: &DeviceTransform) -> Result<Self, DeviceError> {
-        self.0.transforming(transform).map(Device)
+        self.backend.transforming(transform).map(Device::from_backend)
     }
 
     /// Memory of the host that this device reads fast, and as much as was asked for; and what a passage needs room for
     /// that takes whatever fits there.
     pub(crate) fn host_memory(&self, room: Room) -> Result<(Box<dyn HostMemory>, Room), DeviceError> {
         let bytes = room.bytes;
-        let memory = self.0.host_memory(bytes)?;
+        let memory = self.backend.host_memory(bytes)?;
         if memory.len() < bytes {
             let message = format!("the device gave {} bytes", memory.len());
             return Err(DeviceError::OutOfMemory { device: self.name(), bytes, message });

@@ -3,22 +3,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crossbeam_channel::Sender;
-
 use crate::content::ContentHash;
 use crate::device::{DeviceError, Event, Passage};
-use crate::prefetch::{Delivered, LaneMeters, Slot, give_back};
+use crate::prefetch::{Delivered, LaneMeters, Returned, give_back};
 use crate::record::{RecordId, StepEnd};
 use crate::shape::{BatchShape, Dtype, Element};
 use crate::transform::Place;
+use crate::way_home::WayHome;
 
 /// A batch, complete and in order. Dropping it, on any thread, gives its memory back to the lane, which
-/// fills it again: hold it as long as it is read and no longer.
+/// fills it again: hold it as long as it is read and no longer. The drop waits for nobody.
 pub struct Batch {
     /// `Some` until the drop.
     delivered: Option<Delivered>,
     lane: usize,
-    free: Sender<Result<Slot, DeviceError>>,
+    home: WayHome<Returned>,
     meters: Arc<LaneMeters>,
 }
 
@@ -54,10 +53,10 @@ impl Batch {
     pub(super) fn new(
         delivered: Delivered,
         lane: usize,
-        free: &Sender<Result<Slot, DeviceError>>,
+        home: &WayHome<Returned>,
         meters: &Arc<LaneMeters>,
     ) -> Self {
-        Batch { delivered: Some(delivered), lane, free: free.clone(), meters: meters.clone() }
+        Batch { delivered: Some(delivered), lane, home: home.clone(), meters: meters.clone() }
     }
 
     fn delivered(&self) -> &Delivered {
@@ -219,7 +218,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if let Some(delivered) = self.delivered.take() {
-            give_back(delivered, &self.free, &self.meters);
+            give_back(delivered, self.lane, &self.home, &self.meters);
         }
     }
 }

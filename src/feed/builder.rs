@@ -27,6 +27,9 @@ use crate::transform::{CaffeEra, Place, Transform};
 /// How long a lane waits for a batch before it says why there is none.
 const WARN_AFTER: Duration = Duration::from_secs(5);
 
+/// How long it waits for a batch that only its consumer could give back.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+
 /// Describes a feed. What is not said is Caffe's default where Caffe has one.
 ///
 /// ```no_run
@@ -87,6 +90,8 @@ pub struct FeedBuilder {
     pub(super) digest: Option<Arc<DataDigest>>,
     pub(super) memory_limit: Option<usize>,
     pub(super) warn_after: Duration,
+    /// `None` is never.
+    pub(super) give_up_after: Option<Duration>,
     pub(super) registry: Registry,
 }
 
@@ -130,6 +135,7 @@ impl FeedBuilder {
             digest: None,
             memory_limit: None,
             warn_after: WARN_AFTER,
+            give_up_after: Some(GIVE_UP_AFTER),
             registry: Registry::global().clone(),
         }
     }
@@ -502,6 +508,23 @@ impl FeedBuilder {
     /// of one wait come after twice the time each.
     pub fn warn_after(mut self, wait: Duration) -> Self {
         self.warn_after = wait;
+        self
+    }
+
+    /// How long a lane waits for a batch while its consumer holds all batches of the ring, before it is an
+    /// error, [`FeedError::AllHeld`], which ends the feed; 60 s if not said, and `None` is never. In such a
+    /// wait nothing can come unless another thread drops a batch: a consumer that collects batches, or holds
+    /// as many as the ring has, would wait for ever. Other waits, however long, are no error.
+    ///
+    /// ```
+    /// # use percolator::Feed;
+    /// # use std::time::Duration;
+    /// let soon = Feed::builder().give_up_after(Duration::from_secs(5));
+    /// // Another thread drops the batches, and may take its time.
+    /// let never = Feed::builder().give_up_after(None);
+    /// ```
+    pub fn give_up_after(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.give_up_after = wait.into();
         self
     }
 

@@ -6,12 +6,14 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::batch::Batch;
 use crate::device::DeviceError;
 use crate::shape::{BatchShape, Dtype};
+use crate::sync::panic_message;
 
 /// The version of DLPack that tensors are laid out for.
 pub const DLPACK_VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
@@ -283,5 +285,11 @@ unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
     // SAFETY: it is one of ours, and still there.
     let managed = unsafe { (*tensor).manager_ctx }.cast::<Managed>();
     // SAFETY: `new` gave the box up, and put it there; it is taken back once.
-    drop(unsafe { Box::from_raw(managed) });
+    let managed = unsafe { Box::from_raw(managed) };
+    // A panic that comes to a function of C ends the process.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(managed))) {
+        let message = panic_message(&*panic);
+        // Whoever listens may be what panics.
+        let _ = catch_unwind(|| tracing::error!(message, "giving a tensor back panicked; this is a bug"));
+    }
 }

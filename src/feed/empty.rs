@@ -9,15 +9,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, unbounded};
 
 use super::batch::Batch;
 use crate::batch::{Arrays, Frame};
 use crate::config::ConfigError;
-use crate::device::{Device, DeviceError};
+use crate::device::Device;
 use crate::error::FeedError;
-use crate::prefetch::{Berth, LaneMeters, RingKeeper, Slot, submit};
+use crate::prefetch::{Berth, LaneMeters, Returned, RingKeeper, Slot, Unsubmitted, submit};
 use crate::round::Round;
+use crate::way_home::WayHome;
 
 /// Makes the empty batches of one lane.
 pub(super) struct EmptyBatches {
@@ -31,25 +32,29 @@ pub(super) struct EmptyBatches {
     /// Of their own: the lane's tell what came through it.
     meters: Arc<LaneMeters>,
     /// Has as many as its consumer has held at once.
-    free: Receiver<Result<Slot, DeviceError>>,
-    give_back: Sender<Result<Slot, DeviceError>>,
+    free: Receiver<Returned>,
+    home: WayHome<Returned>,
     /// Free, but for a device that may still be using them.
     resting: VecDeque<Slot>,
+    /// Their device has failed: they go with the lane.
+    failed: Vec<Slot>,
 }
 
 impl EmptyBatches {
     pub(super) fn new(device: &Device, arrays: Arrays, pads: bool, lane: usize) -> Self {
-        let (give_back, free) = unbounded();
+        let (free_sender, free) = unbounded();
+        let round = RingKeeper(Round::open());
         EmptyBatches {
-            round: RingKeeper(Round::open()),
+            home: WayHome::new(free_sender, &round.0),
+            round,
             device: device.clone(),
             arrays: if pads { arrays } else { arrays.of(1) },
             pads,
             lane,
             meters: Arc::default(),
             free,
-            give_back,
             resting: VecDeque::new(),
+            failed: Vec::new(),
         }
     }
 
@@ -58,15 +63,24 @@ impl EmptyBatches {
         let Slot { berth, frame } = self.slot()?;
         let filling = frame.begin(self.arrays);
         let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
-        let delivered = submit(berth, pending)?;
+        let delivered = submit(berth, pending).map_err(|Unsubmitted { error, slot }| {
+            self.failed.extend(slot.map(|slot| *slot));
+            error
+        })?;
         self.meters.held.fetch_add(1, Ordering::Relaxed);
-        Ok(Batch::new(delivered, self.lane, &self.give_back, &self.meters))
+        Ok(Batch::new(delivered, self.lane, &self.home, &self.meters))
     }
 
     /// One that is used no more, or a new one.
     fn slot(&mut self) -> Result<Slot, FeedError> {
-        for slot in self.free.try_iter() {
-            self.resting.push_back(slot?);
+        for Returned { slot, released } in self.free.try_iter() {
+            match released {
+                Ok(()) => self.resting.push_back(slot),
+                Err(error) => {
+                    self.failed.push(slot);
+                    return Err(error.into());
+                }
+            }
         }
         for place in 0..self.resting.len() {
             if self.resting[place].berth.passage.last_use().is_complete()? {

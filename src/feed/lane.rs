@@ -6,19 +6,23 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 
 use super::Clock;
 use super::batch::Batch;
 use super::empty::EmptyBatches;
 use super::progress::{self, Progress};
-use crate::device::DeviceError;
+use crate::batch::Arrays;
+use crate::device::Device;
 use crate::error::FeedError;
-use crate::prefetch::{Delivered, LaneMeters, Slot};
+use crate::latch::Latch;
+use crate::meter::Wait;
+use crate::prefetch::{Delivered, LaneMeters, Returned};
 use crate::reader::Watch;
 use crate::reader::body::Activity;
 use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
+use crate::way_home::WayHome;
 use crate::workers::Workers;
 
 /// The shortest time between two warnings of one wait.
@@ -29,25 +33,51 @@ const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
 
 /// One device's batches, in order: an iterator for one training loop, on whichever thread it runs.
 ///
-/// After an error, or the end of the last pass, it yields `None` for ever. Dropping it ends its prefetch
-/// thread; the other lanes of the feed go on.
+/// After an error, or the end of the last pass, it yields `None` for ever. A consumer that holds all batches
+/// of the ring and waits for one more gets an error [after a while](crate::FeedBuilder::give_up_after).
+///
+/// Dropping it ends its prefetch thread; the other lanes of the feed go on. What has come home by then, and
+/// the device still uses, is waited for. Batches that are still held are not: they may be dropped later, on
+/// any thread, and where the device is not the host, the prefetch thread stays for them, so that whoever
+/// drops them waits for no device.
 pub struct Lane {
     pub(super) number: usize,
     pub(super) device: String,
     pub(super) empties: EmptyBatches,
     pub(super) full: Receiver<Result<Delivered, FeedError>>,
-    pub(super) free: Sender<Result<Slot, DeviceError>>,
+    pub(super) home: WayHome<Returned>,
     pub(super) meters: Arc<LaneMeters>,
     pub(super) clock: Arc<Clock>,
     pub(super) watch: Watch,
     pub(super) warn_after: Duration,
+    pub(super) give_up_after: Option<Duration>,
     pub(super) progress: Arc<Progress>,
+    /// Of the feed.
+    pub(super) latch: Latch<FeedError>,
     pub(super) ended: bool,
-    /// Its drop tells the prefetcher to stop. `Some` until then.
-    pub(super) stop: Option<Sender<()>>,
-    pub(super) thread: Option<JoinHandle<()>>,
+    /// `Some` until the drop, but for a lane that was never to give anything.
+    pub(super) thread: Option<PrefetchThread>,
     /// Last: the workers are joined by the last lane to go, after its prefetcher, which sends to them.
-    pub(super) _workers: Arc<Workers>,
+    pub(super) _workers: Option<Arc<Workers>>,
+}
+
+/// What a lane that [gives only an error](Lane::refused) has of the one in whose place it is.
+pub(super) struct RefusedLane<'a> {
+    pub(super) arrays: Arrays,
+    pub(super) watch: &'a Watch,
+    pub(super) progress: &'a Arc<Progress>,
+}
+
+/// A lane's prefetcher.
+pub(super) struct PrefetchThread {
+    /// Its drop tells it to stop.
+    pub(super) stop: Sender<()>,
+    /// Disconnects when it has nothing left but slots.
+    pub(super) through: Receiver<()>,
+    pub(super) thread: JoinHandle<()>,
+    /// Whether it is to stay for slots that are still out, because to drop one may take as long as the device
+    /// likes.
+    pub(super) keeps_batches: bool,
 }
 
 impl Lane {
@@ -70,6 +100,9 @@ impl Lane {
     ///
     /// What ended the feed, once.
     pub fn try_next(&mut self) -> Result<Option<Batch>, FeedError> {
+        if self.ended {
+            return Ok(None);
+        }
         match self.full.try_recv() {
             Ok(message) => {
                 let next = self.accept(Some(message));
@@ -120,9 +153,44 @@ impl Lane {
         self.progress.note(batch);
     }
 
+    /// One that gives what is wrong and ends, in place of a lane of the same number.
+    pub(super) fn refused(number: usize, device: &Device, parts: RefusedLane<'_>, error: FeedError) -> Self {
+        let RefusedLane { arrays, watch, progress } = parts;
+        let (full_sender, full) = bounded(1);
+        let _ = full_sender.send(Err(error));
+        Lane {
+            number,
+            device: device.name(),
+            empties: EmptyBatches::new(device, arrays, false, number),
+            full,
+            home: WayHome::nowhere(),
+            // What it waits for, or ends, is nobody's.
+            meters: Arc::default(),
+            clock: Arc::new(Clock::start(1)),
+            watch: watch.clone(),
+            warn_after: Duration::MAX,
+            give_up_after: None,
+            progress: progress.clone(),
+            latch: Latch::new(),
+            ended: false,
+            thread: None,
+            _workers: None,
+        }
+    }
+
     /// Whether the consumer would have to wait now.
     pub(super) fn would_wait(&self) -> bool {
         !self.ended && self.full.is_empty()
+    }
+
+    /// Whether it would wait for nobody but itself.
+    pub(super) fn would_wait_for_itself(&self) -> bool {
+        self.would_wait() && self.meters.all_held().is_some()
+    }
+
+    /// Counts a wait that begins now, where it is for the consumer itself.
+    fn wait_for_itself(&self) -> Option<Wait<'_>> {
+        self.meters.all_held().map(|_| self.meters.for_itself.begin())
     }
 
     /// The next batch, by a wait that somebody else counts, and to be [noted](Self::note) by them.
@@ -134,6 +202,7 @@ impl Lane {
         self.accept(message)
     }
 
+    /// Takes in what the prefetcher sent, or that it sends no more.
     fn accept(&mut self, message: Option<Result<Delivered, FeedError>>) -> Option<Result<Batch, FeedError>> {
         match message {
             Some(Ok(delivered)) => {
@@ -143,7 +212,7 @@ impl Lane {
                 self.meters.records.add(delivered.filled.ids().len() as u64);
                 self.meters.pixel_bytes.add(shape.bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
-                Some(Ok(Batch::new(delivered, self.number, &self.free, &self.meters)))
+                Some(Ok(Batch::new(delivered, self.number, &self.home, &self.meters)))
             }
             Some(Err(error)) => {
                 self.end();
@@ -165,32 +234,54 @@ impl Lane {
         }
     }
 
-    /// Waits for the next message, and says from time to time why there is none.
+    /// Waits for the next message, and says from time to time why there is none. What only the consumer could
+    /// end is an error in the end.
     fn receive(&self) -> Option<Result<Delivered, FeedError>> {
         let start = Instant::now();
         let mut interval = self.warn_after;
+        // From the start of the wait.
+        let (mut warns_at, mut gives_up_at) = (Some(interval), self.give_up_after);
         loop {
-            match self.full.recv_timeout(interval) {
+            let next = [warns_at, gives_up_at].into_iter().flatten().min();
+            let patience = next.map_or(Duration::MAX, |at| at.saturating_sub(start.elapsed()));
+            match self.full.recv_timeout(patience) {
                 Ok(message) => return Some(message),
                 Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => {
-                    tracing::warn!(
-                        lane = self.number,
-                        device = %self.device,
-                        waited_s = start.elapsed().as_secs_f64(),
-                        cause = %self.cause(),
-                        "waiting for data"
-                    );
-                    interval = interval.saturating_mul(2).clamp(WARNING_INTERVAL_MIN, WARNING_INTERVAL_MAX);
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let waited = start.elapsed();
+            if gives_up_at.is_some_and(|at| at <= waited) {
+                if let Some(held) = self.meters.all_held() {
+                    return Some(Err(self.give_up(held, waited)));
                 }
+                // Batches that a consumer waits beside only become fewer: it holds too few for this for good.
+                gives_up_at = None;
+            }
+            if warns_at.is_some_and(|at| at <= waited) {
+                tracing::warn!(
+                    lane = self.number,
+                    device = %self.device,
+                    waited_s = waited.as_secs_f64(),
+                    cause = %self.cause(),
+                    "waiting for data"
+                );
+                interval = interval.saturating_mul(2).clamp(WARNING_INTERVAL_MIN, WARNING_INTERVAL_MAX);
+                warns_at = waited.checked_add(interval);
             }
         }
     }
 
+    /// Ends the feed: the other lanes would wait for this one, sooner or later.
+    fn give_up(&self, held: usize, waited: Duration) -> FeedError {
+        let ring = self.meters.ring.load(Ordering::Relaxed);
+        let error = FeedError::AllHeld { lane: self.number, device: self.device.clone(), held, ring, waited };
+        self.latch.set(error.clone());
+        self.latch.get().unwrap_or(error)
+    }
+
     /// Why there is no batch.
     fn cause(&self) -> String {
-        let held = self.meters.held.load(Ordering::Relaxed);
-        if held >= self.meters.ring.load(Ordering::Relaxed) {
+        if let Some(held) = self.meters.all_held() {
             return format!("the consumer holds all {held} batches of the lane: drop one");
         }
         if self.meters.for_device.is_waiting() {
@@ -220,7 +311,11 @@ impl Iterator for Lane {
         if self.ended {
             return None;
         }
-        let message = self.meters.for_batch.take(|| self.full.try_recv().ok().map(Some), || self.receive());
+        let wait = || {
+            let _itself = self.wait_for_itself();
+            self.receive()
+        };
+        let message = self.meters.for_batch.take(|| self.full.try_recv().ok().map(Some), wait);
         let next = self.accept(message);
         self.noted(next)
     }
@@ -229,14 +324,36 @@ impl Iterator for Lane {
 impl std::iter::FusedIterator for Lane {}
 
 impl Drop for Lane {
-    /// The join ends because the prefetcher waits on `stop` beside whatever else it waits for. There is one
-    /// exception: a device that has still to let go of a batch is waited for, as its memory must be.
+    /// The wait ends because the prefetcher waits on `stop` beside whatever else it waits for. So does the
+    /// join, unless a device has still to let go of a batch that has come home: its memory must be waited
+    /// for. Batches that are held may be held by this very thread, and are not waited for: for those of a
+    /// device the prefetch thread stays, with nothing else in its hands, and ends when the last of them has
+    /// come home.
     fn drop(&mut self) {
         self.end();
-        self.stop = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        let Some(PrefetchThread { stop, through, thread, keeps_batches }) = self.thread.take() else {
+            return;
+        };
+        drop(stop);
+        // Nothing ever comes through it.
+        let _ = through.recv();
+        // What was never taken goes home as well: the device may be at work on it.
+        for delivered in self.full.try_iter().filter_map(Result::ok) {
+            let _ = self.home.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
+        }
+        let stays = keeps_batches && self.home.has_slots_out();
+        if keeps_batches {
+            self.home = WayHome::nowhere();
+        } else {
+            self.home.close();
+        }
+        if stays {
+            return tracing::debug!(
+                lane = self.number,
+                "the prefetch thread stays for batches that are held"
+            );
+        }
+        if thread.join().is_err() {
             tracing::error!(lane = self.number, "the prefetch thread panicked; this is a bug");
         }
     }

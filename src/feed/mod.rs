@@ -19,6 +19,7 @@ mod progress;
 mod seek;
 mod steps;
 mod target;
+mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,10 +38,13 @@ pub use self::extent::Extent;
 pub use self::lane::Lane;
 pub use self::steps::Steps;
 pub use self::target::Target;
+pub use self::watch::FeedWatch;
 
+use self::lane::RefusedLane;
 use self::progress::{About, Progress};
 pub(crate) use self::steps::take_step;
 
+use crate::batch::Arrays;
 use crate::config::MemoryBudget;
 use crate::error::FeedError;
 use crate::latch::Latch;
@@ -57,19 +61,22 @@ use crate::workers::{Crew, WorkerMeters};
 /// A running feed: one source, read once, dealt to one lane a device.
 ///
 /// Take its [lanes](Feed::lanes) and give each to a thread, or drive all of them from one with
-/// [`steps`](Feed::steps). The feed itself stays behind to be asked for [`stats`](Feed::stats).
+/// [`steps`](Feed::steps). The feed itself stays behind to be asked for [`stats`](Feed::stats); a
+/// [watch](Feed::watch) of it can be asked while `steps` has it.
 #[derive(Debug)]
 pub struct Feed {
-    lanes: Vec<Lane>,
+    /// `None` once they were handed over.
+    lanes: Option<Vec<Lane>>,
     records: Option<u64>,
     /// Which record comes when, where that was planned.
     plan: Option<Arc<order::Plan>>,
     input_shape: ImageShape,
-    batch_shape: BatchShape,
+    /// Of a batch, as the first record of the source has it.
+    arrays: Arrays,
     extent: Extent,
     budget: MemoryBudget,
     canceller: FeedCanceller,
-    gauges: Gauges,
+    gauges: Arc<Gauges>,
     /// How far each lane is, handed over or not.
     progress: Vec<Arc<Progress>>,
     about: Arc<About>,
@@ -118,17 +125,28 @@ impl Feed {
         FeedBuilder::new()
     }
 
-    /// Hands the lanes over, one a device, in the order of the devices. A second call finds none.
+    /// Hands the lanes over, one a device, in the order of the devices. A second call gives lanes that end
+    /// with [`FeedError::LanesTaken`] as the first thing they say.
     ///
     /// Every lane must be drained or dropped: one that is kept and not drained stops the others once its
     /// ring is full, because records are dealt in turn.
     pub fn lanes(&mut self) -> Vec<Lane> {
-        std::mem::take(&mut self.lanes)
+        self.lanes.take().unwrap_or_else(|| {
+            let places = self.asked.devices.iter().zip(&self.progress).enumerate();
+            let refused = |(number, (device, progress))| {
+                let parts = RefusedLane { arrays: self.arrays, watch: &self.gauges.reader, progress };
+                Lane::refused(number, device, parts, FeedError::LanesTaken)
+            };
+            places.map(refused).collect()
+        })
     }
 
-    /// Steps through all devices' batches together: each step has the next batch of every lane.
+    /// Steps through all devices' batches together: each step has the next batch of every lane. After
+    /// [`lanes`](Self::lanes) there is none to step through: the first step is [`FeedError::LanesTaken`], and
+    /// the last.
     pub fn steps(&mut self) -> Steps<'_> {
-        Steps::new(&mut self.lanes, &self.progress)
+        let error = self.lanes.is_none().then_some(FeedError::LanesTaken);
+        Steps::new(self.lanes.as_deref_mut().unwrap_or_default(), &self.progress, error)
     }
 
     /// How many records the source holds, where that is known without reading them.
@@ -162,7 +180,7 @@ impl Feed {
     /// The shape of a batch, as the first record of the source has it.
     #[must_use]
     pub fn batch_shape(&self) -> BatchShape {
-        self.batch_shape
+        self.arrays.shape()
     }
 
     /// How many workers and batches there are, said or chosen. How many workers are at work now, and how many batches are
@@ -184,6 +202,13 @@ impl Feed {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.gauges.read()
+    }
+
+    /// What can be asked of the feed wherever it is: while [`steps`](Self::steps) has it, or on another
+    /// thread.
+    #[must_use]
+    pub fn watch(&self) -> FeedWatch {
+        FeedWatch::new(&self.gauges, self.plan.as_ref(), &self.progress)
     }
 
     /// Where the run is: which step each of its lanes comes to next, handed over or not. What was prefetched and not
@@ -291,7 +316,7 @@ fn lane_stats(device: &str, meters: &LaneMeters, until: Instant) -> LaneStats {
         waits_for_free: meters.for_slot.read(until),
         waits_for_device: meters.for_device.read(until),
         waits_for_workers: meters.for_workers.read(until),
-        waits_for_batch: meters.for_batch.read(until),
+        waits_for_batch: meters.for_batch.read(until).without(meters.for_itself.read(until)),
         growths: meters.growths.get(),
         ring: meters.ring.load(Ordering::Relaxed),
         held: meters.held.load(Ordering::Relaxed),

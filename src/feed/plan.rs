@@ -1,18 +1,16 @@
 //! From what was asked for to a running feed: checked whole before a thread is started.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 
 use super::builder::{FeedBuilder, Seed};
 use super::empty::EmptyBatches;
 use super::extent::Extent;
 use super::first_record::FirstRecord;
-use super::lane::Lane;
+use super::lane::{Lane, PrefetchThread};
 use super::net::NetPlace;
 use super::origin::Origin;
 use super::placement::Placement;
@@ -40,10 +38,10 @@ use crate::shape::Phase;
 use crate::snapshot::DealtBy;
 use crate::source::paired::Paired;
 use crate::source::{COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, SEAL_BYTES, Source};
-use crate::sync::panic_message;
 use crate::transform::{
     CaffeEra, Cutter, Draws, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform, Transformer,
 };
+use crate::way_home::WayHome;
 use crate::workers::{Crew, Task, TaskQueue, WorkerMeters, Workers};
 
 /// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
@@ -365,9 +363,16 @@ impl Plan {
         });
         let placement = Placement::of(&self.topology, &self.asked.devices, threads);
         let near = placement.workers.as_ref();
-        let workers = Workers::start(queue, crew.clone(), &self.recipe, &meters, near)
+        let latch = Latch::new();
+        let lost = {
+            let latch = latch.clone();
+            move |name, message| {
+                latch.set(FeedError::Panicked { name, message });
+            }
+        };
+        let workers = Workers::start(queue, crew.clone(), &self.recipe, &meters, near, lost)
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
-        let shared = Shared { workers: Arc::new(workers), crew, latch: Latch::new(), clock };
+        let shared = Shared { workers: Arc::new(workers), crew, latch, clock };
         let watch = readers[0].watch();
         let about = Arc::new(About::of(&*self.source, self.first.identity.clone(), &self.asked));
         let progress = self.asked.progress(&about)?;
@@ -396,18 +401,18 @@ impl Plan {
         );
         let canceller = FeedCanceller::new(latch);
         Ok(Feed {
-            lanes,
+            lanes: Some(lanes),
             records,
+            arrays: self.arrays,
             plan: match self.asked.dealt_by() {
                 DealtBy::Plan(plan) => Some(plan),
                 DealtBy::Ring(_) => None,
             },
             input_shape: self.first.shapes.input,
-            batch_shape: self.arrays.shape(),
             extent: self.extent,
             budget: self.budget,
             canceller,
-            gauges,
+            gauges: Arc::new(gauges),
             progress,
             about,
             asked: self.said,
@@ -513,8 +518,9 @@ impl Plan {
         let (number, watch) = (reader.number(), reader.watch());
         let draws = self.draws(number).map_err(ConfigError::Order)?;
         let pads = asked.itinerary.as_ref().is_some_and(|itinerary| itinerary.plan.pads());
+        let round = Round::open();
         let mut prefetcher = Prefetcher {
-            ring: RingKeeper(Round::open()),
+            ring: RingKeeper(round.clone()),
             reader,
             recipe: self.recipe.clone(),
             draws,
@@ -549,34 +555,31 @@ impl Plan {
             device: device.name(),
             empties: EmptyBatches::new(device, self.arrays, pads, number),
             full: full_receiver,
-            free: free_sender,
+            home: WayHome::new(free_sender, &round),
             meters: meters.clone(),
             clock: shared.clock.clone(),
             watch,
             warn_after: asked.warn_after,
+            give_up_after: asked.give_up_after,
             progress,
+            latch: shared.latch.clone(),
             ended: false,
-            stop: Some(stop_sender),
-            thread: Some(spawn(prefetcher)?),
-            _workers: shared.workers.clone(),
+            thread: Some(spawn(prefetcher, stop_sender)?),
+            _workers: Some(shared.workers.clone()),
         })
     }
 }
 
-/// Starts the prefetch thread. Should it panic, its consumer gets an error and not a quiet end.
-fn spawn(prefetcher: Prefetcher) -> Result<JoinHandle<()>, FeedError> {
+/// Starts the prefetch thread, which `stop` ends when it is dropped.
+fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, FeedError> {
     let name = format!("prefetch:{}", prefetcher.reader.number());
-    let (latch, full) = (prefetcher.latch.clone(), prefetcher.full.clone());
+    let keeps_batches = prefetcher.device.keeps_batches();
+    // Room for a message that never comes, as for `stop`.
+    let (through_sender, through) = bounded(1);
     let thread_name = name.clone();
-    let run = move || {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| prefetcher.run())) {
-            let error = FeedError::Panicked { name: thread_name, message: panic_message(&*panic) };
-            latch.set(error.clone());
-            let _ = full.send(Err(error));
-        }
-    };
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name(name.clone())
-        .spawn(run)
-        .map_err(|error| FeedError::Thread { name, message: error.to_string() })
+        .spawn(move || prefetcher.stay(thread_name, through_sender))
+        .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;
+    Ok(PrefetchThread { stop, through, thread, keeps_batches })
 }

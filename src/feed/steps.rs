@@ -17,12 +17,18 @@ use crate::snapshot::{Snapshot, SnapshotError};
 pub struct Steps<'a> {
     lanes: &'a mut [Lane],
     progress: &'a [Arc<Progress>],
+    /// In place of the first step.
+    refused: Option<FeedError>,
     ended: bool,
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(lanes: &'a mut [Lane], progress: &'a [Arc<Progress>]) -> Self {
-        Steps { lanes, progress, ended: false }
+    pub(super) fn new(
+        lanes: &'a mut [Lane],
+        progress: &'a [Arc<Progress>],
+        refused: Option<FeedError>,
+    ) -> Self {
+        Steps { lanes, progress, refused, ended: false }
     }
 }
 
@@ -43,6 +49,10 @@ impl Iterator for Steps<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
+        }
+        if let Some(error) = self.refused.take() {
+            self.ended = true;
+            return Some(Err(error));
         }
         let taken = take_step(self.lanes);
         // Where one lane fails, nobody gets the batches of the others.
@@ -70,7 +80,11 @@ pub(crate) fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedEr
     let meters: Vec<_> = lanes.iter().filter(|lane| !lane.ended).map(|lane| lane.meters.clone()).collect();
     let must_wait = lanes.iter().any(Lane::would_wait);
     let waits: Vec<_> = meters.iter().filter(|_| must_wait).map(|meters| meters.for_batch.begin()).collect();
+    // Where it holds all batches of one of them, it waits for itself, whatever the others have.
+    let for_itself = lanes.iter().any(Lane::would_wait_for_itself);
+    let own_waits: Vec<_> =
+        meters.iter().filter(|_| for_itself).map(|meters| meters.for_itself.begin()).collect();
     let step = lanes.iter_mut().map(|lane| lane.next_uncounted().transpose()).collect();
-    drop(waits);
+    drop((own_waits, waits));
     step
 }

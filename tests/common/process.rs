@@ -93,6 +93,16 @@ pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
+/// Waits until no prefetch thread is left: one stays, where its device is not the host, until the last batch
+/// has come home and gone.
+pub fn prefetchers_are_through() {
+    let is_one = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("prefetch:"))
+    };
+    let count = || std::fs::read_dir("/proc/self/task").unwrap().flatten().filter(is_one).count();
+    settles(count, &0, "prefetch threads");
+}
+
 /// Files that are open, the directory that is being listed not counted.
 pub fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
