@@ -14,7 +14,7 @@
 //!    [`fill_past_caches`] before it returns, a record's `Streamed` (`transform/sink.rs`) when it is dropped, which is
 //!    before its transform returns.
 //! 3. **Why a reader on another thread sees the bytes:** behind the fence they are as any that were written before it.
-//!    A batch's go the usual way: the worker drops its places, which counts its writers down with `AcqRel`
+//!    A batch's go the usual way: the worker leaves its places, which counts its writers down with `AcqRel`
 //!    (`batch.rs`, invariant 3); who brings that to zero says so through a channel, from which the prefetcher, the
 //!    consumer and the device have the batch.
 //!
@@ -71,7 +71,8 @@ pub(crate) fn ask_for_once(bytes: &[u8]) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+// Miri has no such instruction, and no cache.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn ask(line: &[u8]) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -80,7 +81,7 @@ fn ask(line: &[u8]) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn ask_once(line: &[u8]) {
     use std::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
@@ -89,10 +90,10 @@ fn ask_once(line: &[u8]) {
     unsafe { _mm_prefetch::<_MM_HINT_NTA>(line.as_ptr().cast()) };
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), miri))]
 fn ask(_line: &[u8]) {}
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), miri))]
 fn ask_once(_line: &[u8]) {}
 
 /// Writes whole lines to memory without reading them first, and without a place for them in the caches.

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io;
 
+#[cfg(not(miri))]
 use memmap2::MmapMut;
 
 /// Memory of the host that batches are written to and a device reads from.
@@ -62,7 +63,7 @@ impl PageMemory {
     pub fn new(bytes: usize) -> io::Result<Self> {
         // An empty map is an error to the system; a page that nobody uses is not.
         let map = MmapMut::map_anon(bytes.max(1))?;
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(miri)))]
         if let Err(error) = map.advise(memmap2::Advice::HugePage) {
             tracing::debug!(%error, "no huge pages; ordinary ones serve");
         }
@@ -90,5 +91,48 @@ unsafe impl HostMemory for PageMemory {
 
     fn len(&self) -> usize {
         self.map.len()
+    }
+}
+
+/// What stands in for a map under Miri, which has none: pages of the heap.
+#[cfg(miri)]
+struct MmapMut(Vec<HeapPage>);
+
+#[cfg(miri)]
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct HeapPage([u8; 4096]);
+
+#[cfg(miri)]
+impl MmapMut {
+    fn map_anon(bytes: usize) -> io::Result<Self> {
+        Ok(MmapMut(vec![HeapPage([0; 4096]); bytes.div_ceil(4096)]))
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+
+    /// Without a reference to the bytes, which somebody may be writing.
+    fn len(&self) -> usize {
+        self.0.len() * 4096
+    }
+}
+
+#[cfg(miri)]
+impl std::ops::Deref for MmapMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the pages lie one behind the other, and their bytes are initialised.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * 4096) }
+    }
+}
+
+#[cfg(miri)]
+impl std::ops::DerefMut for MmapMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; they are borrowed for as long.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * 4096) }
     }
 }

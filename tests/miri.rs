@@ -1,0 +1,159 @@
+//! The unsafe code of a feed, small enough for Miri, which sees what no ordinary run does: a row that two
+//! threads write at once, bytes that nobody wrote, a borrow that outlives its owner, memory orderings that
+//! this machine's processor never shows. They run everywhere; under Miri, `.ci/run` runs them where the
+//! toolchain has it. Sources are in memory, for Miri calls no C library.
+
+#![expect(unsafe_code, reason = "a tensor's deleter is called as a framework does")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::source::MemorySource;
+use percolator::{
+    Batch, DataReader, Device, Dtype, Feed, FeedBuilder, LastBatch, Matching, Phase, Registry, Target,
+    Transform,
+};
+
+const EXTENT: usize = 3;
+
+fn feed(records: usize) -> FeedBuilder {
+    Feed::builder()
+        .source(MemorySource::images("miri", records, 2, EXTENT, EXTENT))
+        .registry(&Registry::new())
+        .threads(2)
+        .prefetch(2)
+        .batch_size(3)
+}
+
+/// Each row holds its own record.
+fn check(batch: &Batch) {
+    let row_elements = batch.shape().dims()[1..].iter().product();
+    let rows = batch.bytes().chunks(batch.bytes().len() / batch.shape().records);
+    let expected = |id: u64| (0..row_elements).map(move |at| common::pixel(usize::try_from(id).unwrap(), at));
+    for ((row, id), label) in rows.zip(batch.records()).zip(batch.labels()) {
+        assert_eq!(u64::try_from(*label).unwrap(), id.index);
+        match batch.shape().dtype {
+            Dtype::U8 => assert!(row.iter().copied().eq(expected(id.index))),
+            Dtype::F32 => {
+                let row = row.chunks(4).map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap()));
+                assert!(row.eq(expected(id.index).map(f32::from)));
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn lanes_of_a_feed_end_and_their_batches_outlive_them() {
+    for dtype in [Dtype::U8, Dtype::F32] {
+        let devices = [0, 1].map(Device::host);
+        let mut feed = feed(10).dtype(dtype).devices(devices).build().unwrap();
+        let watch = feed.watch();
+        for step in feed.steps().take(3) {
+            step.unwrap().iter().for_each(check);
+        }
+        let lanes = feed.lanes().into_iter();
+        let held: Vec<_> = lanes
+            .map(|mut lane| std::thread::spawn(move || lane.next().unwrap().unwrap()))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        drop(feed);
+        held.iter().for_each(check);
+        assert_eq!(watch.stats().records(), 24);
+    }
+}
+
+#[test]
+fn padding_is_zeros_and_targets_lie_beside_their_records() {
+    let transform = Transform::new().crop(2).mirror(true);
+    let masks = MemorySource::images("masks", 4, 2, EXTENT, EXTENT);
+    let target = Target::paired(masks, Matching::Keys).dtype(Dtype::U8).transform(transform.clone());
+    let builder = feed(4).target(target).transform(transform).phase(Phase::Train);
+    let mut feed = builder.last_batch(LastBatch::Pad).epochs(2).build().unwrap();
+    let steps: Vec<_> = feed
+        .steps()
+        .map(|step| step.unwrap().remove(0))
+        .map(|batch| {
+            // Cut and mirrored as its record, the target is the record.
+            let pixels: Vec<f32> =
+                batch.target_pixels::<u8>().unwrap().iter().map(|&byte| byte.into()).collect();
+            assert_eq!(batch.pixels::<f32>().unwrap(), pixels);
+            let records = batch.len();
+            let row = pixels.len() / batch.shape().records;
+            assert!(pixels[records * row..].iter().all(|&pixel| pixel == 0.0));
+            assert!(batch.labels()[records..].iter().all(|&label| label == 0));
+            records
+        })
+        .collect();
+    assert_eq!(steps, [3, 1, 3, 1]);
+}
+
+#[test]
+fn tensors_give_their_batch_back_from_another_thread() {
+    let mut feed = feed(4).prefetch(1).build().unwrap();
+    let mut lane = feed.lanes().remove(0);
+    for round in 0..3 {
+        let tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
+        let labels = tensors.labels.tensor();
+        // SAFETY: there are three labels, of 32 bits.
+        let label = unsafe { *labels.data.cast::<i32>() };
+        assert_eq!(label, 3 * round % 4);
+        let raw = tensors.pixels.into_raw();
+        // SAFETY: it is there until its deleter is called.
+        let deleter = unsafe { (*raw).deleter }.unwrap();
+        let address = raw.expose_provenance();
+        drop((tensors.labels, tensors.target));
+        // SAFETY: it is called once.
+        let give_back = move || unsafe { deleter(std::ptr::with_exposed_provenance_mut(address)) };
+        std::thread::spawn(give_back).join().unwrap();
+    }
+    // The last goes when the lane has gone.
+    let tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
+    drop((lane, feed));
+    drop(tensors);
+}
+
+#[test]
+fn a_batch_that_is_let_go_of_while_its_lane_ends_is_no_lost_slot() {
+    // Debug builds assert that a slot goes only when its ring has ended: whoever lets go of it must see that
+    // it has.
+    for _ in 0..4 {
+        let mut feed = feed(6).once().build().unwrap();
+        let mut lane = feed.lanes().remove(0);
+        let batches: Vec<_> = lane.by_ref().take(2).map(Result::unwrap).collect();
+        let dropping = std::thread::spawn(move || drop(batches));
+        drop(lane);
+        dropping.join().unwrap();
+    }
+}
+
+#[test]
+fn leases_come_home_while_both_ends_close() {
+    let source = MemorySource::numbered("leases", 20, 16);
+    let reader = DataReader::builder("data", source)
+        .batch_size(2)
+        .prefetch(2)
+        .passes(1)
+        .open_in(&Registry::new())
+        .unwrap();
+    let mut seen = 0;
+    let mut held = Vec::new();
+    while let Some(run) = reader.full().pop().unwrap() {
+        seen += run.len();
+        if held.is_empty() {
+            held.push(run);
+        } else {
+            std::thread::spawn(move || drop(run)).join().unwrap();
+        }
+    }
+    assert_eq!(seen, 20);
+    let first = held.pop().unwrap();
+    let dropping = std::thread::spawn(move || {
+        assert_eq!(first.get(0).unwrap().value[..8], 0_u64.to_le_bytes());
+        drop(first);
+    });
+    drop(reader);
+    dropping.join().unwrap();
+}
