@@ -594,8 +594,10 @@ fn a_panic_of_release_ends_the_lane_and_neither_its_consumer_nor_the_process() {
                 let tensors = batch.into_dlpack().unwrap();
                 drop((tensors.target, tensors.labels));
                 let raw = tensors.pixels.into_raw();
+                // SAFETY: it is there until its deleter is called.
+                let deleter = unsafe { (*raw).deleter }.unwrap();
                 // SAFETY: it is called once, as a framework does.
-                unsafe { (*raw).deleter.unwrap()(raw) };
+                unsafe { deleter(raw) };
             } else {
                 drop(batch);
             }

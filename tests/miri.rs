@@ -35,7 +35,7 @@ fn check(batch: &Batch) {
         match batch.shape().dtype {
             Dtype::U8 => assert!(row.iter().copied().eq(expected(id.index))),
             Dtype::F32 => {
-                let row = row.chunks(4).map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap()));
+                let row = row.chunks(4).map(bytemuck::pod_read_unaligned::<f32>);
                 assert!(row.eq(expected(id.index).map(f32::from)));
             }
             other => panic!("{other}"),
