@@ -2,17 +2,19 @@
 
 use std::path::Path;
 use std::thread;
-use std::{fmt, fs, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::{Digest, ReceiptError, one_line, shortened};
+use super::{Digest, ReceiptError, file, one_line, shortened};
 use crate::content::ContentHash;
 use crate::record::RecordId;
 use crate::sealed_text::{TextFault, TextReader, TextWriter};
 use crate::source::{FIRST, Identity, Run, Source, SourceError};
-use crate::whole_file;
+
+/// The largest file that is read: with a hash of each record, some 500 million records.
+const BYTES_MAX: u64 = 8 << 30;
 
 /// What the records of a data set hold, all of them: what receipts that keep
 /// [contents](crate::FeedBuilder::receipt_contents) are held against.
@@ -149,25 +151,17 @@ impl DataDigest {
     ///
     /// [`ReceiptError::Write`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ReceiptError> {
-        let path = path.as_ref();
-        whole_file::write(path, &[self.to_string().as_bytes()])
-            .map_err(|error| ReceiptError::Write { path: path.to_owned(), message: error.to_string() })
+        file::save(path.as_ref(), &self.to_string())
     }
 
     /// Reads a file that was [saved](Self::save).
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Read`], and [`ReceiptError::Text`] if it was cut or edited, was written by a later
-    /// release, or is something else.
+    /// [`ReceiptError::Read`], also if it is no regular file or has more than 8 GiB, and [`ReceiptError::Text`] if it
+    /// was cut or edited, was written by a later release, or is something else.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ReceiptError> {
-        let path = path.as_ref();
-        let of_text = |fault: TextFault| ReceiptError::Text { path: path.to_owned(), fault };
-        match fs::read(path) {
-            // What is no text is something else, or was damaged: either is found.
-            Ok(bytes) => String::from_utf8_lossy(&bytes).parse().map_err(of_text),
-            Err(error) => Err(ReceiptError::Read { path: path.to_owned(), message: error.to_string() }),
-        }
+        file::load(path.as_ref(), BYTES_MAX)
     }
 }
 
