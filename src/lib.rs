@@ -167,7 +167,7 @@ pub use shape::{BatchShape, Dtype, Element, ImageShape, Layout, Phase};
 pub use snapshot::{Snapshot, SnapshotError};
 pub use source::image_list::ImageList;
 pub use source::joined::Joined;
-pub use source::leveldb::{LevelDb, LevelDbError, LogCut, LogFault, LogGaps, LogTail};
+pub use source::leveldb::{LevelDb, LevelDbError, LevelDbOptions, LogCut, LogFault, LogGaps, LogTail};
 pub use source::lmdb::{Lmdb, LmdbOptions};
 pub use source::{
     Access, Cursor, Entry, Identity, IndexPlace, Lender, Matching, Passes, Record, Run, Source, SourceError,

@@ -63,6 +63,70 @@ fn dropping_what_was_used_changes_no_batch() {
     }
 }
 
+#[test]
+fn files_are_mapped_or_read_as_the_command_is_told() {
+    for source in [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_ldb"], ["--leveldb", "raw_leveldb_log"]]
+    {
+        for access in ["chosen", "mapped", "read"] {
+            assert_eq!(batches(&[&source[..], &["--access", access]].concat()), batches(&source));
+        }
+    }
+    assert!(
+        refuse(&["--lmdb", "raw_lmdb", "--access", "pread"], 2)
+            .contains("[possible values: chosen, mapped, read]")
+    );
+    let digest_of = |source: [&str; 2], access: &str| {
+        let output = command_with("digest", &[source[0], source[1], "--access", access]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    for source in [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_ldb"]] {
+        assert_eq!(digest_of(source, "read"), digest_of(source, "mapped"));
+    }
+}
+
+#[test]
+fn a_named_database_is_read_where_the_command_is_told_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |number: usize| folder.path().join(format!("lmdb{number}"));
+    for number in 0..2 {
+        fs::create_dir(path(number)).unwrap();
+        let env = lmdb::Environment::new().set_max_dbs(2).open(&path(number)).unwrap();
+        for (name, side) in [("train", 5), ("test", 7)] {
+            let database = env.create_db(Some(name), lmdb::DatabaseFlags::empty()).unwrap();
+            let mut transaction = env.begin_rw_txn().unwrap();
+            for index in 0..9 {
+                let (key, value) = common::image(index, 3, side, side);
+                transaction.put(database, &key, &value, lmdb::WriteFlags::empty()).unwrap();
+            }
+            lmdb::Transaction::commit(transaction).unwrap();
+        }
+    }
+    let [one, other] = [0, 1].map(|number| path(number).to_str().unwrap().to_owned());
+    let said = |args: &[&str]| {
+        let output = feed(args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let of_one = said(&["--lmdb", &one, "--database", "test", "--access", "read"]);
+    assert!(of_one.contains("9 records") && of_one.contains("3x7x7"), "{of_one}");
+    let of_both = said(&["--lmdb", &one, "--lmdb", &other, "--database", "train"]);
+    assert!(of_both.contains("18 records") && of_both.contains("3x5x5"), "{of_both}");
+    let message = refuse(&["--lmdb", &one], 1);
+    assert!(message.contains("\"test\", \"train\"; name one of them"), "{message}");
+    assert!(refuse(&["--lmdb", &one, "--database", "val"], 1).contains("there is no database \"val\""));
+    let message = refuse(&["--leveldb", "raw_leveldb_ldb", "--database", "train"], 1);
+    assert!(message.contains("--database names a database of an LMDB"), "{message}");
+    let plan = ["--lmdb", &one, &other, "--database", "train", "--access", "read", "--global-batch", "6"];
+    let output = command_with("plan", &plan).output().unwrap();
+    let planned = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        planned.contains("18 records in 2 file(s)"),
+        "{planned}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 /// An LMDB of some 40 MB, on the disk that the program is built on: a temporary folder may lie in memory.
 #[cfg(target_os = "linux")]
 #[test]

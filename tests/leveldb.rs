@@ -17,8 +17,8 @@ use std::process::Command;
 use common::log::Log;
 use common::process::{check_without_root, child_command, open_files, role};
 use percolator::{
-    Cursor, DataReader, Feed, FeedError, LevelDb, LevelDbError, Lmdb, LogFault, LogGaps, LogTail,
-    ReaderError, Registry, Source, SourceError, TableError,
+    Access, Cursor, DataReader, Feed, FeedError, IndexPlace, LevelDb, LevelDbError, Lmdb, LogFault, LogGaps,
+    LogTail, ReaderError, Registry, Source, SourceError, TableError,
 };
 use sha2::{Digest as _, Sha256};
 use tempfile::{TempDir, tempdir};
@@ -98,10 +98,11 @@ fn digest(records: &Records) -> String {
 fn check_made(folder: &Path) -> usize {
     let expected = fs::read_to_string(folder.join("expected.json")).unwrap();
     let expected: BTreeMap<String, serde_json::Value> = serde_json::from_str(&expected).unwrap();
-    for (name, expected) in &expected {
+    let both = [Access::Mapped, Access::Read];
+    for ((name, expected), access) in expected.iter().flat_map(|one| both.map(|access| (one, access))) {
         let path = folder.join(name);
         let before = state(&path);
-        let source = LevelDb::open(&path).unwrap();
+        let source = LevelDb::options().access(access).open(&path).unwrap();
         let mut cursor = source.cursor().unwrap();
         let records = drain(source.cursor().unwrap()).unwrap();
         assert_eq!(expected["records"], records.len(), "{name}");
@@ -141,10 +142,16 @@ fn check_made(folder: &Path) -> usize {
 #[test]
 fn what_caffe_wrote_is_the_same_in_its_log_its_table_and_its_lmdb() {
     let due = drain(Lmdb::open_without_lock(data("golden/raw_lmdb")).unwrap().cursor().unwrap()).unwrap();
-    for (name, records) in [("raw_leveldb_log", Some(due.len() as u64)), ("raw_leveldb_ldb", None)] {
+    let logged = Some(due.len() as u64);
+    for (name, records, access) in [
+        ("raw_leveldb_log", logged, Access::Mapped),
+        ("raw_leveldb_log", logged, Access::Read),
+        ("raw_leveldb_ldb", None, Access::Mapped),
+        ("raw_leveldb_ldb", None, Access::Read),
+    ] {
         let folder = copy(&format!("golden/{name}"));
         let before = state(folder.path());
-        let source = LevelDb::open(folder.path()).unwrap();
+        let source = LevelDb::options().access(access).open(folder.path()).unwrap();
         assert_eq!(source.records(), records, "{name}");
         assert!(drain(source.cursor().unwrap()).unwrap() == due, "{name}");
         assert_eq!(source.cuts(), []);
@@ -646,6 +653,124 @@ fn no_file_stays_open() {
 }
 
 #[test]
+fn every_database_is_the_same_read_and_mapped() {
+    let mut databases: Vec<PathBuf> =
+        ["raw_leveldb_log", "raw_leveldb_ldb"].map(|name| data("golden").join(name)).into();
+    let entries = fs::read_dir(data("leveldb")).unwrap().map(|entry| entry.unwrap().path());
+    databases.extend(entries.filter(|path| path.join("CURRENT").exists()));
+    assert!(databases.len() > 14);
+    for path in &databases {
+        let opened = |access| LevelDb::options().access(access).open(path);
+        match (opened(Access::Mapped), opened(Access::Read)) {
+            (Ok(mapped), Ok(read)) => {
+                let due = drain(mapped.cursor().unwrap()).unwrap();
+                assert_eq!(drain(read.cursor().unwrap()).unwrap(), due, "{}", path.display());
+                assert_eq!((mapped.cuts(), mapped.identity()), (read.cuts(), read.identity()));
+                read.index(&IndexPlace::Memory).unwrap();
+                let mut cursor = read.cursor().unwrap();
+                for (position, (key, value)) in due.iter().enumerate().rev().step_by(3) {
+                    cursor.seek(position as u64).unwrap();
+                    let entry = cursor.advance().unwrap().unwrap();
+                    assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]), "{}", path.display());
+                }
+            }
+            (mapped, read) => assert_eq!(mapped.unwrap_err(), read.unwrap_err()),
+        }
+    }
+}
+
+/// What is read and not mapped can be cut, which a process of its own would not survive if it were mapped.
+#[test]
+fn a_file_that_is_cut_while_it_is_read_is_an_error() {
+    const NAME: &str = "a_file_that_is_cut_while_it_is_read_is_an_error";
+    /// Of a bus error, which a map is answered with behind the end of its file.
+    const SIGBUS: i32 = 7;
+    let cut = |folder: &Path| {
+        for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+            fs::File::options().write(true).open(file).unwrap().set_len(0).unwrap();
+        }
+    };
+    match role().as_deref() {
+        None => {
+            common::process::check(NAME, &child_command(NAME, "read").output().unwrap());
+            // On Linux, the same of a database that is mapped.
+            #[cfg(target_os = "linux")]
+            {
+                use std::os::unix::process::ExitStatusExt as _;
+
+                let ended = child_command(NAME, "mapped").output().unwrap().status;
+                assert_eq!(ended.signal(), Some(SIGBUS), "{ended}");
+            }
+        }
+        Some("mapped") => {
+            let folder = copy("golden/raw_leveldb_ldb");
+            let source = LevelDb::options().access(Access::Mapped).open(folder.path()).unwrap();
+            let mut cursor = source.cursor().unwrap();
+            cursor.advance().unwrap().unwrap();
+            cut(folder.path());
+            drain(cursor).unwrap();
+        }
+        Some(_) => {
+            for name in ["golden/raw_leveldb_log", "golden/raw_leveldb_ldb", "leveldb/levels"] {
+                for by_index in [false, true] {
+                    let folder = copy(name);
+                    let due = read(folder.path()).unwrap();
+                    let source = LevelDb::options().access(Access::Read).open(folder.path()).unwrap();
+                    source.index(&IndexPlace::Memory).unwrap();
+                    let mut cursor = source.cursor().unwrap();
+                    if by_index {
+                        cursor.seek(1).unwrap();
+                        cursor.seek(0).unwrap();
+                    }
+                    let entry = cursor.advance().unwrap().unwrap();
+                    assert_eq!((entry.key(), entry.value()), (&due[0].0[..], &due[0].1[..]));
+                    cut(folder.path());
+                    let mut position = 1;
+                    let error = loop {
+                        match cursor.advance() {
+                            Ok(Some(entry)) => {
+                                let (key, value) = &due[position];
+                                assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]));
+                                position += 1;
+                            }
+                            Ok(None) => break None,
+                            Err(error) => break Some(error),
+                        }
+                    };
+                    match error {
+                        None => assert_eq!(position, due.len(), "{name}"),
+                        Some(SourceError::LevelDb(LevelDbError::Length { found, .. })) => {
+                            assert!(position < due.len() && found == 0, "{name}");
+                        }
+                        Some(error) => panic!("{name}: {error}"),
+                    }
+                    // Of a table that a plain walk is in, it has all; and `levels` has one in each level.
+                    let is_log = name.ends_with("log");
+                    assert_eq!(error.is_none(), !by_index || is_log, "{name}: {by_index}");
+                    let again = drain(source.cursor().unwrap());
+                    assert_eq!(again.is_ok(), is_log, "{name}: a walk that begins then");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_that_are_deleted_under_a_walk_that_reads_are_read_all_the_same() {
+    for name in ["golden/raw_leveldb_ldb", "leveldb/levels", "leveldb/reopened"] {
+        let folder = copy(name);
+        let due = read(folder.path()).unwrap();
+        let source = LevelDb::options().access(Access::Read).open(folder.path()).unwrap();
+        source.index(&IndexPlace::Memory).unwrap();
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert_eq!(drain(source.cursor().unwrap()).unwrap(), due, "{name}");
+        let mut cursor = source.cursor().unwrap();
+        cursor.seek(due.len() as u64 - 1).unwrap();
+        assert_eq!(cursor.advance().unwrap().unwrap().key(), due.last().unwrap().0, "{name}");
+    }
+}
+
+#[test]
 fn a_feed_of_a_leveldb_is_a_feed_of_the_lmdb() {
     let batches = |builder: percolator::FeedBuilder| {
         let mut feed = builder.batch_size(8).once().registry(&Registry::new()).build().unwrap();
@@ -661,6 +786,9 @@ fn a_feed_of_a_leveldb_is_a_feed_of_the_lmdb() {
     let due = batches(Feed::builder().lmdb(folder.path()));
     assert!(due.len() > 5);
     for name in ["raw_leveldb_log", "raw_leveldb_ldb"] {
-        assert!(batches(Feed::builder().leveldb(data("golden").join(name))) == due, "{name}");
+        for access in [Access::Mapped, Access::Read] {
+            let feed = Feed::builder().leveldb(data("golden").join(name)).access(access);
+            assert!(batches(feed) == due, "{name}, {access:?}");
+        }
     }
 }

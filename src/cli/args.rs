@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use percolator::{
-    ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, LogGaps, Net, NetState, Phase, Transform, shown,
+    Access, ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, LogGaps, Net, NetState, Phase, Transform,
+    shown,
 };
 
 /// Where the records come from. Whoever asks for it says in a group that one of these is needed.
@@ -47,6 +48,12 @@ pub(super) struct StateArgs {
     /// Read what is left of a LevelDB whose logs lack writes, with a warning for each gap.
     #[arg(long)]
     allow_log_gaps: bool,
+    /// How the files of databases are read.
+    #[arg(long, value_enum, default_value_t)]
+    access: AccessArg,
+    /// Of each --lmdb the database of this name.
+    #[arg(long, value_name = "NAME")]
+    database: Option<String>,
 }
 
 /// What is done to each record, where no net says it.
@@ -78,6 +85,27 @@ pub(super) struct TransformArgs {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum AccessArg {
+    /// Mapped, but read where they lie on a network file system.
+    #[default]
+    Chosen,
+    /// Mapped: the fastest. If one is cut or cannot be read meanwhile, the system ends the process.
+    Mapped,
+    /// Read into memory: whatever goes wrong with one is an error.
+    Read,
+}
+
+impl AccessArg {
+    pub(super) fn access(self) -> Access {
+        match self {
+            AccessArg::Chosen => Access::Chosen,
+            AccessArg::Mapped => Access::Mapped,
+            AccessArg::Read => Access::Read,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum PhaseArg {
     #[default]
     Train,
@@ -98,13 +126,14 @@ enum ColorArg {
 /// A database that is given by itself, and not by a net.
 #[derive(Clone, Debug)]
 pub(super) enum Database {
-    Lmdb(PathBuf),
+    /// The database of a name, or the unnamed one.
+    Lmdb(PathBuf, Option<String>),
     LevelDb(PathBuf),
 }
 
 impl Database {
     fn path(&self) -> &Path {
-        let (Database::Lmdb(path) | Database::LevelDb(path)) = self;
+        let (Database::Lmdb(path, _) | Database::LevelDb(path)) = self;
         path
     }
 }
@@ -149,6 +178,7 @@ impl SourceArgs {
 
     /// Describes the feed that the arguments ask for.
     pub(super) fn describe(&self, state: &StateArgs, transform: &TransformArgs) -> anyhow::Result<Described> {
+        state.check_database(!self.lmdb.is_empty() && self.leveldb.is_empty())?;
         let mut described = match self {
             SourceArgs { net: Some(path), .. } if path.is_dir() => bail!(
                 "{}: a net is a file, and this is a folder: a database is given with --lmdb or --leveldb",
@@ -156,7 +186,7 @@ impl SourceArgs {
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
             SourceArgs { lmdb, leveldb, .. } => {
-                let lmdbs = lmdb.iter().cloned().map(Database::Lmdb);
+                let lmdbs = lmdb.iter().map(|path| Database::Lmdb(path.clone(), state.database.clone()));
                 let leveldbs = leveldb.iter().cloned().map(Database::LevelDb);
                 Described::of_databases(lmdbs.chain(leveldbs)).context("there is nothing to read")?
             }
@@ -170,6 +200,7 @@ impl SourceArgs {
             described.feed = described.feed.root(root);
             described.root = root.clone();
         }
+        described.feed = described.feed.access(state.access());
         if state.allow_log_gaps {
             described.feed = described.feed.log_gaps(LogGaps::Allow);
         }
@@ -185,7 +216,8 @@ impl Described {
         Some(databases.fold(first, |described, next| {
             let origin = format!("{}, {}", described.origin.display(), next.path().display()).into();
             let feed = match &next {
-                Database::Lmdb(path) => described.feed.and_lmdb(path),
+                Database::Lmdb(path, None) => described.feed.and_lmdb(path),
+                Database::Lmdb(path, Some(name)) => described.feed.and_lmdb_named(path, name),
                 Database::LevelDb(path) => described.feed.and_leveldb(path),
             };
             Described { feed, origin, ..described }
@@ -196,7 +228,10 @@ impl Described {
     pub(super) fn of_database(database: Database) -> Self {
         let origin = database.path().to_owned();
         let (feed, source) = match database {
-            Database::Lmdb(path) => (Feed::builder().lmdb(&path), LayerSource::Lmdb { path }),
+            Database::Lmdb(path, None) => (Feed::builder().lmdb(&path), LayerSource::Lmdb { path }),
+            Database::Lmdb(path, Some(name)) => {
+                (Feed::builder().lmdb_named(&path, name), LayerSource::Lmdb { path })
+            }
             Database::LevelDb(path) => (Feed::builder().leveldb(&path), LayerSource::LevelDb { path }),
         };
         Described { feed, origin, source, root: PathBuf::new(), color: ColorMode::Native, has_labels: true }
@@ -207,6 +242,25 @@ impl StateArgs {
     /// Where relative paths begin.
     pub(super) fn root(&self) -> &Path {
         self.root.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// How the files of databases are read.
+    pub(super) fn access(&self) -> Access {
+        self.access.access()
+    }
+
+    /// That a database is named only where all that is read are LMDBs.
+    pub(super) fn check_database(&self, is_lmdb: bool) -> anyhow::Result<()> {
+        ensure!(
+            is_lmdb || self.database.is_none(),
+            "--database names a database of an LMDB: say --lmdb PATH"
+        );
+        Ok(())
+    }
+
+    /// The database that is meant of an LMDB that holds several.
+    pub(super) fn database(&self) -> Option<&str> {
+        self.database.as_deref()
     }
 
     pub(super) fn phase(&self) -> Phase {

@@ -12,6 +12,7 @@ use percolator::{
 };
 use serde_json::json;
 
+use super::args::AccessArg;
 use super::job::JobArgs;
 
 /// The steps that are shown to people if they ask for none.
@@ -29,6 +30,12 @@ pub(crate) struct Plan {
     /// Read what is left of a LevelDB whose logs lack writes.
     #[arg(long, requires = "leveldb")]
     allow_log_gaps: bool,
+    /// How the files of databases are read.
+    #[arg(long, value_enum, default_value_t)]
+    access: AccessArg,
+    /// Of each --lmdb the database of this name.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["leveldb", "records", "files"])]
+    database: Option<String>,
     /// Instead of a database: a data set of so many records.
     #[arg(long, value_name = "M")]
     records: Option<u64>,
@@ -133,9 +140,16 @@ impl Plan {
         if !self.files.is_empty() {
             return Ok(self.files.clone());
         }
-        let lmdbs = self.lmdb.iter().map(|path| count(&Lmdb::open(path)?));
+        let access = self.access.access();
+        let lmdb = Lmdb::options().access(access);
+        let lmdb = match &self.database {
+            Some(name) => lmdb.name(name),
+            None => lmdb,
+        };
         let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
-        lmdbs.chain(self.leveldb.iter().map(|path| count(&LevelDb::open_with(path, gaps)?))).collect()
+        let leveldb = LevelDb::options().access(access).log_gaps(gaps);
+        let lmdbs = self.lmdb.iter().map(|path| count(&lmdb.open(path)?));
+        lmdbs.chain(self.leveldb.iter().map(|path| count(&leveldb.open(path)?))).collect()
     }
 
     fn job_of(&self, files: &[u64]) -> anyhow::Result<Job> {

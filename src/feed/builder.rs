@@ -193,6 +193,11 @@ impl FeedBuilder {
         self.and(Origin::Lmdb(path.as_ref().to_owned(), None))
     }
 
+    /// Reads the database of a name of one more LMDB, as [`and_lmdb`](Self::and_lmdb) does the unnamed one.
+    pub fn and_lmdb_named(self, path: impl AsRef<Path>, name: impl Into<String>) -> Self {
+        self.and(Origin::Lmdb(path.as_ref().to_owned(), Some(name.into())))
+    }
+
     /// Reads one more LevelDB, as [`and_lmdb`](Self::and_lmdb) does an LMDB.
     pub fn and_leveldb(self, path: impl AsRef<Path>) -> Self {
         self.and(Origin::LevelDb(path.as_ref().to_owned()))

@@ -89,7 +89,10 @@ impl Origin {
                 };
                 Arc::new(options.open(root.join(path))?)
             }
-            Origin::LevelDb(path) => Arc::new(LevelDb::open_with(root.join(path), opening.log_gaps)?),
+            Origin::LevelDb(path) => {
+                let options = LevelDb::options().access(opening.access).log_gaps(opening.log_gaps);
+                Arc::new(options.open(root.join(path))?)
+            }
             Origin::Files(files) => Arc::new(files.open(root, seeds)?),
             Origin::Joined(origins) => {
                 let sources = origins.iter().map(|origin| origin.open(root, seeds, opening));

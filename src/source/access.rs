@@ -17,7 +17,8 @@ pub enum Access {
     /// Mapped. The fastest, where nobody cuts the file.
     Mapped,
     /// Read with `pread` into buffers. An LMDB is then not locked: it takes no reader's slot, and if somebody commits
-    /// to it meanwhile, the walk ends with an error.
+    /// to it meanwhile, the walk ends with an error. What a LevelDB's walks then hold,
+    /// [`LevelDbOptions::access`](crate::LevelDbOptions::access) says.
     Read,
 }
 

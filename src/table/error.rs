@@ -128,6 +128,26 @@ pub enum TableError {
     },
 }
 
+impl TableError {
+    /// What is wrong with a block that was read alone, and lies there in its file.
+    pub(crate) fn of_block_at(mut self, block: u64) -> Self {
+        match &mut self {
+            TableError::Checksum { offset, .. }
+            | TableError::Compression { offset, .. }
+            | TableError::SnappyLength { offset, .. }
+            | TableError::Snappy { offset, .. }
+            | TableError::Restarts { offset, .. }
+            | TableError::KeyLength { offset, .. }
+            | TableError::Entry { offset, .. } => {
+                *offset = offset.saturating_add(usize::try_from(block).unwrap_or(usize::MAX));
+            }
+            TableError::Place { offset, .. } => *offset = offset.saturating_add(block),
+            TableError::TooShort { .. } | TableError::Magic { .. } | TableError::Footer { .. } => {}
+        }
+        self
+    }
+}
+
 fn compression(kind: u8) -> String {
     match kind {
         2 => "2 (zstd)".to_owned(),

@@ -1,6 +1,8 @@
 //! Entries that are found by where they lie, without the table's index.
 
-use super::block::{BlockCursor, Value};
+use std::ops::Range;
+
+use super::block::{BlockCursor, TRAILER_BYTES, Value};
 use super::error::TableError;
 use super::footer::BlockHandle;
 use super::seal::{Sealed, Verify};
@@ -12,6 +14,28 @@ pub(crate) struct EntryPlace {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     pub(crate) entry: usize,
+}
+
+impl EntryPlace {
+    /// Where its block lies in a table of so many bytes, with its type and its checksum.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Place`] if none can lie there.
+    pub(crate) fn block(&self, file_bytes: u64) -> Result<Range<u64>, TableError> {
+        let EntryPlace { offset, bytes, .. } = *self;
+        let end = offset.checked_add(bytes).and_then(|end| end.checked_add(TRAILER_BYTES as u64));
+        let end = end.filter(|&end| end <= file_bytes);
+        end.map(|end| offset..end).ok_or_else(|| {
+            let to = usize::try_from(file_bytes).unwrap_or(usize::MAX);
+            TableError::Place { offset, bytes, from: 0, to }
+        })
+    }
+
+    /// The same entry, for whoever has [its block](Self::block) alone.
+    pub(crate) fn in_block(self) -> Self {
+        EntryPlace { offset: 0, ..self }
+    }
 }
 
 /// Goes to entries of a table by their places, which nobody has vouched for. It keeps the block that it is in, so that

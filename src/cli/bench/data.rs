@@ -35,7 +35,7 @@ impl Format {
     /// A database of this format.
     pub(super) fn database(self, path: PathBuf) -> Database {
         match self {
-            Format::Lmdb => Database::Lmdb(path),
+            Format::Lmdb => Database::Lmdb(path, None),
             Format::Leveldb => Database::LevelDb(path),
         }
     }

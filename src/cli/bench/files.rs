@@ -12,9 +12,17 @@ use percolator::{ImageList, LayerSource, LevelDb, Lmdb, LogGaps, Source, SourceE
 const LISTED_MAX: usize = 1000;
 
 /// Opens a source apart from any feed. What is not to be read, the feed refuses.
-pub(super) fn open(source: &LayerSource, root: &Path) -> Result<Box<dyn Source>, SourceError> {
+pub(super) fn open(
+    source: &LayerSource,
+    root: &Path,
+    database: Option<&str>,
+) -> Result<Box<dyn Source>, SourceError> {
     Ok(match source {
-        LayerSource::Lmdb { path } => Box::new(Lmdb::open(root.join(path))?),
+        LayerSource::Lmdb { path } => {
+            let options = Lmdb::options();
+            let options = database.iter().fold(options, |options, name| options.name(*name));
+            Box::new(options.open(root.join(path))?)
+        }
         LayerSource::LevelDb { path } => Box::new(LevelDb::open_with(root.join(path), LogGaps::Allow)?),
         LayerSource::ImageList { list, root_folder, .. } => {
             Box::new(ImageList::open(root.join(list))?.root_folder(root_folder).relative_to(root))
@@ -32,7 +40,7 @@ pub(super) fn of(source: &LayerSource, root: &Path) -> anyhow::Result<Vec<PathBu
         LayerSource::LevelDb { path } => tables(&root.join(path)),
         LayerSource::ImageList { root_folder, .. } => {
             let mut files = Vec::new();
-            let source = open(source, root)?;
+            let source = open(source, root, None)?;
             let mut cursor = source.cursor()?;
             while let Some(entry) = cursor.advance()?.filter(|_| files.len() < LISTED_MAX) {
                 let name = [root_folder.as_bytes(), entry.key()].concat();

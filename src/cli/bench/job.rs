@@ -18,6 +18,8 @@ pub(super) struct Job {
     /// Where its records lie, from `root` on.
     pub(super) source: LayerSource,
     pub(super) root: PathBuf,
+    /// The database that is meant of an LMDB that holds several.
+    pub(super) database: Option<String>,
     /// The channels that encoded records are decoded to.
     pub(super) color: ColorMode,
     pub(super) dtype: Dtype,
@@ -41,6 +43,7 @@ impl Bench {
             let batch_size = self.pipeline.batch_size.or((!source.is_net()).then_some(64));
             return Ok(vec![self.job(name, described, batch_size, DtypeArg::F32)?]);
         }
+        self.state.check_database(false)?;
         self.synthetic.iter().map(|&kind| self.synthetic_job(kind)).collect()
     }
 
@@ -61,7 +64,8 @@ impl Bench {
             Transform::new()
         };
         let transform = self.transform.or(kind.transform(transform, is_float));
-        described.feed = described.feed.phase(self.state.phase()).transform(transform);
+        described.feed =
+            described.feed.phase(self.state.phase()).access(self.state.access()).transform(transform);
         described.color = self.transform.color();
         let batch_size = self.pipeline.batch_size.unwrap_or(kind.batch_size());
         self.job(format.job_name(kind), described, Some(batch_size), dtype)
@@ -83,6 +87,7 @@ impl Bench {
             feed,
             source: described.source,
             root: described.root,
+            database: self.state.database().map(str::to_owned),
             color: described.color,
             dtype: self.pipeline.dtype.unwrap_or(dtype).dtype(),
             threads: self.pipeline.threads(),

@@ -50,7 +50,11 @@ impl Limits {
             job.threads
         );
         let read_n = read(job, files, time)?;
-        let decode_1 = limits::decodes_per_second(&*files::open(&job.source, &job.root)?, job.color, time)?;
+        let decode_1 = limits::decodes_per_second(
+            &*files::open(&job.source, &job.root, job.database.as_deref())?,
+            job.color,
+            time,
+        )?;
         Ok(Limits { copy, store_n, fresh_n, read_n, decode_1, pinned_copy: None })
     }
 

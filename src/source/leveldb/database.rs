@@ -1,7 +1,11 @@
 //! A LevelDB that is open: what its cursors share. Nothing in it changes, but for tables that get mapped.
+//!
+//! A table is mapped, or the walk that enters it reads all of it, to lose it when it leaves it.
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::LogCut;
 use super::edit::{LEVELS, TableFile};
@@ -9,8 +13,10 @@ use super::error::LevelDbError;
 use super::folder::{Folder, TableName};
 use super::map::{Lending, TableBytes};
 use super::memtable::Memtable;
+use super::opened::{OpenTable, OpenTables};
 use crate::source::Identity;
 use crate::source::SourceError;
+use crate::source::access::Reading;
 
 /// A table of a level.
 #[derive(Debug)]
@@ -34,6 +40,9 @@ pub(super) struct Database {
     pub(super) gaps: Vec<LevelDbError>,
     /// The MANIFEST and the logs that it was opened from.
     pub(super) opened_from: Identity,
+    pub(super) reading: Reading,
+    /// Where tables are read: those that stay open.
+    pub(super) open_tables: OpenTables,
 }
 
 impl Database {
@@ -50,6 +59,7 @@ impl Database {
         };
         self.memtable.held_bytes()
             + self.lending.store().held_bytes()
+            + self.open_tables.held_bytes()
             + self.levels.iter().map(level).sum::<usize>()
             + self.cuts.capacity() * size_of::<LogCut>()
             + self.gaps.capacity() * size_of::<LevelDbError>()
@@ -73,8 +83,18 @@ impl Database {
 
     /// Has the system read the first bytes of a table, so many at the most. Where that cannot be, whoever comes there does.
     pub(super) fn will_need(&self, level: usize, table: usize, bytes_max: u64) {
-        if let Ok(TableBytes::Kept { store, table }) = self.open_table(level, table) {
-            store.will_need(table, bytes_max);
+        match self.reading {
+            Reading::Mapped => {
+                if let Ok(TableBytes::Kept { store, table }) = self.open_table(level, table) {
+                    store.will_need(table, bytes_max);
+                }
+            }
+            Reading::Read => {
+                let Table { file, slot, .. } = &self.levels[level][table];
+                if let Some(open) = self.open_tables.get(*slot) {
+                    open.will_need(bytes_max.min(file.bytes));
+                }
+            }
         }
     }
 
@@ -98,9 +118,13 @@ impl Database {
         None
     }
 
-    /// The bytes of a table, mapped.
+    /// The bytes of a table, mapped or read.
     pub(super) fn open_table(&self, level: usize, table: usize) -> Result<TableBytes, SourceError> {
         let Table { file, slot, .. } = &self.levels[level][table];
+        if self.reading == Reading::Read {
+            let (open, path) = (self.open_file(level, table)?, self.table_path(level, table));
+            return open.read(&path, file.bytes).map(TableBytes::Own);
+        }
         let opened = self.lending.open_table(*slot, || self.table_path(level, table), file.bytes);
         opened.map_err(|error| match error {
             SourceError::Io { kind: io::ErrorKind::NotFound, .. } => self.went_away(level, table),
@@ -108,11 +132,44 @@ impl Database {
         })
     }
 
-    /// Maps every table that stays mapped: whatever its writer deletes from now on can still be read.
-    pub(super) fn map_tables(&self) -> Result<(), SourceError> {
+    /// A table that is to be read, open.
+    pub(super) fn open_file(&self, level: usize, table: usize) -> Result<Arc<OpenTable>, SourceError> {
+        if let Some(open) = self.open_tables.get(self.levels[level][table].slot) {
+            return Ok(open.clone());
+        }
+        match OpenTable::open(&self.table_path(level, table)) {
+            Ok(open) => Ok(Arc::new(open)),
+            Err(SourceError::Io { kind: io::ErrorKind::NotFound, .. }) => Err(self.went_away(level, table)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a walk over these tables of a level, one after the other, holds of them at the most, beside maps.
+    pub(super) fn read_bytes_max(&self, level: usize, tables: Range<usize>) -> usize {
+        let longest = self.levels[level][tables].iter().map(|table| table.file.bytes).max();
+        match self.reading {
+            Reading::Mapped => 0,
+            Reading::Read => usize::try_from(longest.unwrap_or_default()).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Maps every table that stays mapped, or opens those that stay open, so many at the most: whatever its writer
+    /// deletes from now on can still be read.
+    pub(super) fn hold_tables(&mut self, open_max: usize) -> Result<(), SourceError> {
         let of_level = |level: usize| (0..self.levels[level].len()).map(move |table| (level, table));
+        let tables = (0..LEVELS).flat_map(of_level);
+        if self.reading == Reading::Read {
+            // In the order of their slots.
+            for (level, table) in tables.take(open_max) {
+                let path = self.table_path(level, table);
+                if !self.open_tables.keep(&path)? {
+                    break;
+                }
+            }
+            return Ok(());
+        }
         let kept = |&(level, table): &(usize, usize)| self.lending.keeps(self.levels[level][table].slot);
-        for (level, table) in (0..LEVELS).flat_map(of_level).filter(kept) {
+        for (level, table) in tables.filter(kept) {
             let Table { file, slot, .. } = &self.levels[level][table];
             self.lending.open_table(*slot, || self.table_path(level, table), file.bytes)?;
         }

@@ -167,7 +167,13 @@ impl LevelCursor {
         self.until = table;
     }
 
-    fn close(&mut self) {
+    /// What the tables that it reads, and does not map, come to at the most.
+    pub(super) fn read_bytes_max(&self) -> usize {
+        self.database.read_bytes_max(self.level, self.all.clone())
+    }
+
+    /// Leaves its table, if any.
+    pub(super) fn close(&mut self) {
         self.open = None;
         self.cursor.close();
         if let Some(ahead) = &mut self.ahead {

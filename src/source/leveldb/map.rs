@@ -1,10 +1,11 @@
-//! The bytes that a LevelDB's records lie in: files, mapped, and what had to be put together.
+//! The bytes that a LevelDB's records lie in: files, mapped or read, and what had to be put together.
 
 #![expect(unsafe_code, reason = "files are mapped, and their bytes are lent past the borrow of a cursor")]
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,50 +13,136 @@ use memmap2::{Mmap, MmapOptions};
 use once_cell::sync::OnceCell;
 
 use super::error::LevelDbError;
+use crate::source::access::Reading;
 use crate::source::{Entry, Keeper, Lender, SourceError, TableSeal};
 
 /// What the system reads for one request, whatever it is asked for.
-const PIECE_BYTES: usize = 128 << 10;
+pub(super) const PIECE_BYTES: usize = 128 << 10;
 
-/// A file, mapped without permission to write. It is not open any more.
+/// What is read at a time: it is still in the processor's cache when it is put in its place.
+const READ_BYTES: usize = 256 << 10;
+
+/// All of a file. It is not open any more.
 #[derive(Debug)]
-pub(super) struct FileMap(Mmap);
+pub(super) enum FileBytes {
+    /// Mapped, without permission to write.
+    Mapped(Mmap),
+    /// What was there when it was read.
+    Read(Vec<u8>),
+}
 
-impl FileMap {
-    /// Maps a file, which must have `wanted` bytes if that is known.
-    pub(super) fn open(path: &Path, wanted: Option<u64>) -> Result<Self, SourceError> {
-        let io = |action| move |error: io::Error| SourceError::io(path, action, &error);
-        // Not opened before it is known to be a file: opening a pipe waits for whoever writes to it.
-        if !std::fs::metadata(path).map_err(io("look at the file"))?.is_file() {
-            return Err(LevelDbError::NoFile { file: path.to_owned() }.into());
+/// Opens what must be a file.
+pub(super) fn open_file(path: &Path) -> Result<File, SourceError> {
+    let io = |action| move |error: io::Error| SourceError::io(path, action, &error);
+    // Not opened before it is known to be a file: opening a pipe waits for whoever writes to it.
+    if !std::fs::metadata(path).map_err(io("look at the file"))?.is_file() {
+        return Err(LevelDbError::NoFile { file: path.to_owned() }.into());
+    }
+    File::open(path).map_err(io("open the file"))
+}
+
+/// Adds so many bytes of a file, from `at` on, or what there is of them.
+pub(super) fn read_at(file: &File, at: u64, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
+    let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    buffer.try_reserve_exact(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let (start, mut read) = (buffer.len(), 0);
+    while read < bytes {
+        let piece = READ_BYTES.min(bytes - read);
+        buffer.resize(start + read + piece, 0);
+        let found = file.read_at(&mut buffer[start + read..], at.saturating_add(read as u64));
+        let found = match found {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            found => found?,
+        };
+        read += found;
+        buffer.truncate(start + read);
+        if found == 0 {
+            break;
         }
-        let file = File::open(path).map_err(io("open the file"))?;
+    }
+    Ok(())
+}
+
+impl FileBytes {
+    /// The bytes of a file, which must be `wanted` if that is known.
+    pub(super) fn open(path: &Path, wanted: Option<u64>, reading: Reading) -> Result<Self, SourceError> {
+        Self::of(&open_file(path)?, path, wanted, reading)
+    }
+
+    /// The same of a file that is open.
+    pub(super) fn of(
+        file: &File,
+        path: &Path,
+        wanted: Option<u64>,
+        reading: Reading,
+    ) -> Result<Self, SourceError> {
+        let io = |action| move |error: io::Error| SourceError::io(path, action, &error);
         let found = file.metadata().map_err(io("look at the file"))?.len();
         if let Some(wanted) = wanted.filter(|&wanted| wanted != found) {
             return Err(LevelDbError::Length { file: path.to_owned(), found, wanted }.into());
+        }
+        if reading == Reading::Read {
+            return Self::read(file, path, found, wanted);
         }
         let length = usize::try_from(found)
             .map_err(|_| io("map the file")(io::Error::from(io::ErrorKind::FileTooLarge)))?;
         // SAFETY: nobody in this process writes to a database's files. That nobody else writes to them or
         // cuts them while they are mapped is the assumption under which every database is read here
         // (docs/design.md); `length` bytes are there.
-        let map = unsafe { MmapOptions::new().len(length).map(&file) };
-        Ok(FileMap(map.map_err(io("map the file"))?))
+        let map = unsafe { MmapOptions::new().len(length).map(file) };
+        Ok(FileBytes::Mapped(map.map_err(io("map the file"))?))
+    }
+
+    /// So many bytes, which the file has just been seen to have.
+    fn read(file: &File, path: &Path, bytes: u64, wanted: Option<u64>) -> Result<Self, SourceError> {
+        let io = |error: io::Error| SourceError::io(path, "read the file", &error);
+        let mut buffer = Vec::new();
+        read_at(file, 0, bytes, &mut buffer).map_err(io)?;
+        let found = buffer.len() as u64;
+        match wanted {
+            _ if found == bytes => Ok(FileBytes::Read(buffer)),
+            Some(wanted) => Err(LevelDbError::Length { file: path.to_owned(), found, wanted }.into()),
+            None => {
+                let cut = format!("it had {bytes} bytes, and was cut to {found} while it was read");
+                Err(io(io::Error::new(io::ErrorKind::UnexpectedEof, cut)))
+            }
+        }
+    }
+
+    /// What it holds, if it is not mapped.
+    fn held_bytes(&self) -> usize {
+        match self {
+            FileBytes::Mapped(_) => 0,
+            FileBytes::Read(bytes) => bytes.capacity(),
+        }
+    }
+
+    /// Has the system read a part of the map, without waiting for it.
+    fn will_need(&self, part: Range<usize>, path: &Path) {
+        if let FileBytes::Mapped(map) = self
+            && let Err(error) = map.advise_range(memmap2::Advice::WillNeed, part.start, part.len())
+        {
+            tracing::debug!(%error, table = %path.display(), "the system does not read ahead");
+        }
     }
 
     /// Takes all pages out of the map. Whoever reads one brings it back.
     #[cfg(target_os = "linux")]
     fn empty(&self) -> io::Result<()> {
+        let FileBytes::Mapped(map) = self else { return Ok(()) };
         // SAFETY: the map is shared and read-only, so on Linux a page that is read again is the file's, as it was: that
         // nobody writes to the file is what it was mapped on.
-        unsafe { self.0.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
+        unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
     }
 }
 
-impl AsRef<[u8]> for FileMap {
+impl AsRef<[u8]> for FileBytes {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        match self {
+            FileBytes::Mapped(map) => map,
+            FileBytes::Read(bytes) => bytes,
+        }
     }
 }
 
@@ -99,7 +186,7 @@ impl Place {
 /// Everything that is lent. Nothing in it changes or goes before it is dropped; maps of tables are added.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    logs: Vec<FileMap>,
+    logs: Vec<FileBytes>,
     /// Keys and values that fragments of a log cut to pieces.
     joined: Vec<u8>,
     /// By the number that the version gave each table.
@@ -109,19 +196,19 @@ pub(super) struct Store {
 /// A table that is mapped, and its name for messages.
 #[derive(Debug)]
 struct TableMap {
-    map: FileMap,
+    map: FileBytes,
     path: PathBuf,
 }
 
 impl Store {
-    pub(super) fn new(logs: Vec<FileMap>, joined: Vec<u8>, tables: usize) -> Self {
+    pub(super) fn new(logs: Vec<FileBytes>, joined: Vec<u8>, tables: usize) -> Self {
         Store { logs, joined, tables: (0..tables).map(|_| OnceCell::new()).collect() }
     }
 
     /// What it holds beside files that are mapped.
     pub(super) fn held_bytes(&self) -> usize {
-        let maps = self.logs.capacity() * size_of::<FileMap>() + size_of_val(&*self.tables);
-        self.joined.capacity() + maps
+        let maps = self.logs.capacity() * size_of::<FileBytes>() + size_of_val(&*self.tables);
+        self.joined.capacity() + maps + self.logs.iter().map(FileBytes::held_bytes).sum::<usize>()
     }
 
     /// The bytes at a place.
@@ -144,28 +231,17 @@ impl Store {
     /// Has the system read the first bytes of a table that is mapped, so many at the most, without waiting for it.
     pub(super) fn will_need(&self, table: usize, bytes_max: u64) {
         let Some(table) = self.tables.get(table).and_then(OnceCell::get) else { return };
-        let bytes = table.map.0.len().min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
-        #[cfg(unix)]
-        if let Err(error) = table.map.0.advise_range(memmap2::Advice::WillNeed, 0, bytes) {
-            tracing::debug!(%error, table = %table.path.display(), "the system does not read ahead");
-        }
-        #[cfg(not(unix))]
-        let _ = bytes;
+        let bytes = table.map.as_ref().len().min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
+        table.map.will_need(0..bytes, &table.path);
     }
 
     /// Has the system read a part of a table that is mapped, without waiting for it.
     pub(super) fn will_need_part(&self, table: usize, part: Range<usize>) {
         let Some(table) = self.tables.get(table).and_then(OnceCell::get) else { return };
-        let end = part.end.min(table.map.0.len());
-        #[cfg(unix)]
+        let end = part.end.min(table.map.as_ref().len());
         for start in (part.start..end).step_by(PIECE_BYTES) {
-            let bytes = PIECE_BYTES.min(end - start);
-            if let Err(error) = table.map.0.advise_range(memmap2::Advice::WillNeed, start, bytes) {
-                tracing::debug!(%error, table = %table.path.display(), "the system does not read ahead");
-            }
+            table.map.will_need(start..end.min(start + PIECE_BYTES), &table.path);
         }
-        #[cfg(not(unix))]
-        let _ = end;
     }
 
     /// The bytes of a table that is mapped.
@@ -191,7 +267,7 @@ pub(super) enum TableBytes {
     /// In the store, for as long as that lives.
     Kept { store: Arc<Store>, table: usize },
     /// The walk's own, which go with it.
-    Own(FileMap),
+    Own(FileBytes),
 }
 
 impl AsRef<[u8]> for TableBytes {
@@ -242,7 +318,7 @@ impl Lending {
         }
     }
 
-    /// Maps a table, unless that has been done: to stay if there is a place for it, or else for one walk.
+    /// Maps a table of a database that is mapped, unless that has been done: to stay if there is a place for it, or else for one walk.
     pub(super) fn open_table(
         &self,
         table: usize,
@@ -250,11 +326,11 @@ impl Lending {
         wanted: u64,
     ) -> Result<TableBytes, SourceError> {
         let Some(cell) = self.store.tables.get(table) else {
-            return Ok(TableBytes::Own(FileMap::open(&path(), Some(wanted))?));
+            return Ok(TableBytes::Own(FileBytes::open(&path(), Some(wanted), Reading::Mapped)?));
         };
         cell.get_or_try_init(|| {
             let path = path();
-            FileMap::open(&path, Some(wanted)).map(|map| TableMap { map, path })
+            FileBytes::open(&path, Some(wanted), Reading::Mapped).map(|map| TableMap { map, path })
         })?;
         Ok(TableBytes::Kept { store: self.store.clone(), table })
     }
@@ -262,7 +338,7 @@ impl Lending {
     /// Lends a record of a log.
     pub(super) fn entry(&self, key: Place, value: Place) -> Entry<'_> {
         let (key, value) = (self.store.bytes(key), self.store.bytes(value));
-        // SAFETY: both lie in the store, which `lender` holds: maps without permission to write and a vector
+        // SAFETY: both lie in the store, which `lender` holds: maps without permission to write and vectors
         // that nobody can reach to change. None of them goes before the store does.
         unsafe { Entry::lent(key, value, &self.lender) }
     }
@@ -277,5 +353,36 @@ impl Lending {
         let value = self.store.table(table).get(value).unwrap_or_default();
         // SAFETY: the value lies in the store, as above: a map that was put into its cell stays there.
         unsafe { Entry::lent_value(key, value, &self.lender) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_while_it_is_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..=250).cycle().take(READ_BYTES + 1000).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        let length = bytes.len() as u64;
+        let read = |seen: u64, wanted| FileBytes::read(&file, &path, seen, wanted);
+        assert_eq!(read(length, Some(length)).unwrap().as_ref(), bytes);
+        assert_eq!(read(READ_BYTES as u64 + 1, None).unwrap().as_ref(), &bytes[..=READ_BYTES]);
+        // It was longer when it was looked at.
+        let error = read(length + 1, Some(length + 1)).unwrap_err();
+        let due = LevelDbError::Length { file: path.clone(), found: length, wanted: length + 1 };
+        assert_eq!(error, due.into());
+        let error = read(length + 7, None).unwrap_err().to_string();
+        assert!(error.contains("was cut to") && error.contains(path.to_str().unwrap()), "{error}");
+    }
+
+    #[test]
+    fn what_no_memory_is_there_for_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        let error = FileBytes::read(&file, Path::new("table"), 1 << 62, Some(1 << 62)).unwrap_err();
+        assert!(matches!(error, SourceError::Io { kind: io::ErrorKind::OutOfMemory, .. }), "{error}");
     }
 }

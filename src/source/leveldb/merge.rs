@@ -25,6 +25,7 @@ use super::index::RecordPlace;
 use super::key::{self, Tag};
 use super::level::LevelCursor;
 use crate::record::RecordId;
+use crate::source::access::Reading;
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError};
 use crate::table::Verify;
 
@@ -131,6 +132,19 @@ impl MergeCursor {
         self.from.clear();
         self.from.extend_from_slice(key);
         self.from.push(0);
+        self.state = State::Start;
+    }
+
+    /// Lets go of the tables that are read and not mapped, until the walk goes [behind a key](Self::go_behind), or back.
+    pub(super) fn rest(&mut self) {
+        if self.database.reading == Reading::Mapped || matches!(self.state, State::Failed(_)) {
+            return;
+        }
+        for child in &mut self.children {
+            if let Child::Level(level) = child {
+                level.close();
+            }
+        }
         self.state = State::Start;
     }
 
@@ -302,10 +316,14 @@ impl Cursor for MergeCursor {
 
     fn held_bytes(&self) -> usize {
         let packed = self.children.iter().filter(|child| child.is_packed()).count();
-        let Some(pool) = self.pool.as_ref().filter(|_| packed > 0) else { return 0 };
+        let levels = self.children.iter().filter_map(|child| match child {
+            Child::Memory(_) => None,
+            Child::Level(level) => Some(level),
+        });
+        let read = levels.clone().map(LevelCursor::read_bytes_max).fold(0, usize::saturating_add);
+        let Some(pool) = self.pool.as_ref().filter(|_| packed > 0) else { return read };
         // Those of other databases that share the pool are taken to be compressed as well.
-        let own = self.children.iter().filter(|child| matches!(child, Child::Level(_))).count();
-        pool.held_bytes(packed + pool.tables().saturating_sub(own))
+        read.saturating_add(pool.held_bytes(packed + pool.tables().saturating_sub(levels.count())))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! C++ LevelDB cannot open a database without changing it: it takes LOCK, renames LOG, writes the records of
 //! the write-ahead log to tables and deletes what those replace. Here the tables are mapped, the logs are
-//! mapped and indexed in memory, and a walk merges them: of the writes of a key the newest counts.
+//! mapped and indexed in memory (or both read, [`Access`]), and a walk merges them: of the writes of a key the newest counts.
 //!
 //! - Every checksum is verified: of a log when the database is opened, of a table's block whenever a walk
 //!   enters it; of a large block that is not compressed, where a feed reads it, by the worker that writes its records
@@ -55,6 +55,7 @@ mod map;
 mod memtable;
 mod merge;
 mod numbers;
+mod opened;
 mod recovery;
 mod replay;
 #[cfg(test)]
@@ -81,6 +82,7 @@ use self::index::Indexed;
 use self::log::Cut;
 use self::merge::MergeCursor;
 use self::sought::LevelDbCursor;
+use super::access::Access;
 use super::{ChecksSeals, Cursor, Identity, IndexPlace, Source, SourceError};
 use crate::table::Verify;
 
@@ -114,16 +116,63 @@ pub struct LevelDb {
     indexed: Arc<Mutex<Option<Indexed>>>,
 }
 
+/// How a [`LevelDb`] is opened.
+///
+/// ```no_run
+/// use percolator::{Access, LevelDb, LogGaps};
+///
+/// let options = LevelDb::options().access(Access::Read).log_gaps(LogGaps::Allow);
+/// let train = options.open("mnist_train_leveldb")?;
+/// # Ok::<(), percolator::SourceError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LevelDbOptions {
+    access: Access,
+    log_gaps: LogGaps,
+}
+
+impl LevelDbOptions {
+    /// How the files are read; as [`Access::Chosen`] says if not said.
+    ///
+    /// With [`Access::Read`] the logs are in memory as long as the database is open. A walk holds one table of each level,
+    /// and each of level 0, while it is in them: as a rule 2 MiB each, but what Caffe loaded into level 0, or in the order of
+    /// its keys, has tables of up to 256 MiB. Values are copied, and compressed blocks are unpacked by the walk's own
+    /// thread. A walk by an index reads single blocks. 512 tables of all databases stay open; if a writer deletes
+    /// others before a walk comes to them, that is [`LevelDbError::BeingWritten`].
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// What is done about logs that lack writes; they are refused if not said.
+    #[must_use]
+    pub fn log_gaps(mut self, gaps: LogGaps) -> Self {
+        self.log_gaps = gaps;
+        self
+    }
+
+    /// Opens a database: the folder that holds CURRENT.
+    ///
+    /// # Errors
+    ///
+    /// As [`LevelDb::open`], but for gaps that are allowed: [`LevelDb::gaps`] tells of them.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<LevelDb, SourceError> {
+        LevelDb::open_mapping(path.as_ref(), MAPS_MAX, self)
+    }
+}
+
 impl LevelDb {
     /// Opens a database: the folder that holds CURRENT.
     ///
     /// The logs are read, and every table is mapped; tables are read by the walks. A writer may go on meanwhile
     /// and delete files: what is read is the database as it was when it was opened.
     ///
-    /// **A file that is cut while it is open, or that the disk cannot read, ends the process** by the signal
-    /// SIGBUS: files are mapped, and that is how the system says so. LevelDB never cuts a file, but a copy that is
-    /// made over an open database does. A table is looked at when a walk comes to it: one that was cut before
-    /// is an error.
+    /// **A file that is cut while it is mapped, or that the disk cannot read, ends the process** by the signal
+    /// SIGBUS: that is how the system says so. LevelDB never cuts a file, but a copy that is made over an open
+    /// database does. A table is looked at when a walk comes to it: one that was cut before is an error. With
+    /// [`Access::Read`], which is chosen on network file systems ([`LevelDbOptions::access`]), files are read and not
+    /// mapped, and whatever goes wrong with one is an error.
     ///
     /// # Errors
     ///
@@ -139,11 +188,17 @@ impl LevelDb {
     ///
     /// As [`open`](Self::open), but for the gaps that are allowed: [`gaps`](Self::gaps) tells of them.
     pub fn open_with(path: impl AsRef<Path>, gaps: LogGaps) -> Result<Self, SourceError> {
-        Self::open_mapping(path.as_ref(), MAPS_MAX, gaps)
+        Self::options().log_gaps(gaps).open(path)
     }
 
-    fn open_mapping(path: &Path, maps: usize, gaps: LogGaps) -> Result<Self, SourceError> {
-        let database = Arc::new(recovery::open(path, maps, gaps)?);
+    /// How a database is opened.
+    #[must_use]
+    pub fn options() -> LevelDbOptions {
+        LevelDbOptions::default()
+    }
+
+    fn open_mapping(path: &Path, maps: usize, options: &LevelDbOptions) -> Result<Self, SourceError> {
+        let database = Arc::new(recovery::open(path, maps, options)?);
         tracing::debug!(
             path = %path.display(),
             tables = database.levels.iter().map(Vec::len).sum::<usize>(),
@@ -297,8 +352,12 @@ mod tests {
     use crate::source::{Record, Run};
 
     fn open(name: &str, maps: usize) -> LevelDb {
+        open_as(name, maps, Access::Mapped)
+    }
+
+    fn open_as(name: &str, held: usize, access: Access) -> LevelDb {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(name);
-        LevelDb::open_mapping(&path, maps, LogGaps::Refuse).unwrap()
+        LevelDb::open_mapping(&path, held, &LevelDb::options().access(access)).unwrap()
     }
 
     /// The records of a database in one run, and how many of them were lent.
@@ -335,15 +394,40 @@ mod tests {
         assert!((100 * count..1000 * count).contains(&held), "{held} for {count} tables");
     }
 
-    /// One that is not mapped when the database is opened: there are more tables than maps.
     #[test]
-    fn a_table_that_is_deleted_before_a_walk_maps_it_says_that_somebody_writes() {
+    fn what_is_read_and_not_mapped_is_held() {
+        let file_bytes = |name: &str, ending: &str| {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb").join(name);
+            let files = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+            let meant = files.filter(|file| file.path().extension().is_some_and(|found| found == ending));
+            meant.map(|file| std::fs::read(file.path()).unwrap().len()).collect::<Vec<_>>()
+        };
+        let logs: usize = file_bytes("big_values", "log").into_iter().sum();
+        let [mapped, read] =
+            [Access::Mapped, Access::Read].map(|access| open_as("big_values", 9, access).held_bytes());
+        assert!(logs > 60_000 && read >= mapped + logs, "{read}, {mapped} and {logs}");
+        let tables = file_bytes("levels", "ldb");
+        let [mapped, read] = [Access::Mapped, Access::Read]
+            .map(|access| open_as("levels", 9, access).cursor().unwrap().held_bytes());
+        assert_eq!(mapped, 0);
+        let (longest, all) = (*tables.iter().max().unwrap(), tables.iter().sum());
+        assert!((longest..=all).contains(&read), "{read}: a table of each level, of {tables:?}");
+    }
+
+    /// One that is not held when the database is opened: there are more tables than may be.
+    #[test]
+    fn a_table_that_is_deleted_before_a_walk_opens_it_says_that_somebody_writes() {
+        deleted_before_a_walk(Access::Mapped);
+        deleted_before_a_walk(Access::Read);
+    }
+
+    fn deleted_before_a_walk(access: Access) {
         let folder = tempfile::tempdir().unwrap();
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/uncompressed");
         for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
             std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
         }
-        let source = LevelDb::open_mapping(folder.path(), 0, LogGaps::Refuse).unwrap();
+        let source = LevelDb::open_mapping(folder.path(), 0, &LevelDb::options().access(access)).unwrap();
         std::fs::remove_file(folder.path().join("000005.ldb")).unwrap();
         let error = source.cursor().unwrap().advance().map(|_| ()).unwrap_err();
         assert!(matches!(error, SourceError::LevelDb(LevelDbError::BeingWritten { .. })), "{error}");

@@ -16,8 +16,9 @@ use super::edit::{LEVELS, LogStart};
 use super::error::LevelDbError;
 use super::folder::Folder;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
-use super::map::FileMap;
+use super::map::FileBytes;
 use crate::source::SourceError;
+use crate::source::access::Reading;
 use crate::table::{NoShelf, TableCursor, Verify};
 
 /// What is known of a database's numbers beside its logs.
@@ -30,6 +31,7 @@ pub(super) struct Numbers<'a> {
     pub(super) counted: u64,
     pub(super) log_number: u64,
     pub(super) log_start: &'a LogStart,
+    pub(super) reading: Reading,
 }
 
 impl Numbers<'_> {
@@ -96,10 +98,13 @@ impl Numbers<'_> {
             let path = self.folder.table(table.file.number, table.name);
             tracing::debug!(file = %path.display(), "read for the number of its last write");
             let damaged = |error| LevelDbError::Table { file: path.clone(), error };
-            cursor.open(FileMap::open(&path, Some(table.file.bytes))?, Verify::AtOnce).map_err(damaged)?;
+            let bytes = FileBytes::open(&path, Some(table.file.bytes), self.reading)?;
+            cursor.open(bytes, Verify::AtOnce).map_err(damaged)?;
             while cursor.advance_with(&mut NoShelf).map_err(damaged)? {
                 last = last.max(key::split(cursor.key()).map_or(0, |(_, tag)| tag.sequence()));
             }
+            // Before the next one is read.
+            cursor.close();
         }
         Ok(last)
     }

@@ -14,7 +14,7 @@
 //!
 //! A writer may be at work meanwhile. It deletes tables and logs only once the MANIFEST no longer needs them. So
 //! if the database cannot be opened, and its MANIFEST is not what it was before, it is opened once more. Once it
-//! is open, its tables are mapped and stay readable.
+//! is open, its tables are mapped, or stay open to be read, and so stay readable.
 
 use std::path::{Path, PathBuf};
 
@@ -24,20 +24,22 @@ use super::edit::{COMPARATOR, Edits, LEVELS, State, TableFile};
 use super::error::LevelDbError;
 use super::folder::{Folder, TableName};
 use super::log::LogReader;
-use super::map::{FileMap, Lending, Store};
+use super::map::{FileBytes, Lending, Store, open_file};
 use super::memtable::Memtable;
 use super::numbers::Numbers;
+use super::opened::OpenTables;
 use super::replay::{Replay, damaged};
-use super::{LogCut, LogGaps};
+use super::{LevelDbOptions, LogCut};
 use crate::source::Identity;
 use crate::source::SourceError;
+use crate::source::access::Reading;
 
-/// Opens the database at `path`; at most `maps` of its tables stay mapped.
-pub(super) fn open(path: &Path, maps: usize, gaps: LogGaps) -> Result<Database, SourceError> {
+/// Opens the database at `path`; at most `held` of its tables stay mapped, or open.
+pub(super) fn open(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Database, SourceError> {
     open_anew_once(
         path,
         || Folder::find(path).and_then(|folder| folder.stamp()).ok(),
-        || open_once(path, maps, gaps),
+        || open_once(path, held, options),
     )
 }
 
@@ -65,11 +67,13 @@ fn open_anew_once<T, S: PartialEq>(
     Err(LevelDbError::BeingWritten { path, error }.into())
 }
 
-fn open_once(path: &Path, maps: usize, allowed: LogGaps) -> Result<Database, SourceError> {
+fn open_once(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Database, SourceError> {
     let folder = Folder::find(path)?;
     let manifest = folder.manifest()?;
+    // All files are read as this one is.
+    let reading = options.access.of(&open_file(&manifest)?);
     let mut cuts = Vec::new();
-    let (state, manifest_bytes) = read_manifest(&manifest, &mut cuts)?;
+    let (state, manifest_bytes) = read_manifest(&manifest, reading, &mut cuts)?;
     let State { log_number, previous_log_number, last_sequence, log_start, levels } = state;
     let manifest_name = manifest.file_name().unwrap_or_default().to_string_lossy();
     let opened_from =
@@ -87,8 +91,9 @@ fn open_once(path: &Path, maps: usize, allowed: LogGaps) -> Result<Database, Sou
     let logs = logs.into_iter().filter(|&number| is_live(number)).map(|number| folder.log(number));
     let (counted, log_start) = (last_sequence, &log_start);
     let (folder_of, manifest, levels_of) = (&folder, &*manifest, &levels);
-    let numbers = Numbers { folder: folder_of, manifest, levels: levels_of, counted, log_number, log_start };
-    let mut replay = Replay::new(numbers, allowed, opened_from);
+    let numbers =
+        Numbers { folder: folder_of, manifest, levels: levels_of, counted, log_number, log_start, reading };
+    let mut replay = Replay::new(numbers, options.log_gaps, opened_from);
     for log in logs {
         replay.add(log)?;
     }
@@ -106,20 +111,39 @@ fn open_once(path: &Path, maps: usize, allowed: LogGaps) -> Result<Database, Sou
             cut.consequence()
         );
     }
-    let store = Store::new(logs, joined, tables.min(maps));
+    let maps = match reading {
+        Reading::Mapped => tables.min(held),
+        Reading::Read => 0,
+    };
+    let store = Store::new(logs, joined, maps);
     let mut memtable = Memtable::new(writes, &store);
     if tables == 0 {
         memtable.forget_deletions();
     }
     let lending = Lending::new(store);
-    let database = Database { folder, levels, last_sequence, memtable, lending, cuts, gaps, opened_from };
-    database.map_tables()?;
+    let mut database = Database {
+        folder,
+        levels,
+        last_sequence,
+        memtable,
+        lending,
+        cuts,
+        gaps,
+        opened_from,
+        reading,
+        open_tables: OpenTables::default(),
+    };
+    database.hold_tables(held)?;
     Ok(database)
 }
 
 /// The sum of a MANIFEST's edits, and its length.
-fn read_manifest(manifest: &Path, cuts: &mut Vec<LogCut>) -> Result<(State, usize), SourceError> {
-    let map = FileMap::open(manifest, None)?;
+fn read_manifest(
+    manifest: &Path,
+    reading: Reading,
+    cuts: &mut Vec<LogCut>,
+) -> Result<(State, usize), SourceError> {
+    let map = FileBytes::open(manifest, None, reading)?;
     let bytes = map.as_ref();
     let mut log = LogReader::new(bytes);
     let mut edits = Edits::default();

@@ -7,7 +7,7 @@ use super::batch::{BatchFault, Writes};
 use super::error::LevelDbError;
 use super::key::KEY_BYTES_MAX;
 use super::log::{BLOCK_BYTES, LogError, LogReader};
-use super::map::FileMap;
+use super::map::FileBytes;
 use super::numbers::Numbers;
 use super::{LogCut, LogGaps};
 use crate::source::Identity;
@@ -23,7 +23,7 @@ pub(super) struct Replay<'a> {
     allowed: LogGaps,
     /// What an index of the database is known by.
     pub(super) opened_from: Identity,
-    pub(super) logs: Vec<FileMap>,
+    pub(super) logs: Vec<FileBytes>,
     pub(super) writes: Writes,
     pub(super) cuts: Vec<LogCut>,
     /// What the logs lack, where that is allowed.
@@ -61,7 +61,7 @@ impl<'a> Replay<'a> {
 
     /// Reads one more log.
     pub(super) fn add(&mut self, log: PathBuf) -> Result<(), SourceError> {
-        let map = FileMap::open(&log, None)?;
+        let map = FileBytes::open(&log, None, self.numbers.reading)?;
         let bytes = map.as_ref();
         let home = u32::try_from(self.logs.len()).unwrap_or(u32::MAX);
         let mut reader = LogReader::new(bytes);

@@ -5,10 +5,15 @@ use std::path::Path;
 
 use super::LevelDb;
 use super::sealing::{DATABASES, Records, checked, copy, damage_each, data, verified};
+use crate::source::access::Access;
 use crate::source::{ChecksSeals, Cursor, IndexPlace, Source};
 
-fn indexed(path: &Path) -> LevelDb {
-    let source = LevelDb::open(path).unwrap();
+fn open(path: &Path, access: Access) -> LevelDb {
+    LevelDb::options().access(access).open(path).unwrap()
+}
+
+fn indexed(path: &Path, access: Access) -> LevelDb {
+    let source = open(path, access);
     source.index(&IndexPlace::Memory).unwrap();
     source
 }
@@ -27,11 +32,11 @@ fn positions(records: usize) -> impl Iterator<Item = usize> {
 fn a_walk_that_is_sent_about_finds_what_a_plain_walk_finds_there() {
     let logs = ["golden/raw_leveldb_log", "leveldb/big_values", "leveldb/killed", "leveldb/nothing"];
     for name in DATABASES.into_iter().chain(logs) {
-        let source = indexed(&data(name));
+        let sources = [Access::Mapped, Access::Read].map(|access| indexed(&data(name), access));
         let (records, error) = verified(LevelDb::open(data(name)).unwrap().cursor().unwrap(), 1);
         assert_eq!(error, None);
-        assert_eq!(source.records(), Some(records.len() as u64), "{name}");
-        for mut cursor in cursors(&source) {
+        assert!(sources.iter().all(|source| source.records() == Some(records.len() as u64)), "{name}");
+        for mut cursor in sources.iter().flat_map(cursors) {
             for position in positions(records.len()) {
                 cursor.seek(position as u64).unwrap();
                 let found = cursor.advance().unwrap();
@@ -74,8 +79,19 @@ fn a_database_that_is_damaged_after_it_was_indexed_gives_the_records_or_errors()
         let mut errors = 0;
         for table in tables {
             damage_each(&table, bytes_apart, |at| {
-                let source = LevelDb::open(folder.path()).unwrap();
-                source.index(&place).unwrap();
+                let [source, read] = [Access::Mapped, Access::Read].map(|access| {
+                    let source = open(folder.path(), access);
+                    source.index(&place).unwrap();
+                    source
+                });
+                let [mut cursor, mut by_read] = [&source, &read].map(|source| source.cursor().unwrap());
+                for position in positions(records.len()).step_by(3) {
+                    let [one, other] = [&mut cursor, &mut by_read].map(|cursor| {
+                        cursor.seek(position as u64).unwrap();
+                        cursor.advance().map(|entry| entry.map(|entry| entry.value().to_vec()))
+                    });
+                    assert!(one == other, "{name}: byte {at}, record {position}: {one:?} {other:?}");
+                }
                 for mut cursor in cursors(&source) {
                     for position in positions(records.len()).step_by(3) {
                         cursor.seek(position as u64).unwrap();

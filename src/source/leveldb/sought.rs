@@ -1,5 +1,6 @@
 //! A walk that can be sent to a position: a merged walk, and beside it the entries that an index leads to.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::LevelDb;
@@ -8,7 +9,9 @@ use super::index::RecordPlace;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
 use super::map::TableBytes;
 use super::merge::MergeCursor;
+use super::opened::OpenTable;
 use crate::record::RecordId;
+use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
 use crate::source::{Cursor, Dealt, Entry, Run, SealedTable, SourceError};
 use crate::table::{EntryPlace, PlaceCursor, TableError, Value, Verify};
@@ -125,6 +128,7 @@ impl Cursor for LevelDbCursor {
         }
         if let Some(sought) = &mut self.sought {
             (sought.steps, self.position, self.is_sought) = (0, position, true);
+            self.merge.rest();
             return Ok(());
         }
         if position < self.position {
@@ -171,7 +175,45 @@ struct Table {
     slot: usize,
     level: usize,
     number: usize,
-    bytes: TableBytes,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Whole(TableBytes),
+    /// Read block by block.
+    Block(Block),
+}
+
+/// A block of a table that is read.
+#[derive(Debug)]
+struct Block {
+    table: Arc<OpenTable>,
+    /// Where it lies, once there is one.
+    at: Option<(u64, u64)>,
+    /// It, and its trailer.
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    /// Reads the block that a place is in.
+    fn read(&mut self, place: EntryPlace, path: &Path, file_bytes: u64) -> Result<(), SourceError> {
+        self.at = None;
+        let damaged = |error| LevelDbError::Table { file: path.to_owned(), error };
+        let part = place.block(file_bytes).map_err(damaged)?;
+        self.table.read_part(path, file_bytes, part, &mut self.bytes)?;
+        self.at = Some((place.offset, place.bytes));
+        Ok(())
+    }
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Bytes::Whole(bytes) => bytes.as_ref(),
+            Bytes::Block(block) => &block.bytes,
+        }
+    }
 }
 
 impl Sought {
@@ -213,12 +255,22 @@ impl Sought {
         if self.table.as_ref().is_some_and(|table| table.slot == slot) {
             return Ok(());
         }
-        self.table = None;
+        let before = self.table.take();
         self.cursor.leave();
         let Some((level, number)) = source.database.table_at(slot) else {
             return Err(misled(source, position, format!("there is no table {slot}")));
         };
-        let bytes = source.database.open_table(level, number)?;
+        let bytes = match source.database.reading {
+            Reading::Mapped => Bytes::Whole(source.database.open_table(level, number)?),
+            Reading::Read => {
+                let bytes = match before.map(|table| table.bytes) {
+                    Some(Bytes::Block(block)) => block.bytes,
+                    Some(Bytes::Whole(_)) | None => Vec::new(),
+                };
+                let table = source.database.open_file(level, number)?;
+                Bytes::Block(Block { table, at: None, bytes })
+            }
+        };
         self.table = Some(Table { slot, level, number, bytes });
         Ok(())
     }
@@ -231,18 +283,32 @@ impl Sought {
         place: EntryPlace,
         verify: Verify,
     ) -> Result<(), SourceError> {
-        let Some(table) = &self.table else { return Ok(()) };
-        let verify = match &table.bytes {
-            TableBytes::Kept { store, table } => {
+        let Some(table) = &mut self.table else { return Ok(()) };
+        let (level, number) = (table.level, table.number);
+        let path = || source.database.table_path(level, number);
+        // Where what is at hand begins in the table, and where the entry lies in what is at hand.
+        let (mut start, mut at) = (0, place);
+        let verify = match &mut table.bytes {
+            Bytes::Whole(TableBytes::Kept { store, table }) => {
                 ask_for(place, |part| store.will_need_part(*table, part));
                 verify
             }
-            TableBytes::Own(_) => Verify::AtOnce,
+            Bytes::Whole(TableBytes::Own(_)) => Verify::AtOnce,
+            Bytes::Block(block) => {
+                if block.at != Some((place.offset, place.bytes)) {
+                    // It knows blocks by their places, and all that are at hand alone have one.
+                    self.cursor.leave();
+                    block.read(place, &path(), source.database.tables(level)[number].file.bytes)?;
+                }
+                (start, at) = (place.offset, place.in_block());
+                Verify::AtOnce
+            }
         };
         let file = table.bytes.as_ref();
-        let path = || source.database.table_path(table.level, table.number);
-        let damaged = |error: TableError| SourceError::from(LevelDbError::Table { file: path(), error });
-        let is_entry = self.cursor.go_to(file, place, verify).map_err(damaged)?;
+        let damaged = |error: TableError| {
+            SourceError::from(LevelDbError::Table { file: path(), error: error.of_block_at(start) })
+        };
+        let is_entry = self.cursor.go_to(file, at, verify).map_err(damaged)?;
         let tag = key::split(self.cursor.key()).map(|(_, tag)| tag);
         let is_record = |tag: key::Tag| {
             tag.kind() == u64::from(key::VALUE) && tag.sequence() <= source.database.last_sequence()
@@ -272,15 +338,15 @@ impl Sought {
                 Some(write) => database.lending().entry(write.key, write.value),
                 None => Entry::borrowed(&[], &[]),
             },
-            (At::Table, Some(TableBytes::Kept { table, .. }), Value::InFile(range)) => {
+            (At::Table, Some(Bytes::Whole(TableBytes::Kept { table, .. })), Value::InFile(range)) => {
                 let entry = database.lending().entry_of_table(key, *table, range);
                 match self.cursor.sealed() {
                     Some(sealed) => entry.sealed(SealedTable { table: *table, sealed }),
                     None => entry,
                 }
             }
-            (At::Table, Some(TableBytes::Own(map)), Value::InFile(range)) => {
-                Entry::borrowed(key, map.as_ref().get(range).unwrap_or_default())
+            (At::Table, Some(bytes), Value::InFile(range)) => {
+                Entry::borrowed(key, bytes.as_ref().get(range).unwrap_or_default())
             }
             (At::Table, _, Value::Unpacked(value)) => Entry::borrowed(key, value),
             _ => Entry::borrowed(&[], &[]),

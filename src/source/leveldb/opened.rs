@@ -1,0 +1,128 @@
+//! Tables that are read and not mapped: open files, which stay readable if their writer deletes them.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::error::LevelDbError;
+use super::map::{FileBytes, open_file, read_at};
+use crate::source::SourceError;
+use crate::source::access::Reading;
+
+/// Tables that stay open, those of all databases together: a process may often have 1,024 files.
+const KEPT_MAX: usize = 512;
+
+/// How many there are.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// A table that is open.
+#[derive(Debug)]
+pub(super) struct OpenTable {
+    file: File,
+    _kept: Option<Kept>,
+}
+
+/// One of those that are counted.
+#[derive(Debug)]
+struct Kept;
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl OpenTable {
+    pub(super) fn open(path: &Path) -> Result<Self, SourceError> {
+        Ok(OpenTable { file: open_file(path)?, _kept: None })
+    }
+
+    /// All of it, which must be `wanted` bytes.
+    pub(super) fn read(&self, path: &Path, wanted: u64) -> Result<FileBytes, SourceError> {
+        FileBytes::of(&self.file, path, Some(wanted), Reading::Read)
+    }
+
+    /// Fills `buffer` with a part of it, which lies in its `wanted` bytes.
+    pub(super) fn read_part(
+        &self,
+        path: &Path,
+        wanted: u64,
+        part: Range<u64>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), SourceError> {
+        let io = |error: io::Error| SourceError::io(path, "read the file", &error);
+        buffer.clear();
+        let bytes = part.end.saturating_sub(part.start);
+        read_at(&self.file, part.start, bytes, buffer).map_err(io)?;
+        if buffer.len() as u64 == bytes {
+            return Ok(());
+        }
+        let read_to = part.start.saturating_add(buffer.len() as u64);
+        let found = self.file.metadata().map_or(read_to, |metadata| metadata.len());
+        Err(LevelDbError::Length { file: path.to_owned(), found, wanted }.into())
+    }
+
+    /// Has the system read the first bytes, so many at the most, without waiting for them.
+    pub(super) fn will_need(&self, bytes_max: u64) {
+        #[cfg(target_os = "linux")]
+        {
+            use std::num::NonZeroU64;
+
+            use rustix::fs::{Advice, fadvise};
+
+            use super::map::PIECE_BYTES;
+
+            let len = NonZeroU64::new(PIECE_BYTES as u64);
+            for start in (0..bytes_max).step_by(PIECE_BYTES) {
+                if let Err(error) = fadvise(&self.file, start, len, Advice::WillNeed) {
+                    tracing::debug!(%error, start, "the system does not read ahead");
+                }
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes_max;
+    }
+}
+
+/// The tables of a database that stay open, by their numbers in the store. Walks open the others for themselves.
+#[derive(Debug, Default)]
+pub(super) struct OpenTables(Vec<Arc<OpenTable>>);
+
+impl OpenTables {
+    /// Keeps the next table open; `false` if no more can be.
+    pub(super) fn keep(&mut self, path: &Path) -> Result<bool, SourceError> {
+        let one_more = |kept: usize| (kept < KEPT_MAX).then_some(kept + 1);
+        if KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+            return Ok(false);
+        }
+        let kept = Kept;
+        match open_file(path) {
+            Ok(file) => {
+                self.0.push(Arc::new(OpenTable { file, _kept: Some(kept) }));
+                Ok(true)
+            }
+            // The process has as many files as it may: walks, which need one at a time, say so if that is too many.
+            Err(SourceError::Io { kind, message, .. }) if is_of_the_process(kind) => {
+                tracing::debug!(message, table = %path.display(), "no more tables stay open");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn get(&self, slot: usize) -> Option<&Arc<OpenTable>> {
+        self.0.get(slot)
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Arc<OpenTable>>() + self.0.len() * size_of::<OpenTable>()
+    }
+}
+
+/// Whether an error of opening a file may have another cause than the file.
+fn is_of_the_process(kind: io::ErrorKind) -> bool {
+    !matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
