@@ -2,7 +2,7 @@
 
 mod cli;
 
-use std::io::{ErrorKind, IsTerminal as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -14,6 +14,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // Where nobody reads what is said, nothing is said of that either: it would be a panic.
+        .log_internal_errors(false)
         // What others have written is shown so that no terminal obeys it.
         .fmt_fields(
             debug_fn(|writer, field, value| {
@@ -34,7 +36,8 @@ fn main() -> ExitCode {
         // Whoever read the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("percolator: {}", shown::message(&format!("{error:#}")));
+            // Whether anybody reads it or not, the exit code says so.
+            let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -279,6 +279,9 @@ impl Prefetcher {
         // The consumer sees the end before any slot is waited for: what lets go of one may be that it goes
         // on.
         drop((reader, recipe, draws, crew, tasks, full));
+        // Its lender keeps a database open.
+        let mut state = state;
+        state.run = None;
         drop(through);
         drop(state);
         see_home(&free);

@@ -186,8 +186,9 @@ pub(crate) fn kind_of(kind: FileType) -> &'static str {
     }
 }
 
-/// The ends of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.partial`.
-const ENDING: &str = ".partial";
+/// The ends of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.percolator-partial`. It is nobody else's: what
+/// has such a name, and is left behind, is removed.
+const ENDING: &str = ".percolator-partial";
 
 /// A file that is nobody else's, and locked. Other threads write theirs, and so may processes on other
 /// machines, or in other containers, with this one's number; or one that had this number died at it.
@@ -256,7 +257,8 @@ fn maker_of(name: &OsStr) -> Option<&str> {
     let fields: Vec<&str> = std::str::from_utf8(rest.get(dot + 1..)?).ok()?.split('-').collect();
     let is_hexadecimal =
         |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_hexdigit());
-    (fields.len() == 4 && fields.iter().all(is_hexadecimal)).then(|| fields[0])
+    let is_boot = |field: &str| field == "0" || field.len() == 8;
+    (fields.len() == 4 && fields.iter().all(is_hexadecimal) && is_boot(fields[0])).then(|| fields[0])
 }
 
 /// A temporary file that nobody writes any more, locked where it can be.
@@ -376,15 +378,16 @@ mod tests {
         let path = folder.join("file");
         let living = WholeFile::create(&path).unwrap();
         let dead = ["file", "another file"]
-            .map(|name| left(folder, &format!("{name}.{}-7f-1a2b-0.partial", boot())));
+            .map(|name| left(folder, &format!("{name}.{}-7f-1a2b-0.percolator-partial", boot())));
         let others = [
             // Of another machine, or of this one before it was started anew.
-            "file.ffffffff-7f-1a2b-0.partial".to_owned(),
+            "file.ffffffff-7f-1a2b-0.percolator-partial".to_owned(),
             // No names of ours.
-            "file.partial".to_owned(),
-            format!("file.{}-7f-1a2b.partial", boot()),
-            format!("file.{}-7f-1a2b-0.partial.gz", boot()),
-            format!("{}-7f-1a2b-0.partial", boot()),
+            "backup.2026-11-22-01.percolator-partial".to_owned(),
+            "file.percolator-partial".to_owned(),
+            format!("file.{}-7f-1a2b.percolator-partial", boot()),
+            format!("file.{}-7f-1a2b-0.percolator-partial.gz", boot()),
+            format!("{}-7f-1a2b-0.percolator-partial", boot()),
         ]
         .map(|name| left(folder, &name));
         write(&path, &[b"whole"]).unwrap();
@@ -394,6 +397,7 @@ mod tests {
         // What another machine has not touched for long was left there.
         let day_before_yesterday = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
         File::open(&others[0]).unwrap().set_modified(day_before_yesterday).unwrap();
+        File::open(&others[1]).unwrap().set_modified(day_before_yesterday).unwrap();
         living.finish().unwrap();
         check(&path).unwrap();
         assert!(!others[0].exists() && others[1..].iter().all(|other| other.exists()));

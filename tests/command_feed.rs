@@ -442,7 +442,7 @@ fn what_is_no_regular_file_is_not_read() {
     let list_net = |list: &Path| {
         let net = folder.path().join("net.prototxt");
         let layer = format!(
-            "layer {{ name: 'data' type: 'ImageData' top: 'data' \
+            "layer {{ name: 'data' type: 'ImageData' top: 'data' top: 'label' \
              image_data_param {{ source: '{}' batch_size: 4 }} }}",
             list.display()
         );
@@ -501,7 +501,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
     let bytes: Vec<u8> = bytes.into_iter().map(|byte| if byte == b'\n' { b'x' } else { byte }).collect();
     let net = folder.path().join("net.prototxt");
     let layer = format!(
-        "layer {{ name: 'data' type: 'ImageData' top: 'data' \
+        "layer {{ name: 'data' type: 'ImageData' top: 'data' top: 'label' \
          image_data_param {{ source: '{}' batch_size: 4 }} }}",
         list.display()
     );

@@ -155,8 +155,10 @@ fn pair_of(images: &str, targets: &str) -> Result<(), FeedError> {
         encoder.set_color(png::ColorType::Rgb);
         encoder.write_header().unwrap().write_image_data(&[1, 2, 3]).unwrap();
     }
-    let net =
-        Net::from_text(&format!("layer {{ top: 'a' {images} }} layer {{ top: 'b' {targets} }}")).unwrap();
+    let net = Net::from_text(&format!(
+        "layer {{ top: 'a' top: 'c' {images} }} layer {{ top: 'b' top: 'd' {targets} }}"
+    ))
+    .unwrap();
     let mut layers = Feed::layers_of(&net, &NetState::from(Phase::Train)).unwrap();
     let (targets, images) = (layers.remove(1), layers.remove(0));
     let target = Target::from_feed(targets.root(folder.path()), Matching::Order);

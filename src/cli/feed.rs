@@ -115,16 +115,24 @@ impl Feed {
         let counted = consumer::consume(consumers.collect::<Result<_, _>>()?, &enough);
         let stats = feed.stats();
         // Also where it ended with an error: what was delivered was delivered.
-        let mut ended = self.take_down(&feed, earlier);
+        let mut ended = Ok(());
+        let taken_down = self.take_down(&feed, earlier);
         writeln!(out, "\n{stats}")?;
         for waited in counted {
             match waited {
                 Ok(Some(waited)) => writeln!(out, "{waited}")?,
                 Ok(None) => {}
-                Err(error) => ended = Err(error),
+                // The first stays.
+                Err(error) if ended.is_ok() => ended = Err(error),
+                Err(_) => {}
             }
         }
-        ended?;
+        match (ended, taken_down) {
+            (Err(error), Err(also)) => {
+                return Err(error.context(format!("{also:#}; and the feed ended with an error")));
+            }
+            (ended, taken_down) => ended.and(taken_down)?,
+        }
         if signals.caught().is_none() {
             let budget = feed.memory_budget().total_bytes();
             // What is measured now fits into what the feed had.
@@ -137,7 +145,8 @@ impl Feed {
         Ok(match signals.caught() {
             None => ExitCode::SUCCESS,
             Some((name, code)) => {
-                eprintln!("percolator: stopped by {name}");
+                // Whether anybody reads it or not.
+                let _ = writeln!(std::io::stderr(), "percolator: stopped by {name}");
                 ExitCode::from(code)
             }
         })

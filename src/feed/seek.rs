@@ -31,7 +31,7 @@ impl Feed {
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
         let builder = self.asked.clone().resume(&self.about.snapshot(lanes)?);
         // Before there are new ones, whose memory comes on top.
-        self.lanes = Some(Vec::new());
+        self.lanes = None;
         self.canceller.end_lanes();
         let canceller = self.canceller.clone();
         *self = builder.build_again()?;

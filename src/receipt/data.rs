@@ -57,6 +57,8 @@ struct Sums {
     contents: Digest,
     /// By the position of the first of each part.
     each: Vec<(u64, Vec<u64>)>,
+    /// Somebody wrote to the data meanwhile.
+    changed: Option<SourceError>,
 }
 
 impl DataDigest {
@@ -65,7 +67,11 @@ impl DataDigest {
         let sums = Mutex::new(Sums::default());
         let hash = |(first, run): &Part| {
             let (contents, each) = hash(run, detail);
-            sums.lock().add(*first, contents, each);
+            // What was lent is right if nobody had written to it by the time it was used.
+            match run.check_used() {
+                Ok(()) => sums.lock().add(*first, contents, each),
+                Err(changed) => sums.lock().changed = Some(changed),
+            }
         };
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let (sender, parts) = bounded::<Part>(2 * threads);
@@ -104,7 +110,10 @@ impl DataDigest {
             drop(sender);
             clues
         })?;
-        let Sums { contents, mut each } = sums.into_inner();
+        let Sums { contents, mut each, changed } = sums.into_inner();
+        if let Some(changed) = changed {
+            return Err(changed);
+        }
         each.sort_unstable_by_key(|(first, _)| *first);
         let each = (detail == DigestDetail::EachRecord)
             .then(|| each.into_iter().flat_map(|(_, hashes)| hashes).collect());

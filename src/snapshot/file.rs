@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use super::text::read;
 use super::{Snapshot, SnapshotError};
 use crate::input_file;
-use crate::receipt::{self, Receipt, ReceiptError};
+use crate::receipt::{self, Receipt};
 use crate::sealed_text::{TextFault, TextReader, TextWriter};
 use crate::whole_file::{self, folder_of, place_of};
 
@@ -106,9 +106,13 @@ impl Snapshot {
         if let Some(Carried { place, text }) = carried {
             let snapshot_place = place_of(path).map_err(|error| unwritable(path, &error))?;
             let place = folder_of(&snapshot_place).join(place);
-            whole_file::write(&place, &[text.as_bytes()]).map_err(|error| {
-                SnapshotError::Receipt(ReceiptError::Write { path: place, message: error.to_string() })
-            })?;
+            let of_text = |fault| SnapshotError::Text { path: Some(path.to_owned()), fault };
+            let receipt: Receipt = text.parse().map_err(of_text)?;
+            // Whatever the snapshot says its place is: nothing but a receipt gives way to one.
+            if fs::metadata(&place).is_ok_and(|there| there.len() > 0) {
+                Receipt::load(&place).map_err(SnapshotError::Receipt)?;
+            }
+            receipt.save(&place).map_err(SnapshotError::Receipt)?;
             snapshot.save(path)?;
         }
         Ok(snapshot)
@@ -213,6 +217,7 @@ fn decoded(text: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use crate::order::{BatchSize, Job, World};
+    use crate::receipt::Ledger;
     use crate::record::StepId;
     use crate::snapshot::{DealtBy, DrawnFrom};
     use crate::source::Identity;
@@ -222,7 +227,9 @@ mod tests {
         let dealt_by = DealtBy::Plan(plan.clone().into());
         let next = [(0, StepId { epoch: 0, step })];
         let snapshot = Snapshot::new(Path::new("db"), Identity::new(), dealt_by, DrawnFrom::Indexed(0), next);
-        (snapshot, Receipt::new(&format!("db, up to step {step}"), &Identity::new(), &plan))
+        let mut receipt = Receipt::new(&format!("db, up to step {step}"), &Identity::new(), &plan);
+        receipt.add(&Ledger::of(0));
+        (snapshot, receipt)
     }
 
     #[test]
@@ -316,5 +323,24 @@ mod tests {
         assert_eq!(decoded("%4"), None);
         assert_eq!(decoded("%zz"), None);
         assert_eq!(decoded(""), None);
+    }
+
+    #[test]
+    fn a_snapshot_brings_its_receipt_in_the_place_of_nothing_but_a_receipt() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (snapshot, receipt) = run(7);
+        let carrying = |place: &str, text: String| {
+            let carried = Carried { place: place.into(), text };
+            snapshot.write(&at("snapshot"), &carried.to_text()).unwrap();
+            Snapshot::recover(at("snapshot"))
+        };
+        fs::write(at("letters"), "dear all").unwrap();
+        carrying("letters", receipt.to_string()).unwrap_err();
+        assert_eq!(fs::read(at("letters")).unwrap(), b"dear all");
+        carrying("other", "dear all\n".to_owned()).unwrap_err();
+        assert!(!at("other").exists());
+        carrying("other", receipt.to_string()).unwrap();
+        assert_eq!(Receipt::load(at("other")).unwrap(), receipt);
     }
 }

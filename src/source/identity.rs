@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
-use crate::record::Key;
 use crate::sealed_text::OneLine;
 
 /// The name of what is known of the index of a data set's records, which is of its pages.
@@ -155,7 +154,8 @@ fn push(lines: &mut String, line: &str) {
 }
 
 fn told(key: &[u8], value: &[u8], has_end: bool) -> String {
-    format!("{}: {}", Key(key.to_owned()), told_value(value, has_end))
+    // All of the key: messages shorten what is long.
+    format!("\"{}\": {}", key.escape_ascii(), told_value(value, has_end))
 }
 
 /// A checksum of so many bytes at the beginning, and at the end, where a Caffe record has its label.
@@ -213,5 +213,13 @@ mod tests {
         let mut copy = Identity::new();
         said.clues().for_each(|line| copy.push_clue(line));
         assert_eq!(copy, said);
+    }
+
+    #[test]
+    fn a_record_is_known_by_all_of_its_key() {
+        let key = |last: u8| [vec![b'k'; 300], vec![last]].concat();
+        let of = |last| Identity::new().with_record("last", &key(last), b"value", None);
+        assert!(of(b'a').contradiction(&of(b'b')).is_some());
+        assert!(of(b'a').contradiction(&of(b'a')).is_none());
     }
 }

@@ -375,7 +375,7 @@ impl Run {
 
     /// Looks whether what was read of the records until now was as it lay there when it was lent.
     pub(crate) fn check_used(&self) -> Result<(), SourceError> {
-        self.lenders.iter().try_for_each(Lender::check_used)
+        self.lenders.iter().chain(self.companion_lenders.iter()).try_for_each(Lender::check_used)
     }
 
     /// What checks the seals of the records, for a walk over them from the first one on.

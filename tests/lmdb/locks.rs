@@ -1,7 +1,7 @@
 //! Whoever else has the database open, in this process or another, neither is disturbed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lmdb::{Environment, Transaction as _, WriteFlags};
@@ -201,6 +201,63 @@ SHIM(fcntl)
 SHIM(fcntl64)
 ";
 
+/// Answers as a read-only file system does to who would write a lock file. liblmdb takes that for a reason to do without.
+const READ_ONLY: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#define SHIM(name)                                                             \
+    int name(const char *path, int flags, ...) {                               \
+        va_list arguments;                                                     \
+        va_start(arguments, flags);                                            \
+        int mode = va_arg(arguments, int);                                     \
+        va_end(arguments);                                                     \
+        if (strstr(path, "lock.mdb")) {                                        \
+            errno = EROFS;                                                     \
+            return -1;                                                         \
+        }                                                                      \
+        int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #name);         \
+        return next(path, flags, mode);                                        \
+    }
+SHIM(open)
+SHIM(open64)
+"#;
+
+#[test]
+fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after() {
+    const NAME: &str = "locks::on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after";
+    if let Some(path) = role() {
+        let log = Log::default();
+        let source = log.listen(|| Lmdb::open(&path).unwrap());
+        let text = log.text();
+        assert!(text.contains("on a read-only file system, where it cannot be locked"), "{text}");
+        let mut cursor = source.cursor().unwrap();
+        cursor.advance().unwrap().unwrap();
+        let mut writer = child_command(WRITER, &path);
+        check(WRITER, &writer.env_remove("LD_PRELOAD").output().unwrap());
+        let error = cursor.advance().unwrap_err();
+        return assert!(matches!(error, SourceError::WrittenTo { .. }), "{error}");
+    }
+    let folder = tempdir().unwrap();
+    common::write_lmdb(folder.path(), large(100));
+    let shim = shim(folder.path(), READ_ONLY);
+    let mut child = child_command(NAME, folder.path().to_str().unwrap());
+    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+}
+
+/// A library that goes before the system's.
+fn shim(folder: &Path, text: &str) -> PathBuf {
+    let (code, shim) = (folder.join("shim.c"), folder.join("shim.so"));
+    fs::write(&code, text).unwrap();
+    let compiled =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&shim).arg(&code).arg("-ldl").status();
+    assert!(compiled.unwrap().success());
+    shim
+}
+
 #[test]
 fn where_there_are_no_locks_a_database_is_read_without_one() {
     const NAME: &str = "locks::where_there_are_no_locks_a_database_is_read_without_one";
@@ -211,11 +268,7 @@ fn where_there_are_no_locks_a_database_is_read_without_one() {
         return assert!(text.contains("cannot lock the database"), "{text}");
     }
     let (folder, _) = written(20);
-    let (code, shim) = (folder.path().join("shim.c"), folder.path().join("shim.so"));
-    fs::write(&code, NO_LOCKS).unwrap();
-    let compiled =
-        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&shim).arg(&code).arg("-ldl").status();
-    assert!(compiled.unwrap().success());
+    let shim = shim(folder.path(), NO_LOCKS);
     let mut child = child_command(NAME, folder.path().to_str().unwrap());
     check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }

@@ -24,16 +24,6 @@ pub(super) enum Heads {
     ByUser,
 }
 
-impl Heads {
-    /// Who lends what a view has.
-    pub(super) fn lender(self, view: &Arc<View>) -> Lender {
-        match self {
-            Heads::ByWalk => Lender::new(view.clone()),
-            Heads::ByUser => Lender::keeping(view.clone()),
-        }
-    }
-}
-
 /// A walk. It stays on one thread; what it lends does not.
 pub(super) struct LmdbCursor {
     walk: Walk,
@@ -61,7 +51,7 @@ impl LmdbCursor {
     pub(super) fn open(source: &Lmdb, heads: Heads) -> Result<Self, SourceError> {
         let view = Arc::new(View::begin(&source.environment)?);
         let tree = source.tree(&view)?;
-        let lender = heads.lender(&view);
+        let lender = Lender::keeping(view.clone());
         // SAFETY: what the walk comes to lies in the view's map, which was made before, and which `lender` keeps for longer
         // than the cursor keeps this. Of a file that is not mapped it is told nothing.
         let resident = unsafe { view.resident() };
@@ -86,7 +76,7 @@ impl LmdbCursor {
         if self.sought.is_some() {
             return;
         }
-        let sought = |indexed| Sought::new(indexed, &self.view, self.heads, self.drops_behind);
+        let sought = |indexed| Sought::new(indexed, &self.view, self.drops_behind);
         self.sought = self.source.index_within(self.view.transaction()).map(sought);
         if let Some(sought) = &mut self.sought {
             self.resident.leave();
@@ -100,18 +90,18 @@ impl LmdbCursor {
         let place = match &mut self.sought {
             Some(sought) => sought.step(&self.source, self.position)?,
             None => {
-                let pages = &**self.view.pages();
+                let pages = self.view.pages();
                 let stepped = self.walk.step(pages).and_then(|place| {
-                    // What was read is of the view if nobody has committed since. Of what is lent that is to be looked at
-                    // when it was used; there are those who do that.
-                    if self.walk.is_at_leaf_start() || self.heads == Heads::ByWalk && pages.is_mapped() {
-                        self.view.check()?;
-                    }
-                    Ok(place)
+                    // What was read is of the view if nobody has committed since.
+                    if self.walk.is_at_leaf_start() { self.view.check().map(|()| place) } else { Ok(place) }
                 });
                 stepped.map_err(|fault| self.view.error(fault, self.walk.last_key()))?
             }
         };
+        // The same of what is lent: whoever uses it looks afterwards, but for those who know nothing of that.
+        if self.heads == Heads::ByWalk && self.view.pages().is_mapped() {
+            self.view.check().map_err(|fault| self.view.error(fault, None))?;
+        }
         self.position += u64::from(place.is_some());
         Ok(place)
     }

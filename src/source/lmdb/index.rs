@@ -30,7 +30,7 @@ pub(super) struct Indexed {
 impl Indexed {
     fn new(view: &View, tree: Tree, place: &IndexPlace, index: RecordIndex) -> Self {
         let pages = view.pages().clone();
-        let checked = Arc::new(Checked::of(&pages));
+        let checked = Arc::new(Checked::of(&pages, &tree));
         let (transaction, place) = (view.transaction(), place.clone());
         Indexed { transaction, place, tree, index: Arc::new(index), checked, pages }
     }
@@ -49,8 +49,10 @@ impl Indexed {
 pub(super) struct Checked(Box<[AtomicU64]>);
 
 impl Checked {
-    fn of(pages: &Pages) -> Self {
-        let words = pages.file_bytes() / pages.page_bytes() as u64 / 64 + 1;
+    fn of(pages: &Pages, tree: &Tree) -> Self {
+        // A file may be much longer than what is used of it.
+        let pages = (pages.file_bytes() / pages.page_bytes() as u64).min(tree.last_page.saturating_add(1));
+        let words = pages / 64 + 1;
         let words = usize::try_from(words).unwrap_or(usize::MAX);
         Checked((0..words).map(|_| AtomicU64::new(0)).collect())
     }

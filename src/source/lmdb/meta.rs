@@ -32,6 +32,9 @@ const META_BYTES: usize = 152;
 /// What is looked at to tell what a file is.
 pub(super) const HEAD_BYTES: usize = PAGE_BYTES_AT + size_of::<u32>();
 
+/// How often a page is read that somebody writes.
+const READS: usize = 8;
+
 const PAGE_BYTES_MIN: u32 = 512;
 const PAGE_BYTES_MAX: u32 = 64 << 10;
 
@@ -126,7 +129,20 @@ impl Metas {
     }
 }
 
+/// While somebody writes it, half of it may be new; so it is read until it is twice the same.
 fn read(file: &File, at: u64) -> Result<[u8; META_BYTES], Fault> {
+    let mut before = read_once(file, at)?;
+    for _ in 0..READS {
+        let bytes = read_once(file, at)?;
+        if bytes == before {
+            return Ok(bytes);
+        }
+        before = bytes;
+    }
+    Err(fault(u64::from(at > 0), "is being written to all the while"))
+}
+
+fn read_once(file: &File, at: u64) -> Result<[u8; META_BYTES], Fault> {
     let mut bytes = [0; META_BYTES];
     match file.read_exact_at(&mut bytes, at) {
         Ok(()) => Ok(bytes),

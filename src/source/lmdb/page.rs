@@ -182,6 +182,8 @@ pub(super) struct Page<'a> {
     bytes: &'a [u8],
     /// How many nodes it says that it has. The offsets of all of them lie in it.
     nodes: usize,
+    /// Where its nodes begin.
+    upper: usize,
 }
 
 /// A node's head, and what is behind it, up to the page's end.
@@ -217,15 +219,15 @@ impl<'a> Page<'a> {
         if found != number {
             return Err(fault(number, format!("says that it is page {found}")));
         }
-        let [flags, lower] = [10, 12].map(|at| half(bytes, at).unwrap_or_default());
+        let [flags, lower, upper] = [10, 12, 14].map(|at| half(bytes, at).unwrap_or_default());
         if flags & !PASSING != kind {
             let kind = if kind == LEAF { "leaf" } else { "branch" };
             return Err(fault(number, format!("is no {kind}: it has the flags {flags:#06x}")));
         }
         let offsets_bytes = usize::from(lower).checked_sub(HEAD_BYTES);
         match offsets_bytes.filter(|bytes| bytes % 2 == 0) {
-            Some(offsets_bytes) if usize::from(lower) <= bytes.len() => {
-                Ok(Page { number, bytes, nodes: offsets_bytes / 2 })
+            Some(offsets_bytes) if lower <= upper && usize::from(upper) <= bytes.len() => {
+                Ok(Page { number, bytes, nodes: offsets_bytes / 2, upper: usize::from(upper) })
             }
             _ => Err(fault(number, format!("has its free space at byte {lower} of {}", bytes.len()))),
         }
@@ -235,11 +237,10 @@ impl<'a> Page<'a> {
     fn node(&self, node: usize) -> Result<Node<'a>, Fault> {
         let look = || {
             let offset = half(self.bytes, HEAD_BYTES.checked_add(node.checked_mul(2)?)?)?;
-            let lower = HEAD_BYTES.checked_add(self.nodes.checked_mul(2)?)?;
             let (head, rest) = self.bytes.get(usize::from(offset)..)?.split_first_chunk::<NODE_BYTES>()?;
             let [low, high, flags, key_bytes] = [0, 2, 4, 6].map(|at| half(head, at).unwrap_or_default());
             let (key, rest) = rest.split_at_checked(usize::from(key_bytes))?;
-            (node < self.nodes && usize::from(offset) >= lower).then_some(Node {
+            (node < self.nodes && usize::from(offset) >= self.upper && offset % 2 == 0).then_some(Node {
                 low,
                 high,
                 flags,
@@ -261,7 +262,7 @@ impl<'a> Page<'a> {
         unordered: usize,
         bytes_of: impl Fn(usize, &Node<'_>) -> Result<usize, Fault>,
     ) -> Result<(), Fault> {
-        let upper = usize::from(half(self.bytes, 14).unwrap_or_default());
+        let upper = self.upper;
         let (mut last, mut filled) = (bounds.from, 0_usize);
         for at in 0..self.nodes {
             let node = self.node(at)?;

@@ -13,6 +13,7 @@
 )]
 
 use std::fs::{self, File};
+use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,17 @@ enum NoLock {
 
 /// The lock file of a database.
 pub(super) struct Slots {
-    env: Environment,
+    /// Dropped under `OPENING`: liblmdb unmaps the lock file before it closes it, and closing ends all locks that the process has
+    /// on it, those of an environment that was opened in between, too.
+    env: ManuallyDrop<Environment>,
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let _closing = OPENING.lock();
+        // SAFETY: it is dropped here alone, and not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.env) };
+    }
 }
 
 impl Slots {
@@ -65,12 +76,20 @@ impl Slots {
         let path = files.given.display();
         match opened {
             Ok(env) => {
-                let slots = Slots { env };
+                let slots = Slots { env: ManuallyDrop::new(env) };
                 // The library opens the file by its path once more.
-                match slots.file() {
-                    Some(found) if found == file => Ok(Some(slots)),
-                    _ => Err(SourceError::Replaced { path: files.given.clone() }),
+                if slots.file() != Some(file) {
+                    return Err(SourceError::Replaced { path: files.given.clone() });
                 }
+                if slots.has_table(&files.given)? {
+                    return Ok(Some(slots));
+                }
+                tracing::warn!(
+                    %path,
+                    "the database lies on a read-only file system, where it cannot be locked: reading it without a lock; \
+                     nobody may write to it meanwhile"
+                );
+                Ok(None)
             }
             Err(NoLock::System(error)) => {
                 tracing::warn!(
@@ -88,6 +107,13 @@ impl Slots {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether there is a table of readers. On a read-only file system the library does without, and says nothing of it.
+    fn has_table(&self, path: &Path) -> Result<bool, SourceError> {
+        let _transaction = self.begin(path)?;
+        let info = self.env.info().map_err(|error| library_error(path, "mdb_env_info", error))?;
+        Ok(info.num_readers() > 0)
     }
 
     /// Which file the library has open.
@@ -182,13 +208,28 @@ fn has_mapped(maps: &str, path: &Path, device: u64, inode: u64) -> bool {
 
 /// What read-only media and network file systems answer to making, or locking, a lock file.
 fn is_locking_trouble(code: i32) -> bool {
-    matches!(code, libc::EACCES | libc::EROFS | libc::ENOSYS | libc::EAGAIN | libc::ENOLCK)
+    matches!(
+        code,
+        libc::EACCES
+            | libc::EPERM
+            | libc::EROFS
+            | libc::ENOSYS
+            | libc::EAGAIN
+            | libc::ENOLCK
+            | libc::EOPNOTSUPP
+    )
 }
 
 fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceError {
     let hint = match error {
         lmdb::Error::ReadersFull => "; too many readers at once: share one, or open without the lock",
-        lmdb::Error::MapResized => "; another process let the database grow: open it again",
+        lmdb::Error::MapResized => {
+            "; another process let the database grow: drop all that reads it, and open it again"
+        }
+        // The data file was judged before: it is the lock file that the library speaks of.
+        lmdb::Error::VersionMismatch | lmdb::Error::Invalid => {
+            "; another program has its lock file open in the format of another LMDB: end that, or open without the lock"
+        }
         _ => "",
     };
     SourceError::Library { path: PathBuf::from(path), call, message: error.to_string(), hint }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Lmdb;
-use super::cursor::{Heads, Mapped};
+use super::cursor::Mapped;
 use super::environment::View;
 use super::index::Indexed;
 use super::page::{Bounds, Holds, Leaf, Place};
@@ -57,9 +57,9 @@ impl fmt::Debug for Sought {
 }
 
 impl Sought {
-    pub(super) fn new(indexed: Indexed, view: &View, heads: Heads, drops_behind: bool) -> Self {
+    pub(super) fn new(indexed: Indexed, view: &View, drops_behind: bool) -> Self {
         let view = Arc::new(view.on(indexed.pages.clone()));
-        let lender = heads.lender(&view);
+        let lender = Lender::keeping(view.clone());
         Sought {
             indexed,
             held: Held::default(),

@@ -63,6 +63,12 @@ impl Values {
             let is_next = (self.part.end..self.part.end.saturating_add(WINDOW_BYTES as u64)).contains(&start)
                 || self.part.contains(&start);
             let wanted = if bytes < LARGE_BYTES && is_next { WINDOW_BYTES as u64 } else { 0 };
+            if bytes >= LARGE_BYTES {
+                // Nothing is made room for by what a node alone says.
+                let mut head = [0; HEAD_BYTES];
+                pages.read_at(&mut head, start)?;
+                check_overflow(&head, page, bytes, pages.page_bytes())?;
+            }
             let file_end = pages.file_bytes().max(end);
             self.fill(pages, start..start.saturating_add(wanted).min(file_end).max(end))?;
         }
