@@ -175,7 +175,7 @@ impl DataDigest {
 }
 
 /// Walks over a source from its first record on and hands its records over in runs, each for an empty one.
-/// Gives what is known of the first and of the last.
+/// Returns clues of the first and the last record.
 fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<Identity, SourceError> {
     let mut cursor = source.cursor()?;
     cursor.seek(0)?;

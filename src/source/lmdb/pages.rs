@@ -58,10 +58,10 @@ impl Pages {
             Reading::Read => None,
             Reading::Mapped => {
                 let length = usize::try_from(file_bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-                // SAFETY: the map is private to this value, which gives out shared references alone, and nothing in this
-                // process writes to the file through another map that these could see: liblmdb's is read-only. That no
-                // other process writes to pages that a walk sees, or cuts the file, is the assumption under which a
-                // file is mapped (`Access::Mapped`, docs/design.md).
+                // SAFETY: the map is private to this value, which gives out shared references alone. Nobody can promise
+                // that no other program, or part of this one, writes to pages that a walk sees, or cuts the file: that is
+                // the assumption under which a file is mapped (`Access::Mapped`, docs/design.md). LMDB keeps it for
+                // whoever has a reader's slot.
                 Some(unsafe { MmapOptions::new().len(length).map(&*file) }?)
             }
         };
