@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::Lmdb;
 use super::environment::View;
 use super::page::{Holds, Leaf, Place, Value};
+use super::pages::Pages;
 use super::sought::Sought;
 use super::tree::Walk;
 use super::values::Values;
@@ -23,6 +24,9 @@ pub(super) enum Heads {
     /// Whoever uses the value, through its lender.
     ByUser,
 }
+
+/// How many records ahead of the walk the head of a large value is asked for.
+const HEADS_AHEAD: u16 = 8;
 
 /// A walk. It stays on one thread; what it lends does not.
 pub(super) struct LmdbCursor {
@@ -138,6 +142,17 @@ impl LmdbCursor {
     }
 }
 
+/// Asks for the heads of large values that the walk comes to soon: looked at one by one, each would be waited for. Of a leaf
+/// that the walk has just entered these are the first ones.
+#[inline]
+fn ask_for_heads(pages: &Pages, place: Place) {
+    let ahead = place.node.saturating_add(HEADS_AHEAD);
+    let first = if place.node == 0 { 1 } else { ahead };
+    for node in first..=ahead {
+        pages.ask_for_value_head(Place { node, ..place });
+    }
+}
+
 /// A record of a mapped file, and who lends it.
 pub(super) struct Mapped<'a> {
     pub(super) key: &'a [u8],
@@ -172,6 +187,9 @@ impl Cursor for LmdbCursor {
         let Mapped { key, value, view, lender } = match &mut self.sought {
             Some(sought) => sought.came_to(place, true)?,
             None => {
+                if self.heads == Heads::ByWalk {
+                    ask_for_heads(self.view.pages(), place);
+                }
                 let record = Mapped::at(place, &self.view, &self.lender)?;
                 self.resident.took(record.key, record.value);
                 record

@@ -412,6 +412,16 @@ impl<'a> Leaf<'a> {
         Ok((found.key, self.value(node, &found)?))
     }
 
+    /// The first page of a record's value, if that has pages of its own and there is such a record.
+    #[inline]
+    pub(super) fn value_page(&self, node: usize) -> Option<u64> {
+        if node >= self.0.nodes {
+            return None;
+        }
+        let found = self.0.node(node).ok()?;
+        if found.flags == OVERFLOW { whole(found.rest, 0) } else { None }
+    }
+
     #[inline]
     fn value<'b>(&self, at: usize, node: &Node<'b>) -> Result<Value<'b>, Fault> {
         let (number, bytes) = (self.0.number, node.value_bytes());

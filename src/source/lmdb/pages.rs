@@ -12,7 +12,7 @@ use std::sync::Arc;
 use memmap2::{Advice, Mmap, MmapOptions};
 
 use super::fault::{Fault, fault};
-use super::page::{ASKED_BYTES, HEAD_BYTES, METAS, Place, Tree, check_overflow, half};
+use super::page::{ASKED_BYTES, HEAD_BYTES, Leaf, METAS, Place, Tree, check_overflow, half};
 use crate::lines;
 use crate::source::Identity;
 use crate::source::access::Reading;
@@ -211,6 +211,18 @@ impl Pages {
             page.get(start..start.checked_add(ASKED_BYTES)?)
         });
         lines::ask_for(node.unwrap_or_default());
+    }
+
+    /// Asks for the head of the page that a record's value begins on, if that has pages of its own. Where there is no such
+    /// record, nothing is asked for.
+    #[inline]
+    pub(super) fn ask_for_value_head(&self, place: Place) {
+        let record = self.mapped(place.page).and_then(|bytes| {
+            Leaf::parse(bytes, place.page).ok()?.value_page(usize::from(place.node))
+        });
+        if let Some(page) = record {
+            self.ask_for_head(page);
+        }
     }
 
     /// Has the system read some pages, without waiting for them.
