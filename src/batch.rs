@@ -21,7 +21,8 @@
 
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
 
-mod arrays;
+mod layout;
+mod row;
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -33,13 +34,17 @@ use parking_lot::Mutex;
 
 use crate::content::ContentHash;
 use crate::fault::BatchFault;
+use crate::field::FieldKind;
 use crate::memory::HostMemory;
 use crate::record::RecordId;
+use crate::shape::{BatchShape, Extents};
 use crate::transform::{Cut, Draw};
 
-use arrays::Offsets;
-pub use arrays::Room;
-pub(crate) use arrays::{ARRAY_ALIGNMENT, Arrays};
+use layout::Count;
+pub(crate) use layout::{ARRAY_ALIGNMENT, Array, LayoutError, Part};
+pub use layout::{BatchLayout, Room};
+pub use row::Row;
+use row::{Memory, RowParts, part};
 
 /// The memory of one batch, recycled for as long as its feed lives.
 struct Buffer {
@@ -69,7 +74,7 @@ pub(crate) struct Frame(Arc<Buffer>);
 /// A buffer that is being filled.
 pub(crate) struct Filling {
     buffer: Arc<Buffer>,
-    arrays: Arrays,
+    layout: Arc<BatchLayout>,
     pointers: Pointers,
     /// Records whose place was handed out.
     taken: usize,
@@ -78,17 +83,19 @@ pub(crate) struct Filling {
 /// A buffer all of whose places were handed out, and may still be written.
 pub(crate) struct Pending {
     buffer: Arc<Buffer>,
-    arrays: Arrays,
+    layout: Arc<BatchLayout>,
     pointers: Pointers,
+    rows: usize,
     records: usize,
 }
 
 /// A buffer that is complete: it is only read.
 pub(crate) struct Filled {
     buffer: Arc<Buffer>,
-    arrays: Arrays,
+    layout: Arc<BatchLayout>,
     pointers: Pointers,
-    /// Those that are real: the arrays have more where the batch was padded.
+    rows: usize,
+    /// Those of the rows that are real: there are more where the batch was padded.
     records: usize,
 }
 
@@ -96,40 +103,17 @@ pub(crate) struct Filled {
 /// dropping them fails the batch.
 pub(crate) struct Places {
     buffer: Arc<Buffer>,
-    arrays: Arrays,
+    layout: Arc<BatchLayout>,
     pointers: Pointers,
     range: Range<usize>,
     /// They have been counted as written.
     is_left: bool,
 }
 
-/// One record's place in its batch.
-pub(crate) struct RecordPlace<'a> {
-    /// The bytes of its pixels, aligned to the batch's type.
-    pub(crate) pixels: &'a mut [u8],
-    /// The bytes of its target, aligned to the targets' type; none where there are no targets.
-    pub(crate) target: &'a mut [u8],
-    label: &'a mut [i32],
-    label_f32: &'a mut [f32],
-    /// None where the pixels are transformed already.
-    cut: &'a mut [Cut],
-    id: &'a mut [RecordId],
-    draw: &'a mut [Draw],
-    /// None where nobody asked for it.
-    content: &'a mut [ContentHash],
-}
-
-/// Where the parts of a buffer begin: each has room for the records of the shape it was made with.
+/// Where the parts of a buffer begin: each has room for the rows of the layout that it was begun with.
 #[derive(Clone, Copy)]
 struct Pointers {
-    /// Where the memory begins, too.
-    pixels: *mut u8,
-    /// Bytes from there to the end of the last array.
-    bytes: usize,
-    targets: *mut u8,
-    labels: *mut i32,
-    labels_f32: *mut f32,
-    cuts: *mut Cut,
+    memory: *mut u8,
     ids: *mut RecordId,
     draws: *mut Draw,
     contents: *mut ContentHash,
@@ -162,29 +146,18 @@ impl Frame {
         self.cells_mut().memory = memory;
     }
 
-    /// Starts a batch; the arrays have as many records as it may come to hold.
+    /// Starts a batch of up to as many records as the layout has rows.
     ///
     /// # Panics
     ///
-    /// If the buffer is smaller than the arrays: a bug of the caller.
-    pub(crate) fn begin(mut self, arrays: Arrays) -> Filling {
+    /// If the buffer is smaller than the layout: a bug of the caller.
+    pub(crate) fn begin(mut self, layout: &Arc<BatchLayout>) -> Filling {
         let cells = self.cells_mut();
-        let fits = |offsets: &Offsets| offsets.end <= cells.memory.len();
-        let offsets = arrays.offsets().filter(fits).expect("the buffer is as large as its batch");
-        assert!(arrays.pixels.records <= cells.ids.len(), "the buffer has fewer names than its batch");
-        let pixels = cells.memory.as_mut_ptr();
-        // SAFETY: all arrays lie within the memory, as was just seen.
-        let [targets, labels, labels_f32, cuts] =
-            [offsets.targets, offsets.labels, offsets.labels_f32, offsets.cuts]
-                .map(|offset| unsafe { pixels.add(offset) });
+        assert!(layout.bytes() <= cells.memory.len(), "the buffer is as large as its batch");
+        assert!(layout.rows() <= cells.ids.len(), "the buffer has as many names as its batch");
         let pointers = Pointers {
-            pixels,
-            bytes: offsets.end,
-            targets,
             // The memory begins on a page, and each array at a cache line.
-            labels: labels.cast(),
-            labels_f32: labels_f32.cast(),
-            cuts: cuts.cast(),
+            memory: cells.memory.as_mut_ptr(),
             ids: cells.ids.as_mut_ptr(),
             draws: cells.draws.as_mut_ptr(),
             // As many as there are names, or none.
@@ -194,7 +167,7 @@ impl Frame {
         *self.0.failure.lock() = None;
         // The filling itself. Relaxed: whoever gets a place gets it, with this, through a channel.
         self.0.writers.store(1, Ordering::Relaxed);
-        Filling { buffer: self.0, arrays, pointers, taken: 0 }
+        Filling { buffer: self.0, layout: layout.clone(), pointers, taken: 0 }
     }
 
     fn cells_mut(&mut self) -> &mut Cells {
@@ -220,7 +193,7 @@ impl Buffer {
 
 impl Filling {
     pub(crate) fn is_full(&self) -> bool {
-        self.taken == self.arrays.pixels.records
+        self.taken == self.layout.rows()
     }
 
     /// Hands out the places of the next `records` records.
@@ -230,27 +203,27 @@ impl Filling {
     /// If the batch has fewer left: a bug of the caller.
     pub(crate) fn take(&mut self, records: usize) -> Places {
         let range = self.taken..self.taken + records;
-        assert!(range.end <= self.arrays.pixels.records, "a batch has no place for a record too many");
+        assert!(range.end <= self.layout.rows(), "a batch has no place for a record too many");
         self.taken = range.end;
         // Relaxed: the new writer starts after it receives its places through a channel.
         self.buffer.writers.fetch_add(1, Ordering::Relaxed);
-        let (arrays, pointers) = (self.arrays, self.pointers);
-        Places { buffer: self.buffer.clone(), arrays, pointers, range, is_left: false }
+        let (layout, pointers) = (self.layout.clone(), self.pointers);
+        Places { buffer: self.buffer.clone(), layout, pointers, range, is_left: false }
     }
 
     /// No more places: the batch holds what was taken.
     pub(crate) fn finish(self) -> Pending {
-        let arrays = self.arrays.of(self.taken);
         self.buffer.leave();
-        Pending { buffer: self.buffer, arrays, pointers: self.pointers, records: self.taken }
+        let Filling { buffer, layout, pointers, taken } = self;
+        Pending { buffer, layout, pointers, rows: taken, records: taken }
     }
 
     /// As [`finish`](Self::finish), with zeros in the places that were not taken.
     pub(crate) fn finish_padded(mut self) -> Pending {
         let records = self.taken;
-        let mut places = self.take(self.arrays.pixels.records - records);
+        let mut places = self.take(self.layout.rows() - records);
         for position in 0..places.range.len() {
-            places.get(position).clear();
+            places.get(position, 0).clear();
         }
         places.leave();
         Pending { records, ..self.finish() }
@@ -264,49 +237,32 @@ impl Places {
         self.buffer.leave()
     }
 
-    pub(crate) fn arrays(&self) -> Arrays {
-        self.arrays
-    }
-
-    /// The place of one of the records, counted from the first that these places are for.
+    /// The place of one of the records, counted from the first that these places are for; the record's own random numbers
+    /// are drawn from `seed`.
     ///
     /// # Panics
     ///
     /// If there are not so many: a bug of the caller.
-    pub(crate) fn get(&mut self, position: usize) -> RecordPlace<'_> {
+    #[inline]
+    pub(crate) fn get(&mut self, position: usize, seed: u64) -> Row<'_> {
         assert!(position < self.range.len(), "a record has no place in its run");
-        let record = self.range.start + position;
-        let bytes = self.arrays.pixels.record_bytes();
-        let target_bytes = self.arrays.target.map_or(0, |target| target.record_bytes());
-        let Pointers {
-            pixels, targets, labels, labels_f32, cuts, ids, draws, contents, has_contents, ..
-        } = self.pointers;
-        // SAFETY: `record` is below the arrays' records, for which `begin` found room in the buffer, which
-        // `self` keeps. The bytes are this record's own: by invariant 2 no other `Places` has them, and
-        // `&mut self` keeps them from being lent twice.
-        let pixels = unsafe { part(pixels, record * bytes, bytes) };
-        // SAFETY: as above, for the record's target, which lies past all pixels; where there are no targets
-        // it has no bytes,
-        let target = unsafe { part(targets, record * target_bytes, target_bytes) };
-        // SAFETY: as above, for the record's label,
-        let label = unsafe { part(labels, record, 1) };
-        // SAFETY: its label as a float,
-        let label_f32 = unsafe { part(labels_f32, record, 1) };
-        let cut: &mut [Cut] = match self.arrays.transformed {
-            // SAFETY: its cut, for which there is room where the pixels have still to be transformed,
-            Some(_) => unsafe { part(cuts, record, 1) },
-            None => &mut [],
-        };
-        // SAFETY: its name,
-        let id = unsafe { part(ids, record, 1) };
-        // SAFETY: its random numbers,
-        let draw = unsafe { part(draws, record, 1) };
+        let row = self.range.start + position;
+        let Pointers { memory, ids, draws, contents, has_contents } = self.pointers;
+        // SAFETY: `row` is below the layout's rows, for which `begin` found room in the buffer, which `self` keeps. The
+        // name is this record's own: by invariant 2 no other `Places` has it, and `&mut self` keeps it from being lent
+        // twice.
+        let [id] = (unsafe { part(ids, row, 1) }) else { unreachable!("one was asked for") };
+        // SAFETY: as above, for what its crop and mirroring are drawn from.
+        let [draw] = (unsafe { part(draws, row, 1) }) else { unreachable!("one was asked for") };
         let content: &mut [ContentHash] = match has_contents {
-            // SAFETY: and its hash, for which there is room where there are any.
-            true => unsafe { part(contents, record, 1) },
+            // SAFETY: as above, for its hash, for which there is room where there are any.
+            true => unsafe { part(contents, row, 1) },
             false => &mut [],
         };
-        RecordPlace { pixels, target, label, label_f32, cut, id, draw, content }
+        let parts = RowParts { id, draw, content };
+        // SAFETY: `begin` found the memory to be as large as the layout, and its bytes are initialised (the memory's
+        // promise). That the row is this record's own is seen as above.
+        unsafe { Row::new(&self.layout, Memory(memory), row, parts, seed) }
     }
 
     /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
@@ -320,19 +276,6 @@ impl Places {
     }
 }
 
-/// Part of an array.
-///
-/// # Safety
-///
-/// - `base` leads to at least `start + len` initialised elements, which outlive `'a`.
-/// - Nobody else reads or writes those from `start` on for as long as `'a`.
-unsafe fn part<'a, T>(base: *mut T, start: usize, len: usize) -> &'a mut [T] {
-    // SAFETY: the caller says that there are so many elements.
-    let first = unsafe { base.add(start) };
-    // SAFETY: and that they are the caller's alone.
-    unsafe { std::slice::from_raw_parts_mut(first, len) }
-}
-
 impl Drop for Places {
     /// Where they were not left, something went wrong on the way to it, and nobody knows which of them are
     /// written.
@@ -342,50 +285,6 @@ impl Drop for Places {
             self.buffer.leave();
         }
     }
-}
-
-impl RecordPlace<'_> {
-    /// Leaves the record's random numbers for whoever writes it: they are drawn in the order of the
-    /// records, and the records are written in any.
-    pub(crate) fn leave_draw(&mut self, draw: Draw) {
-        self.draw.fill(draw);
-    }
-
-    /// The record's random numbers.
-    pub(crate) fn draw(&self) -> Draw {
-        self.draw[0]
-    }
-
-    /// Leaves what is cut out of the record for the device that transforms it.
-    pub(crate) fn leave_cut(&mut self, cut: Cut) {
-        self.cut.fill(cut);
-    }
-
-    /// Leaves the record's hash for whoever writes down what was delivered.
-    pub(crate) fn leave_content(&mut self, hash: ContentHash) {
-        self.content.fill(hash);
-    }
-
-    /// Leaves zeros, for a record that there is none of.
-    fn clear(&mut self) {
-        self.pixels.fill(0);
-        self.target.fill(0);
-        self.cut.fill(Cut::default());
-        self.tag(RecordId::default(), 0);
-    }
-
-    /// Writes what is known of the record beside its pixels.
-    pub(crate) fn tag(&mut self, id: RecordId, label: i32) {
-        self.id.fill(id);
-        self.label.fill(label);
-        self.label_f32.fill(as_caffe_label(label));
-    }
-}
-
-/// Caffe's label: the integer as a float, exact up to 2^24.
-#[expect(clippy::cast_precision_loss, reason = "Caffe's labels are floats; the exact ones lie beside them")]
-fn as_caffe_label(label: i32) -> f32 {
-    label as f32
 }
 
 impl Pending {
@@ -406,68 +305,104 @@ impl Pending {
     /// If it is not complete: a bug of the caller.
     pub(crate) fn filled(self) -> Filled {
         assert!(self.is_complete(), "a batch was taken while it was being written");
-        let Pending { buffer, arrays, pointers, records } = self;
-        Filled { buffer, arrays, pointers, records }
+        let Pending { buffer, layout, pointers, rows, records } = self;
+        let mut filled = Filled { buffer, layout, pointers, rows, records };
+        filled.join_ragged();
+        filled
     }
 }
 
 impl Filled {
-    pub(crate) fn arrays(&self) -> Arrays {
-        self.arrays
+    pub(crate) fn layout(&self) -> &Arc<BatchLayout> {
+        &self.layout
     }
 
-    /// What is cut out of each record; none where the pixels are transformed already.
-    pub(crate) fn cuts(&self) -> &[Cut] {
-        let records = self.arrays.transformed.map_or(0, |shape| shape.records);
-        // SAFETY: as in `bytes`; any bytes are a cut.
-        unsafe { std::slice::from_raw_parts(self.pointers.cuts, records) }
+    /// Rows of its arrays: its records, and padding.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Puts the elements of ragged fields one behind the other, and says where each record's begin.
+    fn join_ragged(&mut self) {
+        let (layout, rows) = (self.layout.clone(), self.rows);
+        for (number, field) in layout.fields().iter().enumerate() {
+            let FieldKind::Ragged { .. } = field.kind() else { continue };
+            let (place, size) = (layout.place(number), field.dtype().size());
+            let memory = self.memory_mut();
+            let (mut end, mut total) = (place.values, 0_usize);
+            for row in 0..rows {
+                let count = count_at(memory, place.counts, row + 1);
+                let start = place.values + row * place.row_bytes;
+                let bytes = count * size;
+                if start != end {
+                    memory.copy_within(start..start + bytes, end);
+                }
+                (end, total) = (end + bytes, total + count);
+                put_count(memory, place.counts, row + 1, total);
+            }
+            put_count(memory, place.counts, 0, 0);
+        }
     }
 
     /// The memory from its beginning to the end of the last array.
     pub(crate) fn memory(&self) -> &[u8] {
-        // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts(self.pointers.pixels, self.pointers.bytes) }
-    }
-
-    /// The bytes of the pixels, records one after the other.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `begin` found room for the arrays; every byte is initialised (the memory's promise); by
+        // SAFETY: `begin` found room for the layout; every byte is initialised (the memory's promise); by
         // invariant 3 nobody writes any more, and nobody will before this value is recycled.
-        unsafe { std::slice::from_raw_parts(self.pointers.pixels, self.arrays.pixels.bytes()) }
+        unsafe { std::slice::from_raw_parts(self.pointers.memory, self.layout.bytes()) }
     }
 
-    /// The bytes of the targets; none where there are no targets.
-    pub(crate) fn target_bytes(&self) -> &[u8] {
-        let bytes = self.arrays.target.map_or(0, |target| target.bytes());
-        // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts(self.pointers.targets, bytes) }
+    fn memory_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `memory`; `&mut self` keeps others from reading it.
+        unsafe { std::slice::from_raw_parts_mut(self.pointers.memory, self.layout.bytes()) }
     }
 
-    /// Where the pixels, the targets and the labels begin.
-    pub(crate) fn addresses(&self) -> [*mut u8; 3] {
-        let Pointers { pixels, targets, labels, .. } = self.pointers;
-        [pixels, targets, labels.cast()]
+    /// Where an array begins, for whoever consumes the batch, and may write there.
+    pub(crate) fn address(&self, array: &Array) -> *mut u8 {
+        // SAFETY: the array lies within the memory.
+        unsafe { self.pointers.memory.add(array.offset) }
     }
 
-    pub(crate) fn labels(&self) -> &[i32] {
-        // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts(self.pointers.labels, self.arrays.pixels.records) }
+    /// The extents of an array, records first.
+    pub(crate) fn extents(&self, array: &Array) -> Extents {
+        let place = self.layout.place(array.field);
+        self.layout.extents(array, self.rows, || count_at(self.memory(), place.counts, self.rows))
     }
 
-    pub(crate) fn labels_f32(&self) -> &[f32] {
-        // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts(self.pointers.labels_f32, self.arrays.pixels.records) }
+    /// The bytes of an array, without what is behind its last element.
+    pub(crate) fn array_bytes(&self, array: &Array) -> &[u8] {
+        let elements = self.extents(array).checked_elements().unwrap_or_default();
+        let bytes = elements * array.dtype.size();
+        &self.memory()[array.offset..array.offset + bytes]
+    }
+
+    /// What is cut out of each record; none where there is nothing for the device to transform.
+    pub(crate) fn cuts(&self) -> &[Cut] {
+        let Some((_, _, cuts)) = self.layout.staged(self.rows) else { return &[] };
+        bytemuck::cast_slice(&self.memory()[cuts..cuts + self.rows * size_of::<Cut>()])
+    }
+
+    /// The shape of the images that its consumer gets: the first field's, or what the device makes of them.
+    pub(crate) fn image_shape(&self) -> BatchShape {
+        self.layout.image_shape(self.rows)
+    }
+
+    /// Bytes of what its consumer is there for: of its images, or, if it has none, of all of its arrays.
+    pub(crate) fn delivered_bytes(&self) -> usize {
+        match self.layout.fields()[0].layout() {
+            Some(_) => self.image_shape().bytes(),
+            None => self.layout.arrays().iter().map(|array| self.array_bytes(array).len()).sum(),
+        }
     }
 
     pub(crate) fn ids(&self) -> &[RecordId] {
-        // SAFETY: as in `bytes`.
+        // SAFETY: as in `memory`.
         unsafe { std::slice::from_raw_parts(self.pointers.ids, self.records) }
     }
 
     /// The records' hashes, in the order of their names; none where nobody asked for them.
     pub(crate) fn contents(&self) -> &[ContentHash] {
         let records = if self.pointers.has_contents { self.records } else { 0 };
-        // SAFETY: as in `bytes`.
+        // SAFETY: as in `memory`.
         unsafe { std::slice::from_raw_parts(self.pointers.contents, records) }
     }
 
@@ -476,47 +411,76 @@ impl Filled {
     }
 }
 
+/// One of a field's lengths or offsets.
+fn count_at(memory: &[u8], counts: usize, at: usize) -> usize {
+    let start = counts + at * size_of::<Count>();
+    let count: Count = bytemuck::pod_read_unaligned(&memory[start..start + size_of::<Count>()]);
+    usize::try_from(count).expect("it was counted from what lies in memory")
+}
+
+fn put_count(memory: &mut [u8], counts: usize, at: usize, count: usize) {
+    let start = counts + at * size_of::<Count>();
+    let count = Count::try_from(count).unwrap_or(Count::MAX);
+    memory[start..start + size_of::<Count>()].copy_from_slice(bytemuck::bytes_of(&count));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fault::{RecordCause, RecordError};
+    use crate::field::{Field, FieldError};
     use crate::memory::PageMemory;
     use crate::record::Key;
-    use crate::shape::{BatchShape, Dtype, ImageShape, Layout};
+    use crate::shape::Dtype;
     use crossbeam_channel::{Receiver, bounded};
+    use proptest::prelude::*;
 
-    fn shape(records: usize) -> BatchShape {
-        let image = ImageShape { channels: 1, height: 2, width: 3 };
-        BatchShape { records, image, layout: Layout::Nchw, dtype: Dtype::U8 }
+    const SEED: u64 = 7;
+
+    fn layout(records: usize) -> Arc<BatchLayout> {
+        let fields = vec![
+            Field::new("data", Dtype::U8, [1, 2, 3]),
+            Field::new("target", Dtype::F32, [6]),
+            Field::scalar("label", Dtype::I32),
+        ];
+        Arc::new(BatchLayout::new(fields, records).unwrap())
     }
 
-    fn arrays(records: usize) -> Arrays {
-        let target = BatchShape { dtype: Dtype::F32, ..shape(records) };
-        Arrays { pixels: shape(records), target: Some(target), transformed: None }
+    fn frame_of(layout: &BatchLayout) -> (Frame, Receiver<()>) {
+        let (done, completed) = bounded(1);
+        let memory = PageMemory::new(layout.bytes()).unwrap();
+        (Frame::new(Box::new(memory), layout.rows(), done), completed)
     }
 
     fn frame(records: usize) -> (Frame, Receiver<()>) {
-        let (done, completed) = bounded(1);
-        let memory = PageMemory::new(arrays(records).room().unwrap().bytes).unwrap();
-        (Frame::new(Box::new(memory), records, done), completed)
+        frame_of(&layout(records))
     }
 
     fn write(mut places: Places, first: u8) {
         for position in 0..places.range.len() {
             let value = first + u8::try_from(position).unwrap();
-            let mut place = places.get(position);
-            place.pixels.fill(value);
-            place.target.fill(!value);
-            place.tag(RecordId { epoch: 0, index: value.into() }, -i32::from(value));
+            let mut row = places.get(position, SEED);
+            row.leave_id(RecordId { epoch: 0, index: value.into() });
+            row.write("data", &[value; 6]).unwrap();
+            row.values_mut::<f32>("target").unwrap().fill(f32::from(value) / 2.0);
+            row.set(2, -i32::from(value)).unwrap();
+            row.check_written().unwrap();
         }
         places.leave();
+    }
+
+    /// An array's bytes.
+    fn array<'a>(filled: &'a Filled, name: &str) -> &'a [u8] {
+        let mut arrays = filled.layout().arrays().iter();
+        filled.array_bytes(arrays.find(|array| &*array.name == name).unwrap())
     }
 
     #[test]
     fn every_record_is_written_to_its_own_place_from_any_thread() {
         let (mut frame, completed) = frame(64);
+        let layout = layout(64);
         for _round in 0..20 {
-            let mut filling = frame.begin(arrays(64));
+            let mut filling = frame.begin(&layout);
             std::thread::scope(|scope| {
                 for first in (0..64).step_by(4) {
                     let places = filling.take(4);
@@ -527,28 +491,106 @@ mod tests {
             let filled = filling.finish().filled();
             completed.try_recv().expect("the last to leave says so");
             assert!(completed.try_recv().is_err(), "and says so once");
-            for (record, bytes) in filled.bytes().chunks(6).enumerate() {
+            let labels: &[i32] = bytemuck::cast_slice(array(&filled, "label"));
+            for (record, bytes) in array(&filled, "data").chunks(6).enumerate() {
                 assert!(bytes.iter().all(|&byte| usize::from(byte) == record));
                 assert_eq!(filled.ids()[record].index, record as u64);
-                assert_eq!(filled.labels()[record], -i32::try_from(record).unwrap());
+                assert_eq!(labels[record], -i32::try_from(record).unwrap());
             }
-            for (record, bytes) in filled.target_bytes().chunks(24).enumerate() {
-                assert!(bytes.iter().all(|&byte| usize::from(!byte) == record));
-            }
-            assert_eq!(filled.target_bytes().len(), 64 * 24);
-            assert_eq!(filled.labels_f32()[63], -63.0);
-            let (memory, labels) = (filled.memory(), filled.labels_f32());
+            let targets: &[f32] = bytemuck::cast_slice(array(&filled, "target"));
+            assert_eq!((targets.len(), targets[64 * 6 - 1]), (64 * 6, 31.5));
+            let memory = filled.memory();
             assert_eq!(memory.as_ptr_range().end, labels.as_ptr_range().end.cast());
-            let last: &[u8] = &memory[memory.len() - 4..];
-            assert_eq!(last, bytemuck::bytes_of(&-63_f32));
             frame = filled.recycle();
+        }
+    }
+
+    #[test]
+    fn a_row_refuses_what_its_fields_are_not() {
+        let layout = layout(1);
+        let (frame, _completed) = frame(1);
+        let mut filling = frame.begin(&layout);
+        let mut places = filling.take(1);
+        let mut row = places.get(0, SEED);
+        let length = |field: &str, found, allowed| {
+            Err(FieldError::Length { field: field.to_owned(), found, allowed, is_most: false })
+        };
+        assert_eq!(row.write("data", &[1_u8; 5]), length("data", 5, 6));
+        assert_eq!(row.set("target", 1_f32), length("target", 1, 6));
+        assert_eq!(row.set_len("data", 5), length("data", 5, 6));
+        let of_type =
+            |field: &str, found, wanted| Err(FieldError::Dtype { field: field.to_owned(), found, wanted });
+        assert_eq!(row.set("label", 1_u32), of_type("label", Dtype::I32, Dtype::U32));
+        assert_eq!(row.values_mut::<u8>("label").map(|_| ()), of_type("label", Dtype::I32, Dtype::U8));
+        assert!(matches!(row.set("labels", 1), Err(FieldError::Unknown { .. })));
+        let unwritten = |field: &str| Err(FieldError::NotWritten { field: field.to_owned() });
+        assert_eq!(row.check_written(), unwritten("data"));
+        row.write("data", &[1_u8; 6]).unwrap();
+        row.set("label", 1).unwrap();
+        assert_eq!(row.check_written(), unwritten("target"));
+        row.values_mut::<f32>("target").unwrap().fill(0.0);
+        assert_eq!(row.check_written(), Ok(()));
+        places.leave();
+    }
+
+    proptest! {
+        /// Batches of rows of varying lengths, again and again in one buffer, beside lists.
+        #[test]
+        fn rows_of_varying_length_are_joined_and_padded(
+            batches in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<i16>(), 0..9), 0..7), 1..4),
+            pads: bool,
+        ) {
+            let fields = vec![
+                Field::ragged("ragged", Dtype::I16, 8),
+                Field::padded("padded", Dtype::I16, 8, -3),
+                Field::scalar("bool", Dtype::Bool),
+            ];
+            let layout = Arc::new(BatchLayout::new(fields, 7).unwrap());
+            let (mut frame, _completed) = frame_of(&layout);
+            for rows in batches {
+                let mut filling = frame.begin(&layout);
+                let mut places = filling.take(rows.len());
+                for (position, values) in rows.iter().enumerate() {
+                    let mut row = places.get(position, SEED);
+                    row.write("ragged", values).unwrap();
+                    row.values_mut::<i16>("padded").unwrap()[..values.len()].copy_from_slice(values);
+                    prop_assert!(row.check_written().is_err());
+                    row.set_len("padded", values.len()).unwrap();
+                    row.set("bool", values.len() > 4).unwrap();
+                    prop_assert_eq!(row.check_written(), Ok(()));
+                    let is_refused = matches!(
+                        row.write("ragged", &[0_i16; 9]),
+                        Err(FieldError::Length { allowed: 8, is_most: true, .. })
+                    );
+                    prop_assert!(is_refused);
+                }
+                places.leave();
+                let filled = if pads { filling.finish_padded() } else { filling.finish() }.filled();
+                let there = if pads { 7 } else { rows.len() };
+                let nothing = vec![Vec::new(); there - rows.len()];
+                let rows: Vec<Vec<i16>> = rows.into_iter().chain(nothing).collect();
+                let values: &[i16] = bytemuck::cast_slice(array(&filled, "ragged"));
+                prop_assert_eq!(values, rows.concat());
+                let ends = rows.iter().scan(0, |end, row| { *end += row.len(); Some(*end) });
+                let offsets: Vec<i64> = std::iter::once(0).chain(ends).map(|end| end as i64).collect();
+                let found: &[i64] = bytemuck::cast_slice(array(&filled, "ragged.offsets"));
+                prop_assert_eq!(found, offsets);
+                let padded: Vec<i16> =
+                    rows.iter().flat_map(|row| row.iter().copied().chain([-3; 8]).take(8)).collect();
+                prop_assert_eq!(bytemuck::cast_slice::<u8, i16>(array(&filled, "padded")), padded);
+                let lengths: Vec<i64> = rows.iter().map(|row| row.len() as i64).collect();
+                prop_assert_eq!(bytemuck::cast_slice::<u8, i64>(array(&filled, "padded.lengths")), lengths);
+                let long: Vec<u8> = rows.iter().map(|row| u8::from(row.len() > 4)).collect();
+                prop_assert_eq!(array(&filled, "bool"), long);
+                frame = filled.recycle();
+            }
         }
     }
 
     #[test]
     fn a_batch_is_complete_only_when_its_last_place_is_left() {
         let (frame, completed) = frame(2);
-        let mut filling = frame.begin(arrays(2));
+        let mut filling = frame.begin(&layout(2));
         let (first, second) = (filling.take(1), filling.take(1));
         assert!(!second.leave());
         let pending = filling.finish();
@@ -563,12 +605,12 @@ mod tests {
     #[test]
     fn places_that_are_dropped_are_not_written_and_fail_their_batch() {
         let (frame, completed) = frame(2);
-        let mut filling = frame.begin(arrays(2));
+        let mut filling = frame.begin(&layout(2));
         write(filling.take(2), 0);
         let frame = filling.finish().filled().recycle();
         completed.try_recv().unwrap();
         // The second batch's second row would be the first's, with its label and its name.
-        let mut filling = frame.begin(arrays(2));
+        let mut filling = frame.begin(&layout(2));
         let (first, second) = (filling.take(1), filling.take(1));
         write(first, 2);
         drop(second);
@@ -581,7 +623,7 @@ mod tests {
     #[test]
     fn the_earliest_records_failure_wins() {
         let (frame, _completed) = frame(4);
-        let mut filling = frame.begin(arrays(4));
+        let mut filling = frame.begin(&layout(4));
         let (first, second) = (filling.take(2), filling.take(2));
         let failure = |index| {
             Box::new(RecordError {
@@ -601,10 +643,10 @@ mod tests {
     #[test]
     fn a_short_batch_shows_only_what_it_holds() {
         let (frame, _completed) = frame(4);
-        let mut filling = frame.begin(Arrays { target: None, ..arrays(4) });
+        let mut filling = frame.begin(&layout(4));
         write(filling.take(3), 0);
         let filled = filling.finish().filled();
-        assert_eq!((filled.arrays().pixels.records, filled.bytes().len(), filled.labels().len()), (3, 18, 3));
-        assert!(filled.target_bytes().is_empty());
+        assert_eq!((filled.rows(), filled.ids().len()), (3, 3));
+        assert_eq!((array(&filled, "data").len(), array(&filled, "label").len()), (18, 12));
     }
 }

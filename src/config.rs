@@ -3,10 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::field::FieldsError;
 use crate::order::OrderError;
-use crate::recipe::ToolBytes;
 use crate::record::RecordId;
-use crate::shape::{BatchShape, ImageShape};
 use crate::transform::Draw;
 
 /// What was asked for cannot be.
@@ -174,13 +173,38 @@ pub enum ConfigError {
         /// What is here.
         data_says: String,
     },
+    /// A batch cannot be made of the fields of a decoder.
+    #[error(transparent)]
+    Fields(#[from] FieldsError),
+    /// A feed of several devices, used as one of a single one.
+    #[error("the feed has {devices} devices: step through all of them (steps), or take its lanes (lanes)")]
+    SeveralLanes {
+        /// How many it has.
+        devices: usize,
+    },
+    /// A closure without fields, or fields without one.
+    #[error("{said} was said without {missing}: say .fields([...]) and .decode(...), or .decoder(...)")]
+    HalfADecoder {
+        /// What was said.
+        said: &'static str,
+        /// What goes with it.
+        missing: &'static str,
+    },
+    /// An image's transform, with a decoder that makes no images.
+    #[error(
+        "{option} is for Caffe's image records, and the feed has a decoder of its own: leave one of them out"
+    )]
+    ImageOption {
+        /// The option.
+        option: &'static str,
+    },
     /// A batch would be larger than memory can address.
-    #[error("a batch of {batch_size} records of {image} does not fit the address space; make it smaller")]
+    #[error("a batch of {batch_size} records of {record} does not fit the address space; make it smaller")]
     BatchTooLarge {
         /// Records in a batch.
         batch_size: usize,
-        /// The shape of one.
-        image: ImageShape,
+        /// What one is made of.
+        record: String,
     },
     /// The budget is larger than the limit.
     #[error(
@@ -239,25 +263,27 @@ impl MemoryBudget {
         self.lines.iter().fold(0, |total, line| total.saturating_add(line.bytes()))
     }
 
-    pub(crate) fn of(terms: &BudgetTerms) -> Self {
+    pub(crate) fn of(terms: &BudgetTerms<'_>) -> Self {
         let slots = terms.lanes * terms.prefetch;
-        let pixels = terms.pixels;
         let places = terms.lanes * terms.runs * terms.run_records;
+        let [first, others] = match terms.is_of_images {
+            true => ["batches: pixels", "batches: targets, labels"],
+            false => ["batches: the first field", "batches: other fields"],
+        };
         let line = |holder, count, bytes_each| BudgetLine { holder, count, bytes_each };
-        let lines = vec![
-            line("batches: pixels", slots, pixels.bytes()),
-            line("batches: targets, labels", slots, terms.memory_bytes - pixels.bytes()),
-            line("batches: names, draws", slots, pixels.records * TAG_BYTES),
-            line("batches: hashes of contents", slots, pixels.records * terms.hash_bytes),
+        let mut lines = vec![
+            line(first, slots, terms.first_field_bytes),
+            line(others, slots, terms.memory_bytes - terms.first_field_bytes),
+            line("batches: names, draws", slots, terms.records * TAG_BYTES),
+            line("batches: hashes of contents", slots, terms.records * terms.hash_bytes),
             line("reader: where records lie", places, terms.place_bytes),
             line("queues: runs", terms.lanes * terms.runs, terms.run_bytes),
             line("queues: errands", terms.errands, terms.errand_bytes),
             line("reader: copies of keys and values", places, terms.copied_bytes),
             line("source: what it keeps of its own", 1, terms.held_bytes),
-            line("workers: one record as f32", terms.threads, terms.tools.scratch),
-            line("workers: an image as it is decoded", terms.threads, terms.tools.decoder),
-            line("transform: mean images", 1, terms.mean_elements.saturating_mul(size_of::<f32>())),
         ];
+        lines.extend(terms.scratch_bytes.iter().map(|&(holder, bytes)| line(holder, terms.threads, bytes)));
+        lines.push(line("transform: mean images", 1, terms.mean_elements.saturating_mul(size_of::<f32>())));
         MemoryBudget { lines: lines.into_iter().filter(|line| line.bytes() > 0).collect() }
     }
 }
@@ -267,13 +293,16 @@ const TAG_BYTES: usize = size_of::<RecordId>() + size_of::<Draw>();
 
 /// What a budget is derived from.
 #[derive(Debug)]
-pub(crate) struct BudgetTerms {
+pub(crate) struct BudgetTerms<'a> {
     pub(crate) lanes: usize,
     pub(crate) prefetch: usize,
     pub(crate) threads: usize,
-    pub(crate) pixels: BatchShape,
-    /// Of a whole batch: its pixels, and behind them its targets and labels.
+    /// Records of a batch.
+    pub(crate) records: usize,
+    /// Of a batch's first field, and of its whole memory.
+    pub(crate) first_field_bytes: usize,
     pub(crate) memory_bytes: usize,
+    pub(crate) is_of_images: bool,
     /// Of a record's contents; 0 where nobody asked for it.
     pub(crate) hash_bytes: usize,
     pub(crate) runs: usize,
@@ -286,7 +315,8 @@ pub(crate) struct BudgetTerms {
     /// Of a record's key, value and companion, as far as they are not lent.
     pub(crate) copied_bytes: usize,
     pub(crate) held_bytes: usize,
-    pub(crate) tools: ToolBytes,
+    /// Of one worker, holder by holder.
+    pub(crate) scratch_bytes: &'a [(&'static str, usize)],
     pub(crate) mean_elements: usize,
 }
 

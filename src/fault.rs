@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::datum::DatumError;
 use crate::decode::DecodeError;
+use crate::field::FieldError;
 use crate::record::{Key, RecordId};
 use crate::shape::ImageShape;
 use crate::shown;
@@ -72,6 +73,21 @@ pub enum RecordCause {
         target: ImageShape,
         /// The record's.
         image: ImageShape,
+    },
+    /// A batch that it begins would be larger than memory can address.
+    #[error("a batch of {records} records like it does not fit the address space; make it smaller")]
+    BatchTooLarge {
+        /// Records in a batch.
+        records: usize,
+    },
+    /// A field of its row was used as something that it is not, or was not written.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// What its decoder says of it.
+    #[error("{message}")]
+    Other {
+        /// The decoder's words.
+        message: String,
     },
     /// It has no target where one was asked for.
     #[error("the record has no float_data to take its target from")]

@@ -67,7 +67,9 @@ pub mod whole_file;
 
 mod config;
 mod error;
+mod field;
 pub mod proto;
+mod random;
 mod record;
 mod shape;
 
@@ -98,8 +100,9 @@ mod net;
 mod fault;
 
 mod batch;
+mod decoder;
 mod memory;
-mod recipe;
+mod processor;
 mod workers;
 
 #[cfg(not(shuttle))]
@@ -120,12 +123,14 @@ pub mod limits;
 #[doc(hidden)]
 pub mod bench_support;
 
+pub use batch::{BatchLayout, Row};
 pub use config::{BudgetLine, ConfigError, MemoryBudget};
 pub use datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
 pub use decode::{ColorMode, DecodeError};
-pub use device::{Backend, Device, DeviceError, Event, HostBatch, Passage, Room};
+pub use decoder::{DecodeFailure, Decoded, RawBytes, RecordDecoder, Tokens, WorkerSetup};
+pub use device::{Backend, Device, DeviceError, Event, HostArray, HostBatch, Passage, Room};
 #[cfg(feature = "cuda-driver")]
-pub use device::{CudaBatch, CudaDevice, DeviceArray, Extents, StepTimes, SyntheticStep, Version};
+pub use device::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
 #[cfg(not(shuttle))]
 pub use distribute::{
     Collective, CollectiveError, DistributeError, DistributedIterator, DistributedStep, HostValue,
@@ -136,13 +141,15 @@ pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
 #[cfg(not(shuttle))]
 pub use feed::{
-    Batch, DtypeMismatch, Extent, Feed, FeedBuilder, FeedCanceller, FeedWatch, Lane, Steps, Target,
+    Batch, Epoch, Extent, Feed, FeedBuilder, FeedCanceller, FeedWatch, FieldView, IntoBatches, Lane,
+    OwnedArray, Ragged, Steps, Target, Values,
 };
 #[cfg(not(shuttle))]
 pub use feed::{
-    DLDataType, DLDevice, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor, DlpackBatch,
-    DlpackTensor,
+    DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor,
+    DlpackBatch, DlpackTensor,
 };
+pub use field::{FIELDS_MAX, Field, FieldError, FieldKey, FieldKind, FieldsError, Pad};
 pub use memory::{HostMemory, PageMemory};
 pub use meter::Waits;
 pub use net::{
@@ -153,6 +160,7 @@ pub use order::{
     Assignment, AutoShardPolicy, BatchSize, EnvironmentError, InputContext, Job, LastBatch, OrderError, Plan,
     Process, Rebatch, ReplicaShare, Shuffle, World, batch_sizes_for_worker, rebatch,
 };
+pub use random::RecordRandom;
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
 };
@@ -163,20 +171,24 @@ pub use receipt::{
 };
 pub use record::{Key, RecordId, StepEnd, StepId};
 pub use sealed_text::TextFault;
-pub use shape::{BatchShape, Dtype, Element, ImageShape, Layout, Phase};
+pub use shape::{AXES_MAX, BatchShape, Dtype, Element, Extents, ImageShape, Layout, Phase};
 pub use snapshot::{Snapshot, SnapshotError};
 pub use source::image_list::ImageList;
 pub use source::joined::Joined;
 pub use source::leveldb::{LevelDb, LevelDbError, LevelDbOptions, LogCut, LogFault, LogGaps, LogTail};
 pub use source::lmdb::{Lmdb, LmdbOptions};
 pub use source::{
-    Access, Cursor, Entry, Identity, IndexPlace, Lender, Matching, Passes, Record, Run, Source, SourceError,
+    Access, Cursor, Entry, FnSource, Identity, IndexPlace, Lender, Matching, Passes, Record, Run, Source,
+    SourceError,
 };
 pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use table::TableError;
 pub use transform::{
     CaffeEra, Cut, DeviceTransform, MeanImage, MeanImageError, Place, Staged, Transform, TransformError,
 };
+
+/// The elements of [`Dtype::F16`] and [`Dtype::Bf16`].
+pub use half;
 
 /// What [`CudaBatch`] speaks of streams with.
 #[cfg(feature = "cuda-driver")]
@@ -187,6 +199,11 @@ pub use cudarc;
 #[cfg(shuttle)]
 #[path = "../tests/common/explore.rs"]
 mod explore;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/own-records.md")]
+pub struct OwnRecords;
 
 /// The README's code compiles.
 #[cfg(doctest)]

@@ -39,21 +39,20 @@ use crossbeam_channel::{Receiver, Sender, never, select};
 
 pub(crate) use self::depth::Depth;
 
-use crate::batch::{Arrays, Filled, Filling, Frame, Pending};
-use crate::config::ConfigError;
+use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
 use crate::device::{Device, DeviceError, HostBatch, Passage, Room};
 use crate::error::FeedError;
 use crate::latch::Latch;
 use crate::memory::NoMemory;
 use crate::meter::{Count, WaitMeter};
 use crate::numa::Cpus;
+use crate::processor::Processor;
 use crate::reader::queue_pair;
 use crate::reader::{DataReader, Lease};
-use crate::recipe::Recipe;
 use crate::record::StepEnd;
 use crate::round::{Round, Token};
 use crate::sync::panic_message;
-use crate::transform::{Draws, Staged};
+use crate::transform::Draws;
 use crate::way_home::{WayHome, see_home};
 use crate::workers::{Crew, Fill, Task};
 
@@ -152,14 +151,14 @@ pub(crate) struct Prefetcher {
     /// Before everything that holds slots.
     pub(crate) ring: RingKeeper,
     pub(crate) reader: DataReader,
-    pub(crate) recipe: Arc<Recipe>,
+    pub(crate) processor: Arc<Processor>,
     /// Drawn here, in the order of the lane's records; the workers handle them in any.
     pub(crate) draws: Draws,
     pub(crate) device: Device,
     /// The processors that the thread keeps to, if any: memory that a batch grows to is laid there too.
     pub(crate) near: Option<Cpus>,
-    /// What a batch is and takes, as the source's first record has it.
-    pub(crate) arrays: Arrays,
+    /// What a batch is and takes: as the source's first record has it, and then the first of the batch before.
+    pub(crate) layout: Arc<BatchLayout>,
     pub(crate) room: Room,
     /// Whether short batches are filled up.
     pub(crate) pads: bool,
@@ -251,8 +250,8 @@ impl Prefetcher {
     pub(crate) fn add_slot(&mut self) -> Result<(), FeedError> {
         let (memory, room) = self.device.host_memory(self.room)?;
         let passage = self.device.backend().passage(room)?;
-        let mut frame = Frame::new(memory, self.arrays.pixels.records, self.done_sender.clone());
-        if self.recipe.hashes_contents {
+        let mut frame = Frame::new(memory, self.layout.rows(), self.done_sender.clone());
+        if self.processor.hashes_contents {
             frame.keep_contents();
         }
         let berth = Berth { passage, step: None, room, token: self.ring.0.token() };
@@ -268,7 +267,7 @@ impl Prefetcher {
     /// Should it panic, its consumer gets an error and not a quiet end.
     pub(crate) fn stay(mut self, name: String, through: Sender<()>) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
-        let Prefetcher { ring, reader, recipe, draws, crew, tasks, full, free, latch, state, .. } = self;
+        let Prefetcher { ring, reader, processor, draws, crew, tasks, full, free, latch, state, .. } = self;
         drop(ring);
         if let Err(panic) = ran {
             let error = FeedError::Panicked { name, message: panic_message(&*panic) };
@@ -278,7 +277,7 @@ impl Prefetcher {
         }
         // The consumer sees the end before any slot is waited for: what lets go of one may be that it goes
         // on.
-        drop((reader, recipe, draws, crew, tasks, full));
+        drop((reader, processor, draws, crew, tasks, full));
         // Its lender keeps a database open.
         let mut state = state;
         state.run = None;
@@ -424,7 +423,7 @@ impl Prefetcher {
         let Some((_, filling)) = &mut self.state.open else { return };
         let mut places = filling.take(run.len());
         for (position, record) in run.iter().enumerate() {
-            places.get(position).leave_draw(self.draws.next(record.id));
+            places.get(position, 0).leave_draw(self.draws.next(record.id));
         }
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
@@ -442,28 +441,21 @@ impl Prefetcher {
 
     /// Begins a batch, of the shape that its first record comes to; where it has none, of that of the source's first.
     fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
-        let arrays = match run.get(0) {
-            Some(first) => {
-                // Before its record says what room the batch takes.
-                run.seal_checks().before(0)?;
-                let shapes = self.recipe.shapes(&first);
-                // What somebody wrote to meanwhile looks wrong.
-                run.check_used()?;
-                shapes?.arrays.of(self.arrays.pixels.records)
-            }
-            None => self.arrays,
-        };
-        let Some(room) = arrays.room() else {
-            let image = arrays.pixels.image;
-            let batch_size = arrays.pixels.records;
-            return Err(ConfigError::BatchTooLarge { batch_size, image }.into());
-        };
+        if let Some(first) = run.get(0) {
+            // Before its record says what room the batch takes.
+            run.seal_checks().before(0)?;
+            let layout = self.processor.layout(&first, &self.layout);
+            // What somebody wrote to meanwhile looks wrong.
+            run.check_used()?;
+            self.layout = layout?;
+        }
+        let room = self.layout.room();
         let slot = self.state.idle.as_mut().expect("a run is taken in only when there is a slot for it");
         if !slot.berth.room.holds(room) {
             grow(slot, &self.device, slot.berth.room.or(room))?;
             self.meters.growths.add(1);
         }
-        self.state.open = self.state.idle.take().map(|slot| (slot.berth, slot.frame.begin(arrays)));
+        self.state.open = self.state.idle.take().map(|slot| (slot.berth, slot.frame.begin(&self.layout)));
         Ok(())
     }
 
@@ -576,21 +568,12 @@ pub(crate) fn submit(berth: Berth, pending: Pending) -> Result<Delivered, Unsubm
     // Together from here on, so that on every path the passage goes before the memory it may be reading.
     let mut delivered = Delivered { berth, filled: pending.filled() };
     let Delivered { berth, filled } = &mut delivered;
-    let Arrays { pixels: shape, target, transformed } = filled.arrays();
-    let batch = HostBatch {
-        memory: filled.memory(),
-        shape,
-        pixels: filled.bytes(),
-        staged: transformed.map(|transformed| Staged { transformed, cuts: filled.cuts() }),
-        target: target.map(|shape| (shape, filled.target_bytes())),
-        labels: filled.labels(),
-        labels_f32: filled.labels_f32(),
-    };
+    let batch = HostBatch::new(filled);
     if let Err(error) = berth.passage.submit(batch) {
         berth.token.close_round();
         return Err(Unsubmitted { error: error.into(), slot: Some(Box::new(delivered.into_slot())) });
     }
-    tracing::trace!(%shape, "a batch is complete, and submitted to its device");
+    tracing::trace!(rows = filled.rows(), "a batch is complete, and submitted to its device");
     Ok(delivered)
 }
 

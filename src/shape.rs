@@ -1,8 +1,9 @@
 //! What an array looks like: the shape of an image, the type of an element, the order of the axes.
 
 use std::fmt;
+use std::ops::Deref;
 
-use bytemuck::Pod;
+use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
 
 /// Whether a feed is for training or for testing, as Caffe's `Phase`.
@@ -49,18 +50,38 @@ impl fmt::Display for ImageShape {
     }
 }
 
-/// The type of a batch's elements.
+/// The type of an element of a batch's array. Images are made of [`F32`](Self::F32), [`U8`](Self::U8), [`F16`](Self::F16)
+/// or [`Bf16`](Self::Bf16); a [field](crate::Field) of a decoder of one's own may have any of them.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Dtype {
     /// 32-bit IEEE floats, Caffe's own.
     #[default]
     F32,
-    /// Bytes as they lie in the record; crop and mirror only.
+    /// Bytes. Of an image: as they lie in the record; crop and mirror only.
     U8,
-    /// 16-bit IEEE floats, rounded to nearest even from the f32 result.
+    /// 16-bit IEEE floats. Of an image: rounded to nearest even from the f32 result.
     F16,
-    /// bfloat16, rounded to nearest even from the f32 result.
+    /// bfloat16. Of an image: rounded to nearest even from the f32 result.
     Bf16,
+    /// 64-bit IEEE floats.
+    F64,
+    /// Signed 8-bit integers.
+    I8,
+    /// Signed 16-bit integers.
+    I16,
+    /// Signed 32-bit integers.
+    I32,
+    /// Signed 64-bit integers.
+    I64,
+    /// Unsigned 16-bit integers.
+    U16,
+    /// Unsigned 32-bit integers.
+    U32,
+    /// Unsigned 64-bit integers.
+    U64,
+    /// Truth values, a byte each: 0 or 1.
+    Bool,
 }
 
 impl Dtype {
@@ -68,10 +89,17 @@ impl Dtype {
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
-            Dtype::F32 => 4,
-            Dtype::F16 | Dtype::Bf16 => 2,
-            Dtype::U8 => 1,
+            Dtype::F64 | Dtype::I64 | Dtype::U64 => 8,
+            Dtype::F32 | Dtype::I32 | Dtype::U32 => 4,
+            Dtype::F16 | Dtype::Bf16 | Dtype::I16 | Dtype::U16 => 2,
+            Dtype::U8 | Dtype::I8 | Dtype::Bool => 1,
         }
+    }
+
+    /// Whether images can be made of it.
+    #[must_use]
+    pub const fn is_of_images(self) -> bool {
+        matches!(self, Dtype::F32 | Dtype::U8 | Dtype::F16 | Dtype::Bf16)
     }
 }
 
@@ -82,6 +110,15 @@ impl fmt::Display for Dtype {
             Dtype::U8 => "u8",
             Dtype::F16 => "f16",
             Dtype::Bf16 => "bf16",
+            Dtype::F64 => "f64",
+            Dtype::I8 => "i8",
+            Dtype::I16 => "i16",
+            Dtype::I32 => "i32",
+            Dtype::I64 => "i64",
+            Dtype::U16 => "u16",
+            Dtype::U32 => "u32",
+            Dtype::U64 => "u64",
+            Dtype::Bool => "bool",
         })
     }
 }
@@ -146,12 +183,6 @@ impl BatchShape {
     pub fn bytes(&self) -> usize {
         self.records * self.record_bytes()
     }
-
-    /// Bytes of the whole batch, or `None` where no memory can be as large.
-    pub(crate) fn checked_bytes(&self) -> Option<usize> {
-        let record = self.image.checked_elements()?.checked_mul(self.dtype.size())?;
-        record.checked_mul(self.records).filter(|&bytes| isize::try_from(bytes).is_ok())
-    }
 }
 
 impl fmt::Display for BatchShape {
@@ -161,21 +192,112 @@ impl fmt::Display for BatchShape {
     }
 }
 
-/// A type that a batch's elements can be read as.
-pub trait Element: Pod {
+/// A type that the elements of a batch's array can be read as, and written as. It is implemented for the Rust type of each
+/// [`Dtype`] and for no other.
+pub trait Element: NoUninit + CheckedBitPattern + sealed::Sealed {
     /// Its name as a [`Dtype`].
     const DTYPE: Dtype;
 }
 
-impl Element for f32 {
-    const DTYPE: Dtype = Dtype::F32;
+mod sealed {
+    pub trait Sealed {}
 }
-impl Element for u8 {
-    const DTYPE: Dtype = Dtype::U8;
+
+macro_rules! elements {
+    ($($element:ty => $dtype:ident),* $(,)?) => {$(
+        impl sealed::Sealed for $element {}
+        impl Element for $element {
+            const DTYPE: Dtype = Dtype::$dtype;
+        }
+    )*};
 }
-impl Element for f16 {
-    const DTYPE: Dtype = Dtype::F16;
+
+elements! {
+    f32 => F32, u8 => U8, f16 => F16, bf16 => Bf16, f64 => F64, i8 => I8, i16 => I16, i32 => I32, i64 => I64,
+    u16 => U16, u32 => U32, u64 => U64, bool => Bool,
 }
-impl Element for bf16 {
-    const DTYPE: Dtype = Dtype::Bf16;
+
+/// The most axes that an array of a batch has, that of the records included.
+pub const AXES_MAX: usize = 8;
+
+/// A number for each axis of an array, outermost first: a slice of up to [`AXES_MAX`], copied as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Extents {
+    /// Those after the last axis are 0.
+    each: [usize; AXES_MAX],
+    axes: usize,
+}
+
+impl Extents {
+    /// # Panics
+    ///
+    /// If there are more than [`AXES_MAX`].
+    #[must_use]
+    pub fn new(extents: &[usize]) -> Self {
+        let mut each = [0; AXES_MAX];
+        each[..extents.len()].copy_from_slice(extents);
+        Extents { each, axes: extents.len() }
+    }
+
+    /// How many elements apart neighbours along each axis lie in an array of these extents without gaps.
+    #[must_use]
+    pub fn strides(self) -> Self {
+        let mut strides = self;
+        let mut stride = 1;
+        for (of_axis, extent) in strides.each[..self.axes].iter_mut().zip(&*self).rev() {
+            *of_axis = stride;
+            stride *= extent;
+        }
+        strides
+    }
+
+    /// The product of all of them, or `None` if it does not fit a `usize`.
+    #[must_use]
+    pub fn checked_elements(self) -> Option<usize> {
+        self.iter().try_fold(1_usize, |elements, &extent| elements.checked_mul(extent))
+    }
+}
+
+impl Deref for Extents {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        &self.each[..self.axes]
+    }
+}
+
+impl fmt::Debug for Extents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// `3x32x32`; of no axes: `scalar`.
+impl fmt::Display for Extents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, rest)) = self.split_first() else { return f.write_str("scalar") };
+        write!(f, "{first}")?;
+        rest.iter().try_for_each(|extent| write!(f, "x{extent}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_are_those_of_an_array_without_gaps() {
+        assert_eq!(&*Extents::new(&[2, 3, 5, 7]).strides(), &[105, 35, 7, 1]);
+        assert_eq!(&*Extents::new(&[4]).strides(), &[1]);
+        assert_eq!(&*Extents::new(&[]).strides(), &[0_usize; 0]);
+    }
+
+    #[test]
+    fn extents_are_used_as_the_slice_that_they_are() {
+        let extents = Extents::new(&[2, 0, 5]);
+        assert_eq!((extents.len(), extents[2], extents.iter().sum::<usize>()), (3, 5, 7));
+        assert_eq!((format!("{extents:?}"), extents.to_string()), ("[2, 0, 5]".into(), "2x0x5".into()));
+        assert!(extents != Extents::new(&[2, 0, 5, 0]), "an axis of no extent is an axis");
+        assert_eq!(Extents::new(&[usize::MAX, 2]).checked_elements(), None);
+    }
 }

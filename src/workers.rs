@@ -21,13 +21,14 @@ use parking_lot::Mutex;
 pub(crate) use self::crew::Crew;
 
 use crate::batch::Places;
+use crate::decoder::Scratch;
 use crate::errand::{ERRANDS_MAX, Errand, Helpers};
 use crate::fault::RecordCause;
 use crate::lines;
 use crate::meter::{Count, WaitMeter};
 use crate::numa::Cpus;
+use crate::processor::Processor;
 use crate::reader::Lease;
-use crate::recipe::{Recipe, Tools};
 use crate::sync::panic_message;
 
 /// How much of a record is asked for while the one before it is handled: each begins on a page of its own, which the
@@ -49,10 +50,9 @@ pub(crate) struct Fill {
 
 impl Fill {
     /// Writes the records; whether that completed their batch.
-    fn handle(mut self, recipe: &Recipe, tools: &mut Tools) -> bool {
+    fn handle(mut self, processor: &Processor, scratch: &mut Scratch) -> bool {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
-            let batch = self.places.arrays();
             let mut seals = self.run.seal_checks();
             for (position, record) in self.run.iter().enumerate() {
                 at = position;
@@ -64,8 +64,8 @@ impl Fill {
                     self.places.fail(position, damage);
                     return;
                 }
-                let mut place = self.places.get(position);
-                if let Err(error) = recipe.write(&record, &batch, &mut place, tools) {
+                let mut row = self.places.get(position, processor.seed);
+                if let Err(error) = processor.write(&record, &mut row, scratch) {
                     // What somebody wrote to meanwhile looks wrong.
                     match self.run.check_used() {
                         Ok(()) => self.places.fail(position, error),
@@ -82,7 +82,7 @@ impl Fill {
             && let Some(record) = self.run.get(at)
         {
             let cause = RecordCause::Panicked { message: panic_message(&*panic) };
-            self.places.fail(at, recipe.error(&record, cause));
+            self.places.fail(at, processor.error(&record, cause));
         }
         // The run first: its reader may be waiting for it, and what follows may complete the batch.
         drop(self.run);
@@ -166,7 +166,7 @@ impl Workers {
     pub(crate) fn start(
         queue: TaskQueue,
         crew: Arc<Crew>,
-        recipe: &Arc<Recipe>,
+        processor: &Arc<Processor>,
         meters: &Arc<WorkerMeters>,
         near: Option<&Cpus>,
         lost: impl Fn(String, String) + Clone + Send + 'static,
@@ -175,12 +175,12 @@ impl Workers {
         let count = crew.threads();
         let mut workers = Workers { tasks: Some(tasks), crew, errands, threads: Vec::with_capacity(count) };
         for number in 0..count {
-            let (queue, recipe, meters) = (queue.clone(), recipe.clone(), meters.clone());
+            let (queue, processor, meters) = (queue.clone(), processor.clone(), meters.clone());
             let (crew, near, lost) = (workers.crew.clone(), near.cloned(), lost.clone());
             let (name, mut task) = (format!("worker:{number}"), None);
             let run = move || {
                 let worked = catch_unwind(AssertUnwindSafe(|| {
-                    work(number, &crew, &queue, &recipe, &meters, near.as_ref(), &mut task);
+                    work(number, &crew, &queue, &processor, &meters, near.as_ref(), &mut task);
                 }));
                 if let Err(panic) = worked {
                     lost(format!("worker:{number}"), panic_message(&*panic));
@@ -218,14 +218,14 @@ fn work(
     number: usize,
     crew: &Crew,
     queue: &Receiver<Task>,
-    recipe: &Recipe,
+    processor: &Processor,
     meters: &WorkerMeters,
     near: Option<&Cpus>,
     task: &mut Option<Task>,
 ) {
     let _entered = tracing::info_span!("worker", number).entered();
     let _bound = near.and_then(Cpus::bind);
-    let mut tools = Tools::new(recipe.is_past_caches);
+    let mut scratch = processor.scratch();
     let mut has_completed = false;
     loop {
         crew.stand_by(number, &meters.idle);
@@ -248,7 +248,7 @@ fn work(
             tracing::trace!(records, bytes, "a run is transformed");
         }
         has_completed = match task.take() {
-            Some(Task::Fill(fill)) => fill.handle(recipe, &mut tools),
+            Some(Task::Fill(fill)) => fill.handle(processor, &mut scratch),
             Some(Task::Errand(errand)) => {
                 meters.errands.add(u64::from(run(&*errand)));
                 false

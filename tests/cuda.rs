@@ -62,8 +62,8 @@ impl Seen {
             bytes: [
                 read(&batch_there.pixels(), 1),
                 read(&batch_there.target().unwrap(), 1),
-                read(&batch_there.labels(), 4),
-                read(&batch_there.labels_f32(), 4),
+                read(&batch_there.labels().unwrap(), 4),
+                read(&batch_there.labels_f32().unwrap(), 4),
             ],
         })
     }
@@ -271,12 +271,13 @@ fn tensors_lie_where_the_batch_does_and_keep_it() {
     for waits in [true, false] {
         let batch = lane.next().unwrap().unwrap();
         let there = batch.cuda().unwrap();
-        let pointers = [there.pixels(), there.target().unwrap(), there.labels()].map(|array| array.pointer);
+        let pointers =
+            [there.pixels(), there.target().unwrap(), there.labels().unwrap()].map(|array| array.pointer);
         if waits {
             there.wait_on(&stream).unwrap();
         }
         let tensors = batch.into_dlpack().unwrap();
-        let found = [&tensors.pixels, tensors.target.as_ref().unwrap(), &tensors.labels];
+        let found = ["data", "target", "label"].map(|name| tensors.get(name).unwrap());
         assert_eq!(found.map(|tensor| tensor.tensor().data.addr() as u64), pointers);
         assert!(found.iter().all(|tensor| {
             let device = tensor.tensor().device;

@@ -17,9 +17,9 @@ use common::source::MemorySource;
 use percolator::cudarc::driver::{CudaContext, result};
 use percolator::{
     Backend, Batch, BatchShape, CudaDevice, Device, DeviceArray, DeviceError, DeviceTransform, Dtype, Event,
-    Feed, FeedBuilder, FeedError, HostBatch, HostMemory, ImageShape, InputContext, InputOptions, InputWorker,
-    InputWorkers, Lane, LastBatch, Layout, Matching, MeanImage, PageMemory, Passage, Phase, Place,
-    RecordCause, Registry, Room, SyntheticStep, Target, Transform, distribute_from_fn,
+    Feed, FeedBuilder, FeedError, FieldError, HostBatch, HostMemory, ImageShape, InputContext, InputOptions,
+    InputWorker, InputWorkers, Lane, LastBatch, Layout, Matching, MeanImage, PageMemory, Passage, Phase,
+    Place, RecordCause, Registry, Room, SyntheticStep, Target, Transform, distribute_from_fn,
 };
 use standin::alone;
 
@@ -160,7 +160,7 @@ fn on_host(feed: FeedBuilder) -> Vec<Seen> {
 fn on_device(feed: FeedBuilder) -> Vec<Seen> {
     let mut feed = feed.devices([Device::cuda(0).unwrap()]).build().unwrap();
     let seen = |batch: Batch| {
-        let labels = batch.cuda().unwrap().labels();
+        let labels = batch.cuda().unwrap().labels().unwrap();
         (batch.shape(), pixels(&batch), read(&batch, &labels, 4))
     };
     feed.lanes().remove(0).map(|batch| seen(batch.unwrap())).collect()
@@ -212,7 +212,7 @@ fn what_is_sent_is_the_windows_as_they_are_stored() {
         assert_eq!((batch.host_shape(), batch.pixels::<u8>().unwrap()), (*shape, &**window));
         assert_eq!(batch.shape(), BatchShape { dtype: Dtype::F32, ..*shape });
         let mismatch = batch.pixels::<f32>().unwrap_err();
-        assert_eq!((mismatch.found, mismatch.place), (Dtype::U8, Place::Device));
+        assert!(matches!(mismatch, FieldError::OnDevice { found: Dtype::U8, .. }), "{mismatch}");
         assert!(mismatch.to_string().contains(".transform_on(Place::Host)"), "{mismatch}");
     }
     drop(feed);
@@ -269,7 +269,7 @@ fn targets_and_tensors_go_with_what_the_device_makes() {
         assert_eq!(read(&batch, &target, 4), bytemuck::cast_slice::<f32, u8>(host.target_pixels().unwrap()));
         let pointer = batch.cuda().unwrap().pixels().pointer;
         let tensors = batch.into_dlpack().unwrap();
-        let tensor = tensors.pixels.tensor();
+        let tensor = tensors.get("data").unwrap().tensor();
         assert_eq!((tensor.data.addr() as u64, tensor.dtype.code, tensor.dtype.bits), (pointer, 4, 16));
     }
     drop((host, feed));
@@ -415,11 +415,11 @@ impl Event for Own {
 
 impl Passage for Own {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
-        let staged = batch.staged.expect("there is something left to do");
-        assert_eq!((staged.cuts.len(), staged.transformed.dtype), (batch.shape.records, Dtype::F32));
+        let staged = batch.staged().expect("there is something left to do");
+        assert_eq!((staged.cuts.len(), staged.transformed.dtype), (batch.rows(), Dtype::F32));
         assert!(staged.cuts.iter().any(|cut| cut.mirrored == 1) && staged.cuts.iter().any(|cut| cut.top > 0));
-        let memory = batch.memory.as_ptr_range();
-        assert!(memory.contains(&staged.cuts.as_ptr().cast()), "what is cut crosses with the batch");
+        let cuts = &batch.memory()[staged.cuts_offset..];
+        assert_eq!(cuts.as_ptr(), staged.cuts.as_ptr().cast(), "what is cut crosses with the batch");
         Ok(())
     }
 
@@ -445,7 +445,7 @@ fn tensors_of_another_device_are_what_lies_on_the_host() {
     let batch = feed.lanes().remove(0).next().unwrap().unwrap();
     let (shape, bytes) = (batch.host_shape(), batch.bytes().len());
     let tensors = batch.into_dlpack().unwrap();
-    let tensor = tensors.pixels.tensor();
+    let tensor = tensors.get("data").unwrap().tensor();
     assert_eq!((tensor.device.device_type, tensor.dtype.code, tensor.dtype.bits), (1, 1, 8));
     // SAFETY: a tensor has as many extents as it says.
     let dims = unsafe { std::slice::from_raw_parts(tensor.shape, 4) };
@@ -462,8 +462,10 @@ fn what_the_device_has_still_to_do_is_not_taken_for_done() {
     let mut feed = case.feed(Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
     let batch = feed.lanes().remove(0).next().unwrap().unwrap();
     let mismatch = batch.pixels::<u8>().unwrap_err();
-    assert_eq!((mismatch.found, mismatch.wanted, mismatch.place), (Dtype::U8, Dtype::U8, Place::Device));
-    assert_eq!(batch.pixels::<f32>().unwrap_err().place, Place::Host, "nobody makes floats");
+    let (found, wanted) = (Dtype::U8, Dtype::U8);
+    assert_eq!(mismatch, FieldError::OnDevice { field: "data".to_owned(), found, wanted });
+    let nobodys = FieldError::Dtype { field: "data".to_owned(), found, wanted: Dtype::F32 };
+    assert_eq!(batch.pixels::<f32>().unwrap_err(), nobodys, "nobody makes floats");
     assert_eq!(batch.host_shape().layout, Layout::Nchw);
 }
 
@@ -610,7 +612,7 @@ fn a_batch_that_stands_in_for_one_is_at_its_device() {
                     assert_eq!(on_device.ordinal(), ordinal);
                     assert_eq!(on_device.pixels().shape[0], batch.shape().records);
                     rows.push((batch.len(), batch.shape().records));
-                    let pixels = batch.into_dlpack().unwrap().pixels;
+                    let pixels = batch.into_dlpack().unwrap().take("data").unwrap();
                     assert_eq!(pixels.tensor().device.device_type, 2);
                 }
             }

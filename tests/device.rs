@@ -187,15 +187,17 @@ struct Way {
 impl Passage for Way {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
         let mut state = self.bench.state();
-        let address = batch.pixels.as_ptr() as usize;
+        let [pixels, labels] = ["data", "label"].map(|name| batch.array(name).unwrap());
+        let address = pixels.bytes.as_ptr() as usize;
         state.in_use.insert(address);
         self.reads = Some(address);
         let number = state.sent.len();
         if self.bench.1 == Broken::Submit(number) {
             return Err(self.bench.error("submit"));
         }
-        assert_eq!(batch.pixels.len(), batch.shape.bytes());
-        state.sent.push(Sent { address, copy: batch.pixels.to_vec(), labels: batch.labels.to_vec() });
+        assert_eq!((pixels.offset, address), (0, batch.memory().as_ptr() as usize));
+        let (copy, labels) = (pixels.bytes.to_vec(), bytemuck::cast_slice(labels.bytes).to_vec());
+        state.sent.push(Sent { address, copy, labels });
         drop(state);
         self.bench.0.1.notify_all();
         *self.arrival.number.lock().unwrap() = Some(number);
@@ -591,9 +593,9 @@ fn a_panic_of_release_ends_the_lane_and_neither_its_consumer_nor_the_process() {
             let (_feed, mut lane) = lane_of(&bench, 1);
             let batch = next(&mut lane);
             if as_tensors {
-                let tensors = batch.into_dlpack().unwrap();
-                drop((tensors.target, tensors.labels));
-                let raw = tensors.pixels.into_raw();
+                let mut tensors = batch.into_dlpack().unwrap();
+                let raw = tensors.take("data").unwrap().into_raw();
+                drop(tensors);
                 // SAFETY: it is there until its deleter is called.
                 let deleter = unsafe { (*raw).deleter }.unwrap();
                 // SAFETY: it is called once, as a framework does.

@@ -254,7 +254,7 @@ fn a_replica_that_has_no_data_gets_empty_batches_of_the_right_shape_while_others
                 assert_eq!(batch.target_shape().map(|shape| shape.dtype), (replica > 1).then_some(Dtype::U8));
                 assert_eq!(batch.mask().count(), batch.len());
                 batch.wait().unwrap();
-                let tensor = batch.into_dlpack().unwrap().pixels;
+                let tensor = batch.into_dlpack().unwrap().take("data").unwrap();
                 assert_eq!(tensor.tensor().ndim, 4);
             }
             steps += 1;

@@ -56,15 +56,15 @@ fn a_tensor_is_what_the_batch_holds() {
     for (layout, dims) in [(Layout::Nchw, [2, 3, 4, 5]), (Layout::Nhwc, [2, 4, 5, 3])] {
         let next = || feed().layout(layout).build().unwrap().lanes().remove(0).next().unwrap().unwrap();
         let (batch, tensors) = (next(), next().into_dlpack().unwrap());
-        let pixels = tensors.pixels.tensor();
+        let pixels = tensors.get("data").unwrap().tensor();
         assert_eq!(pixels.device, DLDevice { device_type: 1, device_id: 0 });
         assert_eq!(pixels.dtype, DLDataType { code: 2, bits: 32, lanes: 1 });
         assert_eq!((shape(pixels).0, pixels.byte_offset), (dims.to_vec(), 0));
         assert_eq!(elements::<f32>(pixels), batch.pixels::<f32>().unwrap());
-        let target = tensors.target.as_ref().unwrap().tensor();
+        let target = tensors.get("target").unwrap().tensor();
         assert_eq!(target.dtype, DLDataType { code: 1, bits: 8, lanes: 1 });
         assert_eq!(elements::<u8>(target), batch.target_pixels::<u8>().unwrap());
-        let labels = tensors.labels.tensor();
+        let labels = tensors.get("label").unwrap().tensor();
         assert_eq!(
             (labels.dtype, shape(labels)),
             (DLDataType { code: 0, bits: 32, lanes: 1 }, (vec![2], vec![1]))
@@ -73,7 +73,7 @@ fn a_tensor_is_what_the_batch_holds() {
     }
     let half = |dtype| {
         let batch = feed().dtype(dtype).build().unwrap().lanes().remove(0).next().unwrap().unwrap();
-        batch.into_dlpack().unwrap().pixels.tensor().dtype
+        batch.into_dlpack().unwrap().get("data").unwrap().tensor().dtype
     };
     assert_eq!(half(Dtype::F16), DLDataType { code: 2, bits: 16, lanes: 1 });
     assert_eq!(half(Dtype::Bf16), DLDataType { code: 4, bits: 16, lanes: 1 });
@@ -85,10 +85,10 @@ fn the_last_tensor_gives_the_batch_back() {
         let mut feed = feed().build().unwrap();
         let mut lane = feed.lanes().remove(0);
         for _round in 0..3 {
-            let tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
+            let mut tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
             // As a framework has it: a raw pointer, and a deleter that it calls on a thread of its own.
-            let raw = tensors.pixels.into_raw();
-            drop((tensors.target, tensors.labels));
+            let raw = tensors.take("data").unwrap().into_raw();
+            drop(tensors);
             assert!(lane.try_next().unwrap().is_none(), "the pixels are still there");
             // SAFETY: it is there until its deleter is called.
             let managed = unsafe { &*raw };
@@ -105,7 +105,7 @@ fn the_last_tensor_gives_the_batch_back() {
 #[test]
 fn tensors_outlive_their_feed() {
     let tensors = feed().build().unwrap().lanes().remove(0).next().unwrap().unwrap().into_dlpack().unwrap();
-    assert_eq!(elements::<i32>(tensors.labels.tensor()), [0, 1]);
+    assert_eq!(elements::<i32>(tensors.get("label").unwrap().tensor()), [0, 1]);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use common::process::{is_alone, must_end, open_files, settles, threads};
 use common::source::MemorySource;
 use half::{bf16, f16};
 use percolator::{
-    Batch, ConfigError, Device, DeviceError, Dtype, DtypeMismatch, Feed, FeedBuilder, FeedError, ImageShape,
-    Lane, Layout, MeanImage, Phase, Place, ReaderError, RecordId, Registry, Transform,
+    Batch, ConfigError, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, FieldError, ImageShape,
+    Lane, Layout, MeanImage, Phase, ReaderError, RecordId, Registry, Transform,
 };
 
 const SHAPE: [usize; 3] = [3, 12, 12];
@@ -366,7 +366,8 @@ fn a_batch_of_another_type_is_a_typed_mismatch() {
     let mut feed = over(images("mismatch", 3)).build().unwrap();
     let batch = only_lane(&mut feed).next().unwrap().unwrap();
     let mismatch = batch.pixels::<u8>().unwrap_err();
-    assert_eq!(mismatch, DtypeMismatch { found: Dtype::F32, wanted: Dtype::U8, place: Place::Host });
+    let (found, wanted) = (Dtype::F32, Dtype::U8);
+    assert_eq!(mismatch, FieldError::Dtype { field: "data".to_owned(), found, wanted });
     assert!(mismatch.to_string().contains("holds f32, and u8 was asked for"));
 }
 

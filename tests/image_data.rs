@@ -68,7 +68,7 @@ fn what_is_resized_need_not_be_encoded() {
         || Feed::builder().source(source()).transform(Transform::new().resize(32, 24)).batch_size(4);
     assert_eq!(arrays(resized(), 3), arrays(Feed::builder().source(wanted).batch_size(4), 3));
     let shape = resized().build().unwrap().input_shape();
-    assert_eq!(shape, ImageShape { channels: 3, height: 32, width: 24 });
+    assert_eq!(shape, Some(ImageShape { channels: 3, height: 32, width: 24 }));
 }
 
 #[test]

@@ -95,16 +95,16 @@ fn tensors_give_their_batch_back_from_another_thread() {
     let mut feed = feed(4).prefetch(1).build().unwrap();
     let mut lane = feed.lanes().remove(0);
     for round in 0..3 {
-        let tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
-        let labels = tensors.labels.tensor();
+        let mut tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
+        let labels = tensors.get("label").unwrap().tensor();
         // SAFETY: there are three labels, of 32 bits.
         let label = unsafe { *labels.data.cast::<i32>() };
         assert_eq!(label, 3 * round % 4);
-        let raw = tensors.pixels.into_raw();
+        let raw = tensors.take("data").unwrap().into_raw();
         // SAFETY: it is there until its deleter is called.
         let deleter = unsafe { (*raw).deleter }.unwrap();
         let address = raw.expose_provenance();
-        drop((tensors.labels, tensors.target));
+        drop(tensors);
         // SAFETY: it is called once.
         let give_back = move || unsafe { deleter(std::ptr::with_exposed_provenance_mut(address)) };
         std::thread::spawn(give_back).join().unwrap();

@@ -8,8 +8,8 @@ use common::source::MemorySource;
 use common::{datum, float_datum, image, key, write_images, write_lmdb};
 use percolator::proto::Datum;
 use percolator::{
-    Batch, CaffeEra, ConfigError, Device, Dtype, Feed, FeedBuilder, FeedError, ImageShape, Lmdb, Matching,
-    Net, NetState, Phase, RecordCause, Target, Transform,
+    Batch, CaffeEra, ConfigError, Device, Dtype, Feed, FeedBuilder, FeedError, FieldError, ImageShape, Lmdb,
+    Matching, Net, NetState, Phase, RecordCause, Target, Transform,
 };
 use prost::Message as _;
 
@@ -253,7 +253,8 @@ fn many_labels_come_from_the_record_itself() {
     let wanted = [0., 1e30, 1., 1e30, 2., 1e30, 3., 1e30, 4., 1e30];
     assert_eq!(batch.target_pixels::<f32>().unwrap(), wanted);
     let mismatch = batch.target_pixels::<u8>().unwrap_err();
-    assert_eq!((mismatch.found, mismatch.wanted), (Dtype::F32, Dtype::U8));
+    let (found, wanted) = (Dtype::F32, Dtype::U8);
+    assert_eq!(mismatch, FieldError::Dtype { field: "target".to_owned(), found, wanted });
 }
 
 #[test]

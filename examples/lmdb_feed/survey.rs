@@ -16,11 +16,12 @@ use crate::tally::Tally;
 pub(crate) fn run(builder: FeedBuilder, source: &Path, enough: &Enough) -> anyhow::Result<()> {
     let mut feed = builder.build()?;
     let lanes = feed.lanes();
-    let step_records = (feed.batch_shape().records * lanes.len()) as u64;
+    let step_records = (feed.layout().rows() * lanes.len()) as u64;
 
     let records = feed.records().map_or_else(String::new, |records| format!("{records} records, "));
-    report::say(format_args!("{}: {records}the first {}", source.display(), feed.input_shape()))?;
-    report::say(format_args!("feeding batches of {} to {} lane(s)", feed.batch_shape(), lanes.len()))?;
+    let first = feed.input_shape().map_or_else(String::new, |shape| shape.to_string());
+    report::say(format_args!("{}: {records}the first {first}", source.display()))?;
+    report::say(format_args!("feeding batches of {} to {} lane(s)", feed.layout(), lanes.len()))?;
 
     let length = match enough {
         Enough { batches: Some(batches), .. } => Some((*batches as u64).saturating_mul(step_records)),

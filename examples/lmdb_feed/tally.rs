@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use percolator::{Batch, DtypeMismatch};
+use percolator::{Batch, FieldError};
 
 /// What the consumers have seen.
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, batch: &Batch) -> Result<(), DtypeMismatch> {
+    pub(crate) fn add(&mut self, batch: &Batch) -> Result<(), FieldError> {
         let pixels = batch.pixels()?;
         self.pixels += pixels.len() as u64;
         self.pixel_sum += sum(pixels);

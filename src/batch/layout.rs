@@ -1,57 +1,228 @@
 //! What lies where in a batch's memory.
 //!
-//! The arrays lie one after the other, so that one copy takes all of them to a device: the pixels, the targets where
-//! each record has one, the labels, the labels as floats, and, where the device has still to transform the pixels, what
-//! is cut out of each record.
+//! The arrays of all fields lie one after the other, so that one copy takes all of them to a device. A field of varying
+//! length has two: its elements, and where they begin (or how many there are). Where the device has still to transform
+//! an image, what is cut out of each record lies behind them all.
 
-use crate::shape::BatchShape;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::field::{self, Field, FieldKind, FieldsError};
+use crate::shape::{BatchShape, Dtype, Extents};
 use crate::transform::Cut;
 
-/// The arrays of a batch that its records are written to. All have as many records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrays {
-    pub(crate) pixels: BatchShape,
-    pub(crate) target: Option<BatchShape>,
-    /// What the device makes of the pixels, where it is the device that transforms them; in memory of its own.
-    pub(crate) transformed: Option<BatchShape>,
+/// Arrays begin at a cache line, which every vector and every copy engine takes well to.
+pub(crate) const ARRAY_ALIGNMENT: usize = 64;
+
+/// The type of offsets and lengths: what frameworks index with.
+pub(super) type Count = i64;
+
+/// The arrays of a batch, and where each lies in its memory.
+///
+/// # Invariants
+///
+/// 1. Each array begins at a multiple of [`ARRAY_ALIGNMENT`], none overlaps another, and all end by `bytes`, which is
+///    less than an `isize` counts.
+/// 2. `places` has one for each of `fields`; `row_bytes` is what a row of that field takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchLayout {
+    fields: Arc<[Field]>,
+    rows: usize,
+    places: Vec<Place>,
+    arrays: Vec<Array>,
+    staged: Option<StagedPlace>,
+    bytes: usize,
 }
 
-impl Arrays {
-    /// The room that the batch takes, or `None` where no memory can be as large.
-    pub(crate) fn room(&self) -> Option<Room> {
-        Some(Room {
-            bytes: self.offsets()?.end,
-            transformed_bytes: self.transformed.map_or(Some(0), |shape| shape.checked_bytes())?,
-            records: self.pixels.records,
-        })
+/// Where a field's arrays begin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Place {
+    /// Its elements.
+    pub(super) values: usize,
+    /// Of one record, in bytes.
+    pub(super) row_bytes: usize,
+    /// Its lengths or offsets; the end of the memory where it has none.
+    pub(super) counts: usize,
+    /// What stands behind the elements of a padded row.
+    pub(super) pad: [u8; 8],
+}
+
+/// One array, whole.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Array {
+    pub(crate) name: Arc<str>,
+    pub(crate) dtype: Dtype,
+    pub(crate) offset: usize,
+    /// The field that it is of.
+    pub(crate) field: usize,
+    pub(crate) part: Part,
+}
+
+/// What an array is of its field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Values,
+    Lengths,
+    Offsets,
+}
+
+/// The image that the device transforms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct StagedPlace {
+    field: usize,
+    /// Of one record.
+    transformed: BatchShape,
+    cuts: usize,
+}
+
+/// A batch is not of these fields.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LayoutError {
+    Fields(FieldsError),
+    /// No memory can be as large.
+    TooLarge,
+}
+
+impl BatchLayout {
+    /// Of a batch with so many rows.
+    pub(crate) fn new(fields: impl Into<Arc<[Field]>>, rows: usize) -> Result<Self, LayoutError> {
+        let fields = fields.into();
+        field::check(&fields).map_err(LayoutError::Fields)?;
+        Self::laid_out(fields, rows).ok_or(LayoutError::TooLarge)
     }
 
-    /// The shape that the consumer's pixels have, wherever they are.
-    pub(crate) fn shape(&self) -> BatchShape {
-        self.transformed.unwrap_or(self.pixels)
-    }
-
-    /// Where each array begins, or `None` where no memory can be as large.
-    pub(super) fn offsets(&self) -> Option<Offsets> {
-        let target_bytes = self.target.map_or(Some(0), |target| target.checked_bytes())?;
-        let label_bytes = self.pixels.records.checked_mul(LABEL_BYTES)?;
-        let after =
-            |start: usize, bytes: usize| start.checked_add(bytes)?.checked_next_multiple_of(ARRAY_ALIGNMENT);
-        let targets = after(0, self.pixels.checked_bytes()?)?;
-        let labels = after(targets, target_bytes)?;
-        let labels_f32 = after(labels, label_bytes)?;
-        let (mut cuts, mut end) = (labels_f32, labels_f32.checked_add(label_bytes)?);
-        if self.transformed.is_some() {
-            cuts = after(labels_f32, label_bytes)?;
-            end = cuts.checked_add(self.pixels.records.checked_mul(size_of::<Cut>())?)?;
+    fn laid_out(fields: Arc<[Field]>, rows: usize) -> Option<Self> {
+        let mut end = 0_usize;
+        let mut place = |bytes: usize| {
+            let start = end.checked_next_multiple_of(ARRAY_ALIGNMENT)?;
+            end = start.checked_add(bytes)?;
+            Some(start)
+        };
+        let (mut places, mut arrays, mut staged) = (Vec::new(), Vec::new(), None);
+        for (number, field) in fields.iter().enumerate() {
+            let row_bytes = field.row_elements()?.checked_mul(field.dtype().size())?;
+            let values = place(row_bytes.checked_mul(rows)?)?;
+            let name = field.shared_name();
+            let mut add = |name: Arc<str>, dtype, offset, part| {
+                arrays.push(Array { name, dtype, offset, field: number, part });
+            };
+            add(name.clone(), field.dtype(), values, Part::Values);
+            let (counts, pad) = match field.kind() {
+                FieldKind::Fixed(_) => (0, [0; 8]),
+                FieldKind::Padded { pad, .. } => {
+                    let counts = place(rows.checked_mul(size_of::<Count>())?)?;
+                    add(format!("{name}.lengths").into(), Dtype::I64, counts, Part::Lengths);
+                    (counts, field.pad_bytes(pad)?)
+                }
+                FieldKind::Ragged { .. } => {
+                    let counts = place(rows.checked_add(1)?.checked_mul(size_of::<Count>())?)?;
+                    add(format!("{name}.offsets").into(), Dtype::I64, counts, Part::Offsets);
+                    (counts, [0; 8])
+                }
+            };
+            places.push(Place { values, row_bytes, counts, pad });
+            if let Some(shape) = field.made_on_device() {
+                shape.image.checked_elements()?.checked_mul(shape.dtype.size())?.checked_mul(rows)?;
+                staged = Some((number, shape));
+            }
         }
-        isize::try_from(end).is_ok().then_some(Offsets { targets, labels, labels_f32, cuts, end })
+        let staged = match staged {
+            Some((field, shape)) => {
+                let cuts = place(rows.checked_mul(size_of::<Cut>())?)?;
+                Some(StagedPlace { field, transformed: BatchShape { records: 1, ..shape }, cuts })
+            }
+            None => None,
+        };
+        isize::try_from(end).ok()?;
+        Some(BatchLayout { fields, rows, places, arrays, staged, bytes: end })
     }
 
-    /// The same, of a batch of so many records.
-    pub(crate) fn of(self, records: usize) -> Self {
-        let of = |shape| BatchShape { records, ..shape };
-        Arrays { pixels: of(self.pixels), target: self.target.map(of), transformed: self.transformed.map(of) }
+    /// The same fields in a batch with so many rows, or `None` where no memory can be as large.
+    pub(crate) fn with_rows(&self, rows: usize) -> Option<Self> {
+        Self::laid_out(self.fields.clone(), rows)
+    }
+
+    /// Its fields, in the order in which they were declared.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The most records that a batch has.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes of its memory, from the beginning to the end of the last array.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline]
+    pub(super) fn place(&self, field: usize) -> &Place {
+        &self.places[field]
+    }
+
+    pub(crate) fn arrays(&self) -> &[Array] {
+        &self.arrays
+    }
+
+    /// Bytes of the elements of the first field.
+    pub(crate) fn first_field_bytes(&self) -> usize {
+        self.places.first().map_or(0, |place| place.row_bytes * self.rows)
+    }
+
+    /// The array of a field.
+    pub(crate) fn array_of(&self, field: usize, part: Part) -> Option<&Array> {
+        self.arrays.iter().find(|array| array.field == field && array.part == part)
+    }
+
+    /// The extents of an array of a batch with so many rows. A ragged field's elements are as many as `ragged` says.
+    pub(crate) fn extents(&self, array: &Array, rows: usize, ragged: impl FnOnce() -> usize) -> Extents {
+        let field = &self.fields[array.field];
+        match (array.part, field.kind()) {
+            (Part::Values, FieldKind::Ragged { .. }) => Extents::new(&[ragged()]),
+            (Part::Values, _) => field.extents(rows),
+            (Part::Lengths, _) => Extents::new(&[rows]),
+            (Part::Offsets, _) => Extents::new(&[rows + 1]),
+        }
+    }
+
+    /// Which field the device transforms, into what, of so many rows; and where what is cut out of each record begins.
+    pub(crate) fn staged(&self, rows: usize) -> Option<(usize, BatchShape, usize)> {
+        let StagedPlace { field, transformed, cuts } = self.staged?;
+        Some((field, BatchShape { records: rows, ..transformed }, cuts))
+    }
+
+    /// The shape of the first field of a batch with so many rows, seen as images, as its consumer gets them.
+    pub(crate) fn image_shape(&self, rows: usize) -> BatchShape {
+        match self.staged(rows) {
+            Some((_, transformed, _)) => transformed,
+            None => self.fields[0].image_shape(rows),
+        }
+    }
+
+    /// The room that the batch takes.
+    pub(crate) fn room(&self) -> Room {
+        Room {
+            bytes: self.bytes,
+            transformed_bytes: self.staged(self.rows).map_or(0, |(_, shape, _)| shape.bytes()),
+            records: self.rows,
+        }
+    }
+}
+
+/// `256 records of data: f32 [3x227x227], label: i32, label_f32: f32`.
+impl fmt::Display for BatchLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records of ", self.rows)?;
+        for (number, field) in self.fields.iter().enumerate() {
+            let comma = if number > 0 { ", " } else { "" };
+            write!(f, "{comma}{field}")?;
+        }
+        Ok(())
     }
 }
 
@@ -89,20 +260,60 @@ impl Room {
     }
 }
 
-/// Where the arrays of a batch begin in its memory, behind the pixels, and where the last one ends.
-#[derive(Clone, Copy)]
-pub(super) struct Offsets {
-    pub(super) targets: usize,
-    pub(super) labels: usize,
-    pub(super) labels_f32: usize,
-    /// As `labels_f32` where there are none.
-    pub(super) cuts: usize,
-    pub(super) end: usize,
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::shape::{ImageShape, Layout};
+
+    fn fields() -> impl Strategy<Value = Vec<Field>> {
+        let dtype = || prop::sample::select(vec![Dtype::U8, Dtype::F16, Dtype::I32, Dtype::F64, Dtype::Bool]);
+        let shape = prop::collection::vec(0_usize..5, 0..4);
+        let field = prop_oneof![
+            (dtype(), shape).prop_map(|(dtype, shape)| Field::new("", dtype, shape)),
+            (dtype(), 0_usize..70).prop_map(|(dtype, max)| Field::padded("", dtype, max, 0)),
+            (dtype(), 0_usize..70).prop_map(|(dtype, max)| Field::ragged("", dtype, max)),
+        ];
+        let named = |(number, field): (usize, Field)| field.renamed(format!("f{number}"));
+        prop::collection::vec(field, 1..6)
+            .prop_map(move |fields| fields.into_iter().enumerate().map(named).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn arrays_begin_at_cache_lines_and_do_not_overlap(fields in fields(), rows in 0_usize..40) {
+            let layout = BatchLayout::new(fields, rows).unwrap();
+            let mut end = 0;
+            for array in layout.arrays() {
+                let field = &layout.fields()[array.field];
+                let room = || layout.extents(array, rows, || rows * field.row_elements().unwrap());
+                prop_assert!(array.offset.is_multiple_of(ARRAY_ALIGNMENT) && array.offset >= end);
+                end = array.offset + room().checked_elements().unwrap() * array.dtype.size();
+            }
+            prop_assert_eq!(end, layout.bytes());
+            prop_assert_eq!(layout.with_rows(rows), Some(layout.clone()));
+        }
+    }
+
+    #[test]
+    fn what_the_device_transforms_takes_room_there() {
+        let image = ImageShape { channels: 3, height: 5, width: 7 };
+        let stored = BatchShape { records: 1, image, layout: Layout::Nchw, dtype: Dtype::U8 };
+        let made = BatchShape { dtype: Dtype::F32, ..stored };
+        let layout = BatchLayout::new(vec![Field::image("data", stored).transformed(made)], 4).unwrap();
+        let room = layout.room();
+        assert_eq!((room.transformed_bytes, room.records), (4 * 3 * 5 * 7 * 4, 4));
+        let (field, shape, cuts) = layout.staged(2).unwrap();
+        assert_eq!((field, shape.records, cuts), (0, 2, 448));
+        assert_eq!(room.bytes, 448 + 4 * size_of::<Cut>());
+    }
+
+    #[test]
+    fn what_no_memory_can_hold_is_refused() {
+        let field = Field::new("f", Dtype::F64, [usize::MAX / 8]);
+        assert_eq!(BatchLayout::new(vec![field.clone()], 2), Err(LayoutError::TooLarge));
+        assert_eq!(BatchLayout::new(vec![field], 1), Err(LayoutError::TooLarge));
+        assert!(BatchLayout::new(vec![Field::ragged("f", Dtype::I8, 1)], usize::MAX).is_err());
+    }
 }
-
-/// Of a label, in either form.
-const LABEL_BYTES: usize = size_of::<i32>();
-const _: () = assert!(LABEL_BYTES == size_of::<f32>());
-
-/// Arrays begin at a cache line, which every vector and every copy engine takes well to.
-pub(crate) const ARRAY_ALIGNMENT: usize = 64;

@@ -106,7 +106,10 @@ impl Feed {
         if let Some(records) = feed.records() {
             write!(out, "{records} records, ")?;
         }
-        writeln!(out, "the first {}; batches of {}", feed.input_shape(), feed.batch_shape())?;
+        if let Some(first) = feed.input_shape() {
+            write!(out, "the first {first}; ")?;
+        }
+        writeln!(out, "batches of {}", feed.batch_shape())?;
         writeln!(out, "{}", feed.extent())?;
         writeln!(out, "{}", feed.memory_budget())?;
         out.flush()?;

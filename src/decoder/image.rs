@@ -1,33 +1,48 @@
-//! What is done to every record of a feed: parse, decode, check, transform, straight into its place.
+//! Caffe's image record: a Datum, decoded, transformed and written straight into its row.
 
-use crate::batch::{Arrays, RecordPlace};
-use crate::content::ContentHash;
+use super::{Decoded, RecordDecoder, WorkerSetup};
+use crate::batch::Row;
 use crate::datum::{Datum, Floats, Image, Pixels};
 use crate::decode::{self, Decoder};
-use crate::fault::{RecordCause, RecordError};
+use crate::fault::RecordCause;
+use crate::field::Field;
 use crate::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::source::Record;
 use crate::source::files::Files;
 use crate::transform::{Cutter, Draw, Scratch, Transformer};
 
-/// How the records of a feed become the rows of its batches.
+/// The names of the fields that an image record has.
+pub(crate) mod name {
+    /// Its pixels.
+    pub(crate) const DATA: &str = "data";
+    /// Its target, where the feed has any.
+    pub(crate) const TARGET: &str = "target";
+    /// Its label, as an i32.
+    pub(crate) const LABEL: &str = "label";
+    /// Its label as Caffe's nets see it: an f32.
+    pub(crate) const LABEL_F32: &str = "label_f32";
+    /// Its label as an i64, where that was asked for.
+    pub(crate) const LABEL_I64: &str = "label_i64";
+}
+
+/// The number of the field of pixels; behind it come the target, if there is one, and the labels.
+const DATA: usize = 0;
+const TARGET: usize = 1;
+
+/// How image records become rows.
 #[derive(Debug)]
-pub(crate) struct Recipe {
-    /// Where the records come from, for messages.
-    pub(crate) files: Files,
+pub(crate) struct ImageDecoder {
     pub(crate) transformer: Transformer,
     /// What is left of the transformer's work where a device does the rest.
     pub(crate) cutter: Option<Cutter>,
-    pub(crate) target: Option<TargetRecipe>,
-    /// Whether each record's bytes are hashed, for the receipts.
-    pub(crate) hashes_contents: bool,
-    /// Whether the feed's batches are larger than the caches, so that they are written past them.
-    pub(crate) is_past_caches: bool,
+    pub(crate) target: Option<TargetDecoder>,
+    /// Whether there is a field of labels as i64.
+    pub(crate) has_wide_labels: bool,
 }
 
-/// How a second array of each batch comes about.
+/// How a second image of each record comes about.
 #[derive(Debug)]
-pub(crate) struct TargetRecipe {
+pub(crate) struct TargetDecoder {
     pub(crate) from: TargetFrom,
     pub(crate) transformer: Transformer,
 }
@@ -42,25 +57,17 @@ pub(crate) enum TargetFrom {
 }
 
 /// What a worker keeps from record to record.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tools {
     decoder: Decoder,
     scratch: Scratch,
 }
 
-impl Tools {
-    /// A worker's, whose batches stay in the caches or do not.
-    pub(crate) fn new(is_past_caches: bool) -> Self {
-        let scratch = if is_past_caches { Scratch::past_caches() } else { Scratch::default() };
-        Tools { decoder: Decoder::default(), scratch }
-    }
-}
-
 /// How much a worker's tools grow to: as large as the largest that they are used for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ToolBytes {
-    pub(crate) decoder: usize,
-    pub(crate) scratch: usize,
+struct ToolBytes {
+    decoder: usize,
+    scratch: usize,
 }
 
 impl ToolBytes {
@@ -82,84 +89,124 @@ impl ToolBytes {
     }
 }
 
-/// What a record comes to.
+/// What a record is, before it is transformed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shapes {
-    /// The record's image, decoded and resized.
-    pub(crate) input: ImageShape,
+pub(crate) struct Input {
+    /// Its image, decoded and resized.
+    pub(crate) shape: ImageShape,
     pub(crate) is_encoded: bool,
-    /// What a worker keeps for it and for its target.
-    pub(crate) tools: ToolBytes,
-    /// A batch of one such record.
-    pub(crate) arrays: Arrays,
 }
 
-impl Recipe {
-    /// What the record comes to, which is what the batch that it begins is made of.
-    pub(crate) fn shapes(&self, record: &Record<'_>) -> Result<Shapes, Box<RecordError>> {
-        let shapes = || -> Result<Shapes, RecordCause> {
-            let datum = Datum::parse(record.value)?;
-            let input = image_shape(&self.transformer, &datum)?;
-            let shape = batch_shape(&self.transformer, input)?;
-            let (pixels, transformed) = match &self.cutter {
-                None => (shape, None),
-                Some(_) => {
-                    let stored = if datum.data.is_empty() { Dtype::F32 } else { Dtype::U8 };
-                    (BatchShape { dtype: stored, layout: Layout::Nchw, ..shape }, Some(shape))
-                }
-            };
-            let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
-            let mut target = None;
-            if let Some(recipe) = &self.target {
-                let (shape, its_tools) = recipe.shape(record, &datum)?;
-                (target, tools) = (Some(shape), tools.max(its_tools));
+/// The shapes of a batch of one such record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shapes {
+    pixels: BatchShape,
+    /// What the device makes of them, where it does.
+    transformed: Option<BatchShape>,
+    target: Option<BatchShape>,
+}
+
+impl RecordDecoder for ImageDecoder {
+    type Scratch = Tools;
+
+    fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
+        Ok(self.fields_of(self.shapes(first)?))
+    }
+
+    fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
+        let shapes = self.shapes(first)?;
+        let data = &fields[DATA];
+        let target = self.target.as_ref().map(|_| fields[TARGET].image_shape(1));
+        let found = Shapes { pixels: data.image_shape(1), transformed: data.made_on_device(), target };
+        Ok((found != shapes).then(|| self.fields_of(shapes)))
+    }
+
+    fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
+        let datum = Datum::parse(first.value)?;
+        let input = image_shape(&self.transformer, &datum)?;
+        let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
+        if let Some(target) = &self.target {
+            tools = tools.max(target.tool_bytes(first, &datum)?);
+        }
+        Ok(vec![
+            ("workers: one record as f32", tools.scratch),
+            ("workers: an image as it is decoded", tools.decoder),
+        ])
+    }
+
+    fn scratch(&self, setup: WorkerSetup) -> Tools {
+        let scratch = if setup.is_past_caches { Scratch::past_caches() } else { Scratch::default() };
+        Tools { decoder: Decoder::default(), scratch }
+    }
+
+    #[inline]
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, tools: &mut Tools) -> Decoded {
+        Ok(self.write(record, row, tools)?)
+    }
+}
+
+impl ImageDecoder {
+    /// What the record is, before it is transformed.
+    pub(crate) fn input(&self, record: &Record<'_>) -> Result<Input, RecordCause> {
+        let datum = Datum::parse(record.value)?;
+        Ok(Input { shape: image_shape(&self.transformer, &datum)?, is_encoded: datum.encoded })
+    }
+
+    fn shapes(&self, record: &Record<'_>) -> Result<Shapes, RecordCause> {
+        let datum = Datum::parse(record.value)?;
+        let input = image_shape(&self.transformer, &datum)?;
+        let shape = batch_shape(&self.transformer, input)?;
+        let (pixels, transformed) = match &self.cutter {
+            None => (shape, None),
+            Some(_) => {
+                let stored = if datum.data.is_empty() { Dtype::F32 } else { Dtype::U8 };
+                (BatchShape { dtype: stored, layout: Layout::Nchw, ..shape }, Some(shape))
             }
-            Ok(Shapes {
-                input,
-                is_encoded: datum.encoded,
-                tools,
-                arrays: Arrays { pixels, target, transformed },
-            })
         };
-        shapes().map_err(|cause| self.error(record, cause))
+        let target = self.target.as_ref().map(|target| target.shape(record, &datum)).transpose()?;
+        Ok(Shapes { pixels, transformed, target })
     }
 
-    /// Writes a record to its place in a batch.
-    pub(crate) fn write(
-        &self,
-        record: &Record<'_>,
-        batch: &Arrays,
-        place: &mut RecordPlace<'_>,
-        tools: &mut Tools,
-    ) -> Result<(), Box<RecordError>> {
-        self.try_write(record, batch, place, tools).map_err(|cause| self.error(record, cause))
+    fn fields_of(&self, shapes: Shapes) -> Vec<Field> {
+        let Shapes { pixels, transformed, target } = shapes;
+        let data = Field::image(name::DATA, pixels);
+        let mut fields = vec![match transformed {
+            Some(transformed) => data.transformed(transformed),
+            None => data,
+        }];
+        fields.extend(target.map(|shape| Field::image(name::TARGET, shape)));
+        fields.push(Field::scalar(name::LABEL, Dtype::I32));
+        fields.push(Field::scalar(name::LABEL_F32, Dtype::F32));
+        if self.has_wide_labels {
+            fields.push(Field::scalar(name::LABEL_I64, Dtype::I64));
+        }
+        fields
     }
 
-    fn try_write(
-        &self,
-        record: &Record<'_>,
-        batch: &Arrays,
-        place: &mut RecordPlace<'_>,
-        tools: &mut Tools,
-    ) -> Result<(), RecordCause> {
-        let draw = place.draw();
+    /// The number of the first field of labels.
+    fn label(&self) -> usize {
+        DATA + 1 + usize::from(self.target.is_some())
+    }
+
+    fn write(&self, record: &Record<'_>, row: &mut Row<'_>, tools: &mut Tools) -> Result<(), RecordCause> {
+        let draw = row.draw();
         let datum = Datum::parse(record.value)?;
         let Tools { decoder, scratch } = tools;
         let image = image(&self.transformer, &datum, draw, decoder)?;
         let input = image.shape;
         match &self.cutter {
-            None => apply(&self.transformer, &image, &batch.pixels, draw, place.pixels, scratch)?,
-            Some(cutter) => self.cut(cutter, &image, &batch.pixels, draw, place, scratch)?,
+            None => apply(&self.transformer, &image, draw, DATA, row, scratch)?,
+            Some(cutter) => self.cut(cutter, &image, draw, row, scratch)?,
         }
-        if let (Some(target), Some(shape)) = (&self.target, &batch.target) {
-            let target = target.of(record, &datum)?;
-            target.write(input, shape, draw, place.target, tools)?;
+        if let Some(target) = &self.target {
+            target.of(record, &datum)?.write(input, draw, row, tools)?;
         }
-        // Last: the transform has brought most of it into a cache.
-        if self.hashes_contents {
-            place.leave_content(ContentHash::of(record));
+        let label = self.label();
+        row.set(label, datum.label)?;
+        row.set(label + 1, as_caffe_label(datum.label))?;
+        if self.has_wide_labels {
+            row.set(label + 2, i64::from(datum.label))?;
         }
-        place.tag(record.id, datum.label);
         Ok(())
     }
 
@@ -168,16 +215,16 @@ impl Recipe {
         &self,
         cutter: &Cutter,
         image: &Image<'_>,
-        batch: &BatchShape,
         draw: Draw,
-        place: &mut RecordPlace<'_>,
+        row: &mut Row<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), RecordCause> {
-        place.leave_cut(self.transformer.cut(image, draw)?);
-        if batch.dtype == Dtype::U8 && matches!(image.pixels, Pixels::F32(_)) {
+        row.leave_cut(self.transformer.cut(image, draw)?);
+        let stored = row.fields()[DATA].dtype();
+        if stored == Dtype::U8 && matches!(image.pixels, Pixels::F32(_)) {
             return Err(RecordCause::FloatsAmongBytes);
         }
-        apply(cutter.to(batch.dtype), image, batch, draw, place.pixels, scratch)
+        apply(cutter.to(stored), image, draw, DATA, row, scratch)
     }
 
     /// How many elements the mean images have.
@@ -186,10 +233,16 @@ impl Recipe {
         self.transformer.mean_elements().saturating_add(target)
     }
 
-    /// What is wrong with a record, with all that is needed to find it.
-    pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
-        RecordError::new(self.files.path_of(record.id.index), record, cause)
+    /// Whether each target comes with its record from a second source.
+    pub(crate) fn is_paired(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| matches!(target.from, TargetFrom::Companion { .. }))
     }
+}
+
+/// Caffe's label: the integer as a float, exact up to 2^24.
+#[expect(clippy::cast_precision_loss, reason = "Caffe's labels are floats; the exact ones lie beside them")]
+fn as_caffe_label(label: i32) -> f32 {
+    label as f32
 }
 
 /// The shape of a record's image, by what the record says of itself: no pixel is looked at.
@@ -221,39 +274,37 @@ fn batch_shape(transformer: &Transformer, input: ImageShape) -> Result<BatchShap
     Ok(transformer.batch_shape(transformer.output_shape(input)?))
 }
 
-/// Checks that an image is of its batch's shape, and transforms it into `out`.
+/// Checks that an image is of its batch's shape, and transforms it into its field.
 fn apply(
     transformer: &Transformer,
     image: &Image<'_>,
-    batch: &BatchShape,
     draw: Draw,
-    out: &mut [u8],
+    field: usize,
+    row: &mut Row<'_>,
     scratch: &mut Scratch,
 ) -> Result<(), RecordCause> {
     let found = transformer.output_shape(image.shape)?;
-    if found != batch.image {
-        return Err(RecordCause::Shape { found, batch: batch.image });
+    let batch = row.fields()[field].image_shape(1).image;
+    if found != batch {
+        return Err(RecordCause::Shape { found, batch });
     }
-    Ok(transformer.apply(image, draw, out, scratch)?)
+    Ok(transformer.apply(image, draw, row.bytes_mut(field), scratch)?)
 }
 
-impl TargetRecipe {
-    /// Whether each target comes with its record from a second source.
-    pub(crate) fn is_paired(&self) -> bool {
-        matches!(self.from, TargetFrom::Companion { .. })
+impl TargetDecoder {
+    fn shape(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<BatchShape, RecordCause> {
+        let target = self.of(record, datum)?;
+        target.said_of_it(|| batch_shape(&self.transformer, target.look()?.0))
     }
 
-    fn shape(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<(BatchShape, ToolBytes), RecordCause> {
+    fn tool_bytes(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<ToolBytes, RecordCause> {
         let target = self.of(record, datum)?;
-        target.said_of_it(|| {
-            let (input, tools) = target.look()?;
-            Ok((batch_shape(&self.transformer, input)?, tools))
-        })
+        target.said_of_it(|| Ok(target.look()?.1))
     }
 
     /// The target of a record.
     fn of<'a>(&'a self, record: &Record<'a>, datum: &Datum<'a>) -> Result<TargetOf<'a>, RecordCause> {
-        let TargetRecipe { from, transformer } = self;
+        let TargetDecoder { from, transformer } = self;
         let content = match (from, record.companion) {
             (TargetFrom::FloatData, _) if !datum.floats.is_empty() => Content::Floats(datum.floats),
             (TargetFrom::Companion { files }, Some(value)) => {
@@ -300,9 +351,8 @@ impl TargetOf<'_> {
     fn write(
         &self,
         input: ImageShape,
-        batch: &BatchShape,
         draw: Draw,
-        out: &mut [u8],
+        row: &mut Row<'_>,
         tools: &mut Tools,
     ) -> Result<(), RecordCause> {
         let Tools { decoder, scratch } = tools;
@@ -317,7 +367,7 @@ impl TargetOf<'_> {
             if sizes_differ && self.transformer.crops() {
                 return Err(RecordCause::TargetSize { target: image.shape, image: input });
             }
-            apply(self.transformer, &image, batch, draw, out, scratch)
+            apply(self.transformer, &image, draw, TARGET, row, scratch)
         })
     }
 

@@ -13,14 +13,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::batch::{BatchLayout, Filled};
 use crate::memory::HostMemory;
-use crate::shape::BatchShape;
+use crate::shape::{Dtype, Extents};
 use crate::transform::{DeviceTransform, Staged};
 
 pub use crate::batch::Room;
 
 #[cfg(feature = "cuda-driver")]
-pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, Extents, StepTimes, SyntheticStep, Version};
+pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
 
 /// Something that will have happened.
 pub trait Event: Send + Sync + fmt::Debug {
@@ -40,23 +41,81 @@ pub trait Event: Send + Sync + fmt::Debug {
 }
 
 /// A filled batch in host memory, as a passage sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct HostBatch<'a> {
+    filled: &'a Filled,
+}
+
+/// One array of a batch in host memory.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug)]
+pub struct HostArray<'a> {
+    /// Its name: that of its field, or, of what goes with a field of varying length, `FIELD.offsets` or `FIELD.lengths`.
+    pub name: &'a str,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// Its extents, records first.
+    pub shape: Extents,
+    /// Where it begins in the [memory](HostBatch::memory): a multiple of 64 bytes.
+    pub offset: usize,
+    /// Its elements.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> HostBatch<'a> {
+    pub(crate) fn new(filled: &'a Filled) -> Self {
+        HostBatch { filled }
+    }
+
     /// The memory that came from [`Backend::host_memory`], from its first byte to the end of the last array, as the
-    /// arrays lie in a batch that is full. All of them lie in it, each from a multiple of 64 bytes on.
-    pub memory: &'a [u8],
-    /// The shape of its pixels, as they lie here.
-    pub shape: BatchShape,
-    /// The bytes of its pixels, at the beginning of the memory.
-    pub pixels: &'a [u8],
-    /// What the device has still to make of them, if it is one that [transforms](Backend::transforming).
-    pub staged: Option<Staged<'a>>,
-    /// The shape of its targets and their bytes, where it has any.
-    pub target: Option<(BatchShape, &'a [u8])>,
-    /// Its labels.
-    pub labels: &'a [i32],
-    /// The same as floats.
-    pub labels_f32: &'a [f32],
+    /// arrays lie in a batch that is full.
+    #[must_use]
+    pub fn memory(&self) -> &'a [u8] {
+        self.filled.memory()
+    }
+
+    /// What lies where in it, of a batch that is full.
+    #[must_use]
+    pub fn layout(&self) -> &'a Arc<BatchLayout> {
+        self.filled.layout()
+    }
+
+    /// Its rows: its records, and padding.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.filled.rows()
+    }
+
+    /// Its arrays, field by field.
+    pub fn arrays(&self) -> impl ExactSizeIterator<Item = HostArray<'a>> + use<'a> {
+        let filled = self.filled;
+        filled.layout().arrays().iter().map(move |array| HostArray {
+            name: &array.name,
+            dtype: array.dtype,
+            shape: filled.extents(array),
+            offset: array.offset,
+            bytes: filled.array_bytes(array),
+        })
+    }
+
+    /// One of its arrays, by name.
+    #[must_use]
+    pub fn array(&self, name: &str) -> Option<HostArray<'a>> {
+        self.arrays().find(|array| array.name == name)
+    }
+
+    /// What the device has still to make of its first field, if it is one that [transforms](Backend::transforming).
+    #[must_use]
+    pub fn staged(&self) -> Option<Staged<'a>> {
+        let (_, transformed, cuts_offset) = self.filled.layout().staged(self.rows())?;
+        Some(Staged { transformed, cuts: self.filled.cuts(), cuts_offset })
+    }
+}
+
+impl fmt::Debug for HostBatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.arrays().map(|array| (array.name, array.dtype, array.shape))).finish()
+    }
 }
 
 /// The way of one of a lane's batches to the device, again and again.

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::view::{FieldView, Ragged, Values};
+use crate::batch::Filled;
 use crate::content::ContentHash;
+use crate::decoder::image::name;
 use crate::device::{DeviceError, Event, Passage};
+use crate::field::{Field, FieldError, FieldKey};
 use crate::prefetch::{Delivered, LaneMeters, Returned, give_back};
 use crate::record::{RecordId, StepEnd};
-use crate::shape::{BatchShape, Dtype, Element};
-use crate::transform::Place;
+use crate::shape::{BatchShape, Element};
 use crate::way_home::WayHome;
 
 /// A batch, complete and in order. Dropping it, on any thread, gives its memory back to the lane, which
@@ -19,34 +22,6 @@ pub struct Batch {
     lane: usize,
     home: WayHome<Returned>,
     meters: Arc<LaneMeters>,
-}
-
-/// A batch was asked for elements of a type that it does not hold on the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the batch holds {found}{}, and {wanted} was asked for; {}", where_held(*.place), what_helps(*.place))]
-pub struct DtypeMismatch {
-    /// What the batch holds.
-    pub found: Dtype,
-    /// What was asked for.
-    pub wanted: Dtype,
-    /// Where the elements that were asked for are made.
-    pub place: Place,
-}
-
-fn where_held(place: Place) -> &'static str {
-    match place {
-        Place::Host => "",
-        Place::Device => " on the host, to be transformed on its device",
-    }
-}
-
-fn what_helps(place: Place) -> &'static str {
-    match place {
-        Place::Host => "say .dtype(...) when the feed is built",
-        Place::Device => {
-            "look for the result there, or say .transform_on(Place::Host) when the feed is built"
-        }
-    }
 }
 
 impl Batch {
@@ -63,24 +38,69 @@ impl Batch {
         self.delivered.as_ref().expect("the batch is taken only by the drop")
     }
 
+    pub(super) fn filled(&self) -> &Filled {
+        &self.delivered().filled
+    }
+
     /// Which lane of its feed it came through.
     #[must_use]
     pub fn lane(&self) -> usize {
         self.lane
     }
 
-    /// The shape, layout and type of its pixels, as its consumer wants them: on the host, or, where the device
-    /// [transforms](crate::FeedBuilder::transform_on) them, there.
+    /// Its fields, in the order in which they were declared: what each record has of them.
     #[must_use]
-    pub fn shape(&self) -> BatchShape {
-        self.delivered().filled.arrays().shape()
+    pub fn fields(&self) -> &[Field] {
+        self.filled().layout().fields()
     }
 
-    /// The shape, layout and type of what lies on the host: the same, but where the device transforms the pixels. Then
-    /// it is the records' windows, as they were sent.
+    /// One of its fields, with its elements on the host.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if it has no such field.
+    pub fn field(&self, field: impl FieldKey) -> Result<FieldView<'_>, FieldError> {
+        FieldView::of(self.filled(), field)
+    }
+
+    /// The elements of a field on the host, records one after the other, with their shape. Of a [padded](Field::padded) field
+    /// that is with the padding, of a [ragged](Field::ragged) one without gaps: [`ragged`](Self::ragged) has its offsets too.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if it has no such field, or one of another type.
+    pub fn get<T: Element>(&self, field: impl FieldKey) -> Result<Values<'_, T>, FieldError> {
+        self.field(field)?.get()
+    }
+
+    /// The elements of a ragged field on the host, and where each record's begin.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if it has no such field, one of another type, or one that is not ragged.
+    pub fn ragged<T: Element>(&self, field: impl FieldKey) -> Result<Ragged<'_, T>, FieldError> {
+        self.field(field)?.ragged()
+    }
+
+    /// The shape, layout and type of its pixels, as its consumer wants them: on the host, or, where the device
+    /// [transforms](crate::FeedBuilder::transform_on) them, there. Of a batch without images, it is that of its first
+    /// field, whose elements are seen as channels of one pixel.
+    #[must_use]
+    pub fn shape(&self) -> BatchShape {
+        self.filled().image_shape()
+    }
+
+    /// The shape, layout and type of what lies on the host: the same, but where the device transforms the pixels. Then it is
+    /// the records' windows, as they were sent.
     #[must_use]
     pub fn host_shape(&self) -> BatchShape {
-        self.delivered().filled.arrays().pixels
+        self.fields()[0].image_shape(self.rows())
+    }
+
+    /// Rows of its arrays: its [records](Self::len), and padding behind them.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.filled().rows()
     }
 
     /// Records in it: the batch size, or fewer at the end of an epoch. A batch that was [padded](crate::LastBatch::Pad)
@@ -99,7 +119,7 @@ impl Batch {
     /// Which of its rows are records, and not padding: as many as [`len`](Self::len), then none.
     pub fn mask(&self) -> impl ExactSizeIterator<Item = bool> {
         let records = self.len();
-        (0..self.shape().records).map(move |row| row < records)
+        (0..self.rows()).map(move |row| row < records)
     }
 
     /// The step that it is the lane's share of, and whether that is the last of its epoch; `None` for the short batch at the end
@@ -110,79 +130,65 @@ impl Batch {
         self.delivered().berth.step
     }
 
-    /// Its elements on the host, in the order of [`BatchShape::dims`] of the [`host_shape`](Self::host_shape),
-    /// without gaps.
+    /// Where it is of images: their pixels on the host, in the order of [`BatchShape::dims`] of the
+    /// [`host_shape`](Self::host_shape), without gaps. It is the field `data`, whatever that is.
     ///
     /// # Errors
     ///
-    /// [`DtypeMismatch`] if the feed was built for another type, or if it is the device that makes the elements of
+    /// [`FieldError`] if the feed was built for another type, or if it is the device that makes the elements of
     /// this type: the host's, which nothing was done to, are seen as [`bytes`](Self::bytes).
-    pub fn pixels<T: Element>(&self) -> Result<&[T], DtypeMismatch> {
-        let (found, transformed) = (self.host_shape().dtype, self.delivered().filled.arrays().transformed);
-        let is_elsewhere = transformed.is_some_and(|shape| shape.dtype == T::DTYPE);
-        if found != T::DTYPE || is_elsewhere {
-            let place = if is_elsewhere { Place::Device } else { Place::Host };
-            return Err(DtypeMismatch { found, wanted: T::DTYPE, place });
-        }
-        Ok(bytemuck::cast_slice(self.bytes()))
+    pub fn pixels<T: Element>(&self) -> Result<&[T], FieldError> {
+        Ok(self.get(name::DATA)?.into_slice())
     }
 
     /// The shape of its targets, if the feed was given [targets](crate::FeedBuilder::target).
     #[must_use]
     pub fn target_shape(&self) -> Option<BatchShape> {
-        self.delivered().filled.arrays().target
+        let target = self.fields().iter().find(|field| field.name() == name::TARGET)?;
+        Some(target.image_shape(self.rows()))
     }
 
-    /// The elements of its targets, in the order of [`target_shape`](Self::target_shape), without gaps; none
-    /// if the feed has no targets.
+    /// The elements of its targets, in the order of [`target_shape`](Self::target_shape), without gaps. It is the field
+    /// `target`.
     ///
     /// # Errors
     ///
-    /// [`DtypeMismatch`] if the targets are of another type.
-    pub fn target_pixels<T: Element>(&self) -> Result<&[T], DtypeMismatch> {
-        match self.target_shape() {
-            Some(shape) if shape.dtype != T::DTYPE => {
-                Err(DtypeMismatch { found: shape.dtype, wanted: T::DTYPE, place: Place::Host })
-            }
-            Some(_) => Ok(bytemuck::cast_slice(self.delivered().filled.target_bytes())),
-            None => Ok(&[]),
-        }
+    /// [`FieldError`] if the feed has no targets, or if they are of another type.
+    pub fn target_pixels<T: Element>(&self) -> Result<&[T], FieldError> {
+        Ok(self.get(name::TARGET)?.into_slice())
     }
 
-    /// Its elements on the host as bytes, in the machine's byte order.
+    /// The elements of its first field on the host as bytes, in the machine's byte order: of images, their pixels.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.delivered().filled.bytes()
+        self.filled().array_bytes(&self.filled().layout().arrays()[0])
     }
 
-    /// Where its pixels, its targets and its labels lie on the host. Whoever consumes the batch may write there.
-    pub(super) fn addresses(&self) -> [*mut u8; 3] {
-        self.delivered().filled.addresses()
-    }
-
-    /// The labels, as the database has them: one a row. In a batch that was [padded](crate::LastBatch::Pad)
+    /// The labels of images, as the database has them: one a row. In a batch that was [padded](crate::LastBatch::Pad)
     /// the first [`len`](Self::len) are the records'; those behind them are zeros, and of no record:
-    /// [`mask`](Self::mask) tells which.
+    /// [`mask`](Self::mask) tells which. It is the field `label`; of a batch without a field of that name and of type i32
+    /// there are none.
     #[must_use]
     pub fn labels(&self) -> &[i32] {
-        self.delivered().filled.labels()
+        self.get(name::LABEL).map_or(&[], Values::into_slice)
     }
 
-    /// The labels as Caffe's nets see them: floats, exact up to 2^24; as many as [`labels`](Self::labels).
+    /// The labels as Caffe's nets see them: floats, exact up to 2^24; as many as [`labels`](Self::labels). It is the field
+    /// `label_f32`.
     #[must_use]
     pub fn labels_f32(&self) -> &[f32] {
-        self.delivered().filled.labels_f32()
+        self.get(name::LABEL_F32).map_or(&[], Values::into_slice)
     }
 
     /// Which records these are.
     #[must_use]
     pub fn records(&self) -> &[RecordId] {
-        self.delivered().filled.ids()
+        self.filled().ids()
     }
 
     /// What these records' bytes came to, in their order, where the feed's receipts have that.
     pub(super) fn contents(&self) -> &[ContentHash] {
-        self.delivered().filled.contents()
+        self.filled().contents()
     }
 
     /// The event that the batch has arrived at its device. On the host it always has.
@@ -225,7 +231,12 @@ impl Drop for Batch {
 
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Batch({}, lane {}", self.shape(), self.lane)?;
+        f.write_str("Batch(")?;
+        match self.fields()[0].layout() {
+            Some(_) => write!(f, "{}", self.shape())?,
+            None => write!(f, "{}", self.filled().layout())?,
+        }
+        write!(f, ", lane {}", self.lane)?;
         match self.records() {
             [first, .., last] => write!(f, ", {first} to {last})"),
             [only] => write!(f, ", {only})"),

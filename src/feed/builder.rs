@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Feed;
 use super::course::{Course, Order};
+use super::decoding::Decoding;
 use super::net::NetPlace;
 use super::origin::{Opening, Origin};
 use super::plan::Plan;
@@ -58,6 +59,8 @@ pub struct FeedBuilder {
     pub(super) layer: String,
     /// Its place in its net, where it is a net's layer.
     pub(super) net: Option<NetPlace>,
+    pub(super) decoding: Decoding,
+    pub(super) has_wide_labels: bool,
     pub(super) transform: Transform,
     /// Goes before what the transform says, if it was said.
     pub(super) scaled_decode: Option<bool>,
@@ -110,6 +113,8 @@ impl FeedBuilder {
             root: PathBuf::new(),
             net: None,
             layer: "data".to_owned(),
+            decoding: Decoding::default(),
+            has_wide_labels: false,
             transform: Transform::new(),
             scaled_decode: None,
             place: Place::Host,
@@ -280,13 +285,13 @@ impl FeedBuilder {
         self
     }
 
-    /// The type of a batch's elements; f32 if not said.
+    /// The type of the elements of a batch's images; f32 if not said.
     pub fn dtype(mut self, dtype: Dtype) -> Self {
         self.dtype = dtype;
         self
     }
 
-    /// The order of a batch's axes; NCHW if not said.
+    /// The order of the axes of a batch's images; NCHW if not said.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
         self

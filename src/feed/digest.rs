@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::FeedBuilder;
+use super::plan::Opened;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::receipt::{DataDigest, DigestDetail};
@@ -17,7 +18,7 @@ impl FeedBuilder {
     ///
     /// [`FeedError`] if the source cannot be opened or read, or is a list that shuffles itself.
     pub fn digest(&self, detail: DigestDetail) -> Result<DataDigest, FeedError> {
-        let (source, _) = self.open(&self.layer_seeds())?;
+        let Opened { source, .. } = self.open(&self.layer_seeds())?;
         if source.passes() == Passes::Shuffled {
             return Err(ConfigError::ShufflesItself.into());
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::batch::Batch;
 use crate::device::DeviceError;
-use crate::shape::{BatchShape, Dtype};
+use crate::shape::{AXES_MAX, Dtype, Extents};
 use crate::sync::panic_message;
 
 /// The version of DLPack that tensors are laid out for.
@@ -86,30 +86,64 @@ pub struct DLManagedTensorVersioned {
     pub dl_tensor: DLTensor,
 }
 
-/// The arrays of a batch as tensors. The batch's memory goes back to its lane when the last of them is given back.
+/// `DLManagedTensor`: what DLPack was before it had versions, which older frameworks ask for.
+#[repr(C)]
 #[derive(Debug)]
-pub struct DlpackBatch {
-    /// The pixels, of the shape [`BatchShape::dims`].
-    pub pixels: DlpackTensor,
-    /// The targets, if the feed has any.
-    pub target: Option<DlpackTensor>,
-    /// The labels: one axis of `i32`.
-    pub labels: DlpackTensor,
+pub struct DLManagedTensor {
+    /// The tensor.
+    pub dl_tensor: DLTensor,
+    /// The deleter's own.
+    pub manager_ctx: *mut c_void,
+    /// Gives the tensor back; called once, on any thread.
+    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
+/// The arrays of a batch as tensors, by name: its fields, and `FIELD.offsets` or `FIELD.lengths` of those of varying
+/// length. The batch's memory goes back to its lane when the last of them is given back.
+#[derive(Debug)]
+pub struct DlpackBatch(Vec<(Arc<str>, DlpackTensor)>);
+
+impl DlpackBatch {
+    /// A tensor, to look at.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&DlpackTensor> {
+        self.0.iter().find_map(|(found, tensor)| (&**found == name).then_some(tensor))
+    }
+
+    /// A tensor, to hand on. It is not among the others any more.
+    #[must_use]
+    pub fn take(&mut self, name: &str) -> Option<DlpackTensor> {
+        let at = self.0.iter().position(|(found, _)| &**found == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// The tensors' names, field by field.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+}
+
+impl IntoIterator for DlpackBatch {
+    type Item = (Arc<str>, DlpackTensor);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
 }
 
 /// A tensor that is given back when it is dropped, unless it was [handed on](Self::into_raw).
-pub struct DlpackTensor(NonNull<DLManagedTensorVersioned>);
+pub struct DlpackTensor(NonNull<Managed>);
 
 // SAFETY: the tensor's memory is the batch's, which may be dropped on any thread; nobody else has the tensor.
 unsafe impl Send for DlpackTensor {}
 // SAFETY: a shared reference only reads the description.
 unsafe impl Sync for DlpackTensor {}
 
-const AXES_MAX: usize = 4;
-
-/// What a tensor is made of: the struct that the other side sees, and what its pointers lead to.
+/// What a tensor is made of: the structs that the other side may see, and what their pointers lead to.
 struct Managed {
-    tensor: DLManagedTensorVersioned,
+    versioned: DLManagedTensorVersioned,
+    unversioned: DLManagedTensor,
     shape: [i64; AXES_MAX],
     strides: [i64; AXES_MAX],
     /// Keeps the memory; the last of its tensors gives it back.
@@ -117,10 +151,11 @@ struct Managed {
 }
 
 /// An array of a batch before it is one of a [`Managed`].
-struct Array<'a> {
+struct Array {
+    name: Arc<str>,
     data: *mut c_void,
-    dims: &'a [usize],
-    dtype: DLDataType,
+    shape: Extents,
+    dtype: Dtype,
 }
 
 impl Batch {
@@ -136,58 +171,44 @@ impl Batch {
     ///
     /// [`DeviceError`] if the device failed on the way.
     pub fn into_dlpack(self) -> Result<DlpackBatch, DeviceError> {
-        let Addresses { device, pixels, shape, target, labels } = self.located()?;
-        let target_shape = self.target_shape();
+        let (device, arrays) = self.located()?;
         let batch = Arc::new(self);
-        let records = [shape.records];
-        let tensor =
-            |data, dims: &[usize], dtype| DlpackTensor::new(&batch, device, &Array { data, dims, dtype });
-        Ok(DlpackBatch {
-            pixels: tensor(pixels, &shape.dims(), data_type(shape.dtype)),
-            target: target_shape
-                .map(|shape: BatchShape| tensor(target, &shape.dims(), data_type(shape.dtype))),
-            labels: tensor(labels, &records, DLDataType { code: INT, bits: 32, lanes: 1 }),
-        })
+        let tensor = |array: Array| (array.name.clone(), DlpackTensor::new(&batch, device, &array));
+        Ok(DlpackBatch(arrays.into_iter().map(tensor).collect()))
     }
 
     /// Where its arrays lie, once it has arrived or a stream waits for it.
-    fn located(&self) -> Result<Addresses, DeviceError> {
+    fn located(&self) -> Result<(DLDevice, Vec<Array>), DeviceError> {
+        let layout = self.filled().layout();
         #[cfg(feature = "cuda-driver")]
         if let Some(there) = self.cuda() {
             if !there.is_awaited() {
                 self.wait()?;
             }
-            let at = |array: &crate::device::DeviceArray| {
-                let address = usize::try_from(array.pointer);
-                std::ptr::without_provenance_mut(address.expect("CUDA runs where addresses have 64 bits"))
+            let device_id = i32::try_from(there.ordinal()).expect("CUDA counts devices in an int");
+            let array = |(array, (_, there)): (&crate::batch::Array, (&str, crate::device::DeviceArray))| {
+                let address = usize::try_from(there.pointer);
+                let address = address.expect("CUDA runs where addresses have 64 bits");
+                Array {
+                    name: array.name.clone(),
+                    data: std::ptr::without_provenance_mut(address),
+                    shape: there.shape,
+                    dtype: there.dtype,
+                }
             };
-            return Ok(Addresses {
-                device: DLDevice {
-                    device_type: CUDA,
-                    device_id: i32::try_from(there.ordinal()).expect("CUDA counts devices in an int"),
-                },
-                pixels: at(&there.pixels()),
-                shape: self.shape(),
-                target: there.target().as_ref().map_or(std::ptr::null_mut(), at),
-                labels: at(&there.labels()),
-            });
+            let arrays = layout.arrays().iter().zip(there.arrays()).map(array).collect();
+            return Ok((DLDevice { device_type: CUDA, device_id }, arrays));
         }
         self.wait()?;
-        let [pixels, target, labels] = self.addresses();
-        let device = DLDevice { device_type: HOST, device_id: 0 };
-        let shape = self.host_shape();
-        Ok(Addresses { device, pixels: pixels.cast(), shape, target: target.cast(), labels: labels.cast() })
+        let array = |array: &crate::batch::Array| Array {
+            name: array.name.clone(),
+            data: self.filled().address(array).cast(),
+            shape: self.filled().extents(array),
+            dtype: array.dtype,
+        };
+        let arrays = layout.arrays().iter().map(array).collect();
+        Ok((DLDevice { device_type: HOST, device_id: 0 }, arrays))
     }
-}
-
-/// Where the arrays of a batch lie.
-struct Addresses {
-    device: DLDevice,
-    pixels: *mut c_void,
-    /// Of what lies there.
-    shape: BatchShape,
-    target: *mut c_void,
-    labels: *mut c_void,
 }
 
 const HOST: i32 = 1;
@@ -198,72 +219,101 @@ const INT: u8 = 0;
 const UNSIGNED: u8 = 1;
 const FLOAT: u8 = 2;
 const BFLOAT: u8 = 4;
+const BOOL: u8 = 6;
 
 fn data_type(dtype: Dtype) -> DLDataType {
     let (code, bits) = match dtype {
         Dtype::U8 => (UNSIGNED, 8),
+        Dtype::U16 => (UNSIGNED, 16),
+        Dtype::U32 => (UNSIGNED, 32),
+        Dtype::U64 => (UNSIGNED, 64),
+        Dtype::I8 => (INT, 8),
+        Dtype::I16 => (INT, 16),
+        Dtype::I32 => (INT, 32),
+        Dtype::I64 => (INT, 64),
         Dtype::F16 => (FLOAT, 16),
-        Dtype::Bf16 => (BFLOAT, 16),
         Dtype::F32 => (FLOAT, 32),
+        Dtype::F64 => (FLOAT, 64),
+        Dtype::Bf16 => (BFLOAT, 16),
+        Dtype::Bool => (BOOL, 8),
     };
     DLDataType { code, bits, lanes: 1 }
 }
 
 impl DlpackTensor {
-    fn new(batch: &Arc<Batch>, device: DLDevice, array: &Array<'_>) -> Self {
+    fn new(batch: &Arc<Batch>, device: DLDevice, array: &Array) -> Self {
         let (mut shape, mut strides) = ([1; AXES_MAX], [1; AXES_MAX]);
-        let mut stride = 1_i64;
-        for (axis, &extent) in array.dims.iter().enumerate().rev() {
+        let apart = array.shape.strides();
+        let of_axes = shape.iter_mut().zip(&mut strides).zip(array.shape.iter().zip(&*apart));
+        for ((shape, strides), (&extent, &stride)) in of_axes {
             // An array has fewer elements than an isize counts.
-            let extent = i64::try_from(extent).expect("an array is no larger than memory");
-            (shape[axis], strides[axis]) = (extent, stride);
-            stride = stride.checked_mul(extent).expect("an array is no larger than memory");
+            let number = |number| i64::try_from(number).expect("an array is no larger than memory");
+            (*shape, *strides) = (number(extent), number(stride));
         }
-        let tensor = DLManagedTensorVersioned {
-            version: DLPACK_VERSION,
-            manager_ctx: std::ptr::null_mut(),
-            deleter: Some(delete),
-            flags: 0,
-            dl_tensor: DLTensor {
-                data: array.data,
-                device,
-                ndim: i32::try_from(array.dims.len()).expect("there are four axes at the most"),
-                dtype: array.dtype,
-                shape: std::ptr::null_mut(),
-                strides: std::ptr::null_mut(),
-                byte_offset: 0,
-            },
+        // Its pointers lead into the box, and are set once that is where it stays.
+        let tensor = || DLTensor {
+            data: array.data,
+            device,
+            ndim: i32::try_from(array.shape.len()).expect("there are eight axes at the most"),
+            dtype: data_type(array.dtype),
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
         };
-        let managed = Box::into_raw(Box::new(Managed { tensor, shape, strides, _batch: batch.clone() }));
+        let manager_ctx = std::ptr::null_mut();
+        let versioned = DLManagedTensorVersioned {
+            version: DLPACK_VERSION,
+            manager_ctx,
+            deleter: Some(delete_versioned),
+            flags: 0,
+            dl_tensor: tensor(),
+        };
+        let unversioned =
+            DLManagedTensor { dl_tensor: tensor(), manager_ctx, deleter: Some(delete_unversioned) };
+        let managed = Box::new(Managed { versioned, unversioned, shape, strides, _batch: batch.clone() });
+        let managed = Box::into_raw(managed);
         // SAFETY: the box was just given up, and nobody else knows where it is.
         let whole = unsafe { &mut *managed };
-        whole.tensor.dl_tensor.shape = (&raw mut whole.shape).cast();
-        whole.tensor.dl_tensor.strides = (&raw mut whole.strides).cast();
-        whole.tensor.manager_ctx = managed.cast();
-        DlpackTensor(NonNull::from(&mut whole.tensor))
+        let (shape, strides) = ((&raw mut whole.shape).cast(), (&raw mut whole.strides).cast());
+        for tensor in [&mut whole.versioned.dl_tensor, &mut whole.unversioned.dl_tensor] {
+            (tensor.shape, tensor.strides) = (shape, strides);
+        }
+        (whole.versioned.manager_ctx, whole.unversioned.manager_ctx) = (managed.cast(), managed.cast());
+        DlpackTensor(NonNull::from(whole))
     }
 
     /// The tensor, to look at.
     #[must_use]
     pub fn tensor(&self) -> &DLTensor {
-        // SAFETY: the struct is there until the deleter has been called, which only the drop does.
-        unsafe { &self.0.as_ref().dl_tensor }
+        // SAFETY: the struct is there until a deleter has been called, which only the drop does.
+        unsafe { &self.0.as_ref().versioned.dl_tensor }
     }
 
     /// Hands it on: to a framework, or into a capsule named `dltensor_versioned`. Whoever has it calls its deleter
     /// once; otherwise the batch never goes back to its lane.
     #[must_use = "a tensor that is lost never gives its memory back"]
     pub fn into_raw(self) -> *mut DLManagedTensorVersioned {
-        let raw = self.0.as_ptr();
+        let managed = self.0.as_ptr();
         std::mem::forget(self);
-        raw
+        // SAFETY: the struct is there until its deleter is called; only the address of a part is taken.
+        unsafe { &raw mut (*managed).versioned }
+    }
+
+    /// Hands it on as what DLPack was before it had versions: to an older framework, or into a capsule named `dltensor`.
+    /// Otherwise as [`into_raw`](Self::into_raw).
+    #[must_use = "a tensor that is lost never gives its memory back"]
+    pub fn into_raw_unversioned(self) -> *mut DLManagedTensor {
+        let managed = self.0.as_ptr();
+        std::mem::forget(self);
+        // SAFETY: the struct is there until its deleter is called; only the address of a part is taken.
+        unsafe { &raw mut (*managed).unversioned }
     }
 }
 
 impl Drop for DlpackTensor {
     fn drop(&mut self) {
         // SAFETY: it was made by `new`, and not handed on.
-        unsafe { delete(self.0.as_ptr()) };
+        unsafe { give_back(self.0.as_ptr()) };
     }
 }
 
@@ -278,13 +328,34 @@ impl fmt::Debug for DlpackTensor {
 /// # Safety
 ///
 /// It is one of ours, and was not given back before.
-unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
-    if tensor.is_null() {
-        return;
+unsafe extern "C" fn delete_versioned(tensor: *mut DLManagedTensorVersioned) {
+    if !tensor.is_null() {
+        // SAFETY: it is one of ours, and still there.
+        let managed = unsafe { (*tensor).manager_ctx };
+        // SAFETY: `new` put the box's address there.
+        unsafe { give_back(managed.cast()) };
     }
-    // SAFETY: it is one of ours, and still there.
-    let managed = unsafe { (*tensor).manager_ctx }.cast::<Managed>();
-    // SAFETY: `new` gave the box up, and put it there; it is taken back once.
+}
+
+/// The same of one without a version.
+///
+/// # Safety
+///
+/// As of [`delete_versioned`].
+unsafe extern "C" fn delete_unversioned(tensor: *mut DLManagedTensor) {
+    if !tensor.is_null() {
+        // SAFETY: it is one of ours, and still there.
+        let managed = unsafe { (*tensor).manager_ctx };
+        // SAFETY: `new` put the box's address there.
+        unsafe { give_back(managed.cast()) };
+    }
+}
+
+/// # Safety
+///
+/// `new` gave up the box, and it was not given back before.
+unsafe fn give_back(managed: *mut Managed) {
+    // SAFETY: that is what the caller promises.
     let managed = unsafe { Box::from_raw(managed) };
     // A panic that comes to a function of C ends the process.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(managed))) {

@@ -12,8 +12,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::batch::Batch;
-use crate::batch::{Arrays, Frame};
-use crate::config::ConfigError;
+use crate::batch::{BatchLayout, Frame};
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::prefetch::{Berth, LaneMeters, Returned, RingKeeper, Slot, Unsubmitted, submit};
@@ -26,7 +25,7 @@ pub(super) struct EmptyBatches {
     round: RingKeeper,
     device: Device,
     /// Of one record, or, where batches are padded, of as many as a batch has.
-    arrays: Arrays,
+    layout: Arc<BatchLayout>,
     pads: bool,
     lane: usize,
     /// Of their own: the lane's tell what came through it.
@@ -41,14 +40,17 @@ pub(super) struct EmptyBatches {
 }
 
 impl EmptyBatches {
-    pub(super) fn new(device: &Device, arrays: Arrays, pads: bool, lane: usize) -> Self {
+    pub(super) fn new(device: &Device, layout: &Arc<BatchLayout>, pads: bool, lane: usize) -> Self {
         let (free_sender, free) = unbounded();
         let round = RingKeeper(Round::open());
         EmptyBatches {
             home: WayHome::new(free_sender, &round.0),
             round,
             device: device.clone(),
-            arrays: if pads { arrays } else { arrays.of(1) },
+            layout: match layout.with_rows(1).filter(|_| !pads) {
+                Some(layout) => Arc::new(layout),
+                None => layout.clone(),
+            },
             pads,
             lane,
             meters: Arc::default(),
@@ -61,7 +63,7 @@ impl EmptyBatches {
     /// A batch without records, on its way to the device.
     pub(super) fn make(&mut self) -> Result<Batch, FeedError> {
         let Slot { berth, frame } = self.slot()?;
-        let filling = frame.begin(self.arrays);
+        let filling = frame.begin(&self.layout);
         let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
         let delivered = submit(berth, pending).map_err(|Unsubmitted { error, slot }| {
             self.failed.extend(slot.map(|slot| *slot));
@@ -87,15 +89,11 @@ impl EmptyBatches {
                 return Ok(self.resting.remove(place).expect("it was just looked at"));
             }
         }
-        let Some(room) = self.arrays.room() else {
-            let (batch_size, image) = (self.arrays.pixels.records, self.arrays.pixels.image);
-            return Err(ConfigError::BatchTooLarge { batch_size, image }.into());
-        };
-        let (memory, room) = self.device.host_memory(room)?;
+        let (memory, room) = self.device.host_memory(self.layout.room())?;
         let passage = self.device.backend().passage(room)?;
         // Nobody waits for its writers: there are none, or they are done before it is pending.
         let (done, _) = crossbeam_channel::bounded(1);
-        let frame = Frame::new(memory, self.arrays.pixels.records, done);
+        let frame = Frame::new(memory, self.layout.rows(), done);
         Ok(Slot { berth: Berth { passage, step: None, room, token: self.round.0.token() }, frame })
     }
 }

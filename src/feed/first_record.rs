@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::decoder::image::{ImageDecoder, Input};
 use crate::errand::NotYet;
 use crate::error::FeedError;
-use crate::recipe::{Recipe, Shapes};
+use crate::field::Field;
+use crate::processor::{Processor, ScratchBytes};
 use crate::record::RecordId;
 use crate::source::{ChecksSeals, FIRST, Identity, Record, Source, SourceError, clues};
 
@@ -12,7 +14,10 @@ use crate::source::{ChecksSeals, FIRST, Identity, Record, Source, SourceError, c
 pub(super) struct FirstRecord {
     /// What it tells of its data set.
     pub(super) identity: Identity,
-    pub(super) shapes: Shapes,
+    pub(super) fields: Vec<Field>,
+    /// Where it is an image: what it is, before it is transformed.
+    pub(super) input: Option<Input>,
+    pub(super) scratch_bytes: ScratchBytes,
     pub(super) value_bytes: usize,
     pub(super) copied_bytes: usize,
     /// Whether the workers have to verify it.
@@ -25,7 +30,8 @@ impl FirstRecord {
     /// `seed` picks the records that the data set is known by besides.
     pub(super) fn look(
         source: &dyn Source,
-        recipe: &Recipe,
+        processor: &Processor,
+        image: Option<&ImageDecoder>,
         threads: usize,
         seed: u64,
     ) -> Result<Self, FeedError> {
@@ -36,7 +42,10 @@ impl FirstRecord {
         };
         entry.check()?;
         let (key, value, companion) = (entry.key(), entry.value(), entry.companion());
-        let shapes = recipe.shapes(&Record { id: RecordId::default(), key, value, companion })?;
+        let record = Record { id: RecordId::default(), key, value, companion };
+        let (fields, scratch_bytes) = processor.fields(&record)?;
+        let input = image.map(|image| image.input(&record)).transpose();
+        let input = input.map_err(|cause| processor.error(&record, cause))?;
         let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
         let identity = source.identity().with_clues_of(&clues::look(source, seed));
         let mut identity =
@@ -45,6 +54,15 @@ impl FirstRecord {
             identity = identity.with_first("companion", key, companion);
         }
         let (is_sealed, walk_bytes) = (entry.is_sealed(), cursor.held_bytes());
-        Ok(FirstRecord { identity, shapes, value_bytes, copied_bytes, is_sealed, walk_bytes })
+        Ok(FirstRecord {
+            identity,
+            fields,
+            input,
+            scratch_bytes,
+            value_bytes,
+            copied_bytes,
+            is_sealed,
+            walk_bytes,
+        })
     }
 }

@@ -12,7 +12,7 @@ use super::Clock;
 use super::batch::Batch;
 use super::empty::EmptyBatches;
 use super::progress::{self, Progress};
-use crate::batch::Arrays;
+use crate::batch::BatchLayout;
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::latch::Latch;
@@ -63,7 +63,7 @@ pub struct Lane {
 
 /// What a lane that [gives only an error](Lane::refused) has of the one in whose place it is.
 pub(super) struct RefusedLane<'a> {
-    pub(super) arrays: Arrays,
+    pub(super) layout: &'a Arc<BatchLayout>,
     pub(super) watch: &'a Watch,
     pub(super) progress: &'a Arc<Progress>,
 }
@@ -155,13 +155,13 @@ impl Lane {
 
     /// One that gives what is wrong and ends, in place of a lane of the same number.
     pub(super) fn refused(number: usize, device: &Device, parts: RefusedLane<'_>, error: FeedError) -> Self {
-        let RefusedLane { arrays, watch, progress } = parts;
+        let RefusedLane { layout, watch, progress } = parts;
         let (full_sender, full) = bounded(1);
         let _ = full_sender.send(Err(error));
         Lane {
             number,
             device: device.name(),
-            empties: EmptyBatches::new(device, arrays, false, number),
+            empties: EmptyBatches::new(device, layout, false, number),
             full,
             home: WayHome::nowhere(),
             // What it waits for, or ends, is nobody's.
@@ -176,6 +176,12 @@ impl Lane {
             thread: None,
             _workers: None,
         }
+    }
+
+    /// Whether the lane has ended, or given all that it ever will. It waits for no batch; a lane of a plan knows by its
+    /// progress that the last epoch is over.
+    pub(super) fn has_nothing_more(&self) -> bool {
+        self.ended || self.progress.is_at_end()
     }
 
     /// Whether the consumer would have to wait now.
@@ -206,11 +212,10 @@ impl Lane {
     fn accept(&mut self, message: Option<Result<Delivered, FeedError>>) -> Option<Result<Batch, FeedError>> {
         match message {
             Some(Ok(delivered)) => {
-                let shape = delivered.filled.arrays().shape();
                 self.meters.held.fetch_add(1, Ordering::Relaxed);
                 self.meters.batches.add(1);
                 self.meters.records.add(delivered.filled.ids().len() as u64);
-                self.meters.pixel_bytes.add(shape.bytes() as u64);
+                self.meters.pixel_bytes.add(delivered.filled.delivered_bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
                 Some(Ok(Batch::new(delivered, self.number, &self.home, &self.meters)))
             }

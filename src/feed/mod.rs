@@ -3,14 +3,17 @@
 mod batch;
 mod builder;
 mod course;
+mod decoding;
 mod digest;
 mod dlpack;
 mod empty;
+mod epoch;
 mod extent;
 mod first_record;
 mod lane;
 mod net;
 mod origin;
+mod owned;
 #[cfg(test)]
 mod past_caches;
 mod placement;
@@ -19,6 +22,7 @@ mod progress;
 mod seek;
 mod steps;
 mod target;
+mod view;
 mod watch;
 
 use std::sync::Arc;
@@ -28,23 +32,26 @@ use std::time::Instant;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
-pub use self::batch::{Batch, DtypeMismatch};
+pub use self::batch::Batch;
 pub use self::builder::FeedBuilder;
 pub use self::dlpack::{
-    DLDataType, DLDevice, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor, DlpackBatch,
-    DlpackTensor,
+    DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor,
+    DlpackBatch, DlpackTensor,
 };
+pub use self::epoch::{Epoch, IntoBatches};
 pub use self::extent::Extent;
 pub use self::lane::Lane;
+pub use self::owned::OwnedArray;
 pub use self::steps::Steps;
 pub use self::target::Target;
+pub use self::view::{FieldView, Ragged, Values};
 pub use self::watch::FeedWatch;
 
 use self::lane::RefusedLane;
 use self::progress::{About, Progress};
 pub(crate) use self::steps::take_step;
 
-use crate::batch::Arrays;
+use crate::batch::BatchLayout;
 use crate::config::MemoryBudget;
 use crate::error::FeedError;
 use crate::latch::Latch;
@@ -70,9 +77,10 @@ pub struct Feed {
     records: Option<u64>,
     /// Which record comes when, where that was planned.
     plan: Option<Arc<order::Plan>>,
-    input_shape: ImageShape,
+    /// Where records are images: what the first one is before the transform.
+    input_shape: Option<ImageShape>,
     /// Of a batch, as the first record of the source has it.
-    arrays: Arrays,
+    layout: Arc<BatchLayout>,
     extent: Extent,
     budget: MemoryBudget,
     canceller: FeedCanceller,
@@ -134,7 +142,7 @@ impl Feed {
         self.lanes.take().unwrap_or_else(|| {
             let places = self.asked.devices.iter().zip(&self.progress).enumerate();
             let refused = |(number, (device, progress))| {
-                let parts = RefusedLane { arrays: self.arrays, watch: &self.gauges.reader, progress };
+                let parts = RefusedLane { layout: &self.layout, watch: &self.gauges.reader, progress };
                 Lane::refused(number, device, parts, FeedError::LanesTaken)
             };
             places.map(refused).collect()
@@ -171,16 +179,22 @@ impl Feed {
         self.about.itinerary_text(self.next_steps().first().copied().unwrap_or_default())
     }
 
-    /// The shape of the source's first record, before the transform.
+    /// Where records are images: the shape of the source's first one, before the transform.
     #[must_use]
-    pub fn input_shape(&self) -> ImageShape {
+    pub fn input_shape(&self) -> Option<ImageShape> {
         self.input_shape
     }
 
-    /// The shape of a batch, as the first record of the source has it.
+    /// The [shape](Batch::shape) of a batch, as the first record of the source has it.
     #[must_use]
     pub fn batch_shape(&self) -> BatchShape {
-        self.arrays.shape()
+        self.layout.image_shape(self.layout.rows())
+    }
+
+    /// The fields of a batch, by the first record of the source, and what lies where in its memory.
+    #[must_use]
+    pub fn layout(&self) -> &BatchLayout {
+        &self.layout
     }
 
     /// How many workers and batches there are, said or chosen. How many workers are at work now, and how many batches are

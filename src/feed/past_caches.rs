@@ -25,15 +25,15 @@ fn database(name: &str) -> PathBuf {
 type Contents = (Vec<u8>, Vec<u8>, Vec<i32>);
 
 fn contents(batch: &Batch) -> Contents {
-    let targets = batch.target_pixels::<u8>().unwrap();
+    let targets = batch.target_pixels::<u8>().unwrap_or_default();
     (batch.bytes().to_vec(), targets.to_vec(), batch.labels().to_vec())
 }
 
 /// What a feed gives in which the test makes the choice.
 fn deliver(asked: &FeedBuilder, is_past_caches: bool) -> Vec<Contents> {
     let mut plan = Plan::of(asked.clone()).unwrap();
-    let recipe = Arc::get_mut(&mut plan.recipe).expect("nobody shares the recipe before the start");
-    recipe.is_past_caches = is_past_caches;
+    let processor = Arc::get_mut(&mut plan.processor).expect("nobody shares it before the start");
+    processor.setup.is_past_caches = is_past_caches;
     let mut feed = plan.start().unwrap();
     let steps = feed.steps().take(BATCHES).map(Result::unwrap);
     steps.flat_map(|step| step.iter().map(contents).collect::<Vec<_>>()).collect()

@@ -17,22 +17,25 @@ use super::placement::Placement;
 use super::progress::{About, Progress};
 use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
-use crate::batch::{Arrays, Room};
+use crate::batch::{BatchLayout, LayoutError, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::content::ContentHash;
+use crate::decoder::WorkerSetup;
+use crate::decoder::image::{ImageDecoder, TargetDecoder, TargetFrom};
 use crate::device::{Device, DeviceError};
 use crate::errand::{ERRANDS_MAX, Helpers};
 use crate::error::FeedError;
+use crate::field::Field;
 use crate::latch::Latch;
 use crate::lines;
 use crate::numa::{Cpus, Topology};
 use crate::order::OrderError;
 use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
+use crate::processor::Processor;
 use crate::reader::DataReader;
 use crate::reader::body::{Pool, Share, Terms};
 use crate::reader::itinerary::Itinerary;
 use crate::reader::queue_pair;
-use crate::recipe::{Recipe, TargetFrom, TargetRecipe};
 use crate::round::Round;
 use crate::shape::Phase;
 use crate::snapshot::DealtBy;
@@ -116,8 +119,32 @@ impl FeedBuilder {
         }
     }
 
+    /// What lies where in a batch, and the room that it takes. Choices whose rings no memory could hold are left out.
+    fn batch_layout(
+        &self,
+        first: &FirstRecord,
+        choices: &mut Vec<Extent>,
+    ) -> Result<(Arc<BatchLayout>, Room), ConfigError> {
+        let too_large = || ConfigError::BatchTooLarge {
+            batch_size: self.batch_size,
+            record: first.fields.first().map(Field::to_string).unwrap_or_default(),
+        };
+        let layout =
+            BatchLayout::new(first.fields.clone(), self.batch_size).map_err(|error| match error {
+                LayoutError::Fields(error) => ConfigError::Fields(error),
+                LayoutError::TooLarge => too_large(),
+            })?;
+        let room = layout.room();
+        choices.retain(|extent| {
+            let slots = extent.prefetch_max.checked_mul(self.devices.len());
+            slots.and_then(|slots| room.checked_device_bytes(slots)).is_some()
+        });
+        if choices.is_empty() { Err(too_large()) } else { Ok((Arc::new(layout), room)) }
+    }
+
     /// What needs no look at a source.
     fn check(&self, best: &Extent) -> Result<(), FeedError> {
+        self.check_decoding()?;
         if let Some(target) = &self.target {
             target.check(&self.transform, self.source.as_ref(), self.phase)?;
         }
@@ -172,25 +199,31 @@ impl FeedBuilder {
     }
 
     /// Opens the source and, where the targets have one of their own, that with it.
-    pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<(Arc<dyn Source>, Recipe), FeedError> {
-        let transformer = |transform, root, dtype| {
-            Transformer::new(transform, root, self.phase, dtype, self.layout).map_err(ConfigError::Transform)
-        };
-        let pixels = transformer(&self.transform, &*self.root, self.dtype)?;
+    pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<Opened, FeedError> {
         let open = |origin: Option<&Origin>, root: &Path| match origin {
             Some(origin) => Ok(origin.open(root, seeds, self.opening)?),
             None => Err(FeedError::from(ConfigError::NoSource)),
         };
+        let processor = |source: &Arc<dyn Source>, decoder| Processor {
+            files: source.files(),
+            decoder,
+            hashes_contents: self.receipts && self.receipt_contents,
+            seed: self.order_seed(),
+            setup: WorkerSetup { is_past_caches: false },
+        };
+        if let Some(decoder) = self.decoding.decoder()? {
+            let source = open(self.source.as_ref(), &self.root)?;
+            return Ok(Opened { processor: processor(&source, decoder), source, image: None });
+        }
+        let transformer = |transform, root, dtype| {
+            Transformer::new(transform, root, self.phase, dtype, self.layout).map_err(ConfigError::Transform)
+        };
+        let pixels = transformer(&self.transform, &*self.root, self.dtype)?;
         let mut source = open(self.source.as_ref(), &self.root)?;
         let cutter = (self.place == Place::Device).then(|| Cutter::of(&pixels));
-        let mut recipe = Recipe {
-            files: source.files(),
-            transformer: pixels,
-            cutter,
-            target: None,
-            hashes_contents: self.receipts && self.receipt_contents,
-            is_past_caches: false,
-        };
+        let files = source.files();
+        let mut image =
+            ImageDecoder { transformer: pixels, cutter, target: None, has_wide_labels: self.has_wide_labels };
         if let Some(target) = &self.target {
             let root = target.root.as_deref().unwrap_or(&self.root);
             let transformer = transformer(&target.transform, root, target.dtype)?;
@@ -205,10 +238,20 @@ impl FeedBuilder {
                     TargetFrom::Companion { files }
                 }
             };
-            recipe.target = Some(TargetRecipe { from, transformer });
+            image.target = Some(TargetDecoder { from, transformer });
         }
-        Ok((source, recipe))
+        let image = Arc::new(image);
+        let processor = Processor { files, ..processor(&source, Arc::new(image.clone())) };
+        Ok(Opened { source, processor, image: Some(image) })
     }
+}
+
+/// A source, and what its records are decoded by.
+pub(super) struct Opened {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) processor: Processor,
+    /// Where records are images: what decodes them.
+    pub(super) image: Option<Arc<ImageDecoder>>,
 }
 
 /// What the memory of a feed is counted from.
@@ -216,7 +259,9 @@ struct Needs<'a> {
     asked: &'a FeedBuilder,
     source: &'a dyn Source,
     first: &'a FirstRecord,
-    recipe: &'a Recipe,
+    processor: &'a Processor,
+    image: Option<&'a ImageDecoder>,
+    layout: &'a BatchLayout,
     /// Of one batch.
     room: Room,
 }
@@ -239,7 +284,7 @@ impl Needs<'_> {
 
     fn budget(&self, extent: &Extent) -> MemoryBudget {
         let pool = Pool::cut(&self.asked.terms(extent), self.first.value_bytes);
-        let is_paired = self.recipe.target.as_ref().is_some_and(TargetRecipe::is_paired);
+        let is_paired = self.image.is_some_and(ImageDecoder::is_paired);
         let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
         let seal_bytes = if self.first.is_sealed { SEAL_BYTES } else { 0 };
         let lenders_bytes = if self.source.has_several_lenders() { LENDERS_BYTES } else { 0 };
@@ -247,9 +292,11 @@ impl Needs<'_> {
             lanes: self.asked.devices.len(),
             prefetch: extent.prefetch_max,
             threads: extent.threads,
-            pixels: self.first.shapes.arrays.of(self.asked.batch_size).pixels,
+            records: self.asked.batch_size,
+            first_field_bytes: self.layout.first_field_bytes(),
             memory_bytes: self.room.bytes,
-            hash_bytes: if self.recipe.hashes_contents { size_of::<ContentHash>() } else { 0 },
+            is_of_images: self.image.is_some(),
+            hash_bytes: if self.processor.hashes_contents { size_of::<ContentHash>() } else { 0 },
             runs: pool.runs,
             run_records: pool.run_records,
             place_bytes: PLACE_BYTES + companion_bytes + seal_bytes + lenders_bytes,
@@ -258,8 +305,8 @@ impl Needs<'_> {
             errand_bytes: size_of::<Task>(),
             copied_bytes: self.first.copied_bytes,
             held_bytes: self.source.held_bytes() + self.first.walk_bytes,
-            tools: self.first.shapes.tools,
-            mean_elements: self.recipe.mean_elements(),
+            scratch_bytes: &self.first.scratch_bytes,
+            mean_elements: self.image.map_or(0, ImageDecoder::mean_elements),
         })
     }
 }
@@ -282,12 +329,13 @@ pub(super) struct Plan {
     budget: MemoryBudget,
     source: Arc<dyn Source>,
     first: FirstRecord,
-    arrays: Arrays,
+    layout: Arc<BatchLayout>,
+    image: Option<Arc<ImageDecoder>>,
     /// Of one batch.
     room: Room,
     randomness: Randomness,
     /// A test may have batches written past the caches that would not be, or the other way round, before the start.
-    pub(super) recipe: Arc<Recipe>,
+    pub(super) processor: Arc<Processor>,
     /// The machine's; a test's own, where it puts one here before the start.
     pub(super) topology: Topology,
 }
@@ -315,33 +363,47 @@ impl Plan {
             Seed::Indexed(seed) => Randomness::Indexed { seed },
             Seed::Caffe(..) => Randomness::Caffe(seeds.transformer),
         };
-        let (source, mut recipe) = asked.open(&seeds)?;
+        let Opened { source, mut processor, image } = asked.open(&seeds)?;
+        let image_decoder = image.as_deref();
         asked.make_ready(&*source)?;
-        let mut first = FirstRecord::look(&*source, &recipe, best.threads, asked.order_seed())?;
+        let mut first =
+            FirstRecord::look(&*source, &processor, image_decoder, best.threads, asked.order_seed())?;
         asked.know_digest(&*source, &mut first.identity)?;
         asked.itinerary = asked.itinerary(&*source, &first.identity, first.value_bytes)?;
-        if !first.shapes.is_encoded && asked.transform.forces_color() {
+        if first.input.is_some_and(|input| !input.is_encoded) && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.
             tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
         }
-        let arrays = first.shapes.arrays.of(asked.batch_size);
-        let addressable = |extent: &Extent| {
-            let slots = extent.prefetch_max.checked_mul(asked.devices.len())?;
-            arrays.room().filter(|room| room.checked_device_bytes(slots).is_some())
+        let (layout, room) = asked.batch_layout(&first, &mut choices)?;
+        let needs = Needs {
+            asked: &asked,
+            source: &*source,
+            first: &first,
+            processor: &processor,
+            image: image_decoder,
+            layout: &layout,
+            room,
         };
-        choices.retain(|extent| addressable(extent).is_some());
-        let Some(room) = choices.first().and_then(addressable) else {
-            let image = arrays.pixels.image;
-            return Err(ConfigError::BatchTooLarge { batch_size: asked.batch_size, image }.into());
-        };
-        let needs = Needs { asked: &asked, source: &*source, first: &first, recipe: &recipe, room };
         let (extent, budget) = needs.choose(&choices)?;
         // The ring's batches together, as many as it begins with: by the time that a slot is filled again, all others
         // have been.
-        recipe.is_past_caches =
+        processor.setup.is_past_caches =
             room.bytes.saturating_mul(extent.prefetch * asked.devices.len()) > lines::cache_bytes();
-        let (recipe, topology) = (Arc::new(recipe), Topology::of_machine());
-        Ok(Plan { said, extent, budget, source, first, arrays, room, randomness, recipe, topology, asked })
+        let (processor, topology) = (Arc::new(processor), Topology::of_machine());
+        Ok(Plan {
+            said,
+            extent,
+            budget,
+            source,
+            first,
+            layout,
+            image,
+            room,
+            randomness,
+            processor,
+            topology,
+            asked,
+        })
     }
 
     /// Sets the memory aside and starts the threads.
@@ -370,7 +432,7 @@ impl Plan {
                 latch.set(FeedError::Panicked { name, message });
             }
         };
-        let workers = Workers::start(queue, crew.clone(), &self.recipe, &meters, near, lost)
+        let workers = Workers::start(queue, crew.clone(), &self.processor, &meters, near, lost)
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
         let shared = Shared { workers: Arc::new(workers), crew, latch, clock };
         let watch = readers[0].watch();
@@ -393,7 +455,7 @@ impl Plan {
         tracing::info!(
             source = %self.source.path().display(),
             records,
-            batch = %self.arrays.shape(),
+            layout = %self.layout,
             lanes = lanes.len(),
             extent = %self.extent,
             budget_bytes = self.budget.total_bytes(),
@@ -403,12 +465,12 @@ impl Plan {
         Ok(Feed {
             lanes: Some(lanes),
             records,
-            arrays: self.arrays,
+            layout: self.layout,
             plan: match self.asked.dealt_by() {
                 DealtBy::Plan(plan) => Some(plan),
                 DealtBy::Ring(_) => None,
             },
-            input_shape: self.first.shapes.input,
+            input_shape: self.first.input.map(|input| input.shape),
             extent: self.extent,
             budget: self.budget,
             canceller,
@@ -488,7 +550,8 @@ impl Plan {
         if self.asked.place == Place::Host {
             return Ok(asked.clone());
         }
-        let transform = self.recipe.transformer.on_device();
+        let Some(image) = &self.image else { return Ok(asked.clone()) };
+        let transform = image.transformer.on_device();
         let mut devices: Vec<Device> = Vec::with_capacity(asked.len());
         for device in asked {
             let known = asked.iter().zip(&devices).find(|(known, _)| known.is(device));
@@ -522,11 +585,11 @@ impl Plan {
         let mut prefetcher = Prefetcher {
             ring: RingKeeper(round.clone()),
             reader,
-            recipe: self.recipe.clone(),
+            processor: self.processor.clone(),
             draws,
             device: device.clone(),
             near,
-            arrays: self.arrays,
+            layout: self.layout.clone(),
             room: self.room,
             pads,
             depth: Depth::of(prefetch, prefetch_max),
@@ -553,7 +616,7 @@ impl Plan {
         Ok(Lane {
             number,
             device: device.name(),
-            empties: EmptyBatches::new(device, self.arrays, pads, number),
+            empties: EmptyBatches::new(device, &self.layout, pads, number),
             full: full_receiver,
             home: WayHome::new(free_sender, &round),
             meters: meters.clone(),

@@ -111,6 +111,11 @@ impl Progress {
         }
     }
 
+    /// Whether the consumer has been handed all that comes by a plan.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.about.end.is_some_and(|end| self.handed.lock().next >= end)
+    }
+
     pub(super) fn next(&self) -> (usize, StepId) {
         (self.replica, self.handed.lock().next)
     }

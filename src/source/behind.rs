@@ -123,7 +123,7 @@ mod tests {
             trail.came_to(Way::Values, part..part + 1);
             assert!(freed(&mut trail, run as u64 + 1, 0).is_empty());
         }
-        assert_eq!(freed(&mut trail, 5, 1), [], "the walk has been in part 0 again");
+        assert_eq!(freed(&mut trail, 5, 1), [0_usize; 0], "the walk has been in part 0 again");
         assert_eq!(freed(&mut trail, 5, 3), [0]);
         assert_eq!(freed(&mut trail, 5, 4), [1]);
     }

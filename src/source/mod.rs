@@ -9,6 +9,7 @@ pub(crate) mod clues;
 mod dropped;
 mod file_id;
 pub(crate) mod files;
+mod from_fn;
 mod identity;
 pub(crate) mod image_list;
 mod in_memory;
@@ -37,6 +38,7 @@ use crate::record::{Key, RecordId};
 use crate::shown;
 
 pub use self::access::Access;
+pub use self::from_fn::FnSource;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
 pub use self::index::IndexPlace;
@@ -283,6 +285,14 @@ pub struct Dealt {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
+    /// What a source of a caller's own says.
+    #[error("{}: {message}", shown::path(path))]
+    Other {
+        /// The source.
+        path: PathBuf,
+        /// Its words.
+        message: String,
+    },
     /// There is nothing at the path, or it may not be looked at.
     #[error("{}: cannot {action}: {message}", shown::path(path))]
     Io {
@@ -549,6 +559,11 @@ impl fmt::Display for Others<'_> {
 }
 
 impl SourceError {
+    /// The error of a source of a caller's own: which source, and what is wrong, in words or as another error.
+    pub fn other(path: impl Into<PathBuf>, message: impl fmt::Display) -> Self {
+        SourceError::Other { path: path.into(), message: message.to_string() }
+    }
+
     pub(crate) fn io(path: &Path, action: &'static str, error: &io::Error) -> Self {
         SourceError::Io { path: path.to_owned(), action, message: error.to_string(), kind: error.kind() }
     }

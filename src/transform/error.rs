@@ -1,11 +1,17 @@
 //! Why a transform cannot be made, or cannot be applied to a record.
 
-use crate::shape::ImageShape;
+use crate::shape::{Dtype, ImageShape};
 
 /// Why a [`Transform`](crate::Transform) cannot be made, or cannot be applied to a record.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TransformError {
+    /// Images of a type that none is made of.
+    #[error("no image is made of {dtype}; say f32, u8, f16 or bf16")]
+    Dtype {
+        /// The type that was asked for.
+        dtype: Dtype,
+    },
     /// Both a mean image and mean values were asked for.
     #[error(
         "cannot specify mean_file and mean_value at the same time: found {image} and {values} mean_value"

@@ -152,6 +152,7 @@ fn naive(case: &Case, pixels: &[f32]) -> Vec<u8> {
                     #[expect(clippy::cast_possible_truncation, reason = "the value was a byte")]
                     #[expect(clippy::cast_sign_loss, reason = "the value was a byte")]
                     Dtype::U8 => to[0] = value as u8,
+                    dtype => unreachable!("no image is made of {dtype}"),
                 }
             }
         }
@@ -219,6 +220,7 @@ fn same(dtype: Dtype, a: &[u8], b: &[u8]) -> bool {
         Dtype::F32 => same_floats(a, b, f32::is_nan),
         Dtype::F16 => same_floats(a, b, f16::is_nan),
         Dtype::Bf16 => same_floats(a, b, bf16::is_nan),
+        dtype => unreachable!("no image is made of {dtype}"),
     }
 }
 

@@ -36,7 +36,7 @@ pub enum Place {
 ///
 /// The layout is C's, for kernels to read.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Cut {
     /// The first row, in pixels of the image.
     pub top: u32,
@@ -60,12 +60,14 @@ pub struct DeviceTransform {
 /// A batch as the host sends it, to be transformed on its device.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged<'a> {
-    /// The shape of the pixels that are to be made. The records' windows, whose shape is
-    /// [`HostBatch::shape`](crate::HostBatch::shape), are of the same height and width, in [`Layout::Nchw`], and of
+    /// The shape of the pixels that are to be made. The records' windows, which are the
+    /// [batch's](crate::HostBatch::arrays) first array, are of the same height and width, in [`Layout::Nchw`], and of
     /// the type that the batch's first record holds: [`Dtype::U8`] or [`Dtype::F32`].
     pub transformed: BatchShape,
     /// One a record. They lie in the batch's memory.
     pub cuts: &'a [Cut],
+    /// Where they begin in the batch's memory.
+    pub cuts_offset: usize,
 }
 
 impl DeviceTransform {

@@ -68,7 +68,7 @@ impl Transformer {
     ///
     /// # Errors
     ///
-    /// Fails where there are both mean values and a mean image, where `dtype` is u8 and there is a mean or a
+    /// Fails where no image is made of `dtype`, where there are both mean values and a mean image, where `dtype` is u8 and there is a mean or a
     /// scale, and where the mean file, whose path begins at `root` if it is relative, holds no mean image.
     pub(crate) fn new(
         transform: &Transform,
@@ -78,6 +78,9 @@ impl Transformer {
         layout: Layout,
     ) -> Result<Self, TransformError> {
         let Transform { crop, mirror, mean_values, mean_image, scale, decode } = transform.clone();
+        if !dtype.is_of_images() {
+            return Err(TransformError::Dtype { dtype });
+        }
         let mean_image = match mean_image {
             Some(MeanChoice::File(path)) => Some(
                 MeanImage::open(root.join(path))
@@ -243,6 +246,7 @@ impl Transformer {
             Dtype::U8 => self.run::<_, u8>(rows, task, rooms),
             Dtype::F16 => self.run::<_, f16>(rows, task, rooms),
             Dtype::Bf16 => self.run::<_, bf16>(rows, task, rooms),
+            _ => unreachable!("`new` refuses what no image is made of"),
         }
     }
 
@@ -274,6 +278,7 @@ impl Transformer {
             Dtype::U8 => return Err(TransformError::BytesOfFloats),
             Dtype::F16 => self.run::<_, f16>(rows, task, rooms),
             Dtype::Bf16 => self.run::<_, bf16>(rows, task, rooms),
+            _ => unreachable!("`new` refuses what no image is made of"),
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A job's rounds.
 
+use anyhow::Context as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl Bench {
         let feed = job.feed.clone().build()?;
         Ok(Known {
             records: feed.records(),
-            image: feed.input_shape(),
+            image: feed.input_shape().context("the records are no images")?,
             batch: feed.batch_shape(),
             devices: feed.stats().lanes.into_iter().map(|lane| lane.device).collect(),
             rounds: self.rounds as usize,

@@ -87,6 +87,7 @@ impl Kernel {
             Dtype::F32 => (c"u8_to_f32", Some(c"f32_to_f32")),
             Dtype::F16 => (c"u8_to_f16", Some(c"f32_to_f16")),
             Dtype::Bf16 => (c"u8_to_bf16", Some(c"f32_to_bf16")),
+            _ => unreachable!("no image is made of other types"),
         };
         Ok(Kernel {
             from_bytes: module.function(from_bytes)?,

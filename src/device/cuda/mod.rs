@@ -28,7 +28,7 @@ use crate::memory::{HostMemory, PageMemory};
 use crate::numa;
 use crate::transform::DeviceTransform;
 
-pub use self::array::{DeviceArray, Extents};
+pub use self::array::DeviceArray;
 pub use self::driver::Version;
 pub use self::passage::CudaBatch;
 pub use self::step::{StepTimes, SyntheticStep};

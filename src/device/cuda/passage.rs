@@ -29,9 +29,10 @@ use super::driver::Context;
 use super::kernel::{Kernel, StagedAt};
 use super::memory::DeviceMemory;
 use super::stream::{CudaEvent, Stream};
-use crate::batch::ARRAY_ALIGNMENT;
+use crate::batch::{ARRAY_ALIGNMENT, Array, BatchLayout};
+use crate::decoder::image::name;
 use crate::device::{DeviceError, Event, HostBatch, Passage, Room};
-use crate::shape::BatchShape;
+use crate::shape::{BatchShape, Extents};
 
 /// The way of one of a lane's batches to a CUDA device, and its place there.
 pub(super) struct CudaPassage {
@@ -53,14 +54,15 @@ struct Transform {
     copied: CudaEvent,
 }
 
-/// Where the arrays of a batch begin in its memory, and their shapes.
-#[derive(Clone, Copy, Debug)]
+/// Where the arrays of a batch lie in the device's memory.
+#[derive(Clone, Debug)]
 struct ArraysAt {
-    pixels: BatchShape,
-    pixels_at: usize,
-    target: Option<(BatchShape, usize)>,
-    labels: usize,
-    labels_f32: usize,
+    layout: Arc<BatchLayout>,
+    rows: usize,
+    /// The shape of what was made of the first field, and where it lies.
+    made: Option<(BatchShape, usize)>,
+    /// The extents of each array: those of ragged fields are the batch's own. Reused from batch to batch.
+    extents: Vec<Extents>,
 }
 
 /// When nobody on the device uses a batch any more.
@@ -216,18 +218,20 @@ impl fmt::Debug for CudaPassage {
 
 impl Passage for CudaPassage {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
-        let transformed_bytes = batch.staged.map_or(0, |staged| staged.transformed.bytes());
-        let fits = batch.memory.len() <= self.room.bytes && transformed_bytes <= self.room.transformed_bytes;
+        let (staged, memory) = (batch.staged(), batch.memory());
+        let transformed_bytes = staged.map_or(0, |staged| staged.transformed.bytes());
+        let fits = memory.len() <= self.room.bytes && transformed_bytes <= self.room.transformed_bytes;
         assert!(fits, "the device has room for a batch of its lane");
         self.last_use.0.lock().recorded = 0;
-        let offset = |array: *const u8| array.addr() - batch.memory.as_ptr().addr();
         let behind = self.room.bytes.next_multiple_of(ARRAY_ALIGNMENT);
+        let mut extents = self.arrays.take().map(|arrays| arrays.extents).unwrap_or_default();
+        extents.clear();
+        extents.extend(batch.arrays().map(|array| array.shape));
         self.arrays = Some(ArraysAt {
-            pixels: batch.staged.map_or(batch.shape, |staged| staged.transformed),
-            pixels_at: batch.staged.map_or(0, |_| behind),
-            target: batch.target.map(|(shape, bytes)| (shape, offset(bytes.as_ptr()))),
-            labels: offset(batch.labels.as_ptr().cast()),
-            labels_f32: offset(batch.labels_f32.as_ptr().cast()),
+            layout: batch.layout().clone(),
+            rows: batch.rows(),
+            made: staged.map(|staged| (staged.transformed, behind)),
+            extents,
         });
         let context = self.copies.context();
         let _entered = context.enter()?;
@@ -236,16 +240,15 @@ impl Passage for CudaPassage {
         // SAFETY: the device's memory is as large, as was just seen, and nobody uses it: its last use is over
         // (the prefetcher's invariant 4). The host's memory stays, unwritten, until `arrived`: the lane drops
         // this passage before the memory, and its drop waits.
-        let copied =
-            unsafe { result::memcpy_htod_async(self.memory.first(), batch.memory, self.copies.handle()) };
+        let copied = unsafe { result::memcpy_htod_async(self.memory.first(), memory, self.copies.handle()) };
         context.told("cuMemcpyHtoDAsync", copied)?;
-        match (&self.transform, batch.staged) {
+        match (&self.transform, staged) {
             (Some(transform), Some(staged)) => {
                 let first = self.memory.first();
                 let at = StagedAt {
                     windows: first,
-                    dtype: batch.shape.dtype,
-                    cuts: first + offset(staged.cuts.as_ptr().cast()) as u64,
+                    dtype: batch.layout().fields()[0].dtype(),
+                    cuts: first + staged.cuts_offset as u64,
                     transformed: first + behind as u64,
                 };
                 // SAFETY: the arrays lie in this passage's memory, as large as was just seen, and nobody uses it: as
@@ -339,14 +342,14 @@ impl Drop for CudaPassage {
 #[derive(Clone, Copy, Debug)]
 pub struct CudaBatch<'a> {
     passage: &'a CudaPassage,
-    arrays: ArraysAt,
+    arrays: &'a ArraysAt,
 }
 
 impl<'a> CudaBatch<'a> {
     /// What a passage carries, if it is one of this kind and carries something.
     pub(crate) fn of(passage: &'a dyn Passage) -> Option<Self> {
         let passage = (passage as &dyn std::any::Any).downcast_ref::<CudaPassage>()?;
-        Some(CudaBatch { passage, arrays: passage.arrays? })
+        Some(CudaBatch { passage, arrays: passage.arrays.as_ref()? })
     }
 
     /// Makes what is put on `stream` from here on wait until the batch has arrived. The host does not wait.
@@ -414,31 +417,60 @@ impl<'a> CudaBatch<'a> {
         self.passage.copies.handle().cast()
     }
 
-    /// Its pixels. The type of their elements is that of [`Batch::shape`](crate::Batch::shape).
+    /// Its arrays, field by field, each with its name. Of images that the device transforms, it is what was made of them.
+    pub fn arrays(&self) -> impl ExactSizeIterator<Item = (&'a str, DeviceArray)> + use<'a> {
+        let this = *self;
+        let arrays = this.arrays.layout.arrays();
+        arrays
+            .iter()
+            .zip(&this.arrays.extents)
+            .map(move |(array, &extents)| (&*array.name, this.at(array, extents)))
+    }
+
+    /// One of its arrays: the elements of a field, or, of a field of varying length, its `FIELD.offsets` or `FIELD.lengths`.
+    #[must_use]
+    pub fn array(&self, name: &str) -> Option<DeviceArray> {
+        self.arrays().find_map(|(found, array)| (found == name).then_some(array))
+    }
+
+    /// Its first field: of images, their pixels. The type of their elements is that of
+    /// [`Batch::shape`](crate::Batch::shape).
     #[must_use]
     pub fn pixels(&self) -> DeviceArray {
-        self.array(self.arrays.pixels_at, &self.arrays.pixels.dims())
+        self.at(&self.arrays.layout.arrays()[0], self.arrays.extents[0])
     }
 
-    /// Its targets, if it has any.
+    /// The targets of its images, if it has any.
     #[must_use]
     pub fn target(&self) -> Option<DeviceArray> {
-        self.arrays.target.map(|(shape, offset)| self.array(offset, &shape.dims()))
+        self.array(name::TARGET)
     }
 
-    /// Its labels as `i32`.
+    /// The labels of its images as `i32`, if it has any.
     #[must_use]
-    pub fn labels(&self) -> DeviceArray {
-        self.array(self.arrays.labels, &[self.arrays.pixels.records])
+    pub fn labels(&self) -> Option<DeviceArray> {
+        self.array(name::LABEL)
     }
 
-    /// Its labels as `f32`.
+    /// The labels of its images as `f32`, if it has any.
     #[must_use]
-    pub fn labels_f32(&self) -> DeviceArray {
-        self.array(self.arrays.labels_f32, &[self.arrays.pixels.records])
+    pub fn labels_f32(&self) -> Option<DeviceArray> {
+        self.array(name::LABEL_F32)
     }
 
-    fn array(&self, offset: usize, shape: &[usize]) -> DeviceArray {
-        DeviceArray::new(self.passage.memory.first() + offset as u64, shape)
+    /// Its rows: its records, and padding.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.arrays.rows
+    }
+
+    fn at(&self, array: &Array, extents: Extents) -> DeviceArray {
+        let first = self.passage.memory.first();
+        match self.arrays.made {
+            Some((shape, offset)) if array.field == 0 => {
+                DeviceArray::new(first + offset as u64, shape.dtype, Extents::new(&shape.dims()))
+            }
+            _ => DeviceArray::new(first + array.offset as u64, array.dtype, extents),
+        }
     }
 }

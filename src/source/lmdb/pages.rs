@@ -217,9 +217,9 @@ impl Pages {
     /// record, nothing is asked for.
     #[inline]
     pub(super) fn ask_for_value_head(&self, place: Place) {
-        let record = self.mapped(place.page).and_then(|bytes| {
-            Leaf::parse(bytes, place.page).ok()?.value_page(usize::from(place.node))
-        });
+        let record = self
+            .mapped(place.page)
+            .and_then(|bytes| Leaf::parse(bytes, place.page).ok()?.value_page(usize::from(place.node)));
         if let Some(page) = record {
             self.ask_for_head(page);
         }

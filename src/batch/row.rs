@@ -1,0 +1,283 @@
+//! One record's part of its batch: what a decoder writes to.
+
+#![expect(unsafe_code, reason = "a row's elements lie among those of other rows, which other threads write")]
+
+use std::fmt;
+
+use bytemuck::Pod;
+
+use super::layout::{BatchLayout, Count, Place};
+use crate::content::ContentHash;
+use crate::field::{self, Field, FieldError, FieldKey, FieldKind};
+use crate::random::RecordRandom;
+use crate::record::RecordId;
+use crate::shape::Element;
+use crate::transform::{Cut, Draw};
+
+/// One record's own places in all fields of its batch. A decoder writes every field of it once.
+///
+/// Fields are named by their names, or by their numbers in the order in which they were declared, which is a little faster.
+#[must_use = "a row that is not written fails its batch"]
+pub struct Row<'a> {
+    layout: &'a BatchLayout,
+    memory: Memory,
+    row: usize,
+    id: &'a mut RecordId,
+    draw: &'a mut Draw,
+    /// None where nobody asked for it.
+    content: &'a mut [ContentHash],
+    /// What its random numbers are drawn from, with its name.
+    seed: u64,
+    /// A bit for each field that was written.
+    written: u64,
+}
+
+/// The memory of a batch. A row of each of its fields is the [`Row`]'s own.
+#[derive(Clone, Copy)]
+pub(super) struct Memory(pub(super) *mut u8);
+
+/// What is a row's, but for its fields.
+pub(super) struct RowParts<'a> {
+    pub(super) id: &'a mut RecordId,
+    pub(super) draw: &'a mut Draw,
+    pub(super) content: &'a mut [ContentHash],
+}
+
+/// Part of an array.
+///
+/// # Safety
+///
+/// - `base` leads to at least `start + len` initialised elements, which outlive `'a`.
+/// - Nobody else reads or writes those from `start` on for as long as `'a`.
+pub(super) unsafe fn part<'a, T>(base: *mut T, start: usize, len: usize) -> &'a mut [T] {
+    // SAFETY: the caller says that there are so many elements.
+    let first = unsafe { base.add(start) };
+    // SAFETY: and that they are the caller's alone.
+    unsafe { std::slice::from_raw_parts_mut(first, len) }
+}
+
+impl<'a> Row<'a> {
+    /// # Safety
+    ///
+    /// - The memory has the layout, and is initialised.
+    /// - `row` is below the layout's rows. Nobody else reads or writes what is this row's in any array while the value lives.
+    pub(super) unsafe fn new(
+        layout: &'a BatchLayout,
+        memory: Memory,
+        row: usize,
+        parts: RowParts<'a>,
+        seed: u64,
+    ) -> Self {
+        let RowParts { id, draw, content } = parts;
+        Row { layout, memory, row, id, draw, content, seed, written: 0 }
+    }
+
+    /// The fields of the batch, in the order in which they were declared.
+    #[must_use]
+    pub fn fields(&self) -> &'a [Field] {
+        self.layout.fields()
+    }
+
+    /// Writes all of the record's elements of a field: as many as its shape has, or, of a field of varying length, up to its
+    /// maximum.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if there is no such field, if its elements have another type, and if it has no room for so many.
+    #[inline]
+    pub fn write<T: Element>(&mut self, field: impl FieldKey, values: &[T]) -> Result<(), FieldError> {
+        let field = self.find::<T>(field)?;
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let kind = self.fields()[field].kind();
+        let room = self.room(field);
+        match kind {
+            FieldKind::Fixed(_) if bytes.len() == room.len() => {
+                room.copy_from_slice(bytes);
+                self.written |= 1 << field;
+                Ok(())
+            }
+            FieldKind::Padded { .. } | FieldKind::Ragged { .. } if bytes.len() <= room.len() => {
+                room[..bytes.len()].copy_from_slice(bytes);
+                self.set_len(field, values.len())
+            }
+            _ => Err(self.wrong_length(field, values.len())),
+        }
+    }
+
+    /// Writes the one element that the record has of a field.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    #[inline]
+    pub fn set<T: Element>(&mut self, field: impl FieldKey, value: T) -> Result<(), FieldError> {
+        self.write(field, std::slice::from_ref(&value))
+    }
+
+    /// The record's elements of a field, to be written where they lie. What is in them is of an earlier batch: write all of
+    /// them. Of a field of varying length it is the room for its maximum, and the field counts as written only when its
+    /// [length](Self::set_len) is said.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if there is no such field, or if its elements have another type.
+    #[inline]
+    pub fn values_mut<T: Element + Pod>(&mut self, field: impl FieldKey) -> Result<&mut [T], FieldError> {
+        let field = self.find::<T>(field)?;
+        Ok(bytemuck::cast_slice_mut(self.bytes_mut(field)))
+    }
+
+    /// Says how many elements the record has of a field of varying length, whose first ones were written.
+    ///
+    /// # Errors
+    ///
+    /// [`FieldError`] if there is no such field, or if there are more than it has room for. A field of a fixed shape has just
+    /// that many.
+    pub fn set_len(&mut self, field: impl FieldKey, len: usize) -> Result<(), FieldError> {
+        let number = field::find(self.fields(), field)?;
+        let field = &self.fields()[number];
+        let size = field.dtype().size();
+        let is_right = match field.kind() {
+            FieldKind::Fixed(extents) => extents.checked_elements() == Some(len),
+            FieldKind::Padded { max, .. } | FieldKind::Ragged { max } => len <= max,
+        };
+        if !is_right {
+            return Err(self.wrong_length(number, len));
+        }
+        if let FieldKind::Padded { .. } = field.kind() {
+            let pad = self.layout.place(number).pad;
+            for element in self.room(number)[len * size..].chunks_exact_mut(size) {
+                element.copy_from_slice(&pad[..size]);
+            }
+        }
+        self.count(number, len);
+        self.written |= 1 << number;
+        Ok(())
+    }
+
+    /// The record's own random numbers: a function of the feed's seed and the record's name, the same on any thread, in
+    /// any batch, after any resume. Each call begins them anew.
+    #[must_use]
+    pub fn random(&self) -> RecordRandom {
+        RecordRandom::new(self.seed, *self.id)
+    }
+
+    /// Which row of its batch it is, from 0.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.row
+    }
+
+    #[inline]
+    fn find<T: Element>(&self, field: impl FieldKey) -> Result<usize, FieldError> {
+        let number = field::find(self.fields(), field)?;
+        let field = &self.fields()[number];
+        if field.dtype() == T::DTYPE {
+            return Ok(number);
+        }
+        Err(FieldError::Dtype { field: field.name().to_owned(), found: field.dtype(), wanted: T::DTYPE })
+    }
+
+    #[cold]
+    fn wrong_length(&self, field: usize, found: usize) -> FieldError {
+        let field = &self.fields()[field];
+        let is_most = !matches!(field.kind(), FieldKind::Fixed(_));
+        let allowed = field.row_elements().unwrap_or(usize::MAX);
+        FieldError::Length { field: field.name().to_owned(), found, allowed, is_most }
+    }
+
+    /// The bytes of its elements of a field, aligned to their type. Of a fixed field it counts as written.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, field: usize) -> &mut [u8] {
+        if let FieldKind::Fixed(_) = self.fields()[field].kind() {
+            self.written |= 1 << field;
+        }
+        self.room(field)
+    }
+
+    #[inline]
+    fn room(&mut self, field: usize) -> &mut [u8] {
+        let Place { values, row_bytes, .. } = *self.layout.place(field);
+        // SAFETY: the layout has so many rows of this field, of which this one is the value's own (`new`), and `&mut self`
+        // keeps it from being lent twice.
+        unsafe { part(self.memory.0, values + self.row * row_bytes, row_bytes) }
+    }
+
+    /// Leaves how many elements the record has of a field that counts them.
+    fn count(&mut self, field: usize, len: usize) {
+        let at = match self.fields()[field].kind() {
+            FieldKind::Fixed(_) => return,
+            FieldKind::Padded { .. } => self.row,
+            // The first offset is the batch's own. While the batch is written, each is its row's length.
+            FieldKind::Ragged { .. } => self.row + 1,
+        };
+        let start = self.layout.place(field).counts + at * size_of::<Count>();
+        // SAFETY: the layout has one a row there, of which this one is the value's own (`new`).
+        let count = unsafe { part(self.memory.0, start, size_of::<Count>()) };
+        let len = Count::try_from(len).unwrap_or(Count::MAX);
+        count.copy_from_slice(bytemuck::bytes_of(&len));
+    }
+
+    /// Leaves the record's random numbers for whoever writes it: they are drawn in the order of the
+    /// records, and the records are written in any.
+    pub(crate) fn leave_draw(&mut self, draw: Draw) {
+        *self.draw = draw;
+    }
+
+    /// The record's random numbers.
+    pub(crate) fn draw(&self) -> Draw {
+        *self.draw
+    }
+
+    /// Leaves what is cut out of the record for the device that transforms it.
+    pub(crate) fn leave_cut(&mut self, cut: Cut) {
+        let Some((_, _, cuts)) = self.layout.staged(self.layout.rows()) else { return };
+        let start = cuts + self.row * size_of::<Cut>();
+        // SAFETY: the layout has one a row there, of which this one is the value's own (`new`).
+        let place = unsafe { part(self.memory.0, start, size_of::<Cut>()) };
+        place.copy_from_slice(bytemuck::bytes_of(&cut));
+    }
+
+    /// Leaves the record's hash for whoever writes down what was delivered.
+    pub(crate) fn leave_content(&mut self, hash: ContentHash) {
+        self.content.fill(hash);
+    }
+
+    /// Leaves the record's name.
+    pub(crate) fn leave_id(&mut self, id: RecordId) {
+        *self.id = id;
+    }
+
+    /// Checks that every field was written.
+    #[inline]
+    pub(crate) fn check_written(&self) -> Result<(), FieldError> {
+        let all = u64::MAX >> (u64::BITS as usize - self.fields().len());
+        if self.written == all { Ok(()) } else { Err(self.not_written()) }
+    }
+
+    #[cold]
+    fn not_written(&self) -> FieldError {
+        let first = (!self.written).trailing_zeros() as usize;
+        FieldError::NotWritten { field: self.fields()[first].name().to_owned() }
+    }
+
+    /// Leaves zeros, and no elements of what varies, for a record that there is none of.
+    pub(super) fn clear(&mut self) {
+        for number in 0..self.fields().len() {
+            match self.fields()[number].kind() {
+                FieldKind::Fixed(_) => self.bytes_mut(number).fill(0),
+                FieldKind::Padded { .. } | FieldKind::Ragged { .. } => {
+                    self.set_len(number, 0).expect("any such field may have no elements");
+                }
+            }
+        }
+        self.leave_cut(Cut::default());
+        *self.id = RecordId::default();
+    }
+}
+
+impl fmt::Debug for Row<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Row({}, row {})", self.id, self.row)
+    }
+}

@@ -1,0 +1,70 @@
+//! A decoder whose type is forgotten, as a feed keeps it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::{Decoded, RecordDecoder, WorkerSetup};
+use crate::batch::Row;
+use crate::field::Field;
+use crate::source::Record;
+
+/// A worker's scratch memory, of a decoder's own type.
+pub(crate) struct Scratch(Box<dyn Any>);
+
+/// What [`RecordDecoder`] is to a feed, which does not know its scratch memory.
+pub(crate) trait ErasedDecoder: Send + Sync {
+    fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
+    fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>>;
+    fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>>;
+    fn scratch(&self, setup: WorkerSetup) -> Scratch;
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded;
+}
+
+impl<D: RecordDecoder> ErasedDecoder for D {
+    fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
+        RecordDecoder::fields(self, first)
+    }
+
+    fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
+        RecordDecoder::reshape(self, first, fields)
+    }
+
+    fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
+        RecordDecoder::scratch_bytes(self, first)
+    }
+
+    fn scratch(&self, setup: WorkerSetup) -> Scratch {
+        Scratch(Box::new(RecordDecoder::scratch(self, setup)))
+    }
+
+    #[inline]
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded {
+        let scratch = scratch.0.downcast_mut().expect("a worker's scratch memory is its decoder's");
+        RecordDecoder::decode(self, record, row, scratch)
+    }
+}
+
+/// A decoder that several feeds share.
+impl<D: RecordDecoder> RecordDecoder for Arc<D> {
+    type Scratch = D::Scratch;
+
+    fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
+        RecordDecoder::fields(&**self, first)
+    }
+
+    fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
+        RecordDecoder::reshape(&**self, first, fields)
+    }
+
+    fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
+        RecordDecoder::scratch_bytes(&**self, first)
+    }
+
+    fn scratch(&self, setup: WorkerSetup) -> Self::Scratch {
+        RecordDecoder::scratch(&**self, setup)
+    }
+
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded {
+        RecordDecoder::decode(&**self, record, row, scratch)
+    }
+}

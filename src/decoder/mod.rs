@@ -1,0 +1,108 @@
+//! What turns a record's bytes into its row of a batch.
+//!
+//! A decoder says from the first record which [fields](crate::Field) a batch has, and then writes one record at a time. It is a
+//! function of the record and its random numbers: it keeps nothing from record to record but scratch memory of the
+//! worker's, so that neither the order of the records nor the number of threads shows in what it writes.
+//!
+//! Nothing below a decoder (sources, reader, plan) knows what a record means, and nothing above it (batch, device) where
+//! it came from.
+
+mod blocks;
+mod closure;
+mod erased;
+mod failure;
+pub(crate) mod image;
+
+pub use self::blocks::{RawBytes, Tokens};
+pub(crate) use self::closure::Closure;
+pub(crate) use self::erased::{ErasedDecoder, Scratch};
+pub use self::failure::{DecodeFailure, Decoded};
+
+use crate::batch::Row;
+use crate::field::Field;
+use crate::source::Record;
+
+/// Turns records into rows.
+///
+/// ```
+/// use percolator::{DecodeFailure, Decoded, Dtype, Field, Record, RecordDecoder, Row, WorkerSetup};
+///
+/// /// A record is a class, and 4 numbers behind it.
+/// struct Points;
+///
+/// impl RecordDecoder for Points {
+///     type Scratch = ();
+///
+///     fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
+///         Ok(vec![Field::new("point", Dtype::F32, [4]), Field::scalar("class", Dtype::I64)])
+///     }
+///
+///     fn scratch(&self, _setup: WorkerSetup) -> Self::Scratch {}
+///
+///     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
+///         let (&class, numbers) = record.value.split_first().ok_or_else(|| DecodeFailure::new("the record is empty"))?;
+///         row.set("class", i64::from(class))?;
+///         let point = row.values_mut::<f32>("point")?;
+///         if numbers.len() != 4 * point.len() {
+///             return Err(DecodeFailure::new(format!("{} bytes are no 4 numbers", numbers.len())));
+///         }
+///         for (element, bytes) in point.iter_mut().zip(numbers.as_chunks().0) {
+///             *element = f32::from_le_bytes(*bytes);
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait RecordDecoder: Send + Sync + 'static {
+    /// What a worker keeps from record to record: buffers, and nothing that shows in a row.
+    type Scratch: 'static;
+
+    /// The fields of a batch, by the first record of the source. They are fixed from then on, and the memory of all
+    /// batches follows from them.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the record. The feed is not built then.
+    fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
+
+    /// A worker's scratch memory; called once on each worker's thread.
+    fn scratch(&self, setup: WorkerSetup) -> Self::Scratch;
+
+    /// Writes a record to its row: every field of it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the record; the feed ends with it, and says which record it is. So it does if it panics.
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded;
+
+    /// The fields of the batch that a record begins, if they are not those of the batch before; `None`, which is what is
+    /// said if nothing else is, where they are. Only shapes may change, as those of images do that are not cropped: names,
+    /// types and their order stay.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the record.
+    fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>> {
+        let _ = (first, fields);
+        Ok(None)
+    }
+
+    /// What the feed's [memory budget](crate::MemoryBudget) is to count of one worker's scratch, by the first record: who
+    /// holds it and what it is, and bytes.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the record.
+    fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
+        let _ = first;
+        Ok(Vec::new())
+    }
+}
+
+/// What a worker's scratch memory is made for.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerSetup {
+    /// Whether the batches of all lanes together are larger than the caches: then it pays to write rows past them.
+    pub is_past_caches: bool,
+}

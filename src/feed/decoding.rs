@@ -1,0 +1,125 @@
+//! What a feed's records are decoded by, where that is not Caffe's image record.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::builder::FeedBuilder;
+use crate::batch::Row;
+use crate::config::ConfigError;
+use crate::decoder::{Closure, Decoded, ErasedDecoder, RecordDecoder};
+use crate::field::Field;
+use crate::shape::{Dtype, Layout};
+use crate::source::Record;
+use crate::transform::{Place, Transform};
+
+/// A decoder's closure.
+type DecodeFn = dyn Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync;
+
+/// What was said of how records are decoded. Nothing is Caffe's image record.
+#[derive(Clone, Default)]
+pub(super) struct Decoding {
+    decoder: Option<Arc<dyn ErasedDecoder>>,
+    fields: Option<Vec<Field>>,
+    closure: Option<Arc<DecodeFn>>,
+}
+
+impl fmt::Debug for Decoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Decoding { decoder: Some(_), .. } => "of its own",
+            Decoding { fields: None, closure: None, .. } => "of image records",
+            _ => "of fields and a closure",
+        };
+        f.debug_struct("Decoding").field("decoder", &kind).field("fields", &self.fields).finish()
+    }
+}
+
+impl Decoding {
+    /// The decoder, if it is another than that of image records.
+    pub(super) fn decoder(&self) -> Result<Option<Arc<dyn ErasedDecoder>>, ConfigError> {
+        let half = |said, missing| Err(ConfigError::HalfADecoder { said, missing });
+        match (&self.decoder, &self.fields, &self.closure) {
+            (Some(decoder), None, None) => Ok(Some(decoder.clone())),
+            (None, None, None) => Ok(None),
+            (None, Some(fields), Some(closure)) => {
+                let closure = closure.clone();
+                let decode = move |record: &Record<'_>, row: &mut Row<'_>| closure(record, row);
+                Ok(Some(Arc::new(Closure::new(fields.clone(), decode))))
+            }
+            (Some(_), ..) => half("decoder", "leaving out fields and decode"),
+            (None, Some(_), None) => half("fields", "decode"),
+            (None, None, Some(_)) => half("decode", "fields"),
+        }
+    }
+}
+
+impl FeedBuilder {
+    /// What turns records into rows of batches, in place of Caffe's image record: one of one's own, [`RawBytes`](crate::RawBytes)
+    /// or [`Tokens`](crate::Tokens). What is for images (transform, target, dtype, layout) is then refused.
+    pub fn decoder(mut self, decoder: impl RecordDecoder) -> Self {
+        self.decoding.decoder = Some(Arc::new(decoder));
+        self
+    }
+
+    /// The fields of a batch, for [`decode`](Self::decode) to write.
+    pub fn fields(mut self, fields: impl IntoIterator<Item = Field>) -> Self {
+        self.decoding.fields = Some(fields.into_iter().collect());
+        self
+    }
+
+    /// Decodes records with a closure, which writes each of the declared [fields](Self::fields) of a record. It runs on the
+    /// workers, on many records at a time: it must be a function of the record.
+    ///
+    /// ```
+    /// use percolator::{DecodeFailure, Dtype, Feed, Field};
+    ///
+    /// let feed = Feed::builder()
+    ///     .lmdb("poses")
+    ///     .fields([Field::new("image", Dtype::U8, [3, 32, 32]), Field::ragged("tokens", Dtype::I32, 64)])
+    ///     .decode(|record, row| {
+    ///         let (image, tokens) = record
+    ///             .value
+    ///             .split_at_checked(3 * 32 * 32)
+    ///             .ok_or_else(|| DecodeFailure::new(format!("{} bytes hold no image", record.value.len())))?;
+    ///         row.write("image", image)?;
+    ///         let tokens: Vec<i32> = tokens.iter().map(|&token| token.into()).collect();
+    ///         row.write("tokens", &tokens)?;
+    ///         Ok(())
+    ///     });
+    /// ```
+    pub fn decode(
+        mut self,
+        decode: impl Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync + 'static,
+    ) -> Self {
+        self.decoding.closure = Some(Arc::new(decode));
+        self
+    }
+
+    /// Gives each batch of images a field `label_i64`, too: labels as the i64 that loss functions of most frameworks take.
+    /// Off if not said.
+    pub fn labels_i64(mut self, has: bool) -> Self {
+        self.has_wide_labels = has;
+        self
+    }
+
+    /// Refuses what was said of images where records are none.
+    pub(super) fn check_decoding(&self) -> Result<(), ConfigError> {
+        if self.decoding.decoder()?.is_none() {
+            return Ok(());
+        }
+        for (option, is_said) in [
+            ("transform", self.transform != Transform::new()),
+            ("scaled_decode", self.scaled_decode.is_some()),
+            ("transform_on", self.place != Place::Host),
+            ("target", self.target.is_some()),
+            ("dtype", self.dtype != Dtype::F32),
+            ("layout", self.layout != Layout::Nchw),
+            ("labels_i64", self.has_wide_labels),
+        ] {
+            if is_said {
+                return Err(ConfigError::ImageOption { option });
+            }
+        }
+        Ok(())
+    }
+}

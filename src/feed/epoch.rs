@@ -1,0 +1,121 @@
+//! A feed of one device as an iterator: of all batches, or of one epoch's.
+
+use super::batch::Batch;
+use super::lane::Lane;
+use super::{Feed, Steps};
+use crate::config::ConfigError;
+use crate::error::FeedError;
+
+/// The batches of one epoch of a feed with one device. See [`Feed::epoch`].
+#[derive(Debug)]
+pub struct Epoch<'a> {
+    steps: Steps<'a>,
+    is_over: bool,
+}
+
+impl Feed {
+    /// One epoch of a feed with one device: its batches, and then the end. The next call gives the next epoch. After the
+    /// last one that the feed was [built for](crate::FeedBuilder::epochs) it begins again with the first: a feed of
+    /// one epoch, or of a [single pass](crate::FeedBuilder::once), gives the same batches at each call, as validation
+    /// wants them.
+    ///
+    /// An iterator that is dropped early leaves the rest of its epoch to the next call. In [Caffe's
+    /// ring](crate::FeedBuilder::epochs), which knows no epochs, it does not end.
+    ///
+    /// ```no_run
+    /// use percolator::Feed;
+    ///
+    /// let mut validation = Feed::builder().lmdb("val_lmdb").batch_size(50).once().build()?;
+    /// for round in 0..10 {
+    ///     for batch in validation.epoch()? {
+    ///         let batch = batch?;
+    ///         // ... the same batches in every round
+    ///         # let _ = (round, batch);
+    ///     }
+    /// }
+    /// # Ok::<(), percolator::FeedError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError`] if the feed has several devices, if its lanes were handed over, or if it cannot begin again.
+    pub fn epoch(&mut self) -> Result<Epoch<'_>, FeedError> {
+        self.check_single()?;
+        let Some(lanes) = &self.lanes else { return Err(FeedError::LanesTaken) };
+        if lanes.iter().all(Lane::has_nothing_more) {
+            self.seek((0, 0))?;
+        }
+        Ok(Epoch { steps: self.steps(), is_over: false })
+    }
+
+    fn check_single(&self) -> Result<(), FeedError> {
+        match self.asked.devices.len() {
+            1 => Ok(()),
+            devices => Err(ConfigError::SeveralLanes { devices }.into()),
+        }
+    }
+}
+
+impl Iterator for Epoch<'_> {
+    type Item = Result<Batch, FeedError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let batch = self.steps.next().and_then(|step| step.map(|mut batches| batches.pop()).transpose());
+        self.is_over = match &batch {
+            Some(Ok(batch)) => batch.step().is_some_and(|step| step.is_last),
+            Some(Err(_)) | None => true,
+        };
+        batch
+    }
+}
+
+impl std::iter::FusedIterator for Epoch<'_> {}
+
+/// All batches of a feed with one device.
+#[derive(Debug)]
+pub struct IntoBatches {
+    lane: Option<Lane>,
+    /// In place of the first batch.
+    refused: Option<FeedError>,
+    /// It stays for as long as its batches are asked for.
+    _feed: Feed,
+}
+
+/// A feed with one device gives its batches one after the other. One with several gives an error instead: step through
+/// it, or take its lanes.
+///
+/// ```no_run
+/// use percolator::Feed;
+///
+/// for batch in Feed::builder().lmdb("mnist_train_lmdb").batch_size(64).once().build()? {
+///     let batch = batch?;
+///     println!("{} labels", batch.labels().len());
+/// }
+/// # Ok::<(), percolator::FeedError>(())
+/// ```
+impl IntoIterator for Feed {
+    type Item = Result<Batch, FeedError>;
+    type IntoIter = IntoBatches;
+
+    fn into_iter(mut self) -> IntoBatches {
+        let refused = self.check_single().err();
+        let lane = if refused.is_none() { self.lanes().pop() } else { None };
+        IntoBatches { lane, refused, _feed: self }
+    }
+}
+
+impl Iterator for IntoBatches {
+    type Item = Result<Batch, FeedError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.refused.take() {
+            Some(error) => Some(Err(error)),
+            None => self.lane.as_mut()?.next(),
+        }
+    }
+}
+
+impl std::iter::FusedIterator for IntoBatches {}

@@ -1,0 +1,82 @@
+//! A batch taken apart into arrays that own their memory.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::batch::Batch;
+use crate::device::DeviceError;
+use crate::shape::{Dtype, Extents};
+
+/// One array of a batch, on the host, that owns its memory: for whoever keeps bytes and gives them back by dropping
+/// them (`bytes::Bytes::from_owner`, burn's `Bytes`, Arrow's buffers). The batch's memory goes back to its lane when the
+/// last of its arrays is dropped, on whatever thread.
+#[derive(Clone)]
+pub struct OwnedArray {
+    batch: Arc<Batch>,
+    /// Its number in the batch's layout.
+    number: usize,
+}
+
+impl Batch {
+    /// The batch's arrays, field by field, each as a value that owns its memory; nothing is copied.
+    ///
+    /// Of a batch that went to another device it is what lies on the host: this call waits until the copy from there is
+    /// done, and keeps the batch's place at the device, too.
+    ///
+    /// ```no_run
+    /// # use percolator::Feed;
+    /// # let mut feed = Feed::builder().lmdb("train_lmdb").build()?;
+    /// # let batch = feed.lanes().remove(0).next().expect("one at least")?;
+    /// for array in batch.into_bytes()? {
+    ///     let bytes: &[u8] = array.as_ref();
+    ///     println!("{}: {} {}, {} bytes", array.name(), array.dtype(), array.shape(), bytes.len());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if the device failed on the way.
+    pub fn into_bytes(self) -> Result<Vec<OwnedArray>, DeviceError> {
+        self.wait()?;
+        let batch = Arc::new(self);
+        let arrays = 0..batch.filled().layout().arrays().len();
+        Ok(arrays.map(|number| OwnedArray { batch: batch.clone(), number }).collect())
+    }
+}
+
+impl OwnedArray {
+    fn array(&self) -> &crate::batch::Array {
+        &self.batch.filled().layout().arrays()[self.number]
+    }
+
+    /// Its name: that of its field, or, of what goes with a field of varying length, `FIELD.offsets` or `FIELD.lengths`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.array().name
+    }
+
+    /// The type of its elements.
+    #[must_use]
+    pub fn dtype(&self) -> Dtype {
+        self.array().dtype
+    }
+
+    /// Its extents, records first.
+    #[must_use]
+    pub fn shape(&self) -> Extents {
+        self.batch.filled().extents(self.array())
+    }
+}
+
+impl AsRef<[u8]> for OwnedArray {
+    fn as_ref(&self) -> &[u8] {
+        self.batch.filled().array_bytes(self.array())
+    }
+}
+
+impl fmt::Debug for OwnedArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnedArray({}: {} {})", self.name(), self.dtype(), self.shape())
+    }
+}

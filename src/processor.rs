@@ -1,0 +1,103 @@
+//! What is done to every record of a feed: it is decoded into its row, hashed if that was asked for, and named.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::batch::{BatchLayout, LayoutError, Row};
+use crate::content::ContentHash;
+use crate::decoder::{DecodeFailure, ErasedDecoder, Scratch, WorkerSetup};
+use crate::fault::{RecordCause, RecordError};
+use crate::field::Field;
+use crate::source::Record;
+use crate::source::files::Files;
+
+/// How the records of a feed become the rows of its batches.
+pub(crate) struct Processor {
+    /// Where the records come from, for messages.
+    pub(crate) files: Files,
+    pub(crate) decoder: Arc<dyn ErasedDecoder>,
+    /// Whether each record's bytes are hashed, for the receipts.
+    pub(crate) hashes_contents: bool,
+    /// What records' own random numbers are drawn from.
+    pub(crate) seed: u64,
+    /// What the workers' scratch memory is made for.
+    pub(crate) setup: WorkerSetup,
+}
+
+impl Processor {
+    /// A worker's scratch memory.
+    pub(crate) fn scratch(&self) -> Scratch {
+        self.decoder.scratch(self.setup)
+    }
+
+    /// The fields of a batch, by the source's first record, and what a worker's scratch memory comes to.
+    pub(crate) fn fields(&self, first: &Record<'_>) -> Result<(Vec<Field>, ScratchBytes), Box<RecordError>> {
+        let look = || Ok((self.decoder.fields(first)?, self.decoder.scratch_bytes(first)?));
+        look().map_err(|failure: DecodeFailure| self.error(first, failure.into_cause()))
+    }
+
+    /// The layout of the batch that a record begins: that of the batch before, or one with other shapes.
+    pub(crate) fn layout(
+        &self,
+        first: &Record<'_>,
+        layout: &Arc<BatchLayout>,
+    ) -> Result<Arc<BatchLayout>, Box<RecordError>> {
+        let look = || -> Result<Arc<BatchLayout>, DecodeFailure> {
+            let Some(fields) = self.decoder.reshape(first, layout.fields())? else {
+                return Ok(layout.clone());
+            };
+            let names = |fields: &[Field]| -> Vec<_> {
+                fields.iter().map(|field| (field.shared_name().clone(), field.dtype())).collect()
+            };
+            if names(&fields) != names(layout.fields()) && layout.staged(1).is_none() {
+                return Err(DecodeFailure::new("its decoder changed the names or the types of the fields"));
+            }
+            match BatchLayout::new(fields, layout.rows()) {
+                Ok(layout) => Ok(Arc::new(layout)),
+                Err(LayoutError::Fields(error)) => Err(error.into()),
+                Err(LayoutError::TooLarge) => {
+                    Err(RecordCause::BatchTooLarge { records: layout.rows() }.into())
+                }
+            }
+        };
+        look().map_err(|failure| self.error(first, failure.into_cause()))
+    }
+
+    /// Writes a record to its row.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        record: &Record<'_>,
+        row: &mut Row<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Box<RecordError>> {
+        row.leave_id(record.id);
+        let written = self.decoder.decode(record, row, scratch);
+        let written = written.map_err(DecodeFailure::into_cause);
+        let written = written.and_then(|()| row.check_written().map_err(RecordCause::Field));
+        written.map_err(|cause| self.error(record, cause))?;
+        // Last: decoding has brought most of it into a cache.
+        if self.hashes_contents {
+            row.leave_content(ContentHash::of(record));
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a record, with all that is needed to find it.
+    #[cold]
+    pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
+        RecordError::new(self.files.path_of(record.id.index), record, cause)
+    }
+}
+
+/// What a worker's scratch memory comes to: who holds it and what it is, and bytes.
+pub(crate) type ScratchBytes = Vec<(&'static str, usize)>;
+
+impl fmt::Debug for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Processor")
+            .field("files", &self.files)
+            .field("setup", &self.setup)
+            .finish_non_exhaustive()
+    }
+}
