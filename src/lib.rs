@@ -49,6 +49,8 @@
 // checker has no twin, is left out, and some of what it alone uses stays behind.
 #![cfg_attr(shuttle, allow(dead_code, unused_imports, reason = "its callers are left out of this build"))]
 
+#[cfg(not(shuttle))]
+mod consumer;
 mod errand;
 mod input_file;
 mod keyed;
@@ -139,6 +141,8 @@ pub use distribute::{
 };
 pub use error::FeedError;
 pub use fault::{RecordCause, RecordError};
+#[cfg(feature = "stream")]
+pub use feed::Building;
 #[cfg(not(shuttle))]
 pub use feed::{
     Batch, Epoch, Extent, Feed, FeedBuilder, FeedCanceller, FeedWatch, FieldView, IntoBatches, Lane,

@@ -40,6 +40,7 @@ use crossbeam_channel::{Receiver, Sender, never, select};
 pub(crate) use self::depth::Depth;
 
 use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
+use crate::consumer::Consumer;
 use crate::device::{Device, DeviceError, HostBatch, Passage, Room};
 use crate::error::FeedError;
 use crate::latch::Latch;
@@ -172,6 +173,8 @@ pub(crate) struct Prefetcher {
     pub(crate) done: Receiver<()>,
     pub(crate) done_sender: Sender<()>,
     pub(crate) full: Sender<Result<Delivered, FeedError>>,
+    /// Woken after each of these sends, and after the last.
+    pub(crate) consumer: Arc<Consumer>,
     /// Slots whose batch the consumer has let go of.
     pub(crate) free: Receiver<Returned>,
     /// Disconnects when the consumer's end is dropped.
@@ -267,7 +270,20 @@ impl Prefetcher {
     /// Should it panic, its consumer gets an error and not a quiet end.
     pub(crate) fn stay(mut self, name: String, through: Sender<()>) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
-        let Prefetcher { ring, reader, processor, draws, crew, tasks, full, free, latch, state, .. } = self;
+        let Prefetcher {
+            ring,
+            reader,
+            processor,
+            draws,
+            crew,
+            tasks,
+            full,
+            consumer,
+            free,
+            latch,
+            state,
+            ..
+        } = self;
         drop(ring);
         if let Err(panic) = ran {
             let error = FeedError::Panicked { name, message: panic_message(&*panic) };
@@ -278,6 +294,7 @@ impl Prefetcher {
         // The consumer sees the end before any slot is waited for: what lets go of one may be that it goes
         // on.
         drop((reader, processor, draws, crew, tasks, full));
+        consumer.wake();
         // Its lender keeps a database open.
         let mut state = state;
         state.run = None;
@@ -303,6 +320,7 @@ impl Prefetcher {
         {
             if let Err(error) = ending {
                 self.full.send(Err(self.last_word(error))).map_err(|_| Gone)?;
+                self.consumer.wake();
             }
             return Ok(false);
         }
@@ -541,7 +559,9 @@ impl Prefetcher {
     }
 
     fn deliver(&self, delivered: Delivered) -> Result<(), Gone> {
-        self.full.send(Ok(delivered)).map_err(|_| Gone)
+        let sent = self.full.send(Ok(delivered)).map_err(|_| Gone);
+        self.consumer.wake();
+        sent
     }
 }
 

@@ -13,6 +13,7 @@ use super::batch::Batch;
 use super::empty::EmptyBatches;
 use super::progress::{self, Progress};
 use crate::batch::BatchLayout;
+use crate::consumer::Consumer;
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::latch::Latch;
@@ -47,6 +48,8 @@ pub struct Lane {
     pub(super) full: Receiver<Result<Delivered, FeedError>>,
     pub(super) home: WayHome<Returned>,
     pub(super) meters: Arc<LaneMeters>,
+    /// Whom the prefetcher wakes.
+    pub(super) consumer: Arc<Consumer>,
     pub(super) clock: Arc<Clock>,
     pub(super) watch: Watch,
     pub(super) warn_after: Duration,
@@ -144,7 +147,7 @@ impl Lane {
     }
 
     /// Writes a batch down that the consumer gets.
-    fn noted(&self, next: Option<Result<Batch, FeedError>>) -> Option<Result<Batch, FeedError>> {
+    pub(super) fn noted(&self, next: Option<Result<Batch, FeedError>>) -> Option<Result<Batch, FeedError>> {
         next.inspect(|batch| batch.iter().for_each(|batch| self.note(batch)))
     }
 
@@ -166,6 +169,7 @@ impl Lane {
             home: WayHome::nowhere(),
             // What it waits for, or ends, is nobody's.
             meters: Arc::default(),
+            consumer: Arc::default(),
             clock: Arc::new(Clock::start(1)),
             watch: watch.clone(),
             warn_after: Duration::MAX,
@@ -209,7 +213,10 @@ impl Lane {
     }
 
     /// Takes in what the prefetcher sent, or that it sends no more.
-    fn accept(&mut self, message: Option<Result<Delivered, FeedError>>) -> Option<Result<Batch, FeedError>> {
+    pub(super) fn accept(
+        &mut self,
+        message: Option<Result<Delivered, FeedError>>,
+    ) -> Option<Result<Batch, FeedError>> {
         match message {
             Some(Ok(delivered)) => {
                 self.meters.held.fetch_add(1, Ordering::Relaxed);

@@ -21,6 +21,8 @@ mod plan;
 mod progress;
 mod seek;
 mod steps;
+#[cfg(feature = "stream")]
+mod stream;
 mod target;
 mod view;
 mod watch;
@@ -43,6 +45,8 @@ pub use self::extent::Extent;
 pub use self::lane::Lane;
 pub use self::owned::OwnedArray;
 pub use self::steps::Steps;
+#[cfg(feature = "stream")]
+pub use self::stream::Building;
 pub use self::target::Target;
 pub use self::view::{FieldView, Ragged, Values};
 pub use self::watch::FeedWatch;

@@ -19,6 +19,7 @@ use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{BatchLayout, LayoutError, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
+use crate::consumer::Consumer;
 use crate::content::ContentHash;
 use crate::decoder::WorkerSetup;
 use crate::decoder::image::{ImageDecoder, TargetDecoder, TargetFrom};
@@ -582,7 +583,9 @@ impl Plan {
         let draws = self.draws(number).map_err(ConfigError::Order)?;
         let pads = asked.itinerary.as_ref().is_some_and(|itinerary| itinerary.plan.pads());
         let round = Round::open();
+        let consumer = Arc::new(Consumer::default());
         let mut prefetcher = Prefetcher {
+            consumer: consumer.clone(),
             ring: RingKeeper(round.clone()),
             reader,
             processor: self.processor.clone(),
@@ -620,6 +623,7 @@ impl Plan {
             full: full_receiver,
             home: WayHome::new(free_sender, &round),
             meters: meters.clone(),
+            consumer,
             clock: shared.clock.clone(),
             watch,
             warn_after: asked.warn_after,
