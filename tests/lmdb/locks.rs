@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lmdb::{Environment, Transaction as _, WriteFlags};
-use percolator::{Access, Dtype, Feed, Lmdb, Source, SourceError};
+use percolator::{Access, Dtype, Feed, Lmdb, LmdbOptions, Source, SourceError};
 use tempfile::tempdir;
 
 use crate::common;
@@ -32,7 +32,8 @@ fn whoever_is_asked_to_writes() {
 }
 
 fn written_by_another_process(path: &Path) {
-    check(WRITER, &child_command(WRITER, path.to_str().unwrap()).output().unwrap());
+    let mut writer = child_command(WRITER, path.to_str().unwrap());
+    check(WRITER, &writer.env_remove("LD_PRELOAD").output().unwrap());
 }
 
 fn large(records: usize) -> Records {
@@ -70,7 +71,67 @@ fn an_environment_of_another_part_of_the_program_keeps_its_readers() {
 }
 
 #[test]
+fn each_who_wants_a_lock_and_gets_none_is_told() {
+    let (folder, records) = written(20);
+    // Another part of the program has the lock file.
+    let env = Environment::new().open(folder.path()).unwrap();
+    let opened = |options: LmdbOptions| {
+        let log = Log::default();
+        let source = log.listen(|| options.open(folder.path()).unwrap());
+        assert_eq!(read(&source), records);
+        (source, log.text().matches("reading it without a lock").count())
+    };
+    let all: Vec<_> = (0..3).map(|_| opened(Lmdb::options())).collect();
+    assert!(all.iter().all(|(_, times)| *times == 1), "{all:?}");
+    assert_eq!(opened(Lmdb::options().without_lock()).1, 0, "who wants none");
+    drop((env, all));
+    assert_eq!(opened(Lmdb::options()).1, 0, "who gets one");
+}
+
+#[test]
 fn a_file_in_the_place_of_another_one_does_not_end_its_readers_slot() {
+    in_the_place_of_another_one();
+}
+
+/// Answers as a system does that shows no process what it has mapped.
+const NO_MAPS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#define SHIM(name)                                                             \
+    int name(const char *path, int flags, ...) {                               \
+        va_list arguments;                                                     \
+        va_start(arguments, flags);                                            \
+        int mode = va_arg(arguments, int);                                     \
+        va_end(arguments);                                                     \
+        if (strcmp(path, "/proc/self/maps") == 0) {                            \
+            errno = ENOENT;                                                    \
+            return -1;                                                         \
+        }                                                                      \
+        int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #name);         \
+        return next(path, flags, mode);                                        \
+    }
+SHIM(open)
+SHIM(open64)
+"#;
+
+#[test]
+fn an_environment_of_ours_is_seen_where_no_process_sees_its_maps() {
+    const NAME: &str = "locks::an_environment_of_ours_is_seen_where_no_process_sees_its_maps";
+    if role().is_some() {
+        assert!(fs::read("/proc/self/maps").is_err());
+        return in_the_place_of_another_one();
+    }
+    let folder = tempdir().unwrap();
+    let shim = shim(folder.path(), NO_MAPS);
+    let mut child = child_command(NAME, "without maps");
+    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+}
+
+fn in_the_place_of_another_one() {
     let (folder, other) = (tempdir().unwrap(), tempdir().unwrap());
     common::write_lmdb(folder.path(), large(100));
     common::write_lmdb(other.path(), large(100));
@@ -236,8 +297,7 @@ fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after
         assert!(text.contains("on a read-only file system, where it cannot be locked"), "{text}");
         let mut cursor = source.cursor().unwrap();
         cursor.advance().unwrap().unwrap();
-        let mut writer = child_command(WRITER, &path);
-        check(WRITER, &writer.env_remove("LD_PRELOAD").output().unwrap());
+        written_by_another_process(Path::new(&path));
         let error = cursor.advance().unwrap_err();
         return assert!(matches!(error, SourceError::WrittenTo { .. }), "{error}");
     }

@@ -16,7 +16,7 @@ use super::files::{DataFile, Files};
 use super::meta::{Commit, Metas, newest_transaction};
 use super::page::{Holds, Tree};
 use super::pages::Pages;
-use super::slot::{Slot, Slots};
+use super::slot::{NoLock, Slot, Slots};
 use super::tree::Walk;
 use crate::keyed::{Held, Keyed};
 use crate::source::access::Reading;
@@ -52,8 +52,8 @@ pub(super) struct Environment {
     pub(super) data: PathBuf,
     /// Which file that was when it was opened.
     file: FileId,
-    /// Where readers have slots; `None` where nothing keeps a writer from their pages.
-    slots: Option<Slots>,
+    /// The reader slots, or why there are none, so that nothing keeps a writer from the pages of a view.
+    slots: Result<Slots, NoLock>,
     /// As long as the file was when a view was begun that came to no further page.
     pages: Mutex<Arc<Pages>>,
 }
@@ -62,7 +62,13 @@ impl Environment {
     pub(super) fn open(files: &Files, reading: Reading, is_locked: bool) -> Result<Shared, SourceError> {
         let data = files.open()?;
         let key = Key { file: data.id, reading, is_locked };
-        ENVIRONMENTS.get_or_open(&key, || Self::open_file(files, data, reading, is_locked))
+        let environment =
+            ENVIRONMENTS.get_or_open(&key, || Self::open_file(files, data, reading, is_locked))?;
+        // Each caller is warned: they may not know of each other.
+        if let Err(why) = &environment.slots {
+            why.warn(&files.given);
+        }
+        Ok(environment)
     }
 
     fn open_file(
@@ -75,7 +81,7 @@ impl Environment {
         let error = |fault| error_of(&files.given, &file, None, fault, None);
         let metas = read_metas(&file).map_err(error)?;
         // Only what was found to be right is shown to the library.
-        let slots = if is_locked { Slots::open(files, id, bytes)? } else { None };
+        let slots = if is_locked { Slots::open(files, id, bytes)? } else { Err(NoLock::NotWanted) };
         let pages = Pages::open(Arc::new(file), bytes, metas.page_bytes, reading)
             .map_err(|error| SourceError::io(&files.given, "open the data file", &error))?;
         let pages = Mutex::new(Arc::new(pages));
@@ -143,7 +149,7 @@ pub(super) struct View {
 impl View {
     /// Of the newest commit.
     pub(super) fn begin(environment: &Shared) -> Result<Self, SourceError> {
-        let Some(slots) = &environment.slots else {
+        let Ok(slots) = &environment.slots else {
             let commit = environment.newest().map_err(|fault| environment.error(fault))?;
             return Self::of(environment, commit, None);
         };
