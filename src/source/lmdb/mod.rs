@@ -7,7 +7,7 @@
 //!   v
 //! environment  a data file that is open, and what one reader sees of it (a view)
 //!   v          slot: liblmdb's part, which is to keep writers from the pages of a view
-//!   |          lock_file: which lock files are open here already
+//!   |          lock_file: which lock files are open here already; room: how far liblmdb's map may grow
 //! cursor       a walk: in order (tree), or by positions (index, sought)
 //!   v
 //! pages, page  a page's bytes, mapped or read; what may be on one
@@ -32,6 +32,7 @@ mod lock_file;
 mod meta;
 mod page;
 mod pages;
+mod room;
 mod slot;
 mod sought;
 mod tree;
