@@ -1,10 +1,11 @@
 //! Whoever else has the database open, in this process or another, neither is disturbed.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use lmdb::{Environment, Transaction as _, WriteFlags};
+use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::{Access, Dtype, Feed, Lmdb, LmdbOptions, Source, SourceError};
 use tempfile::tempdir;
 
@@ -86,6 +87,63 @@ fn each_who_wants_a_lock_and_gets_none_is_told() {
     assert_eq!(opened(Lmdb::options().without_lock()).1, 0, "who wants none");
     drop((env, all));
     assert_eq!(opened(Lmdb::options()).1, 0, "who gets one");
+}
+
+#[test]
+fn slots_of_processes_that_were_killed_are_nobodys() {
+    const NAME: &str = "locks::slots_of_processes_that_were_killed_are_nobodys";
+    const READERS: u32 = 8;
+    if let Some(path) = role() {
+        // Takes all slots, and is gone without a word.
+        let env = Environment::new().set_flags(EnvironmentFlags::NO_TLS).open(Path::new(&path)).unwrap();
+        let transactions: Vec<_> = (0..READERS).map(|_| env.begin_ro_txn().unwrap()).collect();
+        assert_eq!(env.begin_ro_txn().err(), Some(lmdb::Error::ReadersFull));
+        std::mem::forget(transactions);
+        std::process::abort();
+    }
+    let (folder, records) = written(20);
+    // The table lasts for as long as anybody has it.
+    let keeper = Keeper::of(folder.path(), READERS);
+    let killed = child_command(NAME, folder.path().to_str().unwrap()).output().unwrap();
+    assert!(!killed.status.success() && killed.status.code().is_none(), "{killed:?}");
+    let read = Lmdb::open(folder.path()).map(|source| read(&source));
+    keeper.end();
+    assert!(read.unwrap() == records);
+}
+
+/// Another process that has a lock file open.
+struct Keeper(Child);
+
+impl Keeper {
+    const ROLE: &str = "locks::whoever_is_asked_to_keeps_a_lock_file";
+
+    fn of(path: &Path, readers: u32) -> Self {
+        let mut keeper = child_command(Self::ROLE, path.to_str().unwrap())
+            .env("READERS", readers.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(keeper.stdout.as_mut().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("it is open")), "the lock file is kept");
+        Keeper(keeper)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+/// Has the lock file open, with so many slots, until it is told to end.
+#[test]
+fn whoever_is_asked_to_keeps_a_lock_file() {
+    let Some(path) = role() else { return };
+    let readers = std::env::var("READERS").unwrap().parse().unwrap();
+    let env = Environment::new().set_max_readers(readers).open(Path::new(&path)).unwrap();
+    println!("it is open");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    drop(env);
 }
 
 #[test]

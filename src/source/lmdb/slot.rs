@@ -156,6 +156,10 @@ impl Slots {
                 self.map_anew(&mut live);
                 self.try_begin(&live, path)?
             }
+            Err(lmdb::Error::ReadersFull) => {
+                self.clear_dead_readers();
+                self.try_begin(&live, path)?
+            }
             begun => begun,
         };
         let transaction = begun.map_err(|error| library_error(path, "mdb_txn_begin", error))?;
@@ -178,6 +182,15 @@ impl Slots {
         // liblmdb takes a longer map if the last commit needs it. If the call fails, liblmdb has no map left.
         live.lost = self.env.set_map_size(self.room.map_bytes(file_bytes)).err();
         tracing::debug!(file_bytes, lost = ?live.lost, "LMDB's map was made anew for a file that grew");
+    }
+
+    /// Clears the slots of processes that were killed.
+    fn clear_dead_readers(&self) {
+        let mut dead = 0;
+        // SAFETY: the environment is open, and the call writes a number to `dead`. It may be made at any
+        // time.
+        let code = unsafe { lmdb_sys::mdb_reader_check(self.env.env(), &raw mut dead) };
+        tracing::debug!(code, dead, "all slots were taken: cleared those of processes that have ended");
     }
 }
 
