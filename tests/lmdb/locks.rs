@@ -146,6 +146,59 @@ fn whoever_is_asked_to_keeps_a_lock_file() {
     drop(env);
 }
 
+/// The data file after so many commits of another 20 records each.
+fn after_commits(commits: usize) -> (Vec<u8>, Records) {
+    let folder = tempdir().unwrap();
+    let records: Records = (0..commits * 20).map(|index| common::image(index, 3, 8, 8)).collect();
+    let env = Environment::new().set_map_size(1 << 30).open(folder.path()).unwrap();
+    let database = env.open_db(None).unwrap();
+    for commit in records.chunks(20) {
+        let mut transaction = env.begin_rw_txn().unwrap();
+        for (key, value) in commit {
+            transaction.put(database, key, value, WriteFlags::empty()).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+    (fs::read(folder.path().join("data.mdb")).unwrap(), records)
+}
+
+#[test]
+fn a_commit_that_the_lock_file_knows_nothing_of_is_not_waited_for() {
+    // A writer that is killed before it has told the others leaves this.
+    let (before, records) = after_commits(4);
+    let (after, _) = after_commits(5);
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data.mdb");
+    fs::write(&data, before).unwrap();
+    let keeper = Keeper::of(folder.path(), 8);
+    fs::write(&data, after).unwrap();
+    let source = Lmdb::open(folder.path()).unwrap();
+    let found = read(&source);
+    keeper.end();
+    assert!(found == records, "{} records, of {}", found.len(), records.len());
+    drop(source);
+    assert_eq!(read(&Lmdb::open(folder.path()).unwrap()).len(), 100, "once nobody has it");
+}
+
+#[test]
+fn a_file_that_was_written_over_under_its_lock_file_is_an_error_that_says_so() {
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data.mdb");
+    fs::write(&data, after_commits(5).0).unwrap();
+    let keeper = Keeper::of(folder.path(), 8);
+    let (other, records) = after_commits(2);
+    fs::write(&data, other).unwrap();
+    let error = Lmdb::open(folder.path()).unwrap_err();
+    keeper.end();
+    println!("{error}");
+    assert!(matches!(error, SourceError::Busy { .. }), "{error}");
+    assert!(
+        error.to_string().contains("transaction 5 is the newest by its lock file, and 2 by the data file"),
+        "{error}"
+    );
+    assert_eq!(read(&Lmdb::open(folder.path()).unwrap()), records);
+}
+
 #[test]
 fn a_file_in_the_place_of_another_one_does_not_end_its_readers_slot() {
     in_the_place_of_another_one();

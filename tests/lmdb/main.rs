@@ -15,6 +15,7 @@ mod damage;
 mod files;
 mod growth;
 mod locks;
+mod metas;
 mod twin;
 
 use std::fs;
