@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -273,6 +274,30 @@ fn in_the_place_of_another_one() {
         }
     };
     assert!(matches!(ended, Err(SourceError::WrittenTo { .. })), "{ended:?} after {given} records");
+}
+
+#[test]
+fn a_folder_whose_data_file_is_a_link_is_locked_where_its_writers_lock_it() {
+    let (folder, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
+    common::write_lmdb(elsewhere.path(), large(100));
+    fs::remove_file(elsewhere.path().join("lock.mdb")).unwrap();
+    fs::rename(elsewhere.path().join("data.mdb"), elsewhere.path().join("f00d")).unwrap();
+    symlink(elsewhere.path().join("f00d"), folder.path().join("data.mdb")).unwrap();
+    let source = Lmdb::open(folder.path()).unwrap();
+    let mut walk = source.cursor().unwrap();
+    walk.advance().unwrap().unwrap();
+    assert_eq!(files_in(folder.path()), ["data.mdb", "lock.mdb"]);
+    assert_eq!(files_in(elsewhere.path()), ["f00d"]);
+    written_by_another_process(folder.path());
+    // Whoever is given the file itself goes by the lock file beside that, as its writers do.
+    let beside = Lmdb::open(elsewhere.path().join("f00d")).unwrap();
+    assert_eq!(beside.records(), Some(100));
+    assert_eq!(files_in(elsewhere.path()), ["f00d", "f00d-lock"]);
+    for (key, value) in &large(100)[1..] {
+        let entry = walk.advance().unwrap().unwrap();
+        assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]));
+    }
+    assert!(walk.advance().unwrap().is_none());
 }
 
 #[test]

@@ -32,11 +32,13 @@ const NAMES_MAX: usize = 20;
 
 /// What tells open environments apart. It is the file and not its path, so that a database which was replaced is not taken
 /// for the one before it, which somebody may still be reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     file: FileId,
     reading: Reading,
-    is_locked: bool,
+    /// The lock file, if there is to be a lock. A data file may have several, by its links: each keeps only the
+    /// writers that lock the same one.
+    lock: Option<PathBuf>,
 }
 
 /// Every environment that is open in this process.
@@ -63,7 +65,7 @@ pub(super) struct Environment {
 impl Environment {
     pub(super) fn open(files: &Files, reading: Reading, is_locked: bool) -> Result<Shared, SourceError> {
         let data = files.open()?;
-        let key = Key { file: data.id, reading, is_locked };
+        let key = Key { file: data.id, reading, lock: is_locked.then(|| files.lock.clone()) };
         let environment =
             ENVIRONMENTS.get_or_open(&key, || Self::open_file(files, data, reading, is_locked))?;
         // Each caller is warned: they may not know of each other.
