@@ -401,6 +401,18 @@ pub enum SourceError {
         /// The newest one.
         found: u64,
     },
+    /// An LMDB's newest commit cannot be known.
+    #[error(
+        "{}: {found}; open it when nobody writes to it; if nobody does, the file was overwritten while a program had it \
+         open: end that program",
+        shown::path(path)
+    )]
+    Busy {
+        /// The database.
+        path: PathBuf,
+        /// What is seen of it.
+        found: String,
+    },
     /// Another file took the database's place while it was opened.
     #[error("{}: another file took its place while it was opened; open it again", shown::path(path))]
     Replaced {

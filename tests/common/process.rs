@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -73,6 +73,19 @@ pub fn check_without_root(test: &str, mut command: Command, folder: &Path) {
         Ok(output) => check(test, &output),
         Err(error) => println!("skipped: cannot run this test as user {NOBODY}: {error}"),
     }
+}
+
+/// A child under a limit of its address space, in KiB, or under none, whatever this process is under.
+pub fn under_a_limit_of_address_space(child: &Command, limit_kib: Option<usize>) -> Command {
+    let limit = limit_kib.map_or_else(|| "unlimited".to_owned(), |kib| kib.to_string());
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -S -v \"$1\" && shift && exec \"$@\"", "sh", &limit])
+        .arg(child.get_program())
+        .args(child.get_args())
+        .envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .stdin(Stdio::null());
+    limited
 }
 
 /// Looks until it sees what is expected: the system takes a thread off its list a moment after it was joined.

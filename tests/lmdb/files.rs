@@ -4,7 +4,6 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
 use percolator::{
@@ -15,6 +14,7 @@ use tempfile::tempdir;
 use crate::common;
 use crate::common::process::{
     check, check_without_root, child_command, is_alone, must_end, open_files, role, settles, threads,
+    under_a_limit_of_address_space,
 };
 use crate::{Records, files_in, read, refusal, value, written};
 
@@ -362,13 +362,7 @@ fn a_terabyte_of_map_is_not_asked_for() {
     assert_eq!(env.info().unwrap().map_size(), 1 << 40);
     drop(env);
     let child = child_command(NAME, folder.path().to_str().unwrap());
-    let mut limited = Command::new("sh");
-    limited
-        .args(["-c", "ulimit -v 2097152 && exec \"$@\"", "sh"])
-        .arg(child.get_program())
-        .args(child.get_args())
-        .envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .stdin(Stdio::null());
+    let mut limited = under_a_limit_of_address_space(&child, Some(2 << 20));
     check(NAME, &limited.output().unwrap());
 }
 

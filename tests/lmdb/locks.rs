@@ -1,11 +1,13 @@
 //! Whoever else has the database open, in this process or another, neither is disturbed.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use lmdb::{Environment, Transaction as _, WriteFlags};
-use percolator::{Access, Dtype, Feed, Lmdb, Source, SourceError};
+use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::{Access, Dtype, Feed, Lmdb, LmdbOptions, Source, SourceError};
 use tempfile::tempdir;
 
 use crate::common;
@@ -32,7 +34,8 @@ fn whoever_is_asked_to_writes() {
 }
 
 fn written_by_another_process(path: &Path) {
-    check(WRITER, &child_command(WRITER, path.to_str().unwrap()).output().unwrap());
+    let mut writer = child_command(WRITER, path.to_str().unwrap());
+    check(WRITER, &writer.env_remove("LD_PRELOAD").output().unwrap());
 }
 
 fn large(records: usize) -> Records {
@@ -70,7 +73,177 @@ fn an_environment_of_another_part_of_the_program_keeps_its_readers() {
 }
 
 #[test]
+fn each_who_wants_a_lock_and_gets_none_is_told() {
+    let (folder, records) = written(20);
+    // Another part of the program has the lock file.
+    let env = Environment::new().open(folder.path()).unwrap();
+    let opened = |options: LmdbOptions| {
+        let log = Log::default();
+        let source = log.listen(|| options.open(folder.path()).unwrap());
+        assert_eq!(read(&source), records);
+        (source, log.text().matches("reading it without a lock").count())
+    };
+    let all: Vec<_> = (0..3).map(|_| opened(Lmdb::options())).collect();
+    assert!(all.iter().all(|(_, times)| *times == 1), "{all:?}");
+    assert_eq!(opened(Lmdb::options().without_lock()).1, 0, "who wants none");
+    drop((env, all));
+    assert_eq!(opened(Lmdb::options()).1, 0, "who gets one");
+}
+
+#[test]
+fn slots_of_processes_that_were_killed_are_nobodys() {
+    const NAME: &str = "locks::slots_of_processes_that_were_killed_are_nobodys";
+    const READERS: u32 = 8;
+    if let Some(path) = role() {
+        // Takes all slots, and is gone without a word.
+        let env = Environment::new().set_flags(EnvironmentFlags::NO_TLS).open(Path::new(&path)).unwrap();
+        let transactions: Vec<_> = (0..READERS).map(|_| env.begin_ro_txn().unwrap()).collect();
+        assert_eq!(env.begin_ro_txn().err(), Some(lmdb::Error::ReadersFull));
+        std::mem::forget(transactions);
+        std::process::abort();
+    }
+    let (folder, records) = written(20);
+    // The table lasts for as long as anybody has it.
+    let keeper = Keeper::of(folder.path(), READERS);
+    let killed = child_command(NAME, folder.path().to_str().unwrap()).output().unwrap();
+    assert!(!killed.status.success() && killed.status.code().is_none(), "{killed:?}");
+    let read = Lmdb::open(folder.path()).map(|source| read(&source));
+    keeper.end();
+    assert!(read.unwrap() == records);
+}
+
+/// Another process that has a lock file open.
+struct Keeper(Child);
+
+impl Keeper {
+    const ROLE: &str = "locks::whoever_is_asked_to_keeps_a_lock_file";
+
+    fn of(path: &Path, readers: u32) -> Self {
+        let mut keeper = child_command(Self::ROLE, path.to_str().unwrap())
+            .env("READERS", readers.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(keeper.stdout.as_mut().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("it is open")), "the lock file is kept");
+        Keeper(keeper)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+/// Has the lock file open, with so many slots, until it is told to end.
+#[test]
+fn whoever_is_asked_to_keeps_a_lock_file() {
+    let Some(path) = role() else { return };
+    let readers = std::env::var("READERS").unwrap().parse().unwrap();
+    let env = Environment::new().set_max_readers(readers).open(Path::new(&path)).unwrap();
+    println!("it is open");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    drop(env);
+}
+
+/// The data file after so many commits of another 20 records each.
+fn after_commits(commits: usize) -> (Vec<u8>, Records) {
+    let folder = tempdir().unwrap();
+    let records: Records = (0..commits * 20).map(|index| common::image(index, 3, 8, 8)).collect();
+    let env = Environment::new().set_map_size(1 << 30).open(folder.path()).unwrap();
+    let database = env.open_db(None).unwrap();
+    for commit in records.chunks(20) {
+        let mut transaction = env.begin_rw_txn().unwrap();
+        for (key, value) in commit {
+            transaction.put(database, key, value, WriteFlags::empty()).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+    (fs::read(folder.path().join("data.mdb")).unwrap(), records)
+}
+
+#[test]
+fn a_commit_that_the_lock_file_knows_nothing_of_is_not_waited_for() {
+    // A writer that is killed before it has told the others leaves this.
+    let (before, records) = after_commits(4);
+    let (after, _) = after_commits(5);
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data.mdb");
+    fs::write(&data, before).unwrap();
+    let keeper = Keeper::of(folder.path(), 8);
+    fs::write(&data, after).unwrap();
+    let source = Lmdb::open(folder.path()).unwrap();
+    let found = read(&source);
+    keeper.end();
+    assert!(found == records, "{} records, of {}", found.len(), records.len());
+    drop(source);
+    assert_eq!(read(&Lmdb::open(folder.path()).unwrap()).len(), 100, "once nobody has it");
+}
+
+#[test]
+fn a_file_that_was_written_over_under_its_lock_file_is_an_error_that_says_so() {
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data.mdb");
+    fs::write(&data, after_commits(5).0).unwrap();
+    let keeper = Keeper::of(folder.path(), 8);
+    let (other, records) = after_commits(2);
+    fs::write(&data, other).unwrap();
+    let error = Lmdb::open(folder.path()).unwrap_err();
+    keeper.end();
+    println!("{error}");
+    assert!(matches!(error, SourceError::Busy { .. }), "{error}");
+    assert!(
+        error.to_string().contains("transaction 5 is the newest by its lock file, and 2 by the data file"),
+        "{error}"
+    );
+    assert_eq!(read(&Lmdb::open(folder.path()).unwrap()), records);
+}
+
+#[test]
 fn a_file_in_the_place_of_another_one_does_not_end_its_readers_slot() {
+    in_the_place_of_another_one();
+}
+
+/// Answers as a system does that shows no process what it has mapped.
+const NO_MAPS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#define SHIM(name)                                                             \
+    int name(const char *path, int flags, ...) {                               \
+        va_list arguments;                                                     \
+        va_start(arguments, flags);                                            \
+        int mode = va_arg(arguments, int);                                     \
+        va_end(arguments);                                                     \
+        if (strcmp(path, "/proc/self/maps") == 0) {                            \
+            errno = ENOENT;                                                    \
+            return -1;                                                         \
+        }                                                                      \
+        int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #name);         \
+        return next(path, flags, mode);                                        \
+    }
+SHIM(open)
+SHIM(open64)
+"#;
+
+#[test]
+fn an_environment_of_ours_is_seen_where_no_process_sees_its_maps() {
+    const NAME: &str = "locks::an_environment_of_ours_is_seen_where_no_process_sees_its_maps";
+    if role().is_some() {
+        assert!(fs::read("/proc/self/maps").is_err());
+        return in_the_place_of_another_one();
+    }
+    let folder = tempdir().unwrap();
+    let shim = shim(folder.path(), NO_MAPS);
+    let mut child = child_command(NAME, "without maps");
+    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+}
+
+fn in_the_place_of_another_one() {
     let (folder, other) = (tempdir().unwrap(), tempdir().unwrap());
     common::write_lmdb(folder.path(), large(100));
     common::write_lmdb(other.path(), large(100));
@@ -101,6 +274,30 @@ fn a_file_in_the_place_of_another_one_does_not_end_its_readers_slot() {
         }
     };
     assert!(matches!(ended, Err(SourceError::WrittenTo { .. })), "{ended:?} after {given} records");
+}
+
+#[test]
+fn a_folder_whose_data_file_is_a_link_is_locked_where_its_writers_lock_it() {
+    let (folder, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
+    common::write_lmdb(elsewhere.path(), large(100));
+    fs::remove_file(elsewhere.path().join("lock.mdb")).unwrap();
+    fs::rename(elsewhere.path().join("data.mdb"), elsewhere.path().join("f00d")).unwrap();
+    symlink(elsewhere.path().join("f00d"), folder.path().join("data.mdb")).unwrap();
+    let source = Lmdb::open(folder.path()).unwrap();
+    let mut walk = source.cursor().unwrap();
+    walk.advance().unwrap().unwrap();
+    assert_eq!(files_in(folder.path()), ["data.mdb", "lock.mdb"]);
+    assert_eq!(files_in(elsewhere.path()), ["f00d"]);
+    written_by_another_process(folder.path());
+    // Whoever is given the file itself goes by the lock file beside that, as its writers do.
+    let beside = Lmdb::open(elsewhere.path().join("f00d")).unwrap();
+    assert_eq!(beside.records(), Some(100));
+    assert_eq!(files_in(elsewhere.path()), ["f00d", "f00d-lock"]);
+    for (key, value) in &large(100)[1..] {
+        let entry = walk.advance().unwrap().unwrap();
+        assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]));
+    }
+    assert!(walk.advance().unwrap().is_none());
 }
 
 #[test]
@@ -236,8 +433,7 @@ fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after
         assert!(text.contains("on a read-only file system, where it cannot be locked"), "{text}");
         let mut cursor = source.cursor().unwrap();
         cursor.advance().unwrap().unwrap();
-        let mut writer = child_command(WRITER, &path);
-        check(WRITER, &writer.env_remove("LD_PRELOAD").output().unwrap());
+        written_by_another_process(Path::new(&path));
         let error = cursor.advance().unwrap_err();
         return assert!(matches!(error, SourceError::WrittenTo { .. }), "{error}");
     }

@@ -13,7 +13,9 @@ mod anatomy;
 mod common;
 mod damage;
 mod files;
+mod growth;
 mod locks;
+mod metas;
 mod twin;
 
 use std::fs;

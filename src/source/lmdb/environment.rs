@@ -16,7 +16,7 @@ use super::files::{DataFile, Files};
 use super::meta::{Commit, Metas, newest_transaction};
 use super::page::{Holds, Tree};
 use super::pages::Pages;
-use super::slot::{Slot, Slots};
+use super::slot::{NoLock, Slot, Slots};
 use super::tree::Walk;
 use crate::keyed::{Held, Keyed};
 use crate::source::access::Reading;
@@ -32,11 +32,13 @@ const NAMES_MAX: usize = 20;
 
 /// What tells open environments apart. It is the file and not its path, so that a database which was replaced is not taken
 /// for the one before it, which somebody may still be reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     file: FileId,
     reading: Reading,
-    is_locked: bool,
+    /// The lock file, if there is to be a lock. A data file may have several, by its links: each keeps only the
+    /// writers that lock the same one.
+    lock: Option<PathBuf>,
 }
 
 /// Every environment that is open in this process.
@@ -52,8 +54,10 @@ pub(super) struct Environment {
     pub(super) data: PathBuf,
     /// Which file that was when it was opened.
     file: FileId,
-    /// Where readers have slots; `None` where nothing keeps a writer from their pages.
-    slots: Option<Slots>,
+    /// What was wrong with the older meta page then.
+    doubt: Option<String>,
+    /// The reader slots, or why there are none, so that nothing keeps a writer from the pages of a view.
+    slots: Result<Slots, NoLock>,
     /// As long as the file was when a view was begun that came to no further page.
     pages: Mutex<Arc<Pages>>,
 }
@@ -61,8 +65,20 @@ pub(super) struct Environment {
 impl Environment {
     pub(super) fn open(files: &Files, reading: Reading, is_locked: bool) -> Result<Shared, SourceError> {
         let data = files.open()?;
-        let key = Key { file: data.id, reading, is_locked };
-        ENVIRONMENTS.get_or_open(&key, || Self::open_file(files, data, reading, is_locked))
+        let key = Key { file: data.id, reading, lock: is_locked.then(|| files.lock.clone()) };
+        let environment =
+            ENVIRONMENTS.get_or_open(&key, || Self::open_file(files, data, reading, is_locked))?;
+        // Each caller is warned: they may not know of each other.
+        if let Some(doubt) = &environment.doubt {
+            tracing::warn!(
+                path = %files.given.display(), doubt,
+                "the older meta page is damaged, or a crash left it out of date: reading the newer one"
+            );
+        }
+        if let Err(why) = &environment.slots {
+            why.warn(&files.given);
+        }
+        Ok(environment)
     }
 
     fn open_file(
@@ -75,13 +91,13 @@ impl Environment {
         let error = |fault| error_of(&files.given, &file, None, fault, None);
         let metas = read_metas(&file).map_err(error)?;
         // Only what was found to be right is shown to the library.
-        let slots = if is_locked { Slots::open(files, id, bytes)? } else { None };
+        let slots = if is_locked { Slots::open(files, id, bytes)? } else { Err(NoLock::NotWanted) };
         let pages = Pages::open(Arc::new(file), bytes, metas.page_bytes, reading)
             .map_err(|error| SourceError::io(&files.given, "open the data file", &error))?;
-        let pages = Mutex::new(Arc::new(pages));
+        let (pages, doubt) = (Mutex::new(Arc::new(pages)), metas.doubt);
         tracing::debug!(path = %files.given.display(), bytes, ?reading, "an LMDB environment is open");
         let (path, data) = (files.given.clone(), files.data.clone());
-        Ok(Environment { path, data, file: id, slots, pages })
+        Ok(Environment { path, data, file: id, doubt, slots, pages })
     }
 
     /// Whether another file is at the path by now.
@@ -91,7 +107,7 @@ impl Environment {
 
     /// The newest commit.
     pub(super) fn newest(&self) -> Result<Commit, Fault> {
-        Ok(read_metas(self.pages.lock().file())?.newest())
+        Ok(read_metas(self.pages.lock().file())?.newest)
     }
 
     /// The pages of a commit. The file may have grown.
@@ -119,13 +135,15 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// While somebody writes, the two pages may be of commits that did not follow each other.
+/// A page looks damaged while somebody is writing it.
 fn read_metas(file: &File) -> Result<Metas, Fault> {
     let mut looked = Metas::read(file);
     for _ in 1..LOOKS {
-        if looked.is_ok() {
+        if looked.as_ref().is_ok_and(|metas| metas.doubt.is_none()) {
             break;
         }
+        // Lets whoever is writing go on.
+        std::thread::yield_now();
         looked = Metas::read(file);
     }
     looked
@@ -143,32 +161,35 @@ pub(super) struct View {
 impl View {
     /// Of the newest commit.
     pub(super) fn begin(environment: &Shared) -> Result<Self, SourceError> {
-        let Some(slots) = &environment.slots else {
+        let Ok(slots) = &environment.slots else {
             let commit = environment.newest().map_err(|fault| environment.error(fault))?;
             return Self::of(environment, commit, None);
         };
-        let mut found = None;
+        let (mut before, mut found) = (None, [0; 2]);
         for _ in 0..LOOKS {
             // SAFETY: the slot becomes part of views, each of which holds the environment and drops it after the slot; a slot
             // that becomes part of none is dropped here, where the environment is borrowed.
             let slot = Arc::new(unsafe { Slot::of(slots, &environment.path) }?);
-            let metas = Metas::read(environment.pages.lock().file());
-            match metas {
-                Ok(metas) => {
-                    if let Some(commit) = metas.of(slot.transaction) {
-                        return Self::of(environment, commit, Some(slot));
-                    }
+            let pages = environment.pages.lock().clone();
+            let (commit, newest) = Commit::of(pages.file(), pages.page_bytes(), slot.transaction)
+                .map_err(|fault| environment.error(fault))?;
+            if let Some(commit) = commit {
+                // If the file has a newer transaction than the lock file says, its writer is about to publish
+                // it, or was killed before it could. The page is right unless the next transaction was
+                // already writing to it. None had begun by the last look if the lock file still says the same
+                // now.
+                if newest == slot.transaction || before == Some(commit) {
+                    return Self::of(environment, commit, Some(slot));
                 }
-                Err(fault) => found = Some(fault),
             }
+            (before, found) = (commit, [slot.transaction, newest]);
         }
-        Err(match found {
-            Some(fault) => environment.error(fault),
-            None => SourceError::NoPositions {
-                path: environment.path.clone(),
-                found: "somebody writes to it all the while".to_owned(),
-                hint: "wait until it is written",
-            },
+        let [transaction, newest] = found;
+        Err(SourceError::Busy {
+            path: environment.path.clone(),
+            found: format!(
+                "transaction {transaction} is the newest by its lock file, and {newest} by the data file"
+            ),
         })
     }
 
@@ -343,6 +364,7 @@ fn error_of(
             index: records,
             message: format!("the database ends, but says that it holds {entries} records"),
         },
+        Fault::Busy => SourceError::Busy { path, found: "its first pages change all the while".to_owned() },
         Fault::Io(error) => SourceError::io(&path, "read the data file", &error),
     }
 }

@@ -15,6 +15,8 @@ pub(super) enum Fault {
     SeveralValues,
     /// Somebody has written to the file, whom nothing keeps from the pages of the walk.
     WrittenTo { transaction: u64, found: u64 },
+    /// The meta pages change each time they are read.
+    Busy,
     /// It ends before as many records have come as there are said to be.
     TooFew { records: u64, entries: u64 },
     /// The file cannot be read.

@@ -9,6 +9,9 @@ use super::meta::{self, Foreign};
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
 
+/// The name of the data file in a database's folder.
+const DATA: &str = "data.mdb";
+
 /// The files of a database.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -35,25 +38,25 @@ impl Files {
     pub(super) fn find(given: &Path) -> Result<Self, SourceError> {
         let io = |action| move |error| SourceError::io(given, action, &error);
         let is_folder = std::fs::metadata(given).map_err(io("open the database"))?.is_dir();
-        let data = if is_folder { given.join("data.mdb") } else { given.to_owned() };
-        if is_folder && !data.try_exists().map_err(io("look for data.mdb"))? {
+        let path = if is_folder { given.join(DATA) } else { given.to_owned() };
+        if is_folder && !path.try_exists().map_err(io("look for data.mdb"))? {
             return Err(explain_missing_data(given));
         }
-        let data = data.canonicalize().map_err(io("resolve the path"))?;
+        let data = path.canonicalize().map_err(io("resolve the path"))?;
         let given = given.to_owned();
-        // A writer that was given the folder locks `lock.mdb` in it. Naming `data.mdb` must not end in
-        // another lock file than the writer's so that, too, opens the folder.
-        match data.parent() {
-            Some(folder) if data.file_name().is_some_and(|name| name == "data.mdb") => {
-                let (open, lock) = (folder.to_owned(), folder.join("lock.mdb"));
-                Ok(Files { given, data, lock, open, open_is_file: false })
-            }
-            _ => {
-                let mut lock = data.clone().into_os_string();
-                lock.push("-lock");
-                Ok(Files { given, lock: lock.into(), open: data.clone(), data, open_is_file: true })
-            }
+        // A writer that is given the folder locks `lock.mdb` in it, even if `data.mdb` is a link that leads
+        // elsewhere. Naming `data.mdb` must lead to the writer's lock file as well, so it opens the folder,
+        // too.
+        let folder = [&path, &data].into_iter().find_map(|path| folder_of(path));
+        if let Some(folder) = folder {
+            let open =
+                folder.canonicalize().map_err(|error| SourceError::io(&given, "resolve the path", &error))?;
+            let lock = open.join("lock.mdb");
+            return Ok(Files { given, data, lock, open, open_is_file: false });
         }
+        let mut lock = data.clone().into_os_string();
+        lock.push("-lock");
+        Ok(Files { given, lock: lock.into(), open: data.clone(), data, open_is_file: true })
     }
 
     /// Opens the data file. Says what a file that is no LMDB is, before LMDB makes a lock file beside it.
@@ -85,6 +88,12 @@ impl Files {
         })?;
         Ok(DataFile { file, id: FileId::of(&metadata), bytes })
     }
+}
+
+/// The folder of a data file that has the name of a folder's data file.
+fn folder_of(data: &Path) -> Option<&Path> {
+    let folder = data.parent().filter(|_| data.file_name().is_some_and(|name| name == DATA))?;
+    Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
 fn explain_missing_data(folder: &Path) -> SourceError {

@@ -7,8 +7,8 @@
 //!       entries: 8 | root: 8
 //! ```
 //!
-//! They are judged before the library sees the file: it divides by what they say. The map's size is not: files written by old
-//! releases have it wrong (ITS#7789), and nobody here goes by it.
+//! They are judged before the library sees the file: it divides by what they say. The map's size is not:
+//! files written by old releases have it wrong (ITS#7789), and nobody here goes by it.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -21,6 +21,7 @@ use super::page::{META_PAGE, METAS, Tree, half, whole, word};
 
 const MAGIC: u32 = 0xbeef_c0de;
 const VERSION: u32 = 1;
+const FLAGS_AT: usize = 10;
 const MAGIC_AT: usize = 16;
 const VERSION_AT: usize = 20;
 const PAGE_BYTES_AT: usize = 40;
@@ -46,12 +47,13 @@ pub(super) struct Commit {
     pub(super) tree: Tree,
 }
 
-/// Both meta pages, which suit each other.
-#[derive(Clone, Copy, Debug)]
+/// Both meta pages, judged.
+#[derive(Clone, Debug)]
 pub(super) struct Metas {
     pub(super) page_bytes: usize,
-    /// The older one, then the newer one.
-    commits: [Commit; 2],
+    pub(super) newest: Commit,
+    /// What is wrong with the older page, which nobody reads.
+    pub(super) doubt: Option<String>,
 }
 
 /// What is wrong with the first bytes of a file that is no LMDB of this machine's.
@@ -86,60 +88,127 @@ fn is_page_bytes(bytes: u32) -> bool {
 }
 
 impl Metas {
-    /// Reads and judges both. While somebody writes, they may be of commits that did not follow each other: then they are to be
-    /// read again.
+    /// Reads and judges both.
+    ///
+    /// The result is the newest commit or an error: damage must never lead to an older commit. The pages have
+    /// no checksums. A field that is damaged may be the transaction's number, so the number alone does not
+    /// decide:
+    ///
+    /// - Both pages are right, and their transactions follow each other. The later one is the newest.
+    /// - Both pages are right, and their transactions do not follow each other. Either a crash kept one of
+    ///   the pages from the disk, or a number is damaged. No commit lowers the last page, so the later
+    ///   transaction is the newest if its last page is higher. If it is not, this is an error.
+    /// - One page is damaged. It is the older one if its transaction is the one before the other's. If not,
+    ///   it may be the newer one, or its number is damaged too: an error. The number 0 proves nothing, since
+    ///   a page that was wiped has it.
+    /// - One is no meta page at all. liblmdb refuses such a file, and so does this.
     pub(super) fn read(file: &File) -> Result<Self, Fault> {
-        let first = read(file, 0)?;
-        let page_bytes = word(&first, PAGE_BYTES_AT).unwrap_or_default();
-        if !is_page_bytes(page_bytes) {
-            let message = format!(
-                "says that pages have {page_bytes} bytes, which is no power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}"
-            );
-            return Err(fault(0, message));
-        }
-        let second = read(file, u64::from(page_bytes))?;
-        let [first, second] = [commit(&first, 0, page_bytes)?, commit(&second, 1, page_bytes)?];
-        let commits = if second.transaction < first.transaction { [second, first] } else { [first, second] };
-        let [older, newer] = commits;
-        let is_new = newer.transaction == 0;
-        if !is_new && newer.transaction != older.transaction.saturating_add(1) {
-            let [older, newer] = commits.map(|commit| commit.transaction);
-            let message = format!(
-                "says that the last transaction is {newer}, and the other such page {older}, which does not come before it"
-            );
-            return Err(fault(newer & 1, message));
-        }
-        if newer.tree.last_page < older.tree.last_page {
-            let [older_last, last] = commits.map(|commit| commit.tree.last_page);
-            let message =
-                format!("says that the last page is {last}, when it was {older_last} a transaction before");
-            return Err(fault(newer.transaction & 1, message));
-        }
-        Ok(Metas { page_bytes: page_bytes as usize, commits })
-    }
-
-    pub(super) fn newest(&self) -> Commit {
-        let [_, newest] = self.commits;
-        newest
-    }
-
-    /// What the database was after this transaction, if that is still written down.
-    pub(super) fn of(&self, transaction: u64) -> Option<Commit> {
-        self.commits.into_iter().rev().find(|commit| commit.transaction == transaction)
+        let [first, second] = &read_both(file)?;
+        let page_bytes = page_bytes(first)?;
+        recognize(first, 0)?;
+        recognize(second, 1)?;
+        let numbers = [transaction(first), transaction(second)];
+        let (newest, doubt) = match (commit(first, 0, page_bytes), commit(second, 1, page_bytes)) {
+            (Ok(first), Ok(second)) => later(first, second)?,
+            (Err(message), Ok(good)) => other_than(0, numbers, &message, good)?,
+            (Ok(good), Err(message)) => other_than(1, numbers, &message, good)?,
+            (Err(first), Err(second)) => {
+                let [number, other] = numbers;
+                return Err(if number > other { fault(0, first) } else { fault(1, second) });
+            }
+        };
+        Ok(Metas { page_bytes: page_bytes as usize, newest, doubt })
     }
 }
 
-/// While somebody writes it, half of it may be new; so it is read until it is twice the same.
-fn read(file: &File, at: u64) -> Result<[u8; META_BYTES], Fault> {
-    let mut before = read_once(file, at)?;
+/// The newest of two commits whose pages are right, and what is wrong with the older one.
+fn later(first: Commit, second: Commit) -> Result<(Commit, Option<String>), Fault> {
+    let (older, newer) =
+        if second.transaction < first.transaction { (second, first) } else { (first, second) };
+    let page = newer.transaction & 1;
+    let [before, last] = [older, newer].map(|commit| commit.transaction);
+    let [pages_before, pages] = [older, newer].map(|commit| commit.tree.last_page);
+    if newer.transaction == 0 || last == before.saturating_add(1) {
+        if pages < pages_before {
+            let message = format!(
+                "says that the last page is {pages}, when it was {pages_before} a transaction before"
+            );
+            return Err(fault(page, message));
+        }
+        return Ok((newer, None));
+    }
+    let apart = format!(
+        "the last transaction is {last}, and the other such page {before}, which does not come before it"
+    );
+    if pages > pages_before {
+        return Ok((newer, Some(format!("page {page} says that {apart}"))));
+    }
+    // The copy has what liblmdb takes for the newest commit, whether it is or not.
+    Err(fault(
+        page,
+        format!("says that {apart}; if a crash left it so, mdb_copy -c writes a copy that can be read"),
+    ))
+}
+
+/// The good commit beside a damaged page, and what is wrong with that, if that is the older one.
+fn other_than(
+    page: u64,
+    numbers: [u64; 2],
+    message: &str,
+    good: Commit,
+) -> Result<(Commit, Option<String>), Fault> {
+    let [first, second] = numbers;
+    let damaged = if page == 0 { first } else { second };
+    if damaged > 0 && good.transaction.checked_sub(1) == Some(damaged) {
+        return Ok((good, Some(format!("page {page} {message}"))));
+    }
+    let number = good.transaction;
+    Err(fault(page, format!("{message}; it has transaction {damaged}, and the other such page {number}")))
+}
+
+impl Commit {
+    /// The database after this transaction, if the page of it still has it; and the newest transaction in the
+    /// file after the page was read.
+    ///
+    /// The other page is not judged, for a writer may be writing it. If the newest transaction is a later
+    /// one, the next after that may have been writing this page.
+    pub(super) fn of(file: &File, page_bytes: usize, number: u64) -> Result<(Option<Self>, u64), Fault> {
+        let page = number & 1;
+        let at = page.saturating_mul(page_bytes as u64);
+        let bytes = twice_the_same(|| read_once(file, at))?;
+        let newest = newest_transaction(file, page_bytes)?;
+        if transaction(&bytes) != number {
+            return Ok((None, newest));
+        }
+        recognize(&bytes, page)?;
+        match commit(&bytes, page, u32::try_from(page_bytes).unwrap_or(u32::MAX)) {
+            Ok(commit) => Ok((Some(commit), newest)),
+            Err(_) if newest != number => Ok((None, newest)),
+            Err(message) => Err(fault(page, message)),
+        }
+    }
+}
+
+/// Both pages as they were at one time.
+fn read_both(file: &File) -> Result<[[u8; META_BYTES]; 2], Fault> {
+    twice_the_same(|| {
+        let first = read_once(file, 0)?;
+        let second = read_once(file, u64::from(page_bytes(&first)?))?;
+        Ok([first, second])
+    })
+}
+
+/// What is read while somebody writes may be half new, so it is read until it is the same twice.
+fn twice_the_same<T: PartialEq>(read: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
+    let mut before = read()?;
     for _ in 0..READS {
-        let bytes = read_once(file, at)?;
+        let bytes = read()?;
         if bytes == before {
             return Ok(bytes);
         }
         before = bytes;
     }
-    Err(fault(u64::from(at > 0), "is being written to all the while"))
+    Err(Fault::Busy)
 }
 
 fn read_once(file: &File, at: u64) -> Result<[u8; META_BYTES], Fault> {
@@ -165,17 +234,29 @@ pub(super) fn newest_transaction(file: &File, page_bytes: usize) -> Result<u64, 
     Ok(newest)
 }
 
-fn commit(bytes: &[u8; META_BYTES], number: u64, page_bytes: u32) -> Result<Commit, Fault> {
-    let found = whole(bytes, 0).unwrap_or_default();
-    if found != number {
-        return Err(fault(number, format!("says that it is page {found}")));
+fn transaction(bytes: &[u8; META_BYTES]) -> u64 {
+    whole(bytes, TRANSACTION_AT).unwrap_or_default()
+}
+
+/// The length of pages, which the first page says.
+fn page_bytes(first: &[u8; META_BYTES]) -> Result<u32, Fault> {
+    let page_bytes = word(first, PAGE_BYTES_AT).unwrap_or_default();
+    if is_page_bytes(page_bytes) {
+        return Ok(page_bytes);
     }
-    let flags = half(bytes, 10).unwrap_or_default();
-    if flags != META_PAGE {
+    let message = format!(
+        "says that pages have {page_bytes} bytes, which is no power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}"
+    );
+    Err(fault(0, message))
+}
+
+/// Whether these are a meta page's bytes at all.
+fn recognize(bytes: &[u8; META_BYTES], number: u64) -> Result<(), Fault> {
+    let flags = half(bytes, FLAGS_AT).unwrap_or_default();
+    if flags & META_PAGE == 0 {
         return Err(fault(number, format!("is no meta page: it has the flags {flags:#06x}")));
     }
-    let [magic, version, own_page_bytes] =
-        [MAGIC_AT, VERSION_AT, PAGE_BYTES_AT].map(|at| word(bytes, at).unwrap_or_default());
+    let [magic, version] = [MAGIC_AT, VERSION_AT].map(|at| word(bytes, at).unwrap_or_default());
     if magic != MAGIC {
         return Err(fault(number, format!("has {magic:#010x} where LMDB writes {MAGIC:#010x}")));
     }
@@ -183,37 +264,47 @@ fn commit(bytes: &[u8; META_BYTES], number: u64, page_bytes: u32) -> Result<Comm
         let message = format!("is of version {version} of LMDB's file format, of which {VERSION} is known");
         return Err(fault(number, message));
     }
+    Ok(())
+}
+
+/// What a meta page says, or what is wrong with it.
+fn commit(bytes: &[u8; META_BYTES], number: u64, page_bytes: u32) -> Result<Commit, String> {
+    let found = whole(bytes, 0).unwrap_or_default();
+    if found != number {
+        return Err(format!("says that it is page {found}"));
+    }
+    let flags = half(bytes, FLAGS_AT).unwrap_or_default();
+    if flags != META_PAGE {
+        return Err(format!("is no meta page alone: it has the flags {flags:#06x}"));
+    }
+    let own_page_bytes = word(bytes, PAGE_BYTES_AT).unwrap_or_default();
     if own_page_bytes != page_bytes {
-        let message =
-            format!("says that pages have {own_page_bytes} bytes, and page 0 that they have {page_bytes}");
-        return Err(fault(number, message));
+        return Err(format!(
+            "says that pages have {own_page_bytes} bytes, and page 0 that they have {page_bytes}"
+        ));
     }
     let last_page = whole(bytes, LAST_PAGE_AT).unwrap_or_default();
-    let transaction = whole(bytes, TRANSACTION_AT).unwrap_or_default();
+    let transaction = transaction(bytes);
     // Pages have numbers of 48 bits.
     if !(1..1 << 48).contains(&last_page) {
-        return Err(fault(
-            number,
-            format!("says that the last page is {last_page}, of 1 to {}", (1_u64 << 48) - 1),
-        ));
+        return Err(format!("says that the last page is {last_page}, of 1 to {}", (1_u64 << 48) - 1));
     }
     let tree = |at: usize| {
         let tree = bytes.get(at..).and_then(<[u8]>::first_chunk);
         tree.map(|tree| Tree::read(tree, last_page))
     };
     let (Some(free), Some(main)) = (tree(FREE_TREE_AT), tree(MAIN_TREE_AT)) else {
-        return Err(fault(number, "is too short"));
+        return Err("is too short".to_owned());
     };
     for tree in [free, main] {
-        tree.check(page_bytes as usize).map_err(|message| fault(number, message))?;
+        tree.check(page_bytes as usize)?;
     }
     if transaction == 0 {
         if main.root.is_some() || free.root.is_some() {
-            return Err(fault(number, "says that there was no transaction, and has records"));
+            return Err("says that there was no transaction, and has records".to_owned());
         }
     } else if transaction & 1 != number {
-        let message = format!("is of transaction {transaction}, which belongs on page {}", transaction & 1);
-        return Err(fault(number, message));
+        return Err(format!("is of transaction {transaction}, which belongs on page {}", transaction & 1));
     }
     Ok(Commit { transaction, tree: main })
 }

@@ -7,6 +7,7 @@
 //!   v
 //! environment  a data file that is open, and what one reader sees of it (a view)
 //!   v          slot: liblmdb's part, which is to keep writers from the pages of a view
+//!   |          lock_file: which lock files are open here already; room: how far liblmdb's map may grow
 //! cursor       a walk: in order (tree), or by positions (index, sought)
 //!   v
 //! pages, page  a page's bytes, mapped or read; what may be on one
@@ -15,10 +16,10 @@
 //! - A walk checks each page that it comes to: nothing that a page says is believed. Damage is an error, never a signal, a
 //!   record that comes twice, or one that does not come. What LMDB does not protect, for it has no checksums, is the bytes
 //!   of keys and values.
-//! - One environment a data file in a process, shared by every reader of it: LMDB forbids two.
+//! - One environment a lock file in a process, shared by every reader of it: LMDB forbids two.
 //! - Where the lock file cannot be made or locked (read-only media, some network file systems), or is open in this process
-//!   already, the database is opened without it, and a warning says so. If somebody commits to it then, walks end with an
-//!   error.
+//!   already, the database is opened without it, and each open logs a warning. If somebody commits to it
+//!   then, walks end with an error.
 //! - A file may be shorter than its last page's number says: only pages that the tree leads to must be there.
 
 mod cursor;
@@ -27,9 +28,11 @@ mod fault;
 mod files;
 mod index;
 mod last;
+mod lock_file;
 mod meta;
 mod page;
 mod pages;
+mod room;
 mod slot;
 mod sought;
 mod tree;

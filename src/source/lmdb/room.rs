@@ -1,0 +1,97 @@
+//! Address space for liblmdb's map of the data file.
+//!
+//! liblmdb begins no transaction on a file that has outgrown its map (`MDB_MAP_RESIZED`). It allows a new map
+//! only while the process has no live transaction on that file, so one walk that lasts could keep all others
+//! from beginning. The map is therefore longer than the file from the start. This costs addresses and nothing
+//! else: liblmdb touches no page of its map but the two meta pages.
+//!
+//! A process has 47 bits of addresses as a rule. All environments together take an eighth of them at most. If
+//! the address space is limited (`ulimit -v`), the map is only as long as the file, and
+//! [`Slots`](super::slot::Slots) replaces it when nobody reads.
+
+#![expect(unsafe_code, reason = "getrlimit is C")]
+
+use parking_lot::Mutex;
+
+/// The room of all environments of the process together.
+const ALL_BYTES: u64 = 16 << 40;
+
+/// Each environment takes this part of what is left: the first one 1 TiB, the 44th one 64 GiB.
+const PART: u64 = 16;
+
+/// The length of a map is a multiple of this, and so of the system's pages.
+const UNIT_BYTES: u64 = 64 << 10;
+
+static LEFT_BYTES: Mutex<u64> = Mutex::new(ALL_BYTES);
+
+/// Addresses behind the end of a mapped file. Dropping it gives them back.
+#[derive(Debug)]
+pub(super) struct Room(u64);
+
+impl Room {
+    pub(super) fn take() -> Self {
+        if is_limited() {
+            return Self::none();
+        }
+        let mut left = LEFT_BYTES.lock();
+        let bytes = *left / PART;
+        *left -= bytes;
+        Room(bytes)
+    }
+
+    pub(super) fn none() -> Self {
+        Room(0)
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// The length of the map of a file of this length.
+    pub(super) fn map_bytes(&self, file_bytes: u64) -> usize {
+        let bytes = file_bytes.saturating_add(self.0);
+        let bytes = bytes.checked_next_multiple_of(UNIT_BYTES).unwrap_or(bytes);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        *LEFT_BYTES.lock() += self.0;
+    }
+}
+
+/// Whether the address space of this process is limited.
+fn is_limited() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes the limit, and `limit` is a valid place for it.
+    let code = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    code != 0 || limit.rlim_cur != libc::RLIM_INFINITY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_environments_have_room_and_together_no_more_than_there_is() {
+        if is_limited() {
+            return println!("skipped: this process is under a limit of address space");
+        }
+        let rooms: Vec<Room> = (0..1000).map(|_| Room::take()).collect();
+        let bytes: Vec<u64> = rooms.iter().map(|room| room.0).collect();
+        assert!(bytes[0] > 1 << 39, "{} bytes", bytes[0]);
+        assert!(bytes[30] > 64 << 30, "{} bytes", bytes[30]);
+        assert!(bytes.iter().sum::<u64>() <= ALL_BYTES);
+        drop(rooms);
+        assert!(Room::take().0 > 1 << 39, "what was given back is there again");
+    }
+
+    #[test]
+    fn a_map_is_no_shorter_than_its_file() {
+        assert_eq!(Room::none().map_bytes(1), 64 << 10);
+        assert_eq!(Room::none().map_bytes(128 << 10), 128 << 10);
+        assert_eq!(Room(1 << 40).map_bytes(5), (1 << 40) + (64 << 10));
+        assert_eq!(Room(1 << 40).map_bytes(u64::MAX), usize::MAX);
+    }
+}

@@ -1,0 +1,153 @@
+//! Another process lets a database grow while it is open here. A walk that begins afterwards sees all of it;
+//! a walk that began before sees what there was.
+
+use std::fs;
+use std::path::Path;
+
+use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::{Cursor, IndexPlace, Lmdb, Source, SourceError};
+use tempfile::{TempDir, tempdir};
+
+use crate::common;
+use crate::common::process::{check, child_command, role, under_a_limit_of_address_space};
+use crate::{Records, read, value};
+
+/// Replaces the records that are there and adds many more, as another process.
+const GROWER: &str = "growth::whoever_is_asked_to_lets_it_grow";
+/// Adds one value that is longer than the limit of address space.
+const GIANT: &str = "growth::whoever_is_asked_to_adds_a_giant";
+
+const BEFORE: usize = 100;
+const AFTER: usize = 3000;
+const LIMIT_KIB: usize = 2 << 20;
+const GIANT_BYTES: usize = 2 << 30;
+
+fn old() -> Records {
+    (0..BEFORE).map(|index| (common::key(index), value(index, 2500))).collect()
+}
+
+fn new() -> Records {
+    (0..AFTER).map(|index| (common::key(index), value(index + 7, 2500))).collect()
+}
+
+#[test]
+fn whoever_is_asked_to_lets_it_grow() {
+    let Some(path) = role() else { return };
+    let env = Environment::new().set_map_size(1 << 30).open(Path::new(&path)).unwrap();
+    let database = env.open_db(None).unwrap();
+    for records in new().chunks(AFTER / 20) {
+        let mut transaction = env.begin_rw_txn().unwrap();
+        for (key, value) in records {
+            transaction.put(database, key, value, WriteFlags::empty()).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+}
+
+#[test]
+fn whoever_is_asked_to_adds_a_giant() {
+    let Some(path) = role() else { return };
+    let mut builder = Environment::new();
+    // The file is sparse: it becomes as long as the map, of which little is written.
+    builder.set_map_size(2 * GIANT_BYTES).set_flags(EnvironmentFlags::WRITE_MAP | EnvironmentFlags::NO_SYNC);
+    let env = builder.open(Path::new(&path)).unwrap();
+    let database = env.open_db(None).unwrap();
+    let mut transaction = env.begin_rw_txn().unwrap();
+    transaction.reserve(database, b"giant", GIANT_BYTES, WriteFlags::empty()).unwrap();
+    transaction.commit().unwrap();
+}
+
+fn another_process(test: &str, path: &Path) {
+    // The other process is under no limit, even if this one is.
+    let child = child_command(test, path.to_str().unwrap());
+    check(test, &under_a_limit_of_address_space(&child, None).output().unwrap());
+}
+
+fn written() -> TempDir {
+    let folder = tempdir().unwrap();
+    common::write_lmdb(folder.path(), old());
+    folder
+}
+
+/// Takes a step, and holds what it sees.
+fn begun(source: &Lmdb) -> Box<dyn Cursor> {
+    let mut walk = source.cursor().unwrap();
+    let first = walk.advance().unwrap().unwrap();
+    assert_eq!((first.key(), first.value()), (&*common::key(0), &*value(0, 2500)));
+    walk
+}
+
+fn rest(mut walk: Box<dyn Cursor>) -> Records {
+    let mut records = Records::new();
+    while let Some(entry) = walk.advance().unwrap() {
+        records.push((entry.key().to_vec(), entry.value().to_vec()));
+    }
+    records
+}
+
+#[test]
+fn a_walk_that_begins_after_growth_sees_it_beside_one_that_began_before() {
+    let folder = written();
+    let bytes = || fs::metadata(folder.path().join("data.mdb")).unwrap().len();
+    let source = Lmdb::open(folder.path()).unwrap();
+    let before = begun(&source);
+    let before_bytes = bytes();
+    another_process(GROWER, folder.path());
+    assert!(bytes() > 10 * before_bytes, "{before_bytes} bytes became {}", bytes());
+    assert!(read(&source) == new(), "a walk that began afterwards");
+    assert_eq!(source.records(), Some(AFTER as u64));
+    source.index(&IndexPlace::Memory).unwrap();
+    let mut sought = source.cursor().unwrap();
+    sought.seek(AFTER as u64 - 1).unwrap();
+    assert_eq!(sought.advance().unwrap().unwrap().value(), value(AFTER - 1 + 7, 2500));
+    assert!(rest(before) == old()[1..], "the walk that began before");
+}
+
+#[test]
+fn where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_have_ended() {
+    const NAME: &str =
+        "growth::where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_have_ended";
+    let Some(path) = role() else {
+        let folder = written();
+        let child = child_command(NAME, folder.path().to_str().unwrap());
+        return check(NAME, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
+    };
+    let path = Path::new(&path);
+    let source = Lmdb::open(path).unwrap();
+    let before = begun(&source);
+    another_process(GROWER, path);
+    let error = source.cursor().err().unwrap();
+    println!("{error}");
+    let text = error.to_string();
+    assert!(matches!(error, SourceError::Library { call: "mdb_txn_begin", .. }), "{text}");
+    assert!(text.contains("end the walks that are open, or lift the limit (ulimit -v)"), "{text}");
+    assert!(rest(before) == old()[1..], "the walk that began before");
+    for _ in 0..2 {
+        assert!(read(&source) == new(), "walks that began when no other was open");
+    }
+    assert_eq!(Lmdb::open(path).unwrap().records(), Some(AFTER as u64));
+}
+
+#[test]
+fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
+    const NAME: &str = "growth::growth_beyond_the_address_space_is_an_error_and_no_signal";
+    let Some(path) = role() else {
+        let folder = written();
+        let child = child_command(NAME, folder.path().to_str().unwrap());
+        return check(NAME, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
+    };
+    let path = Path::new(&path);
+    let source = Lmdb::open(path).unwrap();
+    drop(begun(&source));
+    another_process(GIANT, path);
+    for _ in 0..3 {
+        let error = source.cursor().err().unwrap();
+        println!("{error}");
+        assert!(matches!(error, SourceError::Library { call: "mdb_env_set_mapsize", .. }), "{error}");
+        assert!(error.to_string().contains("lift the limit (ulimit -v), and open it again"), "{error}");
+    }
+    // Nothing is lost for good.
+    drop(source);
+    let source = Lmdb::options().access(percolator::Access::Read).open(path).unwrap();
+    assert_eq!(source.records(), Some(BEFORE as u64 + 1));
+}
