@@ -74,6 +74,8 @@ pub(super) struct PrefetchThread {
     pub(super) stop: Sender<()>,
     /// Disconnects when it has nothing left but slots.
     pub(super) through: Receiver<()>,
+    /// Takes over what brings the lane's empty batches home. It looks there when the ring is home.
+    pub(super) empties: Sender<Receiver<Returned>>,
     pub(super) thread: JoinHandle<()>,
     /// Whether it is to stay for slots that are still out, because to drop one may take as long as the device
     /// likes.
@@ -331,7 +333,8 @@ impl Drop for Lane {
     /// come home.
     fn drop(&mut self) {
         self.end();
-        let Some(PrefetchThread { stop, through, thread, keeps_batches }) = self.thread.take() else {
+        let Some(PrefetchThread { stop, through, empties, thread, keeps_batches }) = self.thread.take()
+        else {
             return;
         };
         drop(stop);
@@ -341,12 +344,16 @@ impl Drop for Lane {
         for delivered in self.full.try_iter().filter_map(Result::ok) {
             let _ = self.home.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
         }
-        let stays = keeps_batches && self.home.has_slots_out();
+        let stays = keeps_batches && (self.home.has_slots_out() || self.empties.are_held());
         if keeps_batches {
+            // Before the way of the ring is closed: the thread looks for them behind that.
+            let _ = empties.send(self.empties.leave());
             self.home = WayHome::nowhere();
         } else {
+            // Their drops wait for nobody, and nobody stays for them.
             self.home.close();
         }
+        drop(empties);
         if stays {
             return tracing::debug!(
                 lane = self.number,

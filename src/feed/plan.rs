@@ -576,10 +576,11 @@ fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, Fee
     let keeps_batches = prefetcher.device.keeps_batches();
     // Room for a message that never comes, as for `stop`.
     let (through_sender, through) = bounded(1);
+    let (empties, empties_receiver) = bounded(1);
     let thread_name = name.clone();
     let thread = std::thread::Builder::new()
         .name(name.clone())
-        .spawn(move || prefetcher.stay(thread_name, through_sender))
+        .spawn(move || prefetcher.stay(thread_name, through_sender, &empties_receiver))
         .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;
-    Ok(PrefetchThread { stop, through, thread, keeps_batches })
+    Ok(PrefetchThread { stop, through, empties, thread, keeps_batches })
 }
