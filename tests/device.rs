@@ -488,13 +488,17 @@ fn a_broken_device_ends_its_own_lane_and_no_other() {
 fn a_lane_may_go_while_its_batches_are_on_their_way() {
     must_end("the drop of a lane whose batches have not arrived", || {
         for taken in 0..3 {
-            let bench = Bench::new(Broken::Nothing);
+            let bench = Bench::new(Broken::WaitsInDrop);
             let (feed, mut lane) = lane_of(&bench, 3);
             let batches: Vec<Batch> = (0..taken).map(|_| next(&mut lane)).collect();
+            bench.wait_until(|state| state.sent.len() == 3);
             drop(lane);
             drop(feed);
             drop(batches);
             assert_eq!(bench.state().released.len(), taken);
+            bench.let_go();
+            bench.wait_until(|state| state.memories == 0);
+            assert!(!bench.state().freed_in_use);
         }
     });
 }
@@ -521,10 +525,47 @@ fn the_end_of_a_pass_and_its_last_batches_wait_for_no_device() {
         assert!(lane.next().is_none());
         drop(batches);
         assert_eq!(bench.state().released.len(), 4);
-        bench.let_go();
+        // Nor does the lane, though all batches have come home.
         drop((lane, feed));
+        bench.let_go();
+        bench.wait_until(|state| state.memories == 0);
+        assert!(!bench.state().freed_in_use);
         assert_eq!(bench.state().dropped_on, HashSet::from(["prefetch:0".to_owned()]));
-        assert_eq!(bench.state().memories, 0, "the drop of the lane has waited for all that came home");
+    });
+}
+
+#[test]
+fn a_lane_and_a_feed_that_are_closed_have_given_their_memory_back() {
+    must_end("the end of a lane's batches", || {
+        for closes_feed in [false, true] {
+            let bench = Bench::new(Broken::WaitsInDrop);
+            let mut feed = feed(&bench, 3).build().unwrap();
+            bench.wait_until(|state| !state.sent.is_empty());
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    // The prefetch thread waits for the device.
+                    bench.wait_until(|state| !state.dropped_on.is_empty());
+                    bench.let_go();
+                });
+                if closes_feed {
+                    feed.close();
+                } else {
+                    let mut lane = feed.lanes().remove(0);
+                    drop([next(&mut lane), next(&mut lane)]);
+                    lane.close();
+                }
+                assert_eq!(bench.state().memories, 0);
+            });
+            assert!(!bench.state().freed_in_use);
+        }
+        // A batch that is held is not waited for: it may be this thread that holds it.
+        let bench = Bench::new(Broken::WaitsInDrop);
+        let (_feed, mut lane) = lane_of(&bench, 3);
+        let held = next(&mut lane);
+        lane.close();
+        drop(held);
+        bench.let_go();
+        bench.wait_until(|state| state.memories == 0);
     });
 }
 

@@ -231,6 +231,15 @@ impl Feed {
         progress::receipt(&self.progress)
     }
 
+    /// Drops the feed, and [closes](Lane::close) those of its lanes that were not handed over.
+    pub fn close(mut self) {
+        self.close_lanes();
+    }
+
+    fn close_lanes(&mut self) {
+        self.lanes.take().into_iter().flatten().for_each(Lane::close);
+    }
+
     /// What ends the feed from another thread.
     #[must_use]
     pub fn canceller(&self) -> FeedCanceller {
