@@ -617,6 +617,26 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
     assert!(code == 1 && text.contains("both.digest says \"128 records\""), "{text}");
 }
 
+/// A walk over a data set may take an hour.
+#[cfg(feature = "cli")]
+#[test]
+fn the_command_looks_where_a_digest_goes_before_it_looks_at_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("taken")).unwrap();
+    for (out, found) in [("taken", "a folder is there"), ("none/sum.digest", "No such file or directory")] {
+        let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", out], folder);
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains(&format!("{out}: cannot write the digest: {found}")), "{text}");
+    }
+    // And it is as it was until there is something to write.
+    std::fs::write(folder.join("old.digest"), "old").unwrap();
+    let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", "old.digest"], folder);
+    assert!(code == 1 && text.contains("no_such_lmdb"), "{text}");
+    assert_eq!(std::fs::read(folder.join("old.digest")).unwrap(), b"old");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2, "nothing is left beside it");
+}
+
 /// A digest of other data, of the same length, and with the same first and last record.
 #[cfg(feature = "cli")]
 #[test]
