@@ -392,6 +392,20 @@ fn a_digest_of_other_data_is_refused_before_anything_is_fed() {
     assert_eq!(error, FeedError::Config(ConfigError::ShufflesItself));
 }
 
+/// A digest is of what records hold, and not of what is made of them.
+#[test]
+fn a_digest_needs_nothing_but_the_data() {
+    let plain = feed(images(12), 1).target(Target::paired(images(12), Matching::Keys));
+    let target = Target::paired(images(12), Matching::Keys);
+    let target = target.transform(Transform::new().mean_file("no/such/mean.binaryproto"));
+    let described = feed(images(12), 1).target(target);
+    let described = described.transform(Transform::new().mean_file("nor/this.binaryproto"));
+    let digest = described.digest(DigestDetail::Sum).unwrap();
+    assert_eq!(digest, plain.digest(DigestDetail::Sum).unwrap());
+    let refused = described.batch_size(2).receipts(false).build().unwrap_err().to_string();
+    assert!(refused.contains("nor/this.binaryproto"), "{refused}");
+}
+
 /// A file with the receipt of 12 records.
 fn saved(folder: &Path, name: &str, seed: u64) -> PathBuf {
     let path = folder.join(name);

@@ -10,6 +10,7 @@ mod extent;
 mod first_record;
 mod lane;
 mod net;
+mod open;
 mod origin;
 #[cfg(test)]
 mod past_caches;

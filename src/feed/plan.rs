@@ -1,6 +1,5 @@
 //! From what was asked for to a running feed: checked whole before a thread is started.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +14,6 @@ use super::net::NetPlace;
 use super::origin::Origin;
 use super::placement::Placement;
 use super::progress::{About, Progress};
-use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{Arrays, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
@@ -32,15 +30,12 @@ use crate::reader::DataReader;
 use crate::reader::body::{Pool, Share, Terms};
 use crate::reader::itinerary::Itinerary;
 use crate::reader::queue_pair;
-use crate::recipe::{Recipe, TargetFrom, TargetRecipe};
+use crate::recipe::{Recipe, TargetRecipe};
 use crate::round::Round;
 use crate::shape::Phase;
 use crate::snapshot::DealtBy;
-use crate::source::paired::Paired;
 use crate::source::{COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, SEAL_BYTES, Source};
-use crate::transform::{
-    CaffeEra, Cutter, Draws, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform, Transformer,
-};
+use crate::transform::{CaffeEra, Draws, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform};
 use crate::way_home::WayHome;
 use crate::workers::{Crew, Task, TaskQueue, WorkerMeters, Workers};
 
@@ -169,45 +164,6 @@ impl FeedBuilder {
         };
         let taken = self.net.as_ref().map_or(Taken::default(), |place| place.taken);
         self.set_up().seeds(seed, era, taken)
-    }
-
-    /// Opens the source and, where the targets have one of their own, that with it.
-    pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<(Arc<dyn Source>, Recipe), FeedError> {
-        let transformer = |transform, root, dtype| {
-            Transformer::new(transform, root, self.phase, dtype, self.layout).map_err(ConfigError::Transform)
-        };
-        let pixels = transformer(&self.transform, &*self.root, self.dtype)?;
-        let open = |origin: Option<&Origin>, root: &Path| match origin {
-            Some(origin) => Ok(origin.open(root, seeds, self.opening)?),
-            None => Err(FeedError::from(ConfigError::NoSource)),
-        };
-        let mut source = open(self.source.as_ref(), &self.root)?;
-        let cutter = (self.place == Place::Device).then(|| Cutter::of(&pixels));
-        let mut recipe = Recipe {
-            files: source.files(),
-            transformer: pixels,
-            cutter,
-            target: None,
-            hashes_contents: self.receipts && self.receipt_contents,
-            is_past_caches: false,
-        };
-        if let Some(target) = &self.target {
-            let root = target.root.as_deref().unwrap_or(&self.root);
-            let transformer = transformer(&target.transform, root, target.dtype)?;
-            let from = match &target.origin {
-                TargetOrigin::FloatData => TargetFrom::FloatData,
-                TargetOrigin::Paired(origin, matching) => {
-                    let second = open(origin.as_ref(), root)?;
-                    let files = second.files();
-                    let paired = Paired::new(source, second, *matching);
-                    paired.check_counts()?;
-                    source = Arc::new(paired);
-                    TargetFrom::Companion { files }
-                }
-            };
-            recipe.target = Some(TargetRecipe { from, transformer });
-        }
-        Ok((source, recipe))
     }
 }
 
