@@ -23,9 +23,9 @@
 //!    was complete is delivered; then, at most once, the error.
 //! 4. A buffer is not written before the event of its last use.
 //! 5. **Whoever lets go of a batch waits for nobody.** A slot whose device has still to let go of it is
-//!    dropped on this thread alone, which therefore stays, when the lane has ended, until all slots are home
-//!    (`way_home.rs`). It holds nothing else by then: neither its reader nor the workers wait for the
-//!    consumer's batches.
+//!    dropped on this thread alone, which therefore stays, when the lane has ended, until all slots are home,
+//!    those of its empty batches (`feed/empty.rs`) among them (`way_home.rs`). It holds nothing else by then:
+//!    neither its reader nor the workers wait for the consumer's batches.
 
 mod depth;
 
@@ -264,11 +264,11 @@ impl Prefetcher {
     }
 
     /// The thread `name`: until the source has ended, something has failed, or the consumer has left; and
-    /// then until all slots are home. `through` is dropped in between: from there on nothing is held but
-    /// slots.
+    /// then until all slots are home, those of the lane's empty batches, too, which come by a way of their own.
+    /// `through` is dropped in between: from there on nothing is held but slots.
     ///
     /// Should it panic, its consumer gets an error and not a quiet end.
-    pub(crate) fn stay(mut self, name: String, through: Sender<()>) {
+    pub(crate) fn stay(mut self, name: String, through: Sender<()>, empties: &Receiver<Receiver<Returned>>) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
         let Prefetcher {
             ring,
@@ -301,6 +301,9 @@ impl Prefetcher {
         drop(through);
         drop(state);
         see_home(&free);
+        if let Ok(empties) = empties.recv() {
+            see_home(&empties);
+        }
     }
 
     fn run(&mut self) {

@@ -14,7 +14,7 @@ mod standin;
 use std::sync::Arc;
 
 use common::log::Log;
-use common::process::{must_end, prefetchers_are_through, role};
+use common::process::{must_end, role};
 use common::source::MemorySource;
 use cuda::{consume, feed};
 use percolator::cudarc::driver::{CudaContext, CudaStream, result, sys};
@@ -180,7 +180,7 @@ fn what_arrives_is_what_the_host_sees() {
     let Some(standin) = alone("what_arrives_is_what_the_host_sees", "devices=8") else { return };
     for devices in [1, 2, 8] {
         must_end("a feed", move || check_what_arrives(devices));
-        standin.take_report().must_be_empty();
+        standin.last_report().must_be_empty();
     }
 }
 
@@ -228,7 +228,7 @@ fn a_batch_is_delivered_before_it_has_arrived() {
     drop(batches);
     assert_eq!(lane.take(10).filter(Result::is_ok).count(), 10);
     drop(feed);
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn memory_goes_round_only_after_the_streams_that_used_it() {
     }
     assert_eq!(lane.take(10).filter(Result::is_ok).count(), 10);
     drop((feed, streams));
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn tensors_lie_where_the_batch_does_and_keep_it() {
         assert!(lane.try_next().unwrap().is_none(), "the ring's only batch is still held");
     }
     drop((feed, lane, stream));
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -300,8 +300,7 @@ fn a_stream_of_another_device_is_refused() {
         "the batch is on cuda:0, and the stream is of cuda:1: let a stream of cuda:0 wait for it"
     );
     drop((batch, feed));
-    prefetchers_are_through();
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -315,7 +314,7 @@ fn what_is_not_there_is_an_error_that_says_so() {
     let error = on(2).build().unwrap_err().to_string();
     assert!(error.starts_with("cuda:0: cannot reserve "), "{error}");
     assert!(error.contains("1000 bytes are free, for 3 batches of "), "{error}");
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -334,7 +333,7 @@ fn without_page_locked_memory_the_feed_goes_on() {
     standin.fail("cuMemHostAlloc", 1, None, 2);
     standin.fail("cuMemHostAlloc", 2, None, 2);
     must_end("a feed of ordinary memory", || check_what_arrives(1));
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -350,7 +349,7 @@ fn ordinary_memory_is_warned_of_once_a_device() {
     };
     assert_eq!(lines("WARN", "no page-locked memory: ordinary memory serves"), 2, "{said}");
     assert_eq!(lines("DEBUG", "no page-locked memory, once more"), 4, "of the three of each ring: {said}");
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -367,14 +366,15 @@ fn a_device_is_asked_once_for_the_room_of_all_its_lanes() {
         (4, 4),
         "a ring takes no more of a GPU's memory by itself"
     );
-    drop((chosen, standin.take_report()));
+    chosen.close();
+    drop(standin.take_report());
     let lanes = [zero.clone(), one, zero.clone()];
-    drop(feed().devices(lanes).build().unwrap());
+    feed().devices(lanes).build().unwrap().close();
     assert_eq!(standin.take_report().calls("cuMemGetInfo_v2"), 2, "there are three lanes");
     // As many lanes as it takes until one device has no room for them all.
     let error = feed().devices(vec![zero; 100]).build().unwrap_err().to_string();
     assert!(error.contains("for 300 batches of "), "{error}");
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn devices_are_listed() {
     assert_eq!((devices[1].ordinal, devices[1].compute_capability), (1, (9, 0)));
     assert_eq!((devices[0].memory_bytes, devices[0].driver.to_string()), (256 << 20, "12.8".to_owned()));
     assert!(devices[0].copy_rate(1 << 20, 3).unwrap() > 0.0);
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn a_lost_device_ends_its_own_lane_and_no_other() {
         let error = error.to_string();
         assert!(error.starts_with("cuda:0: cu") && error.contains("(719)"), "{error}");
         drop((feed, lost, other));
-        standin.take_report().must_be_clean();
+        standin.last_report().must_be_clean();
     });
 }
 
@@ -431,8 +431,7 @@ fn a_stream_whose_end_cannot_be_seen_is_refused() {
     unsafe { there.wait_on_raw(other.cu_stream().cast()) }.unwrap();
     drop((batch, other));
     drop((feed, per_thread));
-    prefetchers_are_through();
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 /// Begins a capture that whatever is unsafe ends, on any thread.
@@ -474,8 +473,7 @@ fn a_stream_that_captures_is_refused_and_goes_on_capturing() {
     there.wait_on(&capturing).unwrap();
     drop((batch, feed));
     drop((capturing, other));
-    prefetchers_are_through();
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -492,7 +490,7 @@ fn a_feed_beside_a_capture_does_not_end_it() {
     drop(feed);
     end_capture(&capturing);
     drop((capturing, used));
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -512,5 +510,5 @@ fn batches_grow_and_leave_nothing_behind() {
     }
     assert_eq!(rows, [4, 5, 6, 7, 8]);
     drop((feed, stream));
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }

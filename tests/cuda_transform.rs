@@ -187,7 +187,7 @@ fn a_device_transforms_as_the_host_does() {
     }
     let Some(standin) = alone("a_device_transforms_as_the_host_does", "devices=1") else { return };
     must_end("the feeds", check_every_case);
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 const CASE: Case = Case {
@@ -216,7 +216,7 @@ fn what_is_sent_is_the_windows_as_they_are_stored() {
         assert!(mismatch.to_string().contains(".transform_on(Place::Host)"), "{mismatch}");
     }
     drop(feed);
-    let report = standin.take_report();
+    let report = standin.last_report();
     report.must_be_empty();
     assert_eq!(report.calls("cuLaunchKernel"), windows.len() as u64);
 }
@@ -273,7 +273,7 @@ fn targets_and_tensors_go_with_what_the_device_makes() {
         assert_eq!((tensor.data.addr() as u64, tensor.dtype.code, tensor.dtype.bits), (pointer, 4, 16));
     }
     drop((host, feed));
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn batches_of_either_kind_grow() {
         "for the third, the fifth and the sixth: what has grown stays so"
     );
     drop(feed);
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn bytes_go_with_floats_and_floats_not_with_bytes() {
         other => panic!("{other}"),
     }
     drop(feed);
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn a_synthetic_step_counts_what_it_waited() {
     assert!(times.worked >= Duration::from_micros(200) * 40, "{times:?}");
     assert!((0.0..1.0).contains(&times.waited_share()), "{times:?}");
     drop(feed);
-    let report = standin.take_report();
+    let report = standin.last_report();
     report.must_be_empty();
     assert_eq!(report.calls("cuLaunchKernel"), STEPS as u64);
 }
@@ -490,7 +490,7 @@ fn a_launch_that_fails_ends_its_own_lane() {
         other => panic!("{other:?}"),
     }
     drop(feed);
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn what_the_device_makes_is_counted_before_the_feed_starts() {
     assert!(error.to_string().contains("bytes are free, for 4 batches of "), "{error}");
     let staged = feed(Place::Host).dtype(Dtype::U8).build().unwrap();
     drop(staged);
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 #[test]
@@ -581,7 +581,7 @@ fn an_empty_batch_and_a_padded_one_go_to_their_device() {
             assert_eq!(lens, [due, due].concat(), "{place:?}, {last:?}");
         }
     });
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }
 
 /// Of a job whose feeds end at different steps, those that have ended give empty batches: on their device, like any other.
@@ -623,5 +623,5 @@ fn a_batch_that_stands_in_for_one_is_at_its_device() {
             assert_eq!(rows, due, "{place:?}, {last:?}");
         }
     });
-    standin.take_report().must_be_empty();
+    standin.last_report().must_be_empty();
 }

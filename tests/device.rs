@@ -14,8 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use common::process::must_end;
 use common::source::{MemorySource, Probe};
 use percolator::{
-    Backend, Batch, Device, DeviceError, Event, Feed, FeedBuilder, FeedError, HostBatch, HostMemory, Lane,
-    PageMemory, Passage, Registry, Room,
+    Backend, Batch, Device, DeviceError, DistributedIterator, Event, Feed, FeedBuilder, FeedError, HostBatch,
+    HostMemory, InputContext, InputOptions, InputWorker, InputWorkers, Lane, OrderError, PageMemory, Passage,
+    Registry, Room, distribute_from_fn,
 };
 
 /// A batch that was sent: where it lies in host memory, and what lay there.
@@ -489,13 +490,17 @@ fn a_broken_device_ends_its_own_lane_and_no_other() {
 fn a_lane_may_go_while_its_batches_are_on_their_way() {
     must_end("the drop of a lane whose batches have not arrived", || {
         for taken in 0..3 {
-            let bench = Bench::new(Broken::Nothing);
+            let bench = Bench::new(Broken::WaitsInDrop);
             let (feed, mut lane) = lane_of(&bench, 3);
             let batches: Vec<Batch> = (0..taken).map(|_| next(&mut lane)).collect();
+            bench.wait_until(|state| state.sent.len() == 3);
             drop(lane);
             drop(feed);
             drop(batches);
             assert_eq!(bench.state().released.len(), taken);
+            bench.let_go();
+            bench.wait_until(|state| state.memories == 0);
+            assert!(!bench.state().freed_in_use);
         }
     });
 }
@@ -522,10 +527,47 @@ fn the_end_of_a_pass_and_its_last_batches_wait_for_no_device() {
         assert!(lane.next().is_none());
         drop(batches);
         assert_eq!(bench.state().released.len(), 4);
-        bench.let_go();
+        // Nor does the lane, though all batches have come home.
         drop((lane, feed));
+        bench.let_go();
+        bench.wait_until(|state| state.memories == 0);
+        assert!(!bench.state().freed_in_use);
         assert_eq!(bench.state().dropped_on, HashSet::from(["prefetch:0".to_owned()]));
-        assert_eq!(bench.state().memories, 0, "the drop of the lane has waited for all that came home");
+    });
+}
+
+#[test]
+fn a_lane_and_a_feed_that_are_closed_have_given_their_memory_back() {
+    must_end("the end of a lane's batches", || {
+        for closes_feed in [false, true] {
+            let bench = Bench::new(Broken::WaitsInDrop);
+            let mut feed = feed(&bench, 3).build().unwrap();
+            bench.wait_until(|state| !state.sent.is_empty());
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    // The prefetch thread waits for the device.
+                    bench.wait_until(|state| !state.dropped_on.is_empty());
+                    bench.let_go();
+                });
+                if closes_feed {
+                    feed.close();
+                } else {
+                    let mut lane = feed.lanes().remove(0);
+                    drop([next(&mut lane), next(&mut lane)]);
+                    lane.close();
+                }
+                assert_eq!(bench.state().memories, 0);
+            });
+            assert!(!bench.state().freed_in_use);
+        }
+        // A batch that is held is not waited for: it may be this thread that holds it.
+        let bench = Bench::new(Broken::WaitsInDrop);
+        let (_feed, mut lane) = lane_of(&bench, 3);
+        let held = next(&mut lane);
+        lane.close();
+        drop(held);
+        bench.let_go();
+        bench.wait_until(|state| state.memories == 0);
     });
 }
 
@@ -554,6 +596,74 @@ fn batches_that_outlive_their_lane_wait_for_no_device_and_hold_nothing_else() {
         bench.wait_until(|state| state.memories == 0);
         assert!(!bench.state().freed_in_use);
         assert_eq!(bench.state().dropped_on, HashSet::from(["prefetch:0".to_owned()]));
+    });
+}
+
+/// A job of two lanes of which the first, at this device, has one batch, and the other, at the host, ten: what
+/// stands in for the first one's is empty. As it is after the first step, whose batches nobody holds.
+fn uneven_job(bench: &Bench) -> DistributedIterator {
+    let device = Device::from_backend(Arc::new(bench.clone()));
+    let workers = InputWorkers::new([
+        InputWorker::here("short", [device.clone()]),
+        InputWorker::here("long", [Device::host(0)]),
+    ]);
+    let described = move |context: InputContext| {
+        let (records, device) =
+            [(1, device.clone()), (10, Device::host(0))][context.input_pipeline_id].clone();
+        let source = MemorySource::images("uneven", records, 1, 8, 8);
+        Ok::<_, OrderError>(
+            Feed::builder()
+                .source(source)
+                .registry(&Registry::new())
+                .threads(1)
+                .batch_size(1)
+                .once()
+                .devices([device]),
+        )
+    };
+    let options = InputOptions::new().per_replica_buffer_size(0).prefetch(1);
+    let mut job = distribute_from_fn(&workers.unwrap(), options, described).unwrap();
+    assert!(!stand_in(&mut job).is_empty(), "the first step has a record for each");
+    job
+}
+
+/// The first lane's batch of the next step.
+fn stand_in(job: &mut DistributedIterator) -> Batch {
+    let step = job.next().expect("the job goes on").unwrap();
+    step.batches.into_iter().next().unwrap()
+}
+
+#[test]
+fn empty_batches_wait_for_no_device_either() {
+    must_end("a thread without which the device does not go on, at the end of a job", || {
+        let bench = Bench::new(Broken::WaitsInDrop);
+        let mut job = uneven_job(&bench);
+        let [first, second, third] = [(); 3].map(|()| stand_in(&mut job));
+        assert!(first.is_empty() && second.is_empty() && third.is_empty());
+        // The device is at work on all of them: on the first when it is held beyond its job, on the second when
+        // the next step comes, on the third when the job is dropped.
+        drop(second);
+        drop(stand_in(&mut job));
+        drop(third);
+        drop(job);
+        std::thread::spawn(|| drop(first)).join().unwrap();
+        bench.let_go();
+        bench.wait_until(|state| state.memories == 0);
+        assert!(!bench.state().freed_in_use);
+        assert_eq!(bench.state().dropped_on, HashSet::from(["prefetch:0".to_owned()]));
+    });
+}
+
+#[test]
+fn empty_batches_go_round_again_once_their_device_is_done_with_them() {
+    must_end("a job whose empty batches are used again", || {
+        let bench = Bench::new(Broken::WaitsInDrop);
+        let mut job = uneven_job(&bench);
+        let mut address = || stand_in(&mut job).bytes().as_ptr() as usize;
+        let [first, second] = [address(), address()];
+        assert_ne!(first, second, "the device is at work on the first when the second is made");
+        bench.let_go();
+        assert!([first, second].contains(&address()), "and now on none");
     });
 }
 

@@ -523,11 +523,17 @@ fn arguments_that_contradict_each_other_are_refused() {
 #[test]
 fn where_nothing_can_be_written_it_says_so() {
     let dump = Dump::with_net(LAYER);
-    for out in ["net.prototxt", "net.prototxt/out"] {
-        let output = dump.run_to(out, ["net.prototxt"]);
-        let message = dump.check_failure(&output);
-        assert!(message.starts_with(&format!("cannot make the folder {out}: ")), "{message}");
+    // Before it looks at the data, which may take long.
+    for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
+        for out in ["net.prototxt", "net.prototxt/out", "net.prototxt/out/deep"] {
+            let output = dump.run_to(out, [source]);
+            let message = dump.check_failure(&output);
+            assert!(message.starts_with(&format!("cannot make the folder {out}: ")), "{message}");
+        }
     }
+    let output = dump.run_to("deep/out", ["--lmdb=no_such_lmdb"]);
+    assert!(dump.check_failure(&output).contains("no_such_lmdb"));
+    assert!(!dump.folder.path().join("deep").exists(), "nothing is made for a run that cannot begin");
     // What is no regular file has the name of the array, and stays.
     let data = dump.folder.path().join("out/data.npy");
     let refused = || String::from_utf8(dump.run(["net.prototxt"]).stderr).unwrap();

@@ -392,6 +392,20 @@ fn a_digest_of_other_data_is_refused_before_anything_is_fed() {
     assert_eq!(error, FeedError::Config(ConfigError::ShufflesItself));
 }
 
+/// A digest is of what records hold, and not of what is made of them.
+#[test]
+fn a_digest_needs_nothing_but_the_data() {
+    let plain = feed(images(12), 1).target(Target::paired(images(12), Matching::Keys));
+    let target = Target::paired(images(12), Matching::Keys);
+    let target = target.transform(Transform::new().mean_file("no/such/mean.binaryproto"));
+    let described = feed(images(12), 1).target(target);
+    let described = described.transform(Transform::new().mean_file("nor/this.binaryproto"));
+    let digest = described.digest(DigestDetail::Sum).unwrap();
+    assert_eq!(digest, plain.digest(DigestDetail::Sum).unwrap());
+    let refused = described.batch_size(2).receipts(false).build().unwrap_err().to_string();
+    assert!(refused.contains("nor/this.binaryproto"), "{refused}");
+}
+
 /// A file with the receipt of 12 records.
 fn saved(folder: &Path, name: &str, seed: u64) -> PathBuf {
     let path = folder.join(name);
@@ -615,6 +629,26 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
     assert_eq!(verify("drop", "each.digest").0, 0);
     let (code, text) = verify("receipt", "both.digest");
     assert!(code == 1 && text.contains("both.digest says \"128 records\""), "{text}");
+}
+
+/// A walk over a data set may take an hour.
+#[cfg(feature = "cli")]
+#[test]
+fn the_command_looks_where_a_digest_goes_before_it_looks_at_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("taken")).unwrap();
+    for (out, found) in [("taken", "a folder is there"), ("none/sum.digest", "No such file or directory")] {
+        let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", out], folder);
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains(&format!("{out}: cannot write the digest: {found}")), "{text}");
+    }
+    // And it is as it was until there is something to write.
+    std::fs::write(folder.join("old.digest"), "old").unwrap();
+    let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", "old.digest"], folder);
+    assert!(code == 1 && text.contains("no_such_lmdb"), "{text}");
+    assert_eq!(std::fs::read(folder.join("old.digest")).unwrap(), b"old");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2, "nothing is left beside it");
 }
 
 /// A digest of other data, of the same length, and with the same first and last record.

@@ -39,10 +39,18 @@ impl Consumer {
     }
 
     /// Takes batches until it is enough; says, where a GPU knows, how long it waited for them.
-    fn consume(mut self, enough: &Enough<'_>) -> anyhow::Result<Option<String>> {
-        for (batches, batch) in (1..).zip(&mut self.lane) {
+    fn consume(self, enough: &Enough<'_>) -> anyhow::Result<Option<String>> {
+        let Consumer { mut lane, step } = self;
+        let said = Self::take(&mut lane, step, enough);
+        // The process may be about to end, and nobody is to be at a driver then.
+        lane.close();
+        said
+    }
+
+    fn take(lane: &mut Lane, mut step: Step, enough: &Enough<'_>) -> anyhow::Result<Option<String>> {
+        for (batches, batch) in (1..).zip(&mut *lane) {
             let batch = batch?;
-            match &mut self.step {
+            match &mut step {
                 Step::Nothing => {}
                 Step::Pause(length) => enough.pause(*length),
                 #[cfg(feature = "cuda-driver")]
@@ -57,9 +65,9 @@ impl Consumer {
                 break;
             }
         }
-        match self.step {
+        match step {
             #[cfg(feature = "cuda-driver")]
-            Step::Kernel(step) => Ok(Some(waited(self.lane.device(), step.finish()?))),
+            Step::Kernel(step) => Ok(Some(waited(lane.device(), step.finish()?))),
             _ => Ok(None),
         }
     }

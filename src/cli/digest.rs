@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
-use percolator::DigestDetail;
+use percolator::{DigestDetail, shown, whole_file};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};
 
@@ -35,6 +35,11 @@ pub(crate) struct Digest {
 
 impl Digest {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        // A place that cannot be written to is told before an hour's walk, and not after it.
+        if let Some(path) = &self.out {
+            whole_file::check(path)
+                .with_context(|| format!("{}: cannot write the digest", shown::path(path)))?;
+        }
         let mut source = SourceArgs::found(&self.paths, self.state.root())?;
         source.lmdb.extend_from_slice(&self.lmdb);
         source.leveldb.extend_from_slice(&self.leveldb);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout, Phase, whole_file};
+use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout, Phase, shown, whole_file};
 
 use super::args::{Described, SourceArgs, StateArgs, TransformArgs};
 use super::npy::NpyWriter;
@@ -63,11 +63,12 @@ impl Dump {
         for name in ["data.npy", "label.npy"] {
             remove_stale(&self.out.join(name))?;
         }
+        // Told before the data are looked at, which may take long.
+        self.check_place()?;
         let Described { feed, origin, has_labels, .. } =
             self.source.describe(&self.state, &self.transform)?;
         let mut feed = self.with_options(feed)?.build()?;
-        std::fs::create_dir_all(&self.out)
-            .with_context(|| format!("cannot make the folder {}", self.out.display()))?;
+        std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;
         let mut lane = feed.lanes().remove(0);
         // Of a rank's own first record, as Caffe's blobs are: the database's may be another rank's.
         let first = lane.next().context("there is no batch")??;
@@ -106,6 +107,22 @@ impl Dump {
             None => "no label.npy: the layer has no second top\n".to_owned(),
         };
         std::io::stdout().write_all(said.as_bytes()).context("cannot write to the standard output")
+    }
+
+    fn no_folder(&self) -> String {
+        format!("cannot make the folder {}", shown::path(&self.out))
+    }
+
+    /// That there can be a folder with the arrays. It is not made yet: the run may come to nothing.
+    fn check_place(&self) -> anyhow::Result<()> {
+        let folders = self.out.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
+        if let Some(missing) = folders.take_while(|folder| folder.symlink_metadata().is_err()).last() {
+            return whole_file::check(missing).with_context(|| self.no_folder());
+        }
+        // Where it is one, this only looks.
+        std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;
+        let data = self.out.join("data.npy");
+        whole_file::check(&data).with_context(|| format!("cannot create {}", shown::path(&data)))
     }
 
     fn with_options(&self, mut feed: FeedBuilder) -> anyhow::Result<FeedBuilder> {

@@ -122,8 +122,8 @@ impl fmt::Debug for HostBatch<'_> {
 ///
 /// A passage is dropped before the memory that its batches lie in, whatever is under way: its drop must wait
 /// until the device no longer reads that memory. It is dropped on its lane's own thread, so that a consumer
-/// that lets go of a batch waits for no device; but [`Lane`](crate::Lane) says who waits for that thread. Of
-/// a passage that nothing was submitted to yet, both events have happened.
+/// that lets go of a batch, or of the lane, waits for no device; only [`Lane::close`](crate::Lane::close) does.
+/// Of a passage that nothing was submitted to yet, both events have happened.
 pub trait Passage: Any + Send + Sync + fmt::Debug {
     /// Starts to move a batch, and returns without waiting for it.
     ///

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::FeedBuilder;
-use super::plan::Opened;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::receipt::{DataDigest, DigestDetail};
@@ -18,7 +17,7 @@ impl FeedBuilder {
     ///
     /// [`FeedError`] if the source cannot be opened or read, or is a list that shuffles itself.
     pub fn digest(&self, detail: DigestDetail) -> Result<DataDigest, FeedError> {
-        let Opened { source, .. } = self.open(&self.layer_seeds())?;
+        let source = self.open_source(&self.layer_seeds())?.source;
         if source.passes() == Passes::Shuffled {
             return Err(ConfigError::ShufflesItself.into());
         }

@@ -3,6 +3,9 @@
 //! They go the way of all others, through a passage of the lane's own device, so that whoever consumes them finds everything
 //! in its place there. They are no part of the lane's ring, which ended with it: the first one reserves memory, for one
 //! record (or, where batches are padded, for a batch), and it goes round again when it is dropped.
+//!
+//! As with the ring's, nobody who lets go of one waits for its device: when their lane goes, its prefetch thread
+//! sees them home (`way_home.rs`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -58,6 +61,24 @@ impl EmptyBatches {
             resting: VecDeque::new(),
             failed: Vec::new(),
         }
+    }
+
+    /// Ends their round. What is returned brings home those that are here, and later those that are still held; it
+    /// is for a thread that may wait for their device ([`see_home`](crate::way_home::see_home)).
+    pub(super) fn leave(&mut self) -> Receiver<Returned> {
+        self.round.0.close();
+        // Those whose device has failed first, as in a ring.
+        for slot in self.failed.drain(..).chain(self.resting.drain(..)) {
+            let _ = self.home.send(Returned { slot, released: Ok(()) });
+        }
+        // Only those that are held keep the way open.
+        self.home = WayHome::nowhere();
+        self.free.clone()
+    }
+
+    /// Whether somebody still holds one.
+    pub(super) fn are_held(&self) -> bool {
+        self.home.has_slots_out()
     }
 
     /// A batch without records, on its way to the device.

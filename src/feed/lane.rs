@@ -37,10 +37,10 @@ const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
 /// After an error, or the end of the last pass, it yields `None` for ever. A consumer that holds all batches
 /// of the ring and waits for one more gets an error [after a while](crate::FeedBuilder::give_up_after).
 ///
-/// Dropping it ends its prefetch thread; the other lanes of the feed go on. What has come home by then, and
-/// the device still uses, is waited for. Batches that are still held are not: they may be dropped later, on
-/// any thread, and where the device is not the host, the prefetch thread stays for them, so that whoever
-/// drops them waits for no device.
+/// Dropping it ends its prefetching; the other lanes of the feed go on. Batches that are still held may be
+/// dropped later, on any thread. Neither drop waits for a device: where the device is not the host, the
+/// prefetch thread stays until the device is done with all batches, and only then gives their memory back.
+/// [`close`](Self::close) waits for that.
 pub struct Lane {
     pub(super) number: usize,
     pub(super) device: String,
@@ -49,6 +49,7 @@ pub struct Lane {
     pub(super) home: WayHome<Returned>,
     pub(super) meters: Arc<LaneMeters>,
     /// Whom the prefetcher wakes.
+    #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams have tasks"))]
     pub(super) consumer: Arc<Consumer>,
     pub(super) clock: Arc<Clock>,
     pub(super) watch: Watch,
@@ -77,10 +78,25 @@ pub(super) struct PrefetchThread {
     pub(super) stop: Sender<()>,
     /// Disconnects when it has nothing left but slots.
     pub(super) through: Receiver<()>,
+    /// Takes over what brings the lane's empty batches home. It looks there when the ring is home.
+    pub(super) empties: Sender<Receiver<Returned>>,
     pub(super) thread: JoinHandle<()>,
-    /// Whether it is to stay for slots that are still out, because to drop one may take as long as the device
-    /// likes.
+    /// Whether nobody but it is to drop slots, because to drop one may take as long as the device likes.
     pub(super) keeps_batches: bool,
+}
+
+/// A prefetch thread that has nothing left but slots, and is to see them home.
+struct Staying {
+    lane: usize,
+    thread: JoinHandle<()>,
+}
+
+impl Staying {
+    fn join(self) {
+        if self.thread.join().is_err() {
+            tracing::error!(lane = self.lane, "the prefetch thread panicked; this is a bug");
+        }
+    }
 }
 
 impl Lane {
@@ -113,6 +129,18 @@ impl Lane {
             }
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => self.accept(None).transpose(),
+        }
+    }
+
+    /// Drops the lane, and waits until its device is done with its batches and their memory has been given back:
+    /// for a program that builds another feed on the device, or that is about to end. While a batch is held, by
+    /// whomever, nothing is waited for, as in a drop.
+    ///
+    /// Call it when nothing that the device has still to do waits for this thread.
+    pub fn close(mut self) {
+        let are_held = self.home.has_slots_out() || self.empties.are_held();
+        if let Some(staying) = self.leave().filter(|_| !are_held) {
+            staying.join();
         }
     }
 
@@ -246,6 +274,34 @@ impl Lane {
         }
     }
 
+    /// Ends the prefetching. What is returned may have to wait for the device, and ends by itself.
+    ///
+    /// The wait here ends because the prefetcher waits on `stop` beside whatever else it waits for. Where to drop
+    /// a slot takes no time, its thread is joined.
+    fn leave(&mut self) -> Option<Staying> {
+        self.end();
+        let PrefetchThread { stop, through, empties, thread, keeps_batches } = self.thread.take()?;
+        let staying = Staying { lane: self.number, thread };
+        drop(stop);
+        // Nothing ever comes through it.
+        let _ = through.recv();
+        // What was never taken goes home as well: the device may be at work on it.
+        for delivered in self.full.try_iter().filter_map(Result::ok) {
+            let _ = self.home.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
+        }
+        if keeps_batches {
+            // Before the way of the ring is closed: the thread looks for them behind that.
+            let _ = empties.send(self.empties.leave());
+            self.home = WayHome::nowhere();
+            return Some(staying);
+        }
+        // Batches that are held are dropped by who holds them: it may be this thread.
+        self.home.close();
+        drop(empties);
+        staying.join();
+        None
+    }
+
     /// Waits for the next message, and says from time to time why there is none. What only the consumer could
     /// end is an error in the end.
     fn receive(&self) -> Option<Result<Delivered, FeedError>> {
@@ -336,38 +392,9 @@ impl Iterator for Lane {
 impl std::iter::FusedIterator for Lane {}
 
 impl Drop for Lane {
-    /// The wait ends because the prefetcher waits on `stop` beside whatever else it waits for. So does the
-    /// join, unless a device has still to let go of a batch that has come home: its memory must be waited
-    /// for. Batches that are held may be held by this very thread, and are not waited for: for those of a
-    /// device the prefetch thread stays, with nothing else in its hands, and ends when the last of them has
-    /// come home.
+    /// It waits for no device: what this thread does next may be what the device waits for.
     fn drop(&mut self) {
-        self.end();
-        let Some(PrefetchThread { stop, through, thread, keeps_batches }) = self.thread.take() else {
-            return;
-        };
-        drop(stop);
-        // Nothing ever comes through it.
-        let _ = through.recv();
-        // What was never taken goes home as well: the device may be at work on it.
-        for delivered in self.full.try_iter().filter_map(Result::ok) {
-            let _ = self.home.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
-        }
-        let stays = keeps_batches && self.home.has_slots_out();
-        if keeps_batches {
-            self.home = WayHome::nowhere();
-        } else {
-            self.home.close();
-        }
-        if stays {
-            return tracing::debug!(
-                lane = self.number,
-                "the prefetch thread stays for batches that are held"
-            );
-        }
-        if thread.join().is_err() {
-            tracing::error!(lane = self.number, "the prefetch thread panicked; this is a bug");
-        }
+        self.leave();
     }
 }
 

@@ -12,6 +12,7 @@ mod extent;
 mod first_record;
 mod lane;
 mod net;
+mod open;
 mod origin;
 mod owned;
 #[cfg(test)]
@@ -247,6 +248,15 @@ impl Feed {
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
         progress::receipt(&self.progress)
+    }
+
+    /// Drops the feed, and [closes](Lane::close) those of its lanes that were not handed over.
+    pub fn close(mut self) {
+        self.close_lanes();
+    }
+
+    fn close_lanes(&mut self) {
+        self.lanes.take().into_iter().flatten().for_each(Lane::close);
     }
 
     /// What ends the feed from another thread.

@@ -1,6 +1,5 @@
 //! From what was asked for to a running feed: checked whole before a thread is started.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,17 +11,16 @@ use super::extent::Extent;
 use super::first_record::FirstRecord;
 use super::lane::{Lane, PrefetchThread};
 use super::net::NetPlace;
+use super::open::Opened;
 use super::origin::Origin;
 use super::placement::Placement;
 use super::progress::{About, Progress};
-use super::target::TargetOrigin;
 use super::{Clock, Feed, FeedCanceller, Gauges};
 use crate::batch::{BatchLayout, LayoutError, Room};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::consumer::Consumer;
 use crate::content::ContentHash;
-use crate::decoder::WorkerSetup;
-use crate::decoder::image::{ImageDecoder, TargetDecoder, TargetFrom};
+use crate::decoder::image::ImageDecoder;
 use crate::device::{Device, DeviceError};
 use crate::errand::{ERRANDS_MAX, Helpers};
 use crate::error::FeedError;
@@ -40,11 +38,8 @@ use crate::reader::queue_pair;
 use crate::round::Round;
 use crate::shape::Phase;
 use crate::snapshot::DealtBy;
-use crate::source::paired::Paired;
 use crate::source::{COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, SEAL_BYTES, Source};
-use crate::transform::{
-    CaffeEra, Cutter, Draws, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform, Transformer,
-};
+use crate::transform::{CaffeEra, Draws, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform};
 use crate::way_home::WayHome;
 use crate::workers::{Crew, Task, TaskQueue, WorkerMeters, Workers};
 
@@ -198,61 +193,6 @@ impl FeedBuilder {
         let taken = self.net.as_ref().map_or(Taken::default(), |place| place.taken);
         self.set_up().seeds(seed, era, taken)
     }
-
-    /// Opens the source and, where the targets have one of their own, that with it.
-    pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<Opened, FeedError> {
-        let open = |origin: Option<&Origin>, root: &Path| match origin {
-            Some(origin) => Ok(origin.open(root, seeds, self.opening)?),
-            None => Err(FeedError::from(ConfigError::NoSource)),
-        };
-        let processor = |source: &Arc<dyn Source>, decoder| Processor {
-            files: source.files(),
-            decoder,
-            hashes_contents: self.receipts && self.receipt_contents,
-            seed: self.order_seed(),
-            setup: WorkerSetup { is_past_caches: false },
-        };
-        if let Some(decoder) = self.decoding.decoder()? {
-            let source = open(self.source.as_ref(), &self.root)?;
-            return Ok(Opened { processor: processor(&source, decoder), source, image: None });
-        }
-        let transformer = |transform, root, dtype| {
-            Transformer::new(transform, root, self.phase, dtype, self.layout).map_err(ConfigError::Transform)
-        };
-        let pixels = transformer(&self.transform, &*self.root, self.dtype)?;
-        let mut source = open(self.source.as_ref(), &self.root)?;
-        let cutter = (self.place == Place::Device).then(|| Cutter::of(&pixels));
-        let files = source.files();
-        let mut image =
-            ImageDecoder { transformer: pixels, cutter, target: None, has_wide_labels: self.has_wide_labels };
-        if let Some(target) = &self.target {
-            let root = target.root.as_deref().unwrap_or(&self.root);
-            let transformer = transformer(&target.transform, root, target.dtype)?;
-            let from = match &target.origin {
-                TargetOrigin::FloatData => TargetFrom::FloatData,
-                TargetOrigin::Paired(origin, matching) => {
-                    let second = open(origin.as_ref(), root)?;
-                    let files = second.files();
-                    let paired = Paired::new(source, second, *matching);
-                    paired.check_counts()?;
-                    source = Arc::new(paired);
-                    TargetFrom::Companion { files }
-                }
-            };
-            image.target = Some(TargetDecoder { from, transformer });
-        }
-        let image = Arc::new(image);
-        let processor = Processor { files, ..processor(&source, Arc::new(image.clone())) };
-        Ok(Opened { source, processor, image: Some(image) })
-    }
-}
-
-/// A source, and what its records are decoded by.
-pub(super) struct Opened {
-    pub(super) source: Arc<dyn Source>,
-    pub(super) processor: Processor,
-    /// Where records are images: what decodes them.
-    pub(super) image: Option<Arc<ImageDecoder>>,
 }
 
 /// What the memory of a feed is counted from.
@@ -643,10 +583,11 @@ fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, Fee
     let keeps_batches = prefetcher.device.keeps_batches();
     // Room for a message that never comes, as for `stop`.
     let (through_sender, through) = bounded(1);
+    let (empties, empties_receiver) = bounded(1);
     let thread_name = name.clone();
     let thread = std::thread::Builder::new()
         .name(name.clone())
-        .spawn(move || prefetcher.stay(thread_name, through_sender))
+        .spawn(move || prefetcher.stay(thread_name, through_sender, &empties_receiver))
         .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;
-    Ok(PrefetchThread { stop, through, thread, keeps_batches })
+    Ok(PrefetchThread { stop, through, empties, thread, keeps_batches })
 }

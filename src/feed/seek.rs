@@ -19,8 +19,8 @@ impl Feed {
     /// It is done as a run [goes on](crate::FeedBuilder::resume), with new threads and buffers: in milliseconds, for any
     /// step, but for [Caffe's random sequence](crate::FeedBuilder::caffe_random), which is drawn again up to there.
     /// Statistics and receipts begin anew. A lane that was handed over gives what it has complete, and then
-    /// [`FeedError::Cancelled`]; its memory is in use until it is dropped, so drop it before, where a device has no room
-    /// for both.
+    /// [`FeedError::Cancelled`]; its memory is in use until it is [closed](crate::Lane::close), so close it before,
+    /// where a device has no room for both. Lanes that were not are closed here.
     ///
     /// # Errors
     ///
@@ -30,9 +30,9 @@ impl Feed {
         self.check_step(id)?;
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
         let builder = self.asked.clone().resume(&self.about.snapshot(lanes)?);
-        // Before there are new ones, whose memory comes on top.
-        self.lanes = None;
         self.canceller.end_lanes();
+        // Before there are new ones, whose memory comes on top.
+        self.close_lanes();
         let canceller = self.canceller.clone();
         *self = builder.build_again()?;
         // Whoever has one cancels what there is now.

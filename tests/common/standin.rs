@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use libloading::{Library, Symbol};
 
-use super::common::process::{check, child_command, role};
+use super::common::process::{check, child_command, prefetchers_are_through, role};
 
 /// A kernel on the CPU: see `standin_register_kernel`.
 pub type Kernel = unsafe extern "C" fn(*const *const c_void, *const u32);
@@ -156,6 +156,12 @@ impl Standin {
             }
             text.resize(needed + 4096, 0);
         }
+    }
+
+    /// The same of feeds that were dropped, once their prefetch threads have seen their batches home.
+    pub fn last_report(&self) -> Report {
+        prefetchers_are_through();
+        self.take_report()
     }
 
     /// Registers a kernel by its name and signature: a word a parameter, separated by commas; `r` and `w` for

@@ -136,6 +136,8 @@ impl Round<'_> {
         if leads {
             self.stop.store(true, Ordering::Relaxed);
         }
+        // What comes next is measured without this round's memory.
+        lane.close();
         taken
     }
 
