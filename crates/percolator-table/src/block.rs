@@ -13,9 +13,6 @@ use super::unpack::{SNAPPY, Trailer, UNCOMPRESSED, unpack};
 /// Behind every block: its type, and the masked crc32c of the block and that type.
 pub(crate) const TRAILER_BYTES: usize = 5;
 
-/// Of a shorter block, its seal costs whoever hands it on more than to verify it. The tables of tests are small.
-const SEALED_BYTES_MIN: usize = if cfg!(test) { 1 } else { 16 << 10 };
-
 const COUNT_BYTES: usize = size_of::<u32>();
 
 /// A walk over the entries of a block. It holds no borrow of the file, which its caller passes to every
@@ -63,7 +60,7 @@ impl Default for Place {
 
 /// Where the value of an entry lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
     /// In these bytes of the file, for as long as the file is there.
     InFile(Range<usize>),
     /// In the cursor's own buffer, until its next step.
@@ -89,6 +86,7 @@ impl BlockCursor {
     }
 
     /// Forgets the block: the walk is at its end.
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.place = Place::default();
         self.sealed = None;
@@ -145,6 +143,7 @@ impl BlockCursor {
     }
 
     /// Where the bytes of a block are that nobody has unpacked.
+    #[inline]
     fn place(
         &mut self,
         file: &[u8],
@@ -155,7 +154,7 @@ impl BlockCursor {
         let seal = Seal::new(&block, trailer.stored);
         match (verify, trailer.kind) {
             // A block whose type is damaged is found out, whatever type it seems to be: the checksum is of it, too.
-            (Verify::ByTheUser, UNCOMPRESSED) if block.len() >= SEALED_BYTES_MIN => {
+            (Verify::ByTheUser { block_bytes_min }, UNCOMPRESSED) if block.len() >= block_bytes_min => {
                 self.sealed = Some(Sealed::new(seal));
             }
             // The blocks of a table lie one behind the other.
@@ -169,6 +168,7 @@ impl BlockCursor {
     }
 
     /// Verifies the block, if that is still to be done.
+    #[inline]
     pub(crate) fn verify(&mut self, file: &[u8]) -> Result<(), TableError> {
         if let Some(sealed) = &self.sealed {
             sealed.seal().check(file, 0)?;
@@ -190,6 +190,7 @@ impl BlockCursor {
         damage.unwrap_or(error)
     }
 
+    #[inline]
     fn find_restarts(&mut self, file: &[u8], place: &Place) -> Result<(), TableError> {
         let contents = contents(place, &self.unpacked, file);
         let bytes = contents.len();
@@ -267,12 +268,14 @@ impl BlockCursor {
     }
 
     /// Where in the block the entry behind the current one starts.
+    #[inline]
     pub(crate) fn next(&self) -> usize {
         self.next
     }
 
     /// The value of the entry that starts there, and where the one behind it starts. `None` behind the last entry, and
     /// where there is none as it should be: a walk that comes there says so.
+    #[inline]
     pub(crate) fn value_at<'a>(&'a self, file: &'a [u8], start: usize) -> Option<(&'a [u8], usize)> {
         let contents = contents(&self.place, &self.unpacked, file);
         let entry = Entry::read(contents.get(start..self.entries)?)?;
@@ -281,6 +284,7 @@ impl BlockCursor {
     }
 
     /// Goes before the first entry.
+    #[inline]
     pub(crate) fn rewind(&mut self) {
         self.key.clear();
         (self.current, self.next) = (0, 0);
@@ -313,6 +317,7 @@ impl BlockCursor {
     }
 
     /// Where in the file the block starts.
+    #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
@@ -324,6 +329,7 @@ impl BlockCursor {
     }
 
     /// The value of the current entry.
+    #[inline]
     pub(crate) fn value_bytes<'a>(&'a self, file: &'a [u8]) -> &'a [u8] {
         contents(&self.place, &self.unpacked, file).get(self.value.clone()).unwrap_or_default()
     }
@@ -341,6 +347,7 @@ impl BlockCursor {
     }
 
     /// The current key, the buffer, which may be exchanged for another, and where in it such a value lies.
+    #[inline]
     pub(crate) fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
         let value = self.whole_value()?;
         Some((&self.key, &mut self.unpacked, value))
@@ -362,6 +369,7 @@ impl BlockCursor {
 }
 
 /// The bytes of a block without its trailer, and the offset where that ends.
+#[inline]
 pub(super) fn locate(handle: BlockHandle, allowed: &Range<usize>) -> Option<(Range<usize>, usize)> {
     let start = usize::try_from(handle.offset).ok()?;
     let end = start.checked_add(usize::try_from(handle.bytes).ok()?)?;

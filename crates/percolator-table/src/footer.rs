@@ -16,6 +16,7 @@ pub(crate) struct BlockHandle {
 }
 
 impl BlockHandle {
+    #[inline]
     pub(crate) fn read(coded: &mut Coded<'_>) -> Option<Self> {
         Some(BlockHandle { offset: coded.varint64()?, bytes: coded.varint64()? })
     }

@@ -10,10 +10,13 @@ use super::seal::{Sealed, Verify};
 /// Where an entry lies: in which block, and where that starts in the file; and where in the block, uncompressed, the
 /// entry starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntryPlace {
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) entry: usize,
+pub struct EntryPlace {
+    /// Where in the file its block starts.
+    pub offset: u64,
+    /// The block's length without type and checksum.
+    pub bytes: u64,
+    /// Where in the block, uncompressed, it starts.
+    pub entry: usize,
 }
 
 impl EntryPlace {
@@ -22,7 +25,7 @@ impl EntryPlace {
     /// # Errors
     ///
     /// [`TableError::Place`] if none can lie there.
-    pub(crate) fn block(&self, file_bytes: u64) -> Result<Range<u64>, TableError> {
+    pub fn block(&self, file_bytes: u64) -> Result<Range<u64>, TableError> {
         let EntryPlace { offset, bytes, .. } = *self;
         let end = offset.checked_add(bytes).and_then(|end| end.checked_add(TRAILER_BYTES as u64));
         let end = end.filter(|&end| end <= file_bytes);
@@ -33,7 +36,8 @@ impl EntryPlace {
     }
 
     /// The same entry, for whoever has [its block](Self::block) alone.
-    pub(crate) fn in_block(self) -> Self {
+    #[must_use]
+    pub fn in_block(self) -> Self {
         EntryPlace { offset: 0, ..self }
     }
 }
@@ -41,7 +45,7 @@ impl EntryPlace {
 /// Goes to entries of a table by their places, which nobody has vouched for. It keeps the block that it is in, so that
 /// what lies in the same one is found soon.
 #[derive(Debug)]
-pub(crate) struct PlaceCursor {
+pub struct PlaceCursor {
     data: BlockCursor,
     /// The block that it is in.
     block: Option<(u64, u64)>,
@@ -51,12 +55,13 @@ pub(crate) struct PlaceCursor {
 
 impl PlaceCursor {
     /// At no entry; it will refuse a longer key than that.
-    pub(crate) fn new(key_bytes_max: usize) -> Self {
+    #[must_use]
+    pub fn new(key_bytes_max: usize) -> Self {
         PlaceCursor { data: BlockCursor::new(key_bytes_max), block: None, is_at_entry: false }
     }
 
     /// Leaves the table.
-    pub(crate) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         self.data.clear();
         (self.block, self.is_at_entry) = (None, false);
     }
@@ -67,12 +72,7 @@ impl PlaceCursor {
     /// # Errors
     ///
     /// [`TableError`] if there is no block, or it is damaged.
-    pub(crate) fn go_to(
-        &mut self,
-        file: &[u8],
-        place: EntryPlace,
-        verify: Verify,
-    ) -> Result<bool, TableError> {
+    pub fn go_to(&mut self, file: &[u8], place: EntryPlace, verify: Verify) -> Result<bool, TableError> {
         let EntryPlace { offset, bytes, entry } = place;
         if self.block != Some((offset, bytes)) {
             self.leave();
@@ -102,25 +102,28 @@ impl PlaceCursor {
     /// # Errors
     ///
     /// [`TableError::Checksum`] if it is damaged.
-    pub(crate) fn verify(&mut self, file: &[u8]) -> Result<(), TableError> {
+    pub fn verify(&mut self, file: &[u8]) -> Result<(), TableError> {
         self.data.verify(file)
     }
 
     /// The key of the entry.
     #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
         self.data.key()
     }
 
     /// Where its value lies.
     #[inline]
-    pub(crate) fn value(&self) -> Value<'_> {
+    #[must_use]
+    pub fn value(&self) -> Value<'_> {
         self.data.value()
     }
 
     /// The block's seal, as long as it has not been verified.
     #[inline]
-    pub(crate) fn sealed(&self) -> Option<&Sealed> {
+    #[must_use]
+    pub fn sealed(&self) -> Option<&Sealed> {
         self.data.sealed()
     }
 }

@@ -11,7 +11,7 @@ use super::error::TableError;
 
 /// Where a block lies, and the checksum that it must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seal {
+pub struct Seal {
     /// Where in the file the block starts.
     offset: usize,
     /// Its length without type and checksum.
@@ -30,7 +30,7 @@ impl Seal {
     /// # Errors
     ///
     /// [`TableError::Checksum`] if it is not what was written.
-    pub(crate) fn check(&self, file: &[u8], following: usize) -> Result<(), TableError> {
+    pub fn check(&self, file: &[u8], following: usize) -> Result<(), TableError> {
         let Seal { offset, bytes, stored } = *self;
         let kind = offset.saturating_add(bytes);
         let next = kind.saturating_add(super::block::TRAILER_BYTES);
@@ -43,7 +43,7 @@ impl Seal {
 
 /// The seal of a block that a walk is in, and whether somebody took it over.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub struct Sealed {
     seal: Seal,
     is_taken: AtomicBool,
 }
@@ -53,27 +53,39 @@ impl Sealed {
         Sealed { seal, is_taken: AtomicBool::new(false) }
     }
 
-    pub(crate) fn seal(&self) -> Seal {
+    /// The seal, for whoever only looks at it.
+    #[inline]
+    #[must_use]
+    pub fn seal(&self) -> Seal {
         self.seal
     }
 
     /// The same, for whoever verifies the block before they use a byte of it. A walk need not do it then.
-    pub(crate) fn take(&self) -> Seal {
+    #[inline]
+    #[must_use]
+    pub fn take(&self) -> Seal {
         // Relaxed: the walk that asks is on the thread that takes.
         self.is_taken.store(true, Ordering::Relaxed);
         self.seal
     }
 
-    pub(crate) fn is_taken(&self) -> bool {
+    /// Whether somebody took it over.
+    #[inline]
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
         self.is_taken.load(Ordering::Relaxed)
     }
 }
 
 /// When a walk verifies the blocks that are not compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verify {
+pub enum Verify {
     /// When it enters them.
     AtOnce,
-    /// When it leaves them, unless somebody took their seal; short ones when it enters them.
-    ByTheUser,
+    /// When it leaves them, unless somebody [took](Sealed::take) their seal; shorter ones when it enters them.
+    ByTheUser {
+        /// The length from which on a block is sealed: of a shorter one, its seal costs whoever hands it on more than
+        /// to verify it.
+        block_bytes_min: usize,
+    },
 }

@@ -12,7 +12,7 @@ use super::coding::Coded;
 use super::footer::BlockHandle;
 
 /// Who brings unpacked blocks.
-pub(crate) trait Shelf {
+pub trait Shelf {
     /// The walk is about to enter a block, behind which `following` come.
     fn come_to(&mut self, following: &Following<'_>);
 
@@ -25,7 +25,8 @@ pub(crate) trait Shelf {
 }
 
 /// Nobody does.
-pub(crate) struct NoShelf;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoShelf;
 
 impl Shelf for NoShelf {
     #[inline]
@@ -60,7 +61,8 @@ impl<S: Shelf> Shelf for Option<S> {
 }
 
 /// The blocks behind the one that a walk enters, by the table's index.
-pub(crate) struct Following<'a> {
+#[derive(Debug)]
+pub struct Following<'a> {
     pub(super) index: &'a BlockCursor,
     pub(super) file: &'a [u8],
     /// Where blocks end: at the index.
@@ -69,13 +71,17 @@ pub(crate) struct Following<'a> {
 
 impl Following<'_> {
     /// Where the first of them is named: a place in the index.
-    pub(crate) fn start(&self) -> usize {
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> usize {
         self.index.next()
     }
 
     /// Where the block lies that is named at a place in the index, not before `from`, and the next place. `None` behind
     /// the last, and where the index is not as it should be: the walk says so when it comes there.
-    pub(crate) fn block_at(&self, place: usize, from: usize) -> Option<(Range<usize>, usize)> {
+    #[inline]
+    #[must_use]
+    pub fn block_at(&self, place: usize, from: usize) -> Option<(Range<usize>, usize)> {
         let (value, next) = self.index.value_at(self.file, place)?;
         let handle = BlockHandle::read(&mut Coded::new(value))?;
         let (block, _) = block::locate(handle, &(from..self.data_end))?;

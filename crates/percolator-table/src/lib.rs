@@ -10,7 +10,7 @@
 //! given a function that tells what lies before the sought key.
 //!
 //! Bytes are not trusted. A checksum is verified whenever a block is entered, or, of one that is not compressed,
-//! by whoever uses its values, where a walk was told so (`seal`); and every length is checked against what is
+//! by whoever uses its values, where a walk was told so ([`Verify`]); and every length is checked against what is
 //! there before it is used. Data blocks must follow one another and precede the index, as
 //! every writer puts them, so that a walk takes time linear in what the file can hold, but for keys.
 //!
@@ -21,25 +21,41 @@
 //! at most 64/3 of what it is given, which is checked before memory is asked for. The blocks of a file lie
 //! apart, so a walk holds at most 22 times the file's length, also while a buffer grows, and beside that two
 //! keys, in buffers that double up to the longest key allowed.
+//!
+//! ```no_run
+//! use percolator_table::{TableCursor, Verify};
+//!
+//! let table = std::fs::read("000005.ldb")?;
+//! let mut cursor = TableCursor::new(8 << 10); // no key is longer
+//! cursor.open(&table[..], Verify::AtOnce)?;
+//! while cursor.advance()? {
+//!     println!("{:?} has {} bytes", cursor.key(), cursor.value_bytes().len());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Beside the walk ([`TableCursor`]) there is a way to an entry whose place is known ([`PlaceCursor`]). Blocks may be
+//! unpacked by others ahead of a walk ([`Shelf`], [`unpack_ahead`]), and be verified by others behind it ([`Seal`]).
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod block;
-pub(crate) mod checksum;
-pub(crate) mod coding;
+pub mod checksum;
+pub mod coding;
 mod error;
 mod footer;
+mod lines;
 mod place;
 mod seal;
 mod shelf;
 mod unpack;
 
-pub(crate) use self::block::Value;
+pub use self::block::Value;
 pub use self::error::TableError;
-pub(crate) use self::place::{EntryPlace, PlaceCursor};
-pub(crate) use self::seal::{Seal, Sealed, Verify};
-pub(crate) use self::shelf::{Following, NoShelf, Shelf};
-pub(crate) use self::unpack::{grow, unpack_ahead};
+pub use self::place::{EntryPlace, PlaceCursor};
+pub use self::seal::{Seal, Sealed, Verify};
+pub use self::shelf::{Following, NoShelf, Shelf};
+pub use self::unpack::unpack_ahead;
 
 use std::ops::Range;
 
@@ -50,7 +66,7 @@ use self::footer::{BlockHandle, read_footer};
 /// A walk over a table's entries, in the order of the file. It can be moved from table to table and keeps
 /// its buffers.
 #[derive(Debug)]
-pub(crate) struct TableCursor<B> {
+pub struct TableCursor<B> {
     /// The bytes of the file; `None` before the first.
     file: Option<B>,
     /// Its current entry is that of the block in `data`.
@@ -68,7 +84,7 @@ pub(crate) struct TableCursor<B> {
 
 impl<B: AsRef<[u8]>> TableCursor<B> {
     /// A walk over nothing, which will refuse a longer key than that, in an index as well.
-    pub(crate) fn new(key_bytes_max: usize) -> Self {
+    pub fn new(key_bytes_max: usize) -> Self {
         let (index, data) = (BlockCursor::new(key_bytes_max), BlockCursor::new(key_bytes_max));
         let (file, verify, left) = (None, Verify::AtOnce, None);
         TableCursor { file, index, data, data_end: 0, data_next: 0, verify, left }
@@ -79,7 +95,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// # Errors
     ///
     /// [`TableError`] if the bytes are no table, or its index block is damaged.
-    pub(crate) fn open(&mut self, file: B, verify: Verify) -> Result<(), TableError> {
+    pub fn open(&mut self, file: B, verify: Verify) -> Result<(), TableError> {
         self.close();
         self.verify = verify;
         let bytes = file.as_ref();
@@ -91,7 +107,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     }
 
     /// Lets go of the table: the walk is at its end.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.index.clear();
         self.data.clear();
         self.data_next = 0;
@@ -104,8 +120,8 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// # Errors
     ///
     /// [`TableError`] if a block is damaged.
-    #[cfg(test)]
-    pub(crate) fn advance(&mut self) -> Result<bool, TableError> {
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool, TableError> {
         self.advance_with(&mut NoShelf)
     }
 
@@ -115,7 +131,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     ///
     /// [`TableError`] if a block is damaged.
     #[inline]
-    pub(crate) fn advance_with(&mut self, shelf: &mut impl Shelf) -> Result<bool, TableError> {
+    pub fn advance_with(&mut self, shelf: &mut impl Shelf) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
         match self.data.advance(file.as_ref()) {
             Ok(true) => Ok(true),
@@ -154,7 +170,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// # Errors
     ///
     /// [`TableError::Checksum`] if it is damaged.
-    pub(crate) fn verify(&mut self) -> Result<(), TableError> {
+    pub fn verify(&mut self) -> Result<(), TableError> {
         let Some(file) = &self.file else { return Ok(()) };
         self.data.verify(file.as_ref())
     }
@@ -165,7 +181,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// # Errors
     ///
     /// As [`verify`](Self::verify).
-    pub(crate) fn suspect(&self) -> Result<(), TableError> {
+    pub fn suspect(&self) -> Result<(), TableError> {
         let Some(file) = &self.file else { return Ok(()) };
         let seals = [self.left, self.data.sealed().map(Sealed::seal)];
         seals.iter().flatten().try_for_each(|seal| seal.check(file.as_ref(), 0))
@@ -173,13 +189,13 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
 
     /// The current block's seal, as long as it has not been verified.
     #[inline]
-    pub(crate) fn sealed(&self) -> Option<&Sealed> {
+    pub fn sealed(&self) -> Option<&Sealed> {
         self.data.sealed()
     }
 
     /// The key that the index has for the current block: none of the block's is behind it.
     #[inline]
-    pub(crate) fn index_key(&self) -> &[u8] {
+    pub fn index_key(&self) -> &[u8] {
         self.index.key()
     }
 
@@ -189,7 +205,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// # Errors
     ///
     /// [`TableError`] if a block is damaged.
-    pub(crate) fn seek(&mut self, before: impl Fn(&[u8]) -> bool) -> Result<bool, TableError> {
+    pub fn seek(&mut self, before: impl Fn(&[u8]) -> bool) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
         let file = file.as_ref();
         self.data.clear();
@@ -206,47 +222,55 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
 
     /// The key of the current entry.
     #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &[u8] {
         self.data.key()
+    }
+
+    /// The value of the current entry.
+    #[inline]
+    #[must_use]
+    pub fn value_bytes(&self) -> &[u8] {
+        self.file.as_ref().map_or(&[], |file| self.data.value_bytes(file.as_ref()))
     }
 
     /// Where the value of the current entry lies.
     #[inline]
-    pub(crate) fn value(&self) -> Value<'_> {
+    #[must_use]
+    pub fn value(&self) -> Value<'_> {
         self.data.value()
     }
 
     /// Whether the value of the current entry is the last of its block, which was compressed, and most of the buffer
     /// that it lies in.
     #[inline]
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.data.whole_value().is_some()
     }
 
     /// The key of such an entry, the buffer, which may be exchanged for another, and where in it the value lies: further
     /// from its front than the key is long.
-    pub(crate) fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
+    pub fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
         self.data.whole()
     }
 
     /// Where the current entry lies, for whoever comes back to it ([`PlaceCursor`]).
-    pub(crate) fn place(&self) -> Option<EntryPlace> {
+    pub fn place(&self) -> Option<EntryPlace> {
         let BlockHandle { offset, bytes } = block_handle(&self.index, self.file.as_ref()?.as_ref()).ok()?;
         Some(EntryPlace { offset, bytes, entry: self.data.current() })
     }
 
     /// Whether the current entry is the only one of its block.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         self.data.is_alone()
     }
 
     /// Where in the file the current block starts.
-    pub(crate) fn block_offset(&self) -> usize {
+    pub fn block_offset(&self) -> usize {
         self.data.offset()
     }
 
     /// The table that is open.
-    pub(crate) fn file(&self) -> Option<&B> {
+    pub fn file(&self) -> Option<&B> {
         self.file.as_ref()
     }
 }

@@ -3,27 +3,36 @@
 
 /// Reads numbers from the front of some bytes. What cannot be read is `None`, and nothing is consumed.
 #[derive(Clone, Debug)]
-pub(crate) struct Coded<'a> {
+pub struct Coded<'a> {
     all: usize,
     rest: &'a [u8],
 }
 
 impl<'a> Coded<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// Before the first of these bytes.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
         Coded { all: bytes.len(), rest: bytes }
     }
 
     /// How many bytes have been read.
-    pub(crate) fn offset(&self) -> usize {
+    #[inline]
+    #[must_use]
+    pub fn offset(&self) -> usize {
         self.all.saturating_sub(self.rest.len())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether all bytes have been read.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// A number of at most 32 bits, in at most five bytes.
-    pub(crate) fn varint32(&mut self) -> Option<u32> {
+    #[inline]
+    pub fn varint32(&mut self) -> Option<u32> {
         let (value, rest) = varint(self.rest)?;
         let value = u32::try_from(value).ok()?;
         self.rest = rest;
@@ -31,14 +40,16 @@ impl<'a> Coded<'a> {
     }
 
     /// A number of at most 64 bits, in at most ten bytes.
-    pub(crate) fn varint64(&mut self) -> Option<u64> {
+    #[inline]
+    pub fn varint64(&mut self) -> Option<u64> {
         let (value, rest) = varint(self.rest)?;
         self.rest = rest;
         Some(value)
     }
 
     /// As many bytes as a varint before them says.
-    pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
+    #[inline]
+    pub fn string(&mut self) -> Option<&'a [u8]> {
         let mut ahead = self.clone();
         let length = usize::try_from(ahead.varint32()?).ok()?;
         let (string, rest) = ahead.rest.split_at_checked(length)?;
@@ -48,7 +59,9 @@ impl<'a> Coded<'a> {
 }
 
 /// The varint at the front, and what follows it. Bits past the 64th are refused.
-pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+#[inline]
+#[must_use]
+pub fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut rest = bytes;
     for shift in (0..u64::BITS).step_by(7) {
@@ -64,12 +77,16 @@ pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// The little-endian number at an offset.
-pub(crate) fn fixed32(bytes: &[u8], offset: usize) -> Option<u32> {
+#[inline]
+#[must_use]
+pub fn fixed32(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
 /// The little-endian number at an offset.
-pub(crate) fn fixed64(bytes: &[u8], offset: usize) -> Option<u64> {
+#[inline]
+#[must_use]
+pub fn fixed64(bytes: &[u8], offset: usize) -> Option<u64> {
     bytes.get(offset..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 

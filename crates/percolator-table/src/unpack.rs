@@ -25,6 +25,7 @@ pub(super) struct Trailer {
 }
 
 impl Trailer {
+    #[inline]
     pub(super) fn read(file: &[u8], block: &Range<usize>) -> Option<Self> {
         let trailer = file.get(block.end..block.end.checked_add(TRAILER_BYTES)?)?;
         Some(Trailer { kind: *trailer.first()?, stored: fixed32(trailer, 1)? })
@@ -44,7 +45,7 @@ pub(super) fn unpack(file: &[u8], block: Range<usize>, buffer: &mut Vec<u8>) -> 
 /// where it lies there.
 ///
 /// `None` if it is not compressed, or damaged, or too long: whoever loads it finds out.
-pub(crate) fn unpack_ahead(
+pub fn unpack_ahead(
     file: &[u8],
     block: &Range<usize>,
     buffer: &mut Vec<u8>,
@@ -85,7 +86,7 @@ fn damaged(offset: usize, error: &snap::Error) -> TableError {
 }
 
 /// Bytes once written are not written again for their own sake.
-pub(crate) fn grow(buffer: &mut Vec<u8>, bytes: usize) {
+fn grow(buffer: &mut Vec<u8>, bytes: usize) {
     if let Some(more) = bytes.checked_sub(buffer.len()) {
         buffer.reserve_exact(more);
         buffer.resize(bytes, 0);

@@ -130,7 +130,8 @@ pub enum TableError {
 
 impl TableError {
     /// What is wrong with a block that was read alone, and lies there in its file.
-    pub(crate) fn of_block_at(mut self, block: u64) -> Self {
+    #[must_use]
+    pub fn of_block_at(mut self, block: u64) -> Self {
         match &mut self {
             TableError::Checksum { offset, .. }
             | TableError::Compression { offset, .. }

@@ -346,3 +346,51 @@ fn a_cursor_moves_from_table_to_table() {
     assert!(cursor.open(&[], Verify::AtOnce).is_err());
     assert_eq!(cursor.advance(), Ok(false), "what failed to open is not walked");
 }
+
+#[test]
+fn a_block_that_waits_for_its_user_is_verified_by_them_or_when_the_walk_leaves_it() {
+    let map = Map::from([(1, 10), (2, 100), (3, 100)].map(|(key, length)| (vec![key], vec![key; length])));
+    let good = write(&map, &Shape { entries_per_block: 1, interval: 1, snappy: false });
+    let blocks = blocks(&good);
+    let damaged = |block: usize| {
+        let mut table = good.clone();
+        table[blocks[block].start + 5] ^= 1;
+        table
+    };
+    let error = |block: usize, error: Result<_, TableError>| match error {
+        Err(TableError::Checksum { offset, .. }) => assert_eq!(offset, blocks[block].start),
+        other => panic!("{other:?}"),
+    };
+    let mut cursor = TableCursor::new(KEY_BYTES_MAX);
+    let later = Verify::ByTheUser { block_bytes_min: 50 };
+
+    let table = damaged(1);
+    cursor.open(&table[..], later).unwrap();
+    error(1, cursor.advance());
+
+    cursor.open(&good[..], later).unwrap();
+    assert_eq!(cursor.advance(), Ok(true));
+    assert!(cursor.sealed().is_none(), "it is short, and was verified");
+    for key in [2, 3] {
+        assert_eq!(cursor.advance(), Ok(true));
+        let seal = cursor.sealed().map(Sealed::take).unwrap();
+        assert_eq!((cursor.key(), seal.check(&good, 0)), (&[key][..], Ok(())));
+        assert_eq!(cursor.suspect(), Ok(()));
+    }
+    assert_eq!(cursor.advance(), Ok(false));
+
+    let table = damaged(2);
+    let at_two = |cursor: &mut TableCursor<_>| {
+        cursor.open(&table[..], later).unwrap();
+        assert_eq!((cursor.advance(), cursor.advance()), (Ok(true), Ok(true)));
+    };
+    at_two(&mut cursor);
+    error(2, cursor.advance());
+    at_two(&mut cursor);
+    error(2, cursor.verify().map(|()| true));
+    at_two(&mut cursor);
+    let seal = cursor.sealed().map(Sealed::take).unwrap();
+    error(2, seal.check(&table, 0).map(|()| true));
+    assert_eq!(cursor.advance(), Ok(true), "who took the seal has the damage");
+    error(2, cursor.suspect().map(|()| true));
+}
