@@ -7,8 +7,8 @@ use percolator::{ColorMode, Dtype, FeedBuilder, LayerSource, Place, Transform};
 use super::Bench;
 use super::data::{Data, default_cache};
 use super::synthetic::Kind;
-use crate::cli::args::{Described, SourceArgs};
-use crate::cli::pipeline::DtypeArg;
+use crate::args::{Described, SourceArgs};
+use crate::pipeline::DtypeArg;
 
 /// A feed that is to be measured.
 #[derive(Debug)]

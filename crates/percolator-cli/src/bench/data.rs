@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use super::photos::Photos;
 use super::synthetic::Kind;
 use super::write;
-use crate::cli::args::Database;
+use crate::args::Database;
 
 /// To be raised when the same photographs come to other records: what an older program made is then not taken for
 /// this one's.

@@ -2,11 +2,6 @@
 //! and the data it makes must be the same everywhere. These tests run the command as a user does, on data so small that
 //! no figure means anything: figures are compared with each other, never with a time or a rate.
 
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,6 +11,8 @@ use percolator::{LevelDb, Lmdb, Source};
 use prost::Message as _;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
+
+use crate::common;
 
 /// A folder for data and pictures.
 struct Bench {
@@ -264,7 +261,7 @@ fn lanes_are_measured_together() {
 #[test]
 fn databases_and_nets_are_measured_as_they_stand() {
     let bench = Bench::new();
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden");
+    let data = common::repository().join("tests/data/golden");
     let path = |name: &str| data.join(name).to_str().unwrap().to_owned();
     let lmdb = &bench.json(&["--lmdb", &path("raw_lmdb"), "--mirror", "--batch-size", "4"])[0];
     let leveldb = &bench.json(&["--leveldb", &path("raw_leveldb_ldb"), "--batch-size", "4"])[0];
@@ -278,7 +275,7 @@ fn databases_and_nets_are_measured_as_they_stand() {
     let layer = "layer { name: 'data' type: 'ImageData' top: 'data' top: 'label' \
                  image_data_param { source: 'list.txt' batch_size: 2 new_height: 8 new_width: 8 } }";
     fs::write(bench.folder.path().join("files.prototxt"), layer).unwrap();
-    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/bench/photos");
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bench/photos");
     let list =
         ["coffee", "rocket"].map(|name| format!("{} 1\n", photos.join(name).with_extension("jpg").display()));
     fs::write(bench.folder.path().join("list.txt"), list.concat()).unwrap();

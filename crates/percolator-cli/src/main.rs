@@ -1,6 +1,20 @@
 //! The command: arguments in, exit code out.
 
-mod cli;
+mod args;
+mod bench;
+mod command;
+mod consumer;
+mod devices;
+mod digest;
+mod dump;
+mod feed;
+mod job;
+mod npy;
+mod out;
+mod pipeline;
+mod plan;
+mod stop;
+mod verify_run;
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -31,7 +45,7 @@ fn main() -> ExitCode {
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
         )
         .init();
-    match cli::Cli::parse().run() {
+    match command::Cli::parse().run() {
         Ok(code) => code,
         // Whoever read the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -9,7 +9,7 @@ use prost::Message as _;
 
 use super::dice::Dice;
 use super::photos::Photos;
-use crate::cli::pipeline::DtypeArg;
+use crate::pipeline::DtypeArg;
 
 /// A kind of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

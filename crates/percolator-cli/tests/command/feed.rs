@@ -1,11 +1,6 @@
 //! `percolator feed` is how a user measures: what it says is fed must be what was asked for, and what cannot be is
 //! refused with one message. These tests run the command as a user does.
 
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod common;
-
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -14,13 +9,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::common;
 #[cfg(target_os = "linux")]
-use common::resident;
+use crate::common::resident;
 
 fn command(name: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
     command.arg(name).env_remove("RUST_LOG");
-    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden"));
+    command.current_dir(common::repository().join("tests/data/golden"));
     command
 }
 
@@ -198,7 +194,7 @@ fn images_are_resized_and_may_be_decoded_smaller() {
 #[test]
 fn a_net_may_have_its_files_decoded_smaller() {
     let folder = tempfile::tempdir().unwrap();
-    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/photos");
+    let photos = common::repository().join("tests/data/photos");
     let list = folder.path().join("list.txt");
     std::fs::write(&list, format!("{}/coffee.jpg 1\n", photos.display())).unwrap();
     let net = folder.path().join("net.prototxt");
@@ -375,7 +371,7 @@ fn what_was_fed_within_a_limit_of_memory_ends_well() {
         let output = Command::new("sh")
             .args(["-c", &script, env!("CARGO_BIN_EXE_percolator")])
             .args(args)
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden"))
+            .current_dir(common::repository().join("tests/data/golden"))
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stdout);

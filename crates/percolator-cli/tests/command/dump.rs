@@ -3,23 +3,20 @@
 //! they compare its files with the hashes of what real Caffe gave and with files that NumPy wrote, and read
 //! what it says when it cannot do what it was asked.
 
-#![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod common;
-
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::{TempDir, tempdir};
 
+use crate::common;
+
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+    common::repository().join("tests/data/golden").join(name)
 }
 
 fn case(name: &str) -> Value {

@@ -1,27 +1,14 @@
 //! The subcommands, one file each.
 
-mod args;
-mod bench;
-mod consumer;
-mod devices;
-mod digest;
-mod dump;
-mod feed;
-mod job;
-mod npy;
-mod out;
-mod pipeline;
-mod plan;
-mod stop;
-mod verify_run;
-
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::{bench, devices, digest, dump, feed, plan, verify_run};
+
 /// Keeps every accelerator fed: Caffe databases in, device-ready batches out.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "percolator", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
