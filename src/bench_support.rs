@@ -14,7 +14,6 @@ use crate::shape::{Dtype, ImageShape, Layout, Phase};
 pub use crate::source::ChecksSeals;
 use crate::source::{Entry, Identity, Record};
 use crate::sync::{Receiver, Sender, bounded};
-use crate::table::{NoShelf, Seal, Sealed, TableCursor, TableError, Verify};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
 
 /// A transform as a worker runs it.
@@ -201,70 +200,5 @@ impl QueuePairBench {
     /// Never: both ends are there.
     pub fn drain(&self) -> usize {
         self.consumer.pop(&self.alarm).expect("the reader's end is there").len()
-    }
-}
-
-/// A walk over the blocks of a LevelDB's table.
-#[derive(Debug)]
-pub struct TableBench<'a> {
-    file: &'a [u8],
-    cursor: TableCursor<&'a [u8]>,
-    /// Of the blocks that are not compressed.
-    seals: Vec<Seal>,
-}
-
-impl<'a> TableBench<'a> {
-    /// A walk over a table, whose keys have at most 8 bytes.
-    ///
-    /// # Errors
-    ///
-    /// Fails where the table is damaged.
-    pub fn new(file: &'a [u8]) -> Result<Self, TableError> {
-        let mut bench = Self { file, cursor: TableCursor::new(8), seals: Vec::new() };
-        bench.cursor.open(file, Verify::ByTheUser)?;
-        while bench.cursor.advance_with(&mut NoShelf)? {
-            let seal = bench.cursor.sealed().map(Sealed::take);
-            bench.seals.extend(seal.filter(|seal| bench.seals.last() != Some(seal)));
-        }
-        Ok(bench)
-    }
-
-    /// Walks over all entries, as a feed's reader does: blocks that are not compressed are left to the workers to
-    /// verify. Gives how many entries there are.
-    ///
-    /// # Errors
-    ///
-    /// Fails where the table is damaged.
-    pub fn parse(&mut self) -> Result<usize, TableError> {
-        self.walk(Verify::ByTheUser)
-    }
-
-    /// Walks over all entries, and verifies each block when it is entered.
-    ///
-    /// # Errors
-    ///
-    /// Fails where the table is damaged.
-    pub fn parse_verified(&mut self) -> Result<usize, TableError> {
-        self.walk(Verify::AtOnce)
-    }
-
-    fn walk(&mut self, verify: Verify) -> Result<usize, TableError> {
-        self.cursor.open(self.file, verify)?;
-        let mut entries = 0;
-        while self.cursor.advance_with(&mut NoShelf)? {
-            self.cursor.sealed().map(Sealed::take);
-            entries += 1;
-        }
-        Ok(entries)
-    }
-
-    /// Verifies the blocks that are not compressed, as a feed's workers do. Gives how many there are.
-    ///
-    /// # Errors
-    ///
-    /// Fails where a block is damaged.
-    pub fn verify(&self) -> Result<usize, TableError> {
-        self.seals.iter().try_for_each(|seal| seal.check(self.file, 0))?;
-        Ok(self.seals.len())
     }
 }

@@ -79,8 +79,6 @@ mod lines;
 
 mod order;
 
-mod table;
-
 mod source;
 
 mod content;
@@ -164,6 +162,7 @@ pub use order::{
     Assignment, AutoShardPolicy, BatchSize, EnvironmentError, InputContext, Job, LastBatch, OrderError, Plan,
     Process, Rebatch, ReplicaShare, Shuffle, World, batch_sizes_for_worker, rebatch,
 };
+pub use percolator_table::TableError;
 pub use random::RecordRandom;
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
@@ -186,7 +185,6 @@ pub use source::{
     SourceError,
 };
 pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
-pub use table::TableError;
 pub use transform::{
     CaffeEra, Cut, DeviceTransform, MeanImage, MeanImageError, Place, Staged, Transform, TransformError,
 };

@@ -2,7 +2,13 @@
 //!
 //! Records on their way to a batch are read through [`crate::Datum`] instead, which copies no pixel.
 //! Fields that the schema does not have are skipped in reading and gone after writing.
+//!
+//! The generated code is checked in, so that a build compiles neither a protobuf compiler nor prost's
+//! code generator. A test generates it again and compares.
 
 #![allow(missing_docs, reason = "the schema comments only on fields whose names do not say it all")]
 
-include!(concat!(env!("OUT_DIR"), "/caffe.rs"));
+include!("proto/caffe.rs");
+
+#[cfg(test)]
+mod tests;

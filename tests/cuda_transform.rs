@@ -358,24 +358,6 @@ fn a_synthetic_step_counts_what_it_waited() {
     assert_eq!(report.calls("cuLaunchKernel"), STEPS as u64);
 }
 
-#[test]
-#[cfg(feature = "cli")]
-fn the_command_says_how_long_a_gpu_waited() {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_percolator"));
-    let options = "feed --lmdb tests/data/golden/raw_lmdb --crop 20 --mirror --mean-value 3 --dtype bf16 --layout nhwc \
-                   --transform-on device --devices cuda:0,cuda:1 --step-ms 0.5 --batches 12 --batch-size 3";
-    command.args(options.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR"));
-    standin::load_in(&mut command, "devices=2");
-    let output = command.output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("batches of 3x20x20x3 NHWC bf16"), "{said}");
-    for device in ["cuda:0", "cuda:1"] {
-        assert!(said.contains(&format!("{device} took 12 steps of ")), "{said}");
-        assert!(said.contains(&format!("{device} was copied to at ")), "{said}");
-    }
-}
-
 /// A device of a caller's own making, which says that it transforms.
 #[derive(Debug)]
 struct Own;
@@ -523,24 +505,6 @@ fn means_that_may_still_be_on_their_way_are_kept() {
     let report = standin.take_report();
     report.must_be_clean();
     assert_eq!(report.calls("cuMemFree_v2"), 0, "{}", report.text);
-}
-
-#[test]
-#[cfg(feature = "cli")]
-fn the_command_measures_gpus_beside_their_copies() {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_percolator"));
-    let options = "bench --lmdb tests/data/golden/raw_lmdb --crop 20 --mirror --transform-on device --json \
-                   --devices cuda:0,cuda:1 --batch-size 3 --seconds 0.1 --rounds 2";
-    command.args(options.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR"));
-    standin::load_in(&mut command, "devices=2");
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let job: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(job["devices"], serde_json::json!(["cuda:0", "cuda:1"]));
-    assert_eq!(job["transform_on"], "device");
-    for figure in [&job["limits"]["pinned_copy_gb_s"], &job["share_of"]["pinned_copy"], &job["share"]] {
-        assert!(figure.as_f64().is_some_and(|figure| figure > 0.0), "{job}");
-    }
 }
 
 /// At the end of an epoch a replica may get nothing: its batch goes to its device like any other, and there is nothing

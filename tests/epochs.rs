@@ -343,45 +343,6 @@ fn a_source_that_has_fewer_records_than_it_said_is_an_error() {
 }
 
 #[test]
-fn the_command_feeds_epochs_of_a_job() {
-    let run_as = |variables: &[(&str, &str)], arguments: &str| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_percolator"))
-            .env_clear()
-            .envs(variables.iter().copied())
-            .args(["feed", "--lmdb", "tests/data/golden/raw_lmdb"])
-            .args(arguments.split_whitespace())
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .unwrap();
-        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-        (output.status.success(), text)
-    };
-    let run = |arguments: &str| run_as(&[], arguments);
-    // 64 records, 10 of each of two lanes a step: three whole steps and one of 4.
-    let (is_well, text) =
-        run("--epochs 3 --shuffle global --index memory --batch-size 10 --devices host:0,host:1");
-    assert!(is_well && text.contains("12 batches") && text.contains("192 records"), "{text}");
-    let (is_well, text) =
-        run("--epochs 1 --global-batch-size 16 --workers 2 --worker 1 --policy hint --index memory");
-    assert!(is_well && text.contains("4 batches") && text.contains("32 records"), "{text}");
-    let from_environment = "--epochs 1 --batch-size 8 --job-from-environment --index memory";
-    let (is_well, text) = run_as(&[("RANK", "1"), ("WORLD_SIZE", "2")], from_environment);
-    assert!(is_well && text.contains("4 batches") && text.contains("32 records"), "{text}");
-    let (is_well, text) = run_as(&[("RANK", "2"), ("WORLD_SIZE", "2")], from_environment);
-    assert!(!is_well && text.contains("RANK=2 and WORLD_SIZE=2: there is no process 2"), "{text}");
-    for (arguments, due) in [
-        (from_environment, "no launcher says which process this is"),
-        ("--epochs 1 --workers 2", "--worker <N>"),
-        ("--workers 2 --worker 2 --index memory", "there is no worker 2 in a job of 2"),
-        ("--workers 0 --worker 0 --index memory", "workers is 0"),
-        ("--last-batch drop --batch-size 65", "its 64 records, as they are sharded, do not fill the 65"),
-    ] {
-        let (is_well, text) = run(arguments);
-        assert!(!is_well && text.contains(due), "{arguments}: {text}");
-    }
-}
-
-#[test]
 fn one_pass_and_another_number_of_epochs_contradict_each_other() {
     for epochs in [0, 2] {
         for feed in [feed(images(7), 1).once().epochs(epochs), feed(images(7), 1).epochs(epochs).once()] {

@@ -19,7 +19,10 @@ fn encoded(data: Vec<u8>) -> Vec<u8> {
 }
 
 fn photo() -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/bench/photos/chelsea.jpg")).unwrap()
+    std::fs::read(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/percolator-cli/src/bench/photos/chelsea.jpg"),
+    )
+    .unwrap()
 }
 
 fn source(values: impl IntoIterator<Item = Vec<u8>>) -> MemorySource {

@@ -2,7 +2,7 @@
 //!
 //! What can break here does so once in a million runs: a consumer that waits for ever, a thread that
 //! outlives its handles, an error that nobody gets, a record dealt twice. So each scenario runs under
-//! thousands of schedules, with `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib --test model`; whatever waits
+//! thousands of schedules, with `RUSTFLAGS="--cfg shuttle" cargo test -p percolator --no-default-features --lib --test model`; whatever waits
 //! for ever in one of them fails it. The parts below the reader have their scenarios beside their code.
 
 #[cfg(not(shuttle))]

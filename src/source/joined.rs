@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use percolator_table::checksum::crc32c;
+
 use super::files::Files;
 use super::{ChecksSeals, Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError};
 use crate::record::RecordId;
-use crate::table::checksum::crc32c;
 
 /// A source made of several, one behind the other: the shards that a data set was written in, whatever kinds of
 /// database they are.

@@ -5,8 +5,9 @@
 //! [`Entry`](super::Entry) into the [`Run`](super::Run), whose consumer checks it. A cursor seals nothing unless
 //! it was asked to ([`ChecksSeals`](super::ChecksSeals)), and verifies itself what nobody took over.
 
+use percolator_table::{Seal, Sealed};
+
 use super::SourceError;
-use crate::table::{Seal, Sealed};
 
 /// Who keeps sealed tables, and can therefore check a seal.
 pub(crate) trait Keeper: Send + Sync {

@@ -24,6 +24,12 @@ use percolator::FeedBuilder;
 use percolator::proto::Datum;
 use prost::Message as _;
 
+/// The repository's folder, for tests of each package in it.
+pub fn repository() -> &'static Path {
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    folders.find(|folder| folder.join("tests/standin").is_dir()).expect("a package lies in the repository")
+}
+
 /// The wire bytes of a raw u8 record.
 pub fn datum(channels: i32, height: i32, width: i32, label: i32, data: Vec<u8>) -> Vec<u8> {
     Datum {

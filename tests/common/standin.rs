@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use libloading::{Library, Symbol};
 
 use super::common::process::{check, child_command, prefetchers_are_through, role};
+use super::common::repository;
 
 /// A kernel on the CPU: see `standin_register_kernel`.
 pub type Kernel = unsafe extern "C" fn(*const *const c_void, *const u32);
@@ -22,15 +23,27 @@ pub fn library_path() -> PathBuf {
     let executable = std::env::current_exe().unwrap();
     let profile = executable.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
     let library = profile.join("examples/libcuda.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin");
+    let source = repository().join("tests/standin");
     if !library.exists() || changed(&library) < newest(&source) {
         let name = match profile.file_name().unwrap().to_str().unwrap() {
             "debug" => "dev",
             other => other,
         };
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--offline", "--features", "cuda", "--example", "cuda", "--profile", name]);
-        build.arg("--target-dir").arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+        build.args([
+            "build",
+            "--offline",
+            "--package",
+            "percolator",
+            "--features",
+            "cuda",
+            "--example",
+            "cuda",
+        ]);
+        build
+            .args(["--profile", name, "--target-dir"])
+            .arg(profile.parent().unwrap())
+            .current_dir(repository());
         assert!(build.status().unwrap().success(), "cannot build the stand-in driver");
     }
     library

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "the driver is C")]
 
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,10 @@ use once_cell::sync::OnceCell;
 use crate::device::DeviceError;
 
 /// The oldest driver whose every call is there that is made here: CUDA 11.0, but 13's bindings name calls of 12.8.
-const VERSION_MIN: Version = Version(if cfg!(feature = "cuda-13000") { 12_080 } else { 11_000 });
+const VERSION_MIN: Version = Version(if sys::CUDA_VERSION >= 13_000 { 12_080 } else { 11_000 });
+
+/// The driver's library, by the names that `cudarc` opens it under.
+const LIBRARY: [&CStr; 2] = [c"libcuda.so", c"libcuda.so.1"];
 
 /// Looks for the driver and starts it, until that has been done once; then says of which version it is.
 ///
@@ -24,8 +28,7 @@ pub(super) fn start() -> Result<Version, DeviceError> {
 }
 
 fn look_for() -> Result<Version, DeviceError> {
-    // SAFETY: it opens the driver's library, whose initialisers are the only code that is run.
-    if !unsafe { sys::is_culib_present() } {
+    if !LIBRARY.into_iter().any(can_be_opened) {
         return Err(DeviceError::NoDriver);
     }
     let mut version = 0;
@@ -42,6 +45,16 @@ fn look_for() -> Result<Version, DeviceError> {
         }
         said => told("cuda", "cuInit", said).map(|()| Version(version)),
     }
+}
+
+/// Opens a library, for good: it is used until the process ends.
+///
+/// `cudarc` has a function that says whether the driver is there, but only if no other crate of the program has it
+/// link to the driver.
+fn can_be_opened(name: &CStr) -> bool {
+    // SAFETY: the name ends with a zero; the library's initialisers are the only code that is run.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    !library.is_null()
 }
 
 /// How many devices there are.
@@ -75,8 +88,7 @@ pub(super) fn told<T>(
 
 /// The driver's own words for an error.
 fn describe(error: DriverError) -> String {
-    let words =
-        |text: Result<&std::ffi::CStr, DriverError>| text.map(|text| text.to_string_lossy().into_owned());
+    let words = |text: Result<&CStr, DriverError>| text.map(|text| text.to_string_lossy().into_owned());
     match (words(error.error_name()), words(error.error_string())) {
         (Ok(name), Ok(text)) => format!("{name} ({}): {text}", error.0 as i32),
         _ => format!("error {}", error.0 as i32),

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use percolator_table::checksum::crc32c;
+
 use super::IndexPlace;
-use crate::table::checksum::crc32c;
 
 const EXTENSION: &str = "percolator-index";
 

@@ -16,9 +16,9 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use once_cell::sync::OnceCell;
+use percolator_table::checksum::crc32c;
 
 use crate::source::Identity;
-use crate::table::checksum::crc32c;
 use crate::whole_file;
 
 const MAGIC: [u8; 8] = *b"PRCLidx\n";

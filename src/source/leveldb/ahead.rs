@@ -18,10 +18,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use percolator_table::{Following, Shelf};
+
 use super::group::{BLOCK_BYTES_MAX, Block, GROUP_BLOCKS_MAX, Group, Work};
 use super::map::{Store, TableBytes};
 use crate::errand::Helpers;
-use crate::table::{Following, Shelf};
 
 /// What the blocks of a group come to, unless one is longer. The tables of tests are small.
 const GROUP_BYTES: usize = if cfg!(test) { 9 << 10 } else { 128 << 10 };

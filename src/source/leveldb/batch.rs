@@ -12,9 +12,10 @@
 
 use std::ops::Range;
 
+use percolator_table::coding::varint;
+
 use super::key::{DELETION, KEY_BYTES_MAX, SEQUENCE_MAX, Tag, VALUE};
 use super::map::Place;
-use crate::table::coding::varint;
 
 /// The longest varint of 32 bits.
 const VARINT32_BYTES_MAX: usize = 5;

@@ -6,8 +6,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::mem;
 
+use percolator_table::coding::Coded;
+
 use super::key;
-use crate::table::coding::Coded;
 
 /// Levels that LevelDB has.
 pub(super) const LEVELS: usize = 7;

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use percolator_table::TableError;
+
 use super::log::LogFault;
-use crate::table::TableError;
 
 /// Why a LevelDB cannot be read. Offsets count from the first byte of the file.
 #[non_exhaustive]

@@ -19,10 +19,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use percolator_table::unpack_ahead;
+
 use super::map::Store;
 use crate::errand::{Errand, Helpers};
 use crate::sync::{Condvar, Mutex};
-use crate::table::{grow, unpack_ahead};
 
 /// The most blocks of a group.
 pub(super) const GROUP_BLOCKS_MAX: usize = 32;
@@ -76,8 +77,8 @@ fn fit(buffer: &mut Vec<u8>, room: usize) {
     if buffer.capacity() / ROOMS_MAX > room {
         *buffer = Vec::new();
     }
-    buffer.truncate(room);
-    grow(buffer, room);
+    buffer.reserve_exact(room.saturating_sub(buffer.len()));
+    buffer.resize(room, 0);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use percolator_table::EntryPlace;
+
 use super::LevelDb;
 use super::merge::MergeCursor;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 use crate::source::{Source as _, SourceError};
-use crate::table::EntryPlace;
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

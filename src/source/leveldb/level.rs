@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use percolator_table::{TableCursor, TableError, Value, Verify};
+
 use super::ahead::Ahead;
 use super::database::Database;
 use super::error::LevelDbError;
@@ -11,7 +13,6 @@ use super::key::{self, KEY_BYTES_MAX, TAG_BYTES, Tag, VALUE};
 use super::map::TableBytes;
 use crate::record::RecordId;
 use crate::source::{Entry, READ_AHEAD_BYTES, Run, SealedTable, SourceError};
-use crate::table::{TableCursor, TableError, Value, Verify};
 
 #[derive(Debug)]
 pub(super) struct LevelCursor {

@@ -33,8 +33,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::table::checksum::masked_crc32c;
-use crate::table::coding::fixed32;
+use percolator_table::checksum::masked_crc32c;
+use percolator_table::coding::fixed32;
 
 pub(super) const BLOCK_BYTES: usize = 32_768;
 const HEADER_BYTES: usize = 7;

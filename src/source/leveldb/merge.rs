@@ -17,6 +17,9 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use percolator_table::Verify;
+
+use super::BY_THE_USER;
 use super::ahead::{Ahead, Pool};
 use super::batch::Write;
 use super::behind::Behind;
@@ -27,7 +30,6 @@ use super::level::LevelCursor;
 use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError};
-use crate::table::Verify;
 
 /// A walk over keys from `start` on, and before `end`.
 #[derive(Debug)]
@@ -65,7 +67,7 @@ enum State {
 impl MergeCursor {
     /// The walk over everything, for whoever checks the seals of entries before using their values.
     pub(super) fn sealing(database: &Arc<Database>, pool: Option<Rc<Pool>>) -> Self {
-        Self::with(database, (&[], None), Verify::ByTheUser, pool)
+        Self::with(database, (&[], None), BY_THE_USER, pool)
     }
 
     pub(super) fn new(database: &Arc<Database>, start: &[u8], end: Option<&[u8]>) -> Self {

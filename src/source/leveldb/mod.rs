@@ -72,6 +72,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use percolator_table::Verify;
 
 pub(super) use self::ahead::Pool;
 pub use self::error::LevelDbError;
@@ -84,11 +85,16 @@ use self::merge::MergeCursor;
 use self::sought::LevelDbCursor;
 use super::access::Access;
 use super::{ChecksSeals, Cursor, Identity, IndexPlace, Source, SourceError};
-use crate::table::Verify;
 
 /// Tables of one database that stay mapped: a process may have 65,530 maps. Walks map the others for
 /// themselves, and lend their values until the next step only.
 const MAPS_MAX: usize = 16_384;
+
+/// Of a shorter block, its seal costs whoever hands it on more than to verify it. The tables of tests are small.
+const SEALED_BYTES_MIN: usize = if cfg!(test) { 1 } else { 16 << 10 };
+
+/// How a walk verifies blocks if whoever uses its entries checks their seals.
+const BY_THE_USER: Verify = Verify::ByTheUser { block_bytes_min: SEALED_BYTES_MIN };
 
 /// A LevelDB, opened for reading: nothing on disk is changed, and no lock is taken.
 ///
@@ -282,7 +288,7 @@ impl Source for LevelDb {
 
     fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
         let merge = MergeCursor::sealing(&self.database, promise.pool());
-        Ok(Box::new(LevelDbCursor::new(self, merge, Verify::ByTheUser)))
+        Ok(Box::new(LevelDbCursor::new(self, merge, BY_THE_USER)))
     }
 }
 

@@ -11,6 +11,8 @@
 
 use std::path::{Path, PathBuf};
 
+use percolator_table::{NoShelf, TableCursor, Verify};
+
 use super::database::Table;
 use super::edit::{LEVELS, LogStart};
 use super::error::LevelDbError;
@@ -19,7 +21,6 @@ use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
 use super::map::FileBytes;
 use crate::source::SourceError;
 use crate::source::access::Reading;
-use crate::table::{NoShelf, TableCursor, Verify};
 
 /// What is known of a database's numbers beside its logs.
 #[derive(Debug)]

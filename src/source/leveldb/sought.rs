@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use percolator_table::{EntryPlace, PlaceCursor, TableError, Value, Verify};
+
 use super::LevelDb;
 use super::error::LevelDbError;
 use super::index::RecordPlace;
@@ -14,7 +16,6 @@ use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
 use crate::source::{Cursor, Dealt, Entry, Run, SealedTable, SourceError};
-use crate::table::{EntryPlace, PlaceCursor, TableError, Value, Verify};
 
 /// Steps after a jump from which on the merged walk goes on: it has blocks read, and unpacked, ahead.
 const STEPS_APART: u32 = 32;

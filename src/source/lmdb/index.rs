@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use percolator_table::checksum::crc32c;
+
 use super::Lmdb;
 use super::environment::View;
 use super::page::{Holds, Tree};
@@ -11,7 +13,6 @@ use super::pages::Pages;
 use super::tree::Walk;
 use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
-use crate::table::checksum::crc32c;
 
 /// An index, and which commit of the database it is of.
 #[derive(Clone, Debug)]

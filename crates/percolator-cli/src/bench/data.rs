@@ -1,0 +1,181 @@
+//! Data that are made on the spot, once, and kept.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use clap::ValueEnum;
+
+use super::photos::Photos;
+use super::synthetic::Kind;
+use super::write;
+use crate::args::Database;
+
+/// To be raised when the same photographs come to other records: what an older program made is then not taken for
+/// this one's.
+const VERSION: u32 = 1;
+
+/// The kinds of database that are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    #[default]
+    Lmdb,
+    /// Without compression, in blocks of 4 KiB.
+    Leveldb,
+}
+
+impl Format {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Format::Lmdb => "lmdb",
+            Format::Leveldb => "leveldb",
+        }
+    }
+
+    /// A database of this format.
+    pub(super) fn database(self, path: PathBuf) -> Database {
+        match self {
+            Format::Lmdb => Database::Lmdb(path, None),
+            Format::Leveldb => Database::LevelDb(path),
+        }
+    }
+
+    /// What the measurement of such data is called.
+    pub(super) fn job_name(self, kind: Kind) -> String {
+        match self {
+            Format::Lmdb => kind.name().to_owned(),
+            Format::Leveldb => format!("{}-leveldb", kind.name()),
+        }
+    }
+}
+
+/// A database of records that are all functions of their index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Data {
+    pub(super) kind: Kind,
+    pub(super) format: Format,
+    pub(super) records: usize,
+}
+
+impl Data {
+    /// The database in this folder, which is made if it is not there yet.
+    ///
+    /// It has its name only once it is whole: what is under way has another, and is cleared away by whoever finds it
+    /// and holds the lock. The lock goes with the process, however that ends.
+    pub(super) fn prepare(&self, cache: &Path) -> anyhow::Result<PathBuf> {
+        let said = || format!("cannot keep data in {}: choose another folder with --cache", cache.display());
+        std::fs::create_dir_all(cache).with_context(said)?;
+        let photos = Photos::open()?;
+        let (kind, format) = (self.kind.name(), self.format.name());
+        let name = format!("{kind}-{format}-{}-v{VERSION}-{:016x}", self.records, photos.hash());
+        let folder = cache.join(&name);
+        let _lock = lock(&cache.join(format!("{name}.lock"))).with_context(said)?;
+        if folder.is_dir() {
+            return Ok(folder);
+        }
+        let under_way = cache.join(format!("{name}.making"));
+        clear(&under_way).with_context(said)?;
+        self.check_space(cache)?;
+        std::fs::create_dir(&under_way).with_context(said)?;
+        let made = write::write(self, &under_way, &photos);
+        if made.is_err() {
+            // The first error says more than one of clearing away after it.
+            let _ = clear(&under_way);
+        }
+        made.with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::rename(&under_way, &folder).with_context(said)?;
+        Ok(folder)
+    }
+
+    /// Bytes that the files take at the most, while they are made.
+    pub(super) fn file_bytes_max(&self) -> u64 {
+        const PAGE: usize = 4096;
+        const FIXED: u64 = 16 << 20;
+
+        let record = self.kind.record_bytes_max();
+        let bytes = match self.format {
+            // A value of its own pages, and its place in a leaf.
+            Format::Lmdb => record.next_multiple_of(PAGE) + 64,
+            // Tables, and those that they are being merged from.
+            Format::Leveldb => 2 * (record + 64),
+        };
+        FIXED.saturating_add((bytes as u64).saturating_mul(self.records as u64))
+    }
+
+    fn check_space(&self, cache: &Path) -> anyhow::Result<()> {
+        let found =
+            rustix::fs::statvfs(cache).with_context(|| format!("cannot look at {}", cache.display()))?;
+        let (free, needed) = (found.f_bavail.saturating_mul(found.f_frsize), self.file_bytes_max());
+        ensure!(
+            needed <= free,
+            "{}: {} records of {} need up to {needed} bytes, and {free} are free: choose another folder with --cache, \
+             or fewer with --records",
+            cache.display(),
+            self.records,
+            self.kind.name()
+        );
+        Ok(())
+    }
+}
+
+/// The folder for data, if none is named.
+pub(super) fn default_cache() -> PathBuf {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    caches.unwrap_or_else(std::env::temp_dir).join("percolator")
+}
+
+/// Waits for whoever makes the same data, and says so.
+fn lock(path: &Path) -> std::io::Result<File> {
+    let file = File::options().create(true).append(true).open(path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
+        Err(TryLockError::WouldBlock) => {
+            eprintln!("percolator: waiting for another run, which holds {}", path.display());
+            file.lock()?;
+        }
+    }
+    Ok(file)
+}
+
+/// Removes what a run that was cut off has left.
+fn clear(folder: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_take_no_more_room_than_is_checked() {
+        for format in [Format::Lmdb, Format::Leveldb] {
+            for kind in [Kind::Raw256, Kind::Small, Kind::Jpeg, Kind::Tokens] {
+                let cache = tempfile::tempdir().unwrap();
+                // So many that what is taken once is of no account.
+                let records = (40 << 20) / kind.record_bytes_max();
+                let data = Data { kind, format, records };
+                let folder = data.prepare(cache.path()).unwrap();
+                let files = std::fs::read_dir(folder).unwrap();
+                let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+                assert!(bytes <= data.file_bytes_max(), "{data:?}: {bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_left_under_way_is_cleared_away() {
+        let cache = tempfile::tempdir().unwrap();
+        let data = Data { kind: Kind::Tokens, format: Format::Lmdb, records: 3 };
+        let folder = data.prepare(cache.path()).unwrap();
+        let under_way = folder.with_extension("making");
+        std::fs::rename(&folder, &under_way).unwrap();
+        std::fs::write(under_way.join("junk"), "").unwrap();
+        assert_eq!(data.prepare(cache.path()).unwrap(), folder);
+        assert!(!under_way.exists() && !folder.join("junk").exists());
+    }
+}

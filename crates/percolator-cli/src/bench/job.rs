@@ -1,0 +1,98 @@
+//! What is measured: a source, and what is done to its records.
+
+use std::path::PathBuf;
+
+use percolator::{ColorMode, Dtype, FeedBuilder, LayerSource, Place, Transform};
+
+use super::Bench;
+use super::data::{Data, default_cache};
+use super::synthetic::Kind;
+use crate::args::{Described, SourceArgs};
+use crate::pipeline::DtypeArg;
+
+/// A feed that is to be measured.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) feed: FeedBuilder,
+    /// Where its records lie, from `root` on.
+    pub(super) source: LayerSource,
+    pub(super) root: PathBuf,
+    /// The database that is meant of an LMDB that holds several.
+    pub(super) database: Option<String>,
+    /// The channels that encoded records are decoded to.
+    pub(super) color: ColorMode,
+    pub(super) dtype: Dtype,
+    pub(super) threads: usize,
+    pub(super) is_cold: bool,
+    /// Where it is transformed.
+    pub(super) place: Place,
+}
+
+impl Bench {
+    /// The jobs, in the order of the arguments. Data that a job needs and that are not there are made.
+    pub(super) fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+        if self.synthetic.is_empty() {
+            let source = SourceArgs {
+                net: self.net.clone(),
+                lmdb: self.lmdb.iter().cloned().collect(),
+                leveldb: self.leveldb.iter().cloned().collect(),
+            };
+            let described = source.describe(&self.state, &self.transform)?;
+            let name = described.origin.display().to_string();
+            let batch_size = self.pipeline.batch_size.or((!source.is_net()).then_some(64));
+            return Ok(vec![self.job(name, described, batch_size, DtypeArg::F32)?]);
+        }
+        self.state.check_database(false)?;
+        self.synthetic.iter().map(|&kind| self.synthetic_job(kind)).collect()
+    }
+
+    fn synthetic_job(&self, kind: Kind) -> anyhow::Result<Job> {
+        let format = self.format.unwrap_or_default();
+        let data =
+            Data { kind, format, records: self.records.map_or(kind.records(), |records| records as usize) };
+        let path = data.prepare(&self.cache.clone().unwrap_or_else(default_cache))?;
+        let mut described = Described::of_database(format.database(path));
+        let dtype = kind.dtype();
+        // Bytes that stay bytes are neither subtracted from nor multiplied.
+        let is_float = !matches!(self.pipeline.dtype.unwrap_or(dtype), DtypeArg::U8);
+        let transform = if self.transform.has_mean() {
+            self.transform.mean(Transform::new())
+        } else if is_float {
+            kind.with_mean(Transform::new())?
+        } else {
+            Transform::new()
+        };
+        let transform = self.transform.or(kind.transform(transform, is_float));
+        described.feed =
+            described.feed.phase(self.state.phase()).access(self.state.access()).transform(transform);
+        described.color = self.transform.color();
+        let batch_size = self.pipeline.batch_size.unwrap_or(kind.batch_size());
+        self.job(format.job_name(kind), described, Some(batch_size), dtype)
+    }
+
+    fn job(
+        &self,
+        name: String,
+        described: Described,
+        batch_size: Option<usize>,
+        dtype: DtypeArg,
+    ) -> anyhow::Result<Job> {
+        let mut feed = self.pipeline.with_options(described.feed, dtype)?;
+        if let Some(records) = batch_size {
+            feed = feed.batch_size(records);
+        }
+        Ok(Job {
+            name,
+            feed,
+            source: described.source,
+            root: described.root,
+            database: self.state.database().map(str::to_owned),
+            color: described.color,
+            dtype: self.pipeline.dtype.unwrap_or(dtype).dtype(),
+            threads: self.pipeline.threads(),
+            is_cold: self.cold,
+            place: self.pipeline.transform_on.place(),
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! The kinds of data that are made on the spot, and what is done to them if nothing else is said.
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use percolator::proto::Datum;
+use percolator::{ImageShape, MeanImage, Transform};
+use prost::Message as _;
+
+use super::dice::Dice;
+use super::photos::Photos;
+use crate::pipeline::DtypeArg;
+
+/// A kind of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// 5,300 images of 3x256x256 bytes, 1 GB; crop 227, mirror, mean image, scale, to f32.
+    Raw256,
+    /// 100,000 images of 3x32x32 bytes, in batches of 256; crop 28, mirror, mean image, scale, to f32.
+    Small,
+    /// 4,000 JPEGs of 500x375, quality 90; crop 227, mirror, mean values, to f32.
+    Jpeg,
+    /// 200,000 sequences of 2,048 bytes, 1,024 tokens each, in batches of 256; to u8, as they are.
+    Tokens,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Raw256 => "raw256",
+            Kind::Small => "small",
+            Kind::Jpeg => "jpeg",
+            Kind::Tokens => "tokens",
+        }
+    }
+
+    pub(super) fn shape(self) -> ImageShape {
+        let (channels, height, width) = match self {
+            Kind::Raw256 => (3, 256, 256),
+            Kind::Small => (3, 32, 32),
+            Kind::Jpeg => (3, 375, 500),
+            Kind::Tokens => (1, 1, 2048),
+        };
+        ImageShape { channels, height, width }
+    }
+
+    /// How many there are, if it is not said.
+    pub(super) fn records(self) -> usize {
+        match self {
+            Kind::Raw256 => 5_300,
+            Kind::Small => 100_000,
+            Kind::Jpeg => 4_000,
+            Kind::Tokens => 200_000,
+        }
+    }
+
+    /// No record has more bytes.
+    pub(super) fn record_bytes_max(self) -> usize {
+        let ImageShape { channels, height, width } = self.shape();
+        // Of a JPEG at this quality, half is ample.
+        let pixels = channels * height * width;
+        64 + if self == Kind::Jpeg { pixels / 2 } else { pixels }
+    }
+
+    /// How many make a batch, if it is not said.
+    pub(super) fn batch_size(self) -> usize {
+        match self {
+            Kind::Raw256 | Kind::Jpeg => 64,
+            Kind::Small | Kind::Tokens => 256,
+        }
+    }
+
+    pub(super) fn dtype(self) -> DtypeArg {
+        match self {
+            Kind::Raw256 | Kind::Small | Kind::Jpeg => DtypeArg::F32,
+            Kind::Tokens => DtypeArg::U8,
+        }
+    }
+
+    /// What is done to a record beside its mean, which `transform` has. Bytes that stay bytes are not multiplied.
+    pub(super) fn transform(self, transform: Transform, is_float: bool) -> Transform {
+        let scale = if is_float { 0.017 } else { 1.0 };
+        match self {
+            Kind::Raw256 => transform.crop(227).mirror(true).scale(scale),
+            Kind::Small => transform.crop(28).mirror(true).scale(scale),
+            Kind::Jpeg => transform.crop(227).mirror(true),
+            Kind::Tokens => transform,
+        }
+    }
+
+    /// Subtracts what this kind of record has subtracted.
+    pub(super) fn with_mean(self, transform: Transform) -> anyhow::Result<Transform> {
+        const MEANS: [f32; 3] = [104.0, 117.0, 123.0];
+
+        Ok(match self {
+            Kind::Raw256 | Kind::Small => {
+                let shape = self.shape();
+                let plane = shape.height * shape.width;
+                let pixels: Vec<f32> = MEANS.iter().flat_map(|&mean| vec![mean; plane]).collect();
+                transform.mean_image(MeanImage::new(shape, pixels)?)
+            }
+            Kind::Jpeg => transform.mean_values(MEANS),
+            Kind::Tokens => transform,
+        })
+    }
+
+    /// The wire bytes of a record.
+    pub(super) fn record(self, photos: &Photos, index: usize) -> anyhow::Result<Vec<u8>> {
+        const LABELS: usize = 1000;
+
+        let shape = self.shape();
+        let mut dice = Dice::new(index as u64);
+        let data = match self {
+            Kind::Raw256 | Kind::Small => photos.cut(&mut dice, shape.height, shape.width),
+            Kind::Jpeg => jpeg(&photos.cut(&mut dice, shape.height, shape.width), shape)?,
+            Kind::Tokens => tokens(&mut dice, shape.width / 2),
+        };
+        let label = i32::try_from(index % LABELS)?;
+        let mut datum = Datum { data: Some(data), label: Some(label), ..Datum::default() };
+        if self == Kind::Jpeg {
+            datum.encoded = Some(true);
+        } else {
+            let extent = |extent| i32::try_from(extent).map(Some);
+            (datum.channels, datum.height, datum.width) =
+                (extent(shape.channels)?, extent(shape.height)?, extent(shape.width)?);
+        }
+        Ok(datum.encode_to_vec())
+    }
+}
+
+/// A JPEG of planes, its colours at half the resolution, as cameras write them.
+fn jpeg(planes: &[u8], shape: ImageShape) -> anyhow::Result<Vec<u8>> {
+    const QUALITY: u8 = 90;
+
+    let plane = shape.height * shape.width;
+    let (blue, rest) = planes.split_at(plane);
+    let (green, red) = rest.split_at(plane);
+    let pixels: Vec<u8> =
+        blue.iter().zip(green).zip(red).flat_map(|((&blue, &green), &red)| [blue, green, red]).collect();
+    let mut file = Vec::new();
+    let mut encoder = Encoder::new(&mut file, QUALITY);
+    encoder.set_sampling_factor(SamplingFactor::F_2_2);
+    encoder
+        .encode(&pixels, u16::try_from(shape.width)?, u16::try_from(shape.height)?, ColorType::Bgr)
+        .context("an image cannot be encoded")?;
+    Ok(file)
+}
+
+/// Tokens of two bytes each, of which those with low numbers are frequent, as words are: any number of bits is as likely
+/// as any other.
+fn tokens(dice: &mut Dice, count: usize) -> Vec<u8> {
+    let mut token = || {
+        let bits = dice.below(16);
+        u16::try_from(dice.below(2 << bits)).expect("it has 16 bits at most")
+    };
+    (0..count).flat_map(|_| token().to_le_bytes()).collect()
+}

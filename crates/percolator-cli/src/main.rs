@@ -1,0 +1,62 @@
+//! The command: arguments in, exit code out.
+
+mod args;
+mod bench;
+mod command;
+mod consumer;
+mod devices;
+mod digest;
+mod dump;
+mod feed;
+mod job;
+mod npy;
+mod out;
+mod pipeline;
+mod plan;
+mod stop;
+mod verify_run;
+
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use percolator::shown;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::debug_fn;
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // Where nobody reads what is said, nothing is said of that either: it would be a panic.
+        .log_internal_errors(false)
+        // What others have written is shown so that no terminal obeys it.
+        .fmt_fields(
+            debug_fn(|writer, field, value| {
+                let mut said = format!("{value:?}");
+                if field.name() != "message" {
+                    said.insert_str(0, &format!("{field}="));
+                }
+                write!(writer, "{}", shown::message(&said))
+            })
+            .delimited(" "),
+        )
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
+        )
+        .init();
+    match command::Cli::parse().run() {
+        Ok(code) => code,
+        // Whoever read the output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Whether anybody reads it or not, the exit code says so.
+            let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(&format!("{error:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,498 @@
+//! `percolator bench` is what goals are measured with, so its figures must be what they say and agree with each other,
+//! and the data it makes must be the same everywhere. These tests run the command as a user does, on data so small that
+//! no figure means anything: figures are compared with each other, never with a time or a rate.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use percolator::proto::Datum;
+use percolator::{LevelDb, Lmdb, Source};
+use prost::Message as _;
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::common;
+
+/// A folder for data and pictures.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Bench { folder: tempdir().unwrap() }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        let rounds = if args.contains(&"--rounds") { &[][..] } else { &["--rounds", "1"] };
+        command
+            .args(["bench", "--seconds", "0.2", "--threads", "2"])
+            .args(rounds)
+            .args(args)
+            .current_dir(self.folder.path())
+            .env("XDG_CACHE_HOME", self.folder.path())
+            .env_remove("RUST_LOG");
+        command
+    }
+
+    /// Runs what must succeed without a word on the standard error; its standard output.
+    #[track_caller]
+    fn pass(&self, args: &[&str]) -> String {
+        let output = self.command(args).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && message.is_empty(), "{message}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs what must succeed; a line of JSON for each job, and nothing else.
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Vec<Value> {
+        let said = self.pass(&[args, &["--json"]].concat());
+        let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        lines.iter().for_each(check);
+        lines
+    }
+
+    /// Runs what must fail, before anything is measured; the message.
+    #[track_caller]
+    fn fail(&self, args: &[&str], code: i32) -> String {
+        check_failure(&self.command(args).output().unwrap(), code)
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.folder.path().join("percolator")
+    }
+
+    /// What was made, by name.
+    fn made(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.cache()) else { return Vec::new() };
+        let mut made: Vec<_> =
+            entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+        made.sort();
+        made
+    }
+
+    #[track_caller]
+    fn only_made(&self) -> PathBuf {
+        let made = self.made();
+        assert_eq!(made.len(), 1, "{made:?}");
+        made.into_iter().next().unwrap()
+    }
+}
+
+#[track_caller]
+fn check_failure(output: &Output, code: i32) -> String {
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(output.stdout.is_empty() && !message.contains("panicked"), "{message}");
+    if code == 1 {
+        assert_eq!(message.lines().count(), 1, "one message: {message}");
+    }
+    message
+}
+
+/// A number that is more than nothing.
+#[track_caller]
+fn positive(figures: &Value, name: &str) -> f64 {
+    let number = figures[name].as_f64().unwrap_or_else(|| panic!("{name} of {figures}"));
+    assert!(number > 0.0 && number.is_finite(), "{name} is {number}");
+    number
+}
+
+/// Checks what is true of the figures of every job.
+#[track_caller]
+fn check(figures: &Value) {
+    for name in
+        ["job", "source_shape", "batch_shape", "dtype", "layout", "transform_on", "binds", "held_up_by"]
+    {
+        assert!(figures[name].as_str().is_some_and(|text| !text.is_empty()), "{name} of {figures}");
+    }
+    assert_eq!(figures["threads"], 2);
+    let spread = &figures["records_per_s"];
+    let [min, median, max] = ["min", "median", "max"].map(|name| positive(spread, name));
+    assert!(min <= median && median <= max, "{spread}");
+    for name in [
+        "source_gb_s",
+        "output_gb_s",
+        "cpu_s_per_1000",
+        "first_batch_ms",
+        "fresh_memory_ms",
+        "batch_size",
+        "seconds",
+    ] {
+        positive(figures, name);
+    }
+    let intervals = &figures["batch_interval_ms"];
+    assert!(intervals["p50"].as_f64().unwrap() <= intervals["p99"].as_f64().unwrap(), "{intervals}");
+    // What frees memory between two looks leaves none that is seen.
+    assert!(figures["anon_mib"].is_null() || figures["anon_mib"].as_f64().unwrap() >= 0.0);
+    check_limits(figures);
+    check_stages(figures);
+}
+
+#[track_caller]
+fn check_limits(figures: &Value) {
+    let limits = &figures["limits"];
+    for name in ["copy_1_gb_s", "copy_n_gb_s", "store_n_gb_s", "fresh_n_gb_s", "read_n_gb_s"] {
+        positive(limits, name);
+    }
+    assert_eq!(limits["copy_gb_s"]["1"], limits["copy_1_gb_s"]);
+    assert_eq!(limits["copy_gb_s"]["2"], limits["copy_n_gb_s"]);
+    assert!(limits["pinned_copy_gb_s"].is_null(), "no GPU is fed");
+    let shares = &figures["share_of"];
+    assert_eq!(shares.get("decode").is_some(), !limits["decode_1_per_s"].is_null());
+    let share = |name: &str| shares[name].as_f64().unwrap();
+    for name in shares.as_object().unwrap().keys() {
+        assert!(share(name) > 0.0, "{name} of {shares}");
+    }
+    // What binds is among the shares, and only the processor binds though another share is larger.
+    let binds = figures["binds"].as_str().unwrap();
+    assert_eq!(figures["share"], shares[binds]);
+    // Nor does a copy bind what writes more than it reads.
+    let is_copy = figures["output_gb_s"].as_f64() <= figures["source_gb_s"].as_f64();
+    let others = shares.as_object().unwrap().keys();
+    let others =
+        others.filter(|name| !["copy_1", "cpu"].contains(&&***name) && (is_copy || *name != "copy_n"));
+    let largest = others.map(|name| share(name)).fold(0.0, f64::max);
+    assert!(if binds == "cpu" { largest < 0.5 } else { share(binds) >= largest }, "{binds} of {shares}");
+}
+
+#[track_caller]
+fn check_stages(figures: &Value) {
+    let stages = figures["stages"].as_array().unwrap();
+    let devices = figures["devices"].as_array().unwrap();
+    assert_eq!(stages.len(), 2 + 2 * devices.len());
+    let names: Vec<_> = stages.iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
+    assert_eq!(names[..2], ["reader", "workers"]);
+    for (device, names) in devices.iter().zip(names[2..].chunks(2)) {
+        let device = device.as_str().unwrap();
+        assert_eq!(names, [format!("lane {device}"), format!("consumer {device}")]);
+    }
+    for stage in stages {
+        let shares =
+            stage["waited_for"].as_array().unwrap().iter().map(|waited| waited["share"].as_f64().unwrap());
+        let waited: f64 = shares.sum();
+        let at_work = stage["at_work"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&at_work) && at_work + waited > 0.999, "{stage}");
+    }
+}
+
+/// All records of a source: keys and values.
+fn records(source: &dyn Source) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut cursor, mut records) = (source.cursor().unwrap(), Vec::new());
+    while let Some(entry) = cursor.advance().unwrap() {
+        records.push((entry.key().to_vec(), entry.value().to_vec()));
+    }
+    records
+}
+
+#[test]
+fn every_kind_of_data_is_measured() {
+    let bench = Bench::new();
+    let kinds = ["raw256", "small", "jpeg", "tokens"];
+    let kinds_given = ["--synthetic", "raw256,small", "--synthetic", "jpeg,tokens"];
+    let jobs = bench.json(&[&kinds_given[..], &["--records", "64", "--rounds", "3"]].concat());
+    let of = |name: &str| jobs.iter().map(|job| job[name].clone()).collect::<Vec<_>>();
+    assert_eq!(of("job"), kinds);
+    assert_eq!(of("rounds"), [3, 3, 3, 3]);
+    assert_eq!(of("dtype"), ["f32", "f32", "f32", "u8"]);
+    assert_eq!(of("source_records"), [64, 64, 64, 64]);
+    assert_eq!(of("source_shape"), ["3x256x256", "3x32x32", "3x375x500", "1x1x2048"]);
+    let batches = ["64x3x227x227", "256x3x28x28", "64x3x227x227", "256x1x1x2048"];
+    for (said, batch) in of("batch_shape").iter().zip(batches) {
+        assert!(said.as_str().unwrap().starts_with(batch), "{said}");
+    }
+    let is_decoded = jobs.iter().map(|job| job["share_of"].get("decode").is_some());
+    assert!(is_decoded.eq(kinds.iter().map(|&kind| kind == "jpeg")));
+}
+
+#[test]
+fn rates_that_are_of_one_another_agree() {
+    let bench = Bench::new();
+    let jobs = bench.json(&["--synthetic", "small,tokens", "--records", "64", "--batch-size", "32"]);
+    // Labels and field numbers come to less than two in a hundred of a value.
+    for (job, [source, output]) in jobs.iter().zip([[3072.0, 3.0 * 28.0 * 28.0 * 4.0], [2048.0, 2048.0]]) {
+        let records_per_s = job["records_per_s"]["median"].as_f64().unwrap();
+        let a_record = |name: &str| job[name].as_f64().unwrap() * 1e9 / records_per_s;
+        assert!((1.0..1.02).contains(&(a_record("source_gb_s") / source)), "{job}");
+        assert!((0.999..1.001).contains(&(a_record("output_gb_s") / output)), "{job}");
+    }
+}
+
+#[test]
+fn options_go_before_what_a_kind_of_data_brings_along() {
+    let bench = Bench::new();
+    let source = ["--synthetic", "small", "--records", "64"];
+    let batch = |options: &[&str]| {
+        let jobs = bench.json(&[&source[..], options].concat());
+        jobs[0]["batch_shape"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(batch(&["--dtype", "u8", "--batch-size", "8"]), "8x3x28x28 NCHW u8");
+    assert_eq!(batch(&["--crop", "20", "--batch-size", "8", "--layout", "nhwc"]), "8x20x20x3 NHWC f32");
+    let options = ["--crop", "0", "--mirror=false", "--mean-value", "1", "--scale", "1", "--batch-size", "8"];
+    assert_eq!(batch(&options), "8x3x32x32 NCHW f32");
+    assert_eq!(bench.made().len(), 1, "all are of the same data");
+}
+
+#[test]
+fn lanes_are_measured_together() {
+    let jobs = Bench::new().json(&[
+        "--synthetic",
+        "small",
+        "--records",
+        "64",
+        "--batch-size",
+        "16",
+        "--devices",
+        "host:0,host:1",
+    ]);
+    let job = &jobs[0];
+    assert_eq!(job["devices"], serde_json::json!(["host:0", "host:1"]));
+    let consumers = job["stages"].as_array().unwrap().iter();
+    let consumers = consumers.filter(|stage| stage["stage"].as_str().unwrap().starts_with("consumer"));
+    assert!(
+        consumers.clone().count() == 2
+            && consumers.clone().all(|stage| positive(stage, "records_per_s") > 0.0)
+    );
+}
+
+#[test]
+fn databases_and_nets_are_measured_as_they_stand() {
+    let bench = Bench::new();
+    let data = common::repository().join("tests/data/golden");
+    let path = |name: &str| data.join(name).to_str().unwrap().to_owned();
+    let lmdb = &bench.json(&["--lmdb", &path("raw_lmdb"), "--mirror", "--batch-size", "4"])[0];
+    let leveldb = &bench.json(&["--leveldb", &path("raw_leveldb_ldb"), "--batch-size", "4"])[0];
+    assert_eq!(lmdb["source_shape"], leveldb["source_shape"]);
+    let layer = "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { crop_size: 9 } \
+                 data_param { source: 'jpg_color_lmdb' batch_size: 4 backend: LMDB } }";
+    fs::write(bench.folder.path().join("net.prototxt"), layer).unwrap();
+    let net = &bench.json(&["net.prototxt", "--root", data.to_str().unwrap()])[0];
+    assert_eq!((&net["job"], &net["batch_size"]), (&"net.prototxt".into(), &4.into()));
+    assert!(!net["limits"]["decode_1_per_s"].is_null());
+    let layer = "layer { name: 'data' type: 'ImageData' top: 'data' top: 'label' \
+                 image_data_param { source: 'list.txt' batch_size: 2 new_height: 8 new_width: 8 } }";
+    fs::write(bench.folder.path().join("files.prototxt"), layer).unwrap();
+    let photos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bench/photos");
+    let list =
+        ["coffee", "rocket"].map(|name| format!("{} 1\n", photos.join(name).with_extension("jpg").display()));
+    fs::write(bench.folder.path().join("list.txt"), list.concat()).unwrap();
+    let files = &bench.json(&["files.prototxt"])[0];
+    assert!(!files["limits"]["decode_1_per_s"].is_null());
+    assert!(bench.made().is_empty(), "nothing had to be made");
+}
+
+#[test]
+fn a_cold_run_says_whether_the_files_were_dropped() {
+    let bench = Bench::new();
+    let source = ["--synthetic", "small", "--records", "600", "--batch-size", "32"];
+    for format in ["lmdb", "leveldb"] {
+        let job = &bench.json(&[&source[..], &["--as", format, "--cold"]].concat())[0];
+        assert_eq!(job["cold"], true);
+        assert!(job["evicted"].is_boolean(), "a file system in memory may keep them: {job}");
+    }
+    let warm = &bench.json(&source)[0];
+    assert!(warm["cold"] == false && warm["evicted"].is_null());
+}
+
+#[test]
+fn people_get_a_table_and_a_sentence() {
+    let bench = Bench::new();
+    let said = bench.pass(&["--synthetic", "small,jpeg", "--records", "64"]);
+    assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
+    for job in said.split("\njpeg: ") {
+        assert!(job.contains("waited for") && job.contains("limit of this machine"), "{job}");
+        let sentence = job.contains("What binds: ") || job.contains("No limit is near: ");
+        assert!(sentence, "{job}");
+    }
+    assert!(serde_json::from_str::<Value>(said.lines().next().unwrap()).is_err());
+}
+
+/// Checks that the tags of a document are balanced; how often each comes.
+#[track_caller]
+fn tags(document: &str) -> std::collections::BTreeMap<&str, usize> {
+    let (mut open, mut counts) = (Vec::new(), std::collections::BTreeMap::new());
+    for (at, _) in document.match_indices('<') {
+        let tag = &document[at + 1..at + document[at..].find('>').expect("a tag ends")];
+        assert!(!tag.contains('<'), "{tag}");
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else {
+            *counts.entry(name).or_default() += 1;
+            assert!(tag.matches('"').count().is_multiple_of(2), "{tag}");
+            if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    counts
+}
+
+#[test]
+fn the_plot_is_a_picture_of_every_job() {
+    let bench = Bench::new();
+    let plot = bench.folder.path().join("plot.svg");
+    fs::write(&plot, "what was there before, and is longer than the picture".repeat(10_000)).unwrap();
+    bench.json(&["--synthetic", "small,tokens", "--records", "64", "--plot", "plot.svg", "--goal", "0.5"]);
+    let picture = fs::read_to_string(&plot).unwrap();
+    let tags = tags(&picture);
+    assert_eq!((tags["svg"], tags["style"]), (1, 1));
+    assert_eq!(tags["line"], 4, "the limit and the goal, of two jobs");
+    // Three rows and five bars a job, at the least.
+    assert!(tags["rect"] >= 16, "{tags:?}");
+    assert!(picture.contains("goal 50 %") && !picture.contains("NaN") && !picture.contains("inf"));
+    let hostile = bench.folder.path().join("a&b<c>\"d");
+    common::write_images(&hostile, 8, 3, 8, 8);
+    bench.json(&["--lmdb", hostile.to_str().unwrap(), "--plot", "hostile.svg"]);
+    let picture = fs::read_to_string(bench.folder.path().join("hostile.svg")).unwrap();
+    assert!(self::tags(&picture).len() > 4 && picture.contains("a&amp;b&lt;c&gt;&quot;d"));
+}
+
+#[test]
+fn data_are_the_same_bytes_when_they_are_made_twice() {
+    let (one, other) = (Bench::new(), Bench::new());
+    let args = ["--synthetic", "jpeg,raw256,small,tokens", "--records", "20"];
+    one.json(&args);
+    other.json(&args);
+    let pairs: Vec<_> = one.made().into_iter().zip(other.made()).collect();
+    assert_eq!(pairs.len(), 4);
+    let mut lmdbs = Vec::new();
+    for (one, other) in pairs {
+        assert_eq!(one.file_name(), other.file_name());
+        assert!(
+            fs::read(one.join("data.mdb")).unwrap() == fs::read(other.join("data.mdb")).unwrap(),
+            "{one:?}"
+        );
+        lmdbs.push(records(&Lmdb::open(one).unwrap()));
+    }
+    // A LevelDB of them holds the same records.
+    one.json(&[&args[..], &["--as", "leveldb"]].concat());
+    let made = one.made().into_iter();
+    let leveldbs: Vec<_> = made.filter(|path| path.to_str().unwrap().contains("-leveldb-")).collect();
+    assert_eq!(leveldbs.len(), 4);
+    for (folder, lmdb) in leveldbs.iter().zip(&lmdbs) {
+        let leveldb = LevelDb::open(folder).unwrap();
+        assert!(records(&leveldb) == *lmdb && lmdb.len() == 20, "{}", folder.display());
+    }
+}
+
+#[test]
+fn data_look_like_photographs() {
+    let bench = Bench::new();
+    bench.json(&["--synthetic", "small,jpeg", "--records", "30"]);
+    let [jpeg, small] = bench.made().try_into().unwrap();
+    let encoded = records(&Lmdb::open(jpeg).unwrap());
+    for (_key, value) in &encoded {
+        let datum = Datum::decode(&**value).unwrap();
+        assert!(datum.encoded() && datum.data().starts_with(&[0xff, 0xd8]));
+    }
+    let raw = records(&Lmdb::open(small).unwrap());
+    let values: std::collections::BTreeSet<_> = raw.iter().map(|(_key, value)| value).collect();
+    assert_eq!(values.len(), 30, "no two are the same");
+    // Neighbours in a photograph are alike; bytes at random differ by 85 on average.
+    let mut differences = Vec::new();
+    for (_key, value) in &raw {
+        let datum = Datum::decode(&**value).unwrap();
+        let pixels = datum.data();
+        differences.extend(pixels.windows(2).map(|pair| u64::from(pair[0].abs_diff(pair[1]))));
+    }
+    let mean = differences.iter().sum::<u64>() / differences.len() as u64;
+    assert!((1..40).contains(&mean), "{mean}");
+}
+
+#[test]
+fn what_a_run_that_was_cut_off_left_is_not_taken_for_data() {
+    let bench = Bench::new();
+    let args = ["--synthetic", "small", "--records", "20000"];
+    let mut child = bench.command(&args).stdout(Stdio::null()).spawn().unwrap();
+    let is_under_way = || bench.made().iter().any(|path| path.extension().is_some_and(|end| end == "making"));
+    common::process::settles(is_under_way, &true, "data are being made");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_under_way(), "it was cut off before they had their name");
+    bench.json(&args);
+    let made = bench.only_made();
+    assert_eq!(Lmdb::open(made).unwrap().records(), Some(20_000));
+}
+
+#[test]
+fn two_runs_make_data_once() {
+    let bench = Bench::new();
+    let args = ["--synthetic", "small", "--records", "3000", "--json"];
+    let start = || bench.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let runs = [start(), start()].map(|run| run.wait_with_output().unwrap());
+    for run in runs {
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        check(&serde_json::from_slice(&run.stdout).unwrap());
+    }
+    assert_eq!(Lmdb::open(bench.only_made()).unwrap().records(), Some(3000));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_measured() {
+    let bench = Bench::new();
+    let small = ["--synthetic", "small", "--records", "8"];
+    let with = |more: &[&'static str]| [&small[..], more].concat();
+    assert!(bench.fail(&[], 2).contains("--synthetic"));
+    assert!(bench.fail(&["--synthetic", "large"], 2).contains("raw256, small, jpeg, tokens"));
+    assert!(bench.fail(&with(&["--lmdb", "db"]), 2).contains("cannot be used with"));
+    assert!(bench.fail(&["--lmdb", "db", "--records", "8"], 2).contains("cannot be used with"));
+    assert!(bench.fail(&with(&["--records", "0"]), 2).contains("--records"));
+    assert!(bench.fail(&with(&["--rounds", "0"]), 2).contains("--rounds"));
+    assert!(bench.fail(&with(&["--seconds", "-1"]), 2).contains("--seconds"));
+    assert!(bench.fail(&with(&["--goal", "0.5"]), 2).contains("--plot"));
+    assert!(bench.fail(&with(&["--plot", "p.svg", "--goal", "nan"]), 2).contains("allowed are more than 0"));
+    assert!(bench.fail(&["--lmdb", "nowhere"], 1).contains("nowhere"));
+    assert!(bench.fail(&["nowhere.prototxt"], 1).contains("nowhere.prototxt"));
+    assert!(
+        bench.fail(&with(&["--plot", "no/folder.svg"]), 1).contains("no/folder.svg: cannot write the plot: ")
+    );
+    assert!(bench.fail(&with(&["--crop", "40"]), 1).contains("40"));
+    assert!(bench.fail(&with(&["--devices", "tpu:0"]), 1).contains("tpu:0"));
+    assert!(bench.fail(&with(&["--batch-size", "0"]), 1).contains("batch_size is 0"));
+}
+
+#[test]
+fn data_without_a_place_are_refused() {
+    let bench = Bench::new();
+    fs::write(bench.folder.path().join("file"), "").unwrap();
+    let message = bench.fail(&["--synthetic", "small", "--records", "8", "--cache", "file/below"], 1);
+    assert!(message.contains("file/below") && message.contains("--cache"), "{message}");
+    let message = bench.fail(&["--synthetic", "raw256", "--records", "99999999"], 1);
+    assert!(
+        message.contains("99999999 records of raw256 need up to") && message.contains("are free"),
+        "{message}"
+    );
+    assert!(bench.made().is_empty());
+}
+
+#[test]
+fn rounds_without_end_are_refused() {
+    let bench = Bench::new();
+    for rounds in ["0", "100001", "18446744073709551615"] {
+        let message = bench.fail(&["--synthetic", "small", "--rounds", rounds], 2);
+        assert!(
+            message.contains("--rounds <ROUNDS>") && message.contains("invalid value"),
+            "{rounds}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_plot_follows_links_and_replaces_nothing_but_files() {
+    let bench = Bench::new();
+    let at = |name: &str| bench.folder.path().join(name);
+    fs::create_dir(at("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere/p.svg", at("p.svg")).unwrap();
+    let job = ["--synthetic", "small", "--records", "64", "--plot"];
+    bench.json(&[&job[..], &["p.svg"]].concat());
+    assert!(at("p.svg").is_symlink());
+    assert!(fs::read_to_string(at("elsewhere/p.svg")).unwrap().contains("<svg"));
+    assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+    let message = bench.fail(&[&job[..], &["fifo"]].concat(), 1);
+    assert!(message.contains("fifo: cannot write the plot: a FIFO is there"), "{message}");
+}

@@ -1,0 +1,76 @@
+//! `percolator feed` over several databases, and as a worker of a job.
+
+use std::process::Command;
+
+use crate::common;
+
+#[test]
+fn the_command_takes_several_databases() {
+    let run = |arguments: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+            .arg("feed")
+            .args(arguments.split_whitespace())
+            .current_dir(common::repository().join("tests/data/golden"))
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (output.status.success(), text)
+    };
+    let two = "--lmdb raw_lmdb --lmdb jpg_color_lmdb --index memory --crop 10 --batch-size 8";
+    let (is_well, text) = run(&format!("{two} --once"));
+    assert!(is_well && text.starts_with("raw_lmdb, jpg_color_lmdb: "), "{text}");
+    let records =
+        |text: &str| text.split(" records, ").next().unwrap().rsplit(' ').next().unwrap().to_owned();
+    let all: u64 = records(&text).parse().unwrap();
+    let (is_well, text) = run("--lmdb jpg_color_lmdb --once --crop 10");
+    let second: u64 = records(&text).parse().unwrap();
+    assert!(is_well && all == 64 + second, "{all}, {second}");
+    // Each worker has a database of its own.
+    let (is_well, text) = run(&format!("{two} --epochs 1 --workers 2 --worker 1"));
+    assert!(is_well && text.contains(&format!(" {second} records ")), "{text}");
+    let (is_well, text) = run("--leveldb raw_leveldb_log --leveldb raw_leveldb_ldb --once --batch-size 8");
+    assert!(is_well && text.contains("128 records"), "{text}");
+    let (is_well, text) = run("--lmdb raw_lmdb --leveldb raw_leveldb_log --once");
+    assert!(!is_well && text.contains("cannot be used with"), "{text}");
+    let (is_well, text) = run("--lmdb raw_lmdb --lmdb nowhere --once");
+    assert!(!is_well && text.contains("nowhere: cannot open the database"), "{text}");
+}
+
+#[test]
+fn the_command_feeds_epochs_of_a_job() {
+    let run_as = |variables: &[(&str, &str)], arguments: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+            .env_clear()
+            .envs(variables.iter().copied())
+            .args(["feed", "--lmdb", "tests/data/golden/raw_lmdb"])
+            .args(arguments.split_whitespace())
+            .current_dir(common::repository())
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (output.status.success(), text)
+    };
+    let run = |arguments: &str| run_as(&[], arguments);
+    // 64 records, 10 of each of two lanes a step: three whole steps and one of 4.
+    let (is_well, text) =
+        run("--epochs 3 --shuffle global --index memory --batch-size 10 --devices host:0,host:1");
+    assert!(is_well && text.contains("12 batches") && text.contains("192 records"), "{text}");
+    let (is_well, text) =
+        run("--epochs 1 --global-batch-size 16 --workers 2 --worker 1 --policy hint --index memory");
+    assert!(is_well && text.contains("4 batches") && text.contains("32 records"), "{text}");
+    let from_environment = "--epochs 1 --batch-size 8 --job-from-environment --index memory";
+    let (is_well, text) = run_as(&[("RANK", "1"), ("WORLD_SIZE", "2")], from_environment);
+    assert!(is_well && text.contains("4 batches") && text.contains("32 records"), "{text}");
+    let (is_well, text) = run_as(&[("RANK", "2"), ("WORLD_SIZE", "2")], from_environment);
+    assert!(!is_well && text.contains("RANK=2 and WORLD_SIZE=2: there is no process 2"), "{text}");
+    for (arguments, due) in [
+        (from_environment, "no launcher says which process this is"),
+        ("--epochs 1 --workers 2", "--worker <N>"),
+        ("--workers 2 --worker 2 --index memory", "there is no worker 2 in a job of 2"),
+        ("--workers 0 --worker 0 --index memory", "workers is 0"),
+        ("--last-batch drop --batch-size 65", "its 64 records, as they are sharded, do not fill the 65"),
+    ] {
+        let (is_well, text) = run(arguments);
+        assert!(!is_well && text.contains(due), "{arguments}: {text}");
+    }
+}

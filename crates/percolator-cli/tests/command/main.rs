@@ -1,0 +1,21 @@
+//! The command, run as a user runs it: each test starts the program and reads what it says and writes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../../../../tests/common/mod.rs"]
+mod common;
+#[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "the stand-in driver is asked as a C library is")]
+#[path = "../../../../tests/common/standin.rs"]
+mod standin;
+
+mod bench;
+mod dump;
+mod feed;
+#[cfg(feature = "cuda")]
+mod gpu;
+mod jobs;
+mod killed;
+mod plan;
+mod receipts;
+mod snapshot;

@@ -1,0 +1,120 @@
+//! `percolator plan` prints what a plan says, and refuses what cannot be.
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common;
+
+/// What TensorFlow gave each replica.
+fn mirrored() -> Vec<Value> {
+    let path = common::repository().join("tests/data/golden/distribute.json");
+    let mut cases: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    serde_json::from_value(cases["mirrored"].take()).unwrap()
+}
+
+fn plan_command(arguments: &str) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .arg("plan")
+        .args(arguments.split_whitespace())
+        .current_dir(common::repository().join("tests/data"))
+        .output()
+        .unwrap();
+    let [out, error] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code().unwrap(), out, error)
+}
+
+#[test]
+fn the_command_prints_what_the_plan_says() {
+    let json = |arguments: &str| -> Value {
+        let (code, out, error) = plan_command(arguments);
+        assert_eq!((code, &*error), (0, ""), "{arguments}");
+        serde_json::from_str(&out).unwrap()
+    };
+    for case in mirrored() {
+        let arguments = format!(
+            "--records {} --global-batch {} --replicas {} --last-batch {} --json",
+            case["records"],
+            case["global_batch"],
+            case["replicas"],
+            if case["drop_remainder"] == true { "drop" } else { "keep" },
+        );
+        let printed = json(&arguments);
+        assert_eq!(
+            (&printed["steps"], &printed["policy"]),
+            (&case["steps"], &Value::from("data")),
+            "{arguments}"
+        );
+    }
+    let printed = json("--rebatch 2,1,1 --records 8 --batch 4 --json");
+    assert_eq!(printed, serde_json::json!({ "batches": [[0, 1], [2], [3], [4, 5], [6], [7]] }));
+    let printed =
+        json("--files 3,4,5 --per-replica-batch 3 --workers 3 --policy file --step 1 --replica 1 --json");
+    assert_eq!((&printed["steps"], &printed["policy"]), (&serde_json::json!([[[6]]]), &Value::from("file")));
+    let printed = json("--leveldb golden/raw_leveldb_log golden/raw_leveldb_ldb --global-batch 100 --json");
+    assert_eq!(printed["steps"][1][0], serde_json::json!((100..128).collect::<Vec<_>>()));
+    let (code, out, _) =
+        plan_command("--lmdb golden/raw_lmdb --global-batch 8 --replicas 2 --shuffle global --seed 3");
+    assert_eq!(code, 0);
+    assert!(out.contains("64 records in 1 file(s)") && out.contains("sharded by DATA"), "{out}");
+    assert!(out.contains("step 0, replica 1 of worker 0: 4 record(s): "), "{out}");
+    let (_, out, _) = plan_command("--records 100 --global-batch 10");
+    assert!(out.contains("0-9\n") && out.contains("... and 2 more: say --step, or --json"), "{out}");
+}
+
+/// A step of more positions than memory holds is printed as it is told, to whoever reads it.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_command_prints_a_step_that_no_memory_holds() {
+    let many = "--records 1000000000000 --global-batch 1000000000000 --step 0";
+    for (arguments, due) in [
+        (format!("{many} --json"), "{\"steps\": [[[0,1,2,3,"),
+        (format!("{many} --shuffle global"), "1000000000000 records in 1 file(s)"),
+        (
+            "--records 1000000000000 --batch 1000000000000 --rebatch 1000000000000 --json".to_owned(),
+            "{\"batches\": [[0,1,",
+        ),
+    ] {
+        let script = format!("ulimit -v 1000000; exec \"$0\" plan {arguments}");
+        let mut child = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_percolator")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut front = vec![0; 1 << 20];
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut front).unwrap();
+        assert!(front.starts_with(due.as_bytes()), "{arguments}: {}", String::from_utf8_lossy(&front[..200]));
+        // Nobody reads on.
+        drop(out);
+        assert!(child.wait().unwrap().success(), "{arguments}");
+    }
+}
+
+#[test]
+fn the_command_refuses_what_cannot_be() {
+    for (arguments, due) in [
+        ("--records 10 --global-batch 4 --workers 0", "workers is 0"),
+        (
+            "--records 10 --global-batch 4 --workers 2 --replicas 3",
+            "3 replicas cannot be divided by 2 workers",
+        ),
+        ("--records 10 --global-batch 4 --step 9", "there is no step 9 in epoch 0: it has 3"),
+        (
+            "--records 10 --global-batch 4 --step 18446744073709551615",
+            "there is no step 18446744073709551615",
+        ),
+        ("--records 10 --rebatch 1 --batch 3 --policy off", "cannot be used with"),
+        ("--records 10 --global-batch 4 --replica 1", "there is no replica 1 in a job of 1"),
+        ("--records 10", "Say --global-batch or --per-replica-batch"),
+        ("--records 10 --rebatch 0,0 --batch 3", "batch sizes are all 0"),
+        ("--records 10 --rebatch 1 --batch 0", "--batch is 0"),
+        ("--records 10 --global-batch 4 --shuffle window:0", "window:RECORDS with 1 or more"),
+        ("--lmdb golden/none --global-batch 4", "golden/none: cannot open the database"),
+        ("--files 3,4 --workers 3 --replicas 3 --global-batch 4 --policy file", "there are 2 for 3 workers"),
+    ] {
+        let (code, out, error) = plan_command(arguments);
+        assert!(code != 0 && out.is_empty() && error.contains(due), "{arguments}: {code} {out} {error}");
+    }
+}

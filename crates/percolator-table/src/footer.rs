@@ -1,0 +1,41 @@
+//! The end of a table, where reading starts.
+
+use super::coding::{Coded, fixed64};
+use super::error::TableError;
+
+/// Two block handles in forty bytes, then the number that marks a table.
+pub(crate) const FOOTER_BYTES: usize = 48;
+pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+const MAGIC_BYTES: usize = size_of::<u64>();
+
+/// Where a block lies, as the file says it. The length is without the block's type and checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockHandle {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl BlockHandle {
+    #[inline]
+    pub(crate) fn read(coded: &mut Coded<'_>) -> Option<Self> {
+        Some(BlockHandle { offset: coded.varint64()?, bytes: coded.varint64()? })
+    }
+}
+
+/// Where the footer starts, and the handle of the index block. The handle before it, of the blocks that
+/// hold filters, is not used: a filter answers no question that a walk asks.
+pub(crate) fn read_footer(file: &[u8]) -> Result<(usize, BlockHandle), TableError> {
+    let too_short = TableError::TooShort { found: file.len() };
+    let offset = file.len().checked_sub(FOOTER_BYTES).ok_or(too_short.clone())?;
+    let (handles, magic) = file
+        .split_last_chunk::<MAGIC_BYTES>()
+        .map(|(head, magic)| (head.get(offset..), magic))
+        .ok_or(too_short)?;
+    match fixed64(magic, 0) {
+        Some(MAGIC) => {}
+        found => return Err(TableError::Magic { found: found.unwrap_or_default() }),
+    }
+    let mut coded = Coded::new(handles.unwrap_or_default());
+    let index = BlockHandle::read(&mut coded).and_then(|_filters| BlockHandle::read(&mut coded));
+    index.map(|index| (offset, index)).ok_or(TableError::Footer { offset })
+}

@@ -1,0 +1,94 @@
+//! Blocks that are compressed: what their trailer says, and their bytes.
+
+use std::ops::Range;
+
+use super::block::TRAILER_BYTES;
+use super::checksum::AHEAD_BYTES;
+use super::coding::fixed32;
+use super::error::TableError;
+use super::seal::Seal;
+
+pub(super) const UNCOMPRESSED: u8 = 0;
+pub(super) const SNAPPY: u8 = 1;
+
+/// Snappy's densest element, a copy of 64 bytes, takes 3 bytes; the others (2 bytes for 11, 5 for 64, one a
+/// literal byte) yield less a byte. So no stream yields more than 64/3 of its length.
+const SNAPPY_COPY_BYTES: usize = 64;
+const SNAPPY_COPY_TAKES: usize = 3;
+
+/// What lies behind a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trailer {
+    pub(super) kind: u8,
+    /// The masked checksum of the block and its type.
+    pub(super) stored: u32,
+}
+
+impl Trailer {
+    #[inline]
+    pub(super) fn read(file: &[u8], block: &Range<usize>) -> Option<Self> {
+        let trailer = file.get(block.end..block.end.checked_add(TRAILER_BYTES)?)?;
+        Some(Trailer { kind: *trailer.first()?, stored: fixed32(trailer, 1)? })
+    }
+}
+
+/// Unpacks a block that was found right to the front of `buffer`, which grows to it; gives its length there.
+pub(super) fn unpack(file: &[u8], block: Range<usize>, buffer: &mut Vec<u8>) -> Result<usize, TableError> {
+    let offset = block.start;
+    let packed = file.get(block).unwrap_or_default();
+    let bytes = unpacked_bytes(packed, offset)?;
+    grow(buffer, bytes);
+    unpack_to(packed, offset, buffer)
+}
+
+/// Verifies and unpacks a block to the bytes of `buffer` from `start` on, which may grow to `bytes_max` bytes. Gives
+/// where it lies there.
+///
+/// `None` if it is not compressed, or damaged, or too long: whoever loads it finds out.
+pub fn unpack_ahead(
+    file: &[u8],
+    block: &Range<usize>,
+    buffer: &mut Vec<u8>,
+    start: usize,
+    bytes_max: usize,
+) -> Option<Range<usize>> {
+    let Trailer { kind, stored } = Trailer::read(file, block)?;
+    if kind != SNAPPY {
+        return None;
+    }
+    let packed = file.get(block.clone())?;
+    let end = start.checked_add(unpacked_bytes(packed, block.start).ok()?)?;
+    if end > bytes_max {
+        return None;
+    }
+    Seal::new(block, stored).check(file, AHEAD_BYTES).ok()?;
+    grow(buffer, end);
+    unpack_to(packed, block.start, buffer.get_mut(start..end)?).ok()?;
+    Some(start..end)
+}
+
+/// To how many bytes a block comes, if it can.
+fn unpacked_bytes(packed: &[u8], offset: usize) -> Result<usize, TableError> {
+    let found = snap::raw::decompress_len(packed).map_err(|error| damaged(offset, &error))?;
+    let allowed = packed.len().saturating_mul(SNAPPY_COPY_BYTES) / SNAPPY_COPY_TAKES;
+    if found > allowed {
+        return Err(TableError::SnappyLength { offset, bytes: packed.len(), found, allowed });
+    }
+    Ok(found)
+}
+
+fn unpack_to(packed: &[u8], offset: usize, to: &mut [u8]) -> Result<usize, TableError> {
+    snap::raw::Decoder::new().decompress(packed, to).map_err(|error| damaged(offset, &error))
+}
+
+fn damaged(offset: usize, error: &snap::Error) -> TableError {
+    TableError::Snappy { offset, message: error.to_string() }
+}
+
+/// Bytes once written are not written again for their own sake.
+fn grow(buffer: &mut Vec<u8>, bytes: usize) {
+    if let Some(more) = bytes.checked_sub(buffer.len()) {
+        buffer.reserve_exact(more);
+        buffer.resize(bytes, 0);
+    }
+}
