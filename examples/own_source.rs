@@ -22,9 +22,13 @@ impl Lines {
     fn open(path: &Path) -> Result<Self, SourceError> {
         let text = std::fs::read(path).map_err(|error| SourceError::other(path, error))?;
         let ends = (1..=text.len()).filter(|&end| text[end - 1] == b'\n').map(|end| end as u64);
-        let starts = std::iter::once(0).chain(ends).collect();
+        let mut starts: Vec<u64> = std::iter::once(0).chain(ends).collect();
+        // A last line may end with the file.
+        if starts.last() != Some(&(text.len() as u64)) {
+            starts.push(text.len() as u64);
+        }
         let file = File::open(path).map_err(|error| SourceError::other(path, error))?;
-        Ok(Lines { path: path.to_owned(), file: Arc::new(file), starts })
+        Ok(Lines { path: path.to_owned(), file: Arc::new(file), starts: starts.into() })
     }
 }
 

@@ -40,8 +40,10 @@ use crate::record::RecordId;
 use crate::shape::{BatchShape, Extents};
 use crate::transform::{Cut, Draw};
 
+#[cfg(feature = "cuda-driver")]
+pub(crate) use layout::ARRAY_ALIGNMENT;
 use layout::Count;
-pub(crate) use layout::{ARRAY_ALIGNMENT, Array, LayoutError, Part};
+pub(crate) use layout::{Array, LayoutError, Part};
 pub use layout::{BatchLayout, Room};
 pub use row::Row;
 use row::{Memory, RowParts, part};

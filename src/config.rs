@@ -182,6 +182,9 @@ pub enum ConfigError {
         /// How many it has.
         devices: usize,
     },
+    /// A decoder, and fields or a closure beside it.
+    #[error("both .decoder(...) and .fields(...) or .decode(...) were said: leave one of the two out")]
+    TwoDecoders,
     /// A closure without fields, or fields without one.
     #[error("{said} was said without {missing}: say .fields([...]) and .decode(...), or .decoder(...)")]
     HalfADecoder {

@@ -53,7 +53,7 @@ pub enum FieldKind {
     },
 }
 
-/// A number that stands behind the elements of a [padded](Field::padded) field: exact for each type that it can be of.
+/// The value that fills the rest of a padded row. Integers are exact; fractions are rounded to the field's type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pad {
     /// Of integers, and of truth values.
@@ -76,6 +76,12 @@ impl From<i64> for Pad {
 
 impl From<u64> for Pad {
     fn from(pad: u64) -> Self {
+        Pad::Integer(pad.into())
+    }
+}
+
+impl From<bool> for Pad {
+    fn from(pad: bool) -> Self {
         Pad::Integer(pad.into())
     }
 }
@@ -200,6 +206,16 @@ impl Field {
         BatchShape { records, image, layout: self.layout.unwrap_or_default(), dtype: self.dtype }
     }
 
+    /// Whether it is another only in its extents.
+    pub(crate) fn is_kind_of(&self, other: &Field) -> bool {
+        match (self.kind, other.kind) {
+            (FieldKind::Fixed(one), FieldKind::Fixed(another)) => one.len() == another.len(),
+            (FieldKind::Padded { pad, .. }, FieldKind::Padded { pad: other, .. }) => pad == other,
+            (FieldKind::Ragged { .. }, FieldKind::Ragged { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// How many elements a row has room for, or `None` if that cannot be counted.
     pub(crate) fn row_elements(&self) -> Option<usize> {
         match self.kind {
@@ -227,7 +243,7 @@ impl Field {
         let field = || self.name.to_string();
         // A name becomes a file's (`dump`), and `.` sets its second array apart.
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/');
-        if self.name.is_empty() || !self.name.chars().all(is_word) {
+        if self.name.split('/').any(str::is_empty) || !self.name.chars().all(is_word) {
             return Err(FieldsError::Name { field: field() });
         }
         let FieldKind::Padded { pad, .. } = self.kind else { return Ok(()) };
@@ -251,15 +267,36 @@ impl Field {
             (Pad::Integer(pad), Dtype::U64) => put(bytemuck::bytes_of(&u64::try_from(pad).ok()?)),
             (Pad::Integer(pad), Dtype::I64) => put(bytemuck::bytes_of(&i64::try_from(pad).ok()?)),
             (Pad::Integer(pad), Dtype::Bool) => put(&[u8::try_from(pad).ok().filter(|&pad| pad < 2)?]),
-            (Pad::Integer(pad), _) => return self.pad_bytes(Pad::Float(i32::try_from(pad).ok()?.into())),
+            (Pad::Integer(pad), _) => {
+                // A float's integers are exact up to a bound: what does not come back was none of its numbers.
+                let float = f64::from(i32::try_from(pad).ok()?);
+                let back = match self.dtype {
+                    Dtype::F64 => float,
+                    Dtype::F32 => narrow(float).into(),
+                    Dtype::F16 => half::f16::from_f64(float).into(),
+                    _ => half::bf16::from_f64(float).into(),
+                };
+                return if back == float { self.pad_bytes(Pad::Float(float)) } else { None };
+            }
             (Pad::Float(pad), Dtype::F64) => put(bytemuck::bytes_of(&pad)),
-            (Pad::Float(pad), Dtype::F32) => put(bytemuck::bytes_of(&narrow(pad))),
-            (Pad::Float(pad), Dtype::F16) => put(bytemuck::bytes_of(&half::f16::from_f64(pad))),
-            (Pad::Float(pad), Dtype::Bf16) => put(bytemuck::bytes_of(&half::bf16::from_f64(pad))),
+            (Pad::Float(pad), Dtype::F32) if stays_finite(pad, narrow(pad).into()) => {
+                put(bytemuck::bytes_of(&narrow(pad)));
+            }
+            (Pad::Float(pad), Dtype::F16) if stays_finite(pad, half::f16::from_f64(pad).into()) => {
+                put(bytemuck::bytes_of(&half::f16::from_f64(pad)));
+            }
+            (Pad::Float(pad), Dtype::Bf16) if stays_finite(pad, half::bf16::from_f64(pad).into()) => {
+                put(bytemuck::bytes_of(&half::bf16::from_f64(pad)));
+            }
             (Pad::Float(_), _) => return None,
         }
         Some(bytes)
     }
+}
+
+/// Whether a number was not rounded to infinity.
+fn stays_finite(pad: f64, rounded: f64) -> bool {
+    rounded.is_finite() || !pad.is_finite()
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "rounded, to the nearest f32")]
@@ -345,6 +382,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for usize {}
     impl Sealed for &str {}
+    impl Sealed for &String {}
 }
 
 impl FieldKey for usize {
@@ -358,6 +396,13 @@ impl FieldKey for &str {
     #[inline]
     fn find(&self, fields: &[Field]) -> Option<usize> {
         fields.iter().position(|field| &*field.name == *self)
+    }
+}
+
+impl FieldKey for &String {
+    #[inline]
+    fn find(&self, fields: &[Field]) -> Option<usize> {
+        FieldKey::find(&self.as_str(), fields)
     }
 }
 
@@ -398,6 +443,12 @@ pub enum FieldError {
     /// The decoder left it as it was.
     #[error("field {field:?} was not written; write every field of every record")]
     NotWritten {
+        /// The field.
+        field: String,
+    },
+    /// Its records have elements in different numbers.
+    #[error("field {field:?} is ragged: read it with ragged, which says where each record's elements begin")]
+    Ragged {
         /// The field.
         field: String,
     },
@@ -455,7 +506,7 @@ mod tests {
         let field = |name: &str| Field::scalar(name, Dtype::I32);
         assert_eq!(check(&[]), Err(FieldsError::None));
         assert_eq!(check(&[field("a"), field("a")]), Err(FieldsError::Twice { field: "a".into() }));
-        for name in ["", "a.b", "a b", "a\n"] {
+        for name in ["", "a.b", "a b", "a\n", "/a", "a/", "a//b"] {
             assert_eq!(check(&[field(name)]), Err(FieldsError::Name { field: name.into() }));
         }
         let many: Vec<Field> = (0..=FIELDS_MAX).map(|number| field(&format!("f{number}"))).collect();
@@ -482,6 +533,13 @@ mod tests {
         assert_eq!(bytes(Dtype::F32, 2.into()), Some(bytemuck::bytes_of(&2_f32).to_vec()));
         assert_eq!(bytes(Dtype::F32, 0.5.into()), Some(bytemuck::bytes_of(&0.5_f32).to_vec()));
         assert_eq!(bytes(Dtype::I32, 0.5.into()), None);
+        assert_eq!(bytes(Dtype::F16, 100_000.into()), None);
+        assert_eq!(bytes(Dtype::F32, 16_777_217.into()), None);
+        assert_eq!(bytes(Dtype::F32, 1e300.into()), None);
+        assert_eq!(
+            bytes(Dtype::F16, f64::INFINITY.into()),
+            Some(bytemuck::bytes_of(&half::f16::INFINITY).to_vec())
+        );
         assert_eq!(
             bytes(Dtype::Bf16, 1.5.into()),
             Some(bytemuck::bytes_of(&half::bf16::from_f32(1.5)).to_vec())

@@ -3,8 +3,9 @@
 //! They are bumped once a run or a batch, never once a record, and read by whoever asks for
 //! [`Stats`](crate::Stats). `Relaxed` everywhere: a counter orders nothing.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use once_cell::sync::Lazy;
@@ -55,12 +56,22 @@ impl WaitMeter {
     }
 
     /// Begins a wait, which lasts until the guard is dropped, in a panic too.
-    pub(crate) fn begin(&self) -> Wait<'_> {
+    pub(crate) fn begin(&self) -> Wait<&Self> {
+        Wait { start: self.note_begin(), meter: self }
+    }
+
+    /// The same, by a guard that borrows nothing.
+    #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams wait without a call"))]
+    pub(crate) fn begin_owned(self: &Arc<Self>) -> Wait<Arc<Self>> {
+        Wait { start: self.note_begin(), meter: self.clone() }
+    }
+
+    fn note_begin(&self) -> Duration {
         let start = ZERO.elapsed();
         let mut ongoing = self.lock();
         ongoing.waits += 1;
         ongoing.starts += start;
-        Wait { meter: self, start }
+        start
     }
 
     /// Whether a wait is under way.
@@ -97,12 +108,12 @@ impl WaitMeter {
 /// A wait under way.
 #[derive(Debug)]
 #[must_use = "the wait is over when this is dropped"]
-pub(crate) struct Wait<'a> {
-    meter: &'a WaitMeter,
+pub(crate) struct Wait<M: Deref<Target = WaitMeter>> {
+    meter: M,
     start: Duration,
 }
 
-impl Drop for Wait<'_> {
+impl<M: Deref<Target = WaitMeter>> Drop for Wait<M> {
     fn drop(&mut self) {
         let mut ongoing = self.meter.lock();
         ongoing.waits -= 1;

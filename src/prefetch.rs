@@ -2,7 +2,8 @@
 //!
 //! Each lane has a prefetcher: a thread that takes runs from its reader, gives each record a place in the batch that is
 //! being filled, hands both to the workers, and sends batches on to the device and the consumer, in order, as they become
-//! complete. It touches no pixel, but for those that fill up a short batch. While the consumer holds one batch, the
+//! complete. It touches no pixel, but for those that fill up a short batch, and the elements of ragged fields, which it
+//! moves together when a batch is complete. While the consumer holds one batch, the
 //! others of the ring are being filled.
 //!
 //! ```text

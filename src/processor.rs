@@ -1,6 +1,7 @@
 //! What is done to every record of a feed: it is decoded into its row, hashed if that was asked for, and named.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::batch::{BatchLayout, LayoutError, Row};
@@ -10,6 +11,7 @@ use crate::fault::{RecordCause, RecordError};
 use crate::field::Field;
 use crate::source::Record;
 use crate::source::files::Files;
+use crate::sync::panic_message;
 
 /// How the records of a feed become the rows of its batches.
 pub(crate) struct Processor {
@@ -33,7 +35,7 @@ impl Processor {
     /// The fields of a batch, by the source's first record, and what a worker's scratch memory comes to.
     pub(crate) fn fields(&self, first: &Record<'_>) -> Result<(Vec<Field>, ScratchBytes), Box<RecordError>> {
         let look = || Ok((self.decoder.fields(first)?, self.decoder.scratch_bytes(first)?));
-        look().map_err(|failure: DecodeFailure| self.error(first, failure.into_cause()))
+        self.caught(first, look)
     }
 
     /// The layout of the batch that a record begins: that of the batch before, or one with other shapes.
@@ -46,11 +48,18 @@ impl Processor {
             let Some(fields) = self.decoder.reshape(first, layout.fields())? else {
                 return Ok(layout.clone());
             };
-            let names = |fields: &[Field]| -> Vec<_> {
-                fields.iter().map(|field| (field.shared_name().clone(), field.dtype())).collect()
+            let is_same = |(found, known): (&Field, &Field)| {
+                let has_its_type = found.dtype() == known.dtype() || known.made_on_device().is_some();
+                found.name() == known.name() && has_its_type && found.is_kind_of(known)
             };
-            if names(&fields) != names(layout.fields()) && layout.staged(1).is_none() {
-                return Err(DecodeFailure::new("its decoder changed the names or the types of the fields"));
+            if fields.len() != layout.fields().len() || !fields.iter().zip(layout.fields()).all(is_same) {
+                let shown =
+                    |fields: &[Field]| fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
+                return Err(DecodeFailure::new(format!(
+                    "its decoder changed the fields from {} to {}; only extents may change",
+                    shown(layout.fields()),
+                    shown(&fields)
+                )));
             }
             match BatchLayout::new(fields, layout.rows()) {
                 Ok(layout) => Ok(Arc::new(layout)),
@@ -60,7 +69,18 @@ impl Processor {
                 }
             }
         };
-        look().map_err(|failure| self.error(first, failure.into_cause()))
+        self.caught(first, look)
+    }
+
+    /// What a decoder answers of a record that it looks at. A panic of it is that record's error.
+    fn caught<T>(
+        &self,
+        record: &Record<'_>,
+        look: impl FnOnce() -> Result<T, DecodeFailure>,
+    ) -> Result<T, Box<RecordError>> {
+        let looked = catch_unwind(AssertUnwindSafe(look))
+            .unwrap_or_else(|panic| Err(RecordCause::Panicked { message: panic_message(&*panic) }.into()));
+        looked.map_err(|failure| self.error(record, failure.into_cause()))
     }
 
     /// Writes a record to its row.

@@ -21,7 +21,7 @@ impl RecordRandom {
         self.0.next()
     }
 
-    /// A number below `end`, each as likely as any other to one part in 2^64 at least. Below 0 there is none: 0.
+    /// A number below `end`, with a bias of at most `end` in 2^64. It is 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         // The high half of the product: no division, and a bias of at most `end` in 2^64.
         let product = u128::from(self.next_u64()) * u128::from(end);

@@ -136,6 +136,14 @@ fn an_epoch_comes_again_and_a_feed_is_its_batches() {
                 assert_eq!(epoch, whole, "round {round}");
             }
         }
+        // Whether its end was seen or not.
+        let mut once = feed().once().build().unwrap();
+        for _round in 0..2 {
+            assert_eq!(once.epoch().unwrap().take(6).map(names).count(), 6);
+        }
+        let mut broken = but_the_seventh(|_, _| Err(DecodeFailure::new("no"))).build().unwrap();
+        let error = broken.epoch().unwrap().find_map(Result::err).unwrap();
+        assert_eq!(broken.epoch().unwrap_err(), error, "it does not begin again after an error");
         let mut feed = feed().epochs(2).build().unwrap();
         let first = feed.epoch().unwrap().next().unwrap().map(|batch| batch.records()[0].index);
         assert_eq!(first, Ok(0));
@@ -202,6 +210,17 @@ fn what_a_decoder_does_wrong_names_record_and_field() {
         let (_, found, _) = cause(but_the_seventh(|_, row| Ok(row.write("image", &[1_u8; 3])?)));
         assert_eq!(found, RecordCause::Field(FieldError::NotWritten { field: field() }));
 
+        // What lies there is of an earlier batch.
+        let unwritten = RecordCause::Field(FieldError::NotWritten { field: field() });
+        let (_, found, _) = cause(but_the_seventh(|_, row| Ok(row.set_len("tokens", 2)?)));
+        assert_eq!(found, unwritten);
+        let (_, found, _) = cause(but_the_seventh(|record, row| {
+            decode(record, row)?;
+            row.set_len("image", 3)?;
+            row.set_len("tokens", 4).map_err(DecodeFailure::from)
+        }));
+        assert_eq!(found, unwritten);
+
         let (_, found, _) = cause(but_the_seventh(|_, row| Ok(row.set("noise", 1_f32)?)));
         let dtype = FieldError::Dtype { field: "noise".to_owned(), found: Dtype::F64, wanted: Dtype::F32 };
         assert_eq!(found, RecordCause::Field(dtype));
@@ -235,7 +254,7 @@ fn what_cannot_be_decoded_so_is_refused_when_the_feed_is_built() {
     assert_eq!(build(over().fields(fields())), half("fields", "decode"));
     assert_eq!(build(over().decode(decode)), half("decode", "fields"));
     let both = over().decoder(RawBytes::fixed()).fields(fields());
-    assert!(matches!(build(both), FeedError::Config(ConfigError::HalfADecoder { .. })));
+    assert_eq!(build(both), FeedError::Config(ConfigError::TwoDecoders));
     for (option, feed) in [
         ("transform", feed().transform(Transform::new().crop(1))),
         ("dtype", feed().dtype(Dtype::F16)),
@@ -268,8 +287,11 @@ fn raw_bytes_and_tokens_are_what_lies_in_the_records() {
     let fixed = Feed::builder().source(of(3, four)).decoder(RawBytes::fixed());
     assert_eq!(all::<u8>(fixed, "data"), [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0]);
     let any = |position: u64| vec![7; usize::try_from(position).unwrap()];
-    let ragged = Feed::builder().source(of(4, any)).decoder(RawBytes::up_to(3));
-    assert_eq!(all::<u8>(ragged, "data"), [7; 6]);
+    let ragged = Feed::builder().source(of(4, any)).decoder(RawBytes::up_to(3)).batch_size(4).epochs(1);
+    let batch = ragged.build().unwrap().into_iter().next().unwrap().unwrap();
+    assert_eq!(batch.ragged::<u8>("data").unwrap().rows().map(<[u8]>::len).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let error = FieldError::Ragged { field: "data".to_owned() };
+    assert_eq!(batch.get::<u8>("data").unwrap_err(), error);
     let too_long = Feed::builder().source(of(5, any)).decoder(RawBytes::up_to(3)).epochs(1);
     assert!(failure(too_long).to_string().contains("at most 3"));
 

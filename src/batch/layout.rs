@@ -17,13 +17,11 @@ pub(crate) const ARRAY_ALIGNMENT: usize = 64;
 /// The type of offsets and lengths: what frameworks index with.
 pub(super) type Count = i64;
 
-/// The arrays of a batch, and where each lies in its memory.
-///
-/// # Invariants
-///
-/// 1. Each array begins at a multiple of [`ARRAY_ALIGNMENT`], none overlaps another, and all end by `bytes`, which is
-///    less than an `isize` counts.
-/// 2. `places` has one for each of `fields`; `row_bytes` is what a row of that field takes.
+/// The arrays of a batch, and where each lies in its memory: one behind the other, each from a multiple of 64 bytes on.
+// Invariants:
+// 1. Each array begins at a multiple of `ARRAY_ALIGNMENT`, none overlaps another, and all end by `bytes`, which is less than
+//    an `isize` counts.
+// 2. `places` has one for each of `fields`; `row_bytes` is what a row of that field takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchLayout {
     fields: Arc<[Field]>,
@@ -100,6 +98,12 @@ impl BatchLayout {
         };
         let (mut places, mut arrays, mut staged) = (Vec::new(), Vec::new(), None);
         for (number, field) in fields.iter().enumerate() {
+            // Strides are products of extents, of axes of no extent, too.
+            let widest = field
+                .extents(rows)
+                .iter()
+                .try_fold(1_usize, |all, &extent| all.checked_mul(extent.max(1)))?;
+            isize::try_from(widest).ok()?;
             let row_bytes = field.row_elements()?.checked_mul(field.dtype().size())?;
             let values = place(row_bytes.checked_mul(rows)?)?;
             let name = field.shared_name();
@@ -179,7 +183,7 @@ impl BatchLayout {
         self.arrays.iter().find(|array| array.field == field && array.part == part)
     }
 
-    /// The extents of an array of a batch with so many rows. A ragged field's elements are as many as `ragged` says.
+    /// The extents of an array of a batch with so many rows. `ragged` gives the number of elements of a ragged field.
     pub(crate) fn extents(&self, array: &Array, rows: usize, ragged: impl FnOnce() -> usize) -> Extents {
         let field = &self.fields[array.field];
         match (array.part, field.kind()) {
@@ -315,5 +319,11 @@ mod tests {
         assert_eq!(BatchLayout::new(vec![field.clone()], 2), Err(LayoutError::TooLarge));
         assert_eq!(BatchLayout::new(vec![field], 1), Err(LayoutError::TooLarge));
         assert!(BatchLayout::new(vec![Field::ragged("f", Dtype::I8, 1)], usize::MAX).is_err());
+        for shape in [[0, usize::MAX, 2], [usize::MAX, 2, 0]] {
+            assert_eq!(
+                BatchLayout::new(vec![Field::new("f", Dtype::I8, shape)], 1),
+                Err(LayoutError::TooLarge)
+            );
+        }
     }
 }

@@ -30,6 +30,8 @@ pub struct Row<'a> {
     seed: u64,
     /// A bit for each field that was written.
     written: u64,
+    /// A bit for each field of varying length that was lent to be written, and whose length was not said since.
+    lent: u64,
 }
 
 /// The memory of a batch. A row of each of its fields is the [`Row`]'s own.
@@ -69,7 +71,7 @@ impl<'a> Row<'a> {
         seed: u64,
     ) -> Self {
         let RowParts { id, draw, content } = parts;
-        Row { layout, memory, row, id, draw, content, seed, written: 0 }
+        Row { layout, memory, row, id, draw, content, seed, written: 0, lent: 0 }
     }
 
     /// The fields of the batch, in the order in which they were declared.
@@ -98,7 +100,8 @@ impl<'a> Row<'a> {
             }
             FieldKind::Padded { .. } | FieldKind::Ragged { .. } if bytes.len() <= room.len() => {
                 room[..bytes.len()].copy_from_slice(bytes);
-                self.set_len(field, values.len())
+                self.end_at(field, values.len());
+                Ok(())
             }
             _ => Err(self.wrong_length(field, values.len())),
         }
@@ -115,7 +118,7 @@ impl<'a> Row<'a> {
     }
 
     /// The record's elements of a field, to be written where they lie. What is in them is of an earlier batch: write all of
-    /// them. Of a field of varying length it is the room for its maximum, and the field counts as written only when its
+    /// them, which nobody can check. Of a field of varying length it is the room for its maximum, and the field counts as written only when its
     /// [length](Self::set_len) is said.
     ///
     /// # Errors
@@ -124,26 +127,37 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn values_mut<T: Element + Pod>(&mut self, field: impl FieldKey) -> Result<&mut [T], FieldError> {
         let field = self.find::<T>(field)?;
+        if !matches!(self.fields()[field].kind(), FieldKind::Fixed(_)) {
+            (self.lent, self.written) = (self.lent | 1 << field, self.written & !(1 << field));
+        }
         Ok(bytemuck::cast_slice_mut(self.bytes_mut(field)))
     }
 
-    /// Says how many elements the record has of a field of varying length, whose first ones were written.
+    /// Says how many elements the record has of a field of varying length, whose first ones were written through
+    /// [`values_mut`](Self::values_mut). [`write`](Self::write) says it by itself.
     ///
     /// # Errors
     ///
-    /// [`FieldError`] if there is no such field, or if there are more than it has room for. A field of a fixed shape has just
-    /// that many.
+    /// [`FieldError`] if there is no such field, if there are more than it has room for, or if elements were not lent to be
+    /// written before. A field of a fixed shape has just as many as its shape, and is not written by this.
     pub fn set_len(&mut self, field: impl FieldKey, len: usize) -> Result<(), FieldError> {
         let number = field::find(self.fields(), field)?;
+        match self.fields()[number].kind() {
+            FieldKind::Fixed(extents) if extents.checked_elements() == Some(len) => return Ok(()),
+            FieldKind::Padded { max, .. } | FieldKind::Ragged { max } if len <= max => {}
+            _ => return Err(self.wrong_length(number, len)),
+        }
+        if len > 0 && self.lent & 1 << number == 0 {
+            return Err(FieldError::NotWritten { field: self.fields()[number].name().to_owned() });
+        }
+        self.end_at(number, len);
+        Ok(())
+    }
+
+    /// A field of varying length ends behind so many elements.
+    fn end_at(&mut self, number: usize, len: usize) {
         let field = &self.fields()[number];
         let size = field.dtype().size();
-        let is_right = match field.kind() {
-            FieldKind::Fixed(extents) => extents.checked_elements() == Some(len),
-            FieldKind::Padded { max, .. } | FieldKind::Ragged { max } => len <= max,
-        };
-        if !is_right {
-            return Err(self.wrong_length(number, len));
-        }
         if let FieldKind::Padded { .. } = field.kind() {
             let pad = self.layout.place(number).pad;
             for element in self.room(number)[len * size..].chunks_exact_mut(size) {
@@ -151,8 +165,7 @@ impl<'a> Row<'a> {
             }
         }
         self.count(number, len);
-        self.written |= 1 << number;
-        Ok(())
+        (self.written, self.lent) = (self.written | 1 << number, self.lent & !(1 << number));
     }
 
     /// The record's own random numbers: a function of the feed's seed and the record's name, the same on any thread, in
@@ -267,7 +280,7 @@ impl<'a> Row<'a> {
             match self.fields()[number].kind() {
                 FieldKind::Fixed(_) => self.bytes_mut(number).fill(0),
                 FieldKind::Padded { .. } | FieldKind::Ragged { .. } => {
-                    self.set_len(number, 0).expect("any such field may have no elements");
+                    self.end_at(number, 0);
                 }
             }
         }

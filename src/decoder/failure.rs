@@ -5,7 +5,8 @@ use std::fmt;
 
 use crate::fault::RecordCause;
 
-/// What a decoder answers: what it made, or what is wrong with the record. `?` takes any error.
+/// What a decoder answers: what it made, or what is wrong with the record. `?` takes whatever implements
+/// [`std::error::Error`]; [`DecodeFailure::from_error`] takes the rest.
 pub type Decoded<T = ()> = Result<T, DecodeFailure>;
 
 /// What is wrong with a record. The feed adds which record it is: its file, its key, its number.
@@ -15,7 +16,20 @@ pub type Decoded<T = ()> = Result<T, DecodeFailure>;
 pub struct DecodeFailure(Box<RecordCause>);
 
 impl DecodeFailure {
-    /// Of what there is no error: a message, that says what was found, and what is allowed.
+    /// Makes a failure of any error, also of those that `?` does not take: `anyhow::Error`, `Box<dyn Error + Send + Sync>`.
+    pub fn from_error(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        // What is known keeps its type.
+        let error = match error.into().downcast::<RecordCause>() {
+            Ok(cause) => return DecodeFailure(cause),
+            Err(error) => error,
+        };
+        match error.downcast() {
+            Ok(field) => DecodeFailure(Box::new(RecordCause::Field(*field))),
+            Err(error) => DecodeFailure::new(with_sources(&*error)),
+        }
+    }
+
+    /// Makes a failure of a message, if there is no error: what was found, and what is allowed.
     pub fn new(message: impl Into<String>) -> Self {
         DecodeFailure(Box::new(RecordCause::Other { message: message.into() }))
     }
@@ -29,16 +43,7 @@ impl DecodeFailure {
 
 impl<E: Error + Send + Sync + 'static> From<E> for DecodeFailure {
     fn from(error: E) -> Self {
-        let error: Box<dyn Error + Send + Sync> = Box::new(error);
-        // What is known keeps its type.
-        let error = match error.downcast::<RecordCause>() {
-            Ok(cause) => return DecodeFailure(cause),
-            Err(error) => error,
-        };
-        match error.downcast() {
-            Ok(field) => DecodeFailure(Box::new(RecordCause::Field(*field))),
-            Err(error) => DecodeFailure::new(with_sources(&*error)),
-        }
+        DecodeFailure::from_error(error)
     }
 }
 

@@ -75,9 +75,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
     /// What is wrong with the record; the feed ends with it, and says which record it is. So it does if it panics.
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded;
 
-    /// The fields of the batch that a record begins, if they are not those of the batch before; `None`, which is what is
-    /// said if nothing else is, where they are. Only shapes may change, as those of images do that are not cropped: names,
-    /// types and their order stay.
+    /// The fields of the batch that a record begins, or `None` (the default) if they are those of the batch before. Only
+    /// extents and maxima may change, as those of images do that are not cropped: names, types and their order stay.
     ///
     /// # Errors
     ///

@@ -63,12 +63,12 @@ impl Batch {
         FieldView::of(self.filled(), field)
     }
 
-    /// The elements of a field on the host, records one after the other, with their shape. Of a [padded](Field::padded) field
-    /// that is with the padding, of a [ragged](Field::ragged) one without gaps: [`ragged`](Self::ragged) has its offsets too.
+    /// The elements of a field on the host, records one after the other, with their shape; of a [padded](Field::padded) field,
+    /// with the padding.
     ///
     /// # Errors
     ///
-    /// [`FieldError`] if it has no such field, or one of another type.
+    /// [`FieldError`] if it has no such field, one of another type, or one that is [ragged](Self::ragged).
     pub fn get<T: Element>(&self, field: impl FieldKey) -> Result<Values<'_, T>, FieldError> {
         self.field(field)?.get()
     }
@@ -131,7 +131,7 @@ impl Batch {
     }
 
     /// Where it is of images: their pixels on the host, in the order of [`BatchShape::dims`] of the
-    /// [`host_shape`](Self::host_shape), without gaps. It is the field `data`, whatever that is.
+    /// [`host_shape`](Self::host_shape), without gaps. Reads the field named `data`.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ impl Decoding {
                 let decode = move |record: &Record<'_>, row: &mut Row<'_>| closure(record, row);
                 Ok(Some(Arc::new(Closure::new(fields.clone(), decode))))
             }
-            (Some(_), ..) => half("decoder", "leaving out fields and decode"),
+            (Some(_), ..) => Err(ConfigError::TwoDecoders),
             (None, Some(_), None) => half("fields", "decode"),
             (None, None, Some(_)) => half("decode", "fields"),
         }

@@ -42,7 +42,7 @@ pub struct DLDevice {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {
-    /// 0 is a signed integer, 1 an unsigned one, 2 a float, 4 a bfloat.
+    /// 0 is a signed integer, 1 an unsigned one, 2 a float, 4 a bfloat, 6 a bool.
     pub code: u8,
     /// Bits of an element.
     pub bits: u8,
@@ -272,21 +272,26 @@ impl DlpackTensor {
             DLManagedTensor { dl_tensor: tensor(), manager_ctx, deleter: Some(delete_unversioned) };
         let managed = Box::new(Managed { versioned, unversioned, shape, strides, _batch: batch.clone() });
         let managed = Box::into_raw(managed);
-        // SAFETY: the box was just given up, and nobody else knows where it is.
-        let whole = unsafe { &mut *managed };
-        let (shape, strides) = ((&raw mut whole.shape).cast(), (&raw mut whole.strides).cast());
-        for tensor in [&mut whole.versioned.dl_tensor, &mut whole.unversioned.dl_tensor] {
-            (tensor.shape, tensor.strides) = (shape, strides);
+        // SAFETY: the box was just given up, and nobody else knows where it is: only places in it are named.
+        let (shape, strides) = unsafe { (&raw mut (*managed).shape, &raw mut (*managed).strides) };
+        // SAFETY: as above. No reference to the whole is made from here on, so that these addresses stay good.
+        unsafe {
+            for tensor in [&raw mut (*managed).versioned.dl_tensor, &raw mut (*managed).unversioned.dl_tensor]
+            {
+                (*tensor).shape = shape.cast();
+                (*tensor).strides = strides.cast();
+            }
+            (*managed).versioned.manager_ctx = managed.cast();
+            (*managed).unversioned.manager_ctx = managed.cast();
         }
-        (whole.versioned.manager_ctx, whole.unversioned.manager_ctx) = (managed.cast(), managed.cast());
-        DlpackTensor(NonNull::from(whole))
+        DlpackTensor(NonNull::new(managed).expect("a box is somewhere"))
     }
 
     /// The tensor, to look at.
     #[must_use]
     pub fn tensor(&self) -> &DLTensor {
         // SAFETY: the struct is there until a deleter has been called, which only the drop does.
-        unsafe { &self.0.as_ref().versioned.dl_tensor }
+        unsafe { &(*self.0.as_ptr()).versioned.dl_tensor }
     }
 
     /// Hands it on: to a framework, or into a capsule named `dltensor_versioned`. Whoever has it calls its deleter

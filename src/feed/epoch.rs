@@ -19,6 +19,8 @@ impl Feed {
     /// one epoch, or of a [single pass](crate::FeedBuilder::once), gives the same batches at each call, as validation
     /// wants them.
     ///
+    /// To begin again is to [seek](Self::seek): it takes new threads and buffers, and statistics and receipts begin anew.
+    ///
     /// An iterator that is dropped early leaves the rest of its epoch to the next call. In [Caffe's
     /// ring](crate::FeedBuilder::epochs), which knows no epochs, it does not end.
     ///
@@ -38,11 +40,19 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if the feed has several devices, if its lanes were handed over, or if it cannot begin again.
+    /// [`FeedError`] if the feed has several devices, if its lanes were handed over, or if it cannot begin again. After an
+    /// error of one of its batches, that error: no epoch comes after it.
     pub fn epoch(&mut self) -> Result<Epoch<'_>, FeedError> {
         self.check_single()?;
-        let Some(lanes) = &self.lanes else { return Err(FeedError::LanesTaken) };
-        if lanes.iter().all(Lane::has_nothing_more) {
+        let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.first()) else {
+            return Err(FeedError::LanesTaken);
+        };
+        if let Some(error) = &lane.error {
+            return Err(error.clone());
+        }
+        // A single pass is over once all of its records were handed over, whether anybody has seen its end or not.
+        let is_passed = self.asked.passes.is_some() && self.records == Some(lane.meters.records.get());
+        if is_passed || lane.has_nothing_more() {
             self.seek((0, 0))?;
         }
         Ok(Epoch { steps: self.steps(), is_over: false })
@@ -81,7 +91,7 @@ pub struct IntoBatches {
     /// In place of the first batch.
     refused: Option<FeedError>,
     /// It stays for as long as its batches are asked for.
-    _feed: Feed,
+    feed: Feed,
 }
 
 /// A feed with one device gives its batches one after the other. One with several gives an error instead: step through
@@ -103,7 +113,15 @@ impl IntoIterator for Feed {
     fn into_iter(mut self) -> IntoBatches {
         let refused = self.check_single().err();
         let lane = if refused.is_none() { self.lanes().pop() } else { None };
-        IntoBatches { lane, refused, _feed: self }
+        IntoBatches { lane, refused, feed: self }
+    }
+}
+
+impl IntoBatches {
+    /// The feed, for its statistics, snapshots and receipts.
+    #[must_use]
+    pub fn feed(&self) -> &Feed {
+        &self.feed
     }
 }
 

@@ -17,7 +17,7 @@ use crate::consumer::Consumer;
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::latch::Latch;
-use crate::meter::Wait;
+use crate::meter::{Wait, WaitMeter};
 use crate::prefetch::{Delivered, LaneMeters, Returned};
 use crate::reader::Watch;
 use crate::reader::body::Activity;
@@ -51,6 +51,11 @@ pub struct Lane {
     /// Whom the prefetcher wakes.
     #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams have tasks"))]
     pub(super) consumer: Arc<Consumer>,
+    /// A task's wait for a batch.
+    #[cfg(feature = "stream")]
+    pub(super) task_wait: Option<Wait<Arc<WaitMeter>>>,
+    /// What it ended with.
+    pub(super) error: Option<FeedError>,
     pub(super) clock: Arc<Clock>,
     pub(super) watch: Watch,
     pub(super) warn_after: Duration,
@@ -198,6 +203,9 @@ impl Lane {
             // What it waits for, or ends, is nobody's.
             meters: Arc::default(),
             consumer: Arc::default(),
+            #[cfg(feature = "stream")]
+            task_wait: None,
+            error: None,
             clock: Arc::new(Clock::start(1)),
             watch: watch.clone(),
             warn_after: Duration::MAX,
@@ -227,7 +235,7 @@ impl Lane {
     }
 
     /// Counts a wait that begins now, where it is for the consumer itself.
-    fn wait_for_itself(&self) -> Option<Wait<'_>> {
+    fn wait_for_itself(&self) -> Option<Wait<&WaitMeter>> {
         self.meters.all_held().map(|_| self.meters.for_itself.begin())
     }
 
@@ -256,6 +264,7 @@ impl Lane {
             }
             Some(Err(error)) => {
                 self.end();
+                self.error = Some(error.clone());
                 Some(Err(error))
             }
             None => {

@@ -564,6 +564,9 @@ impl Plan {
             home: WayHome::new(free_sender, &round),
             meters: meters.clone(),
             consumer,
+            #[cfg(feature = "stream")]
+            task_wait: None,
+            error: None,
             clock: shared.clock.clone(),
             watch,
             warn_after: asked.warn_after,

@@ -17,9 +17,9 @@ use crate::sync::panic_message;
 
 /// The lane's batches, as they come. Where there is none yet, its task is woken when there is one: no thread waits.
 ///
-/// Since nobody waits, no warning says that data are late, and [`give_up_after`](FeedBuilder::give_up_after) does not apply: a
-/// task that holds all batches of the ring is not woken before it drops one. Waits are not counted in the
-/// [statistics](Feed::stats).
+/// No warning says that data are late, and [`give_up_after`](FeedBuilder::give_up_after) does not apply: a task that holds all
+/// batches of the ring is not woken before it drops one. A task's wait begins when it is told that there is no batch, and ends
+/// when it takes one.
 ///
 /// Dropping a lane joins its thread, which takes as long as one read of the source that is under way.
 impl Stream for Lane {
@@ -30,16 +30,25 @@ impl Stream for Lane {
         if lane.ended {
             return Poll::Ready(None);
         }
-        // Before looking: who sends, or ends, behind the look wakes this task.
-        lane.consumer.wake_later(context.waker());
-        match lane.full.try_recv() {
-            Ok(message) => {
-                let next = lane.accept(Some(message));
-                Poll::Ready(lane.noted(next))
-            }
-            Err(TryRecvError::Empty) => Poll::Pending,
-            Err(TryRecvError::Disconnected) => Poll::Ready(lane.accept(None)),
+        let mut received = lane.full.try_recv();
+        if matches!(received, Err(TryRecvError::Empty)) {
+            // Before looking once more: who sends, or ends, after that look wakes this task.
+            lane.consumer.wake_later(context.waker());
+            received = lane.full.try_recv();
         }
+        let message = match received {
+            Ok(message) => Some(message),
+            Err(TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => {
+                // The workers are as many as it takes to keep consumers from waiting.
+                let lane_wait = || lane.meters.for_batch.begin_owned();
+                lane.task_wait.get_or_insert_with(lane_wait);
+                return Poll::Pending;
+            }
+        };
+        lane.task_wait = None;
+        let next = lane.accept(message);
+        Poll::Ready(lane.noted(next))
     }
 }
 
@@ -57,12 +66,14 @@ pub struct Building(Arc<Mutex<Built>>);
 #[derive(Debug)]
 enum Built {
     NotYet(Option<Waker>),
-    Done(Option<Result<Feed, FeedError>>),
+    /// Until it is taken.
+    Done(Option<Box<Result<Feed, FeedError>>>),
 }
 
 impl FeedBuilder {
     /// As [`build`](Self::build), on a thread of its own: opening a source and reserving memory take milliseconds, or, on a
-    /// network file system, seconds. The future may be dropped; the feed is then built and dropped there.
+    /// network file system, seconds. If the future is dropped before it is ready, the feed is built and dropped on
+    /// that thread.
     ///
     /// # Errors
     ///
@@ -86,7 +97,7 @@ impl FeedBuilder {
 }
 
 fn finish(place: &Mutex<Built>, result: Result<Feed, FeedError>) {
-    let before = std::mem::replace(&mut *place.lock(), Built::Done(Some(result)));
+    let before = std::mem::replace(&mut *place.lock(), Built::Done(Some(Box::new(result))));
     if let Built::NotYet(Some(waker)) = before {
         waker.wake();
     }
@@ -105,7 +116,7 @@ impl Future for Building {
                 Poll::Pending
             }
             Built::Done(built) => {
-                Poll::Ready(built.take().expect("a future is not polled when it was ready"))
+                Poll::Ready(*built.take().expect("a future is not polled again after it was ready"))
             }
         }
     }

@@ -70,8 +70,15 @@ impl<'a> FieldView<'a> {
     ///
     /// # Errors
     ///
-    /// [`FieldError`] if they have another type.
+    /// [`FieldError`] if they have another type, or if the field is [ragged](Self::ragged).
     pub fn get<T: Element>(&self) -> Result<Values<'a, T>, FieldError> {
+        if self.is_ragged {
+            return Err(FieldError::Ragged { field: self.field.name().to_owned() });
+        }
+        self.values()
+    }
+
+    fn values<T: Element>(&self) -> Result<Values<'a, T>, FieldError> {
         let (name, found) = (self.field.name(), self.field.dtype());
         if self.field.made_on_device().is_some_and(|made| made.dtype == T::DTYPE) {
             return Err(FieldError::OnDevice { field: name.to_owned(), found, wanted: T::DTYPE });
@@ -91,7 +98,7 @@ impl<'a> FieldView<'a> {
     ///
     /// [`FieldError`] if they have another type, or if the field is not ragged.
     pub fn ragged<T: Element>(&self) -> Result<Ragged<'a, T>, FieldError> {
-        let Values { values, .. } = self.get()?;
+        let Values { values, .. } = self.values()?;
         match self.is_ragged {
             true => Ok(Ragged { values, offsets: self.counts }),
             false => Err(FieldError::NotRagged { field: self.field.name().to_owned() }),

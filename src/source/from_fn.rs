@@ -11,7 +11,7 @@ type Make = dyn Fn(u64, &mut Vec<u8>) -> Result<(), SourceError> + Send + Sync;
 
 /// A source whose records a function makes: from files of a format of one's own, from a network, from nothing.
 ///
-/// The function is called on the reader's thread, one record at a time, in any order of positions. It should bring bytes,
+/// The function is called by the feed's reader, and by `build`, in any order of positions; by several feeds, at the same time. It should bring bytes,
 /// and leave what they mean to a [decoder](crate::RecordDecoder), which runs on all workers. A record's key is its position, in
 /// eight digits.
 ///
