@@ -272,18 +272,19 @@ impl DlpackTensor {
             DLManagedTensor { dl_tensor: tensor(), manager_ctx, deleter: Some(delete_unversioned) };
         let managed = Box::new(Managed { versioned, unversioned, shape, strides, _batch: batch.clone() });
         let managed = Box::into_raw(managed);
-        // SAFETY: the box was just given up, and nobody else knows where it is: only places in it are named.
-        let (shape, strides) = unsafe { (&raw mut (*managed).shape, &raw mut (*managed).strides) };
-        // SAFETY: as above. No reference to the whole is made from here on, so that these addresses stay good.
-        unsafe {
-            for tensor in [&raw mut (*managed).versioned.dl_tensor, &raw mut (*managed).unversioned.dl_tensor]
-            {
-                (*tensor).shape = shape.cast();
-                (*tensor).strides = strides.cast();
-            }
-            (*managed).versioned.manager_ctx = managed.cast();
-            (*managed).unversioned.manager_ctx = managed.cast();
-        }
+        // No reference to the whole is made from here on, so that the addresses of its parts stay good.
+        // SAFETY: the box was just given up, and nobody else knows where it is; only an address in it is taken.
+        let shape = unsafe { &raw mut (*managed).shape };
+        // SAFETY: as above.
+        let strides = unsafe { &raw mut (*managed).strides };
+        // SAFETY: as above; the reference is to this part, and to no other.
+        let versioned = unsafe { &mut (*managed).versioned };
+        versioned.manager_ctx = managed.cast();
+        (versioned.dl_tensor.shape, versioned.dl_tensor.strides) = (shape.cast(), strides.cast());
+        // SAFETY: as above.
+        let unversioned = unsafe { &mut (*managed).unversioned };
+        unversioned.manager_ctx = managed.cast();
+        (unversioned.dl_tensor.shape, unversioned.dl_tensor.strides) = (shape.cast(), strides.cast());
         DlpackTensor(NonNull::new(managed).expect("a box is somewhere"))
     }
 
