@@ -97,6 +97,95 @@ fn a_layer_that_caffe_would_not_set_up_is_refused() {
     assert_eq!(both, "1:1: layer \"d\": specify either include rules or exclude rules; not both");
 }
 
+/// What the data layer of a net is refused for, of whatever form; `None` if it is not.
+fn refusal(net: &str) -> Option<String> {
+    let from_text = Net::from_text(net).unwrap();
+    let refusal = |net: Net| net.data_layers(&NetState::default()).err();
+    // Its wire bytes have the same fields, and no places.
+    let bytes = percolator::proto::NetParameter::from_text(net).unwrap().encode_to_vec();
+    let of_bytes = refusal(Net::from_binary(&bytes).unwrap()).map(|error| error.cause);
+    let of_text = refusal(from_text);
+    assert_eq!(of_text.as_ref().map(|error| &error.cause), of_bytes.as_ref());
+    of_text.map(|error| error.to_string())
+}
+
+#[test]
+fn what_is_said_of_blobs_that_a_layer_does_not_have_is_refused() {
+    let v2 = |tops: &str, body: &str| format!("layer {{ name: 'd' type: 'Data' {tops} {SOURCE}\n{body} }}\n");
+    let one = |body: &str| refusal(&v2("top: 'data'", body));
+    for (body, found) in [("propagate_down: false", 1), ("propagate_down: [true, false]", 2)] {
+        let wanted = format!(
+            "2:1: layer \"d\": propagate_down must be specified either 0 times or once per bottom blob: found {found}, \
+             and the layer has 0 bottom blobs; leave it out"
+        );
+        assert_eq!(one(body), Some(wanted), "{body}");
+    }
+    let bottom = one("propagate_down: true bottom: 'x'").unwrap();
+    assert!(bottom.contains("a Data layer takes 0 bottom blobs"), "{bottom}");
+    let params = |at: &str, found: usize| {
+        Some(format!(
+            "{at}: layer \"d\": too many params specified: found {found}, and a data layer has 0 blobs to train; leave \
+             them out (param, and in old layers blobs_lr, weight_decay and blob_share_mode)"
+        ))
+    };
+    assert_eq!(one("param { }"), params("2:1", 1));
+    assert_eq!(
+        one("param { lr_mult: 1 decay_mult: 0 } param { name: 'w' share_mode: STRICT }"),
+        params("2:1", 2)
+    );
+    let v1 = |body: &str| refusal(&format!("layers {{ name: 'd' type: DATA top: 'data' {SOURCE}\n{body} }}"));
+    // The n-th param has the n-th of each.
+    assert_eq!(v1("blobs_lr: 1 blobs_lr: 2 weight_decay: [1, 0, 0] param: 'w'"), params("2:49", 3));
+    assert_eq!(v1("blobs_lr: 1"), params("2:1", 1));
+    assert_eq!(v1("blob_share_mode: [STRICT, PERMISSIVE]"), params("2:1", 2));
+    assert_eq!(v1("weight_decay: 1"), params("2:1", 1));
+    let v0 = |inner: &str, beside: &str| {
+        let inner = format!("layer {{ name: 'd' type: 'data' source: 's' batchsize: 1\n{inner} }}");
+        refusal(&format!("layers {{ {inner} top: 'data' {beside} }}"))
+    };
+    assert_eq!(v0("blobs_lr: 1 weight_decay: [1, 2]", ""), params("2:1", 2));
+    // Of what stands beside a V0 layer, Caffe reads only the names of the blobs.
+    assert_eq!(v0("", "blobs_lr: 1 loss_weight: [1, 2] param: 'w'"), None);
+    let elsewhere = "layers { name: 'd' type: DATA top: 'data' propagate_down: true }";
+    let elsewhere = Net::from_text(elsewhere).unwrap().data_layers(&NetState::default()).unwrap_err();
+    assert!(elsewhere.to_string().contains("it is a field of LayerParameter"), "{elsewhere}");
+    // Of layers that load nothing, nobody looks at them.
+    let others = "layer { type: 'Convolution' bottom: 'data' top: 'c' param { lr_mult: 1 } propagate_down: [true, true] }";
+    assert_eq!(refusal(&(v2("top: 'data'", "") + others)), None);
+}
+
+#[test]
+fn a_loss_weight_goes_with_each_top_unless_caffe_moves_it() {
+    let net = |tops: &str, weights: &str, others: &str| {
+        refusal(&format!(
+            "layer {{ name: 'd' type: 'Data' {tops} {SOURCE}\nloss_weight: {weights} }}\n{others}"
+        ))
+    };
+    let refused = |found: usize, tops: usize| {
+        Some(format!(
+            "2:1: layer \"d\": loss_weight must be unspecified or specified once per top blob: found {found}, and the \
+             layer has {tops} top blobs; leave it out"
+        ))
+    };
+    let (one, two) = ("top: 'data'", "top: 'data' top: 'label'");
+    assert_eq!(net(one, "0", ""), None);
+    assert_eq!(net(two, "[1, 0]", ""), None);
+    assert_eq!(net(one, "[1, 0]", ""), refused(2, 1));
+    assert_eq!(net(two, "[1]", ""), refused(1, 2));
+    // A top that has a weight and is read goes through a split, which has the weight in the layer's place: then
+    // nobody counts.
+    let reads = |blob: &str| format!("layer {{ name: 'r' type: 'ReLU' bottom: '{blob}' top: '{blob}' }}");
+    assert_eq!(net(two, "[1]", &reads("data")), None);
+    assert_eq!(net(one, "[0.5, 0, 0]", &reads("data")), None);
+    assert_eq!(net(two, "[1]", &reads("label")), refused(1, 2));
+    assert_eq!(net(two, "[0]", &reads("data")), refused(1, 2));
+    assert_eq!(net(one, "[0, 1]", &reads("data")), refused(2, 1), "the weight is of no top");
+    let of_test = reads("data").replace("name: 'r'", "include { phase: TEST }");
+    assert_eq!(net(two, "[1]", &of_test), refused(1, 2), "a layer of another state reads nothing");
+    let of_v1 = format!("layers {{ name: 'd' type: DATA {two} {SOURCE}\nloss_weight: 2 }}");
+    assert_eq!(refusal(&of_v1), refused(1, 2));
+}
+
 #[test]
 fn a_transform_that_caffe_would_not_make_is_refused() {
     for (transform, error) in [
@@ -170,14 +259,14 @@ fn a_net_is_of_one_form() {
 #[test]
 fn what_stands_in_vain_in_an_old_layer_is_said() {
     let net = Net::from_text(
-        "layers { name: 'no' include { phase: TEST }
+        "layers { name: 'no' include { phase: TEST } blobs_lr: 1
            layer { name: 'd' type: 'data' source: 's' batchsize: 1 new_height: 3 } top: 'data' }",
     )
     .unwrap();
     assert_eq!(
         warnings(&net),
         [
-            "1:10: layer \"d\": beside a V0 'layer', Caffe reads only bottom and top: name, include ignored",
+            "1:10: layer \"d\": beside a V0 'layer', Caffe reads only bottom and top: name, include, blobs_lr ignored",
             "2:68: layer \"d\": unknown parameter new_height for layer type data: it is ignored, as in Caffe",
         ]
     );

@@ -386,6 +386,37 @@ pub enum LayerError {
         /// How many there must be at the least.
         least: usize,
     },
+    /// A wish for the blobs that flow in, of which a data layer has none.
+    #[error(
+        "propagate_down must be specified either 0 times or once per bottom blob: found {found}, and the layer has \
+         {bottoms} bottom blobs; leave it out"
+    )]
+    PropagateDown {
+        /// How many there are.
+        found: usize,
+        /// How many blobs flow in.
+        bottoms: usize,
+    },
+    /// Weights of some tops, or of more than there are.
+    #[error(
+        "loss_weight must be unspecified or specified once per top blob: found {found}, and the layer has {tops} top \
+         blobs; leave it out"
+    )]
+    LossWeights {
+        /// How many there are.
+        found: usize,
+        /// How many blobs flow out.
+        tops: usize,
+    },
+    /// Wishes for blobs of its own, of which a data layer has none.
+    #[error(
+        "too many params specified: found {found}, and a data layer has 0 blobs to train; leave them out (param, and in \
+         old layers blobs_lr, weight_decay and blob_share_mode)"
+    )]
+    Params {
+        /// How many there are.
+        found: usize,
+    },
     /// Two blobs of one name.
     #[error("top blob \"{top}\" produced by multiple sources: layer {earlier} has it too")]
     SameTop {

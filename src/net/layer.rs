@@ -142,6 +142,11 @@ fn check_blobs(
     tops_min: usize,
 ) -> Result<(), Fault> {
     let (bottoms, tops) = (layer.bottom.len(), layer.top.len());
+    let found = layer.propagate_down.len();
+    if found > 0 && found != bottoms {
+        let at = notes.place(&[(LAYER, "propagate_down")]);
+        return Err((at, LayerError::PropagateDown { found, bottoms }));
+    }
     if bottoms > 0 {
         let at = notes.place(&[(LAYER, "bottom"), (V1, "bottom")]);
         return Err((at, LayerError::Bottoms { kind, found: bottoms }));
@@ -149,6 +154,29 @@ fn check_blobs(
     if !(tops_min..=2).contains(&tops) {
         let at = notes.place(&[(LAYER, "top"), (V1, "top")]);
         return Err((at, LayerError::Tops { kind, found: tops, least: tops_min }));
+    }
+    Ok(())
+}
+
+/// What Caffe counts when a layer is set up: a weight for each top, where it still has them, and no more `param`
+/// than the layer has blobs of its own.
+pub(super) fn check_counts(
+    layer: &LayerParameter,
+    notes: &LayerNotes,
+    has_weights: impl FnOnce() -> bool,
+) -> Result<(), Fault> {
+    let (found, tops) = (layer.loss_weight.len(), layer.top.len());
+    if found > 0 && found != tops && has_weights() {
+        let at = notes.place(&[(LAYER, "loss_weight"), (V1, "loss_weight")]);
+        return Err((at, LayerError::LossWeights { found, tops }));
+    }
+    let found = layer.param.len();
+    if found > 0 {
+        let of_v1 = ["param", "blobs_lr", "weight_decay", "blob_share_mode"].map(|field| (V1, field));
+        // What stands beside a V0 layer counts for nothing.
+        let of_others = [(V0, "blobs_lr"), (V0, "weight_decay"), (LAYER, "param")];
+        let at = notes.place(&[&of_others[..], &of_v1].concat());
+        return Err((at, LayerError::Params { found }));
     }
     Ok(())
 }

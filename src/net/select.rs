@@ -59,6 +59,14 @@ impl Kept<'_> {
     }
 }
 
+/// Whether Caffe's `InsertSplits` moves a layer's weights to a layer that it makes itself, so that nobody counts
+/// them: it does so where a top that has one is read by a layer behind.
+fn are_weights_moved(layer: &LayerParameter, later: &[Kept<'_>]) -> bool {
+    let weighted = layer.top.iter().zip(&layer.loss_weight).filter(|(_, weight)| **weight != 0.0);
+    let mut weighted = weighted.map(|(top, _)| top);
+    weighted.any(|top| later.iter().any(|later| later.layer.bottom.contains(top)))
+}
+
 impl Net {
     /// The layers that read a database or a list of images and are part of the net in this state, in the order
     /// of the net. There is at least one.
@@ -74,11 +82,11 @@ impl Net {
         self.check_tops(&kept)?;
         let mut fed = Vec::new();
         let mut preceded_by_other = false;
-        for kept in &kept {
-            if matches!(kept.role, Role::Data | Role::ImageData) {
-                fed.push(self.data_layer(*kept, &state, preceded_by_other)?);
+        for (place, layer) in kept.iter().enumerate() {
+            if matches!(layer.role, Role::Data | Role::ImageData) {
+                fed.push(self.data_layer(*layer, &kept[place + 1..], &state, preceded_by_other)?);
             } else {
-                preceded_by_other |= kept.may_draw();
+                preceded_by_other |= layer.may_draw();
             }
         }
         if fed.is_empty() {
@@ -176,6 +184,7 @@ impl Net {
     fn data_layer(
         &self,
         kept: Kept<'_>,
+        later: &[Kept<'_>],
         state: &NetState,
         preceded_by_other: bool,
     ) -> Result<DataLayer, NetError> {
@@ -196,6 +205,9 @@ impl Net {
             Role::ImageData => layer::image_data(layer, notes),
             _ => layer::data(layer, notes),
         };
+        let checked = checked.and_then(|checked| {
+            layer::check_counts(layer, notes, || !are_weights_moved(layer, later)).map(|()| checked)
+        });
         let checked = checked.map_err(|(at, error)| self.layer_error(&kept, at, error))?;
         warnings.extend(checked.warnings);
         let warnings = warnings.into_iter().map(|(at, kind)| self.warning(at, Some(kept.name()), kind));

@@ -8,7 +8,7 @@ use super::text::notes::{Form, LayerNotes};
 use super::warning::{Passed, WarningKind};
 use crate::proto::v1_layer_parameter::LayerType;
 use crate::proto::{
-    DataParameter, Hdf5DataParameter, ImageDataParameter, LayerParameter, NetParameter,
+    DataParameter, Hdf5DataParameter, ImageDataParameter, LayerParameter, NetParameter, ParamSpec,
     TransformationParameter, V0LayerParameter, V1LayerParameter, WindowDataParameter,
 };
 
@@ -96,6 +96,11 @@ fn note_what_v0_hides(beside: &V1LayerParameter, notes: &LayerNotes, passed: &mu
         ("window_data_param", beside.window_data_param.is_some()),
         ("memory_data_param", beside.memory_data_param.is_some()),
         ("transform_param", beside.transform_param.is_some()),
+        ("loss_weight", !beside.loss_weight.is_empty()),
+        ("param", !beside.param.is_empty()),
+        ("blob_share_mode", !beside.blob_share_mode.is_empty()),
+        ("blobs_lr", !beside.blobs_lr.is_empty()),
+        ("weight_decay", !beside.weight_decay.is_empty()),
     ];
     let fields: Vec<_> = hidden.iter().filter(|(_, there)| *there).map(|&(field, _)| field).collect();
     if let Some(&first) = fields.first() {
@@ -124,6 +129,8 @@ fn v0_to_v1(
         bottom: beside.bottom,
         top: beside.top,
         transform_param: v0_transform(&v0),
+        blobs_lr: v0.blobs_lr.clone(),
+        weight_decay: v0.weight_decay.clone(),
         ..V1LayerParameter::default()
     };
     if let Some(v1_type) = v1_type {
@@ -264,11 +271,15 @@ fn v1_to_v2(v1: V1LayerParameter, kind: Option<String>) -> LayerParameter {
         (0, None) => None,
         (unknown, None) => Some(format!("number {unknown} of V1")),
     });
+    let params = [v1.param.len(), v1.blob_share_mode.len(), v1.blobs_lr.len(), v1.weight_decay.len()];
     LayerParameter {
         name: v1.name,
         r#type: named.or(kind),
         bottom: v1.bottom,
         top: v1.top,
+        loss_weight: v1.loss_weight,
+        param: vec![ParamSpec::default(); params.into_iter().max().unwrap_or(0)],
+        propagate_down: Vec::new(),
         include: v1.include,
         exclude: v1.exclude,
         phase: None,

@@ -126,6 +126,15 @@ pub struct LayerParameter {
     pub bottom: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, repeated, tag = "4")]
     pub top: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// One for each top, or none. Caffe takes any number where a top has a weight and is read by another layer.
+    #[prost(float, repeated, packed = "false", tag = "5")]
+    pub loss_weight: ::prost::alloc::vec::Vec<f32>,
+    /// No more than the layer has blobs of its own.
+    #[prost(message, repeated, tag = "6")]
+    pub param: ::prost::alloc::vec::Vec<ParamSpec>,
+    /// One for each bottom, or none.
+    #[prost(bool, repeated, packed = "false", tag = "11")]
+    pub propagate_down: ::prost::alloc::vec::Vec<bool>,
     /// Caffe refuses a layer that has both. With neither, the layer is part of every net.
     #[prost(message, repeated, tag = "8")]
     pub include: ::prost::alloc::vec::Vec<NetStateRule>,
@@ -147,6 +156,9 @@ pub struct LayerParameter {
     #[prost(message, optional, tag = "129")]
     pub window_data_param: ::core::option::Option<WindowDataParameter>,
 }
+/// How one of a layer's own blobs is trained: data layers have no such blobs, and only how many there are is read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ParamSpec {}
 /// What is done to each image on its way into a batch.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TransformationParameter {
@@ -365,8 +377,24 @@ pub struct V1LayerParameter {
     pub include: ::prost::alloc::vec::Vec<NetStateRule>,
     #[prost(message, repeated, tag = "33")]
     pub exclude: ::prost::alloc::vec::Vec<NetStateRule>,
+    #[prost(float, repeated, packed = "false", tag = "35")]
+    pub loss_weight: ::prost::alloc::vec::Vec<f32>,
     #[prost(message, optional, tag = "36")]
     pub transform_param: ::core::option::Option<TransformationParameter>,
+    /// The four that became `param`, whose n-th has the n-th of each.
+    #[prost(float, repeated, packed = "false", tag = "7")]
+    pub blobs_lr: ::prost::alloc::vec::Vec<f32>,
+    #[prost(float, repeated, packed = "false", tag = "8")]
+    pub weight_decay: ::prost::alloc::vec::Vec<f32>,
+    #[prost(string, repeated, tag = "1001")]
+    pub param: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(
+        enumeration = "v1_layer_parameter::DimCheckMode",
+        repeated,
+        packed = "false",
+        tag = "1002"
+    )]
+    pub blob_share_mode: ::prost::alloc::vec::Vec<i32>,
 }
 /// Nested message and enum types in `V1LayerParameter`.
 pub mod v1_layer_parameter {
@@ -521,6 +549,42 @@ pub mod v1_layer_parameter {
             }
         }
     }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum DimCheckMode {
+        Strict = 0,
+        Permissive = 1,
+    }
+    impl DimCheckMode {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Strict => "STRICT",
+                Self::Permissive => "PERMISSIVE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STRICT" => Some(Self::Strict),
+                "PERMISSIVE" => Some(Self::Permissive),
+                _ => None,
+            }
+        }
+    }
 }
 /// The oldest form of a layer: one message with the fields of every kind of layer.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -544,6 +608,10 @@ pub struct V0LayerParameter {
     pub cropsize: ::core::option::Option<u32>,
     #[prost(bool, optional, tag = "21", default = "false")]
     pub mirror: ::core::option::Option<bool>,
+    #[prost(float, repeated, packed = "false", tag = "51")]
+    pub blobs_lr: ::prost::alloc::vec::Vec<f32>,
+    #[prost(float, repeated, packed = "false", tag = "52")]
+    pub weight_decay: ::prost::alloc::vec::Vec<f32>,
     #[prost(uint32, optional, tag = "53", default = "0")]
     pub rand_skip: ::core::option::Option<u32>,
     /// The det_ fields are those of WindowDataParameter.

@@ -2,7 +2,7 @@
 
 use super::notes::Form;
 use super::reader::{Message, Others, Reader};
-use super::value::{Enumeration, Slot, fill_enumeration};
+use super::value::{Enumeration, EnumerationSlot as _, Slot as _};
 use crate::net::error::NetError;
 use crate::proto;
 
@@ -33,7 +33,7 @@ macro_rules! message {
     (@name $field:ident) => { stringify!($field) };
     (@fill $slot:expr, $field:ident, $text:ident) => { $slot.fill($field, $text) };
     (@fill $slot:expr, $field:ident, $text:ident, $enumeration:ty) => {
-        fill_enumeration::<$enumeration>(&mut $slot, $field, $text)
+        $slot.fill_enumeration::<$enumeration>($field, $text)
     };
 }
 
@@ -48,18 +48,22 @@ message!(NetState, Others::Refused, None, { phase: proto::Phase, level, stage })
 message!(NetStateRule, Others::Refused, None, { phase: proto::Phase, min_level, max_level, stage, not_stage });
 
 message!(LayerParameter, Others::PassedOver(OF_OTHER_LAYERS), Some(Form::V2), {
-    name, r#type, bottom, top, include, exclude, phase: proto::Phase, transform_param, data_param,
-    hdf5_data_param, image_data_param, memory_data_param, window_data_param,
+    name, r#type, bottom, top, loss_weight, param, propagate_down, include, exclude, phase: proto::Phase,
+    transform_param, data_param, hdf5_data_param, image_data_param, memory_data_param, window_data_param,
 });
+
+message!(ParamSpec, Others::PassedOver(&["name", "share_mode", "lr_mult", "decay_mult"]), None, {});
 
 message!(V1LayerParameter, Others::PassedOver(OF_OTHER_LAYERS), Some(Form::V1), {
     layer, bottom, top, name, r#type: proto::v1_layer_parameter::LayerType, data_param, hdf5_data_param,
-    image_data_param, window_data_param, memory_data_param, include, exclude, transform_param,
+    image_data_param, window_data_param, memory_data_param, include, exclude, transform_param, loss_weight,
+    param, blob_share_mode: proto::v1_layer_parameter::DimCheckMode, blobs_lr, weight_decay,
 });
 
 message!(V0LayerParameter, Others::PassedOver(OF_OTHER_V0_LAYERS), None, {
     name, r#type, source, scale, meanfile, batchsize, cropsize, mirror, rand_skip, det_fg_threshold,
     det_bg_threshold, det_fg_fraction, det_context_pad, det_crop_mode, new_height, new_width, shuffle_images,
+    blobs_lr, weight_decay,
 });
 
 message!(TransformationParameter, Others::RefusedIfFed, None, {
@@ -102,6 +106,7 @@ fn home(message: &str, name: &str) -> Option<&'static str> {
         _ if message == "V0LayerParameter" && has::<proto::V1LayerParameter>(name) => {
             "it belongs beside the V0 layer, in layers"
         }
+        "propagate_down" if is_layer => "it is a field of LayerParameter",
         _ if has::<proto::LayerParameter>(name) => "it belongs in the layer itself",
         _ if has::<proto::V1LayerParameter>(name) => "it is a field of V1LayerParameter",
         _ if has::<proto::V0LayerParameter>(name) => "it is a field of V0LayerParameter",
@@ -125,6 +130,14 @@ impl Enumeration for proto::data_parameter::Db {
     }
 }
 
+impl Enumeration for proto::v1_layer_parameter::DimCheckMode {
+    const VALUES: &'static str = "STRICT (0), PERMISSIVE (1)";
+
+    fn named(name: &str) -> Option<Self> {
+        Self::from_str_name(name)
+    }
+}
+
 /// A fork's own type of layer is no error: the layer is passed over like others that load no data.
 impl Enumeration for proto::v1_layer_parameter::LayerType {
     const VALUES: &'static str = "any";
@@ -141,9 +154,7 @@ const OF_OTHER_LAYERS: &[&str] = &[
     "argmax_param",
     "batch_norm_param",
     "bias_param",
-    "blob_share_mode",
     "blobs",
-    "blobs_lr",
     "clip_param",
     "concat_param",
     "contrastive_loss_param",
@@ -163,15 +174,12 @@ const OF_OTHER_LAYERS: &[&str] = &[
     "input_param",
     "log_param",
     "loss_param",
-    "loss_weight",
     "lrn_param",
     "mvn_param",
-    "param",
     "parameter_param",
     "pooling_param",
     "power_param",
     "prelu_param",
-    "propagate_down",
     "python_param",
     "recurrent_param",
     "reduction_param",
@@ -186,7 +194,6 @@ const OF_OTHER_LAYERS: &[&str] = &[
     "tanh_param",
     "threshold_param",
     "tile_param",
-    "weight_decay",
 ];
 
 /// What the one message of Caffe's V0 layers has besides.
@@ -196,7 +203,6 @@ const OF_OTHER_V0_LAYERS: &[&str] = &[
     "bias_filler",
     "biasterm",
     "blobs",
-    "blobs_lr",
     "concat_dim",
     "dropout_ratio",
     "group",
@@ -210,7 +216,6 @@ const OF_OTHER_V0_LAYERS: &[&str] = &[
     "pad",
     "pool",
     "stride",
-    "weight_decay",
     "weight_filler",
 ];
 
@@ -232,6 +237,7 @@ mod tests {
             fields::<proto::NetState>(),
             fields::<proto::NetStateRule>(),
             fields::<proto::LayerParameter>(),
+            fields::<proto::ParamSpec>(),
             fields::<proto::V1LayerParameter>(),
             fields::<proto::V0LayerParameter>(),
             fields::<proto::TransformationParameter>(),

@@ -186,41 +186,75 @@ impl<T: Value> Slot for Option<T> {
 impl<T: Value> Slot for Vec<T> {
     fn fill(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError> {
         colon::<T>(text)?;
-        if !text.take(b'[')? {
+        each(text, |text| {
             text.note_top(field);
             self.push(T::read(field, text)?);
-            return Ok(());
-        }
-        if text.take(b']')? {
-            return Ok(());
-        }
-        loop {
-            text.field_at = text.at;
-            text.note_top(field);
-            self.push(T::read(field, text)?);
-            if text.take(b']')? {
-                return Ok(());
-            }
-            if !text.take(b',')? {
-                return Err(text.expected("\",\" or \"]\""));
-            }
-        }
+            Ok(())
+        })
     }
 }
 
-/// Reads an enum's value into the number that it is.
-pub(super) fn fill_enumeration<E: Enumeration>(
-    slot: &mut Option<i32>,
-    field: &'static str,
-    text: &mut Reader<'_>,
-) -> Result<(), NetError> {
-    once(slot, field, text)?;
-    if E::OPEN && text.layer().is_some_and(|layer| layer.kind.is_some()) {
-        return Err(NetError::at(text.field_at, NetCause::Duplicate { field }));
+/// The same of numbers that stand for an enum's values.
+pub(super) trait EnumerationSlot {
+    /// Reads what follows the field's name.
+    fn fill_enumeration<E: Enumeration>(
+        &mut self,
+        field: &'static str,
+        text: &mut Reader<'_>,
+    ) -> Result<(), NetError>;
+}
+
+impl EnumerationSlot for Option<i32> {
+    fn fill_enumeration<E: Enumeration>(
+        &mut self,
+        field: &'static str,
+        text: &mut Reader<'_>,
+    ) -> Result<(), NetError> {
+        once(self, field, text)?;
+        if E::OPEN && text.layer().is_some_and(|layer| layer.kind.is_some()) {
+            return Err(NetError::at(text.field_at, NetCause::Duplicate { field }));
+        }
+        colon::<i32>(text)?;
+        *self = text.enumeration::<E>(field)?;
+        Ok(())
     }
-    colon::<i32>(text)?;
-    *slot = text.enumeration::<E>(field)?;
-    Ok(())
+}
+
+impl EnumerationSlot for Vec<i32> {
+    fn fill_enumeration<E: Enumeration>(
+        &mut self,
+        field: &'static str,
+        text: &mut Reader<'_>,
+    ) -> Result<(), NetError> {
+        colon::<i32>(text)?;
+        each(text, |text| {
+            self.extend(text.enumeration::<E>(field)?);
+            Ok(())
+        })
+    }
+}
+
+/// Reads a value, or a list of them.
+fn each<'a>(
+    text: &mut Reader<'a>,
+    mut read: impl FnMut(&mut Reader<'a>) -> Result<(), NetError>,
+) -> Result<(), NetError> {
+    if !text.take(b'[')? {
+        return read(text);
+    }
+    if text.take(b']')? {
+        return Ok(());
+    }
+    loop {
+        text.field_at = text.at;
+        read(text)?;
+        if text.take(b']')? {
+            return Ok(());
+        }
+        if !text.take(b',')? {
+            return Err(text.expected("\",\" or \"]\""));
+        }
+    }
 }
 
 /// Refuses a second value.
