@@ -235,7 +235,7 @@ struct Gone;
 /// How long a slot's last use may be over before that is seen: a device tells nobody, it must be asked. The other slots
 /// of the ring are full meanwhile.
 const LOOK: Duration = Duration::from_micros(250);
-/// The same of a slot that is used for long. To ask takes some calls of the driver a slot.
+/// The same of a slot that is used for long. To ask takes some calls of the driver.
 const LOOK_MAX: Duration = Duration::from_millis(1);
 /// Of so many times the time that was waited so far.
 const LOOK_SHARE: u32 = 16;
@@ -393,13 +393,8 @@ impl Prefetcher {
 
     /// The first slot that rests no more, and whether its device says so or has failed.
     fn rested(&self) -> Option<(usize, Result<(), DeviceError>)> {
-        let slots = self.state.resting.iter().enumerate();
-        let mut asked = slots.map(|(position, slot)| (position, slot.berth.passage.last_use().is_complete()));
-        asked.find_map(|(position, is_complete)| match is_complete {
-            Ok(false) => None,
-            Ok(true) => Some((position, Ok(()))),
-            Err(error) => Some((position, Err(error))),
-        })
+        let mut passages = self.state.resting.iter().map(|slot| &*slot.berth.passage);
+        self.device.backend().first_unused(&mut passages)
     }
 
     /// What keeps the prefetcher, when it waits.

@@ -263,6 +263,36 @@ fn memory_goes_round_only_after_the_streams_that_used_it() {
 }
 
 #[test]
+fn a_look_at_all_that_is_in_use_enters_the_context_once() {
+    const BATCHES: u64 = 4;
+
+    let Some(standin) = alone("a_look_at_all_that_is_in_use_enters_the_context_once", "devices=1") else {
+        return;
+    };
+    let mut feed = on(1).prefetch(usize::try_from(BATCHES).unwrap()).build().unwrap();
+    let mut lane = feed.lanes().remove(0);
+    let used = stream(0);
+    // The stream that was made after the copies' own.
+    let held = Held::new(&standin, &[1]);
+    let batches: Vec<_> = (0..BATCHES).map(|_| lane.next().unwrap().unwrap()).collect();
+    batches.iter().for_each(|batch| batch.cuda().unwrap().wait_on(&used).unwrap());
+    drop(batches);
+    drop(standin.take_report());
+    // But for the looks before the last of them has come home, of which there are a few.
+    let (mut entered, mut asked) = (0, 0);
+    while asked < 100 * BATCHES {
+        let report = standin.take_report();
+        entered += report.calls("cuCtxPushCurrent_v2");
+        asked += report.calls("cuEventQuery");
+        std::thread::yield_now();
+    }
+    assert!(entered <= asked / BATCHES + 2 * BATCHES, "{entered} times for {asked} questions");
+    drop(held);
+    drop((feed, lane, used));
+    standin.last_report().must_be_empty();
+}
+
+#[test]
 fn tensors_lie_where_the_batch_does_and_keep_it() {
     let Some(standin) = alone("tensors_lie_where_the_batch_does_and_keep_it", "devices=2") else { return };
     let mut feed = feed().prefetch(1).devices([Device::cuda(1).unwrap()]).build().unwrap();

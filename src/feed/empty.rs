@@ -105,10 +105,10 @@ impl EmptyBatches {
                 }
             }
         }
-        for place in 0..self.resting.len() {
-            if self.resting[place].berth.passage.last_use().is_complete()? {
-                return Ok(self.resting.remove(place).expect("it was just looked at"));
-            }
+        let mut passages = self.resting.iter().map(|slot| &*slot.berth.passage);
+        if let Some((place, is_unused)) = self.device.backend().first_unused(&mut passages) {
+            is_unused?;
+            return Ok(self.resting.remove(place).expect("it was just looked at"));
         }
         let (memory, room) = self.device.host_memory(self.layout.room())?;
         let passage = self.device.backend().passage(room)?;

@@ -229,6 +229,13 @@ pub(super) struct Entered<'a> {
     on_this_thread: PhantomData<*const ()>,
 }
 
+impl Entered<'_> {
+    /// Of the context that was entered.
+    pub(super) fn handle(&self) -> sys::CUcontext {
+        self.context.handle()
+    }
+}
+
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         if let Some(mode) = &mut self.mode {

@@ -23,7 +23,7 @@ use self::kernel::Kernel;
 use self::memory::{DeviceMemory, Pinned};
 use self::passage::CudaPassage;
 use self::stream::{CudaEvent, Stream};
-use super::{Backend, DeviceError, Event as _, Passage, Room};
+use super::{Backend, DeviceError, Event as _, Passage, Room, find_unused};
 use crate::memory::{HostMemory, PageMemory};
 use crate::numa;
 use crate::transform::DeviceTransform;
@@ -103,6 +103,19 @@ impl Backend for Cuda {
 
     fn free_bytes(&self) -> Result<Option<usize>, DeviceError> {
         self.context().memory().map(|(free, _)| Some(free))
+    }
+
+    /// The context is entered once: that takes four calls of the driver, and to ask takes one.
+    fn first_unused<'a>(
+        &self,
+        passages: &mut dyn Iterator<Item = &'a dyn Passage>,
+    ) -> Option<(usize, Result<(), DeviceError>)> {
+        let mut passages = passages.peekable();
+        passages.peek()?;
+        match self.context().enter() {
+            Ok(entered) => find_unused(&mut passages, |passage| CudaPassage::is_unused(passage, &entered)),
+            Err(error) => Some((0, Err(error))),
+        }
     }
 
     fn numa_node(&self) -> Option<usize> {

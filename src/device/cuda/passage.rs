@@ -25,7 +25,7 @@ use cudarc::driver::{CudaStream, result, sys};
 use parking_lot::Mutex;
 
 use super::array::DeviceArray;
-use super::driver::Context;
+use super::driver::{Context, Entered};
 use super::kernel::{Kernel, StagedAt};
 use super::memory::DeviceMemory;
 use super::stream::{CudaEvent, Stream};
@@ -135,6 +135,18 @@ impl CudaPassage {
 
     fn context(&self) -> &Arc<Context> {
         self.copies.context()
+    }
+
+    /// Whether a passage's last use is over, asked in its own context, which is this thread's current one.
+    pub(super) fn is_unused(passage: &dyn Passage, entered: &Entered<'_>) -> Result<bool, DeviceError> {
+        let Some(passage) = (passage as &dyn std::any::Any).downcast_ref::<Self>() else {
+            return passage.last_use().is_complete();
+        };
+        let uses = passage.last_use.0.lock();
+        match &uses.events[..uses.recorded] {
+            [] => passage.arrived.query(entered),
+            events => uses_are_over(events, |event| event.query(entered)),
+        }
     }
 
     /// Has a batch transformed once it is copied; then it has arrived.
@@ -290,15 +302,22 @@ impl Passage for CudaPassage {
     }
 }
 
+fn uses_are_over(
+    events: &[CudaEvent],
+    is_over: impl Fn(&CudaEvent) -> Result<bool, DeviceError>,
+) -> Result<bool, DeviceError> {
+    for event in events {
+        if !is_over(event)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 impl Event for LastUse {
     fn is_complete(&self) -> Result<bool, DeviceError> {
         let uses = self.0.lock();
-        for event in &uses.events[..uses.recorded] {
-            if !event.is_complete()? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        uses_are_over(&uses.events[..uses.recorded], Event::is_complete)
     }
 
     fn wait(&self) -> Result<(), DeviceError> {

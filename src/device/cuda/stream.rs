@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
-use super::driver::Context;
+use super::driver::{Context, Entered};
 use super::memory::{DeviceMemory, Pinned};
 use crate::device::{DeviceError, Event};
 use crate::memory::HostMemory as _;
@@ -125,6 +125,16 @@ impl CudaEvent {
         Ok(CudaEvent { context: context.clone(), handle })
     }
 
+    /// Whether it has happened, asked in its own context, which is this thread's current one.
+    pub(super) fn query(&self, entered: &Entered<'_>) -> Result<bool, DeviceError> {
+        debug_assert_eq!(entered.handle(), self.context.handle());
+        // SAFETY: the event is there as long as `self` is.
+        match unsafe { result::event::query(self.handle) } {
+            Err(cudarc::driver::DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            said => self.context.told("cuEventQuery", said).map(|()| true),
+        }
+    }
+
     /// From here on the event is that all work has been done which is on the stream now.
     ///
     /// # Safety
@@ -191,12 +201,8 @@ fn create(flags: sys::CUevent_flags) -> Result<sys::CUevent, cudarc::driver::Dri
 
 impl Event for CudaEvent {
     fn is_complete(&self) -> Result<bool, DeviceError> {
-        let _entered = self.context.enter()?;
-        // SAFETY: the event is there as long as `self` is.
-        match unsafe { result::event::query(self.handle) } {
-            Err(cudarc::driver::DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
-            said => self.context.told("cuEventQuery", said).map(|()| true),
-        }
+        let entered = self.context.enter()?;
+        self.query(&entered)
     }
 
     fn wait(&self) -> Result<(), DeviceError> {
