@@ -13,9 +13,6 @@ use crate::record::RecordId;
 use crate::sealed_text::{TextFault, TextReader, TextWriter};
 use crate::source::{FIRST, Identity, Run, Source, SourceError};
 
-/// The largest file that is read: with a hash of each record, some 500 million records.
-const BYTES_MAX: u64 = 8 << 30;
-
 /// What the records of a data set hold, all of them: what receipts that keep
 /// [contents](crate::FeedBuilder::receipt_contents) are held against.
 /// [`FeedBuilder::digest`](crate::FeedBuilder::digest) makes one, in a walk over the data set.
@@ -158,9 +155,9 @@ impl DataDigest {
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Write`].
+    /// [`ReceiptError::Write`]; [`ReceiptError::TooLarge`] if it has more than 8 GiB, which would not be read.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ReceiptError> {
-        file::save(path.as_ref(), &self.to_string())
+        file::save(KIND, path.as_ref(), self, file::BYTES_MAX)
     }
 
     /// Reads a file that was [saved](Self::save).
@@ -170,7 +167,7 @@ impl DataDigest {
     /// [`ReceiptError::Read`], also if it is no regular file or has more than 8 GiB, and [`ReceiptError::Text`] if it
     /// was cut or edited, was written by a later release, or is something else.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ReceiptError> {
-        file::load(path.as_ref(), BYTES_MAX)
+        file::load(KIND, path.as_ref(), file::BYTES_MAX)
     }
 }
 
@@ -222,7 +219,7 @@ impl Sums {
     }
 }
 
-const KIND: &str = "digest";
+pub(super) const KIND: &str = "digest";
 const VERSION: u32 = 1;
 
 /// Of how many records a line has the hashes.

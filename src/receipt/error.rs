@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::data::KIND as DIGEST;
 use crate::order::OrderError;
 use crate::sealed_text::TextFault;
 use crate::shown;
@@ -11,24 +12,46 @@ use crate::shown;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiptError {
     /// A file cannot be read.
-    #[error("{}: cannot read this receipt: {message}", shown::path(path))]
+    #[error("{}: cannot read this {kind}: {message}", shown::path(path))]
     Read {
+        /// A receipt, or a digest.
+        kind: &'static str,
         /// The file.
         path: PathBuf,
         /// What the operating system said.
         message: String,
     },
     /// A file cannot be written. What was there before is as it was.
-    #[error("{}: cannot write the receipt: {message}", shown::path(path))]
+    #[error("{}: cannot write the {kind}: {message}", shown::path(path))]
     Write {
+        /// A receipt, or a digest.
+        kind: &'static str,
         /// The file.
         path: PathBuf,
         /// What the operating system said.
         message: String,
     },
+    /// A text is larger than any file that is read. What was in its place before is as it was.
+    #[error(
+        "{}: the {kind} would have {found} bytes, and files of at most {allowed} are read: {}",
+        shown::path(path),
+        what_is_smaller(kind)
+    )]
+    TooLarge {
+        /// A receipt, or a digest.
+        kind: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// How large it would be.
+        found: u64,
+        /// How large it may be.
+        allowed: u64,
+    },
     /// A file is no receipt as it was written.
-    #[error("{}: not a whole receipt: {fault}", shown::path(path))]
+    #[error("{}: not a whole {kind}: {fault}", shown::path(path))]
     Text {
+        /// A receipt, or a digest.
+        kind: &'static str,
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -72,4 +95,11 @@ pub enum ReceiptError {
         /// What is wrong.
         error: OrderError,
     },
+}
+
+fn what_is_smaller(kind: &str) -> &'static str {
+    match kind {
+        DIGEST => "make one without each record's hash",
+        _ => "give each session of the run a receipt of its own, all of which are verified together",
+    }
 }

@@ -1,15 +1,18 @@
-//! A receipt as a file.
+//! A receipt, or a digest, as a file.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
+use super::text::KIND;
 use super::{Receipt, ReceiptError};
 use crate::input_file;
 use crate::sealed_text::TextFault;
 use crate::whole_file;
 
-/// The largest file that is read: some 50,000 epochs.
-pub(crate) const BYTES_MAX: u64 = 256 << 20;
+/// The largest file that is read, and so the largest that is written: a receipt of more than a million epochs,
+/// or a digest with a hash of each of some 500 million records.
+pub(crate) const BYTES_MAX: u64 = 8 << 30;
 
 impl Receipt {
     /// Writes it to a file, which has its name only once it is whole: a file that was there before is
@@ -19,35 +22,98 @@ impl Receipt {
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Write`].
+    /// [`ReceiptError::Write`]; [`ReceiptError::TooLarge`] if it has more than 8 GiB, which would not be read.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ReceiptError> {
-        save(path.as_ref(), &self.to_string())
+        save(KIND, path.as_ref(), self, BYTES_MAX)
     }
 
     /// Reads a file that was [saved](Self::save).
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Read`], also if it is no regular file or has more than 256 MiB, and
+    /// [`ReceiptError::Read`], also if it is no regular file or has more than 8 GiB, and
     /// [`ReceiptError::Text`] if it was cut or edited, was written by a later release, or is something else.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ReceiptError> {
-        load(path.as_ref(), BYTES_MAX)
+        load(KIND, path.as_ref(), BYTES_MAX)
+    }
+
+    /// Its text, if a file of that is read again.
+    pub(crate) fn text_for(&self, path: &Path, bytes_max: u64) -> Result<String, ReceiptError> {
+        text_for(KIND, path, self, bytes_max)
     }
 }
 
-/// Writes a text to a file, whole or not at all.
-pub(super) fn save(path: &Path, text: &str) -> Result<(), ReceiptError> {
-    whole_file::write(path, &[text.as_bytes()])
-        .map_err(|error| ReceiptError::Write { path: path.to_owned(), message: error.to_string() })
+/// Writes what is read again to a file, whole or not at all.
+pub(super) fn save(
+    kind: &'static str,
+    path: &Path,
+    what: &impl Display,
+    bytes_max: u64,
+) -> Result<(), ReceiptError> {
+    let text = text_for(kind, path, what, bytes_max)?;
+    whole_file::write(path, &[text.as_bytes()]).map_err(|error| ReceiptError::Write {
+        kind,
+        path: path.to_owned(),
+        message: error.to_string(),
+    })
+}
+
+fn text_for(
+    kind: &'static str,
+    path: &Path,
+    what: &impl Display,
+    allowed: u64,
+) -> Result<String, ReceiptError> {
+    let text = what.to_string();
+    match text.len() as u64 {
+        found if found > allowed => {
+            Err(ReceiptError::TooLarge { kind, path: path.to_owned(), found, allowed })
+        }
+        _ => Ok(text),
+    }
 }
 
 /// Reads a text from a regular file of so many bytes at the most.
-pub(super) fn load<T: FromStr<Err = TextFault>>(path: &Path, bytes_max: u64) -> Result<T, ReceiptError> {
+pub(super) fn load<T: FromStr<Err = TextFault>>(
+    kind: &'static str,
+    path: &Path,
+    bytes_max: u64,
+) -> Result<T, ReceiptError> {
     match input_file::read_if_begins(path, b"percolator ", bytes_max) {
         // What is no text is something else, or was damaged: either is found.
-        Ok(bytes) => String::from_utf8_lossy(&bytes)
-            .parse()
-            .map_err(|fault| ReceiptError::Text { path: path.to_owned(), fault }),
-        Err(error) => Err(ReceiptError::Read { path: path.to_owned(), message: error.to_string() }),
+        Ok(bytes) => String::from_utf8_lossy(&bytes).parse().map_err(|fault| ReceiptError::Text {
+            kind,
+            path: path.to_owned(),
+            fault,
+        }),
+        Err(error) => Err(ReceiptError::Read { kind, path: path.to_owned(), message: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{BatchSize, Job, World};
+    use crate::receipt::Ledger;
+    use crate::source::Identity;
+
+    #[test]
+    fn what_is_saved_is_read_and_what_is_too_large_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("receipt");
+        let plan = Job::new([100], BatchSize::PerReplica(5), World::ALONE).plan().unwrap();
+        let mut receipt = Receipt::new("db", &Identity::new(), &plan);
+        receipt.add(&Ledger::of(0));
+        let bytes = receipt.to_string().len() as u64;
+        save(KIND, &path, &receipt, bytes).unwrap();
+        assert_eq!(load(KIND, &path, bytes), Ok(receipt.clone()), "a file that just fits");
+        let before = std::fs::read(&path).unwrap();
+        let error = save(KIND, &path, &receipt, bytes - 1).unwrap_err();
+        let said = error.to_string();
+        let wanted =
+            format!("the receipt would have {bytes} bytes, and files of at most {} are read", bytes - 1);
+        assert!(said.contains(&wanted) && said.contains("a receipt of its own"), "{said}");
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        assert!(matches!(load::<Receipt>(KIND, &path, bytes - 1), Err(ReceiptError::Read { .. })));
     }
 }

@@ -28,7 +28,7 @@ use crate::order::Plan;
 use crate::sealed_text::{TextFault, TextReader, TextWriter};
 use crate::source::Identity;
 
-const KIND: &str = "receipt";
+pub(super) const KIND: &str = "receipt";
 /// The first one had no clues and no contents.
 const VERSION: u32 = 2;
 

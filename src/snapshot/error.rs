@@ -21,6 +21,20 @@ pub enum SnapshotError {
         /// What the operating system said.
         message: String,
     },
+    /// It is larger than any file that is read. What was in its place before is as it was.
+    #[error(
+        "{}: the snapshot would have {found} bytes, and files of at most {allowed} are read: have the source say less of \
+         what it is known by (Source::identity)",
+        shown::path(path)
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How large it would be.
+        found: u64,
+        /// How large it may be.
+        allowed: u64,
+    },
     /// A text is not a snapshot as it was written.
     #[error("{}not a snapshot that can be used: {fault}", of_file(path.as_ref()))]
     Text {

@@ -34,8 +34,26 @@ use crate::whole_file::{self, folder_of, place_of};
 const CARRIED: &str = "carried-receipt";
 const CARRIED_VERSION: u32 = 1;
 
-/// The largest snapshot that is read, without a receipt: what it knows its data by may name a million tables.
-const BYTES_MAX: u64 = 64 << 20;
+/// How large the files are at the most that are read, and so those that are written.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Of a snapshot alone. How much it knows its data by is its source's to say.
+    snapshot: u64,
+    receipt: u64,
+}
+
+const BOUNDS: Bounds = Bounds { snapshot: 64 << 20, receipt: receipt::file::BYTES_MAX };
+
+impl Bounds {
+    /// Of a snapshot that carries a receipt.
+    fn carrying(self) -> u64 {
+        /// Three times as much as the longest path that can be opened, with the lines that a text has anyhow.
+        const PLACE_BYTES_MAX: u64 = 16 << 10;
+
+        // Each of the receipt's lines is named, by less than it has itself.
+        self.snapshot + 2 * self.receipt + PLACE_BYTES_MAX
+    }
+}
 
 /// A receipt that is in its snapshot's file, and may not be in its own.
 struct Carried {
@@ -49,9 +67,9 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Io`].
+    /// [`SnapshotError::Io`]; [`SnapshotError::TooLarge`] if it has more than 64 MiB, which would not be read.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SnapshotError> {
-        self.write(path.as_ref(), "")
+        self.write(path.as_ref(), "", BOUNDS)
     }
 
     /// Writes it, and a receipt of the same lanes to a file of its own, so that both are there or neither,
@@ -59,9 +77,10 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Io`] if the snapshot cannot be written, and what was there before is as it was;
-    /// [`SnapshotError::Receipt`] if the receipt cannot, and then it is kept in the snapshot's file until it
-    /// is recovered; [`SnapshotError::SamePlace`] if both paths lead to one file.
+    /// [`SnapshotError::Io`] if the snapshot cannot be written, [`SnapshotError::TooLarge`] if it would not be
+    /// read, and what was there before is as it was; [`SnapshotError::Receipt`] if the receipt cannot be
+    /// written, and then it is kept in the snapshot's file until it is recovered, but for one that would not be
+    /// read; [`SnapshotError::SamePlace`] if both paths lead to one file.
     pub fn save_with_receipt(
         &self,
         path: impl AsRef<Path>,
@@ -70,15 +89,31 @@ impl Snapshot {
     ) -> Result<(), SnapshotError> {
         let (path, receipt_path) = (path.as_ref(), receipt_path.as_ref());
         check_places(path, receipt_path)?;
-        let place = from_folder_of(path, receipt_path).map_err(|error| unwritable(path, &error))?;
-        let carried = Carried { place, text: receipt.to_string() };
-        self.write(path, &carried.to_text())?;
+        self.carry(path, receipt, receipt_path, BOUNDS)?;
         receipt.save(receipt_path).map_err(SnapshotError::Receipt)?;
         self.save(path)
     }
 
-    fn write(&self, path: &Path, behind: &str) -> Result<(), SnapshotError> {
-        whole_file::write(path, &[self.to_string().as_bytes(), behind.as_bytes()])
+    /// Writes it with the receipt in the same file.
+    fn carry(
+        &self,
+        path: &Path,
+        receipt: &Receipt,
+        receipt_path: &Path,
+        bounds: Bounds,
+    ) -> Result<(), SnapshotError> {
+        let text = receipt.text_for(receipt_path, bounds.receipt).map_err(SnapshotError::Receipt)?;
+        let place = from_folder_of(path, receipt_path).map_err(|error| unwritable(path, &error))?;
+        self.write(path, &Carried { place, text }.to_text(), bounds)
+    }
+
+    fn write(&self, path: &Path, behind: &str, bounds: Bounds) -> Result<(), SnapshotError> {
+        let text = self.to_string();
+        let (found, allowed) = (text.len() as u64, bounds.snapshot);
+        if found > allowed {
+            return Err(SnapshotError::TooLarge { path: path.to_owned(), found, allowed });
+        }
+        whole_file::write(path, &[text.as_bytes(), behind.as_bytes()])
             .map_err(|error| unwritable(path, &error))
     }
 
@@ -89,7 +124,7 @@ impl Snapshot {
     /// [`SnapshotError::Io`] if the file cannot be read, or is no regular one; [`SnapshotError::Text`] if it
     /// is cut, was edited, is of a later release, or is no snapshot at all.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
-        load(path.as_ref()).map(|(snapshot, _carried)| snapshot)
+        load(path.as_ref(), BOUNDS).map(|(snapshot, _carried)| snapshot)
     }
 
     /// Reads it from a file, as [`load`](Self::load). Where a process was killed while it [saved it with a
@@ -102,7 +137,7 @@ impl Snapshot {
     /// the snapshot, cannot be written.
     pub fn recover(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
         let path = path.as_ref();
-        let (snapshot, carried) = load(path)?;
+        let (snapshot, carried) = load(path, BOUNDS)?;
         if let Some(Carried { place, text }) = carried {
             let snapshot_place = place_of(path).map_err(|error| unwritable(path, &error))?;
             let place = folder_of(&snapshot_place).join(place);
@@ -139,9 +174,8 @@ fn from_folder_of(path: &Path, other: &Path) -> io::Result<PathBuf> {
     Ok(other_folder.strip_prefix(folder).unwrap_or(&other_folder).join(name))
 }
 
-fn load(path: &Path) -> Result<(Snapshot, Option<Carried>), SnapshotError> {
-    let bytes_max = BYTES_MAX + receipt::file::BYTES_MAX;
-    let bytes = input_file::read_if_begins(path, b"percolator ", bytes_max).map_err(|error| {
+fn load(path: &Path, bounds: Bounds) -> Result<(Snapshot, Option<Carried>), SnapshotError> {
+    let bytes = input_file::read_if_begins(path, b"percolator ", bounds.carrying()).map_err(|error| {
         SnapshotError::Io { path: path.to_owned(), action: "read", message: error.to_string() }
     })?;
     // What is no text has lost its checksum with the letters that stand for the others.
@@ -217,8 +251,8 @@ fn decoded(text: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use crate::order::{BatchSize, Job, World};
-    use crate::receipt::Ledger;
-    use crate::record::StepId;
+    use crate::receipt::{Ledger, ReceiptError};
+    use crate::record::{StepEnd, StepId};
     use crate::snapshot::{DealtBy, DrawnFrom};
     use crate::source::Identity;
 
@@ -263,7 +297,7 @@ mod tests {
         let place = from_folder_of(&at("s"), &receipt_path).unwrap();
         assert_eq!(place, Path::new(&receipt_name), "from the snapshot's folder");
         let carried = Carried { place, text: new_receipt.to_string() };
-        new.write(&at("s"), &carried.to_text()).unwrap();
+        new.write(&at("s"), &carried.to_text(), BOUNDS).unwrap();
         assert_eq!(Snapshot::load(at("s")).unwrap(), new);
         assert_eq!(
             fs::read_to_string(&receipt_path).unwrap(),
@@ -282,12 +316,41 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&moved).unwrap().count(), 2);
         // And the snapshot's path may lead there through a link.
-        new.write(&moved.join("s"), &carried.to_text()).unwrap();
+        new.write(&moved.join("s"), &carried.to_text(), BOUNDS).unwrap();
         fs::remove_file(moved.join(&receipt_name)).unwrap();
         std::os::unix::fs::symlink(moved.join("s"), at("link")).unwrap();
         assert_eq!(Snapshot::recover(at("link")).unwrap(), new);
         assert!(moved.join(&receipt_name).exists());
         fs::remove_dir_all(&moved).unwrap();
+    }
+
+    /// Whatever is written is read: at each moment of a save, and with a receipt of the shortest lines there are.
+    #[test]
+    fn what_would_not_be_read_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, receipt_path) = (folder.path().join("s"), folder.path().join("r"));
+        let (snapshot, _) = run(7);
+        let plan = Job::new([1000], BatchSize::PerReplica(1), World::new(1, 500).unwrap()).plan().unwrap();
+        let mut receipt = Receipt::new("", &Identity::new(), &plan);
+        (0..500).for_each(|replica| {
+            let mut ledger = Ledger::of(replica);
+            ledger.fold(Some(StepEnd { epoch: 0, step: 0, is_last: false }), &[], &[]);
+            receipt.add(&ledger);
+        });
+        let [text, receipt_text] = [snapshot.to_string(), receipt.to_string()].map(|text| text.len() as u64);
+        let fits = Bounds { snapshot: text, receipt: receipt_text };
+        snapshot.carry(&path, &receipt, &receipt_path, fits).unwrap();
+        let (read, carried) = load(&path, fits).unwrap();
+        assert_eq!((&read, carried.unwrap().text), (&snapshot, receipt.to_string()));
+        let written = fs::read(&path).unwrap();
+
+        let error = snapshot.write(&path, "", Bounds { snapshot: text - 1, ..fits }).unwrap_err();
+        let (found, allowed) = (text, text - 1);
+        assert_eq!(error, SnapshotError::TooLarge { path: path.clone(), found, allowed });
+        let smaller = Bounds { receipt: receipt_text - 1, ..fits };
+        let error = snapshot.carry(&path, &receipt, &receipt_path, smaller).unwrap_err();
+        assert!(matches!(error, SnapshotError::Receipt(ReceiptError::TooLarge { .. })), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), written, "what was there before is as it was");
     }
 
     #[test]
@@ -309,7 +372,7 @@ mod tests {
         let path = folder.path().join("s");
         let (snapshot, receipt) = run(7);
         let carried = Carried { place: "r".into(), text: receipt.to_string() };
-        snapshot.write(&path, &carried.to_text()).unwrap();
+        snapshot.write(&path, &carried.to_text(), BOUNDS).unwrap();
         let whole = fs::read(&path).unwrap();
         let alone = snapshot.to_string().len();
         for position in (0..whole.len()).filter(|&end| end != alone) {
@@ -332,7 +395,7 @@ mod tests {
         let (snapshot, receipt) = run(7);
         let carrying = |place: &str, text: String| {
             let carried = Carried { place: place.into(), text };
-            snapshot.write(&at("snapshot"), &carried.to_text()).unwrap();
+            snapshot.write(&at("snapshot"), &carried.to_text(), BOUNDS).unwrap();
             Snapshot::recover(at("snapshot"))
         };
         fs::write(at("letters"), "dear all").unwrap();
