@@ -198,9 +198,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// The first of several of its passages whose [last use](Passage::last_use) is over, or cannot be told any
     /// more. A lane asks this up to four thousand times a second, of all passages that its consumer has let go of:
     /// a device to which a question is dear can answer all of them at once.
-    fn first_unused<'a>(
+    fn first_unused(
         &self,
-        passages: &mut dyn Iterator<Item = &'a dyn Passage>,
+        passages: &mut dyn Iterator<Item = &dyn Passage>,
     ) -> Option<(usize, Result<(), DeviceError>)> {
         find_unused(passages, |passage| passage.last_use().is_complete())
     }
@@ -217,8 +217,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
 }
 
 /// The first of several passages that is unused, as `ask` says of each, or of which it cannot say that.
-fn find_unused<'a>(
-    passages: &mut dyn Iterator<Item = &'a dyn Passage>,
+fn find_unused(
+    passages: &mut dyn Iterator<Item = &dyn Passage>,
     ask: impl Fn(&dyn Passage) -> Result<bool, DeviceError>,
 ) -> Option<(usize, Result<(), DeviceError>)> {
     passages.enumerate().find_map(|(place, passage)| match ask(passage) {

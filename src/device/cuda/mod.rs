@@ -106,9 +106,9 @@ impl Backend for Cuda {
     }
 
     /// The context is entered once: that takes four calls of the driver, and to ask takes one.
-    fn first_unused<'a>(
+    fn first_unused(
         &self,
-        passages: &mut dyn Iterator<Item = &'a dyn Passage>,
+        passages: &mut dyn Iterator<Item = &dyn Passage>,
     ) -> Option<(usize, Result<(), DeviceError>)> {
         let mut passages = passages.peekable();
         passages.peek()?;
