@@ -8,8 +8,8 @@ use std::sync::mpsc::{Sender, channel};
 
 use parking_lot::{Condvar, Mutex};
 use percolator::{
-    Backend, Device, DeviceError, Event, Feed, FnSource, HostBatch, HostMemory, PageMemory, Passage,
-    RawBytes, Room,
+    Backend, Capacity, Device, DeviceError, Event, Feed, FnSource, HostBatch, HostMemory, PageMemory,
+    RawBytes, Transfer,
 };
 
 /// The device: a thread to which arrays are handed.
@@ -77,7 +77,7 @@ impl Backend for Wire {
     }
 
     /// One for each batch of a lane's ring.
-    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+    fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
         let arrived = Arc::new(Done::default());
         arrived.set(true);
         Ok(Box::new(Crossing { jobs: self.jobs.clone(), arrived }))
@@ -90,7 +90,7 @@ struct Crossing {
     arrived: Arc<Done>,
 }
 
-impl Passage for Crossing {
+impl Transfer for Crossing {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
         self.arrived.set(false);
         // The memory is not written again before `last_use`, so a card could read it where it lies. A thread cannot

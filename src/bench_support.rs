@@ -3,17 +3,17 @@
 
 use std::path::Path;
 
-use crate::content::ContentHash;
-use crate::datum::{Image, Pixels};
-use crate::decode::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
+use crate::base::shape::{Dtype, ImageShape, Layout, Phase};
+use crate::base::sync::{Receiver, Sender, bounded};
+use crate::image::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
 use crate::order::Plan;
 use crate::reader::queue_pair::{ConsumerEnd, ReaderEnd, queue_pair};
+use crate::receipt::content::ContentHash;
 use crate::receipt::{Ledger, Receipt};
+use crate::record::datum::{Image, Pixels};
 use crate::record::{RecordId, StepEnd};
-use crate::shape::{Dtype, ImageShape, Layout, Phase};
-pub use crate::source::ChecksSeals;
+pub use crate::source::VerifiesLater;
 use crate::source::{Entry, Identity, Record};
-use crate::sync::{Receiver, Sender, bounded};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
 
 /// A transform as a worker runs it.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::field::FieldsError;
+use crate::batch::field::FieldsError;
 use crate::order::OrderError;
 use crate::record::RecordId;
 use crate::transform::Draw;
@@ -281,7 +281,7 @@ impl MemoryBudget {
             line("batches: hashes of contents", slots, terms.records * terms.hash_bytes),
             line("reader: where records lie", places, terms.place_bytes),
             line("queues: runs", terms.lanes * terms.runs, terms.run_bytes),
-            line("queues: errands", terms.errands, terms.errand_bytes),
+            line("queues: offloaded tasks", terms.offloaded, terms.offloaded_bytes),
             line("reader: copies of keys and values", places, terms.copied_bytes),
             line("source: what it keeps of its own", 1, terms.held_bytes),
         ];
@@ -313,8 +313,8 @@ pub(crate) struct BudgetTerms<'a> {
     pub(crate) place_bytes: usize,
     pub(crate) run_bytes: usize,
     /// What the reader may have the workers do.
-    pub(crate) errands: usize,
-    pub(crate) errand_bytes: usize,
+    pub(crate) offloaded: usize,
+    pub(crate) offloaded_bytes: usize,
     /// Of a record's key, value and companion, as far as they are not lent.
     pub(crate) copied_bytes: usize,
     pub(crate) held_bytes: usize,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::batch::fault::{BatchFault, RecordError};
 use crate::config::ConfigError;
 use crate::device::DeviceError;
-use crate::fault::{BatchFault, RecordError};
 use crate::net::NetError;
 use crate::reader::ReaderError;
 use crate::snapshot::SnapshotError;

@@ -49,43 +49,15 @@
 // checker has no twin, is left out, and some of what it alone uses stays behind.
 #![cfg_attr(shuttle, allow(dead_code, unused_imports, reason = "its callers are left out of this build"))]
 
-#[cfg(not(shuttle))]
-mod consumer;
-mod errand;
-mod input_file;
-mod keyed;
-mod latch;
-mod meter;
-mod numa;
-mod round;
-mod sealed_text;
-#[doc(hidden)]
-pub mod shown;
-mod splitmix;
-mod sync;
-mod way_home;
-#[doc(hidden)]
-pub mod whole_file;
-
+mod base;
 mod config;
 mod error;
-mod field;
 pub mod proto;
-mod random;
 mod record;
-mod shape;
-
-mod lines;
-
-mod order;
 
 mod source;
 
-mod content;
-
-mod datum;
-
-mod decode;
+mod order;
 
 mod reader;
 
@@ -93,16 +65,14 @@ mod snapshot;
 
 mod receipt;
 
+mod image;
+
 mod transform;
 
 mod net;
 
-mod fault;
-
 mod batch;
 mod decoder;
-mod memory;
-mod processor;
 mod workers;
 
 #[cfg(not(shuttle))]
@@ -116,19 +86,24 @@ mod feed;
 #[cfg(not(shuttle))]
 mod distribute;
 
-mod stats;
-
 pub mod limits;
 
 #[doc(hidden)]
 pub mod bench_support;
 
+pub use base::checked_text::TextFault;
+pub use base::meter::Waits;
+pub use base::shape::{AXES_MAX, BatchShape, Dtype, Element, Extents, ImageShape, Layout, Phase};
+#[doc(hidden)]
+pub use base::{shown, whole_file};
+pub use batch::fault::{RecordCause, RecordError};
+pub use batch::field::{FIELDS_MAX, Field, FieldError, FieldKey, FieldKind, FieldsError, Pad};
+pub use batch::memory::{HostMemory, PageMemory};
+pub use batch::random::RecordRandom;
 pub use batch::{BatchLayout, Row};
 pub use config::{BudgetLine, ConfigError, MemoryBudget};
-pub use datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
-pub use decode::{ColorMode, DecodeError};
 pub use decoder::{DecodeFailure, Decoded, RawBytes, RecordDecoder, Tokens, WorkerSetup};
-pub use device::{Backend, Device, DeviceError, Event, HostArray, HostBatch, Passage, Room};
+pub use device::{Backend, Capacity, Device, DeviceError, Event, HostArray, HostBatch, Transfer};
 #[cfg(feature = "cuda-driver")]
 pub use device::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
 #[cfg(not(shuttle))]
@@ -138,22 +113,21 @@ pub use distribute::{
     StepWeights, distribute, distribute_from_fn,
 };
 pub use error::FeedError;
-pub use fault::{RecordCause, RecordError};
 #[cfg(feature = "stream")]
 pub use feed::Building;
 #[cfg(not(shuttle))]
+pub use feed::stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
+#[cfg(not(shuttle))]
 pub use feed::{
-    Batch, Epoch, Extent, Feed, FeedBuilder, FeedCanceller, FeedWatch, FieldView, IntoBatches, Lane,
-    OwnedArray, Ragged, Steps, Target, Values,
+    Batch, Epoch, Feed, FeedBuilder, FeedCanceller, FeedWatch, FieldView, IntoBatches, Lane, OwnedArray,
+    Ragged, Sizing, Steps, Target, Values,
 };
 #[cfg(not(shuttle))]
 pub use feed::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor,
     DlpackBatch, DlpackTensor,
 };
-pub use field::{FIELDS_MAX, Field, FieldError, FieldKey, FieldKind, FieldsError, Pad};
-pub use memory::{HostMemory, PageMemory};
-pub use meter::Waits;
+pub use image::{ColorMode, DecodeError};
 pub use net::{
     DataLayer, LayerError, LayerSource, Net, NetCause, NetError, NetState, NetWarning, TextPlace,
     TransformSpec, WarningKind, rooted,
@@ -163,7 +137,6 @@ pub use order::{
     Process, Rebatch, ReplicaShare, Shuffle, World, batch_sizes_for_worker, rebatch,
 };
 pub use percolator_table::TableError;
-pub use random::RecordRandom;
 pub use reader::{
     Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
 };
@@ -172,9 +145,8 @@ pub use receipt::{
     DoubledSteps, EpochState, EpochVerdict, GivenSteps, MissingSteps, Positions, Receipt, ReceiptError,
     Verdict,
 };
+pub use record::datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
 pub use record::{Key, RecordId, StepEnd, StepId};
-pub use sealed_text::TextFault;
-pub use shape::{AXES_MAX, BatchShape, Dtype, Element, Extents, ImageShape, Layout, Phase};
 pub use snapshot::{Snapshot, SnapshotError};
 pub use source::image_list::ImageList;
 pub use source::joined::Joined;
@@ -184,9 +156,9 @@ pub use source::{
     Access, Cursor, Entry, FnSource, Identity, IndexPlace, Lender, Matching, Passes, Record, Run, Source,
     SourceError,
 };
-pub use stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use transform::{
-    CaffeEra, Cut, DeviceTransform, MeanImage, MeanImageError, Place, Staged, Transform, TransformError,
+    CaffeEra, Cut, DeviceTransform, MeanImage, MeanImageError, Staged, Transform, TransformError,
+    TransformPlace,
 };
 
 /// The elements of [`Dtype::F16`] and [`Dtype::Bf16`].

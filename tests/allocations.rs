@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use common::process::{is_alone, must_end};
 use crossbeam_channel::{Receiver, Sender, bounded};
-use percolator::bench_support::ChecksSeals;
+use percolator::bench_support::VerifiesLater;
 use percolator::proto::Datum;
 use percolator::{
     AutoShardPolicy, CaffeEra, ColorMode, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder,
@@ -137,8 +137,8 @@ impl Source for Stalling {
         self.source.has_several_lenders()
     }
 
-    fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(self.stall(self.source.sealing_cursor(promise)?))
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        Ok(self.stall(self.source.deferring_cursor(promise)?))
     }
 }
 
@@ -352,7 +352,7 @@ fn files_that_are_decoded_smaller_and_resized_allocate_nothing() {
 #[test]
 #[cfg(feature = "cuda")]
 fn nothing_allocates_on_the_way_to_a_gpu() {
-    use percolator::Place;
+    use percolator::TransformPlace;
 
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(_standin) = standin::alone("nothing_allocates_on_the_way_to_a_gpu", "devices=2") else { return };
@@ -360,7 +360,7 @@ fn nothing_allocates_on_the_way_to_a_gpu() {
         park_many();
         let folder = tempfile::tempdir().unwrap();
         common::write_images(folder.path(), 300, 3, 32, 32);
-        for place in [Place::Host, Place::Device] {
+        for place in [TransformPlace::Host, TransformPlace::Device] {
             let gpus = |feed: FeedBuilder| {
                 feed.transform_on(place).devices([0, 1].map(|ordinal| Device::cuda(ordinal).unwrap()))
             };
@@ -371,11 +371,11 @@ fn nothing_allocates_on_the_way_to_a_gpu() {
 }
 
 /// Images of one colour each, which compress, as a LevelDB with several tables.
-fn write_leveldb(folder: &Path, is_compressed: bool, count: usize, extent: i32) {
+fn write_leveldb(folder: &Path, is_compressed: bool, count: usize, sizing: i32) {
     let compressor = if is_compressed { SnappyCompressor::ID } else { NoneCompressor::ID };
-    let bytes = (3 * extent * extent) as usize;
+    let bytes = (3 * sizing * sizing) as usize;
     let options = Options { write_buffer_size: bytes * count / 4, compressor, ..Options::default() };
-    let value = |index: usize| common::datum(3, extent, extent, index as i32, vec![index as u8; bytes]);
+    let value = |index: usize| common::datum(3, sizing, sizing, index as i32, vec![index as u8; bytes]);
     let records = (0..count).map(|index| (common::key(index), value(index)));
     common::leveldb::write(folder, options, records);
 }

@@ -390,9 +390,9 @@ fn a_device_is_asked_once_for_the_room_of_all_its_lanes() {
     let source = MemorySource::images("own memory", 8, 3, 8, 8);
     let chosen =
         Feed::builder().source(source).registry(&Registry::new()).devices([zero.clone()]).build().unwrap();
-    let extent = chosen.extent();
+    let sizing = chosen.sizing();
     assert_eq!(
-        (extent.prefetch, extent.prefetch_max),
+        (sizing.prefetch, sizing.prefetch_max),
         (4, 4),
         "a ring takes no more of a GPU's memory by itself"
     );

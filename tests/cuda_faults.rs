@@ -15,7 +15,7 @@ use std::sync::Arc;
 use common::process::{must_end, settles, threads};
 use cuda::{consume, feed};
 use percolator::cudarc::driver::{CudaContext, result};
-use percolator::{Batch, Device, Lane, Place};
+use percolator::{Batch, Device, Lane, TransformPlace};
 use rand_mt::Mt;
 use standin::{Standin, alone};
 
@@ -80,7 +80,7 @@ fn restart(standin: &Standin) {
 }
 
 /// Feeds until it has seen enough, or an error: the device's, or the lane's.
-fn run(batches: usize, waits: bool, place: Place) -> Result<(), String> {
+fn run(batches: usize, waits: bool, place: TransformPlace) -> Result<(), String> {
     let device = Device::cuda(0).map_err(|error| error.to_string())?;
     let feed = feed().transform_on(place).devices([device]);
     let mut feed = feed.build().map_err(|error| error.to_string())?;
@@ -102,8 +102,8 @@ fn run(batches: usize, waits: bool, place: Place) -> Result<(), String> {
 fn every_call_may_fail() {
     let Some(standin) = alone("every_call_may_fail", "devices=1") else { return };
     // The driver is started once in a process.
-    run(1, true, Place::Host).unwrap();
-    let ways = [(true, Place::Host), (false, Place::Host), (true, Place::Device)];
+    run(1, true, TransformPlace::Host).unwrap();
+    let ways = [(true, TransformPlace::Host), (false, TransformPlace::Host), (true, TransformPlace::Device)];
     for (call, (waits, place)) in CALLS.into_iter().flat_map(|call| ways.map(|way| (call, way))) {
         let mut failed = 0;
         for nth in 1..=40 {
@@ -119,7 +119,7 @@ fn every_call_may_fail() {
         }
         println!("{call}: {failed} of 40 ended a feed");
         let is_made = waits || call != "cuStreamWaitEvent";
-        let is_made = is_made && (place == Place::Device || !ONLY_TO_TRANSFORM.contains(&call));
+        let is_made = is_made && (place == TransformPlace::Device || !ONLY_TO_TRANSFORM.contains(&call));
         assert!(failed > 0 || !is_made || !MUST_BE_SEEN.contains(&call), "{call}, {place:?}: nobody noticed");
     }
 }
@@ -129,8 +129,10 @@ fn where_nobody_can_tell_memory_is_kept() {
     let Some(standin) = alone("where_nobody_can_tell_memory_is_kept", "devices=1") else { return };
     let events = [("cuEventSynchronize", 1), ("cuEventRecord", 3)];
     let at = |place| events.map(|(event, nth)| (event, nth, place));
-    let launched = [("cuLaunchKernel", 2, Place::Device)];
-    for (event, nth, place) in at(Place::Host).into_iter().chain(at(Place::Device)).chain(launched) {
+    let launched = [("cuLaunchKernel", 2, TransformPlace::Device)];
+    for (event, nth, place) in
+        at(TransformPlace::Host).into_iter().chain(at(TransformPlace::Device)).chain(launched)
+    {
         restart(&standin);
         // Neither an event nor the whole device.
         standin.fail_for_ever(event, nth, None, 999);
@@ -161,7 +163,7 @@ fn random_run(standin: &Standin, seed: u32) {
     let made: Result<Vec<_>, _> = (0..devices).map(Device::cuda).collect();
     let Ok(devices) = made else { return assert!(fault.is_some()) };
     let prefetch = 1 + generator.next_u32() as usize % 4;
-    let place = if toss(&mut generator, 3) { Place::Device } else { Place::Host };
+    let place = if toss(&mut generator, 3) { TransformPlace::Device } else { TransformPlace::Host };
     let Ok(mut feed) = feed().transform_on(place).prefetch(prefetch).devices(devices).build() else {
         return assert!(fault.is_some());
     };

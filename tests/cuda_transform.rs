@@ -16,10 +16,10 @@ use common::process::{must_end, role};
 use common::source::MemorySource;
 use percolator::cudarc::driver::{CudaContext, result};
 use percolator::{
-    Backend, Batch, BatchShape, CudaDevice, Device, DeviceArray, DeviceError, DeviceTransform, Dtype, Event,
-    Feed, FeedBuilder, FeedError, FieldError, HostBatch, HostMemory, ImageShape, InputContext, InputOptions,
-    InputWorker, InputWorkers, Lane, LastBatch, Layout, Matching, MeanImage, PageMemory, Passage, Phase,
-    Place, RecordCause, Registry, Room, SyntheticStep, Target, Transform, distribute_from_fn,
+    Backend, Batch, BatchShape, Capacity, CudaDevice, Device, DeviceArray, DeviceError, DeviceTransform,
+    Dtype, Event, Feed, FeedBuilder, FeedError, FieldError, HostBatch, HostMemory, ImageShape, InputContext,
+    InputOptions, InputWorker, InputWorkers, Lane, LastBatch, Layout, Matching, MeanImage, PageMemory, Phase,
+    RecordCause, Registry, SyntheticStep, Target, Transfer, Transform, TransformPlace, distribute_from_fn,
 };
 use standin::alone;
 
@@ -87,7 +87,7 @@ impl Case {
         }
     }
 
-    fn feed(&self, place: Place) -> FeedBuilder {
+    fn feed(&self, place: TransformPlace) -> FeedBuilder {
         let transform = Transform::new().crop(self.crop).mirror(true);
         let transform = if self.dtype == Dtype::U8 { transform } else { transform.scale(0.017) };
         let transform = match self.mean {
@@ -168,7 +168,8 @@ fn on_device(feed: FeedBuilder) -> Vec<Seen> {
 
 fn check_every_case() {
     for case in Case::all() {
-        let (host, device) = (on_host(case.feed(Place::Host)), on_device(case.feed(Place::Device)));
+        let (host, device) =
+            (on_host(case.feed(TransformPlace::Host)), on_device(case.feed(TransformPlace::Device)));
         assert_eq!(host.len(), RECORDS.div_ceil(4));
         assert!(host == device, "{case:?}");
     }
@@ -202,9 +203,9 @@ const CASE: Case = Case {
 #[test]
 fn what_is_sent_is_the_windows_as_they_are_stored() {
     let Some(standin) = alone("what_is_sent_is_the_windows_as_they_are_stored", "devices=1") else { return };
-    let mut feed = CASE.feed(Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
+    let mut feed = CASE.feed(TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
     // The same windows, with nothing done to them.
-    let cuts = CASE.feed(Place::Host).transform(Transform::new().crop(5)).dtype(Dtype::U8);
+    let cuts = CASE.feed(TransformPlace::Host).transform(Transform::new().crop(5)).dtype(Dtype::U8);
     let windows = on_host(cuts);
     assert_eq!(feed.batch_shape().dtype, Dtype::F32);
     for (batch, (shape, window, _)) in feed.lanes().remove(0).zip(&windows) {
@@ -225,7 +226,8 @@ fn what_is_sent_is_the_windows_as_they_are_stored() {
 fn the_steady_state_copies_once_and_launches_once() {
     let Some(standin) = alone("the_steady_state_copies_once_and_launches_once", "devices=1") else { return };
     let feed = Feed::builder().source(CASE.source()).registry(&Registry::new()).batch_size(4).prefetch(2);
-    let feed = feed.transform(Transform::new().mirror(true).mean_value(3.0)).transform_on(Place::Device);
+    let feed =
+        feed.transform(Transform::new().mirror(true).mean_value(3.0)).transform_on(TransformPlace::Device);
     let mut feed = feed.devices([Device::cuda(0).unwrap()]).build().unwrap();
     let mut lane = feed.lanes().remove(0);
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
@@ -260,8 +262,8 @@ fn targets_and_tensors_go_with_what_the_device_makes() {
         Target::paired(masks, Matching::Keys).transform(transform)
     };
     let case = Case { dtype: Dtype::Bf16, layout: Layout::Nhwc, ..CASE };
-    let mut host = case.feed(Place::Host).target(masks()).build().unwrap();
-    let feed = case.feed(Place::Device).target(masks()).devices([Device::cuda(0).unwrap()]);
+    let mut host = case.feed(TransformPlace::Host).target(masks()).build().unwrap();
+    let feed = case.feed(TransformPlace::Device).target(masks()).devices([Device::cuda(0).unwrap()]);
     let mut feed = feed.build().unwrap();
     for (host, batch) in host.lanes().remove(0).zip(feed.lanes().remove(0)) {
         let (host, batch) = (host.unwrap(), batch.unwrap());
@@ -292,8 +294,8 @@ fn batches_of_either_kind_grow() {
         let feed = Feed::builder().source(source).registry(&Registry::new());
         feed.transform(Transform::new().mean_value(2.0)).transform_on(place).prefetch(1).once()
     };
-    assert_eq!(on_device(feed(Place::Device)), on_host(feed(Place::Host)));
-    let mut feed = feed(Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
+    assert_eq!(on_device(feed(TransformPlace::Device)), on_host(feed(TransformPlace::Host)));
+    let mut feed = feed(TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
     assert_eq!(feed.lanes().remove(0).filter(Result::is_ok).count(), records.len());
     assert_eq!(
         feed.stats().lanes[0].growths,
@@ -313,8 +315,8 @@ fn bytes_go_with_floats_and_floats_not_with_bytes() {
         let source = MemorySource::new("both", (0..4).map(record));
         Feed::builder().source(source).registry(&Registry::new()).batch_size(4).transform_on(place).once()
     };
-    assert_eq!(on_device(feed(0, Place::Device)), on_host(feed(0, Place::Host)));
-    let mut feed = feed(2, Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
+    assert_eq!(on_device(feed(0, TransformPlace::Device)), on_host(feed(0, TransformPlace::Host)));
+    let mut feed = feed(2, TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
     match feed.lanes().remove(0).next().unwrap().unwrap_err() {
         FeedError::Record(error) => {
             assert_eq!((error.id.index, &error.cause), (2, &RecordCause::FloatsAmongBytes));
@@ -327,7 +329,7 @@ fn bytes_go_with_floats_and_floats_not_with_bytes() {
 
 #[test]
 fn what_does_not_transform_says_so_before_anything_is_started() {
-    let feed = CASE.feed(Place::Device).devices([Device::host(1)]);
+    let feed = CASE.feed(TransformPlace::Device).devices([Device::host(1)]);
     match feed.build().unwrap_err() {
         FeedError::Device(error @ DeviceError::NoTransform { .. }) => {
             assert!(error.to_string().starts_with("host:1 does not transform batches"), "{error}");
@@ -371,7 +373,7 @@ impl Backend for Own {
         Ok(Box::new(PageMemory::new(bytes).unwrap()))
     }
 
-    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+    fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
         Ok(Box::new(Own))
     }
 
@@ -395,7 +397,7 @@ impl Event for Own {
     }
 }
 
-impl Passage for Own {
+impl Transfer for Own {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
         let staged = batch.staged().expect("there is something left to do");
         assert_eq!((staged.cuts.len(), staged.transformed.dtype), (batch.rows(), Dtype::F32));
@@ -422,7 +424,7 @@ impl Passage for Own {
 fn tensors_of_another_device_are_what_lies_on_the_host() {
     let case = Case { mean: Mean::None, layout: Layout::Nhwc, ..CASE };
     let transform = Transform::new().crop(5).mirror(true).mean_value(3.0).scale(0.5);
-    let feed = case.feed(Place::Device).transform(transform).batch_size(11);
+    let feed = case.feed(TransformPlace::Device).transform(transform).batch_size(11);
     let mut feed = feed.devices([Device::from_backend(Arc::new(Own))]).build().unwrap();
     let batch = feed.lanes().remove(0).next().unwrap().unwrap();
     let (shape, bytes) = (batch.host_shape(), batch.bytes().len());
@@ -441,7 +443,7 @@ fn what_the_device_has_still_to_do_is_not_taken_for_done() {
         return;
     };
     let case = Case { mean: Mean::None, dtype: Dtype::U8, layout: Layout::Nhwc, ..CASE };
-    let mut feed = case.feed(Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
+    let mut feed = case.feed(TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
     let batch = feed.lanes().remove(0).next().unwrap().unwrap();
     let mismatch = batch.pixels::<u8>().unwrap_err();
     let (found, wanted) = (Dtype::U8, Dtype::U8);
@@ -456,7 +458,7 @@ fn a_launch_that_fails_ends_its_own_lane() {
     let Some(standin) = alone("a_launch_that_fails_ends_its_own_lane", "devices=2") else { return };
     let feed = Feed::builder().source(CASE.source()).registry(&Registry::new()).batch_size(4).prefetch(2);
     let devices = [0, 1].map(|ordinal| Device::cuda(ordinal).unwrap());
-    let mut feed = feed.transform_on(Place::Device).devices(devices).build().unwrap();
+    let mut feed = feed.transform_on(TransformPlace::Device).devices(devices).build().unwrap();
     standin.fail("cuLaunchKernel", 3, Some(1), 999);
     let lanes = feed.lanes();
     let ends: Vec<Vec<FeedError>> = std::thread::scope(|scope| {
@@ -487,9 +489,9 @@ fn what_the_device_makes_is_counted_before_the_feed_starts() {
         let feed = Feed::builder().source(source).registry(&Registry::new()).batch_size(8).prefetch(4);
         feed.dtype(Dtype::F16).transform_on(place).devices([Device::cuda(0).unwrap()])
     };
-    let error = feed(Place::Device).build().unwrap_err();
+    let error = feed(TransformPlace::Device).build().unwrap_err();
     assert!(error.to_string().contains("bytes are free, for 4 batches of "), "{error}");
-    let staged = feed(Place::Host).dtype(Dtype::U8).build().unwrap();
+    let staged = feed(TransformPlace::Host).dtype(Dtype::U8).build().unwrap();
     drop(staged);
     standin.last_report().must_be_empty();
 }
@@ -500,7 +502,7 @@ fn means_that_may_still_be_on_their_way_are_kept() {
     let Some(standin) = alone("means_that_may_still_be_on_their_way_are_kept", lines) else { return };
     standin.fail_for_ever("cuStreamSynchronize", 1, None, 999);
     standin.fail_for_ever("cuCtxSynchronize", 1, None, 999);
-    let error = CASE.feed(Place::Device).devices([Device::cuda(0).unwrap()]).build().unwrap_err();
+    let error = CASE.feed(TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap_err();
     assert!(error.to_string().contains("cuStreamSynchronize"), "{error}");
     let report = standin.take_report();
     report.must_be_clean();
@@ -514,7 +516,7 @@ fn an_empty_batch_and_a_padded_one_go_to_their_device() {
     let name = "an_empty_batch_and_a_padded_one_go_to_their_device";
     let Some(standin) = alone(name, "devices=2") else { return };
     must_end("epochs to devices", || {
-        for (place, last) in [Place::Host, Place::Device]
+        for (place, last) in [TransformPlace::Host, TransformPlace::Device]
             .into_iter()
             .flat_map(|place| [LastBatch::Keep, LastBatch::Pad].map(|last| (place, last)))
         {
@@ -554,7 +556,7 @@ fn a_batch_that_stands_in_for_one_is_at_its_device() {
     let name = "a_batch_that_stands_in_for_one_is_at_its_device";
     let Some(standin) = alone(name, "devices=2") else { return };
     must_end("feeds of several lengths to devices", || {
-        for (place, last) in [Place::Host, Place::Device]
+        for (place, last) in [TransformPlace::Host, TransformPlace::Device]
             .into_iter()
             .flat_map(|place| [LastBatch::Keep, LastBatch::Pad].map(|last| (place, last)))
         {

@@ -14,9 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use common::process::must_end;
 use common::source::{MemorySource, Probe};
 use percolator::{
-    Backend, Batch, Device, DeviceError, DistributedIterator, Event, Feed, FeedBuilder, FeedError, HostBatch,
-    HostMemory, InputContext, InputOptions, InputWorker, InputWorkers, Lane, OrderError, PageMemory, Passage,
-    Registry, Room, distribute_from_fn,
+    Backend, Batch, Capacity, Device, DeviceError, DistributedIterator, Event, Feed, FeedBuilder, FeedError,
+    HostBatch, HostMemory, InputContext, InputOptions, InputWorker, InputWorkers, Lane, OrderError,
+    PageMemory, Registry, Transfer, distribute_from_fn,
 };
 
 /// A batch that was sent: where it lies in host memory, and what lay there.
@@ -33,7 +33,7 @@ enum Broken {
     Memory,
     /// Memory of 1 byte, whatever was asked for.
     MemoryTooSmall,
-    Passage,
+    Transfer,
     Submit(usize),
     Release,
     ReleasePanics,
@@ -126,8 +126,8 @@ impl Backend for Bench {
         }
     }
 
-    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
-        if self.1 == Broken::Passage {
+    fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
+        if self.1 == Broken::Transfer {
             return Err(self.error("passage"));
         }
         let event = |is_arrival| Signal { bench: self.clone(), number: Mutex::new(None), is_arrival };
@@ -185,7 +185,7 @@ struct Way {
     last_use: Signal,
 }
 
-impl Passage for Way {
+impl Transfer for Way {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
         let mut state = self.bench.state();
         let [pixels, labels] = ["data", "label"].map(|name| batch.array(name).unwrap());
@@ -448,7 +448,7 @@ fn an_error_of_release_ends_the_lane() {
 
 #[test]
 fn a_device_without_room_is_told_at_build() {
-    for (broken, call) in [(Broken::Memory, "host_memory"), (Broken::Passage, "passage")] {
+    for (broken, call) in [(Broken::Memory, "host_memory"), (Broken::Transfer, "passage")] {
         let bench = Bench::new(broken);
         // Beside a lane that was started already.
         let devices = [Device::host(0), Device::from_backend(Arc::new(bench.clone()))];

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
-    AutoShardPolicy, Backend, Batch, BatchSize, Collective, CollectiveError, Cursor, Device, DeviceError,
-    DistributeError, DistributedIterator, DistributedStep, Dtype, Event, Feed, FeedBuilder, FeedError,
-    HostBatch, HostMemory, InputContext, InputOptions, InputReplicationMode, InputWorker, InputWorkers, Job,
-    LastBatch, LocalCollective, Matching, OrderError, PageMemory, Passage, PerReplica, Process, ReaderError,
-    RecordId, ReduceOp, Registry, Room, Shuffle, Snapshot, Source, SourceError, Target, World, distribute,
-    distribute_from_fn,
+    AutoShardPolicy, Backend, Batch, BatchSize, Capacity, Collective, CollectiveError, Cursor, Device,
+    DeviceError, DistributeError, DistributedIterator, DistributedStep, Dtype, Event, Feed, FeedBuilder,
+    FeedError, HostBatch, HostMemory, InputContext, InputOptions, InputReplicationMode, InputWorker,
+    InputWorkers, Job, LastBatch, LocalCollective, Matching, OrderError, PageMemory, PerReplica, Process,
+    ReaderError, RecordId, ReduceOp, Registry, Shuffle, Snapshot, Source, SourceError, Target, Transfer,
+    World, distribute, distribute_from_fn,
 };
 use proptest::prelude::*;
 
@@ -678,7 +678,7 @@ impl Backend for Counting {
         Ok(Box::new(PageMemory::new(bytes).unwrap()))
     }
 
-    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+    fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
         Ok(Box::new(Way))
     }
 }
@@ -696,7 +696,7 @@ impl Event for Way {
     }
 }
 
-impl Passage for Way {
+impl Transfer for Way {
     fn submit(&mut self, _batch: HostBatch<'_>) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -732,7 +732,7 @@ fn batches_that_stand_in_go_through_the_lanes_device_and_round_again() {
         let mut held = None;
         for (number, step) in job.by_ref().enumerate() {
             let step = step.unwrap();
-            let is_way = |batch: &Batch| (batch.passage() as &dyn std::any::Any).is::<Way>();
+            let is_way = |batch: &Batch| (batch.transfer() as &dyn std::any::Any).is::<Way>();
             assert!(step.batches.iter().all(is_way), "step {number}");
             // One of them is held to the end.
             if number == 1 {
@@ -762,7 +762,7 @@ fn options_say_how_deep_a_ring_is_and_whether_batches_stay_on_the_host() {
             let job = distribute(dataset, 2, &workers(), options).unwrap();
             let (name, feed) = job.feeds().next().unwrap();
             assert_eq!(name, "worker 0");
-            (feed.extent().prefetch, feed.stats().lanes[1].device.clone())
+            (feed.sizing().prefetch, feed.stats().lanes[1].device.clone())
         };
         assert_eq!(looks(InputOptions::new()).0, looks(InputOptions::default()).0);
         assert_eq!(looks(InputOptions::new().per_replica_buffer_size(1)), (3, "counting".to_owned()));

@@ -41,12 +41,12 @@ fn log(records: &[Vec<u8>]) -> Vec<u8> {
     for record in records {
         let (mut rest, mut is_first) = (&record[..], true);
         loop {
-            let room = BLOCK - log.len() % BLOCK;
-            if room < 7 {
-                log.resize(log.len() + room, 0);
+            let capacity = BLOCK - log.len() % BLOCK;
+            if capacity < 7 {
+                log.resize(log.len() + capacity, 0);
                 continue;
             }
-            let (payload, after) = rest.split_at(rest.len().min(room - 7));
+            let (payload, after) = rest.split_at(rest.len().min(capacity - 7));
             let kind = match (is_first, after.is_empty()) {
                 (true, true) => 1,
                 (true, false) => 2,

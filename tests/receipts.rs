@@ -455,8 +455,8 @@ fn lines_that_cannot_be_are_named() {
         assert!(text.contains(from), "{text}");
         let body = text.replace(from, to);
         let body = &body[..body.rfind("checksum").unwrap()];
-        let sealed = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
-        sealed.parse::<Receipt>().unwrap_err().to_string()
+        let unverified = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        unverified.parse::<Receipt>().unwrap_err().to_string()
     };
     let refused = |from, to, due: &str| {
         let said = said(from, to);

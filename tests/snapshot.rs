@@ -511,7 +511,7 @@ fn snapshots_of_the_first_version_are_gone_on_from() {
         assert!(text.contains("\nclue last ") && text.contains("\nclue index "), "{text}");
         let facts = text.lines().filter(|line| !line.starts_with("clue ") && !line.starts_with("checksum "));
         let body: String = facts.map(|line| format!("{line}\n")).collect();
-        let snapshot: Snapshot = sealed(&body.replacen("snapshot 2", "snapshot 1", 1)).parse().unwrap();
+        let snapshot: Snapshot = unverified(&body.replacen("snapshot 2", "snapshot 1", 1)).parse().unwrap();
         let mut again = describe().resume(&snapshot).build().unwrap();
         assert_eq!(take(&mut again.lanes(), &[9]), whole);
     });
@@ -738,7 +738,7 @@ fn a_run_behind_the_end_that_is_asked_for_is_said_to_be() {
 }
 
 /// A text with the checksum that it would have been written with.
-fn sealed(body: &str) -> String {
+fn unverified(body: &str) -> String {
     format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
 }
 
@@ -748,7 +748,7 @@ fn forged_snapshots_are_refused_and_never_a_panic() {
         let head = "percolator snapshot 1\nsource x\ndata records 20\n";
         let job = "files 20\nbatch replica 3\nworkers 1\nreplicas 2\npolicy auto\nassignment tensorflow\nlast-batch keep\nshuffle no\nseed 0\n";
         let next = "next epoch 0 step 2 replicas 0 to 1\n";
-        let read = |body: String| sealed(&body).parse::<Snapshot>();
+        let read = |body: String| unverified(&body).parse::<Snapshot>();
         assert!(read(format!("{head}{job}draws seed 0\n{next}")).is_ok());
         let ring =
             |ring: &str, passes: u64| format!("{head}ring {ring}\npasses {passes}\ndraws seed 0\n{next}");

@@ -14,8 +14,8 @@ use common::log::Log;
 use common::process::must_end;
 use common::source::MemorySource;
 use percolator::{
-    Backend, Bottleneck, Device, DeviceError, Event, Feed, FeedBuilder, FeedError, HostBatch, HostMemory,
-    Lane, PageMemory, Passage, Registry, Room, Stats,
+    Backend, Bottleneck, Capacity, Device, DeviceError, Event, Feed, FeedBuilder, FeedError, HostBatch,
+    HostMemory, Lane, PageMemory, Registry, Stats, Transfer,
 };
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -90,12 +90,12 @@ impl Backend for Busy {
         Ok(Box::new(PageMemory::new(bytes).unwrap()))
     }
 
-    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+    fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
         Ok(Box::new(self.clone()))
     }
 }
 
-impl Passage for Busy {
+impl Transfer for Busy {
     fn submit(&mut self, _batch: HostBatch<'_>) -> Result<(), DeviceError> {
         Ok(())
     }

@@ -8,11 +8,11 @@ use percolator::{Dtype, Feed, FeedBuilder, ImageShape, MeanImage, Transform};
 use crate::common;
 
 /// A database, made once and kept in the target folder, and warm in the page cache.
-fn database(name: &str, count: usize, channels: usize, extent: usize) -> PathBuf {
+fn database(name: &str, count: usize, channels: usize, sizing: usize) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if !folder.join("complete").exists() {
         let _ = std::fs::remove_dir_all(&folder);
-        common::write_images(&folder, count, channels, extent, extent);
+        common::write_images(&folder, count, channels, sizing, sizing);
         std::fs::write(folder.join("complete"), "").unwrap();
     }
     std::hint::black_box(std::fs::read(folder.join("data.mdb")).unwrap().len());
@@ -40,9 +40,9 @@ pub fn million() -> (PathBuf, usize) {
 }
 
 /// Crop, mirror, mean image and scale: everything a raw record can ask for.
-pub fn transform(extent: usize, crop: u32) -> Transform {
-    let shape = ImageShape { channels: 3, height: extent, width: extent };
-    let mean = MeanImage::new(shape, vec![117.5_f32; 3 * extent * extent]).unwrap();
+pub fn transform(sizing: usize, crop: u32) -> Transform {
+    let shape = ImageShape { channels: 3, height: sizing, width: sizing };
+    let mean = MeanImage::new(shape, vec![117.5_f32; 3 * sizing * sizing]).unwrap();
     Transform::new().crop(crop).mirror(true).mean_image(mean).scale(0.017)
 }
 

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::field::{self, Field, FieldKind, FieldsError};
-use crate::shape::{BatchShape, Dtype, Extents};
+use crate::base::shape::{BatchShape, Dtype, Extents};
+use crate::batch::field::{self, Field, FieldKind, FieldsError};
 use crate::transform::Cut;
 
 /// Arrays begin at a cache line, which every vector and every copy engine takes well to.
@@ -209,8 +209,8 @@ impl BatchLayout {
     }
 
     /// The room that the batch takes.
-    pub(crate) fn room(&self) -> Room {
-        Room {
+    pub(crate) fn capacity(&self) -> Capacity {
+        Capacity {
             bytes: self.bytes,
             transformed_bytes: self.staged(self.rows).map_or(0, |(_, shape, _)| shape.bytes()),
             records: self.rows,
@@ -233,7 +233,7 @@ impl fmt::Display for BatchLayout {
 /// The room that a batch takes, on its way and at its device.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct Capacity {
     /// Bytes of the host's memory, all of which are sent.
     pub bytes: usize,
     /// Bytes of what the device makes of the pixels; 0 where it transforms none.
@@ -242,15 +242,15 @@ pub struct Room {
     pub records: usize,
 }
 
-impl Room {
+impl Capacity {
     /// Whether another fits in.
-    pub(crate) fn holds(self, other: Room) -> bool {
+    pub(crate) fn holds(self, other: Capacity) -> bool {
         self.or(other) == self
     }
 
     /// Room for either.
-    pub(crate) fn or(self, other: Room) -> Self {
-        Room {
+    pub(crate) fn or(self, other: Capacity) -> Self {
+        Capacity {
             bytes: self.bytes.max(other.bytes),
             transformed_bytes: self.transformed_bytes.max(other.transformed_bytes),
             records: self.records.max(other.records),
@@ -269,7 +269,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::shape::{ImageShape, Layout};
+    use crate::base::shape::{ImageShape, Layout};
 
     fn fields() -> impl Strategy<Value = Vec<Field>> {
         let dtype = || prop::sample::select(vec![Dtype::U8, Dtype::F16, Dtype::I32, Dtype::F64, Dtype::Bool]);
@@ -291,9 +291,9 @@ mod tests {
             let mut end = 0;
             for array in layout.arrays() {
                 let field = &layout.fields()[array.field];
-                let room = || layout.extents(array, rows, || rows * field.row_elements().unwrap());
+                let capacity = || layout.extents(array, rows, || rows * field.row_elements().unwrap());
                 prop_assert!(array.offset.is_multiple_of(ARRAY_ALIGNMENT) && array.offset >= end);
-                end = array.offset + room().checked_elements().unwrap() * array.dtype.size();
+                end = array.offset + capacity().checked_elements().unwrap() * array.dtype.size();
             }
             prop_assert_eq!(end, layout.bytes());
             prop_assert_eq!(layout.with_rows(rows), Some(layout.clone()));
@@ -306,11 +306,11 @@ mod tests {
         let stored = BatchShape { records: 1, image, layout: Layout::Nchw, dtype: Dtype::U8 };
         let made = BatchShape { dtype: Dtype::F32, ..stored };
         let layout = BatchLayout::new(vec![Field::image("data", stored).transformed(made)], 4).unwrap();
-        let room = layout.room();
-        assert_eq!((room.transformed_bytes, room.records), (4 * 3 * 5 * 7 * 4, 4));
+        let capacity = layout.capacity();
+        assert_eq!((capacity.transformed_bytes, capacity.records), (4 * 3 * 5 * 7 * 4, 4));
         let (field, shape, cuts) = layout.staged(2).unwrap();
         assert_eq!((field, shape.records, cuts), (0, 2, 448));
-        assert_eq!(room.bytes, 448 + 4 * size_of::<Cut>());
+        assert_eq!(capacity.bytes, 448 + 4 * size_of::<Cut>());
     }
 
     #[test]

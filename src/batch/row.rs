@@ -7,11 +7,11 @@ use std::fmt;
 use bytemuck::Pod;
 
 use super::layout::{BatchLayout, Count, Place};
-use crate::content::ContentHash;
-use crate::field::{self, Field, FieldError, FieldKey, FieldKind};
-use crate::random::RecordRandom;
+use crate::base::shape::Element;
+use crate::batch::field::{self, Field, FieldError, FieldKey, FieldKind};
+use crate::batch::random::RecordRandom;
+use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
-use crate::shape::Element;
 use crate::transform::{Cut, Draw};
 
 /// One record's own places in all fields of its batch. A decoder writes every field of it once.
@@ -91,15 +91,15 @@ impl<'a> Row<'a> {
         let field = self.find::<T>(field)?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let kind = self.fields()[field].kind();
-        let room = self.room(field);
+        let capacity = self.capacity(field);
         match kind {
-            FieldKind::Fixed(_) if bytes.len() == room.len() => {
-                room.copy_from_slice(bytes);
+            FieldKind::Fixed(_) if bytes.len() == capacity.len() => {
+                capacity.copy_from_slice(bytes);
                 self.written |= 1 << field;
                 Ok(())
             }
-            FieldKind::Padded { .. } | FieldKind::Ragged { .. } if bytes.len() <= room.len() => {
-                room[..bytes.len()].copy_from_slice(bytes);
+            FieldKind::Padded { .. } | FieldKind::Ragged { .. } if bytes.len() <= capacity.len() => {
+                capacity[..bytes.len()].copy_from_slice(bytes);
                 self.end_at(field, values.len());
                 Ok(())
             }
@@ -160,7 +160,7 @@ impl<'a> Row<'a> {
         let size = field.dtype().size();
         if let FieldKind::Padded { .. } = field.kind() {
             let pad = self.layout.place(number).pad;
-            for element in self.room(number)[len * size..].chunks_exact_mut(size) {
+            for element in self.capacity(number)[len * size..].chunks_exact_mut(size) {
                 element.copy_from_slice(&pad[..size]);
             }
         }
@@ -205,11 +205,11 @@ impl<'a> Row<'a> {
         if let FieldKind::Fixed(_) = self.fields()[field].kind() {
             self.written |= 1 << field;
         }
-        self.room(field)
+        self.capacity(field)
     }
 
     #[inline]
-    fn room(&mut self, field: usize) -> &mut [u8] {
+    fn capacity(&mut self, field: usize) -> &mut [u8] {
         let Place { values, row_bytes, .. } = *self.layout.place(field);
         // SAFETY: the layout has so many rows of this field, of which this one is the value's own (`new`), and `&mut self`
         // keeps it from being lent twice.

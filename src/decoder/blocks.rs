@@ -1,9 +1,9 @@
 //! Records that are plain bytes: as they are, or as blocks of tokens.
 
 use super::{DecodeFailure, Decoded, RecordDecoder, WorkerSetup};
+use crate::base::shape::Dtype;
 use crate::batch::Row;
-use crate::field::{Field, FieldError};
-use crate::shape::Dtype;
+use crate::batch::field::{Field, FieldError};
 use crate::source::Record;
 
 /// Each record's value as it is, in the field `data` of bytes.

@@ -2,7 +2,7 @@
 
 use super::{Decoded, RecordDecoder, WorkerSetup};
 use crate::batch::Row;
-use crate::field::Field;
+use crate::batch::field::Field;
 use crate::source::Record;
 
 /// What [`FeedBuilder::decode`](crate::FeedBuilder::decode) makes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Decoded, RecordDecoder, WorkerSetup};
 use crate::batch::Row;
-use crate::field::Field;
+use crate::batch::field::Field;
 use crate::source::Record;
 
 /// A worker's scratch memory, of a decoder's own type.

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::fault::RecordCause;
+use crate::batch::fault::RecordCause;
 
 /// What a decoder answers: what it made, or what is wrong with the record. `?` takes whatever implements
 /// [`std::error::Error`]; [`DecodeFailure::from_error`] takes the rest.
@@ -76,7 +76,7 @@ impl fmt::Display for DecodeFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::FieldError;
+    use crate::batch::field::FieldError;
 
     #[test]
     fn what_is_known_keeps_its_type_and_the_rest_its_words() {

@@ -1,12 +1,12 @@
 //! Caffe's image record: a Datum, decoded, transformed and written straight into its row.
 
 use super::{Decoded, RecordDecoder, WorkerSetup};
+use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::batch::Row;
-use crate::datum::{Datum, Floats, Image, Pixels};
-use crate::decode::{self, Decoder};
-use crate::fault::RecordCause;
-use crate::field::Field;
-use crate::shape::{BatchShape, Dtype, ImageShape, Layout};
+use crate::batch::fault::RecordCause;
+use crate::batch::field::Field;
+use crate::image::{self, Decoder};
+use crate::record::datum::{Datum, Floats, Image, Pixels};
 use crate::source::Record;
 use crate::source::files::Files;
 use crate::transform::{Cutter, Draw, Scratch, Transformer};
@@ -74,8 +74,8 @@ impl ToolBytes {
     fn of(transformer: &Transformer, datum: &Datum<'_>, input: ImageShape) -> Result<Self, RecordCause> {
         let elements = input.checked_elements().unwrap_or(usize::MAX);
         let decoder = if datum.encoded {
-            let pixels = decode::file_pixels(datum.data, transformer.decode())?;
-            pixels.max(input.height * input.width).saturating_mul(decode::PIXEL_BYTES_MAX)
+            let pixels = image::file_pixels(datum.data, transformer.decode())?;
+            pixels.max(input.height * input.width).saturating_mul(image::PIXEL_BYTES_MAX)
         } else if transformer.decode().resize.is_some() {
             elements
         } else {
@@ -248,7 +248,7 @@ fn as_caffe_label(label: i32) -> f32 {
 /// The shape of a record's image, by what the record says of itself: no pixel is looked at.
 fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
     if datum.encoded {
-        return Ok(decode::shape(datum.data, transformer.decode())?);
+        return Ok(image::shape(datum.data, transformer.decode())?);
     }
     let image = datum.image()?;
     Ok(transformer.decode().resized(&image)?)

@@ -19,7 +19,7 @@ pub(crate) use self::erased::{ErasedDecoder, Scratch};
 pub use self::failure::{DecodeFailure, Decoded};
 
 use crate::batch::Row;
-use crate::field::Field;
+use crate::batch::field::Field;
 use crate::source::Record;
 
 /// Turns records into rows.

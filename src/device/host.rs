@@ -1,7 +1,7 @@
 //! The host as a device: a batch has arrived as soon as it is written.
 
-use super::{Backend, DeviceError, Event, HostBatch, Passage, Room};
-use crate::memory::{HostMemory, PageMemory};
+use super::{Backend, Capacity, DeviceError, Event, HostBatch, Transfer};
+use crate::batch::memory::{HostMemory, PageMemory};
 
 /// The host, as one of several lanes' ends.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Backend for Host {
         }
     }
 
-    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+    fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
         Ok(Box::new(Standing))
     }
 }
@@ -53,7 +53,7 @@ impl Event for Now {
     }
 }
 
-impl Passage for Standing {
+impl Transfer for Standing {
     fn submit(&mut self, _batch: HostBatch<'_>) -> Result<(), DeviceError> {
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Where batches go. Everything is asynchronous in form: start, and wait for an event.
 //!
 //! A [`Device`] hands out two things for each batch of a lane's ring, both made once, before the first
-//! record is read: memory of the host that the device can read ([`HostMemory`]), and a [`Passage`], which
+//! record is read: memory of the host that the device can read ([`HostMemory`]), and a [`Transfer`], which
 //! takes a filled batch across and says when it has arrived and when its memory may be written again.
 
 #[cfg(feature = "cuda-driver")]
@@ -13,12 +13,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::base::shape::{Dtype, Extents};
+use crate::batch::memory::HostMemory;
 use crate::batch::{BatchLayout, Filled};
-use crate::memory::HostMemory;
-use crate::shape::{Dtype, Extents};
 use crate::transform::{DeviceTransform, Staged};
 
-pub use crate::batch::Room;
+pub use crate::batch::Capacity;
 
 #[cfg(feature = "cuda-driver")]
 pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
@@ -124,7 +124,7 @@ impl fmt::Debug for HostBatch<'_> {
 /// until the device no longer reads that memory. It is dropped on its lane's own thread, so that a consumer
 /// that lets go of a batch, or of the lane, waits for no device; only [`Lane::close`](crate::Lane::close) does.
 /// Of a passage that nothing was submitted to yet, both events have happened.
-pub trait Passage: Any + Send + Sync + fmt::Debug {
+pub trait Transfer: Any + Send + Sync + fmt::Debug {
     /// Starts to move a batch, and returns without waiting for it.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`DeviceError`] if the device has no room.
-    fn passage(&self, room: Room) -> Result<Box<dyn Passage>, DeviceError>;
+    fn transfer(&self, capacity: Capacity) -> Result<Box<dyn Transfer>, DeviceError>;
 
     /// The same device, whose passages transform the pixels of each batch on the way: each batch that is submitted to
     /// them is [staged](HostBatch::staged), and has arrived when it is transformed.
@@ -195,14 +195,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// The first of several of its passages whose [last use](Passage::last_use) is over, or cannot be told any
+    /// The first of several of its passages whose [last use](Transfer::last_use) is over, or cannot be told any
     /// more. A lane asks this up to four thousand times a second, of all passages that its consumer has let go of:
     /// a device to which a question is dear can answer all of them at once.
     fn first_unused(
         &self,
-        passages: &mut dyn Iterator<Item = &dyn Passage>,
+        transfers: &mut dyn Iterator<Item = &dyn Transfer>,
     ) -> Option<(usize, Result<(), DeviceError>)> {
-        find_unused(passages, |passage| passage.last_use().is_complete())
+        find_unused(transfers, |transfer| transfer.last_use().is_complete())
     }
 
     /// The NUMA node of the host that the device is nearest to, by the system's number, where there is one and it is
@@ -218,10 +218,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
 /// The first of several passages that is unused, as `ask` says of each, or of which it cannot say that.
 fn find_unused(
-    passages: &mut dyn Iterator<Item = &dyn Passage>,
-    ask: impl Fn(&dyn Passage) -> Result<bool, DeviceError>,
+    transfers: &mut dyn Iterator<Item = &dyn Transfer>,
+    ask: impl Fn(&dyn Transfer) -> Result<bool, DeviceError>,
 ) -> Option<(usize, Result<(), DeviceError>)> {
-    passages.enumerate().find_map(|(place, passage)| match ask(passage) {
+    transfers.enumerate().find_map(|(place, transfer)| match ask(transfer) {
         Ok(false) => None,
         Ok(true) => Some((place, Ok(()))),
         Err(error) => Some((place, Err(error))),
@@ -238,7 +238,7 @@ pub struct Device {
 
 impl Device {
     /// A passage that leads nowhere.
-    pub(crate) fn nowhere() -> Box<dyn Passage> {
+    pub(crate) fn nowhere() -> Box<dyn Transfer> {
         Box::new(host::Standing)
     }
 
@@ -293,15 +293,18 @@ impl Device {
 
     /// Memory of the host that this device reads fast, and as much as was asked for; and what a passage needs room for
     /// that takes whatever fits there.
-    pub(crate) fn host_memory(&self, room: Room) -> Result<(Box<dyn HostMemory>, Room), DeviceError> {
-        let bytes = room.bytes;
+    pub(crate) fn host_memory(
+        &self,
+        capacity: Capacity,
+    ) -> Result<(Box<dyn HostMemory>, Capacity), DeviceError> {
+        let bytes = capacity.bytes;
         let memory = self.backend.host_memory(bytes)?;
         if memory.len() < bytes {
             let message = format!("the device gave {} bytes", memory.len());
             return Err(DeviceError::OutOfMemory { device: self.name(), bytes, message });
         }
         let bytes = memory.len();
-        Ok((memory, Room { bytes, ..room }))
+        Ok((memory, Capacity { bytes, ..capacity }))
     }
 }
 

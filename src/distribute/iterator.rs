@@ -234,8 +234,8 @@ fn facts(world: World, pipelines: &[Pipeline], end: End) -> JobFacts {
         End::Planned => {
             let first = pipelines.first().map(|first| &first.feed);
             let steps = first.and_then(Feed::plan).and_then(|plan| plan.steps(0).ok()).unwrap_or(0);
-            let itinerary = first.map(Feed::itinerary_text).unwrap_or_default();
-            JobFacts::of(world, world.workers(), steps, &itinerary)
+            let schedule_slice = first.map(Feed::schedule_text).unwrap_or_default();
+            JobFacts::of(world, world.workers(), steps, &schedule_slice)
         }
     }
 }

@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::view::{FieldView, Ragged, Values};
+use crate::base::return_queue::ReturnQueue;
+use crate::base::shape::{BatchShape, Element};
 use crate::batch::Filled;
-use crate::content::ContentHash;
+use crate::batch::field::{Field, FieldError, FieldKey};
 use crate::decoder::image::name;
-use crate::device::{DeviceError, Event, Passage};
-use crate::field::{Field, FieldError, FieldKey};
+use crate::device::{DeviceError, Event, Transfer};
 use crate::prefetch::{Delivered, LaneMeters, Returned, give_back};
+use crate::receipt::content::ContentHash;
 use crate::record::{RecordId, StepEnd};
-use crate::shape::{BatchShape, Element};
-use crate::way_home::WayHome;
 
 /// A batch, complete and in order. Dropping it, on any thread, gives its memory back to the lane, which
 /// fills it again: hold it as long as it is read and no longer. The drop waits for nobody.
@@ -20,7 +20,7 @@ pub struct Batch {
     /// `Some` until the drop.
     delivered: Option<Delivered>,
     lane: usize,
-    home: WayHome<Returned>,
+    home: ReturnQueue<Returned>,
     meters: Arc<LaneMeters>,
 }
 
@@ -28,7 +28,7 @@ impl Batch {
     pub(super) fn new(
         delivered: Delivered,
         lane: usize,
-        home: &WayHome<Returned>,
+        home: &ReturnQueue<Returned>,
         meters: &Arc<LaneMeters>,
     ) -> Self {
         Batch { delivered: Some(delivered), lane, home: home.clone(), meters: meters.clone() }
@@ -127,7 +127,7 @@ impl Batch {
     /// job](crate::distribute_from_fn).
     #[must_use]
     pub fn step(&self) -> Option<StepEnd> {
-        self.delivered().berth.step
+        self.delivered().header.step
     }
 
     /// Where it is of images: their pixels on the host, in the order of [`BatchShape::dims`] of the
@@ -194,21 +194,21 @@ impl Batch {
     /// The event that the batch has arrived at its device. On the host it always has.
     #[must_use]
     pub fn arrival(&self) -> &dyn Event {
-        self.delivered().berth.passage.arrival()
+        self.delivered().header.transfer.arrival()
     }
 
     /// The way it went to its device. The kind of it is the device's own:
-    /// `(batch.passage() as &dyn Any).downcast_ref()` finds it.
+    /// `(batch.transfer() as &dyn Any).downcast_ref()` finds it.
     #[must_use]
-    pub fn passage(&self) -> &dyn Passage {
-        &*self.delivered().berth.passage
+    pub fn transfer(&self) -> &dyn Transfer {
+        &*self.delivered().header.transfer
     }
 
     /// The batch on its CUDA device; `None` where its lane ends elsewhere.
     #[cfg(feature = "cuda-driver")]
     #[must_use]
     pub fn cuda(&self) -> Option<crate::device::CudaBatch<'_>> {
-        crate::device::CudaBatch::of(self.passage())
+        crate::device::CudaBatch::of(self.transfer())
     }
 
     /// Waits until the batch has arrived at its device.

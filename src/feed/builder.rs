@@ -6,24 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Feed;
-use super::course::{Course, Order};
 use super::decoding::Decoding;
 use super::net::NetPlace;
 use super::origin::{Opening, Origin};
 use super::plan::Plan;
+use super::schedule::{Order, Schedule};
 use super::target::Target;
+use crate::base::shape::{Dtype, Layout, Phase};
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::order::{Assignment, AutoShardPolicy, LastBatch, Shuffle, World};
 use crate::reader::Registry;
-use crate::reader::body::Share;
-use crate::reader::itinerary::Itinerary;
+use crate::reader::schedule_slice::ScheduleSlice;
+use crate::reader::thread::Share;
 use crate::receipt::DataDigest;
-use crate::shape::{Dtype, Layout, Phase};
 use crate::snapshot::Snapshot;
 use crate::source::leveldb::LogGaps;
 use crate::source::{Access, IndexPlace, Source};
-use crate::transform::{CaffeEra, Place, Transform};
+use crate::transform::{CaffeEra, Transform, TransformPlace};
 
 /// How long a lane waits for a batch before it says why there is none.
 const WARN_AFTER: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ pub struct FeedBuilder {
     pub(super) transform: Transform,
     /// Goes before what the transform says, if it was said.
     pub(super) scaled_decode: Option<bool>,
-    pub(super) place: Place,
+    pub(super) place: TransformPlace,
     pub(super) target: Option<Target>,
     pub(super) phase: Phase,
     pub(super) dtype: Dtype,
@@ -78,13 +78,13 @@ pub struct FeedBuilder {
     pub(super) prefetch: Option<usize>,
     pub(super) seed: Seed,
     pub(super) passes: Option<NonZeroU64>,
-    pub(super) course: Course,
+    pub(super) schedule: Schedule,
     /// Where to go on from.
     pub(super) resume: Option<Arc<Snapshot>>,
     /// The job, and the one of its replicas that this feed is, whose devices are others.
     pub(super) alone: Option<(World, usize)>,
     /// What has come of that, once the source is open.
-    pub(super) itinerary: Option<Itinerary>,
+    pub(super) schedule_slice: Option<ScheduleSlice>,
     pub(super) share: Option<Share>,
     pub(super) drops_behind: bool,
     pub(super) receipts: bool,
@@ -117,7 +117,7 @@ impl FeedBuilder {
             has_wide_labels: false,
             transform: Transform::new(),
             scaled_decode: None,
-            place: Place::Host,
+            place: TransformPlace::Host,
             target: None,
             phase: Phase::Train,
             dtype: Dtype::F32,
@@ -129,10 +129,10 @@ impl FeedBuilder {
             prefetch: None,
             seed: Seed::Indexed(0),
             passes: None,
-            course: Course::default(),
+            schedule: Schedule::default(),
             resume: None,
             alone: None,
-            itinerary: None,
+            schedule_slice: None,
             share: None,
             drops_behind: false,
             receipts: false,
@@ -267,8 +267,8 @@ impl FeedBuilder {
         }
     }
 
-    /// Where that is done; on the host if not said. The batches are the same, but for what [`Place::Device`] says.
-    pub fn transform_on(mut self, place: Place) -> Self {
+    /// Where that is done; on the host if not said. The batches are the same, but for what [`TransformPlace::Device`] says.
+    pub fn transform_on(mut self, place: TransformPlace) -> Self {
         self.place = place;
         self
     }
@@ -318,7 +318,7 @@ impl FeedBuilder {
     }
 
     /// Worker threads, for all lanes together, all of them at work. If not said, there is one a core, and as few of them
-    /// are at work as keep the consumers from waiting: see [`Extent`](crate::Extent). The result does not depend on it.
+    /// are at work as keep the consumers from waiting: see [`Sizing`](crate::Sizing). The result does not depend on it.
     ///
     /// On a machine of several NUMA nodes, workers keep to the nodes of the lanes' devices where those have a processor for
     /// each: say fewer than one a core, if not all nodes have devices.
@@ -328,7 +328,7 @@ impl FeedBuilder {
     }
 
     /// Batches in a lane's ring, those that the consumer holds among them. If not said, 4, as in Caffe, and on hosts up to 8
-    /// where those are seen to be too few: see [`Extent`](crate::Extent). With 1 nothing is filled while the consumer holds a
+    /// where those are seen to be too few: see [`Sizing`](crate::Sizing). With 1 nothing is filled while the consumer holds a
     /// batch.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = Some(batches);
@@ -373,20 +373,20 @@ impl FeedBuilder {
     /// need not divide evenly. Without, it goes round as Caffe does. Where the source does not know how many records it
     /// has, as a LevelDB, it is [indexed](Self::index).
     pub fn epochs(mut self, epochs: u64) -> Self {
-        self.course.epochs = Some(epochs);
+        self.schedule.epochs = Some(epochs);
         self
     }
 
     /// Shuffles each epoch, by the [seed](Self::seed). See [`epochs`](Self::epochs).
     pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
-        self.course.shuffle = Some(Order::Said(shuffle));
+        self.schedule.shuffle = Some(Order::Said(shuffle));
         self
     }
 
     /// Shuffles each epoch in [windows](Shuffle::Window) of about so many bytes, 1 record at the least: as many records
     /// as would fill them if all were as large as the first.
     pub fn shuffle_in_windows_of_bytes(mut self, bytes: u64) -> Self {
-        self.course.shuffle = Some(Order::WindowsOfBytes(bytes));
+        self.schedule.shuffle = Some(Order::WindowsOfBytes(bytes));
         self
     }
 
@@ -394,41 +394,41 @@ impl FeedBuilder {
     /// three of each four records that follow one another are of the first ([`Job::mix`](crate::Job::mix)). See
     /// [`epochs`](Self::epochs), but that a record comes once in each pass over its own database.
     pub fn mix(mut self, weights: impl IntoIterator<Item = u64>) -> Self {
-        self.course.mix = weights.into_iter().collect();
+        self.schedule.mix = weights.into_iter().collect();
         self
     }
 
     /// What becomes of an epoch's last records, where they do not fill a batch. If not said, they are [kept](LastBatch::Keep),
     /// or, by [Caffe's assignment](Assignment::Caffe), [wrap](LastBatch::Wrap) into the next epoch. See [`epochs`](Self::epochs).
     pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
-        self.course.last_batch = Some(last_batch);
+        self.schedule.last_batch = Some(last_batch);
         self
     }
 
     /// Which of a step's records each lane gets; by TensorFlow's law if not said. See [`epochs`](Self::epochs).
     pub fn assignment(mut self, assignment: Assignment) -> Self {
-        self.course.assignment = Some(assignment);
+        self.schedule.assignment = Some(assignment);
         self
     }
 
     /// What each worker of a [job](Self::worker) reads; [`AutoShardPolicy::Auto`] if not said. The files are the databases
     /// that the feed [consists of](Self::and_lmdb). See [`epochs`](Self::epochs).
     pub fn policy(mut self, policy: AutoShardPolicy) -> Self {
-        self.course.policy = Some(policy);
+        self.schedule.policy = Some(policy);
         self
     }
 
     /// Where the index of a database lies that is read out of order, because it is shuffled or shared with other workers:
     /// [beside it](IndexPlace::Beside) if not said. It is made when there is none, which may take seconds.
     pub fn index(mut self, place: IndexPlace) -> Self {
-        self.course.index = place;
+        self.schedule.index = place;
         self
     }
 
     /// Makes the feed one worker of a job of several: its devices are the replicas of worker `number`. The other workers'
     /// records are not read. See [`epochs`](Self::epochs).
     pub fn worker(mut self, world: World, number: usize) -> Self {
-        self.course.worker = Some((world, number));
+        self.schedule.worker = Some((world, number));
         self
     }
 

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
+use crate::base::shape::{Dtype, Layout};
 use crate::batch::Row;
+use crate::batch::field::Field;
 use crate::config::ConfigError;
 use crate::decoder::{Closure, Decoded, ErasedDecoder, RecordDecoder};
-use crate::field::Field;
-use crate::shape::{Dtype, Layout};
 use crate::source::Record;
-use crate::transform::{Place, Transform};
+use crate::transform::{Transform, TransformPlace};
 
 /// A decoder's closure.
 type DecodeFn = dyn Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync;
@@ -110,7 +110,7 @@ impl FeedBuilder {
         for (option, is_said) in [
             ("transform", self.transform != Transform::new()),
             ("scaled_decode", self.scaled_decode.is_some()),
-            ("transform_on", self.place != Place::Host),
+            ("transform_on", self.place != TransformPlace::Host),
             ("target", self.target.is_some()),
             ("dtype", self.dtype != Dtype::F32),
             ("layout", self.layout != Layout::Nchw),

@@ -50,11 +50,11 @@ impl FeedBuilder {
         if let Some(records) = source.records().filter(|&records| records != known) {
             return Err(other((format!("{known} records"), format!("{records} records"))));
         }
-        let clues = digest.clues();
-        match clues.contradiction(identity) {
+        let samples = digest.samples();
+        match samples.contradiction(identity) {
             Some(difference) => Err(other(difference)),
             None => {
-                identity.take_in(&clues);
+                identity.take_in(&samples);
                 Ok(())
             }
         }

@@ -11,9 +11,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::batch::Batch;
+use crate::base::shape::{AXES_MAX, Dtype, Extents};
+use crate::base::sync::panic_message;
 use crate::device::DeviceError;
-use crate::shape::{AXES_MAX, Dtype, Extents};
-use crate::sync::panic_message;
 
 /// The version of DLPack that tensors are laid out for.
 pub const DLPACK_VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
@@ -245,10 +245,10 @@ impl DlpackTensor {
         let (mut shape, mut strides) = ([1; AXES_MAX], [1; AXES_MAX]);
         let apart = array.shape.strides();
         let of_axes = shape.iter_mut().zip(&mut strides).zip(array.shape.iter().zip(&*apart));
-        for ((shape, strides), (&extent, &stride)) in of_axes {
+        for ((shape, strides), (&sizing, &stride)) in of_axes {
             // An array has fewer elements than an isize counts.
             let number = |number| i64::try_from(number).expect("an array is no larger than memory");
-            (*shape, *strides) = (number(extent), number(stride));
+            (*shape, *strides) = (number(sizing), number(stride));
         }
         // Its pointers lead into the box, and are set once that is where it stays.
         let tensor = || DLTensor {

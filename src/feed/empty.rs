@@ -5,7 +5,7 @@
 //! record (or, where batches are padded, for a batch), and it goes round again when it is dropped.
 //!
 //! As with the ring's, nobody who lets go of one waits for its device: when their lane goes, its prefetch thread
-//! sees them home (`way_home.rs`).
+//! sees them home (`return_queue.rs`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,17 +15,17 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::batch::Batch;
+use crate::base::return_queue::ReturnQueue;
+use crate::base::slot_account::SlotAccount;
 use crate::batch::{BatchLayout, Frame};
 use crate::device::Device;
 use crate::error::FeedError;
-use crate::prefetch::{Berth, LaneMeters, Returned, RingKeeper, Slot, Unsubmitted, submit};
-use crate::round::Round;
-use crate::way_home::WayHome;
+use crate::prefetch::{LaneMeters, Returned, RingKeeper, Slot, SlotHeader, Unsubmitted, submit};
 
 /// Makes the empty batches of one lane.
 pub(super) struct EmptyBatches {
     /// Before everything that holds slots.
-    round: RingKeeper,
+    account: RingKeeper,
     device: Device,
     /// Of one record, or, where batches are padded, of as many as a batch has.
     layout: Arc<BatchLayout>,
@@ -35,7 +35,7 @@ pub(super) struct EmptyBatches {
     meters: Arc<LaneMeters>,
     /// Has as many as its consumer has held at once.
     free: Receiver<Returned>,
-    home: WayHome<Returned>,
+    home: ReturnQueue<Returned>,
     /// Free, but for a device that may still be using them.
     resting: VecDeque<Slot>,
     /// Their device has failed: they go with the lane.
@@ -45,10 +45,10 @@ pub(super) struct EmptyBatches {
 impl EmptyBatches {
     pub(super) fn new(device: &Device, layout: &Arc<BatchLayout>, pads: bool, lane: usize) -> Self {
         let (free_sender, free) = unbounded();
-        let round = RingKeeper(Round::open());
+        let account = RingKeeper(SlotAccount::open());
         EmptyBatches {
-            home: WayHome::new(free_sender, &round.0),
-            round,
+            home: ReturnQueue::new(free_sender, &account.0),
+            account,
             device: device.clone(),
             layout: match layout.with_rows(1).filter(|_| !pads) {
                 Some(layout) => Arc::new(layout),
@@ -64,15 +64,15 @@ impl EmptyBatches {
     }
 
     /// Ends their round. What is returned brings home those that are here, and later those that are still held; it
-    /// is for a thread that may wait for their device ([`see_home`](crate::way_home::see_home)).
+    /// is for a thread that may wait for their device ([`await_returned`](crate::base::return_queue::await_returned)).
     pub(super) fn leave(&mut self) -> Receiver<Returned> {
-        self.round.0.close();
+        self.account.0.close();
         // Those whose device has failed first, as in a ring.
         for slot in self.failed.drain(..).chain(self.resting.drain(..)) {
             let _ = self.home.send(Returned { slot, released: Ok(()) });
         }
         // Only those that are held keep the way open.
-        self.home = WayHome::nowhere();
+        self.home = ReturnQueue::nowhere();
         self.free.clone()
     }
 
@@ -83,10 +83,10 @@ impl EmptyBatches {
 
     /// A batch without records, on its way to the device.
     pub(super) fn make(&mut self) -> Result<Batch, FeedError> {
-        let Slot { berth, frame } = self.slot()?;
+        let Slot { header, frame } = self.slot()?;
         let filling = frame.begin(&self.layout);
         let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
-        let delivered = submit(berth, pending).map_err(|Unsubmitted { error, slot }| {
+        let delivered = submit(header, pending).map_err(|Unsubmitted { error, slot }| {
             self.failed.extend(slot.map(|slot| *slot));
             error
         })?;
@@ -105,17 +105,20 @@ impl EmptyBatches {
                 }
             }
         }
-        let mut passages = self.resting.iter().map(|slot| &*slot.berth.passage);
-        if let Some((place, is_unused)) = self.device.backend().first_unused(&mut passages) {
+        let mut transfers = self.resting.iter().map(|slot| &*slot.header.transfer);
+        if let Some((place, is_unused)) = self.device.backend().first_unused(&mut transfers) {
             is_unused?;
             return Ok(self.resting.remove(place).expect("it was just looked at"));
         }
-        let (memory, room) = self.device.host_memory(self.layout.room())?;
-        let passage = self.device.backend().passage(room)?;
+        let (memory, capacity) = self.device.host_memory(self.layout.capacity())?;
+        let transfer = self.device.backend().transfer(capacity)?;
         // Nobody waits for its writers: there are none, or they are done before it is pending.
         let (done, _) = crossbeam_channel::bounded(1);
         let frame = Frame::new(memory, self.layout.rows(), done);
-        Ok(Slot { berth: Berth { passage, step: None, room, token: self.round.0.token() }, frame })
+        Ok(Slot {
+            header: SlotHeader { transfer, step: None, capacity, token: self.account.0.token() },
+            frame,
+        })
     }
 }
 

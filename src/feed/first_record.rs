@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::base::offload::NotYet;
+use crate::batch::field::Field;
 use crate::decoder::image::{ImageDecoder, Input};
-use crate::errand::NotYet;
 use crate::error::FeedError;
-use crate::field::Field;
-use crate::processor::{Processor, ScratchBytes};
 use crate::record::RecordId;
-use crate::source::{ChecksSeals, FIRST, Identity, Record, Source, SourceError, clues};
+use crate::source::{FIRST, Identity, Record, Source, SourceError, VerifiesLater, samples};
+use crate::workers::processor::{Processor, ScratchBytes};
 
 /// What the first record of a source tells.
 pub(super) struct FirstRecord {
@@ -21,7 +21,7 @@ pub(super) struct FirstRecord {
     pub(super) value_bytes: usize,
     pub(super) copied_bytes: usize,
     /// Whether the workers have to verify it.
-    pub(super) is_sealed: bool,
+    pub(super) is_unverified: bool,
     /// What a walk keeps.
     pub(super) walk_bytes: usize,
 }
@@ -36,7 +36,7 @@ impl FirstRecord {
         seed: u64,
     ) -> Result<Self, FeedError> {
         let helpers = Arc::new(NotYet { threads });
-        let mut cursor = source.sealing_cursor(ChecksSeals::promised(Some(helpers)))?;
+        let mut cursor = source.deferring_cursor(VerifiesLater::promised(Some(helpers)))?;
         let Some(entry) = cursor.advance()? else {
             return Err(SourceError::Empty { path: source.path().to_owned() }.into());
         };
@@ -47,13 +47,13 @@ impl FirstRecord {
         let input = image.map(|image| image.input(&record)).transpose();
         let input = input.map_err(|cause| processor.error(&record, cause))?;
         let (value_bytes, copied_bytes) = (entry.value_bytes(), entry.copied_bytes());
-        let identity = source.identity().with_clues_of(&clues::look(source, seed));
+        let identity = source.identity().with_samples_of(&samples::look(source, seed));
         let mut identity =
             identity.with_first("record", key, value).with_record(FIRST, key, value, companion);
         if let Some(companion) = companion {
             identity = identity.with_first("companion", key, companion);
         }
-        let (is_sealed, walk_bytes) = (entry.is_sealed(), cursor.held_bytes());
+        let (is_unverified, walk_bytes) = (entry.is_unverified(), cursor.held_bytes());
         Ok(FirstRecord {
             identity,
             fields,
@@ -61,7 +61,7 @@ impl FirstRecord {
             scratch_bytes,
             value_bytes,
             copied_bytes,
-            is_sealed,
+            is_unverified,
             walk_bytes,
         })
     }

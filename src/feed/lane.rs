@@ -12,18 +12,18 @@ use super::Clock;
 use super::batch::Batch;
 use super::empty::EmptyBatches;
 use super::progress::{self, Progress};
+use crate::base::first_error::FirstError;
+use crate::base::meter::{Wait, WaitMeter};
+use crate::base::return_queue::ReturnQueue;
 use crate::batch::BatchLayout;
-use crate::consumer::Consumer;
 use crate::device::Device;
 use crate::error::FeedError;
-use crate::latch::Latch;
-use crate::meter::{Wait, WaitMeter};
+use crate::prefetch::consumer_task::Consumer;
 use crate::prefetch::{Delivered, LaneMeters, Returned};
 use crate::reader::Watch;
-use crate::reader::body::Activity;
+use crate::reader::thread::Activity;
 use crate::receipt::Receipt;
 use crate::snapshot::{Snapshot, SnapshotError};
-use crate::way_home::WayHome;
 use crate::workers::Workers;
 
 /// The shortest time between two warnings of one wait.
@@ -46,7 +46,7 @@ pub struct Lane {
     pub(super) device: String,
     pub(super) empties: EmptyBatches,
     pub(super) full: Receiver<Result<Delivered, FeedError>>,
-    pub(super) home: WayHome<Returned>,
+    pub(super) home: ReturnQueue<Returned>,
     pub(super) meters: Arc<LaneMeters>,
     /// Whom the prefetcher wakes.
     #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams have tasks"))]
@@ -62,7 +62,7 @@ pub struct Lane {
     pub(super) give_up_after: Option<Duration>,
     pub(super) progress: Arc<Progress>,
     /// Of the feed.
-    pub(super) latch: Latch<FeedError>,
+    pub(super) first_error: FirstError<FeedError>,
     pub(super) ended: bool,
     /// `Some` until the drop, but for a lane that was never to give anything.
     pub(super) thread: Option<PrefetchThread>,
@@ -199,7 +199,7 @@ impl Lane {
             device: device.name(),
             empties: EmptyBatches::new(device, layout, false, number),
             full,
-            home: WayHome::nowhere(),
+            home: ReturnQueue::nowhere(),
             // What it waits for, or ends, is nobody's.
             meters: Arc::default(),
             consumer: Arc::default(),
@@ -211,7 +211,7 @@ impl Lane {
             warn_after: Duration::MAX,
             give_up_after: None,
             progress: progress.clone(),
-            latch: Latch::new(),
+            first_error: FirstError::new(),
             ended: false,
             thread: None,
             _workers: None,
@@ -301,7 +301,7 @@ impl Lane {
         if keeps_batches {
             // Before the way of the ring is closed: the thread looks for them behind that.
             let _ = empties.send(self.empties.leave());
-            self.home = WayHome::nowhere();
+            self.home = ReturnQueue::nowhere();
             return Some(staying);
         }
         // Batches that are held are dropped by who holds them: it may be this thread.
@@ -352,8 +352,8 @@ impl Lane {
     fn give_up(&self, held: usize, waited: Duration) -> FeedError {
         let ring = self.meters.ring.load(Ordering::Relaxed);
         let error = FeedError::AllHeld { lane: self.number, device: self.device.clone(), held, ring, waited };
-        self.latch.set(error.clone());
-        self.latch.get().unwrap_or(error)
+        self.first_error.set(error.clone());
+        self.first_error.get().unwrap_or(error)
     }
 
     /// Why there is no batch.

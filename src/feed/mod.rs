@@ -2,13 +2,11 @@
 
 mod batch;
 mod builder;
-mod course;
 mod decoding;
 mod digest;
 mod dlpack;
 mod empty;
 mod epoch;
-mod extent;
 mod first_record;
 mod lane;
 mod net;
@@ -20,7 +18,10 @@ mod past_caches;
 mod placement;
 mod plan;
 mod progress;
+mod schedule;
 mod seek;
+mod sizing;
+pub(crate) mod stats;
 mod steps;
 #[cfg(feature = "stream")]
 mod stream;
@@ -42,9 +43,9 @@ pub use self::dlpack::{
     DlpackBatch, DlpackTensor,
 };
 pub use self::epoch::{Epoch, IntoBatches};
-pub use self::extent::Extent;
 pub use self::lane::Lane;
 pub use self::owned::OwnedArray;
+pub use self::sizing::Sizing;
 pub use self::steps::Steps;
 #[cfg(feature = "stream")]
 pub use self::stream::Building;
@@ -56,19 +57,19 @@ use self::lane::RefusedLane;
 use self::progress::{About, Progress};
 pub(crate) use self::steps::take_step;
 
+use crate::base::first_error::FirstError;
+use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;
 use crate::config::MemoryBudget;
 use crate::error::FeedError;
-use crate::latch::Latch;
+use crate::feed::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
 use crate::order;
 use crate::prefetch::LaneMeters;
 use crate::reader::Watch;
 use crate::receipt::Receipt;
 use crate::record::StepId;
-use crate::shape::{BatchShape, ImageShape};
 use crate::snapshot::{Snapshot, SnapshotError};
-use crate::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
-use crate::workers::{Crew, WorkerMeters};
+use crate::workers::{Governor, WorkerMeters};
 
 /// A running feed: one source, read once, dealt to one lane a device.
 ///
@@ -86,7 +87,7 @@ pub struct Feed {
     input_shape: Option<ImageShape>,
     /// Of a batch, as the first record of the source has it.
     layout: Arc<BatchLayout>,
-    extent: Extent,
+    sizing: Sizing,
     budget: MemoryBudget,
     canceller: FeedCanceller,
     gauges: Arc<Gauges>,
@@ -127,7 +128,7 @@ impl Clock {
 struct Gauges {
     clock: Arc<Clock>,
     reader: Watch,
-    crew: Arc<Crew>,
+    governor: Arc<Governor>,
     workers: Arc<WorkerMeters>,
     lanes: Vec<(String, Arc<LaneMeters>)>,
 }
@@ -180,8 +181,8 @@ impl Feed {
     }
 
     /// All that decides which record comes when, and to whom, for processes to compare.
-    pub(crate) fn itinerary_text(&self) -> String {
-        self.about.itinerary_text(self.next_steps().first().copied().unwrap_or_default())
+    pub(crate) fn schedule_text(&self) -> String {
+        self.about.schedule_text(self.next_steps().first().copied().unwrap_or_default())
     }
 
     /// Where records are images: the shape of the source's first one, before the transform.
@@ -205,12 +206,12 @@ impl Feed {
     /// How many workers and batches there are, said or chosen. How many workers are at work now, and how many batches are
     /// in a lane's ring, is in the [statistics](Self::stats).
     #[must_use]
-    pub fn extent(&self) -> Extent {
-        self.extent
+    pub fn sizing(&self) -> Sizing {
+        self.sizing
     }
 
     /// The memory that the feed uses beside the page cache, holder by holder, as long as no record is larger than the
-    /// first, with rings as [deep](Self::extent) as they may become. What larger ones take comes on top:
+    /// first, with rings as [deep](Self::sizing) as they may become. What larger ones take comes on top:
     /// [`LaneStats::growths`] counts the batches that grew, but copies of records and decoders grow as well.
     #[must_use]
     pub fn memory_budget(&self) -> &MemoryBudget {
@@ -273,28 +274,28 @@ pub struct FeedCanceller(Arc<Mutex<Cancelling>>);
 /// What a canceller ends, and whether somebody has asked for it.
 #[derive(Debug)]
 struct Cancelling {
-    latch: Latch<FeedError>,
+    first_error: FirstError<FeedError>,
     is_asked: bool,
 }
 
 impl FeedCanceller {
-    fn new(latch: Latch<FeedError>) -> Self {
-        FeedCanceller(Arc::new(Mutex::new(Cancelling { latch, is_asked: false })))
+    fn new(first_error: FirstError<FeedError>) -> Self {
+        FeedCanceller(Arc::new(Mutex::new(Cancelling { first_error, is_asked: false })))
     }
 
     /// Ends the lanes that there are, and not those that come after them.
     fn end_lanes(&self) {
-        self.0.lock().latch.set(FeedError::Cancelled);
+        self.0.lock().first_error.set(FeedError::Cancelled);
     }
 
     /// From now on ends another one's lanes; at once, if it was asked to end those that were before.
     fn goes_for(&self, other: &FeedCanceller) {
-        let latch = other.0.lock().latch.clone();
+        let first_error = other.0.lock().first_error.clone();
         let mut this = self.0.lock();
         if this.is_asked {
-            latch.set(FeedError::Cancelled);
+            first_error.set(FeedError::Cancelled);
         }
-        this.latch = latch;
+        this.first_error = first_error;
     }
 
     /// Ends the feed: each lane delivers what is complete, then [`FeedError::Cancelled`], once. A lane whose
@@ -304,7 +305,7 @@ impl FeedCanceller {
     pub fn cancel(&self) {
         let mut this = self.0.lock();
         this.is_asked = true;
-        this.latch.set(FeedError::Cancelled);
+        this.first_error.set(FeedError::Cancelled);
     }
 }
 
@@ -322,10 +323,10 @@ impl Gauges {
                 waits_for_free: reader.free_slot.read(until),
             },
             workers: WorkerStats {
-                threads: self.crew.threads(),
-                at_work: self.crew.at_work(),
+                threads: self.governor.threads(),
+                at_work: self.governor.at_work(),
                 runs: self.workers.runs.get(),
-                errands: self.workers.errands.get(),
+                offloaded: self.workers.offloaded.get(),
                 waits_for_records: self.workers.idle.read(until),
             },
             lanes: self.lanes.iter().map(|(device, meters)| lane_stats(device, meters, until)).collect(),

@@ -5,12 +5,12 @@ use std::path::Path;
 use super::Feed;
 use super::builder::FeedBuilder;
 use super::origin::{FileList, Origin};
+use crate::base::shape::Phase;
+use crate::base::shown;
 use crate::config::ConfigError;
-use crate::decode::ColorMode;
 use crate::error::FeedError;
+use crate::image::ColorMode;
 use crate::net::{DataLayer, LayerSource, Net, NetState, NetWarning, TransformSpec};
-use crate::shape::Phase;
-use crate::shown;
 use crate::transform::{Taken, Transform};
 
 /// Where a feed's layer stands in its net.

@@ -10,11 +10,11 @@ use crate::config::ConfigError;
 use crate::decoder::WorkerSetup;
 use crate::decoder::image::{ImageDecoder, TargetDecoder, TargetFrom};
 use crate::error::FeedError;
-use crate::processor::Processor;
 use crate::source::Source;
 use crate::source::files::Files;
 use crate::source::paired::Paired;
-use crate::transform::{Cutter, LayerSeeds, Place, Transformer};
+use crate::transform::{Cutter, LayerSeeds, TransformPlace, Transformer};
+use crate::workers::processor::Processor;
 
 impl FeedBuilder {
     /// Opens the source and, where the targets have one of their own, that with it; and reads what the transforms
@@ -56,7 +56,7 @@ impl FeedBuilder {
                 Some(TargetDecoder { from: TargetFrom::FloatData, transformer })
             }
         };
-        let cutter = (self.place == Place::Device).then(|| Cutter::of(&pixels));
+        let cutter = (self.place == TransformPlace::Device).then(|| Cutter::of(&pixels));
         Ok(ImageDecoder { transformer: pixels, cutter, target, has_wide_labels: self.has_wide_labels })
     }
 

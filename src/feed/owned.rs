@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::batch::Batch;
+use crate::base::shape::{Dtype, Extents};
 use crate::device::DeviceError;
-use crate::shape::{Dtype, Extents};
 
 /// One array of a batch, on the host, that owns its memory: for whoever keeps bytes and gives them back by dropping
 /// them (`bytes::Bytes::from_owner`, burn's `Bytes`, Arrow's buffers). The batch's memory goes back to its lane when the

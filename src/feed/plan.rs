@@ -7,7 +7,6 @@ use crossbeam_channel::{Sender, bounded};
 
 use super::builder::{FeedBuilder, Seed};
 use super::empty::EmptyBatches;
-use super::extent::Extent;
 use super::first_record::FirstRecord;
 use super::lane::{Lane, PrefetchThread};
 use super::net::NetPlace;
@@ -15,33 +14,36 @@ use super::open::Opened;
 use super::origin::Origin;
 use super::placement::Placement;
 use super::progress::{About, Progress};
+use super::sizing::Sizing;
 use super::{Clock, Feed, FeedCanceller, Gauges};
-use crate::batch::{BatchLayout, LayoutError, Room};
+use crate::base::cache_lines;
+use crate::base::first_error::FirstError;
+use crate::base::numa::{Cpus, Topology};
+use crate::base::offload::{Helpers, OFFLOADED_MAX};
+use crate::base::return_queue::ReturnQueue;
+use crate::base::shape::Phase;
+use crate::base::slot_account::SlotAccount;
+use crate::batch::field::Field;
+use crate::batch::{BatchLayout, Capacity, LayoutError};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
-use crate::consumer::Consumer;
-use crate::content::ContentHash;
 use crate::decoder::image::ImageDecoder;
 use crate::device::{Device, DeviceError};
-use crate::errand::{ERRANDS_MAX, Helpers};
 use crate::error::FeedError;
-use crate::field::Field;
-use crate::latch::Latch;
-use crate::lines;
-use crate::numa::{Cpus, Topology};
 use crate::order::OrderError;
+use crate::prefetch::consumer_task::Consumer;
 use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
-use crate::processor::Processor;
 use crate::reader::DataReader;
-use crate::reader::body::{Pool, Share, Terms};
-use crate::reader::itinerary::Itinerary;
 use crate::reader::queue_pair;
-use crate::round::Round;
-use crate::shape::Phase;
+use crate::reader::schedule_slice::ScheduleSlice;
+use crate::reader::thread::{Pool, Share, Terms};
+use crate::receipt::content::ContentHash;
 use crate::snapshot::DealtBy;
-use crate::source::{COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, SEAL_BYTES, Source};
-use crate::transform::{CaffeEra, Draws, LayerKind, LayerSeeds, Place, Randomness, SetUp, Taken, Transform};
-use crate::way_home::WayHome;
-use crate::workers::{Crew, Task, TaskQueue, WorkerMeters, Workers};
+use crate::source::{CHECKSUM_BYTES, COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, Source};
+use crate::transform::{
+    CaffeEra, Draws, LayerKind, LayerSeeds, Randomness, SetUp, Taken, Transform, TransformPlace,
+};
+use crate::workers::processor::Processor;
+use crate::workers::{Governor, Task, TaskQueue, WorkerMeters, Workers};
 
 /// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
 /// library, where no error can be made of it.
@@ -59,13 +61,13 @@ static FEEDS: AtomicU64 = AtomicU64::new(0);
 
 impl FeedBuilder {
     /// What the lanes agree on with their reader.
-    fn terms(&self, extent: &Extent) -> Terms {
+    fn terms(&self, sizing: &Sizing) -> Terms {
         Terms {
             consumers: self.devices.len(),
             batch_size: self.batch_size,
-            prefetch: extent.prefetch,
+            prefetch: sizing.prefetch,
             passes: self.passes,
-            itinerary: self.itinerary.clone(),
+            schedule_slice: self.schedule_slice.clone(),
             share: self.ranks_of_job(),
             is_for_workers: true,
             drops_behind: self.drops_behind,
@@ -78,19 +80,19 @@ impl FeedBuilder {
     }
 
     /// What is left to choose of how much the feed takes, the best first. There is at least one.
-    fn choices(&self) -> Vec<Extent> {
+    fn choices(&self) -> Vec<Sizing> {
         // Memory of a device's own is for the program that trains on it.
         let may_deepen = self.devices.iter().all(|device| !device.backend().has_own_memory());
-        let mut choices = Extent::choices(self.threads, self.prefetch, may_deepen);
-        if choices.iter().any(|extent| self.terms(extent).check().is_ok()) {
-            choices.retain(|extent| self.terms(extent).check().is_ok());
+        let mut choices = Sizing::choices(self.threads, self.prefetch, may_deepen);
+        if choices.iter().any(|sizing| self.terms(sizing).check().is_ok()) {
+            choices.retain(|sizing| self.terms(sizing).check().is_ok());
         }
         choices
     }
 
     /// Divides a step's records among the ranks of the job.
     fn divide(&mut self) -> Result<(), ConfigError> {
-        if self.course.is_planned() {
+        if self.schedule.is_planned() {
             self.batch_size = self.planned_batch_size()?;
             return Ok(());
         }
@@ -119,8 +121,8 @@ impl FeedBuilder {
     fn batch_layout(
         &self,
         first: &FirstRecord,
-        choices: &mut Vec<Extent>,
-    ) -> Result<(Arc<BatchLayout>, Room), ConfigError> {
+        choices: &mut Vec<Sizing>,
+    ) -> Result<(Arc<BatchLayout>, Capacity), ConfigError> {
         let too_large = || ConfigError::BatchTooLarge {
             batch_size: self.batch_size,
             record: first.fields.first().map(Field::to_string).unwrap_or_default(),
@@ -130,16 +132,16 @@ impl FeedBuilder {
                 LayoutError::Fields(error) => ConfigError::Fields(error),
                 LayoutError::TooLarge => too_large(),
             })?;
-        let room = layout.room();
-        choices.retain(|extent| {
-            let slots = extent.prefetch_max.checked_mul(self.devices.len());
-            slots.and_then(|slots| room.checked_device_bytes(slots)).is_some()
+        let capacity = layout.capacity();
+        choices.retain(|sizing| {
+            let slots = sizing.prefetch_max.checked_mul(self.devices.len());
+            slots.and_then(|slots| capacity.checked_device_bytes(slots)).is_some()
         });
-        if choices.is_empty() { Err(too_large()) } else { Ok((Arc::new(layout), room)) }
+        if choices.is_empty() { Err(too_large()) } else { Ok((Arc::new(layout), capacity)) }
     }
 
     /// What needs no look at a source.
-    fn check(&self, best: &Extent) -> Result<(), FeedError> {
+    fn check(&self, best: &Sizing) -> Result<(), FeedError> {
         self.check_decoding()?;
         if let Some(target) = &self.target {
             target.check(&self.transform, self.source.as_ref(), self.phase)?;
@@ -158,15 +160,15 @@ impl FeedBuilder {
         if self.net.is_some() && self.phase == Phase::Test && self.devices.len() > 1 {
             return Err(ConfigError::TestOnSeveral { devices: self.devices.len() }.into());
         }
-        if let (Some(passes), Some(epochs)) = (self.passes, self.course.epochs)
+        if let (Some(passes), Some(epochs)) = (self.passes, self.schedule.epochs)
             && epochs != passes.get()
         {
             return Err(ConfigError::OnceAndEpochs { epochs }.into());
         }
-        if self.receipts && !self.course.is_planned() {
+        if self.receipts && !self.schedule.is_planned() {
             return Err(ConfigError::ReceiptsOfRing.into());
         }
-        if self.receipts && !self.course.mix.is_empty() {
+        if self.receipts && !self.schedule.mix.is_empty() {
             return Err(ConfigError::ReceiptsOfMixture.into());
         }
         // Even where the phase makes nothing of them, ranks that cannot be are a slip.
@@ -204,46 +206,46 @@ struct Needs<'a> {
     image: Option<&'a ImageDecoder>,
     layout: &'a BatchLayout,
     /// Of one batch.
-    room: Room,
+    capacity: Capacity,
 }
 
 impl Needs<'_> {
     /// The best choice that keeps to the memory limit, known before anything is set aside, so that a feed over its
     /// limit costs nothing.
-    fn choose(&self, choices: &[Extent]) -> Result<(Extent, MemoryBudget), ConfigError> {
+    fn choose(&self, choices: &[Sizing]) -> Result<(Sizing, MemoryBudget), ConfigError> {
         let mut over = None;
-        for extent in choices {
-            let budget = self.budget(extent);
+        for sizing in choices {
+            let budget = self.budget(sizing);
             match self.asked.memory_limit {
                 Some(allowed) if budget.total_bytes() > allowed => over = Some((allowed, budget)),
-                _ => return Ok((*extent, budget)),
+                _ => return Ok((*sizing, budget)),
             }
         }
         let (allowed, budget) = over.expect("there is a choice, and it was over the limit");
         Err(ConfigError::OverBudget { needed: budget.total_bytes(), allowed, budget: budget.to_string() })
     }
 
-    fn budget(&self, extent: &Extent) -> MemoryBudget {
-        let pool = Pool::cut(&self.asked.terms(extent), self.first.value_bytes);
+    fn budget(&self, sizing: &Sizing) -> MemoryBudget {
+        let pool = Pool::cut(&self.asked.terms(sizing), self.first.value_bytes);
         let is_paired = self.image.is_some_and(ImageDecoder::is_paired);
         let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
-        let seal_bytes = if self.first.is_sealed { SEAL_BYTES } else { 0 };
+        let seal_bytes = if self.first.is_unverified { CHECKSUM_BYTES } else { 0 };
         let lenders_bytes = if self.source.has_several_lenders() { LENDERS_BYTES } else { 0 };
         MemoryBudget::of(&BudgetTerms {
             lanes: self.asked.devices.len(),
-            prefetch: extent.prefetch_max,
-            threads: extent.threads,
+            prefetch: sizing.prefetch_max,
+            threads: sizing.threads,
             records: self.asked.batch_size,
             first_field_bytes: self.layout.first_field_bytes(),
-            memory_bytes: self.room.bytes,
+            memory_bytes: self.capacity.bytes,
             is_of_images: self.image.is_some(),
             hash_bytes: if self.processor.hashes_contents { size_of::<ContentHash>() } else { 0 },
             runs: pool.runs,
             run_records: pool.run_records,
             place_bytes: PLACE_BYTES + companion_bytes + seal_bytes + lenders_bytes,
             run_bytes: QUEUED_RUN_BYTES,
-            errands: ERRANDS_MAX,
-            errand_bytes: size_of::<Task>(),
+            offloaded: OFFLOADED_MAX,
+            offloaded_bytes: size_of::<Task>(),
             copied_bytes: self.first.copied_bytes,
             held_bytes: self.source.held_bytes() + self.first.walk_bytes,
             scratch_bytes: &self.first.scratch_bytes,
@@ -255,8 +257,8 @@ impl Needs<'_> {
 /// What all lanes of a feed have in common.
 struct Shared {
     workers: Arc<Workers>,
-    crew: Arc<Crew>,
-    latch: Latch<FeedError>,
+    governor: Arc<Governor>,
+    first_error: FirstError<FeedError>,
     clock: Arc<Clock>,
 }
 
@@ -266,14 +268,14 @@ pub(super) struct Plan {
     said: FeedBuilder,
     /// With what has come of it.
     asked: FeedBuilder,
-    extent: Extent,
+    sizing: Sizing,
     budget: MemoryBudget,
     source: Arc<dyn Source>,
     first: FirstRecord,
     layout: Arc<BatchLayout>,
     image: Option<Arc<ImageDecoder>>,
     /// Of one batch.
-    room: Room,
+    capacity: Capacity,
     randomness: Randomness,
     /// A test may have batches written past the caches that would not be, or the other way round, before the start.
     pub(super) processor: Arc<Processor>,
@@ -310,12 +312,12 @@ impl Plan {
         let mut first =
             FirstRecord::look(&*source, &processor, image_decoder, best.threads, asked.order_seed())?;
         asked.know_digest(&*source, &mut first.identity)?;
-        asked.itinerary = asked.itinerary(&*source, &first.identity, first.value_bytes)?;
+        asked.schedule_slice = asked.schedule_slice(&*source, &first.identity, first.value_bytes)?;
         if first.input.is_some_and(|input| !input.is_encoded) && asked.transform.forces_color() {
             // Caffe's words, and like Caffe we go on.
             tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
         }
-        let (layout, room) = asked.batch_layout(&first, &mut choices)?;
+        let (layout, capacity) = asked.batch_layout(&first, &mut choices)?;
         let needs = Needs {
             asked: &asked,
             source: &*source,
@@ -323,23 +325,23 @@ impl Plan {
             processor: &processor,
             image: image_decoder,
             layout: &layout,
-            room,
+            capacity,
         };
-        let (extent, budget) = needs.choose(&choices)?;
+        let (sizing, budget) = needs.choose(&choices)?;
         // The ring's batches together, as many as it begins with: by the time that a slot is filled again, all others
         // have been.
         processor.setup.is_past_caches =
-            room.bytes.saturating_mul(extent.prefetch * asked.devices.len()) > lines::cache_bytes();
+            capacity.bytes.saturating_mul(sizing.prefetch * asked.devices.len()) > cache_lines::cache_bytes();
         let (processor, topology) = (Arc::new(processor), Topology::of_machine());
         Ok(Plan {
             said,
-            extent,
+            sizing,
             budget,
             source,
             first,
             layout,
             image,
-            room,
+            capacity,
             randomness,
             processor,
             topology,
@@ -353,29 +355,29 @@ impl Plan {
         // First, so that what transforms has taken its room before it is looked how much is left.
         let devices = self.lane_devices()?;
         self.check_devices()?;
-        let queue = TaskQueue::with_room(self.extent.threads, self.asked.devices.len() * self.runs());
+        let queue = TaskQueue::with_room(self.sizing.threads, self.asked.devices.len() * self.runs());
         let readers = self.open_readers(&queue.helpers())?;
         let meters = Arc::new(WorkerMeters::default());
         let lane_meters: Vec<Arc<LaneMeters>> = devices.iter().map(|_| Arc::default()).collect();
-        let threads = self.extent.threads;
-        let crew = Arc::new(if self.extent.are_threads_chosen {
+        let threads = self.sizing.threads;
+        let governor = Arc::new(if self.sizing.are_threads_chosen {
             let consumers = lane_meters.iter().map(|lane| lane.for_batch.clone());
-            Crew::choosing(threads, &meters, consumers.collect())
+            Governor::choosing(threads, &meters, consumers.collect())
         } else {
-            Crew::of(threads)
+            Governor::of(threads)
         });
         let placement = Placement::of(&self.topology, &self.asked.devices, threads);
         let near = placement.workers.as_ref();
-        let latch = Latch::new();
+        let first_error = FirstError::new();
         let lost = {
-            let latch = latch.clone();
+            let first_error = first_error.clone();
             move |name, message| {
-                latch.set(FeedError::Panicked { name, message });
+                first_error.set(FeedError::Panicked { name, message });
             }
         };
-        let workers = Workers::start(queue, crew.clone(), &self.processor, &meters, near, lost)
+        let workers = Workers::start(queue, governor.clone(), &self.processor, &meters, near, lost)
             .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
-        let shared = Shared { workers: Arc::new(workers), crew, latch, clock };
+        let shared = Shared { workers: Arc::new(workers), governor, first_error, clock };
         let watch = readers[0].watch();
         let about = Arc::new(About::of(&*self.source, self.first.identity.clone(), &self.asked));
         let progress = self.asked.progress(&about)?;
@@ -384,11 +386,11 @@ impl Plan {
             .zip(devices.iter().zip(&lane_meters).zip(placement.lanes))
             .map(|(way, ((device, meters), near))| self.start_lane(way, device, meters, near, &shared))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
-        let Shared { crew, latch, clock, .. } = shared;
+        let Shared { governor, first_error, clock, .. } = shared;
         let gauges = Gauges {
             clock,
             reader: watch,
-            crew,
+            governor,
             workers: meters,
             lanes: lanes.iter().map(|lane| lane.device.clone()).zip(lane_meters).collect(),
         };
@@ -398,11 +400,11 @@ impl Plan {
             records,
             layout = %self.layout,
             lanes = lanes.len(),
-            extent = %self.extent,
+            sizing = %self.sizing,
             budget_bytes = self.budget.total_bytes(),
             "the feed starts"
         );
-        let canceller = FeedCanceller::new(latch);
+        let canceller = FeedCanceller::new(first_error);
         Ok(Feed {
             lanes: Some(lanes),
             records,
@@ -412,7 +414,7 @@ impl Plan {
                 DealtBy::Ring(_) => None,
             },
             input_shape: self.first.input.map(|input| input.shape),
-            extent: self.extent,
+            sizing: self.sizing,
             budget: self.budget,
             canceller,
             gauges: Arc::new(gauges),
@@ -429,7 +431,7 @@ impl Plan {
             DataReader::builder_shared(&*self.asked.layer, self.source.clone())
                 .phase(self.asked.phase)
                 .group(&*group)
-                .terms(self.asked.terms(&self.extent))
+                .terms(self.asked.terms(&self.sizing))
                 .helpers(helpers.clone())
                 .open_in(&self.asked.registry)
         };
@@ -439,8 +441,10 @@ impl Plan {
     /// The random numbers of a lane's records, from the first one that comes.
     fn draws(&self, lane: usize) -> Result<Draws, OrderError> {
         let takes = self.asked.transform.takes(self.asked.phase);
-        let Some(itinerary) = &self.asked.itinerary else { return Ok(self.randomness.lane(lane, takes)) };
-        let Itinerary { plan, first_replica, starts, is_ring, .. } = itinerary;
+        let Some(schedule_slice) = &self.asked.schedule_slice else {
+            return Ok(self.randomness.lane(lane, takes));
+        };
+        let ScheduleSlice { plan, first_replica, starts, is_ring, .. } = schedule_slice;
         // In the ring, the seed that was said is the first lane's.
         let mut draws = self.randomness.lane(if *is_ring { lane } else { first_replica + lane }, takes);
         if draws.are_in_turn() {
@@ -456,7 +460,7 @@ impl Plan {
 
     /// The runs that go round between the reader and a lane.
     fn runs(&self) -> usize {
-        Pool::cut(&self.asked.terms(&self.extent), self.first.value_bytes).runs
+        Pool::cut(&self.asked.terms(&self.sizing), self.first.value_bytes).runs
     }
 
     /// Whether each device has room for the batches of all its lanes.
@@ -469,9 +473,9 @@ impl Plan {
             }
             let Some(free) = device.backend().free_bytes()? else { continue };
             let lanes = names.iter().filter(|other| *other == name).count();
-            let batches = lanes * self.extent.prefetch;
+            let batches = lanes * self.sizing.prefetch;
             let bytes = self
-                .room
+                .capacity
                 .checked_device_bytes(batches)
                 .expect("the lanes' batches were found to be countable");
             if bytes > free {
@@ -488,7 +492,7 @@ impl Plan {
     /// The devices as the lanes use them. One that several lanes have is one for all of them.
     fn lane_devices(&self) -> Result<Vec<Device>, FeedError> {
         let asked = &self.asked.devices;
-        if self.asked.place == Place::Host {
+        if self.asked.place == TransformPlace::Host {
             return Ok(asked.clone());
         }
         let Some(image) = &self.image else { return Ok(asked.clone()) };
@@ -512,7 +516,7 @@ impl Plan {
         near: Option<Cpus>,
         shared: &Shared,
     ) -> Result<Lane, FeedError> {
-        let (asked, Extent { prefetch, prefetch_max, .. }) = (&self.asked, self.extent);
+        let (asked, Sizing { prefetch, prefetch_max, .. }) = (&self.asked, self.sizing);
         let (free_sender, free) = bounded(prefetch_max);
         // One message more than there are batches: the error.
         let (full, full_receiver) = bounded(prefetch_max + 1);
@@ -521,24 +525,24 @@ impl Plan {
         let (done_sender, done) = bounded(prefetch_max);
         let (number, watch) = (reader.number(), reader.watch());
         let draws = self.draws(number).map_err(ConfigError::Order)?;
-        let pads = asked.itinerary.as_ref().is_some_and(|itinerary| itinerary.plan.pads());
-        let round = Round::open();
+        let pads = asked.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
+        let account = SlotAccount::open();
         let consumer = Arc::new(Consumer::default());
         let mut prefetcher = Prefetcher {
             consumer: consumer.clone(),
-            ring: RingKeeper(round.clone()),
+            ring: RingKeeper(account.clone()),
             reader,
             processor: self.processor.clone(),
             draws,
             device: device.clone(),
             near,
             layout: self.layout.clone(),
-            room: self.room,
+            capacity: self.capacity,
             pads,
             depth: Depth::of(prefetch, prefetch_max),
-            crew: shared.crew.clone(),
+            governor: shared.governor.clone(),
             meters: meters.clone(),
-            latch: shared.latch.clone(),
+            first_error: shared.first_error.clone(),
             tasks: shared.workers.tasks(),
             done,
             done_sender,
@@ -561,7 +565,7 @@ impl Plan {
             device: device.name(),
             empties: EmptyBatches::new(device, &self.layout, pads, number),
             full: full_receiver,
-            home: WayHome::new(free_sender, &round),
+            home: ReturnQueue::new(free_sender, &account),
             meters: meters.clone(),
             consumer,
             #[cfg(feature = "stream")]
@@ -572,7 +576,7 @@ impl Plan {
             warn_after: asked.warn_after,
             give_up_after: asked.give_up_after,
             progress,
-            latch: shared.latch.clone(),
+            first_error: shared.first_error.clone(),
             ended: false,
             thread: Some(spawn(prefetcher, stop_sender)?),
             _workers: Some(shared.workers.clone()),

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 use super::batch::Batch;
 use super::builder::{FeedBuilder, Seed};
+use crate::base::checked_text::TextWriter;
 use crate::config::ConfigError;
-use crate::reader::itinerary::Itinerary;
+use crate::reader::schedule_slice::ScheduleSlice;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;
-use crate::sealed_text::TextWriter;
 use crate::snapshot::{DealtBy, DrawnFrom, Snapshot, SnapshotError};
 use crate::source::{Identity, Passes, Source};
 
@@ -35,21 +35,21 @@ impl About {
             passes: source.passes(),
             dealt_by: asked.dealt_by(),
             draws: asked.drawn_from(),
-            end: asked.itinerary.as_ref().and_then(|itinerary| itinerary.end),
+            end: asked.schedule_slice.as_ref().and_then(|schedule_slice| schedule_slice.end),
         }
     }
 
     /// All that decides which record comes when, and to whom, from a step on.
-    pub(super) fn itinerary_text(&self, next: StepId) -> String {
+    pub(super) fn schedule_text(&self, next: StepId) -> String {
         let mut text = TextWriter::new("itinerary", 1);
         self.identity.lines().for_each(|line| text.fact("data", line));
-        self.identity.clues().for_each(|clue| text.fact("clue", clue));
+        self.identity.samples().for_each(|sample| text.fact("clue", sample));
         if let DealtBy::Plan(plan) = &self.dealt_by {
             plan.write(&mut text);
         }
         text.fact("next", next);
         text.fact("end", self.end.map_or_else(|| "none".to_owned(), |end| end.to_string()));
-        text.seal()
+        text.checksum()
     }
 
     /// The snapshot of replicas that come to these steps next.
@@ -132,8 +132,8 @@ impl FeedBuilder {
 
     /// By what law the records come.
     pub(super) fn dealt_by(&self) -> DealtBy {
-        match &self.itinerary {
-            Some(itinerary) if !itinerary.is_ring => DealtBy::Plan(itinerary.plan.clone()),
+        match &self.schedule_slice {
+            Some(schedule_slice) if !schedule_slice.is_ring => DealtBy::Plan(schedule_slice.plan.clone()),
             _ => DealtBy::Ring(self.ring()),
         }
     }
@@ -141,12 +141,13 @@ impl FeedBuilder {
     /// Where the lanes begin.
     pub(super) fn progress(&self, about: &Arc<About>) -> Result<Vec<Arc<Progress>>, ConfigError> {
         let of_ring = || self.ranks_of_job().map_or(0, |share| share.first);
-        let first_replica = self.itinerary.as_ref().map_or_else(of_ring, |itinerary| itinerary.first_replica);
-        let start = |lane: usize| match &self.itinerary {
-            Some(Itinerary { plan, starts, is_ring: true, .. }) => {
+        let first_replica =
+            self.schedule_slice.as_ref().map_or_else(of_ring, |schedule_slice| schedule_slice.first_replica);
+        let start = |lane: usize| match &self.schedule_slice {
+            Some(ScheduleSlice { plan, starts, is_ring: true, .. }) => {
                 Ok(StepId { epoch: 0, step: plan.step_number(starts[lane])? })
             }
-            Some(itinerary) => Ok(itinerary.starts[lane]),
+            Some(schedule_slice) => Ok(schedule_slice.starts[lane]),
             None => Ok::<_, ConfigError>(StepId::default()),
         };
         let lanes = 0..self.devices.len();

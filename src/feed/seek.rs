@@ -6,10 +6,10 @@ use super::builder::{FeedBuilder, Seed};
 use crate::device::Device;
 use crate::error::FeedError;
 use crate::order::{OrderError, World};
-use crate::reader::body::Share;
+use crate::reader::thread::Share;
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, Ring, SnapshotError};
-use crate::transform::Place;
+use crate::transform::TransformPlace;
 
 impl Feed {
     /// Goes to a step, forwards or backwards: the next batch of every lane is its share of it. [Lanes](Self::lanes) that
@@ -50,7 +50,7 @@ impl Feed {
     pub fn replay(&self, step: impl Into<StepId>, replica: usize) -> Result<Batch, FeedError> {
         let id = step.into();
         self.check_step(id)?;
-        let builder = self.asked.clone().devices([Device::host(0)]).transform_on(Place::Host);
+        let builder = self.asked.clone().devices([Device::host(0)]).transform_on(TransformPlace::Host);
         let mut builder = builder.threads(1).prefetch(1).receipts(false).receipt_contents(false);
         let of = self.replicas();
         if replica >= of {
@@ -94,8 +94,8 @@ fn no_such_step(id: StepId, steps: u64) -> FeedError {
 impl FeedBuilder {
     /// Makes a feed of one lane the replica of a job that others are of, too, the first of which this was to be.
     fn stand_for(&mut self, replica: usize, of: usize, first: usize) -> Result<(), FeedError> {
-        if self.course.is_planned() {
-            let world = self.course.worker.map_or_else(|| World::new(1, of), |(world, _)| Ok(world));
+        if self.schedule.is_planned() {
+            let world = self.schedule.worker.map_or_else(|| World::new(1, of), |(world, _)| Ok(world));
             self.alone = Some((world.map_err(SnapshotError::Order)?, replica));
             return Ok(());
         }

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use super::batch::Batch;
 use super::lane::Lane;
 use super::{Feed, FeedBuilder};
+use crate::base::sync::panic_message;
 use crate::error::FeedError;
-use crate::sync::panic_message;
 
 /// The lane's batches, as they come. Where there is none yet, its task is woken when there is one: no thread waits.
 ///

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::builder::FeedBuilder;
 use super::origin::Origin;
+use crate::base::shape::{Dtype, Phase};
 use crate::config::ConfigError;
-use crate::shape::{Dtype, Phase};
 use crate::source::{Matching, Source};
 use crate::transform::Transform;
 

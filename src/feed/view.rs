@@ -2,9 +2,9 @@
 
 use std::ops::Deref;
 
+use crate::base::shape::{Dtype, Element, Extents};
+use crate::batch::field::{self, Field, FieldError, FieldKey};
 use crate::batch::{Array, Filled, Part};
-use crate::field::{self, Field, FieldError, FieldKey};
-use crate::shape::{Dtype, Element, Extents};
 
 /// A field of a batch, with its elements on the host.
 #[derive(Clone, Copy, Debug)]

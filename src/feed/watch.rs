@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Gauges;
 use super::progress::Progress;
+use crate::feed::stats::Stats;
 use crate::order::Plan;
 use crate::record::StepId;
-use crate::stats::Stats;
 
 /// What can be asked of a feed from anywhere, at any time: see [`Feed::watch`](super::Feed::watch). It keeps
 /// neither the feed nor its database open. A feed that [goes elsewhere](super::Feed::seek) has new lanes,

@@ -3,10 +3,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::datum::Datum;
-use crate::decode::{ColorMode, Decode, Decoder};
+use crate::batch::fault::{RecordCause, RecordError};
 use crate::error::FeedError;
-use crate::fault::{RecordCause, RecordError};
+use crate::image::{ColorMode, Decode, Decoder};
+use crate::record::datum::Datum;
 use crate::record::{Key, RecordId};
 use crate::source::{Entry, Source};
 

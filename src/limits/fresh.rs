@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::together;
-use crate::memory::PageMemory;
+use crate::batch::memory::PageMemory;
 
 /// The smallest page there is.
 const PAGE_BYTES: usize = 4096;

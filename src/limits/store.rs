@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use super::{Buffer, together};
-use crate::lines;
+use crate::base::cache_lines;
 
 /// The rate at which so many threads together write memory that they do not read, in bytes a second: past the caches
 /// where the processor can (x86-64), and else as a copy from the caches does.
@@ -15,10 +15,10 @@ use crate::lines;
 pub fn store_bytes_per_second(threads: usize, time: Duration) -> f64 {
     together::per_second(threads, time, |_number| {
         let mut buffer = Buffer::new(threads);
-        let value = lines::Page::filled(1);
+        let value = cache_lines::Page::filled(1);
         move || {
             let Some(buffer) = &mut buffer else { return 0 };
-            lines::fill_past_caches(buffer.bytes(), &value);
+            cache_lines::fill_past_caches(buffer.bytes(), &value);
             black_box(buffer.bytes()).len()
         }
     })

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use self::text::notes::{Fillers, Form, LayerNotes, Notes};
 use self::warning::Passed;
-use crate::input_file;
+use crate::base::input_file;
 use crate::proto::NetParameter;
 
 pub use self::error::{LayerError, NetCause, NetError, TextPlace};

@@ -8,8 +8,8 @@ use super::layer::{self, LayerSource, TransformSpec};
 use super::state::{self, NetState};
 use super::warning::{NetWarning, WarningKind};
 use super::{LayerRecord, Net, layer_name, upgrade};
+use crate::base::shape::Phase;
 use crate::proto::LayerParameter;
-use crate::shape::Phase;
 
 /// A layer that reads records of a database or images of a list, as the net has it.
 #[non_exhaustive]

@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::error::{LayerError, clip_list};
 use super::warning::WarningKind;
+use crate::base::shape::Phase;
 use crate::proto::{self, LayerParameter, NetStateRule};
-use crate::shape::Phase;
 
 /// What the rules of a net's layers are matched against.
 ///

@@ -44,9 +44,9 @@ pub enum OrderError {
         /// Replicas.
         replicas: usize,
     },
-    /// Caffe's law deals the records of one whole data set.
+    /// Caffe's order deals the records of one whole data set.
     #[error(
-        "Caffe's law deals one data set to all consumers, record by record: with it go the policies AUTO and DATA, \
+        "Caffe's order deals one data set to all consumers, record by record: with it go the policies AUTO and DATA, \
          and not {policy}"
     )]
     CaffeDealsAll {

@@ -9,7 +9,7 @@
 //!
 //! It is for shuffling, not for secrets.
 
-use crate::splitmix::SplitMix;
+use crate::base::splitmix::SplitMix;
 
 /// How often each half is changed. Fewer leave patterns in short permutations; the tests of this file tell.
 const ROUNDS: usize = 8;

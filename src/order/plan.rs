@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::job::{Assignment, Job, LastBatch};
-use super::law::Law;
 use super::mixture::Mixture;
-use super::rest::Rest;
+use super::partition::Partition;
+use super::remainder::Remainder;
 use super::sharding::{Files, Shard, ShardName};
 use super::share::{Line, ReplicaShare};
 use super::world::Seat;
@@ -22,7 +22,7 @@ pub struct Plan {
     job: Job,
     policy: AutoShardPolicy,
     why: &'static str,
-    law: Law,
+    partition: Partition,
     /// How many records all replicas together take at a step, while there are enough.
     step_records: u64,
     /// The steps of each epoch, where workers have streams of their own.
@@ -31,7 +31,7 @@ pub struct Plan {
     /// One for all workers, or one each.
     shards: Vec<Shard>,
     /// What another job left of the epoch that it was in.
-    rest: Option<Rest>,
+    rest: Option<Remainder>,
 }
 
 impl Job {
@@ -60,7 +60,7 @@ impl Plan {
         let (policy, why) = job.policy.resolve(job.files.len(), world.workers(), wants_one)?;
         // One worker reads everything, by whatever policy.
         let shares = policy == AutoShardPolicy::Data || world.workers() == 1;
-        let (law, step_records) = Law::of(job, shares)?;
+        let (partition, step_records) = Partition::of(job, shares)?;
         if last_batch == LastBatch::Wrap && !shares {
             return Err(OrderError::WrapsOne { policy: policy.name() });
         }
@@ -80,7 +80,7 @@ impl Plan {
             job: job.clone().last_batch(last_batch),
             policy,
             why,
-            law,
+            partition,
             step_records,
             own_steps: 0,
             last_batch,
@@ -112,11 +112,11 @@ impl Plan {
     /// The most records that a replica gets at a step: what a padded batch has room for.
     #[must_use]
     pub fn batch_size_max(&self) -> u64 {
-        match self.law {
-            Law::Divided { global } | Law::Rebatched { global } => {
+        match self.partition {
+            Partition::Divided { global } | Partition::Rebatched { global } => {
                 global.div_ceil(self.job.world.replicas() as u64)
             }
-            Law::Dealt { each } | Law::Caffe { each } | Law::Own { each } => each,
+            Partition::Dealt { each } | Partition::Caffe { each } | Partition::Own { each } => each,
         }
     }
 
@@ -140,16 +140,16 @@ impl Plan {
         self.shards.len()
     }
 
-    pub(super) fn law(&self) -> Law {
-        self.law
+    pub(super) fn partition(&self) -> Partition {
+        self.partition
     }
 
     /// What another job left of the epoch that it was in, if there is any left.
-    pub(super) fn rest(&self) -> Option<&Rest> {
+    pub(super) fn rest(&self) -> Option<&Remainder> {
         self.rest.as_ref()
     }
 
-    pub(super) fn with_rest(self, rest: Option<Rest>) -> Self {
+    pub(super) fn with_rest(self, rest: Option<Remainder>) -> Self {
         Plan { rest, ..self }
     }
 
@@ -165,12 +165,14 @@ impl Plan {
 
     /// Whether a step's records lie in their stream as they are dealt in turn, and not share by share.
     pub(crate) fn deals_in_turn(&self) -> bool {
-        matches!(self.law, Law::Caffe { .. })
+        matches!(self.partition, Partition::Caffe { .. })
     }
 
     /// Whether it divides the same data set in the same way, whatever it was asked for by, and wherever it goes on from.
     pub(crate) fn divides_like(&self, other: &Plan) -> bool {
-        let of = |plan: &Plan| (plan.job.world, plan.law, plan.step_records, plan.last_batch, plan.shuffle());
+        let of = |plan: &Plan| {
+            (plan.job.world, plan.partition, plan.step_records, plan.last_batch, plan.shuffle())
+        };
         of(self) == of(other) && self.shards == other.shards
     }
 
@@ -190,7 +192,11 @@ impl Plan {
         if let Some(rest) = self.rest_of(epoch) {
             return Ok(self.shared_steps(rest.len()));
         }
-        Ok(if self.law.is_shared() { self.shared_steps(self.shards[0].records) } else { self.own_steps })
+        Ok(if self.partition.is_shared() {
+            self.shared_steps(self.shards[0].records)
+        } else {
+            self.own_steps
+        })
     }
 
     /// What a replica gets at a step of an epoch: its records, in the order of their places in the batch.
@@ -206,14 +212,14 @@ impl Plan {
         }
         let worker = if self.shards.len() == 1 { 0 } else { seat.worker };
         let line = self.line(epoch, worker)?;
-        let stretch = match (self.last_batch, line.rest) {
+        let range = match (self.last_batch, line.rest) {
             (LastBatch::Wrap, _) => {
-                self.law.stretch(self.job.world, self.steps_before(epoch)? + step, seat, u64::MAX)
+                self.partition.range(self.job.world, self.steps_before(epoch)? + step, seat, u64::MAX)
             }
-            (_, Some(rest)) => self.law.shared().stretch(self.job.world, step, seat, rest.len()),
-            (_, None) => self.law.stretch(self.job.world, step, seat, self.end(line.shard)),
+            (_, Some(rest)) => self.partition.shared().range(self.job.world, step, seat, rest.len()),
+            (_, None) => self.partition.range(self.job.world, step, seat, self.end(line.shard)),
         };
-        Ok(ReplicaShare::of(self, line, stretch))
+        Ok(ReplicaShare::of(self, line, range))
     }
 
     /// The steps of all epochs before one, where batches [wrap](LastBatch::Wrap).
@@ -270,7 +276,7 @@ impl Plan {
         };
         if self.wraps() {
             // All batches are full.
-            let each = self.law.stretch(self.job.world, 0, self.job.world.seat(replica)?, u64::MAX).len;
+            let each = self.partition.range(self.job.world, 0, self.job.world.seat(replica)?, u64::MAX).len;
             return Ok(each.saturating_mul(self.step_number(id)?));
         }
         let of_epochs = id.epoch.saturating_mul(given(0, 0..self.steps(0)?)?);
@@ -290,7 +296,7 @@ impl Plan {
     }
 
     /// What another job left of an epoch, where batches end with it.
-    pub(super) fn rest_of(&self, epoch: u64) -> Option<&Rest> {
+    pub(super) fn rest_of(&self, epoch: u64) -> Option<&Remainder> {
         self.rest.as_ref().filter(|rest| rest.epoch == epoch)
     }
 
@@ -301,8 +307,8 @@ impl Plan {
 
     /// How much of a shard is used in an epoch.
     fn end(&self, shard: &Shard) -> u64 {
-        match (self.last_batch, self.law) {
-            (LastBatch::Drop, Law::Rebatched { global }) => shard.records / global * global,
+        match (self.last_batch, self.partition) {
+            (LastBatch::Drop, Partition::Rebatched { global }) => shard.records / global * global,
             _ => shard.records,
         }
     }
@@ -318,12 +324,13 @@ impl Plan {
     /// The steps of workers that have streams of their own: until the last one ends, or, where all batches are full, the first.
     fn count_own_steps(&self) -> u64 {
         let locals = self.job.world.replicas_per_worker() as u64;
-        let steps = self.shards.iter().enumerate().map(|(worker, shard)| match (self.law, self.last_batch) {
-            (Law::Rebatched { .. }, _) => self.rebatched_steps(worker, shard),
-            (Law::Own { each }, LastBatch::Drop) => shard.records / each / locals,
-            (Law::Own { each }, _) => shard.records.div_ceil(each).div_ceil(locals),
-            (Law::Divided { .. } | Law::Dealt { .. } | Law::Caffe { .. }, _) => 0,
-        });
+        let steps =
+            self.shards.iter().enumerate().map(|(worker, shard)| match (self.partition, self.last_batch) {
+                (Partition::Rebatched { .. }, _) => self.rebatched_steps(worker, shard),
+                (Partition::Own { each }, LastBatch::Drop) => shard.records / each / locals,
+                (Partition::Own { each }, _) => shard.records.div_ceil(each).div_ceil(locals),
+                (Partition::Divided { .. } | Partition::Dealt { .. } | Partition::Caffe { .. }, _) => 0,
+            });
         match self.last_batch {
             LastBatch::Drop => steps.min(),
             _ => steps.max(),
@@ -336,7 +343,7 @@ impl Plan {
     fn rebatched_steps(&self, worker: usize, shard: &Shard) -> u64 {
         let end = self.end(shard);
         let begin_of =
-            |step| self.law.stretch(self.job.world, step, Seat { worker, local: 0 }, u64::MAX).first;
+            |step| self.partition.range(self.job.world, step, Seat { worker, local: 0 }, u64::MAX).first;
         let has_records = |step| match self.last_batch {
             LastBatch::Drop => begin_of(step + 1) <= end,
             _ => begin_of(step) < end,

@@ -1,8 +1,8 @@
 //! The plan of a run that goes on, in the world that it was in or in another.
 
 use super::job::Job;
-use super::rest::Rest;
-use super::stretch::Stretch;
+use super::range::StridedRange;
+use super::remainder::Remainder;
 use super::world::Seat;
 use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
@@ -13,7 +13,7 @@ const APART_MAX: usize = 1 << 20;
 
 /// What comes from a step on to its epoch's end: places of the lines of workers, or of the one line of all.
 struct Tail {
-    places: Vec<(usize, Stretch)>,
+    places: Vec<(usize, StridedRange)>,
     /// Whether that is all of the epoch.
     is_whole: bool,
 }
@@ -95,9 +95,9 @@ impl Plan {
 
     /// What is left of the epoch in which the foremost replica is, and, before it, of what the others have not come to;
     /// and whether that is the epoch as a whole.
-    fn rest_after(&self, next: &[StepId]) -> Result<(Rest, bool), OrderError> {
+    fn rest_after(&self, next: &[StepId]) -> Result<(Remainder, bool), OrderError> {
         let foremost = next.iter().copied().max().unwrap_or_default();
-        let mut rest = Rest::of(foremost.epoch);
+        let mut rest = Remainder::of(foremost.epoch);
         let mut id = next.iter().copied().min().unwrap_or_default();
         let mut looks = 0;
         while id < foremost {
@@ -111,8 +111,8 @@ impl Plan {
             }
             for (replica, own) in next.iter().enumerate() {
                 if *own <= id {
-                    let (line, stretch) = self.share(id.epoch, id.step, replica)?.places();
-                    line.push_to(&mut rest, stretch)?;
+                    let (line, range) = self.share(id.epoch, id.step, replica)?.places();
+                    line.push_to(&mut rest, range)?;
                 }
             }
             id.step += 1;
@@ -131,7 +131,7 @@ impl Plan {
 
     /// From which epoch on the records are that an epoch's steps have: an earlier one, where another job's replicas were apart.
     pub(crate) fn reaches_back_to(&self, epoch: u64) -> u64 {
-        self.rest_of(epoch).and_then(Rest::first_epoch).map_or(epoch, |first| first.min(epoch))
+        self.rest_of(epoch).and_then(Remainder::first_epoch).map_or(epoch, |first| first.min(epoch))
     }
 
     /// The epoch that it goes on in, where another job was.
@@ -156,14 +156,14 @@ impl Plan {
         }
         if let Some(old) = self.rest_of(id.epoch) {
             let first = id.step * self.step_records();
-            let places = vec![(0, Stretch::within(first..old.len(), old.len()))];
+            let places = vec![(0, StridedRange::within(first..old.len(), old.len()))];
             return Ok(Tail { places, is_whole: false });
         }
         let of_worker = |worker| {
             let records = self.line(id.epoch, worker)?.shard.records;
             let seat = Seat { worker, local: 0 };
-            let first = self.law().stretch(self.world(), id.step, seat, u64::MAX).first;
-            Ok((worker, Stretch::within(first..records, records)))
+            let first = self.partition().range(self.world(), id.step, seat, u64::MAX).first;
+            Ok((worker, StridedRange::within(first..records, records)))
         };
         let places = (0..self.shards()).map(of_worker).collect::<Result<_, OrderError>>()?;
         Ok(Tail { places, is_whole: id.step == 0 })
@@ -173,7 +173,7 @@ impl Plan {
     fn ring_tail(&self, id: StepId) -> Result<Tail, OrderError> {
         let line = self.line(id.epoch, 0)?;
         let first = (self.steps_before(id.epoch)? + id.step) * self.step_records();
-        let old = line.rest.map_or(0, Rest::len);
+        let old = line.rest.map_or(0, Remainder::len);
         let records = line.shard.records;
         let end = match first.checked_sub(old) {
             None => old,
@@ -183,16 +183,16 @@ impl Plan {
             }
         };
         let is_whole = first >= old && end - first == records;
-        Ok(Tail { places: vec![(0, Stretch::within(first..end, end))], is_whole })
+        Ok(Tail { places: vec![(0, StridedRange::within(first..end, end))], is_whole })
     }
 
     /// With what another job left, and the step that comes first.
-    fn after(self, (rest, is_whole): (Rest, bool)) -> (Self, StepId) {
+    fn after(self, (rest, is_whole): (Remainder, bool)) -> (Self, StepId) {
         let start = StepId { epoch: rest.epoch, step: 0 };
         let rest = match (is_whole, self.wraps()) {
             (true, false) => None,
             // It counts its steps from here.
-            (true, true) => rest.epoch.checked_sub(1).map(Rest::of),
+            (true, true) => rest.epoch.checked_sub(1).map(Remainder::of),
             (false, _) => Some(rest),
         };
         (self.with_rest(rest), start)

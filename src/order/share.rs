@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::mixture::Mixture;
-use super::rest::Rest;
+use super::range::StridedRange;
+use super::remainder::Remainder;
 use super::sharding::{Shard, ShardName};
-use super::stretch::Stretch;
 use super::{EpochOrder, OrderError, Plan, Shuffle};
 use crate::record::RecordId;
 
@@ -16,7 +16,7 @@ pub struct ReplicaShare<'a> {
     plan: &'a Plan,
     line: Line<'a>,
     /// Places in the line.
-    stretch: Stretch,
+    range: StridedRange,
     /// The order of the epoch, in the shard, that the last record was of.
     order: Option<(u64, ShardName, EpochOrder)>,
 }
@@ -25,7 +25,7 @@ pub struct ReplicaShare<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     /// What comes first, if anything does that is not of the shard.
-    pub(super) rest: Option<&'a Rest>,
+    pub(super) rest: Option<&'a Remainder>,
     pub(super) shard: &'a Shard,
     /// Which place of the shard, counted on through the epochs, its first one is.
     pub(super) begin: u64,
@@ -50,25 +50,25 @@ impl<'a> Line<'a> {
     }
 
     /// Adds places of it to a rest.
-    pub(super) fn push_to(&self, rest: &mut Rest, places: Stretch) -> Result<(), OrderError> {
+    pub(super) fn push_to(&self, rest: &mut Remainder, places: StridedRange) -> Result<(), OrderError> {
         let (own, before) = match self.rest {
             Some(old) => (old.push_to(rest, places)?, old.len()),
             None => (places, 0),
         };
         // What is left lies behind the other's.
-        rest.push(self.shard, Stretch { first: self.begin + own.first.saturating_sub(before), ..own })
+        rest.push(self.shard, StridedRange { first: self.begin + own.first.saturating_sub(before), ..own })
     }
 }
 
 impl<'a> ReplicaShare<'a> {
-    pub(super) fn of(plan: &'a Plan, line: Line<'a>, stretch: Stretch) -> Self {
-        ReplicaShare { plan, line, stretch, order: None }
+    pub(super) fn of(plan: &'a Plan, line: Line<'a>, range: StridedRange) -> Self {
+        ReplicaShare { plan, line, range, order: None }
     }
 
     /// The positions of its next records, as far as each follows the one before, and whether those are all of them; `None`
     /// where none is left, or they lie apart.
     pub(crate) fn neighbours(&self) -> Option<(Range<u64>, bool)> {
-        let Stretch { first, stride, len } = self.stretch;
+        let StridedRange { first, stride, len } = self.range;
         if len == 0 || stride != 1 || self.plan.shuffle().0 != Shuffle::No {
             return None;
         }
@@ -90,8 +90,8 @@ impl<'a> ReplicaShare<'a> {
     }
 
     /// Where its records lie.
-    pub(super) fn places(&self) -> (Line<'a>, Stretch) {
-        (self.line, self.stretch)
+    pub(super) fn places(&self) -> (Line<'a>, StridedRange) {
+        (self.line, self.range)
     }
 }
 
@@ -99,11 +99,11 @@ impl Iterator for ReplicaShare<'_> {
     type Item = RecordId;
 
     fn next(&mut self) -> Option<RecordId> {
-        if self.stretch.len == 0 {
+        if self.range.len == 0 {
             return None;
         }
-        let (shard, place) = self.line.locate(self.stretch.first);
-        self.stretch = self.stretch.without(1);
+        let (shard, place) = self.line.locate(self.range.first);
+        self.range = self.range.without(1);
         if let Some(mixture) = shard.mixture() {
             return Some(self.mixed(mixture, place));
         }
@@ -118,7 +118,7 @@ impl Iterator for ReplicaShare<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let len = usize::try_from(self.stretch.len).unwrap_or(usize::MAX);
+        let len = usize::try_from(self.range.len).unwrap_or(usize::MAX);
         (len, Some(len))
     }
 }

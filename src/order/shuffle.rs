@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::Permutation;
-use crate::splitmix;
+use crate::base::splitmix;
 
 /// How the records of an epoch are shuffled. Every epoch has an order of its own, which depends on the seed, the epoch
 /// and the number of records, and on nothing else; where each worker has a stream of its own, on the worker, too.

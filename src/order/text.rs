@@ -2,11 +2,11 @@
 
 use super::job::{Assignment, BatchSize, Job, LastBatch};
 use super::plan::COUNTED_MAX;
-use super::rest::Rest;
+use super::range::StridedRange;
+use super::remainder::Remainder;
 use super::sharding::{Files, Shard, ShardName};
-use super::stretch::Stretch;
 use super::{AutoShardPolicy, Plan, Shuffle, World};
-use crate::sealed_text::{TextFault, TextReader, TextWriter};
+use crate::base::checked_text::{TextFault, TextReader, TextWriter};
 
 const POLICIES: [(AutoShardPolicy, &str); 5] = [
     (AutoShardPolicy::Auto, "auto"),
@@ -123,7 +123,7 @@ impl Plan {
         self.job().write(text);
         let Some(rest) = self.rest() else { return };
         text.fact("rest", rest.epoch);
-        for (name, Stretch { first, stride, len }) in rest.pieces() {
+        for (name, StridedRange { first, stride, len }) in rest.pieces() {
             let ShardName { policy, worker, workers } = name;
             let policy = name_of(&POLICIES, policy);
             text.fact("left", format_args!("{policy} {worker} {workers} {first} {stride} {len}"));
@@ -146,15 +146,15 @@ impl Plan {
                 found,
             )
         };
-        let mut rest = Rest::of(epoch);
+        let mut rest = Remainder::of(epoch);
         while let Some(found) = facts.next_if("left") {
-            let (name, stretch) = piece(found).ok_or_else(|| wrong(facts, found))?;
+            let (name, range) = piece(found).ok_or_else(|| wrong(facts, found))?;
             let shard = Files::of(&job.files).and_then(|files| job.shard(&files, name));
             // A mixture has one shard, and places of one without records are none.
             let is_there =
                 |shard: &Shard| shard.records > 0 && (job.mix.is_empty() || name == ShardName::ALL);
             let Some(shard) = shard.ok().filter(is_there) else { return Err(wrong(facts, found)) };
-            let pushed = rest.push(&shard, stretch);
+            let pushed = rest.push(&shard, range);
             pushed.map_err(|error| wrong(facts, &format!("{found}: {error}")))?;
         }
         // Of each epoch that replicas were in, no more than all of it is left, however many workers had it.
@@ -167,7 +167,7 @@ impl Plan {
     }
 }
 
-fn piece(text: &str) -> Option<(ShardName, Stretch)> {
+fn piece(text: &str) -> Option<(ShardName, StridedRange)> {
     let (policy, numbers) = text.split_once(' ')?;
     let policy = of_name(&POLICIES, policy).filter(|policy| *policy != AutoShardPolicy::Auto)?;
     let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
@@ -177,7 +177,7 @@ fn piece(text: &str) -> Option<(ShardName, Stretch)> {
         worker < workers && stride > 0 && [workers, first, stride, len].into_iter().all(is_counted);
     let end = len.checked_mul(stride)?.checked_add(first)?;
     (is_within && is_counted(end))
-        .then_some((ShardName { policy, worker, workers }, Stretch { first, stride, len }))
+        .then_some((ShardName { policy, worker, workers }, StridedRange { first, stride, len }))
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
                         let job = job.shuffle(shuffle).seed(u64::MAX).last_batch(LastBatch::Drop).mix([2, 1]);
                         let mut text = TextWriter::new("job", 1);
                         job.write(&mut text);
-                        let text = text.seal();
+                        let text = text.checksum();
                         let (mut facts, _) = TextReader::open(&text, "job", 1).unwrap();
                         assert_eq!(Job::read(&mut facts), Ok(job));
                         assert_eq!(facts.end(), Ok(()));
@@ -217,7 +217,7 @@ mod tests {
         let (plan, _) = file.resumed(&job(3, 5), &[(4, 1).into(), (4, 2).into()]).unwrap();
         let mut text = TextWriter::new("plan", 1);
         plan.write(&mut text);
-        let text = text.seal();
+        let text = text.checksum();
         assert!(text.contains("\nrest 4\nleft file 0 2 "), "{text}");
         let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap();
         assert_eq!(Plan::read(&mut facts), Ok(plan));
@@ -230,7 +230,7 @@ mod tests {
         Job::new([3], BatchSize::Global(1), World::ALONE).write(&mut text);
         text.fact("rest", 0);
         text.fact("left", "data 1 1 0 1 1");
-        let text = text.seal();
+        let text = text.checksum();
         let (mut facts, _) = TextReader::open(&text, "plan", 1).unwrap();
         assert!(matches!(Plan::read(&mut facts), Err(TextFault::Line { line: 12, .. })));
     }

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::LaneMeters;
-use crate::meter::WaitMeter;
+use crate::base::meter::WaitMeter;
 
 /// How many times a ring goes round before it is looked at, and for how long at the least.
 const ROUNDS: u64 = 2;
@@ -130,11 +130,11 @@ mod tests {
     fn nothing_is_judged_by_less_than_two_rounds_or_in_a_moment() {
         let (meters, mut depth) = (LaneMeters::default(), Depth::of(4, 8));
         let start = Instant::now();
-        for round in 1..20 {
+        for account in 1..20 {
             meters.for_slot.add_past(WINDOW);
             meters.for_batch.add_past(WINDOW);
-            meters.batches.add(u64::from(round < 4) * 2);
-            depth.look(start + WINDOW * 2 * round, &meters);
+            meters.batches.add(u64::from(account < 4) * 2);
+            depth.look(start + WINDOW * 2 * account, &meters);
             assert_eq!(depth.batches(), 4);
         }
         let mut depth = Depth::of(4, 8);
@@ -152,12 +152,12 @@ mod tests {
         let mut bounded = Depth::of(4, 8);
         bounded.stay(4);
         let start = Instant::now();
-        for round in 1..20 {
+        for account in 1..20 {
             meters.for_slot.add_past(WINDOW);
             meters.for_batch.add_past(WINDOW);
             meters.batches.add(100);
             for depth in [&mut said, &mut bounded] {
-                depth.look(start + WINDOW * 2 * round, &meters);
+                depth.look(start + WINDOW * 2 * account, &meters);
                 assert_eq!(depth.batches(), 4);
             }
         }

@@ -7,7 +7,7 @@
 //! some of the ranks of a larger job, `N` is the size of the job, and the other ranks' records are passed
 //! over.
 //!
-//! Where there is a plan, who gets what is the plan's to say ([`itinerary`](super::itinerary)); how it is handed over is the
+//! Where there is a plan, who gets what is the plan's to say ([`schedule_slice`](super::schedule_slice)); how it is handed over is the
 //! same.
 //!
 //! Records travel in runs, but which record goes where is decided one by one: a run only changes how many
@@ -16,15 +16,15 @@
 use std::sync::Arc;
 
 use super::ReaderError;
-use super::body::{Activity, ReaderMeters, Share, Shared, Terms};
 use super::outstanding::Outstanding;
 use super::queue_pair::{Left, ReaderEnd, Slot};
-use crate::errand::Helpers;
+use super::thread::{Activity, ReaderMeters, Share, Shared, Terms};
+use crate::base::offload::Helpers;
 use crate::record::{RecordId, StepEnd};
-use crate::source::{ChecksSeals, Cursor, Run, Source, SourceError};
+use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
 
 /// A consumer as the dealer sees it.
-struct Hand {
+struct ConsumerState {
     /// Before `slot`, so that a slot dropped with its hand finds its pair closed.
     end: ReaderEnd,
     /// The run being dealt.
@@ -56,7 +56,7 @@ pub(super) enum Step {
 /// Deals records to hands, one by one, round and round or by a plan.
 pub(super) struct Dealer<'a> {
     shared: &'a Shared,
-    hands: Vec<Hand>,
+    consumers: Vec<ConsumerState>,
     share: Share,
     /// The rank whose turn it is.
     rank: usize,
@@ -69,9 +69,9 @@ pub(super) struct NobodyLeft;
 
 impl<'a> Dealer<'a> {
     pub(super) fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
-        let hand = |end| Hand { end, slot: None, ring: Ring::default(), left: false };
-        let hands = ends.into_iter().map(hand).collect();
-        Dealer { shared, hands, share: shared.terms.share(), rank: 0, outstanding: None }
+        let consumer = |end| ConsumerState { end, slot: None, ring: Ring::default(), left: false };
+        let consumers = ends.into_iter().map(consumer).collect();
+        Dealer { shared, consumers, share: shared.terms.share(), rank: 0, outstanding: None }
     }
 
     /// Walks the source until all that was asked for has been dealt, or nobody is left.
@@ -86,8 +86,8 @@ impl<'a> Dealer<'a> {
         let shared = self.shared;
         shared.set_activity(Activity::Reading);
         let cursor = self.open(source, helpers)?;
-        match &shared.terms.itinerary {
-            Some(itinerary) => self.deal_steps(itinerary, source, cursor),
+        match &shared.terms.schedule_slice {
+            Some(schedule_slice) => self.deal_steps(schedule_slice, source, cursor),
             None => self.deal_round(source, cursor),
         }
     }
@@ -104,7 +104,7 @@ impl<'a> Dealer<'a> {
                 }
                 // A rank below the first wraps to a number that no hand has.
                 let turn = self.rank.wrapping_sub(self.share.first);
-                if self.hands.get(turn).is_some_and(|hand| !hand.left) {
+                if self.consumers.get(turn).is_some_and(|consumer| !consumer.left) {
                     match self.deal_next(&mut *cursor, turn, RecordId { epoch, index }, Step::OfRing)? {
                         Some(Ok(())) => {}
                         Some(Err(NobodyLeft)) => return Ok(()),
@@ -114,7 +114,7 @@ impl<'a> Dealer<'a> {
                     if !cursor.skip()? {
                         break;
                     }
-                    if turn < self.hands.len() {
+                    if turn < self.consumers.len() {
                         self.pass_over();
                     }
                 }
@@ -139,11 +139,11 @@ impl<'a> Dealer<'a> {
     ) -> Result<Box<dyn Cursor>, SourceError> {
         let Terms { is_for_workers, drops_behind, .. } = self.shared.terms;
         let mut cursor = match is_for_workers {
-            true => source.sealing_cursor(ChecksSeals::promised(helpers))?,
+            true => source.deferring_cursor(VerifiesLater::promised(helpers))?,
             false => source.cursor()?,
         };
         if drops_behind && cursor.drop_behind() {
-            self.outstanding = Some(Outstanding::of(self.shared.pool.runs * self.hands.len()));
+            self.outstanding = Some(Outstanding::of(self.shared.pool.runs * self.consumers.len()));
         } else if drops_behind {
             tracing::warn!(
                 source = %source.path().display(),
@@ -158,11 +158,11 @@ impl<'a> Dealer<'a> {
     }
 
     pub(super) fn consumers(&self) -> usize {
-        self.hands.len()
+        self.consumers.len()
     }
 
     pub(super) fn has_left(&self, turn: usize) -> bool {
-        self.hands[turn].left
+        self.consumers[turn].left
     }
 
     /// Counts a record whose consumer has left.
@@ -212,11 +212,11 @@ impl<'a> Dealer<'a> {
         add: impl FnOnce(&mut Run),
     ) -> Result<(), NobodyLeft> {
         let shared = self.shared;
-        let hand = &mut self.hands[turn];
-        if hand.slot.is_none() && hand.take_slot(shared, turn).is_err() {
+        let consumer = &mut self.consumers[turn];
+        if consumer.slot.is_none() && consumer.take_slot(shared, turn).is_err() {
             return self.see_off(turn, records);
         }
-        let slot = hand.slot.as_mut().expect("a slot was taken just now");
+        let slot = consumer.slot.as_mut().expect("a slot was taken just now");
         if let Some(outstanding) = self.outstanding.as_mut().filter(|_| slot.run.is_empty()) {
             // What it was filled with before has come back with it.
             if let Some(before) = slot.number.take() {
@@ -226,7 +226,7 @@ impl<'a> Dealer<'a> {
         }
         add(&mut slot.run);
         let end = match step {
-            Step::OfRing => hand.ring.count(shared.terms.batch_size),
+            Step::OfRing => consumer.ring.count(shared.terms.batch_size),
             Step::GoesOn => None,
             Step::EndsWith(end) => Some(end),
         };
@@ -235,7 +235,7 @@ impl<'a> Dealer<'a> {
         }
         if end.is_some() || slot.run.len() == shared.pool.run_records {
             let records = slot.run.len();
-            if hand.give(&shared.meters).is_err() {
+            if consumer.give(&shared.meters).is_err() {
                 return self.see_off(turn, records as u64);
             }
         }
@@ -245,18 +245,18 @@ impl<'a> Dealer<'a> {
     /// A consumer has left. Its share is dealt to nobody from now on, so that the others' shares stay
     /// what they were. `lost` records were in hand for it.
     fn see_off(&mut self, turn: usize, lost: u64) -> Result<(), NobodyLeft> {
-        self.hands[turn].left = true;
+        self.consumers[turn].left = true;
         if let Some(outstanding) = &mut self.outstanding {
             outstanding.see_off(turn);
         }
-        if self.hands.iter().all(|hand| hand.left) {
+        if self.consumers.iter().all(|consumer| consumer.left) {
             return Err(NobodyLeft);
         }
         self.shared.meters.undelivered.add(lost);
         if !self.shared.is_stopping() {
             tracing::info!(
                 consumer = turn,
-                of = self.hands.len(),
+                of = self.consumers.len(),
                 "a consumer has left; its records are dealt to nobody, the others go on"
             );
         }
@@ -265,10 +265,10 @@ impl<'a> Dealer<'a> {
 
     /// Gives what is in hand, however little.
     pub(super) fn flush(&mut self) {
-        for hand in &mut self.hands {
-            if hand.slot.as_ref().is_some_and(|slot| !slot.run.is_empty()) {
+        for consumer in &mut self.consumers {
+            if consumer.slot.as_ref().is_some_and(|slot| !slot.run.is_empty()) {
                 // Whoever has left does not want it.
-                let _ = hand.give(&self.shared.meters);
+                let _ = consumer.give(&self.shared.meters);
             }
         }
     }
@@ -287,7 +287,7 @@ impl Ring {
     }
 }
 
-impl Hand {
+impl ConsumerState {
     fn take_slot(&mut self, shared: &Shared, turn: usize) -> Result<(), Left> {
         let slot = shared.meters.free_slot.take(
             || self.end.try_pop(),

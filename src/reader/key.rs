@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::shape::Phase;
-use crate::shown;
+use crate::base::shape::Phase;
+use crate::base::shown;
 
 /// What makes two handles share one reader.
 ///

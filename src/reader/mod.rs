@@ -1,15 +1,15 @@
 //! Level 1: records, read once a source and dealt to its consumers.
 //!
 //! The parts are Caffe's: a [`DataReader`] is a consumer's handle, the [`Registry`] finds or starts the
-//! `Body` (one thread a source) behind it, and a queue pair joins the two.
+//! `ReaderThread` (one thread a source) behind it, and a queue pair joins the two.
 
-pub(crate) mod body;
 mod dealer;
-pub(crate) mod itinerary;
 mod key;
 mod outstanding;
 pub(crate) mod queue_pair;
 pub(crate) mod registry;
+pub(crate) mod schedule_slice;
+pub(crate) mod thread;
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -20,15 +20,15 @@ pub use self::key::ReaderKey;
 pub use self::queue_pair::Lease;
 pub use self::registry::Registry;
 
-use self::body::{Activity, Body, ReaderMeters, Share, Shared, Terms};
 use self::queue_pair::{ConsumerEnd, Left};
-use crate::errand::Helpers;
-use crate::keyed::Held;
-use crate::meter::Waits;
+use self::thread::{Activity, ReaderMeters, ReaderThread, Share, Shared, Terms};
+use crate::base::keyed::Held;
+use crate::base::meter::Waits;
+use crate::base::offload::Helpers;
+use crate::base::shape::Phase;
+use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::order::OrderError;
-use crate::shape::Phase;
 use crate::source::{Source, SourceError};
-use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// What can end a reader, or keep one from starting.
 #[non_exhaustive]
@@ -166,7 +166,7 @@ pub struct DataReader {
     reported: AtomicBool,
     /// Before the body: closing the queues is what wakes its thread for the join.
     end: ConsumerEnd,
-    body: Arc<Held<ReaderKey, Body>>,
+    thread: Arc<Held<ReaderKey, ReaderThread>>,
 }
 
 impl DataReader {
@@ -188,7 +188,7 @@ impl DataReader {
                 batch_size: 1,
                 prefetch: 4,
                 passes: None,
-                itinerary: None,
+                schedule_slice: None,
                 share: None,
                 // Whoever takes a run from a queue takes it to be right, and may keep it.
                 is_for_workers: false,
@@ -258,11 +258,11 @@ impl DataReader {
 
     /// What ended the reader, if it was an error.
     pub(crate) fn error(&self) -> Option<ReaderError> {
-        self.shared().latch.get()
+        self.shared().first_error.get()
     }
 
     fn shared(&self) -> &Arc<Shared> {
-        self.body.shared()
+        self.thread.shared()
     }
 
     /// The queue has ended: with the reader's error, the first time, if there is one.
@@ -289,7 +289,7 @@ impl Full<'_> {
         if self.0.reported.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match self.0.end.pop(self.0.shared().latch.alarm()) {
+        match self.0.end.pop(self.0.shared().first_error.alarm()) {
             Some(run) => Ok(Some(run)),
             None => self.0.ended().map(|()| None),
         }
@@ -485,11 +485,12 @@ impl DataReaderBuilder {
         terms.check()?;
         let source = canonical(self.source.path());
         let key = ReaderKey { layer: self.layer, source, phase: self.phase, group: self.group };
-        let start = || Body::start(key.clone(), self.source, terms.clone(), self.gate_timeout, self.helpers);
-        let body = registry.bodies.get_or_open(&key, start)?;
-        let (number, end) = body.shared().register(&terms)?;
+        let start =
+            || ReaderThread::start(key.clone(), self.source, terms.clone(), self.gate_timeout, self.helpers);
+        let thread = registry.bodies.get_or_open(&key, start)?;
+        let (number, end) = thread.shared().register(&terms)?;
         tracing::debug!(key = %key, consumer = number, of = terms.consumers, "a consumer has registered");
-        Ok(DataReader { number, reported: AtomicBool::new(false), end, body })
+        Ok(DataReader { number, reported: AtomicBool::new(false), end, thread })
     }
 }
 

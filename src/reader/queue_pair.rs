@@ -18,9 +18,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::round::{Round, Token};
+use crate::base::slot_account::{SlotAccount, SlotToken};
+use crate::base::sync::{Mutex, Receiver, Sender, TryRecvError, bounded, recv_unless};
 use crate::source::Run;
-use crate::sync::{Mutex, Receiver, Sender, TryRecvError, bounded, recv_unless};
 
 /// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free. As many go back
 /// `together`: at the least one, and at the most half of them.
@@ -37,14 +37,14 @@ pub(crate) fn queue_pair_of(
     let together = together.min(slots / 2).max(1);
     let (free_sender, free_receiver) = bounded(slots);
     let (full_sender, full_receiver) = bounded(slots);
-    let round = Round::open();
+    let account = SlotAccount::open();
     for _ in 0..slots {
-        let slot = Slot { run: run(), number: None, _token: round.token() };
+        let slot = Slot { run: run(), number: None, _token: account.token() };
         free_sender.send(slot).expect("the queue has room for every slot, and its receiver is alive");
     }
     let returns = Returns { free: free_sender, kept: Vec::with_capacity(together), together };
-    let home = Arc::new(Home { returns: Mutex::new(Some(returns)), round: round.clone() });
-    let reader = ReaderEnd { free: free_receiver, full: full_sender, round };
+    let home = Arc::new(Home { returns: Mutex::new(Some(returns)), account: account.clone() });
+    let reader = ReaderEnd { free: free_receiver, full: full_sender, account };
     (reader, ConsumerEnd { full: full_receiver, home })
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Slot {
     pub(crate) run: Run,
     /// The number that the reader gave to the run that it was last filled with, where it counts them.
     pub(super) number: Option<u64>,
-    _token: Token,
+    _token: SlotToken,
 }
 
 /// The other side has gone.
@@ -66,7 +66,7 @@ pub(crate) struct Left;
 pub(crate) struct ReaderEnd {
     free: Receiver<Slot>,
     full: Sender<Slot>,
-    round: Round,
+    account: SlotAccount,
 }
 
 impl ReaderEnd {
@@ -92,7 +92,7 @@ impl ReaderEnd {
 
 impl Drop for ReaderEnd {
     fn drop(&mut self) {
-        self.round.close();
+        self.account.close();
     }
 }
 
@@ -100,7 +100,7 @@ impl Drop for ReaderEnd {
 pub(crate) struct Home {
     /// `None` once the consumer's end is gone: the reader then sees `free` closed, whatever is still out.
     returns: Mutex<Option<Returns>>,
-    round: Round,
+    account: SlotAccount,
 }
 
 /// Slots on their way back.
@@ -127,7 +127,7 @@ impl Home {
 
     /// Closes the pair from the consumer's side and wakes the reader if it waits for a free slot.
     pub(crate) fn close(&self) {
-        self.round.close();
+        self.account.close();
         drop(self.returns.lock().take());
     }
 }
@@ -305,10 +305,10 @@ mod tests {
 #[cfg(shuttle)]
 mod model {
     use super::*;
+    use crate::base::sync::thread;
     use crate::explore::explore;
     use crate::record::RecordId;
     use crate::source::Entry;
-    use crate::sync::thread;
 
     /// An alarm that never rings.
     fn pop(consumer: &ConsumerEnd) -> Option<Lease> {
@@ -340,8 +340,8 @@ mod model {
 
     /// Every slot belongs to its pair's round, and so do the two ends: when all of them are gone, only the
     /// scenario does.
-    fn assert_nothing_is_left(round: &Round) {
-        assert_eq!(round.holders(), 1, "a slot outlived its pair");
+    fn assert_nothing_is_left(account: &SlotAccount) {
+        assert_eq!(account.holders(), 1, "a slot outlived its pair");
     }
 
     #[test]
@@ -349,7 +349,7 @@ mod model {
         for slots in 1..=3 {
             explore(move || {
                 let (reader, consumer) = queue_pair(slots, 1, 1);
-                let round = reader.round.clone();
+                let account = reader.account.clone();
                 let reading = thread::spawn(move || {
                     assert_eq!(push(&reader, 4), 4);
                     reader
@@ -362,7 +362,7 @@ mod model {
                 drop(reader);
                 assert!(pop(&consumer).is_none());
                 drop(consumer);
-                assert_nothing_is_left(&round);
+                assert_nothing_is_left(&account);
             });
         }
     }
@@ -372,7 +372,7 @@ mod model {
         for together in [1, 2] {
             explore(move || {
                 let (reader, consumer) = queue_pair(4, 1, together);
-                let round = reader.round.clone();
+                let account = reader.account.clone();
                 let reading = thread::spawn(move || push(&reader, 9));
                 // As a feed's: one takes the runs, another lets go of them.
                 let (to_worker, from_consumer) = bounded(4);
@@ -386,7 +386,7 @@ mod model {
                 working.join().unwrap();
                 assert_eq!(reading.join().unwrap(), 9);
                 drop(consumer);
-                assert_nothing_is_left(&round);
+                assert_nothing_is_left(&account);
             });
         }
     }
@@ -427,7 +427,7 @@ mod model {
         explore(|| {
             // Three do not divide eight: some are kept whenever the reader waits.
             let (reader, consumer) = queue_pair(8, 3, 3);
-            let round = reader.round.clone();
+            let account = reader.account.clone();
             let reading = thread::spawn(move || {
                 assert_eq!(push_runs(&reader, 12), 12);
                 reader
@@ -436,7 +436,7 @@ mod model {
             let reader = reading.join().unwrap();
             assert_eq!((consumer.free_len(), consumer.full_len()), (8, 0));
             drop((reader, consumer));
-            assert_nothing_is_left(&round);
+            assert_nothing_is_left(&account);
         });
     }
 
@@ -445,13 +445,13 @@ mod model {
         for taken in [1, 6] {
             explore(move || {
                 let (reader, consumer) = queue_pair(8, 3, 4);
-                let round = reader.round.clone();
+                let account = reader.account.clone();
                 let reading = thread::spawn(move || push_runs(&reader, u64::MAX));
                 let workers = pass_on(&consumer, taken);
                 drop(consumer);
                 assert!(reading.join().unwrap() >= taken);
                 workers.into_iter().for_each(|worker| worker.join().unwrap());
-                assert_nothing_is_left(&round);
+                assert_nothing_is_left(&account);
             });
         }
     }
@@ -483,7 +483,7 @@ mod model {
     fn the_reader_leaves_at_any_moment() {
         explore(|| {
             let (reader, consumer) = queue_pair(2, 1, 1);
-            let round = reader.round.clone();
+            let account = reader.account.clone();
             let reading = thread::spawn(move || assert_eq!(push(&reader, 3), 3));
             for expected in 0..3 {
                 assert_eq!(index(&pop(&consumer).unwrap()), expected);
@@ -492,7 +492,7 @@ mod model {
             assert_eq!(consumer.try_pop().err(), Some(Left));
             reading.join().unwrap();
             drop(consumer);
-            assert_nothing_is_left(&round);
+            assert_nothing_is_left(&account);
         });
     }
 
@@ -501,7 +501,7 @@ mod model {
         for taken in 0..=2 {
             explore(move || {
                 let (reader, consumer) = queue_pair(2, 1, 1);
-                let round = reader.round.clone();
+                let account = reader.account.clone();
                 let reading = thread::spawn(move || push(&reader, u64::MAX));
                 let mut held = None;
                 for expected in 0..taken {
@@ -511,7 +511,7 @@ mod model {
                 drop(consumer);
                 assert!(reading.join().unwrap() >= taken);
                 drop(held);
-                assert_nothing_is_left(&round);
+                assert_nothing_is_left(&account);
             });
         }
     }
@@ -520,7 +520,7 @@ mod model {
     fn a_lease_comes_back_while_both_ends_close() {
         explore(|| {
             let (reader, consumer) = queue_pair(1, 1, 1);
-            let round = reader.round.clone();
+            let account = reader.account.clone();
             push(&reader, 1);
             let lease = pop(&consumer).unwrap();
             let returning = thread::spawn(move || drop(lease));
@@ -529,7 +529,7 @@ mod model {
             drop(consumer);
             returning.join().unwrap();
             reading.join().unwrap();
-            assert_nothing_is_left(&round);
+            assert_nothing_is_left(&account);
         });
     }
 
@@ -539,7 +539,7 @@ mod model {
     fn closing_from_a_third_thread_ends_both_waits() {
         explore(|| {
             let (reader, consumer) = queue_pair(1, 1, 1);
-            let round = reader.round.clone();
+            let account = reader.account.clone();
             let home = consumer.home().clone();
             let reading = thread::spawn(move || push(&reader, u64::MAX));
             let closing = thread::spawn(move || home.close());
@@ -548,7 +548,7 @@ mod model {
             reading.join().unwrap();
             closing.join().unwrap();
             drop((held, consumer));
-            assert_nothing_is_left(&round);
+            assert_nothing_is_left(&account);
         });
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use once_cell::sync::Lazy;
 
-use super::body::Body;
 use super::key::ReaderKey;
-use crate::keyed::Keyed;
+use super::thread::ReaderThread;
+use crate::base::keyed::Keyed;
 
 static GLOBAL: Lazy<Registry> = Lazy::new(Registry::new);
 
@@ -15,7 +15,7 @@ static GLOBAL: Lazy<Registry> = Lazy::new(Registry::new);
 /// server may have one to itself.
 #[derive(Clone)]
 pub struct Registry {
-    pub(super) bodies: Arc<Keyed<ReaderKey, Body>>,
+    pub(super) bodies: Arc<Keyed<ReaderKey, ReaderThread>>,
 }
 
 impl Registry {

@@ -8,9 +8,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use super::{Digest, ReceiptError, file, one_line, shortened};
-use crate::content::ContentHash;
+use crate::base::checked_text::{TextFault, TextReader, TextWriter};
+use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
-use crate::sealed_text::{TextFault, TextReader, TextWriter};
 use crate::source::{FIRST, Identity, Run, Source, SourceError};
 
 /// What the records of a data set hold, all of them: what receipts that keep
@@ -24,7 +24,7 @@ pub struct DataDigest {
     /// For people: a copy lies elsewhere.
     source: String,
     /// Its first and its last record.
-    clues: Identity,
+    samples: Identity,
     contents: Digest,
     each: Option<Vec<u64>>,
 }
@@ -73,7 +73,7 @@ impl DataDigest {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let (sender, parts) = bounded::<Part>(2 * threads);
         let (give_back, free) = bounded::<Run>(2 * threads);
-        let clues = thread::scope(|scope| {
+        let samples = thread::scope(|scope| {
             let work = |parts: Receiver<Part>, give_back: Sender<Run>| {
                 move || {
                     for part in parts {
@@ -92,7 +92,7 @@ impl DataDigest {
             // Whoever is left alone must not wait for the others.
             drop((parts, give_back));
             let mut runs = 0;
-            let clues = walk(source, |part| {
+            let samples = walk(source, |part| {
                 if is_alone {
                     hash(&part);
                     return part.1;
@@ -105,7 +105,7 @@ impl DataDigest {
                 free.recv().unwrap_or_else(|_| Run::with_capacity(RUN_RECORDS))
             });
             drop(sender);
-            clues
+            samples
         })?;
         let Sums { contents, mut each, changed } = sums.into_inner();
         if let Some(changed) = changed {
@@ -114,7 +114,7 @@ impl DataDigest {
         each.sort_unstable_by_key(|(first, _)| *first);
         let each = (detail == DigestDetail::EachRecord)
             .then(|| each.into_iter().flat_map(|(_, hashes)| hashes).collect());
-        Ok(DataDigest { source: one_line(&source.path().to_string_lossy()), clues, contents, each })
+        Ok(DataDigest { source: one_line(&source.path().to_string_lossy()), samples, contents, each })
     }
 
     /// Where the records came from, as the feed was told.
@@ -138,12 +138,12 @@ impl DataDigest {
     /// The same, but for what it says of each record.
     #[must_use]
     pub fn sum(&self) -> Self {
-        DataDigest { each: None, source: self.source.clone(), clues: self.clues.clone(), ..*self }
+        DataDigest { each: None, source: self.source.clone(), samples: self.samples.clone(), ..*self }
     }
 
     /// What the data set is known by: this digest itself, too.
-    pub(crate) fn clues(&self) -> Identity {
-        self.clues.clone().with_clue("contents", self.contents)
+    pub(crate) fn samples(&self) -> Identity {
+        self.samples.clone().with_sample("contents", self.contents)
     }
 
     /// What the record at a position comes to, as far as it is said.
@@ -176,11 +176,11 @@ impl DataDigest {
 fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<Identity, SourceError> {
     let mut cursor = source.cursor()?;
     cursor.seek(0)?;
-    let mut clues = Identity::new();
+    let mut samples = Identity::new();
     let (mut run, mut first, mut index) = (Run::with_capacity(RUN_RECORDS), 0, 0);
     while let Some(entry) = cursor.advance()? {
         if index == 0 {
-            clues = clues.with_record(FIRST, entry.key(), entry.value(), entry.companion());
+            samples = samples.with_record(FIRST, entry.key(), entry.value(), entry.companion());
         }
         if run.value_bytes() >= RUN_BYTES || run.len() >= RUN_RECORDS {
             run = hand_over((first, run));
@@ -191,10 +191,10 @@ fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<I
         index += 1;
     }
     if let Some(last) = run.len().checked_sub(1).and_then(|last| run.get(last)) {
-        clues = clues.with_record("last", last.key, last.value, last.companion);
+        samples = samples.with_record("last", last.key, last.value, last.companion);
     }
     hand_over((first, run));
-    Ok(clues)
+    Ok(samples)
 }
 
 /// What the records of a run come to, and each of them, where that is wanted.
@@ -240,12 +240,12 @@ impl fmt::Display for DataDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = TextWriter::new(KIND, VERSION);
         text.fact("source", &self.source);
-        self.clues.clues().for_each(|clue| text.fact("clue", clue));
+        self.samples.samples().for_each(|sample| text.fact("clue", sample));
         text.fact("contents", self.contents);
         for hashes in self.each.iter().flat_map(|each| each.chunks(LINE_RECORDS)) {
             text.fact("each", hashes.iter().map(|hash| format!("{hash:016x}")).collect::<String>());
         }
-        f.write_str(&text.seal())
+        f.write_str(&text.checksum())
     }
 }
 
@@ -255,9 +255,9 @@ impl FromStr for DataDigest {
     fn from_str(text: &str) -> Result<Self, TextFault> {
         let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
         let source = facts.value("source")?.to_owned();
-        let mut clues = Identity::new();
-        while let Some(clue) = facts.next_if("clue") {
-            clues.push_clue(clue);
+        let mut samples = Identity::new();
+        while let Some(sample) = facts.next_if("clue") {
+            samples.push_sample(sample);
         }
         let contents: Digest = facts.parse("contents", "a sum and how many records it is of")?;
         let mut each: Option<Vec<u64>> = None;
@@ -280,7 +280,7 @@ impl FromStr for DataDigest {
             }
         }
         facts.end()?;
-        Ok(DataDigest { source, clues, contents, each })
+        Ok(DataDigest { source, samples, contents, each })
     }
 }
 

@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::{Add, AddAssign};
 use std::str::FromStr;
 
-use crate::content::ContentHash;
+use crate::base::splitmix::{self, GAMMA};
+use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
-use crate::splitmix::{self, GAMMA};
 
 /// What records come to, in whatever order and on whatever lane: a sum of what each is mixed to, and their number.
 /// Digests of lanes and of ranks add up to that of all their records.

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::data::KIND as DIGEST;
+use crate::base::checked_text::TextFault;
+use crate::base::shown;
 use crate::order::OrderError;
-use crate::sealed_text::TextFault;
-use crate::shown;
 
 /// A receipt cannot be read or written, or receipts do not go together.
 #[non_exhaustive]

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use super::text::KIND;
 use super::{Receipt, ReceiptError};
-use crate::input_file;
-use crate::sealed_text::TextFault;
-use crate::whole_file;
+use crate::base::checked_text::TextFault;
+use crate::base::input_file;
+use crate::base::whole_file;
 
 /// The largest file that is read, and so the largest that is written: a receipt of more than a million epochs,
 /// or a digest with a hash of each of some 500 million records.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::digest::{Digest, EpochKey};
 use super::sketch::Sketch;
 use super::steps::Steps;
-use crate::content::ContentHash;
+use crate::receipt::content::ContentHash;
 use crate::record::{RecordId, StepEnd};
 
 /// What was delivered of an epoch.

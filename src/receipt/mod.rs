@@ -6,6 +6,7 @@
 //! of all sessions of a run, make a [`Verdict`]: what was delivered is what those steps come to by the plan, and those
 //! steps have every record exactly once; or these records are missing, and those came twice.
 
+pub(crate) mod content;
 mod coverage;
 mod data;
 mod digest;
@@ -32,8 +33,8 @@ pub use self::verdict::{
 };
 
 use self::ledger::Entries;
+use crate::base::checked_text::TextWriter;
 use crate::order::Plan;
-use crate::sealed_text::TextWriter;
 use crate::source::Identity;
 
 /// What some lanes of a run were given: [`Feed::receipt`](crate::Feed::receipt) and [`Lane::receipt`](crate::Lane::receipt)
@@ -45,7 +46,7 @@ pub struct Receipt {
     /// For people: ranks may have the same data in different places.
     source: String,
     /// What is known of the data: ranks whose clues differ have other data.
-    clues: Identity,
+    samples: Identity,
     plan: Plan,
     /// Whose receipt it is, whether they were given anything or not.
     replicas: BTreeSet<usize>,
@@ -55,8 +56,8 @@ pub struct Receipt {
 impl Receipt {
     /// One that says nothing yet.
     pub(crate) fn new(source: &str, identity: &Identity, plan: &Plan) -> Self {
-        let (source, clues) = (one_line(source), identity.of_records());
-        Receipt { source, clues, plan: plan.clone(), replicas: BTreeSet::new(), entries: Entries::new() }
+        let (source, samples) = (one_line(source), identity.of_records());
+        Receipt { source, samples, plan: plan.clone(), replicas: BTreeSet::new(), entries: Entries::new() }
     }
 
     /// Adds what a lane has written down.
@@ -108,8 +109,8 @@ impl Receipt {
     pub fn merge(&mut self, other: &Receipt) -> Result<(), ReceiptError> {
         let names = ["this receipt", "the one to be added"];
         check_same("plan", [(names[0], &self.plan), (names[1], &other.plan)], |_| true)?;
-        check_clues([(names[0], &self.clues), (names[1], &other.clues)])?;
-        self.clues.take_in(&other.clues);
+        check_clues([(names[0], &self.samples), (names[1], &other.samples)])?;
+        self.samples.take_in(&other.samples);
         self.replicas.extend(&other.replicas);
         self.add_entries(&other.entries);
         Ok(())
@@ -144,7 +145,7 @@ fn check_same(
     let [one_says, other_says] = [one.1, other.1].map(|plan| {
         let mut text = TextWriter::new("plan", 0);
         plan.write(&mut text);
-        let text = text.seal();
+        let text = text.checksum();
         // Without the title, and without the checksum, which is the last.
         let facts = text.lines().skip(1).filter(|fact| !fact.starts_with("checksum "));
         let facts = facts.filter(|fact| fact.split(' ').next().is_some_and(&is_asked_for));

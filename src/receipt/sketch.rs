@@ -169,7 +169,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::splitmix::SplitMix;
+    use crate::base::splitmix::SplitMix;
 
     /// The naive twin: every record and how often it came.
     type Counts = BTreeMap<u64, i64>;

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::content::ContentHash;
+use crate::base::checked_text::TextWriter;
+use crate::base::splitmix;
 use crate::order::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, World};
+use crate::receipt::content::ContentHash;
 use crate::record::{RecordId, StepEnd, StepId};
-use crate::sealed_text::TextWriter;
 use crate::source::Identity;
-use crate::splitmix;
 
 /// A batch that a replica was given.
 #[derive(Clone, Debug)]
@@ -435,7 +435,7 @@ fn data(records: u64, detail: DigestDetail) -> DataDigest {
             text.fact("each", line.iter().map(|low| format!("{low:016x}")).collect::<String>());
         }
     }
-    let text = text.seal();
+    let text = text.checksum();
     let data: DataDigest = text.parse().unwrap();
     assert_eq!((data.to_string(), data.detail()), (text, detail));
     data
@@ -568,8 +568,8 @@ fn a_digest_of_another_length_and_one_that_contradicts_itself_are_refused() {
     ] {
         let body = text.replacen(from, to, 1);
         let body = &body[..body.rfind("checksum").unwrap()];
-        let sealed = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
-        let error = sealed.parse::<DataDigest>().unwrap_err();
+        let unverified = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        let error = unverified.parse::<DataDigest>().unwrap_err();
         assert!(error.to_string().contains(due), "{error}");
     }
 }

@@ -24,8 +24,8 @@ use std::str::FromStr;
 use super::ledger::{Entries, Entry};
 use super::steps::Steps;
 use super::{Digest, Receipt};
+use crate::base::checked_text::{TextFault, TextReader, TextWriter};
 use crate::order::Plan;
-use crate::sealed_text::{TextFault, TextReader, TextWriter};
 use crate::source::Identity;
 
 pub(super) const KIND: &str = "receipt";
@@ -36,7 +36,7 @@ impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = TextWriter::new(KIND, VERSION);
         text.fact("source", &self.source);
-        self.clues.clues().for_each(|clue| text.fact("clue", clue));
+        self.samples.samples().for_each(|sample| text.fact("clue", sample));
         self.plan.write(&mut text);
         let mut replicas = Steps::default();
         self.replicas.iter().for_each(|&replica| replicas.add(replica as u64..replica as u64 + 1, 1));
@@ -52,7 +52,7 @@ impl fmt::Display for Receipt {
                 text.fact("steps", format_args!("{replica} {steps}"));
             }
         }
-        f.write_str(&text.seal())
+        f.write_str(&text.checksum())
     }
 }
 
@@ -62,9 +62,9 @@ impl FromStr for Receipt {
     fn from_str(text: &str) -> Result<Self, TextFault> {
         let (mut facts, _) = TextReader::open(text, KIND, VERSION)?;
         let source = facts.value("source")?.to_owned();
-        let mut clues = Identity::new();
-        while let Some(clue) = facts.next_if("clue") {
-            clues.push_clue(clue);
+        let mut samples = Identity::new();
+        while let Some(sample) = facts.next_if("clue") {
+            samples.push_sample(sample);
         }
         let plan = Plan::read(&mut facts)?;
         if plan.job().is_mixed() {
@@ -93,7 +93,7 @@ impl FromStr for Receipt {
             entries.insert(number, entry(&mut facts, &plan, &replicas, number)?);
         }
         facts.end()?;
-        Ok(Receipt { source, clues, plan, replicas, entries })
+        Ok(Receipt { source, samples, plan, replicas, entries })
     }
 }
 

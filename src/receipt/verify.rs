@@ -17,8 +17,8 @@ use super::verdict::{
     GivenSteps, MissingSteps, Verdict,
 };
 use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_clues, check_same};
-use crate::content::ContentHash;
 use crate::order::{OrderError, Plan};
+use crate::receipt::content::ContentHash;
 use crate::source::Identity;
 
 /// The most records of a data set that is verified: 16 GiB of counters.
@@ -132,15 +132,16 @@ impl<'a> Audit<'a> {
         if let Some((name, data)) = data {
             check_records((name, data), (first.0, records))?;
         }
-        let of_data = data.map(|(name, data)| (name, data.clues()));
-        let mut clues: Vec<(&str, &Identity)> = of_data.iter().map(|(name, clues)| (*name, clues)).collect();
+        let of_data = data.map(|(name, data)| (name, data.samples()));
+        let mut samples: Vec<(&str, &Identity)> =
+            of_data.iter().map(|(name, samples)| (*name, samples)).collect();
         let mut parties: Vec<Party<'a>> = Vec::new();
         for (number, &(name, receipt)) in receipts.iter().enumerate() {
             let pair = [(first.0, plan), (name, &receipt.plan)];
             check_same("run", pair, |fact| ["files", "shuffle", "seed"].contains(&fact))?;
             check_times(pair)?;
-            clues.iter().try_for_each(|said| check_clues([*said, (name, &receipt.clues)]))?;
-            clues.push((name, &receipt.clues));
+            samples.iter().try_for_each(|said| check_clues([*said, (name, &receipt.samples)]))?;
+            samples.push((name, &receipt.samples));
             match parties.iter_mut().find(|party| *party.plan == receipt.plan) {
                 Some(party) => party.witnesses.push(number),
                 None => parties.push(Party { plan: &receipt.plan, witnesses: vec![number] }),

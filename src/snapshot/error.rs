@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::base::checked_text::TextFault;
+use crate::base::shown;
 use crate::order::OrderError;
 use crate::receipt::ReceiptError;
-use crate::sealed_text::TextFault;
-use crate::shown;
 
 /// A snapshot cannot be made, read, or gone on from.
 #[non_exhaustive]

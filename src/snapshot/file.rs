@@ -26,10 +26,10 @@ use std::path::{Path, PathBuf};
 
 use super::text::read;
 use super::{Snapshot, SnapshotError};
-use crate::input_file;
+use crate::base::checked_text::{TextFault, TextReader, TextWriter};
+use crate::base::input_file;
+use crate::base::whole_file::{self, folder_of, place_of};
 use crate::receipt::{self, Receipt};
-use crate::sealed_text::{TextFault, TextReader, TextWriter};
-use crate::whole_file::{self, folder_of, place_of};
 
 const CARRIED: &str = "carried-receipt";
 const CARRIED_VERSION: u32 = 1;
@@ -203,7 +203,7 @@ impl Carried {
         let mut text = TextWriter::new(CARRIED, CARRIED_VERSION);
         text.fact("place", encoded(&self.place));
         self.text.lines().for_each(|line| text.fact("line", line));
-        text.seal()
+        text.checksum()
     }
 
     fn read(text: &str) -> Result<Self, TextFault> {

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{DealtBy, DrawnFrom, Ring, Snapshot, SnapshotError};
+use crate::base::checked_text::{OneLine, TextFault, TextReader, TextWriter};
 use crate::order::Plan;
 use crate::record::StepId;
-use crate::sealed_text::{OneLine, TextFault, TextReader, TextWriter};
 use crate::source::Identity;
 use crate::transform::CaffeEra;
 
@@ -24,8 +24,8 @@ impl fmt::Display for Snapshot {
         for line in self.identity.lines() {
             text.fact("data", line);
         }
-        for clue in self.identity.clues() {
-            text.fact("clue", clue);
+        for sample in self.identity.samples() {
+            text.fact("clue", sample);
         }
         match &self.dealt_by {
             DealtBy::Plan(plan) => plan.write(&mut text),
@@ -44,7 +44,7 @@ impl fmt::Display for Snapshot {
             let StepId { epoch, step } = id;
             text.fact("next", format_args!("epoch {epoch} step {step} replicas {first} to {last}"));
         }
-        f.write_str(&text.seal())
+        f.write_str(&text.checksum())
     }
 }
 
@@ -66,8 +66,8 @@ pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
     while let Some(line) = facts.next_if("data") {
         identity.push_line(line);
     }
-    while let Some(clue) = facts.next_if("clue") {
-        identity.push_clue(clue);
+    while let Some(sample) = facts.next_if("clue") {
+        identity.push_sample(sample);
     }
     let dealt_by = match facts.next_if("ring") {
         None => DealtBy::Plan(Arc::new(Plan::read(&mut facts)?)),

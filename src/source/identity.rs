@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
-use crate::sealed_text::OneLine;
+use crate::base::checked_text::OneLine;
 
 /// The name of what is known of the index of a data set's records, which is of its pages.
 pub(crate) const INDEX: &str = "index";
@@ -20,7 +20,7 @@ pub(crate) const FIRST: &str = "first";
 pub struct Identity {
     facts: String,
     /// A line each: a name without spaces, and what is known by it.
-    clues: String,
+    samples: String,
 }
 
 impl Identity {
@@ -50,9 +50,9 @@ impl Identity {
     }
 
     /// Adds what is known by a name, which has no spaces.
-    pub(crate) fn with_clue(mut self, name: &str, clue: impl Display) -> Self {
+    pub(crate) fn with_sample(mut self, name: &str, sample: impl Display) -> Self {
         debug_assert!(!name.contains(' '), "a name of two words is taken for a shorter one");
-        add(&mut self.clues, name, &clue);
+        add(&mut self.samples, name, &sample);
         self
     }
 
@@ -60,31 +60,31 @@ impl Identity {
     /// companion's. Of the first record it is the beginning, as above.
     pub(crate) fn with_record(self, name: &str, key: &[u8], value: &[u8], companion: Option<&[u8]>) -> Self {
         let has_end = name != FIRST;
-        let clue = told(key, value, has_end);
+        let sample = told(key, value, has_end);
         match companion {
-            None => self.with_clue(name, clue),
+            None => self.with_sample(name, sample),
             Some(companion) => {
-                self.with_clue(name, format_args!("{clue}, with {}", told_value(companion, has_end)))
+                self.with_sample(name, format_args!("{sample}, with {}", told_value(companion, has_end)))
             }
         }
     }
 
     /// The same with another one's clues instead of its own.
-    pub(crate) fn with_clues_of(self, other: &Identity) -> Self {
-        Identity { clues: other.clues.clone(), ..self }
+    pub(crate) fn with_samples_of(self, other: &Identity) -> Self {
+        Identity { samples: other.samples.clone(), ..self }
     }
 
     /// The clues alone that a copy has, too, which was written in another way: with other pages, by another database.
     pub(crate) fn of_records(&self) -> Self {
-        let mut clues = Identity::new();
-        self.clues().filter(|line| name(line) != INDEX).for_each(|line| clues.push_clue(line));
-        clues
+        let mut samples = Identity::new();
+        self.samples().filter(|line| name(line) != INDEX).for_each(|line| samples.push_sample(line));
+        samples
     }
 
     /// Adds those of another one's clues that this one has not.
     pub(crate) fn take_in(&mut self, other: &Identity) {
-        let known: BTreeSet<String> = self.clues().map(|line| name(line).to_owned()).collect();
-        other.clues().filter(|line| !known.contains(name(line))).for_each(|line| self.push_clue(line));
+        let known: BTreeSet<String> = self.samples().map(|line| name(line).to_owned()).collect();
+        other.samples().filter(|line| !known.contains(name(line))).for_each(|line| self.push_sample(line));
     }
 
     /// The facts.
@@ -93,8 +93,8 @@ impl Identity {
     }
 
     /// The clues.
-    pub(crate) fn clues(&self) -> impl Iterator<Item = &str> {
-        self.clues.lines()
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &str> {
+        self.samples.lines()
     }
 
     /// Adds a line that [`lines`](Self::lines) gave.
@@ -102,9 +102,9 @@ impl Identity {
         push(&mut self.facts, line);
     }
 
-    /// Adds a line that [`clues`](Self::clues) gave.
-    pub(crate) fn push_clue(&mut self, line: &str) {
-        push(&mut self.clues, line);
+    /// Adds a line that [`samples`](Self::samples) gave.
+    pub(crate) fn push_sample(&mut self, line: &str) {
+        push(&mut self.samples, line);
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -132,16 +132,16 @@ impl Identity {
 
     /// The first clue that both have, and that differs, in both, if one does.
     pub(crate) fn contradiction(&self, other: &Identity) -> Option<(String, String)> {
-        let others: BTreeMap<&str, &str> = other.clues().map(|line| (name(line), line)).collect();
-        self.clues().find_map(|our| {
+        let others: BTreeMap<&str, &str> = other.samples().map(|line| (name(line), line)).collect();
+        self.samples().find_map(|our| {
             let other = others.get(name(our)).filter(|other| **other != our)?;
             Some((our.to_owned(), (*other).to_owned()))
         })
     }
 }
 
-fn name(clue: &str) -> &str {
-    clue.split_once(' ').map_or(clue, |(name, _)| name)
+fn name(sample: &str) -> &str {
+    sample.split_once(' ').map_or(sample, |(name, _)| name)
 }
 
 fn add(lines: &mut String, name: &str, fact: &dyn Display) {
@@ -200,18 +200,18 @@ mod tests {
     #[test]
     fn clues_are_held_against_each_other_where_both_have_them() {
         let at = |name: &str, value: &[u8]| Identity::new().with_record(name, b"k", value, None);
-        let said = at("at-3", b"three").with_clue("index", "0123abcd");
+        let said = at("at-3", b"three").with_sample("index", "0123abcd");
         assert_eq!(said.contradiction(&at("at-4", b"four")), None);
         assert_eq!(said.contradiction(&at("at-3", b"three")), None);
         let told = said.contradiction(&at("at-3", b"throe")).unwrap();
         assert!(told.0.starts_with("at-3 \"k\": 5 bytes, checksum ") && told.0 != told.1, "{told:?}");
-        assert!(at("at-3", b"three").with_clue("index", "f").contradiction(&said).is_some());
+        assert!(at("at-3", b"three").with_sample("index", "f").contradiction(&said).is_some());
         let paired = Identity::new().with_record("at-3", b"k", b"three", Some(b"mask"));
         assert!(paired.contradiction(&said).unwrap().0.contains("with 4 bytes"));
         assert_eq!(said.difference(b""), None, "clues are no facts");
         assert_eq!(said.of_records(), at("at-3", b"three"));
         let mut copy = Identity::new();
-        said.clues().for_each(|line| copy.push_clue(line));
+        said.samples().for_each(|line| copy.push_sample(line));
         assert_eq!(copy, said);
     }
 

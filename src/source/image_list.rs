@@ -16,7 +16,7 @@ use prost::encoding::{WireType, bool, encode_key, encode_varint, int32};
 use rand_mt::Mt;
 
 use super::{Cursor, Entry, Identity, Passes, Source, SourceError};
-use crate::{input_file, shown};
+use crate::base::{input_file, shown};
 
 /// The fields of a Datum.
 mod field {
@@ -375,7 +375,7 @@ fn uniform(generator: &mut Mt, max: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datum::Datum;
+    use crate::record::datum::Datum;
 
     fn lines(text: &str) -> Result<Vec<(&str, i32)>, SourceError> {
         let lines = parse(text.as_bytes(), Path::new("list.txt"))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use percolator_table::checksum::crc32c;
 
 use super::files::Files;
-use super::{ChecksSeals, Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError};
+use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
 
 /// A source made of several, one behind the other: the shards that a data set was written in, whatever kinds of
@@ -155,8 +155,8 @@ impl Source for Joined {
         self.walk(|source| source.cursor())
     }
 
-    fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
-        self.walk(|source| source.sealing_cursor(promise.clone()))
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        self.walk(|source| source.deferring_cursor(promise.clone()))
     }
 
     fn is_seekable(&self) -> bool {
@@ -409,7 +409,7 @@ impl Cursor for JoinedCursor {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
-    use crate::errand::NotYet;
+    use crate::base::offload::NotYet;
     use crate::source::leveldb::LevelDb;
 
     #[test]
@@ -420,7 +420,7 @@ mod tests {
         };
         let held = |source: &dyn Source, steps: usize| {
             let helpers = Arc::new(NotYet { threads: 4 });
-            let mut cursor = source.sealing_cursor(ChecksSeals::promised(Some(helpers))).unwrap();
+            let mut cursor = source.deferring_cursor(VerifiesLater::promised(Some(helpers))).unwrap();
             for _ in 0..steps {
                 cursor.advance().unwrap().unwrap();
             }

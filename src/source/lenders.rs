@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::SourceError;
-use super::seal::{Keeper, TableSeal};
+use super::checksum::{Keeper, TableChecksum};
 
 /// Whatever must stay alive for lent bytes to stay where they are: a read transaction, a mapped file.
 #[derive(Clone)]
@@ -27,8 +27,8 @@ impl Lender {
         Lender { owner: owner.clone(), keeper: Some(owner) }
     }
 
-    pub(super) fn check(&self, seal: TableSeal) -> Result<(), SourceError> {
-        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_seal(seal))
+    pub(super) fn check(&self, checksum: TableChecksum) -> Result<(), SourceError> {
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_block(checksum))
     }
 
     #[inline]

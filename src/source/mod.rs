@@ -1,12 +1,7 @@
 //! Where records lie: one file a kind of database, one small trait for all.
 
 pub(crate) mod access;
-#[cfg(target_os = "linux")]
-mod ahead;
-mod behind;
-pub(crate) mod clues;
-#[cfg(target_os = "linux")]
-mod dropped;
+mod checksum;
 mod file_id;
 pub(crate) mod files;
 mod from_fn;
@@ -18,12 +13,10 @@ pub(crate) mod joined;
 mod lenders;
 pub(crate) mod leveldb;
 pub(crate) mod lmdb;
-#[cfg(target_os = "linux")]
-mod mapped;
+mod page_cache;
 pub(crate) mod paired;
-mod resident;
 pub(crate) mod run;
-mod seal;
+pub(crate) mod samples;
 
 use std::fmt;
 use std::io;
@@ -33,11 +26,12 @@ use std::sync::Arc;
 
 use self::files::Files;
 use self::leveldb::{LevelDbError, Pool};
-use crate::errand::Helpers;
+use crate::base::offload::Helpers;
+use crate::base::shown;
 use crate::record::{Key, RecordId};
-use crate::shown;
 
 pub use self::access::Access;
+pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, UnverifiedTable};
 pub use self::from_fn::FnSource;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
@@ -47,7 +41,6 @@ pub use self::lenders::Lender;
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
 pub use self::run::{Entry, Record, Run};
-pub(crate) use self::seal::{Keeper, SEAL_BYTES, SealedTable, TableSeal};
 
 /// How far ahead of a walk its files are read, where they are not in memory.
 const READ_AHEAD_BYTES: u64 = 64 << 20;
@@ -147,7 +140,7 @@ pub trait Source: Send + Sync + fmt::Debug {
     ///
     /// As [`cursor`](Self::cursor).
     #[doc(hidden)]
-    fn sealing_cursor(&self, _promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
+    fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         self.cursor()
     }
 }
@@ -169,14 +162,14 @@ pub enum Passes {
 /// The promise to check the seals of a run's records before their values are used, and who helps the walk meanwhile.
 /// Only this crate can give it; it is good for one walk, and for those that it consists of: they share their helpers.
 #[derive(Clone, Debug)]
-pub struct ChecksSeals {
+pub struct VerifiesLater {
     pool: Option<Rc<Pool>>,
 }
 
-impl ChecksSeals {
+impl VerifiesLater {
     /// For the stages of a feed, whose workers do both.
     pub(crate) fn promised(helpers: Option<Arc<dyn Helpers>>) -> Self {
-        ChecksSeals { pool: helpers.map(Pool::new) }
+        VerifiesLater { pool: helpers.map(Pool::new) }
     }
 
     /// What they unpack ahead of the walk.

@@ -9,8 +9,8 @@
 use std::ops::Range;
 
 use super::SourceError;
+use super::checksum::{ChecksumAt, UnverifiedTable};
 use super::lenders::{Lender, Lenders};
-use super::seal::{SealAt, SealedTable};
 use crate::record::{RecordId, StepEnd};
 
 /// One record as a cursor shows it.
@@ -23,7 +23,7 @@ pub struct Entry<'a> {
     is_key_lent: bool,
     companion: Option<Companion<'a>>,
     /// The seal of the block that its value lies in, where whoever uses it has to check that. Lent by `lender`.
-    sealed: Option<SealedTable<'a>>,
+    unverified: Option<UnverifiedTable<'a>>,
     /// Whether its value is most of a buffer of the cursor's, which that can give away.
     is_whole: bool,
 }
@@ -39,7 +39,15 @@ impl<'a> Entry<'a> {
     /// A record whose bytes are the cursor's own and last until its next step. A run copies them.
     #[must_use]
     pub fn borrowed(key: &'a [u8], value: &'a [u8]) -> Self {
-        Entry { key, value, lender: None, is_key_lent: false, companion: None, sealed: None, is_whole: false }
+        Entry {
+            key,
+            value,
+            lender: None,
+            is_key_lent: false,
+            companion: None,
+            unverified: None,
+            is_whole: false,
+        }
     }
 
     /// A record whose bytes outlast the cursor's next step. A run keeps only where they lie.
@@ -58,7 +66,7 @@ impl<'a> Entry<'a> {
             lender: Some(lender),
             is_key_lent: true,
             companion: None,
-            sealed: None,
+            unverified: None,
             is_whole: false,
         }
     }
@@ -78,7 +86,7 @@ impl<'a> Entry<'a> {
             lender: Some(lender),
             is_key_lent: false,
             companion: None,
-            sealed: None,
+            unverified: None,
             is_whole: false,
         }
     }
@@ -87,13 +95,13 @@ impl<'a> Entry<'a> {
     /// labels. It travels with it from here on.
     #[must_use]
     pub fn with_companion(self, other: Entry<'a>) -> Self {
-        debug_assert!(other.sealed.is_none(), "nobody checks a companion's seal");
+        debug_assert!(other.unverified.is_none(), "nobody checks a companion's seal");
         Entry { companion: Some(Companion { value: other.value, lender: other.lender }), ..self }
     }
 
     /// The same record, whose value lies in a block that nobody has verified. Its lender keeps the table.
-    pub(crate) fn sealed(self, sealed: SealedTable<'a>) -> Self {
-        Entry { sealed: Some(sealed), ..self }
+    pub(crate) fn unverified(self, unverified: UnverifiedTable<'a>) -> Self {
+        Entry { unverified: Some(unverified), ..self }
     }
 
     /// The same record, whose value is most of a buffer that its cursor can [give](super::Cursor::give) to a run.
@@ -107,15 +115,15 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether its value has still to be verified.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.sealed.is_some()
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.unverified.is_some()
     }
 
     /// Verifies its value, if that is still to be done.
     pub(crate) fn check(&self) -> Result<(), SourceError> {
         let Some(lender) = self.lender else { return Ok(()) };
-        if let Some(sealed) = self.sealed {
-            lender.check(sealed.seal())?;
+        if let Some(unverified) = self.unverified {
+            lender.check(unverified.checksum())?;
         }
         lender.check_value(self.value)
     }
@@ -203,14 +211,14 @@ struct Place {
 /// 2. Lenders are let go of only while `places` and `companions` are empty, and dropped after them.
 /// 3. A lent span leaves the run only with the lifetime of a borrow of the run.
 /// 4. `companions` is empty, or has one for each of `places`.
-/// 5. For each record whose block has to be verified, `seals` has the seal, at the record or at one before it. It
+/// 5. For each record whose block has to be verified, `checksums` has the seal, at the record or at one before it. It
 ///    is a seal of one of `lenders`, whose number it has.
 #[derive(Debug)]
 pub struct Run {
     places: Vec<Place>,
     companions: Vec<Span>,
     /// In the order of their positions; no two neighbours of one block.
-    seals: Vec<SealAt>,
+    checksums: Vec<ChecksumAt>,
     /// What is not lent, at its front. What is behind that is of earlier records: bytes are not written for their own
     /// sake.
     copied: Vec<u8>,
@@ -228,7 +236,7 @@ impl Run {
         Run {
             places: Vec::with_capacity(records),
             companions: Vec::new(),
-            seals: Vec::new(),
+            checksums: Vec::new(),
             copied: Vec::new(),
             copied_bytes: 0,
             value_bytes: 0,
@@ -251,14 +259,14 @@ impl Run {
     /// If some of the run's records have a companion and some have none: a bug of the source. If one is sealed and
     /// not lent, which no source of a caller's own can bring about.
     pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
-        let Entry { key, value, lender, is_key_lent, companion, sealed, is_whole: _ } = entry;
+        let Entry { key, value, lender, is_key_lent, companion, unverified, is_whole: _ } = entry;
         if self.places.is_empty() {
             self.lenders.begin(lender);
             self.companion_lenders.begin(companion.and_then(|companion| companion.lender));
         }
         let lender = lender.map(|lender| self.lenders.take_in(lender));
-        if let Some(sealed) = sealed {
-            self.take_over(sealed, lender.expect("what is sealed is lent by whoever keeps its table"));
+        if let Some(unverified) = unverified {
+            self.take_over(unverified, lender.expect("what is sealed is lent by whoever keeps its table"));
         }
         let is_lent = lender.is_some();
         let place =
@@ -289,16 +297,16 @@ impl Run {
     }
 
     /// Keeps the seal of the block that the next record lies in, by the number of its lender.
-    fn take_over(&mut self, sealed: SealedTable<'_>, lender: usize) {
-        let seal = sealed.take();
-        if self.seals.last().is_some_and(|last| last.seal == seal && last.lender == lender) {
+    fn take_over(&mut self, unverified: UnverifiedTable<'_>, lender: usize) {
+        let checksum = unverified.take();
+        if self.checksums.last().is_some_and(|last| last.checksum == checksum && last.lender == lender) {
             return;
         }
-        if self.seals.capacity() == 0 {
+        if self.checksums.capacity() == 0 {
             // Once and for all: a block has at least one record.
-            self.seals.reserve_exact(self.places.capacity());
+            self.checksums.reserve_exact(self.places.capacity());
         }
-        self.seals.push(SealAt { position: self.places.len(), seal, lender });
+        self.checksums.push(ChecksumAt { position: self.places.len(), checksum, lender });
     }
 
     /// `is_lent` says that the bytes were lent under a lender that was taken in.
@@ -326,7 +334,7 @@ impl Run {
     pub fn clear(&mut self) {
         self.places.clear();
         self.companions.clear();
-        self.seals.clear();
+        self.checksums.clear();
         self.copied_bytes = 0;
         self.value_bytes = 0;
         self.step_end = None;
@@ -379,8 +387,8 @@ impl Run {
     }
 
     /// What checks the seals of the records, for a walk over them from the first one on.
-    pub(crate) fn seal_checks(&self) -> SealChecks<'_> {
-        SealChecks { run: self, next: 0 }
+    pub(crate) fn seal_checks(&self) -> Verifying<'_> {
+        Verifying { run: self, next: 0 }
     }
 
     fn record<'a>(&'a self, position: usize, place: &'a Place) -> Record<'a> {
@@ -398,20 +406,20 @@ impl Run {
 
 /// Checks the seals of a run as its records are used, one after the other.
 #[derive(Debug)]
-pub(crate) struct SealChecks<'a> {
+pub(crate) struct Verifying<'a> {
     run: &'a Run,
     /// The first seal that has not been checked.
     next: usize,
 }
 
-impl SealChecks<'_> {
+impl Verifying<'_> {
     /// Verifies the block of the record at `position`, unless that has been done, or is not to be done here. Records
     /// before it are not used any more.
     pub(crate) fn before(&mut self, position: usize) -> Result<(), SourceError> {
-        while let Some(SealAt { seal, lender, .. }) = self.due(position) {
+        while let Some(ChecksumAt { checksum, lender, .. }) = self.due(position) {
             let lender =
                 self.run.lenders.get(*lender).expect("a seal has the number of a lender that was taken in");
-            lender.check(*seal)?;
+            lender.check(*checksum)?;
             self.next += 1;
         }
         // Each lender knows its own values.
@@ -423,8 +431,8 @@ impl SealChecks<'_> {
         }
     }
 
-    fn due(&self, position: usize) -> Option<&SealAt> {
-        self.run.seals.get(self.next).filter(|at| at.position <= position)
+    fn due(&self, position: usize) -> Option<&ChecksumAt> {
+        self.run.checksums.get(self.next).filter(|at| at.position <= position)
     }
 }
 

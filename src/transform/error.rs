@@ -1,6 +1,6 @@
 //! Why a transform cannot be made, or cannot be applied to a record.
 
-use crate::shape::{Dtype, ImageShape};
+use crate::base::shape::{Dtype, ImageShape};
 
 /// Why a [`Transform`](crate::Transform) cannot be made, or cannot be applied to a record.
 #[non_exhaustive]

@@ -25,9 +25,9 @@ use half::{bf16, f16};
 
 use super::narrow::Float;
 use super::sink::{Direct, Sink, Stage, Streamed};
-use crate::datum::Strided;
-use crate::lines;
-use crate::shape::ImageShape;
+use crate::base::cache_lines;
+use crate::base::shape::ImageShape;
+use crate::record::datum::Strided;
 
 /// Pixels computed at a time: as many floats as the widest register holds, or a few of the narrower ones.
 ///
@@ -187,7 +187,7 @@ impl<P: Pixel> Rows for Contiguous<'_, P> {
     #[inline(always)]
     fn ask_for(&self, start: usize, width: usize) {
         let from = start.min(self.0.len());
-        lines::ask_for_once(bytemuck::cast_slice(&self.0[from..(from + width).min(self.0.len())]));
+        cache_lines::ask_for_once(bytemuck::cast_slice(&self.0[from..(from + width).min(self.0.len())]));
     }
 }
 

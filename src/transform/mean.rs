@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use crate::input_file;
+use crate::base::input_file;
+use crate::base::shape::ImageShape;
+use crate::base::shown;
 use crate::proto::BlobProto;
-use crate::shape::ImageShape;
-use crate::shown;
 
 /// The largest mean file that is read: Caffe's `kProtoReadBytesLimit`.
 const FILE_BYTES_MAX: u64 = i32::MAX as u64;

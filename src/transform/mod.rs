@@ -17,15 +17,15 @@ mod transformer;
 
 use std::path::PathBuf;
 
-use crate::decode::{ColorMode, Decode};
-use crate::shape::Phase;
+use crate::base::shape::Phase;
+use crate::image::{ColorMode, Decode};
 
 pub use caffe_random::CaffeEra;
 pub(crate) use caffe_random::{LayerKind, LayerSeeds, SetUp, Taken, Takes};
 pub use error::TransformError;
 pub use mean::{MeanImage, MeanImageError};
 pub(crate) use on_device::Cutter;
-pub use on_device::{Cut, DeviceTransform, Place, Staged};
+pub use on_device::{Cut, DeviceTransform, Staged, TransformPlace};
 pub(crate) use random::{Draw, Draws, Randomness};
 pub(crate) use transformer::{Scratch, Transformer};
 

@@ -8,9 +8,9 @@ use prost::Message as _;
 
 use super::random::Reduction;
 use super::{Draw, MeanChoice, MeanImage, Scratch, Transform, Transformer};
-use crate::datum::{Image, Pixels};
+use crate::base::shape::{Dtype, ImageShape, Layout, Phase};
 use crate::proto::Datum;
-use crate::shape::{Dtype, ImageShape, Layout, Phase};
+use crate::record::datum::{Image, Pixels};
 
 /// A record's pixels, and how they are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -194,7 +194,7 @@ fn with_image(case: &Case, pixels: &[f32], body: &mut dyn FnMut(&Image<'_>)) {
         return body(&Image { shape: case.shape, pixels: Pixels::U8(&bytes) });
     }
     let wire = float_record(case, pixels);
-    body(&crate::datum::Datum::parse(&wire).unwrap().image().unwrap());
+    body(&crate::record::datum::Datum::parse(&wire).unwrap().image().unwrap());
 }
 
 /// The instruction sets this machine can run.

@@ -2,7 +2,7 @@
 
 use super::transformer::Mean;
 use super::{MeanImage, Transformer};
-use crate::shape::{BatchShape, Dtype, Layout};
+use crate::base::shape::{BatchShape, Dtype, Layout};
 
 /// Where a batch's pixels are transformed.
 ///
@@ -13,13 +13,13 @@ use crate::shape::{BatchShape, Dtype, Layout};
 ///     .lmdb("ilsvrc12_train_lmdb")
 ///     .batch_size(256)
 ///     .transform(Transform::new().crop(227).mirror(true).mean_file("ilsvrc12_mean.binaryproto"))
-///     .transform_on(Place::Device)
+///     .transform_on(TransformPlace::Device)
 ///     .devices([Device::cuda(0)?])
 ///     .build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Place {
+pub enum TransformPlace {
     /// On the host, by the workers: what crosses to a device is what is trained on.
     #[default]
     Host,

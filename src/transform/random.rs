@@ -7,8 +7,8 @@
 use rand_mt::Mt;
 
 use super::caffe_random::{CaffeRandom, Takes};
+use crate::base::splitmix::{self, SplitMix};
 use crate::record::RecordId;
-use crate::splitmix::{self, SplitMix};
 
 /// Where the random numbers of a feed come from.
 ///

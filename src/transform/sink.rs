@@ -10,7 +10,7 @@
 
 use bytemuck::Pod;
 
-use crate::lines::{self, LINE_BYTES, Page};
+use crate::base::cache_lines::{self, LINE_BYTES, Page};
 
 /// Takes a record's output, row by row.
 pub(super) trait Sink<E> {
@@ -75,7 +75,7 @@ impl<'a, E: Pod> Streamed<'a, E> {
             let staged = bytemuck::cast_slice(&self.stage[self.from..lines]);
             // SAFETY: the drop fences, which is the end of this record's work, and until then nobody else reads what is
             // borrowed here. Nobody forgets the value: it is a local of the functions that fill a record.
-            unsafe { lines::write_past_caches(bytemuck::cast_slice_mut(now), staged) };
+            unsafe { cache_lines::write_past_caches(bytemuck::cast_slice_mut(now), staged) };
             self.out = later;
             self.stage.copy_within(lines..self.to, 0);
             (self.from, self.to) = (0, self.to - lines);
@@ -116,7 +116,7 @@ impl<E: Pod> Drop for Streamed<'_, E> {
             self.write_plainly(self.to);
             debug_assert!(self.out.is_empty(), "a record's rows are shorter than its place");
         }
-        lines::fence();
+        cache_lines::fence();
     }
 }
 

@@ -8,10 +8,10 @@ use half::{bf16, f16};
 use super::kernels::{self, Contiguous, Element, Job, Rows, Source, Spaced, Window};
 use super::sink::Stage;
 use super::{Cut, Draw, MeanChoice, MeanImage, Transform, TransformError};
-use crate::datum::{Floats, Image, Pixels};
-use crate::decode::{self, Decode};
-use crate::lines::{LINE_BYTES, PAGE_BYTES};
-use crate::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
+use crate::base::cache_lines::{LINE_BYTES, PAGE_BYTES};
+use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
+use crate::image::{self, Decode};
+use crate::record::datum::{Floats, Image, Pixels};
 
 /// What is subtracted; exactly one of what Caffe takes for exclusive.
 #[derive(Clone, Debug)]
@@ -222,10 +222,10 @@ impl Transformer {
     }
 
     /// The part of an image of this shape that is looked at, if it can be transformed.
-    pub(crate) fn part(&self, image: ImageShape, draw: Draw) -> Option<decode::Window> {
+    pub(crate) fn part(&self, image: ImageShape, draw: Draw) -> Option<image::Window> {
         let output = self.output_shape(image).ok()?;
         let Window { top, left, height, width, .. } = self.window(image, output, draw);
-        Some(decode::Window { top, left, height, width })
+        Some(image::Window { top, left, height, width })
     }
 
     /// The part of the image that is transformed.
@@ -404,7 +404,7 @@ mod tests {
 
         let bytes = transformer(&Transform::new(), Dtype::U8).unwrap();
         let record = [&[0x08, 3, 0x10, 4, 0x18, 6][..], &[0x35, 0, 0, 0, 0].repeat(72)].concat();
-        let record = crate::datum::Datum::parse(&record).unwrap().image().unwrap();
+        let record = crate::record::datum::Datum::parse(&record).unwrap().image().unwrap();
         assert_eq!(apply(&bytes, record.pixels, &mut [0.0; 18]), Err(TransformError::BytesOfFloats));
     }
 

@@ -96,13 +96,13 @@ impl Forge {
         let mut pages = Vec::new();
         let mut rest = nodes;
         while !rest.is_empty() {
-            let mut room = self.page_bytes - HEAD;
+            let mut capacity = self.page_bytes - HEAD;
             let fits = rest
                 .iter()
                 .take_while(|(_, node)| {
                     let needed = even(node.len()) + 2;
-                    let fits = needed <= room;
-                    room = room.saturating_sub(needed);
+                    let fits = needed <= capacity;
+                    capacity = capacity.saturating_sub(needed);
                     fits
                 })
                 .count();

@@ -97,9 +97,9 @@ fn a_walk_that_begins_after_growth_sees_it_beside_one_that_began_before() {
     assert!(read(&source) == new(), "a walk that began afterwards");
     assert_eq!(source.records(), Some(AFTER as u64));
     source.index(&IndexPlace::Memory).unwrap();
-    let mut sought = source.cursor().unwrap();
-    sought.seek(AFTER as u64 - 1).unwrap();
-    assert_eq!(sought.advance().unwrap().unwrap().value(), value(AFTER - 1 + 7, 2500));
+    let mut by_position = source.cursor().unwrap();
+    by_position.seek(AFTER as u64 - 1).unwrap();
+    assert_eq!(by_position.advance().unwrap().unwrap().value(), value(AFTER - 1 + 7, 2500));
     assert!(rest(before) == old()[1..], "the walk that began before");
 }
 

@@ -206,12 +206,12 @@ pub(crate) fn text(at: *const c_char) -> Option<String> {
 }
 
 /// Writes a text with its NUL, cut to the room there is.
-pub(crate) fn write_text(text: &str, at: *mut c_char, room: usize) {
-    if at.is_null() || room == 0 {
+pub(crate) fn write_text(text: &str, at: *mut c_char, capacity: usize) {
+    if at.is_null() || capacity == 0 {
         return;
     }
-    let len = text.len().min(room - 1);
-    // SAFETY: C passes `room` writable bytes, and `len` is less than that.
+    let len = text.len().min(capacity - 1);
+    // SAFETY: C passes `capacity` writable bytes, and `len` is less than that.
     unsafe { text.as_ptr().copy_to_nonoverlapping(at.cast(), len) };
     // SAFETY: as above.
     unsafe { at.cast::<u8>().wrapping_add(len).write(0) };

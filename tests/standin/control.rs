@@ -99,15 +99,15 @@ extern "C" fn standin_operations_queued(device: u32, place: i32) -> u64 {
     of_place.map(|(id, stream)| stream.last - world.progress.get(id).copied().unwrap_or(stream.last)).sum()
 }
 
-/// Writes the report and, where it fits into `room` bytes with its NUL, begins a new one. Returns the bytes
+/// Writes the report and, where it fits into `capacity` bytes with its NUL, begins a new one. Returns the bytes
 /// that it takes.
 #[unsafe(no_mangle)]
-extern "C" fn standin_take_report(out: *mut c_char, room: usize) -> usize {
+extern "C" fn standin_take_report(out: *mut c_char, capacity: usize) -> usize {
     let mut world = lock();
     let report = world.ledger.report(&world.living());
     let needed = report.len() + 1;
-    if needed <= room && !out.is_null() {
-        write_text(&report, out, room);
+    if needed <= capacity && !out.is_null() {
+        write_text(&report, out, capacity);
         world.ledger.clear();
     }
     needed

@@ -26,9 +26,9 @@ extern "C" fn cuDeviceGet(out: Out<'_, c_int>, ordinal: c_int) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetName(out: *mut c_char, room: c_int, device: c_int) -> u32 {
+extern "C" fn cuDeviceGetName(out: *mut c_char, capacity: c_int, device: c_int) -> u32 {
     call("cuDeviceGetName", Needs::Device(device), |_| {
-        write_text(&format!("stand-in {device}"), out, usize::try_from(room).map_err(|_| INVALID_VALUE)?);
+        write_text(&format!("stand-in {device}"), out, usize::try_from(capacity).map_err(|_| INVALID_VALUE)?);
         Ok(())
     })
 }
@@ -65,10 +65,11 @@ fn uuid(symbol: &'static str, out: Out<'_, [u8; 16]>, device: c_int) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetPCIBusId(out: *mut c_char, room: c_int, device: c_int) -> u32 {
+extern "C" fn cuDeviceGetPCIBusId(out: *mut c_char, capacity: c_int, device: c_int) -> u32 {
     call("cuDeviceGetPCIBusId", Needs::Device(device), |_| {
-        let room = usize::try_from(room).ok().filter(|&room| room >= 13).ok_or(INVALID_VALUE)?;
-        write_text(&format!("0000:{:02X}:00.0", PCI_BUS_FIRST + device), out, room);
+        let capacity =
+            usize::try_from(capacity).ok().filter(|&capacity| capacity >= 13).ok_or(INVALID_VALUE)?;
+        write_text(&format!("0000:{:02X}:00.0", PCI_BUS_FIRST + device), out, capacity);
         Ok(())
     })
 }

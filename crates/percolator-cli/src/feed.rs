@@ -110,7 +110,7 @@ impl Feed {
             write!(out, "the first {first}; ")?;
         }
         writeln!(out, "batches of {}", feed.batch_shape())?;
-        writeln!(out, "{}", feed.extent())?;
+        writeln!(out, "{}", feed.sizing())?;
         writeln!(out, "{}", feed.memory_budget())?;
         out.flush()?;
         let enough = Enough::new(self.batches, self.until(Instant::now()), &signals);

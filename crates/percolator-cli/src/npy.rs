@@ -28,7 +28,7 @@ impl NpyWriter {
     pub(super) fn create(path: &Path, shape: &[usize]) -> anyhow::Result<Self> {
         let file = WholeFile::create(path).with_context(|| format!("cannot create {}", shown::path(path)))?;
         let header = header(shape);
-        let left = shape.iter().try_fold(1_usize, |elements, &extent| elements.checked_mul(extent));
+        let left = shape.iter().try_fold(1_usize, |elements, &sizing| elements.checked_mul(sizing));
         let bytes = left
             .and_then(|elements| elements.checked_mul(size_of::<f32>())?.checked_add(header.len()))
             .with_context(|| format!("{}: an array of {shape:?} fits no disk", shown::path(path)));

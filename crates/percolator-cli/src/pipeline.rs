@@ -1,7 +1,7 @@
 //! How a pipeline is run: what `feed` and `bench` both let one choose.
 
 use clap::{Args, ValueEnum};
-use percolator::{Device, Dtype, FeedBuilder, Layout, Place};
+use percolator::{Device, Dtype, FeedBuilder, Layout, TransformPlace};
 
 /// How the pipeline is run.
 #[derive(Debug, Args)]
@@ -74,10 +74,10 @@ impl DtypeArg {
 }
 
 impl PlaceArg {
-    pub(super) fn place(self) -> Place {
+    pub(super) fn place(self) -> TransformPlace {
         match self {
-            PlaceArg::Host => Place::Host,
-            PlaceArg::Device => Place::Device,
+            PlaceArg::Host => TransformPlace::Host,
+            PlaceArg::Device => TransformPlace::Device,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use percolator_table::{Seal, Sealed, TableCursor, TableError, Verify};
+use percolator_table::{DeferredChecksum, TableCursor, TableError, Unverified, Verify};
 
 const TABLE_BYTES: usize = 64 << 20;
 
@@ -95,16 +95,16 @@ struct Walk<'a> {
     file: &'a [u8],
     cursor: TableCursor<&'a [u8]>,
     /// Of the blocks that are not compressed.
-    seals: Vec<Seal>,
+    checksums: Vec<DeferredChecksum>,
 }
 
 impl<'a> Walk<'a> {
     fn new(file: &'a [u8]) -> Result<Self, TableError> {
-        let mut walk = Self { file, cursor: TableCursor::new(8), seals: Vec::new() };
+        let mut walk = Self { file, cursor: TableCursor::new(8), checksums: Vec::new() };
         walk.cursor.open(file, BY_THE_USER)?;
         while walk.cursor.advance()? {
-            let seal = walk.cursor.sealed().map(Sealed::take);
-            walk.seals.extend(seal.filter(|seal| walk.seals.last() != Some(seal)));
+            let checksum = walk.cursor.unverified().map(Unverified::take);
+            walk.checksums.extend(checksum.filter(|checksum| walk.checksums.last() != Some(checksum)));
         }
         Ok(walk)
     }
@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
         self.cursor.open(self.file, verify)?;
         let mut entries = 0;
         while self.cursor.advance()? {
-            self.cursor.sealed().map(Sealed::take);
+            self.cursor.unverified().map(Unverified::take);
             entries += 1;
         }
         Ok(entries)
@@ -132,8 +132,8 @@ impl<'a> Walk<'a> {
 
     /// Verifies the blocks that are not compressed, as the workers do. Gives how many there are.
     fn verify(&self) -> Result<usize, TableError> {
-        self.seals.iter().try_for_each(|seal| seal.check(self.file, 0))?;
-        Ok(self.seals.len())
+        self.checksums.iter().try_for_each(|checksum| checksum.check(self.file, 0))?;
+        Ok(self.checksums.len())
     }
 }
 

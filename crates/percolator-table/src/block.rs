@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::checksum::AHEAD_BYTES;
 use super::coding::{fixed32, varint};
+use super::deferred::{DeferredChecksum, Unverified, Verify};
 use super::error::TableError;
 use super::footer::BlockHandle;
-use super::seal::{Seal, Sealed, Verify};
 use super::shelf::{NoShelf, Shelf};
 use super::unpack::{SNAPPY, Trailer, UNCOMPRESSED, unpack};
 
@@ -27,7 +27,7 @@ pub(crate) struct BlockCursor {
     key_bytes_max: usize,
     place: Place,
     /// `Some` as long as the block has not been verified.
-    sealed: Option<Sealed>,
+    unverified: Option<Unverified>,
     /// The bytes of a block that was compressed, where `place` says; perhaps those of blocks behind it, too.
     unpacked: Vec<u8>,
     /// Where in the file the block starts, for messages.
@@ -73,7 +73,7 @@ impl BlockCursor {
         BlockCursor {
             key_bytes_max,
             place: Place::default(),
-            sealed: None,
+            unverified: None,
             unpacked: Vec::new(),
             offset: 0,
             entries: 0,
@@ -89,7 +89,7 @@ impl BlockCursor {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.place = Place::default();
-        self.sealed = None;
+        self.unverified = None;
         (self.entries, self.restarts) = (0, 0);
         self.value = 0..0;
         self.rewind();
@@ -151,14 +151,14 @@ impl BlockCursor {
         trailer: Trailer,
         verify: Verify,
     ) -> Result<Place, TableError> {
-        let seal = Seal::new(&block, trailer.stored);
+        let checksum = DeferredChecksum::new(&block, trailer.stored);
         match (verify, trailer.kind) {
             // A block whose type is damaged is found out, whatever type it seems to be: the checksum is of it, too.
             (Verify::ByTheUser { block_bytes_min }, UNCOMPRESSED) if block.len() >= block_bytes_min => {
-                self.sealed = Some(Sealed::new(seal));
+                self.unverified = Some(Unverified::new(checksum));
             }
             // The blocks of a table lie one behind the other.
-            _ => seal.check(file, AHEAD_BYTES)?,
+            _ => checksum.check(file, AHEAD_BYTES)?,
         }
         match trailer.kind {
             UNCOMPRESSED => Ok(Place::InFile(block)),
@@ -170,23 +170,24 @@ impl BlockCursor {
     /// Verifies the block, if that is still to be done.
     #[inline]
     pub(crate) fn verify(&mut self, file: &[u8]) -> Result<(), TableError> {
-        if let Some(sealed) = &self.sealed {
-            sealed.seal().check(file, 0)?;
-            self.sealed = None;
+        if let Some(unverified) = &self.unverified {
+            unverified.checksum().check(file, 0)?;
+            self.unverified = None;
         }
         Ok(())
     }
 
     /// The block's seal, as long as it has not been verified.
     #[inline]
-    pub(crate) fn sealed(&self) -> Option<&Sealed> {
-        self.sealed.as_ref()
+    pub(crate) fn unverified(&self) -> Option<&Unverified> {
+        self.unverified.as_ref()
     }
 
     /// Why there is an error: a block that was not verified may be damaged, and is verified now.
     #[cold]
     pub(crate) fn blame(&self, file: &[u8], error: TableError) -> TableError {
-        let damage = self.sealed.as_ref().and_then(|sealed| sealed.seal().check(file, 0).err());
+        let damage =
+            self.unverified.as_ref().and_then(|unverified| unverified.checksum().check(file, 0).err());
         damage.unwrap_or(error)
     }
 

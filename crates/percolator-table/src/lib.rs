@@ -35,25 +35,25 @@
 //! ```
 //!
 //! Beside the walk ([`TableCursor`]) there is a way to an entry whose place is known ([`PlaceCursor`]). Blocks may be
-//! unpacked by others ahead of a walk ([`Shelf`], [`unpack_ahead`]), and be verified by others behind it ([`Seal`]).
+//! unpacked by others ahead of a walk ([`Shelf`], [`unpack_ahead`]), and be verified by others behind it ([`DeferredChecksum`]).
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod block;
 pub mod checksum;
 pub mod coding;
+mod deferred;
 mod error;
 mod footer;
 mod lines;
 mod place;
-mod seal;
 mod shelf;
 mod unpack;
 
 pub use self::block::Value;
+pub use self::deferred::{DeferredChecksum, Unverified, Verify};
 pub use self::error::TableError;
 pub use self::place::{EntryPlace, PlaceCursor};
-pub use self::seal::{Seal, Sealed, Verify};
 pub use self::shelf::{Following, NoShelf, Shelf};
 pub use self::unpack::unpack_ahead;
 
@@ -79,7 +79,7 @@ pub struct TableCursor<B> {
     /// Of the table that is open.
     verify: Verify,
     /// The last block that was left while its verifying was another's.
-    left: Option<Seal>,
+    left: Option<DeferredChecksum>,
 }
 
 impl<B: AsRef<[u8]>> TableCursor<B> {
@@ -146,8 +146,8 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         let file = file.as_ref();
         loop {
             // Nobody else may know of a block that had no entry, or whose entries were passed over.
-            match self.data.sealed() {
-                Some(sealed) if sealed.is_taken() => self.left = Some(sealed.seal()),
+            match self.data.unverified() {
+                Some(unverified) if unverified.is_taken() => self.left = Some(unverified.checksum()),
                 _ => self.data.verify(file)?,
             }
             if !self.index.advance(file)? {
@@ -183,14 +183,14 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
     /// As [`verify`](Self::verify).
     pub fn suspect(&self) -> Result<(), TableError> {
         let Some(file) = &self.file else { return Ok(()) };
-        let seals = [self.left, self.data.sealed().map(Sealed::seal)];
-        seals.iter().flatten().try_for_each(|seal| seal.check(file.as_ref(), 0))
+        let checksums = [self.left, self.data.unverified().map(Unverified::checksum)];
+        checksums.iter().flatten().try_for_each(|checksum| checksum.check(file.as_ref(), 0))
     }
 
     /// The current block's seal, as long as it has not been verified.
     #[inline]
-    pub fn sealed(&self) -> Option<&Sealed> {
-        self.data.sealed()
+    pub fn unverified(&self) -> Option<&Unverified> {
+        self.data.unverified()
     }
 
     /// The key that the index has for the current block: none of the block's is behind it.

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::block::{BlockCursor, TRAILER_BYTES, Value};
+use super::deferred::{Unverified, Verify};
 use super::error::TableError;
 use super::footer::BlockHandle;
-use super::seal::{Sealed, Verify};
 
 /// Where an entry lies: in which block, and where that starts in the file; and where in the block, uncompressed, the
 /// entry starts.
@@ -123,7 +123,7 @@ impl PlaceCursor {
     /// The block's seal, as long as it has not been verified.
     #[inline]
     #[must_use]
-    pub fn sealed(&self) -> Option<&Sealed> {
-        self.data.sealed()
+    pub fn unverified(&self) -> Option<&Unverified> {
+        self.data.unverified()
     }
 }

@@ -140,14 +140,14 @@ proptest! {
     #[test]
     fn a_search_finds_what_a_map_finds(
         map in maps(), shape in shapes(),
-        sought in prop::collection::vec(prop::collection::vec(prop_oneof![97..100_u8, Just(b'k'), any::<u8>()], 0..6), 1..5),
+        by_position in prop::collection::vec(prop::collection::vec(prop_oneof![97..100_u8, Just(b'k'), any::<u8>()], 0..6), 1..5),
     ) {
         let table = write(&map, &shape);
         let mut cursor = TableCursor::new(KEY_BYTES_MAX);
         cursor.open(&table[..], Verify::AtOnce).unwrap();
-        for sought in sought.iter().chain(map.keys()) {
-            let due: Vec<_> = map.range(sought.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
-            prop_assert_eq!(cursor.seek(|key| key < &sought[..]), Ok(!due.is_empty()));
+        for by_position in by_position.iter().chain(map.keys()) {
+            let due: Vec<_> = map.range(by_position.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
+            prop_assert_eq!(cursor.seek(|key| key < &by_position[..]), Ok(!due.is_empty()));
             if let Some(first) = due.first() {
                 prop_assert_eq!(&current(&cursor), first);
                 prop_assert_eq!(drain(&mut cursor).unwrap(), &due[1..]);
@@ -175,7 +175,7 @@ proptest! {
     fn forged_blocks_end(
         map in maps(), shape in shapes(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
-        sought in prop::collection::vec(any::<u8>(), 0..3),
+        by_position in prop::collection::vec(any::<u8>(), 0..3),
     ) {
         let mut table = write(&map, &shape);
         let blocks = blocks(&table);
@@ -190,7 +190,7 @@ proptest! {
         let _ = read(&table);
         let mut cursor = TableCursor::new(KEY_BYTES_MAX);
         if cursor.open(&table[..], Verify::AtOnce).is_ok() {
-            let _ = cursor.seek(|key| key < &sought[..]).and_then(|_| drain(&mut cursor));
+            let _ = cursor.seek(|key| key < &by_position[..]).and_then(|_| drain(&mut cursor));
         }
     }
 
@@ -370,11 +370,11 @@ fn a_block_that_waits_for_its_user_is_verified_by_them_or_when_the_walk_leaves_i
 
     cursor.open(&good[..], later).unwrap();
     assert_eq!(cursor.advance(), Ok(true));
-    assert!(cursor.sealed().is_none(), "it is short, and was verified");
+    assert!(cursor.unverified().is_none(), "it is short, and was verified");
     for key in [2, 3] {
         assert_eq!(cursor.advance(), Ok(true));
-        let seal = cursor.sealed().map(Sealed::take).unwrap();
-        assert_eq!((cursor.key(), seal.check(&good, 0)), (&[key][..], Ok(())));
+        let checksum = cursor.unverified().map(Unverified::take).unwrap();
+        assert_eq!((cursor.key(), checksum.check(&good, 0)), (&[key][..], Ok(())));
         assert_eq!(cursor.suspect(), Ok(()));
     }
     assert_eq!(cursor.advance(), Ok(false));
@@ -389,8 +389,8 @@ fn a_block_that_waits_for_its_user_is_verified_by_them_or_when_the_walk_leaves_i
     at_two(&mut cursor);
     error(2, cursor.verify().map(|()| true));
     at_two(&mut cursor);
-    let seal = cursor.sealed().map(Sealed::take).unwrap();
-    error(2, seal.check(&table, 0).map(|()| true));
+    let checksum = cursor.unverified().map(Unverified::take).unwrap();
+    error(2, checksum.check(&table, 0).map(|()| true));
     assert_eq!(cursor.advance(), Ok(true), "who took the seal has the damage");
     error(2, cursor.suspect().map(|()| true));
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::block::TRAILER_BYTES;
 use super::checksum::AHEAD_BYTES;
 use super::coding::fixed32;
+use super::deferred::DeferredChecksum;
 use super::error::TableError;
-use super::seal::Seal;
 
 pub(super) const UNCOMPRESSED: u8 = 0;
 pub(super) const SNAPPY: u8 = 1;
@@ -61,7 +61,7 @@ pub fn unpack_ahead(
     if end > bytes_max {
         return None;
     }
-    Seal::new(block, stored).check(file, AHEAD_BYTES).ok()?;
+    DeferredChecksum::new(block, stored).check(file, AHEAD_BYTES).ok()?;
     grow(buffer, end);
     unpack_to(packed, block.start, buffer.get_mut(start..end)?).ok()?;
     Some(start..end)

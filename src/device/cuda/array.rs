@@ -1,6 +1,6 @@
 //! An array on a device, described without memory of its own: a consumer asks for several a batch.
 
-use crate::shape::{Dtype, Extents};
+use crate::base::shape::{Dtype, Extents};
 
 /// An array on a device.
 #[non_exhaustive]

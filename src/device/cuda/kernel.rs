@@ -11,8 +11,8 @@ use super::driver::Context;
 use super::memory::DeviceMemory;
 use super::module::Module;
 use super::stream::Stream;
+use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::device::DeviceError;
-use crate::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::transform::DeviceTransform;
 
 /// The kernels, for the driver to compile for its GPU. It is made of `kernels/transform.cu`.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cudarc::driver::{result, sys};
 
 use super::driver::Context;
+use crate::batch::memory::HostMemory;
 use crate::device::DeviceError;
-use crate::memory::HostMemory;
 
 /// What [`HostMemory`] promises of its address.
 const ALIGNMENT: usize = 4096;

@@ -9,9 +9,9 @@ mod driver;
 mod kernel;
 mod memory;
 mod module;
-mod passage;
 mod step;
 mod stream;
+mod transfer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,17 +21,17 @@ use cudarc::driver::{result, sys};
 use self::driver::Context;
 use self::kernel::Kernel;
 use self::memory::{DeviceMemory, Pinned};
-use self::passage::CudaPassage;
 use self::stream::{CudaEvent, Stream};
-use super::{Backend, DeviceError, Event as _, Passage, Room, find_unused};
-use crate::memory::{HostMemory, PageMemory};
-use crate::numa;
+use self::transfer::CudaTransfer;
+use super::{Backend, Capacity, DeviceError, Event as _, Transfer, find_unused};
+use crate::base::numa;
+use crate::batch::memory::{HostMemory, PageMemory};
 use crate::transform::DeviceTransform;
 
 pub use self::array::DeviceArray;
 pub use self::driver::Version;
-pub use self::passage::CudaBatch;
 pub use self::step::{StepTimes, SyntheticStep};
+pub use self::transfer::CudaBatch;
 
 /// A GPU, and the stream that its batches are copied on.
 #[derive(Clone, Debug)]
@@ -88,8 +88,8 @@ impl Backend for Cuda {
         }
     }
 
-    fn passage(&self, room: Room) -> Result<Box<dyn Passage>, DeviceError> {
-        Ok(Box::new(CudaPassage::new(&self.copies, self.kernel.as_ref(), room)?))
+    fn transfer(&self, capacity: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
+        Ok(Box::new(CudaTransfer::new(&self.copies, self.kernel.as_ref(), capacity)?))
     }
 
     fn transforming(&self, transform: &DeviceTransform) -> Result<Arc<dyn Backend>, DeviceError> {
@@ -108,12 +108,14 @@ impl Backend for Cuda {
     /// The context is entered once: that takes four calls of the driver, and to ask takes one.
     fn first_unused(
         &self,
-        passages: &mut dyn Iterator<Item = &dyn Passage>,
+        transfers: &mut dyn Iterator<Item = &dyn Transfer>,
     ) -> Option<(usize, Result<(), DeviceError>)> {
-        let mut passages = passages.peekable();
-        passages.peek()?;
+        let mut transfers = transfers.peekable();
+        transfers.peek()?;
         match self.context().enter() {
-            Ok(entered) => find_unused(&mut passages, |passage| CudaPassage::is_unused(passage, &entered)),
+            Ok(entered) => {
+                find_unused(&mut transfers, |transfer| CudaTransfer::is_unused(transfer, &entered))
+            }
             Err(error) => Some((0, Err(error))),
         }
     }

@@ -10,8 +10,8 @@ use cudarc::driver::{result, sys};
 
 use super::driver::Context;
 use super::module::Module;
-use super::passage::CudaBatch;
 use super::stream::{CudaEvent, Stream};
+use super::transfer::CudaBatch;
 use crate::device::{DeviceError, Event as _};
 
 /// A kernel that takes a given time, for the driver to compile for its GPU. It is made of `kernels/spin.cu`.

@@ -8,8 +8,8 @@ use cudarc::driver::{result, sys};
 
 use super::driver::{Context, Entered};
 use super::memory::{DeviceMemory, Pinned};
+use crate::batch::memory::HostMemory as _;
 use crate::device::{DeviceError, Event};
-use crate::memory::HostMemory as _;
 
 /// A queue of work on a device, which runs in order and beside the work of other streams.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::*;
-use crate::device::{Backend, DeviceError, Passage, Room};
+use crate::base::numa::tests::{cpus, listed, one_a_node};
+use crate::batch::memory::{HostMemory, PageMemory};
+use crate::device::{Backend, Capacity, DeviceError, Transfer};
 use crate::feed::builder::FeedBuilder;
 use crate::feed::plan::Plan;
-use crate::memory::{HostMemory, PageMemory};
-use crate::numa::tests::{cpus, listed, one_a_node};
 
 #[allow(
     dead_code,
@@ -46,7 +46,7 @@ impl Backend for Somewhere {
         Ok(Box::new(PageMemory::new(bytes).unwrap()))
     }
 
-    fn passage(&self, _room: Room) -> Result<Box<dyn Passage>, DeviceError> {
+    fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
         Ok(Device::nowhere())
     }
 

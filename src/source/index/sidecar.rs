@@ -18,8 +18,8 @@ use std::path::Path;
 use once_cell::sync::OnceCell;
 use percolator_table::checksum::crc32c;
 
+use crate::base::whole_file;
 use crate::source::Identity;
-use crate::whole_file;
 
 const MAGIC: [u8; 8] = *b"PRCLidx\n";
 const VERSION: u32 = 1;

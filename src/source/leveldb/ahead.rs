@@ -22,7 +22,7 @@ use percolator_table::{Following, Shelf};
 
 use super::group::{BLOCK_BYTES_MAX, Block, GROUP_BLOCKS_MAX, Group, Work};
 use super::map::{Store, TableBytes};
-use crate::errand::Helpers;
+use crate::base::offload::Helpers;
 
 /// What the blocks of a group come to, unless one is longer. The tables of tests are small.
 const GROUP_BYTES: usize = if cfg!(test) { 9 << 10 } else { 128 << 10 };
@@ -83,7 +83,7 @@ struct Offer {
 impl Pool {
     pub(in crate::source) fn new(helpers: Arc<dyn Helpers>) -> Rc<Self> {
         let wanted = helpers.threads().saturating_mul(GROUPS_A_HELPER).max(GROUPS_MIN);
-        let groups_max = wanted.min(helpers.errands_max());
+        let groups_max = wanted.min(helpers.offloaded_max());
         Rc::new(Pool {
             helpers,
             groups_max,
@@ -367,7 +367,7 @@ impl Drop for Ahead {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
-    use crate::errand::NotYet;
+    use crate::base::offload::NotYet;
 
     fn pool(threads: usize) -> Rc<Pool> {
         Pool::new(Arc::new(NotYet { threads }))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::database::Database;
 use crate::source::Dealt;
-use crate::source::behind::{Trail, Way};
+use crate::source::page_cache::behind::{Trail, Way};
 
 #[derive(Debug)]
 pub(super) struct Behind {
@@ -52,7 +52,7 @@ impl Behind {
 /// Its file is opened for it, since a map keeps none open. Another that has its name by now is not harmed.
 #[cfg(target_os = "linux")]
 fn drop_table(database: &Database, level: usize, table: usize) {
-    use crate::source::dropped::drop_pages;
+    use crate::source::page_cache::dropped::drop_pages;
 
     let path = database.table_path(level, table);
     let slot = database.tables(level)[table].slot;

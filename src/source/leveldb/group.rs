@@ -22,8 +22,8 @@ use std::sync::Arc;
 use percolator_table::unpack_ahead;
 
 use super::map::Store;
-use crate::errand::{Errand, Helpers};
-use crate::sync::{Condvar, Mutex};
+use crate::base::offload::{Helpers, OffloadedTask};
+use crate::base::sync::{Condvar, Mutex};
 
 /// The most blocks of a group.
 pub(super) const GROUP_BLOCKS_MAX: usize = 32;
@@ -185,7 +185,7 @@ impl Group {
     }
 }
 
-impl Errand for Group {
+impl OffloadedTask for Group {
     fn run(&self) -> bool {
         self.state.lock().is_queued = false;
         self.help()
@@ -220,7 +220,7 @@ impl Drop for Claim<'_> {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
-    use crate::errand::NotYet;
+    use crate::base::offload::NotYet;
 
     /// Makes an offer of one block that no table has.
     fn offer(group: &Arc<Group>, room: usize) {
@@ -288,14 +288,14 @@ mod tests {
 #[cfg(shuttle)]
 mod model {
     use super::*;
+    use crate::base::sync::{Receiver, Sender, bounded, thread};
     use crate::explore::explore;
-    use crate::sync::{Receiver, Sender, bounded, thread};
 
     /// A queue to helpers, with room for as many errands as there are groups.
     #[derive(Debug)]
     struct Queue(Sender<Sent>);
 
-    struct Sent(Arc<dyn Errand>);
+    struct Sent(Arc<dyn OffloadedTask>);
 
     impl std::fmt::Debug for Sent {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -308,20 +308,20 @@ mod model {
             2
         }
 
-        fn errands_max(&self) -> usize {
+        fn offloaded_max(&self) -> usize {
             2
         }
 
-        fn send(&self, errand: Arc<dyn Errand>) -> bool {
+        fn send(&self, task: Arc<dyn OffloadedTask>) -> bool {
             assert!(self.0.len() < 2, "a group is queued once at the most");
-            self.0.send(Sent(errand)).is_ok()
+            self.0.send(Sent(task)).is_ok()
         }
     }
 
-    fn help(errands: &Receiver<Sent>, count: usize) {
+    fn help(offloaded: &Receiver<Sent>, count: usize) {
         for _ in 0..count {
-            let Ok(Sent(errand)) = errands.recv() else { return };
-            errand.run();
+            let Ok(Sent(task)) = offloaded.recv() else { return };
+            task.run();
         }
     }
 
@@ -329,12 +329,12 @@ mod model {
     #[test]
     fn every_offer_is_collected_whoever_comes_first() {
         explore(|| {
-            let (sender, errands) = bounded(2);
+            let (sender, offloaded) = bounded(2);
             let helpers = [1, 9].map(|count| {
-                let errands = errands.clone();
-                thread::spawn(move || help(&errands, count))
+                let offloaded = offloaded.clone();
+                thread::spawn(move || help(&offloaded, count))
             });
-            drop(errands);
+            drop(offloaded);
             let queue = Queue(sender);
             let groups = [Group::new(), Group::new()];
             let (mut work, mut collected) = (Work::default(), 0);

@@ -12,7 +12,7 @@ use super::index::RecordPlace;
 use super::key::{self, KEY_BYTES_MAX, TAG_BYTES, Tag, VALUE};
 use super::map::TableBytes;
 use crate::record::RecordId;
-use crate::source::{Entry, READ_AHEAD_BYTES, Run, SealedTable, SourceError};
+use crate::source::{Entry, READ_AHEAD_BYTES, Run, SourceError, UnverifiedTable};
 
 #[derive(Debug)]
 pub(super) struct LevelCursor {
@@ -209,7 +209,7 @@ impl LevelCursor {
     /// Whether the current block was entered without being verified, and none of its entries was handed over.
     #[inline]
     pub(super) fn is_sealed_anew(&self) -> bool {
-        self.cursor.sealed().is_some_and(|sealed| !sealed.is_taken())
+        self.cursor.unverified().is_some_and(|unverified| !unverified.is_taken())
     }
 
     /// Whether a key of the current block may lie at or behind `key`, by what is known to be right: the index,
@@ -223,7 +223,7 @@ impl LevelCursor {
     /// Whether the current block is unverified, and its key none that the block can have.
     #[inline]
     fn is_past_its_block(&self) -> bool {
-        self.cursor.sealed().is_some() && !self.may_reach(self.user_key())
+        self.cursor.unverified().is_some() && !self.may_reach(self.user_key())
     }
 
     #[cold]
@@ -289,8 +289,8 @@ impl LevelCursor {
 
     /// Where the current entry lies. Takes the seal of its block, if the entry is the only one there.
     pub(super) fn place(&self) -> Result<RecordPlace, SourceError> {
-        if let Some(sealed) = self.cursor.sealed().filter(|_| self.cursor.is_alone()) {
-            let _checked_by_whoever_comes_back = sealed.take();
+        if let Some(unverified) = self.cursor.unverified().filter(|_| self.cursor.is_alone()) {
+            let _checked_by_whoever_comes_back = unverified.take();
         }
         let place = self.slot().zip(self.cursor.place());
         let place = place.map(|(table, place)| RecordPlace::Table { table, place });
@@ -336,8 +336,8 @@ impl LevelCursor {
         match (self.cursor.value(), self.cursor.file()) {
             (Value::InFile(range), Some(TableBytes::Kept { table, .. })) => {
                 let entry = self.database.lending().entry_of_table(key, *table, range);
-                match self.cursor.sealed() {
-                    Some(sealed) => entry.sealed(SealedTable { table: *table, sealed }),
+                match self.cursor.unverified() {
+                    Some(unverified) => entry.unverified(UnverifiedTable { table: *table, unverified }),
                     None => entry,
                 }
             }

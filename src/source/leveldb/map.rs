@@ -14,7 +14,7 @@ use once_cell::sync::OnceCell;
 
 use super::error::LevelDbError;
 use crate::source::access::Reading;
-use crate::source::{Entry, Keeper, Lender, SourceError, TableSeal};
+use crate::source::{Entry, Keeper, Lender, SourceError, TableChecksum};
 
 /// What the system reads for one request, whatever it is asked for.
 pub(super) const PIECE_BYTES: usize = 128 << 10;
@@ -252,11 +252,11 @@ impl Store {
 }
 
 impl Keeper for Store {
-    fn check_seal(&self, TableSeal { table, seal }: TableSeal) -> Result<(), SourceError> {
+    fn check_block(&self, TableChecksum { table, checksum }: TableChecksum) -> Result<(), SourceError> {
         let Some(TableMap { map, path }) = self.tables.get(table).and_then(OnceCell::get) else {
             unreachable!("table {table} was sealed, and is not mapped");
         };
-        let checked = seal.check(map.as_ref(), 0);
+        let checked = checksum.check(map.as_ref(), 0);
         checked.map_err(|error| LevelDbError::Table { file: path.clone(), error }.into())
     }
 }

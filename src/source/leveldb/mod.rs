@@ -42,6 +42,7 @@
 mod ahead;
 mod batch;
 mod behind;
+mod by_position;
 mod database;
 mod edit;
 mod error;
@@ -62,7 +63,6 @@ mod replay;
 mod sealing;
 #[cfg(test)]
 mod seeking;
-mod sought;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod unpacking;
@@ -78,13 +78,13 @@ pub(super) use self::ahead::Pool;
 pub use self::error::LevelDbError;
 pub use self::log::{LogFault, LogTail};
 
+use self::by_position::LevelDbCursor;
 use self::database::Database;
 use self::index::Indexed;
 use self::log::Cut;
 use self::merge::MergeCursor;
-use self::sought::LevelDbCursor;
 use super::access::Access;
-use super::{ChecksSeals, Cursor, Identity, IndexPlace, Source, SourceError};
+use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 
 /// Tables of one database that stay mapped: a process may have 65,530 maps. Walks map the others for
 /// themselves, and lend their values until the next step only.
@@ -286,7 +286,7 @@ impl Source for LevelDb {
         self.make_seekable(place)
     }
 
-    fn sealing_cursor(&self, promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         let merge = MergeCursor::sealing(&self.database, promise.pool());
         Ok(Box::new(LevelDbCursor::new(self, merge, BY_THE_USER)))
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::LevelDb;
 use crate::record::RecordId;
-use crate::source::{ChecksSeals, Cursor, Run, Source, SourceError};
+use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
 
 pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -39,7 +39,7 @@ pub(super) fn verified(mut cursor: Box<dyn Cursor>, step: usize) -> Walked {
     for number in 0.. {
         match cursor.advance() {
             Ok(Some(entry)) if number % step == 0 => {
-                assert!(!entry.is_sealed(), "what everybody may walk is verified");
+                assert!(!entry.is_unverified(), "what everybody may walk is verified");
                 records.push((entry.key().to_vec(), entry.value().to_vec()));
             }
             Ok(Some(_)) => {}
@@ -71,9 +71,9 @@ pub(super) fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) 
             }
         };
         if ended.is_some() || run.len() == run_records {
-            let mut seals = run.seal_checks();
+            let mut checksums = run.seal_checks();
             for (position, record) in run.iter().enumerate() {
-                if let Err(error) = seals.before(position) {
+                if let Err(error) = checksums.before(position) {
                     return (records, Some(error));
                 }
                 records.push((record.key.to_vec(), record.value.to_vec()));
@@ -88,7 +88,7 @@ pub(super) fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) 
 }
 
 fn sealing(path: &Path) -> Box<dyn Cursor> {
-    LevelDb::open(path).unwrap().sealing_cursor(ChecksSeals::promised(None)).unwrap()
+    LevelDb::open(path).unwrap().deferring_cursor(VerifiesLater::promised(None)).unwrap()
 }
 
 #[test]
@@ -107,15 +107,15 @@ fn a_walk_that_seals_gives_what_one_that_verifies_gives() {
 fn what_is_not_compressed_is_sealed_and_each_run_has_the_seals_of_its_records() {
     let mut cursor = sealing(&data("leveldb/uncompressed"));
     let mut run = Run::with_capacity(0);
-    let mut sealed = 0;
+    let mut unverified = 0;
     while let Some(entry) = cursor.advance().unwrap() {
-        sealed += usize::from(entry.is_sealed());
+        unverified += usize::from(entry.is_unverified());
         run.push(RecordId::default(), entry);
     }
-    assert_eq!(sealed, run.len());
+    assert_eq!(unverified, run.len());
     let mut snappy = sealing(&data("leveldb/snappy"));
-    let is_sealed = snappy.advance().unwrap().map(|entry| entry.is_sealed());
-    assert_eq!(is_sealed, Some(false), "who uncompresses a block has verified it");
+    let is_unverified = snappy.advance().unwrap().map(|entry| entry.is_unverified());
+    assert_eq!(is_unverified, Some(false), "who uncompresses a block has verified it");
 }
 
 /// A copy of a database, and its tables.

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::LevelDb;
 use super::sealing::{DATABASES, Records, checked, copy, damage_each, data, verified};
 use crate::source::access::Access;
-use crate::source::{ChecksSeals, Cursor, IndexPlace, Source};
+use crate::source::{Cursor, IndexPlace, Source, VerifiesLater};
 
 fn open(path: &Path, access: Access) -> LevelDb {
     LevelDb::options().access(access).open(path).unwrap()
@@ -20,7 +20,7 @@ fn indexed(path: &Path, access: Access) -> LevelDb {
 
 /// One that verifies, and one that seals.
 fn cursors(source: &LevelDb) -> [Box<dyn Cursor>; 2] {
-    [source.cursor().unwrap(), source.sealing_cursor(ChecksSeals::promised(None)).unwrap()]
+    [source.cursor().unwrap(), source.deferring_cursor(VerifiesLater::promised(None)).unwrap()]
 }
 
 /// Positions all over the place, the last one first, and one behind it.

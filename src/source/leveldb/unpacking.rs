@@ -15,9 +15,9 @@ use tempfile::{TempDir, tempdir};
 
 use super::LevelDb;
 use super::sealing::{DATABASES, checked, damage, data, verified};
-use crate::errand::{ERRANDS_MAX, Errand, Helpers};
+use crate::base::offload::{Helpers, OFFLOADED_MAX, OffloadedTask};
 use crate::record::RecordId;
-use crate::source::{ChecksSeals, Cursor, IndexPlace, Run, Source};
+use crate::source::{Cursor, IndexPlace, Run, Source, VerifiesLater};
 
 /// When errands are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ enum When {
 struct Scripted {
     when: When,
     threads: usize,
-    last: Mutex<Option<Arc<dyn Errand>>>,
+    last: Mutex<Option<Arc<dyn OffloadedTask>>>,
     sent: AtomicUsize,
 }
 
@@ -56,16 +56,16 @@ impl Helpers for Scripted {
         self.threads
     }
 
-    fn errands_max(&self) -> usize {
-        ERRANDS_MAX
+    fn offloaded_max(&self) -> usize {
+        OFFLOADED_MAX
     }
 
-    fn send(&self, errand: Arc<dyn Errand>) -> bool {
+    fn send(&self, task: Arc<dyn OffloadedTask>) -> bool {
         self.sent.fetch_add(1, Ordering::Relaxed);
         match self.when {
-            When::AtOnce => _ = errand.run(),
+            When::AtOnce => _ = task.run(),
             When::Late => {
-                let last = self.last.lock().replace(errand);
+                let last = self.last.lock().replace(task);
                 last.iter().for_each(|last| _ = last.run());
             }
             When::Never => {}
@@ -78,7 +78,7 @@ impl Helpers for Scripted {
 /// Helpers that are threads, with room for so many errands; every `dies_at`th errand makes one die before it runs it.
 #[derive(Debug)]
 struct Threads {
-    errands: Option<Sender<usize>>,
+    offloaded: Option<Sender<usize>>,
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -86,7 +86,7 @@ struct Threads {
 /// What was sent, by its number.
 #[derive(Default)]
 struct Queue {
-    sent: Mutex<Vec<Option<Arc<dyn Errand>>>>,
+    sent: Mutex<Vec<Option<Arc<dyn OffloadedTask>>>>,
 }
 
 impl fmt::Debug for Queue {
@@ -97,22 +97,22 @@ impl fmt::Debug for Queue {
 
 impl Threads {
     fn start(count: usize, dies_at: Option<usize>) -> Arc<Self> {
-        let (errands, numbers) = bounded::<usize>(ERRANDS_MAX);
+        let (offloaded, numbers) = bounded::<usize>(OFFLOADED_MAX);
         let queue = Arc::new(Queue::default());
         let help = || {
             let (numbers, queue) = (numbers.clone(), queue.clone());
             move || {
                 for number in numbers {
-                    let errand = queue.sent.lock()[number].take().unwrap();
+                    let task = queue.sent.lock()[number].take().unwrap();
                     if dies_at.is_some_and(|dies_at| number % dies_at == dies_at - 1) {
                         return;
                     }
-                    errand.run();
+                    task.run();
                 }
             }
         };
         let threads = (0..count).map(|_| std::thread::spawn(help())).collect();
-        Arc::new(Threads { errands: Some(errands), queue, threads })
+        Arc::new(Threads { offloaded: Some(offloaded), queue, threads })
     }
 }
 
@@ -121,15 +121,15 @@ impl Helpers for Threads {
         self.threads.len()
     }
 
-    fn errands_max(&self) -> usize {
-        ERRANDS_MAX
+    fn offloaded_max(&self) -> usize {
+        OFFLOADED_MAX
     }
 
-    fn send(&self, errand: Arc<dyn Errand>) -> bool {
+    fn send(&self, task: Arc<dyn OffloadedTask>) -> bool {
         let mut sent = self.queue.sent.lock();
-        sent.push(Some(errand));
-        let errands = self.errands.as_ref().unwrap();
-        match errands.try_send(sent.len() - 1) {
+        sent.push(Some(task));
+        let offloaded = self.offloaded.as_ref().unwrap();
+        match offloaded.try_send(sent.len() - 1) {
             Ok(()) => true,
             Err(error) => {
                 assert!(error.is_disconnected(), "there is room for every errand");
@@ -141,7 +141,7 @@ impl Helpers for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        drop(self.errands.take());
+        drop(self.offloaded.take());
         for thread in self.threads.drain(..) {
             thread.join().unwrap();
         }
@@ -149,7 +149,7 @@ impl Drop for Threads {
 }
 
 fn helped(path: &Path, helpers: Arc<dyn Helpers>) -> Box<dyn Cursor> {
-    LevelDb::open(path).unwrap().sealing_cursor(ChecksSeals::promised(Some(helpers))).unwrap()
+    LevelDb::open(path).unwrap().deferring_cursor(VerifiesLater::promised(Some(helpers))).unwrap()
 }
 
 /// All kinds of helpers.
@@ -186,8 +186,8 @@ fn whoever_unpacks_a_walk_that_was_sent_somewhere_goes_on_from_there() {
         let source = LevelDb::open(data(name)).unwrap();
         source.index(&IndexPlace::Memory).unwrap();
         for helpers in all_helpers() {
-            let promise = ChecksSeals::promised(Some(helpers.clone()));
-            let mut cursor = source.sealing_cursor(promise).unwrap();
+            let promise = VerifiesLater::promised(Some(helpers.clone()));
+            let mut cursor = source.deferring_cursor(promise).unwrap();
             for (position, records) in
                 [(due.len() / 2, 60), (due.len() / 3, due.len()), (5, 7), (0, due.len())]
             {
@@ -223,8 +223,8 @@ fn a_walk_that_is_left_in_the_middle_lets_go_of_its_database() {
     for when in [When::AtOnce, When::Late, When::Never] {
         let helpers = Scripted::new(when, 8);
         let database = LevelDb::open(data("leveldb/snappy")).unwrap();
-        let promise = ChecksSeals::promised(Some(helpers.clone()));
-        let mut cursor = database.sealing_cursor(promise).unwrap();
+        let promise = VerifiesLater::promised(Some(helpers.clone()));
+        let mut cursor = database.deferring_cursor(promise).unwrap();
         for _record in 0..40 {
             assert!(cursor.advance().unwrap().is_some());
         }

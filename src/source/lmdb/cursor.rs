@@ -6,14 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Lmdb;
+use super::by_position::PositionCursor;
 use super::environment::View;
 use super::page::{Holds, Leaf, Place, Value};
 use super::pages::Pages;
-use super::sought::Sought;
 use super::tree::Walk;
 use super::values::Values;
 use crate::record::RecordId;
-use crate::source::resident::Resident;
+use crate::source::page_cache::PageCache;
 use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
 
 /// Who looks at the page that a large value begins on: to look at it may mean to wait for the disk.
@@ -32,9 +32,9 @@ const HEADS_AHEAD: u16 = 8;
 pub(super) struct LmdbCursor {
     walk: Walk,
     /// Declared, hence dropped, before the lender, which keeps the map.
-    resident: Resident,
+    page_cache: PageCache,
     /// Where the walk was sent by position; `None` while it goes through the tree.
-    sought: Option<Sought>,
+    by_position: Option<PositionCursor>,
     drops_behind: bool,
     /// Where the walk goes on to from where it is sent.
     until: u64,
@@ -58,11 +58,11 @@ impl LmdbCursor {
         let lender = Lender::keeping(view.clone());
         // SAFETY: what the walk comes to lies in the view's map, which was made before, and which `lender` keeps for longer
         // than the cursor keeps this. Of a file that is not mapped it is told nothing.
-        let resident = unsafe { view.resident() };
+        let page_cache = unsafe { view.page_cache() };
         Ok(LmdbCursor {
             walk: Walk::new(tree, Holds::Records),
-            resident,
-            sought: None,
+            page_cache,
+            by_position: None,
             drops_behind: false,
             until: u64::MAX,
             heads,
@@ -77,22 +77,22 @@ impl LmdbCursor {
 
     /// From here on goes by the index, if there is one.
     fn seek_by_index(&mut self) {
-        if self.sought.is_some() {
+        if self.by_position.is_some() {
             return;
         }
-        let sought = |indexed| Sought::new(indexed, &self.view, self.drops_behind);
-        self.sought = self.source.index_within(self.view.transaction()).map(sought);
-        if let Some(sought) = &mut self.sought {
-            self.resident.leave();
-            sought.goes_on_until(self.until);
+        let by_position = |indexed| PositionCursor::new(indexed, &self.view, self.drops_behind);
+        self.by_position = self.source.index_within(self.view.transaction()).map(by_position);
+        if let Some(by_position) = &mut self.by_position {
+            self.page_cache.leave();
+            by_position.goes_on_until(self.until);
         }
     }
 
     /// Comes to the next record; `None` past the last one.
     #[inline]
     fn step(&mut self) -> Result<Option<Place>, SourceError> {
-        let place = match &mut self.sought {
-            Some(sought) => sought.step(&self.source, self.position)?,
+        let place = match &mut self.by_position {
+            Some(by_position) => by_position.step(&self.source, self.position)?,
             None => {
                 let pages = self.view.pages();
                 let stepped = self.walk.step(pages).and_then(|place| {
@@ -112,9 +112,9 @@ impl LmdbCursor {
 
     /// The record at a place of a file that is not mapped, which the walk has just come to.
     fn read(&mut self, place: Place) -> Result<Entry<'_>, SourceError> {
-        let Self { walk, sought, values, view, alone, .. } = self;
-        let (held, pages) = match sought {
-            Some(sought) => (Some(sought.held()), &**sought.view().pages()),
+        let Self { walk, by_position, values, view, alone, .. } = self;
+        let (held, pages) = match by_position {
+            Some(by_position) => (Some(by_position.held()), &**by_position.view().pages()),
             None => (walk.held(), &**view.pages()),
         };
         let bytes = held.map(|held| pages.bytes(held)).unwrap_or_default();
@@ -184,14 +184,14 @@ impl Cursor for LmdbCursor {
         if !self.view.pages().is_mapped() {
             return self.read(place).map(Some);
         }
-        let Mapped { key, value, view, lender } = match &mut self.sought {
-            Some(sought) => sought.came_to(place, true)?,
+        let Mapped { key, value, view, lender } = match &mut self.by_position {
+            Some(by_position) => by_position.came_to(place, true)?,
             None => {
                 if self.heads == Heads::ByWalk {
                     ask_for_heads(self.view.pages(), place);
                 }
                 let record = Mapped::at(place, &self.view, &self.lender)?;
-                self.resident.took(record.key, record.value);
+                self.page_cache.took(record.key, record.value);
                 record
             }
         };
@@ -207,11 +207,11 @@ impl Cursor for LmdbCursor {
     fn skip(&mut self) -> Result<bool, SourceError> {
         let Some(place) = self.step()? else { return Ok(false) };
         if self.view.pages().is_mapped() {
-            match &mut self.sought {
-                Some(sought) => sought.came_to(place, false).map(|_| ())?,
+            match &mut self.by_position {
+                Some(by_position) => by_position.came_to(place, false).map(|_| ())?,
                 None => {
                     let record = Mapped::at(place, &self.view, &self.lender)?;
-                    self.resident.passed_over(record.key, record.value);
+                    self.page_cache.passed_over(record.key, record.value);
                 }
             }
         }
@@ -219,26 +219,26 @@ impl Cursor for LmdbCursor {
     }
 
     fn drop_behind(&mut self) -> bool {
-        self.drops_behind = self.view.pages().is_mapped() && self.resident.drop_behind();
+        self.drops_behind = self.view.pages().is_mapped() && self.page_cache.drop_behind();
         self.drops_behind
     }
 
     fn dealt(&mut self, dealt: Dealt) {
-        self.resident.dealt(dealt);
-        if let Some(sought) = &mut self.sought {
-            sought.dealt(dealt);
+        self.page_cache.dealt(dealt);
+        if let Some(by_position) = &mut self.by_position {
+            by_position.dealt(dealt);
         }
     }
 
     fn leave(&mut self) {
-        self.resident.leave();
-        if let Some(sought) = &mut self.sought {
-            sought.leave();
+        self.page_cache.leave();
+        if let Some(by_position) = &mut self.by_position {
+            by_position.leave();
         }
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
-        (self.position, self.sought) = (0, None);
+        (self.position, self.by_position) = (0, None);
         self.walk.rewind();
         Ok(())
     }
@@ -249,14 +249,14 @@ impl Cursor for LmdbCursor {
             // A walk through the tree does not know where that is.
             self.seek_by_index();
         }
-        if let Some(sought) = &mut self.sought {
-            sought.goes_on_until(position);
+        if let Some(by_position) = &mut self.by_position {
+            by_position.goes_on_until(position);
         }
     }
 
     fn foresee(&mut self, position: u64) {
-        if let Some(sought) = &mut self.sought {
-            sought.foresee(position);
+        if let Some(by_position) = &mut self.by_position {
+            by_position.foresee(position);
         }
     }
 
@@ -265,8 +265,8 @@ impl Cursor for LmdbCursor {
             return Ok(());
         }
         self.seek_by_index();
-        if let Some(sought) = &mut self.sought {
-            sought.jump();
+        if let Some(by_position) = &mut self.by_position {
+            by_position.jump();
             self.position = position;
             return Ok(());
         }

@@ -18,11 +18,11 @@ use super::page::{Holds, Tree};
 use super::pages::Pages;
 use super::slot::{NoLock, Slot, Slots};
 use super::tree::Walk;
-use crate::keyed::{Held, Keyed};
+use crate::base::keyed::{Held, Keyed};
 use crate::source::access::Reading;
 use crate::source::file_id::FileId;
-use crate::source::resident::Resident;
-use crate::source::{Keeper, SourceError, TableSeal};
+use crate::source::page_cache::PageCache;
+use crate::source::{Keeper, SourceError, TableChecksum};
 
 /// How often one looks for what a reader sees, while a writer commits again and again.
 const LOOKS: usize = 8;
@@ -212,9 +212,9 @@ impl View {
     /// # Safety
     ///
     /// The view stays for as long as the result lives.
-    pub(super) unsafe fn resident(&self) -> Resident {
+    pub(super) unsafe fn page_cache(&self) -> PageCache {
         // SAFETY: the map is there, and stays for as long as the view, which the caller keeps.
-        unsafe { Resident::of(&self.environment.data, self.environment.file) }
+        unsafe { PageCache::of(&self.environment.data, self.environment.file) }
     }
 
     pub(super) fn transaction(&self) -> u64 {
@@ -312,7 +312,7 @@ impl View {
 
 /// The view as the lender of values in the map whose pages were not looked at.
 impl Keeper for View {
-    fn check_seal(&self, _seal: TableSeal) -> Result<(), SourceError> {
+    fn check_block(&self, _seal: TableChecksum) -> Result<(), SourceError> {
         Ok(())
     }
 

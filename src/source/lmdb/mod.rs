@@ -22,6 +22,7 @@
 //!   then, walks end with an error.
 //! - A file may be shorter than its last page's number says: only pages that the tree leads to must be there.
 
+mod by_position;
 mod cursor;
 mod environment;
 mod fault;
@@ -34,7 +35,6 @@ mod page;
 mod pages;
 mod room;
 mod slot;
-mod sought;
 mod tree;
 mod values;
 
@@ -51,7 +51,7 @@ use self::index::Indexed;
 use self::page::{Holds, IS_READ_HERE, Tree};
 use self::tree::Walk;
 use super::access::{Access, Reading};
-use super::{ChecksSeals, Cursor, Identity, IndexPlace, Source, SourceError};
+use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 
 /// A Caffe LMDB, opened for reading.
 ///
@@ -254,7 +254,7 @@ impl Source for Lmdb {
         self.make_seekable(place)
     }
 
-    fn sealing_cursor(&self, _promise: ChecksSeals) -> Result<Box<dyn Cursor>, SourceError> {
+    fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(LmdbCursor::open(self, Heads::ByUser)?))
     }
 }

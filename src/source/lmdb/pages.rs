@@ -13,7 +13,7 @@ use memmap2::{Advice, Mmap, MmapOptions};
 
 use super::fault::{Fault, fault};
 use super::page::{ASKED_BYTES, HEAD_BYTES, Leaf, METAS, Place, Tree, check_overflow, half};
-use crate::lines;
+use crate::base::cache_lines;
 use crate::source::Identity;
 use crate::source::access::Reading;
 use crate::source::in_memory::is_in_memory;
@@ -199,7 +199,9 @@ impl Pages {
     /// Asks for the first bytes of a page, for whoever looks at it soon.
     #[inline]
     pub(super) fn ask_for_head(&self, number: u64) {
-        lines::ask_for(self.mapped(number).and_then(|page| page.get(..ASKED_BYTES)).unwrap_or_default());
+        cache_lines::ask_for(
+            self.mapped(number).and_then(|page| page.get(..ASKED_BYTES)).unwrap_or_default(),
+        );
     }
 
     /// Asks for the first bytes of a node, by what the page's first bytes say. Nothing of it is believed.
@@ -210,7 +212,7 @@ impl Pages {
             let start = usize::from(half(page, at)?);
             page.get(start..start.checked_add(ASKED_BYTES)?)
         });
-        lines::ask_for(node.unwrap_or_default());
+        cache_lines::ask_for(node.unwrap_or_default());
     }
 
     /// Asks for the head of the page that a record's value begins on, if that has pages of its own. Where there is no such

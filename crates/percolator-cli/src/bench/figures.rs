@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use percolator::{Place, Stats};
+use percolator::{Stats, TransformPlace};
 use serde::Serialize;
 
 use super::job::Job;
@@ -101,8 +101,8 @@ impl Figures {
             dtype: job.dtype.to_string(),
             layout: known.batch.layout.to_string(),
             transform_on: match job.place {
-                Place::Host => "host",
-                Place::Device => "device",
+                TransformPlace::Host => "host",
+                TransformPlace::Device => "device",
             },
             devices: known.devices.clone(),
             threads: job.threads,

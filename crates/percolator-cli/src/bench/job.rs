@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use percolator::{ColorMode, Dtype, FeedBuilder, LayerSource, Place, Transform};
+use percolator::{ColorMode, Dtype, FeedBuilder, LayerSource, Transform, TransformPlace};
 
 use super::Bench;
 use super::data::{Data, default_cache};
@@ -26,7 +26,7 @@ pub(super) struct Job {
     pub(super) threads: usize,
     pub(super) is_cold: bool,
     /// Where it is transformed.
-    pub(super) place: Place,
+    pub(super) place: TransformPlace,
 }
 
 impl Bench {

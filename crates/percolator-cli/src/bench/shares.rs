@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use percolator::{Bottleneck, Place, Stats};
+use percolator::{Bottleneck, Stats, TransformPlace};
 use serde::Serialize;
 
 use super::job::Job;
@@ -92,7 +92,7 @@ impl Round {
 
     /// Bytes that the host writes: other than come out, where devices transform.
     pub(super) fn written_per_s(&self, job: &Job) -> f64 {
-        if job.place == Place::Device { self.host_per_s() } else { self.output_per_s() }
+        if job.place == TransformPlace::Device { self.host_per_s() } else { self.output_per_s() }
     }
 
     /// Bytes of batches as they lie on the host.

@@ -120,9 +120,9 @@ impl Kind {
         if self == Kind::Jpeg {
             datum.encoded = Some(true);
         } else {
-            let extent = |extent| i32::try_from(extent).map(Some);
+            let sizing = |sizing| i32::try_from(sizing).map(Some);
             (datum.channels, datum.height, datum.width) =
-                (extent(shape.channels)?, extent(shape.height)?, extent(shape.width)?);
+                (sizing(shape.channels)?, sizing(shape.height)?, sizing(shape.width)?);
         }
         Ok(datum.encode_to_vec())
     }

@@ -1,0 +1,265 @@
+//! Small values as text that people can read, and that shows when it was cut or edited: a title, a line a fact, and
+//! a checksum of the lines before it.
+//!
+//! ```text
+//! percolator snapshot 1
+//! epoch 3
+//! step 117
+//! checksum 5c1e0f6b
+//! ```
+
+use std::fmt::{self, Display, Write as _};
+use std::str::{FromStr, Lines};
+
+use crate::base::shown;
+
+/// The name of the last line.
+const CHECKSUM: &str = "checksum";
+
+/// What is wrong with a text.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextFault {
+    /// It is something else.
+    #[error("it is no {wanted}: it begins with {found:?}, and not with \"percolator {wanted}\"")]
+    Other {
+        /// What was to be read.
+        wanted: &'static str,
+        /// The beginning of its first line.
+        found: String,
+    },
+    /// A later release wrote it.
+    #[error(
+        "it is a {wanted} of version {found}, and this release reads versions up to {allowed}: take the release that \
+         wrote it, or a later one"
+    )]
+    Newer {
+        /// What was to be read.
+        wanted: &'static str,
+        /// Its version.
+        found: u32,
+        /// The latest that is known.
+        allowed: u32,
+    },
+    /// Its end is missing.
+    #[error("it is cut short: its last line, of {lines}, is no checksum; take a copy that is whole")]
+    Cut {
+        /// How many lines there are.
+        lines: usize,
+    },
+    /// It is not what was written.
+    #[error(
+        "it was changed: its lines come to checksum {computed:08x}, and it says {}; take a copy as it was written",
+        shown::bytes(found.as_bytes())
+    )]
+    Edited {
+        /// The checksum of what is there.
+        computed: u32,
+        /// The checksum that is there.
+        found: String,
+    },
+    /// A line is not the one that belongs there.
+    #[error("line {line}: found {:?}, and {} belongs there", shown::front(found), shown::front(wanted))]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What belongs there.
+        wanted: String,
+        /// What is there.
+        found: String,
+    },
+}
+
+/// A text whose line breaks, and the like, are written as Rust writes them in a string.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneLine<'a>(pub(crate) &'a str);
+
+impl Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            if letter.is_control() { write!(f, "{}", letter.escape_debug())? } else { f.write_char(letter)? }
+        }
+        Ok(())
+    }
+}
+
+/// A text that is being written.
+#[derive(Debug)]
+pub(crate) struct TextWriter(String);
+
+impl TextWriter {
+    /// Begins a text of this kind and version.
+    pub(crate) fn new(kind: &str, version: u32) -> Self {
+        TextWriter(format!("percolator {kind} {version}\n"))
+    }
+
+    /// Adds a fact. Neither has line breaks, and the name has no spaces.
+    pub(crate) fn fact(&mut self, name: &str, value: impl Display) {
+        writeln!(self.0, "{name} {value}").expect("a String takes what is written to it");
+    }
+
+    /// Ends it.
+    pub(crate) fn checksum(mut self) -> String {
+        let checksum = checksum(self.0.as_bytes());
+        self.fact(CHECKSUM, format_args!("{checksum:08x}"));
+        self.0
+    }
+}
+
+/// The facts of a text, in the order in which they were written.
+#[derive(Clone, Debug)]
+pub(crate) struct TextReader<'a> {
+    lines: Lines<'a>,
+    /// The number of the next line.
+    line: usize,
+}
+
+impl<'a> TextReader<'a> {
+    /// The facts of a text of this kind, of a version that is known; which is returned as well.
+    pub(crate) fn open(text: &'a str, kind: &'static str, newest: u32) -> Result<(Self, u32), TextFault> {
+        let first = text.lines().next().unwrap_or_default();
+        let other = || TextFault::Other { wanted: kind, found: first.chars().take(60).collect() };
+        let version = first.strip_prefix("percolator ").and_then(|rest| rest.strip_prefix(kind));
+        let version: u32 = version.and_then(|rest| rest.strip_prefix(' ')?.parse().ok()).ok_or_else(other)?;
+        if version > newest {
+            // Before its checksum, which another version may compute in another way.
+            return Err(TextFault::Newer { wanted: kind, found: version, allowed: newest });
+        }
+        let body = text.strip_suffix('\n').and_then(|text| Some((text.rfind('\n')? + 1, text)));
+        let unverified = body.and_then(|(end, text)| {
+            Some((&text[..end], text[end..].strip_prefix(CHECKSUM)?.strip_prefix(' ')?))
+        });
+        let Some((body, found)) = unverified else {
+            return Err(TextFault::Cut { lines: text.lines().count() });
+        };
+        let computed = checksum(body.as_bytes());
+        if found != format!("{computed:08x}") {
+            return Err(TextFault::Edited { computed, found: found.to_owned() });
+        }
+        let mut lines = body.lines();
+        lines.next();
+        Ok((TextReader { lines, line: 2 }, version))
+    }
+
+    /// The value of the next fact, if it has this name.
+    pub(crate) fn next_if(&mut self, name: &str) -> Option<&'a str> {
+        let mut ahead = self.lines.clone();
+        let value = ahead.next()?.strip_prefix(name)?.strip_prefix(' ')?;
+        self.lines = ahead;
+        self.line += 1;
+        Some(value)
+    }
+
+    /// The value of the next fact, which must have this name.
+    pub(crate) fn value(&mut self, name: &str) -> Result<&'a str, TextFault> {
+        self.next_if(name).ok_or_else(|| TextFault::Line {
+            line: self.line,
+            wanted: format!("\"{name} ...\""),
+            found: self.lines.clone().next().unwrap_or("the end").to_owned(),
+        })
+    }
+
+    /// As [`value`](Self::value), of a type that is written as it is read.
+    pub(crate) fn parse<T: FromStr>(&mut self, name: &str, wanted: &str) -> Result<T, TextFault> {
+        self.value_by(name, wanted, |value| value.parse().ok())
+    }
+
+    /// As [`value`](Self::value), of which `read` makes something else, or nothing if it is not what is `wanted`.
+    pub(crate) fn value_by<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        read: impl FnOnce(&'a str) -> Option<T>,
+    ) -> Result<T, TextFault> {
+        let value = self.value(name)?;
+        read(value).ok_or_else(|| self.fault_before(&format!("\"{name} ...\" with {wanted}"), value))
+    }
+
+    /// What is wrong with the value that was read last.
+    pub(crate) fn fault_before(&self, wanted: &str, found: &str) -> TextFault {
+        TextFault::Line { line: self.line - 1, wanted: wanted.to_owned(), found: found.to_owned() }
+    }
+
+    /// That there are no more facts.
+    pub(crate) fn end(mut self) -> Result<(), TextFault> {
+        match self.lines.next() {
+            None => Ok(()),
+            Some(found) => Err(TextFault::Line {
+                line: self.line,
+                wanted: "the checksum".to_owned(),
+                found: found.to_owned(),
+            }),
+        }
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
+    u32::try_from(checksum).expect("a CRC-32C has 32 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written() -> String {
+        let mut text = TextWriter::new("snapshot", 2);
+        text.fact("epoch", 3);
+        text.fact("path", "/data/a b");
+        text.checksum()
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let text = written();
+        let (mut facts, version) = TextReader::open(&text, "snapshot", 2).unwrap();
+        assert_eq!(version, 2);
+        assert_eq!(facts.next_if("path"), None);
+        assert_eq!(facts.parse::<u64>("epoch", "a number"), Ok(3));
+        assert_eq!(facts.value("path"), Ok("/data/a b"));
+        assert_eq!(facts.end(), Ok(()));
+    }
+
+    #[test]
+    fn a_text_that_was_cut_anywhere_is_found_out() {
+        let text = written();
+        for end in 0..text.len() {
+            assert!(TextReader::open(&text[..end], "snapshot", 2).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_was_edited_anywhere_is_found_out() {
+        let text = written();
+        for position in 0..text.len() {
+            let mut edited = text.clone().into_bytes();
+            edited[position] ^= 1;
+            let edited = String::from_utf8(edited).unwrap();
+            assert!(TextReader::open(&edited, "snapshot", 9).is_err(), "{edited}");
+        }
+    }
+
+    #[test]
+    fn other_texts_and_later_versions_are_told_apart() {
+        let text = written();
+        let fault = |text: &str, kind| TextReader::open(text, kind, 1).unwrap_err();
+        assert_eq!(fault(&text, "snapshot"), TextFault::Newer { wanted: "snapshot", found: 2, allowed: 1 });
+        assert!(matches!(fault(&text, "receipt"), TextFault::Other { .. }));
+        assert!(matches!(fault("", "receipt"), TextFault::Other { .. }));
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        let text = written();
+        let (mut facts, _) = TextReader::open(&text, "snapshot", 2).unwrap();
+        let fault = facts.value("step").unwrap_err();
+        assert_eq!(fault.to_string(), "line 2: found \"epoch 3\", and \"step ...\" belongs there");
+        facts.value("epoch").unwrap();
+        let fault = facts.parse::<u64>("path", "a number").unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "line 3: found \"/data/a b\", and \"path ...\" with a number belongs there"
+        );
+        assert_eq!(facts.end(), Ok(()));
+    }
+}

@@ -1,0 +1,18 @@
+//! What every stage uses and none of them owns: locks and queues, the accounts that prove conservation, small
+//! files and texts, the shapes and types of arrays. Nothing here knows what a record is.
+
+pub(crate) mod cache_lines;
+pub(crate) mod checked_text;
+pub(crate) mod first_error;
+pub(crate) mod input_file;
+pub(crate) mod keyed;
+pub(crate) mod meter;
+pub(crate) mod numa;
+pub(crate) mod offload;
+pub(crate) mod return_queue;
+pub(crate) mod shape;
+pub mod shown;
+pub(crate) mod slot_account;
+pub(crate) mod splitmix;
+pub(crate) mod sync;
+pub mod whole_file;

@@ -1,0 +1,394 @@
+//! What waited for what: one look tells which stage holds the others up.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::meter::Waits;
+
+/// What a feed has done so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stats {
+    /// Time since the feed was built, until its last lane ended.
+    pub elapsed: Duration,
+    /// The reader, which all lanes share.
+    pub reader: ReaderStats,
+    /// The workers, which all lanes share.
+    pub workers: WorkerStats,
+    /// The lanes, in the order of their devices.
+    pub lanes: Vec<LaneStats>,
+}
+
+/// What the reader has done.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ReaderStats {
+    /// Records dealt.
+    pub records: u64,
+    /// Bytes of their values.
+    pub value_bytes: u64,
+    /// Passes over the source that are complete.
+    pub passes: u64,
+    /// Records that fell to lanes which had ended, while others went on.
+    pub undelivered: u64,
+    /// Waits for a lane to give records back.
+    pub waits_for_free: Waits,
+}
+
+/// What the workers have done.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct WorkerStats {
+    /// How many there are.
+    pub threads: usize,
+    /// How many of them take runs now: where their number was not said, as few as keep the consumers from waiting.
+    pub at_work: usize,
+    /// Runs of records handled.
+    pub runs: u64,
+    /// Errands done for the reader: groups of compressed blocks that a worker unpacked ahead of it.
+    pub offloaded: u64,
+    /// Waits for something to do, of all workers together; those that stand by wait too.
+    pub waits_for_records: Waits,
+}
+
+/// What one lane has done.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LaneStats {
+    /// The device at its end.
+    pub device: String,
+    /// Batches that the consumer has taken.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes of their pixels, as the consumer sees them.
+    pub pixel_bytes: u64,
+    /// Bytes that the batches take up on the host, pixels and all: where they go to another device, what is copied.
+    pub host_bytes: u64,
+    /// Waits of the lane for the reader's records.
+    pub waits_for_records: Waits,
+    /// Waits of the lane for the consumer to let go of a batch.
+    pub waits_for_free: Waits,
+    /// Waits of the lane for its device to be done with a batch that the consumer has let go of.
+    pub waits_for_device: Waits,
+    /// Waits of the lane for the workers, with nothing else to do.
+    pub waits_for_workers: Waits,
+    /// Waits of the consumer for a batch, but for those during which it held [all](Self::ring) of them: these
+    /// are its own.
+    pub waits_for_batch: Waits,
+    /// Batches that were larger than any before, so that memory had to be found for them.
+    pub growths: u64,
+    /// Batches in its ring now.
+    pub ring: usize,
+    /// Batches that the consumer holds now.
+    pub held: usize,
+}
+
+/// The stage that holds the others up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// Reading the source.
+    Reader,
+    /// The workers: decode and transform.
+    Transform,
+    /// Whoever takes the batches. The feed keeps up with it.
+    Consumer,
+    /// The lanes' devices: copies, transforms there, or whatever the consumers have them do.
+    Device,
+}
+
+impl Stats {
+    /// What was done since a look before this one at the same feed. What is no sum is as it is now: how many
+    /// workers are at work, how large a ring is, how many batches are held.
+    #[must_use]
+    pub fn since(&self, before: &Stats) -> Stats {
+        // All fields are named, here and below, so that a new one is not forgotten.
+        let Stats { elapsed, reader, workers, lanes } = self;
+        let zeros = LaneStats::default();
+        let lanes_before = before.lanes.iter().chain(std::iter::repeat(&zeros));
+        Stats {
+            elapsed: elapsed.saturating_sub(before.elapsed),
+            reader: reader.since(&before.reader),
+            workers: workers.since(&before.workers),
+            lanes: lanes.iter().zip(lanes_before).map(|(lane, before)| lane.since(before)).collect(),
+        }
+    }
+
+    /// Records that the consumers have taken, over all lanes.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.records).sum()
+    }
+
+    /// Bytes of pixels that the consumers have taken, over all lanes.
+    #[must_use]
+    pub fn pixel_bytes(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.pixel_bytes).sum()
+    }
+
+    /// So many of anything, by the time since the feed was built: a second's worth.
+    #[must_use]
+    pub fn per_second(&self, count: u64) -> f64 {
+        per_second(count, self.elapsed)
+    }
+
+    /// Records taken a second since the feed was built.
+    #[must_use]
+    pub fn records_per_second(&self) -> f64 {
+        self.per_second(self.records())
+    }
+
+    /// Bytes of pixels taken a second since the feed was built.
+    #[must_use]
+    pub fn pixel_bytes_per_second(&self) -> f64 {
+        self.per_second(self.pixel_bytes())
+    }
+
+    /// The share of its time that each stage was at work rather than waiting for another.
+    #[must_use]
+    pub fn busy(&self) -> [(Bottleneck, f64); 4] {
+        let devices: Duration = self.lanes.iter().map(|lane| lane.waits_for_device.time).sum();
+        let consumers: Duration = self.lanes.iter().map(|lane| lane.waits_for_batch.time).sum();
+        let part = |time: f64, threads: usize| {
+            let whole = self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64);
+            if whole > 0.0 { (time / whole).clamp(0.0, 1.0) } else { 0.0 }
+        };
+        let share = |waits: Duration, threads: usize| {
+            part(self.elapsed.as_secs_f64() * to_f64(threads.max(1) as u64) - waits.as_secs_f64(), threads)
+        };
+        [
+            (Bottleneck::Reader, share(self.reader.waits_for_free.time, 1)),
+            (Bottleneck::Transform, share(self.workers.waits_for_records.time, self.workers.threads)),
+            (Bottleneck::Consumer, share(consumers, self.lanes.len())),
+            // Of a device it is only known when somebody waits for it.
+            (Bottleneck::Device, part(devices.as_secs_f64(), self.lanes.len())),
+        ]
+    }
+
+    /// The stage that waits least for the others, which therefore wait for it.
+    #[must_use]
+    pub fn bottleneck(&self) -> Bottleneck {
+        let [reader, transform, consumer, device] = self.busy();
+        let busier = |a: (Bottleneck, f64), b: (Bottleneck, f64)| if b.1 > a.1 { b } else { a };
+        busier(busier(busier(consumer, device), transform), reader).0
+    }
+}
+
+impl ReaderStats {
+    fn since(&self, before: &Self) -> Self {
+        let &ReaderStats { records, value_bytes, passes, undelivered, waits_for_free } = self;
+        ReaderStats {
+            records: records.saturating_sub(before.records),
+            value_bytes: value_bytes.saturating_sub(before.value_bytes),
+            passes: passes.saturating_sub(before.passes),
+            undelivered: undelivered.saturating_sub(before.undelivered),
+            waits_for_free: waits_since(waits_for_free, before.waits_for_free),
+        }
+    }
+}
+
+impl WorkerStats {
+    fn since(&self, before: &Self) -> Self {
+        let &WorkerStats { threads, at_work, runs, offloaded, waits_for_records } = self;
+        WorkerStats {
+            threads,
+            at_work,
+            runs: runs.saturating_sub(before.runs),
+            offloaded: offloaded.saturating_sub(before.offloaded),
+            waits_for_records: waits_since(waits_for_records, before.waits_for_records),
+        }
+    }
+}
+
+impl LaneStats {
+    fn since(&self, before: &Self) -> Self {
+        let LaneStats {
+            device,
+            batches,
+            records,
+            pixel_bytes,
+            host_bytes,
+            waits_for_records,
+            waits_for_free,
+            waits_for_device,
+            waits_for_workers,
+            waits_for_batch,
+            growths,
+            ring,
+            held,
+        } = self;
+        LaneStats {
+            device: device.clone(),
+            batches: batches.saturating_sub(before.batches),
+            records: records.saturating_sub(before.records),
+            pixel_bytes: pixel_bytes.saturating_sub(before.pixel_bytes),
+            host_bytes: host_bytes.saturating_sub(before.host_bytes),
+            waits_for_records: waits_since(*waits_for_records, before.waits_for_records),
+            waits_for_free: waits_since(*waits_for_free, before.waits_for_free),
+            waits_for_device: waits_since(*waits_for_device, before.waits_for_device),
+            waits_for_workers: waits_since(*waits_for_workers, before.waits_for_workers),
+            waits_for_batch: waits_since(*waits_for_batch, before.waits_for_batch),
+            growths: growths.saturating_sub(before.growths),
+            ring: *ring,
+            held: *held,
+        }
+    }
+}
+
+fn waits_since(now: Waits, before: Waits) -> Waits {
+    let Waits { count, time } = now;
+    Waits { count: count.saturating_sub(before.count), time: time.saturating_sub(before.time) }
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Bottleneck::Reader => "the reader",
+            Bottleneck::Transform => "the workers",
+            Bottleneck::Consumer => "the consumer",
+            Bottleneck::Device => "the device",
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
+fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
+fn per_second(count: u64, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { to_f64(count) / time.as_secs_f64() }
+}
+
+impl fmt::Display for Stats {
+    /// A table for people, some 100 columns wide: who did how much, and who waited for whom.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waits = |waits: Waits| format!("{:.3} s in {} waits", waits.time.as_secs_f64(), waits.count);
+        for lane in &self.lanes {
+            writeln!(
+                f,
+                "{:<10} {:>8} batches {:>10} records {:>12.0} records/s {:>9.3} GB/s",
+                lane.device,
+                lane.batches,
+                lane.records,
+                per_second(lane.records, self.elapsed),
+                per_second(lane.pixel_bytes, self.elapsed) / 1e9,
+            )?;
+        }
+        writeln!(
+            f,
+            "{:<10} {:>8.3} seconds {:>10} records {:>12.0} records/s {:>9.3} GB/s",
+            "all",
+            self.elapsed.as_secs_f64(),
+            self.records(),
+            self.records_per_second(),
+            self.pixel_bytes_per_second() / 1e9,
+        )?;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "the reader waited for lanes to give records back: {}",
+            waits(self.reader.waits_for_free)
+        )?;
+        writeln!(
+            f,
+            "{} worker(s), of whom {} are at work now, waited for something to do: {}",
+            self.workers.threads,
+            self.workers.at_work,
+            waits(self.workers.waits_for_records)
+        )?;
+        for lane in &self.lanes {
+            writeln!(
+                f,
+                "{} waited for a batch, its ring now of {}: {}",
+                lane.device,
+                lane.ring,
+                waits(lane.waits_for_batch)
+            )?;
+        }
+        if self.reader.undelivered > 0 {
+            writeln!(
+                f,
+                "{} more records fell to lanes that had ended, and were dealt to nobody",
+                self.reader.undelivered
+            )?;
+        }
+        let is_of_interest = |&(stage, share): &(Bottleneck, f64)| stage != Bottleneck::Device || share > 0.0;
+        for (stage, share) in self.busy().into_iter().filter(is_of_interest) {
+            writeln!(f, "{:<12} at work {:>5.1} % of the time", stage.to_string(), share * 100.0)?;
+        }
+        write!(f, "what held the others up: {}", self.bottleneck())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(reader: u64, workers: u64, consumer: u64) -> Stats {
+        let waits = |seconds| Waits { count: 1, time: Duration::from_secs(seconds) };
+        Stats {
+            elapsed: Duration::from_secs(10),
+            reader: ReaderStats { waits_for_free: waits(reader), ..ReaderStats::default() },
+            workers: WorkerStats { threads: 2, waits_for_records: waits(workers), ..WorkerStats::default() },
+            lanes: vec![LaneStats { waits_for_batch: waits(consumer), records: 50, ..LaneStats::default() }],
+        }
+    }
+
+    /// Statistics of which every number, and every time, is this one.
+    fn all(number: u64) -> Stats {
+        let waits = Waits { count: number, time: Duration::from_secs(number) };
+        let threads = usize::try_from(number).unwrap();
+        Stats {
+            elapsed: waits.time,
+            reader: ReaderStats {
+                records: number,
+                value_bytes: number,
+                passes: number,
+                undelivered: number,
+                waits_for_free: waits,
+            },
+            workers: WorkerStats {
+                threads,
+                at_work: threads,
+                runs: number,
+                offloaded: number,
+                waits_for_records: waits,
+            },
+            lanes: vec![LaneStats {
+                device: "host:0".to_owned(),
+                batches: number,
+                records: number,
+                pixel_bytes: number,
+                host_bytes: number,
+                waits_for_records: waits,
+                waits_for_free: waits,
+                waits_for_device: waits,
+                waits_for_workers: waits,
+                waits_for_batch: waits,
+                growths: number,
+                ring: threads,
+                held: threads,
+            }],
+        }
+    }
+
+    #[test]
+    fn since_then_is_less_in_every_figure_but_those_of_now() {
+        let mut due = all(7);
+        (due.workers.threads, due.workers.at_work) = (10, 10);
+        (due.lanes[0].ring, due.lanes[0].held) = (10, 10);
+        assert_eq!(all(10).since(&all(3)), due);
+        assert_eq!(all(10).since(&Stats { lanes: Vec::new(), ..all(0) }), all(10));
+        let nothing = all(3).since(&all(10));
+        assert_eq!((nothing.elapsed, nothing.records()), (Duration::ZERO, 0), "two looks in the wrong order");
+    }
+
+    #[test]
+    fn who_waits_least_is_who_is_waited_for() {
+        assert_eq!(stats(1, 18, 9).bottleneck(), Bottleneck::Reader);
+        assert_eq!(stats(9, 2, 9).bottleneck(), Bottleneck::Transform);
+        assert_eq!(stats(9, 18, 1).bottleneck(), Bottleneck::Consumer);
+        assert!((stats(9, 18, 1).records_per_second() - 5.0).abs() < 1e-9);
+        let mut waits_for_device = stats(9, 18, 9);
+        waits_for_device.lanes[0].waits_for_device.time = Duration::from_secs(8);
+        assert_eq!(waits_for_device.bottleneck(), Bottleneck::Device);
+        assert_eq!(Stats { elapsed: Duration::ZERO, ..waits_for_device }.bottleneck(), Bottleneck::Consumer);
+    }
+}

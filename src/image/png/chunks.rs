@@ -1,0 +1,142 @@
+//! A PNG file, from chunk to chunk.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::ops::RangeInclusive;
+
+use super::gamma::Gamma;
+use super::profile::Profile;
+use super::{FORMAT, Head, Kind, SIGNATURE, crc32};
+use crate::image::DecodeError;
+use crate::image::exif::{self, Orientation};
+
+/// The longest side that libpng reads.
+const SIDE_MAX: usize = 1_000_000;
+
+/// The lengths that a palette may have, of those that are multiples of three.
+const PALETTE_BYTES: RangeInclusive<usize> = 3..=768;
+
+/// A chunk of a file.
+struct Chunk<'a> {
+    offset: usize,
+    kind: [u8; 4],
+    data: &'a [u8],
+    crc: u32,
+}
+
+impl<'a> Chunk<'a> {
+    /// The chunk at `offset`.
+    fn at(file: &'a [u8], offset: usize) -> Result<Self, DecodeError> {
+        let truncated = |inside| DecodeError::Truncated { format: FORMAT, offset: file.len(), inside };
+        let rest = file.get(offset..).unwrap_or_default();
+        let Some((len, rest)) = rest.split_first_chunk() else {
+            return Err(truncated("what comes before its end chunk"));
+        };
+        let Some((kind, rest)) = rest.split_first_chunk() else { return Err(truncated("a chunk's name")) };
+        let len = u32::from_be_bytes(*len) as usize;
+        let (Some(data), Some(crc)) = (rest.get(..len), rest.get(len..).and_then(<[u8]>::first_chunk)) else {
+            return Err(truncated("a chunk's data"));
+        };
+        Ok(Self { offset, kind: *kind, data, crc: u32::from_be_bytes(*crc) })
+    }
+
+    /// Where the next chunk starts.
+    fn end(&self) -> usize {
+        self.offset.saturating_add(12).saturating_add(self.data.len())
+    }
+
+    /// Whether the data are those that were written. What does not matter much is passed over where they are not.
+    fn is_intact(&self) -> bool {
+        crc32([&self.kind, self.data]) == self.crc
+    }
+
+    fn damaged(&self, found: impl Into<String>) -> DecodeError {
+        DecodeError::Damaged { format: FORMAT, offset: self.offset, found: found.into() }
+    }
+}
+
+impl Head {
+    /// Walks over all chunks, to the last. Inflates a profile only if the gamma is wanted.
+    pub(super) fn parse(file: &[u8], wants_gamma: bool) -> Result<Self, DecodeError> {
+        let header = Chunk::at(file, SIGNATURE.len())?;
+        let mut head = Self::parse_header(&header)?;
+        let (mut exif, mut palette, mut gamma) = (None, None, Gamma::default());
+        let mut offset = header.end();
+        loop {
+            let chunk = Chunk::at(file, offset)?;
+            let early = palette.is_none() && head.data_bytes == 0;
+            match (&chunk.kind, chunk.data) {
+                (b"IEND", _) => break,
+                (b"IDAT", data) => head.data_bytes = head.data_bytes.saturating_add(data.len()),
+                (b"PLTE", data) => {
+                    if head.kind == Kind::Palette
+                        && (!data.len().is_multiple_of(3) || !PALETTE_BYTES.contains(&data.len()))
+                    {
+                        return Err(chunk.damaged(format!("a palette of {} bytes", data.len())));
+                    }
+                    palette = palette.or(Some(data.len() / 3));
+                }
+                (b"tRNS", data) if head.data_bytes == 0 && chunk.is_intact() => {
+                    head.transparent |= match head.kind {
+                        Kind::Rgb => data.len() == 6,
+                        Kind::Palette => (1..=palette.unwrap_or(0)).contains(&data.len()),
+                        _ => false,
+                    };
+                }
+                (b"gAMA", &[a, b, c, d]) if early && chunk.is_intact() => {
+                    gamma.give(u32::from_be_bytes([a, b, c, d]));
+                }
+                (b"sRGB", &[intent]) if early && chunk.is_intact() => gamma.give_srgb(intent),
+                // libpng has looked at a profile before it comes to the checksum.
+                (b"iCCP", data) if early && wants_gamma && head.kind.has_colors() => {
+                    gamma.give_profile(|| Profile::parse(data));
+                }
+                (b"cHRM", data) if early && chunk.is_intact() => {
+                    data.try_into().into_iter().for_each(|data| gamma.give_chromaticities(data));
+                }
+                // libpng drops a block that does not start with its byte order.
+                (b"eXIf", data @ ([b'I', b'I', ..] | [b'M', b'M', ..]))
+                    if exif.is_none() && chunk.is_intact() =>
+                {
+                    exif = Some(data);
+                }
+                _ => {}
+            }
+            offset = chunk.end();
+        }
+        head.gamma = gamma.known();
+        head.orientation = exif.map_or_else(Orientation::default, exif::orientation);
+        Ok(head)
+    }
+
+    fn parse_header(chunk: &Chunk<'_>) -> Result<Self, DecodeError> {
+        let (b"IHDR", Some((sizes, &[bits, kind, ..]))) = (&chunk.kind, chunk.data.split_first_chunk::<8>())
+        else {
+            return Err(chunk.damaged("no header"));
+        };
+        let kind = match (kind, bits) {
+            (0, 1 | 2 | 4 | 8 | 16) => Kind::Grey,
+            (2, 8 | 16) => Kind::Rgb,
+            (3, 1 | 2 | 4 | 8) => Kind::Palette,
+            (4, 8 | 16) => Kind::GreyAlpha,
+            (6, 8 | 16) => Kind::Rgba,
+            _ => {
+                return Err(
+                    chunk.damaged(format!("a colour type of {kind} with {bits} bits, which PNG has not"))
+                );
+            }
+        };
+        let [w3, w2, w1, w0, h3, h2, h1, h0] = *sizes;
+        let [height, width] =
+            [[h3, h2, h1, h0], [w3, w2, w1, w0]].map(|side| u32::from_be_bytes(side) as usize);
+        if ![height, width].iter().all(|side| (1..=SIDE_MAX).contains(side)) {
+            return Err(DecodeError::Unsupported {
+                format: FORMAT,
+                found: format!("sides of {height} and {width}"),
+                allowed: "sides of 1 to 1000000",
+            });
+        }
+        let (gamma, orientation) = (None, Orientation::default());
+        Ok(Self { height, width, bits, kind, transparent: false, gamma, orientation, data_bytes: 0 })
+    }
+}

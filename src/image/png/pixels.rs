@@ -1,0 +1,123 @@
+//! PNG pixels, by the crate `png`.
+
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ::png::{DecodeOptions, Decoder, DecodingError, Limits, Transformations};
+
+use super::gamma::Tables;
+use super::{FORMAT, Head, grey};
+use crate::base::shape::ImageShape;
+use crate::image::planes::Interleaved;
+use crate::image::{ColorMode, Contents, Decode, DecodeError, elements, room};
+
+/// What the crate may allocate for chunks other than the image's, beside the file's own length and a row of
+/// the image.
+const CHUNK_BYTES_MAX: usize = 1 << 16;
+/// Four samples of two bytes.
+const PIXEL_BYTES_MAX: usize = 8;
+
+/// Reads the planes of a file. Both buffers only grow.
+pub(in crate::image) fn read(
+    file: &[u8],
+    wanted: &Decode,
+    interleaved: &mut Vec<u8>,
+    planes: &mut Vec<u8>,
+) -> Result<Contents, DecodeError> {
+    let head = Head::parse(file, wanted.color == ColorMode::Gray)?;
+    let contents = head.contents(wanted.color)?;
+    // An output that is refused is refused before anything is made room for.
+    wanted.output(&contents)?;
+    let shape = contents.shape;
+    // Nothing of the decoder is used after a panic.
+    let read = catch_unwind(AssertUnwindSafe(|| read_samples(file, &head, interleaved)));
+    let library = |message| DecodeError::Library { format: FORMAT, message };
+    let samples = match read {
+        Ok(samples) => samples.map_err(|error| library(error.to_string()))?,
+        Err(_) => return Err(library("the crate png panicked over it".to_owned())),
+    };
+    let interleaved = &interleaved[..head.height * head.width * samples.step()];
+    separate(&head, samples, interleaved, shape, room(planes, elements(shape)))?;
+    Ok(contents)
+}
+
+/// How the pixels lie that were read.
+#[derive(Clone, Copy)]
+struct Samples {
+    count: usize,
+    /// Of a sample.
+    bytes: usize,
+}
+
+impl Samples {
+    fn step(self) -> usize {
+        self.count * self.bytes
+    }
+}
+
+/// Reads the pixels as the file has them, but for palettes, and samples of fewer than 8 bits.
+fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<Samples, DecodingError> {
+    let row = head.width.saturating_mul(PIXEL_BYTES_MAX).saturating_add(1);
+    let limits = Limits { bytes: CHUNK_BYTES_MAX.saturating_add(file.len()).saturating_add(row) };
+    let mut options = DecodeOptions::default();
+    options.set_ignore_text_chunk(true);
+    options.set_ignore_iccp_chunk(true);
+    // Adler-32, the last word on whether the pixels are those that were written.
+    options.set_ignore_adler32(false);
+    let mut decoder = Decoder::new_with_options(Cursor::new(file), options);
+    decoder.set_limits(limits);
+    decoder.set_transformations(Transformations::EXPAND);
+    let mut reader = decoder.read_info()?;
+    let (color, depth) = reader.output_color_type();
+    let samples = Samples { count: color.samples(), bytes: if depth as u8 == 16 { 2 } else { 1 } };
+    let out = room(interleaved, head.height * head.width * samples.step());
+    let frame = reader.next_frame(out)?;
+    if (frame.height as usize, frame.width as usize) != (head.height, head.width) {
+        // An animation's first frame: animations are not read, and this one has nothing else.
+        return Err(DecodingError::LimitsExceeded);
+    }
+    reader.finish()?;
+    Ok(samples)
+}
+
+fn separate(
+    head: &Head,
+    samples: Samples,
+    interleaved: &[u8],
+    shape: ImageShape,
+    planes: &mut [u8],
+) -> Result<(), DecodeError> {
+    let step = samples.step();
+    let places: &[usize] = match (shape.channels, samples.count, samples.bytes) {
+        (1, 1 | 2, _) => &[0],
+        (1, _, 1) => {
+            let tables = head.gamma.and_then(Tables::new);
+            grey::from_rgb(interleaved, step, tables.as_ref(), planes);
+            return Ok(());
+        }
+        (1, _, _) => {
+            if head.gamma.and_then(Tables::new).is_some() {
+                return Err(DecodeError::Unsupported {
+                    format: FORMAT,
+                    found: "colours of 16 bits and a gamma, of which grey is wanted".to_owned(),
+                    allowed: "such files in colour (force_color, or is_color in an ImageData layer)",
+                });
+            }
+            grey::from_rgb_16(interleaved, step, planes);
+            return Ok(());
+        }
+        (3, 1 | 2, _) => &[0, 0, 0],
+        (3, _, 1) => &[2, 1, 0],
+        // Big-endian: the first byte of a sample is its upper.
+        (3, _, _) => &[4, 2, 0],
+        (4, 2, _) => &[0, 0, 0, 1],
+        (4, 4, _) => &[2, 1, 0, 3],
+        _ => {
+            let message =
+                format!("{} samples a pixel where {} channels are due", samples.count, shape.channels);
+            return Err(DecodeError::Library { format: FORMAT, message });
+        }
+    };
+    Interleaved { step, places }.separate(interleaved, planes);
+    Ok(())
+}

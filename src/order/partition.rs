@@ -1,0 +1,100 @@
+//! How a step's records are found in their stream.
+
+use super::job::{Assignment, BatchSize, Job};
+use super::plan::COUNTED_MAX;
+use super::range::StridedRange;
+use super::rebatch::Sizes;
+use super::world::Seat;
+use super::{OrderError, World};
+
+/// Which places of a stream each replica gets at each step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Partition {
+    /// One stream, in batches of so many, each divided contiguously.
+    Divided { global: u64 },
+    /// One stream, in batches of so many, dealt to workers, and by them to their replicas.
+    Dealt { each: u64 },
+    /// One stream, dealt record by record, so many to each replica a step.
+    Caffe { each: u64 },
+    /// A stream a worker, cut into sizes of which a step's make up so many.
+    Rebatched { global: u64 },
+    /// A stream a worker, in batches of so many, dealt to its replicas.
+    Own { each: u64 },
+}
+
+impl Partition {
+    /// The law that a job is divided by, and the records that a step takes; `shares` says that all workers read one stream.
+    pub(super) fn of(job: &Job, shares: bool) -> Result<(Self, u64), OrderError> {
+        let replicas = job.world.replicas() as u64;
+        let (option, size, times) = match job.batch {
+            BatchSize::Global(size) => ("the global batch", size, 1),
+            BatchSize::PerReplica(size) => ("the batch of a replica", size, replicas),
+        };
+        if size == 0 {
+            return Err(OrderError::Zero { option });
+        }
+        let step_records = size.checked_mul(times).filter(|&records| records <= COUNTED_MAX);
+        let step_records =
+            step_records.ok_or(OrderError::TooMany { what: "records of a step", allowed: COUNTED_MAX })?;
+        let partition = match (job.assignment, job.batch) {
+            (Assignment::Caffe, _) if !shares => {
+                return Err(OrderError::CaffeDealsAll { policy: job.policy.name() });
+            }
+            (Assignment::Caffe, _) if !step_records.is_multiple_of(replicas) => {
+                return Err(OrderError::UnevenBatch {
+                    records: step_records,
+                    replicas: job.world.replicas(),
+                });
+            }
+            (Assignment::Caffe, _) => Partition::Caffe { each: step_records / replicas },
+            (Assignment::TensorFlow, BatchSize::Global(global)) if shares => Partition::Divided { global },
+            (Assignment::TensorFlow, BatchSize::Global(global)) => Partition::Rebatched { global },
+            (Assignment::TensorFlow, BatchSize::PerReplica(each)) if shares => Partition::Dealt { each },
+            (Assignment::TensorFlow, BatchSize::PerReplica(each)) => Partition::Own { each },
+        };
+        Ok((partition, step_records))
+    }
+
+    /// The same, for one stream of all workers.
+    pub(super) fn shared(self) -> Self {
+        match self {
+            Partition::Rebatched { global } => Partition::Divided { global },
+            Partition::Own { each } => Partition::Dealt { each },
+            shared @ (Partition::Divided { .. } | Partition::Dealt { .. } | Partition::Caffe { .. }) => {
+                shared
+            }
+        }
+    }
+
+    /// Whether there is one stream of all workers.
+    pub(super) fn is_shared(self) -> bool {
+        self == self.shared()
+    }
+
+    /// The places in its stream that a replica visits at a step, of those before `end`.
+    pub(super) fn range(self, world: World, step: u64, seat: Seat, end: u64) -> StridedRange {
+        let (workers, replicas) = (world.workers() as u64, world.replicas() as u64);
+        let (worker, local) = (seat.worker as u64, seat.local as u64);
+        let locals = world.replicas_per_worker() as u64;
+        let (turn, replica) = (step * locals + local, worker * locals + local);
+        let batch = |number: u64, each: u64| StridedRange::within(number * each..(number + 1) * each, end);
+        match self {
+            Partition::Divided { global } => {
+                let StridedRange { first, len, .. } = batch(step, global);
+                let each = len.div_ceil(replicas);
+                StridedRange::within(first + replica * each..first + (replica + 1) * each, first + len)
+            }
+            Partition::Dealt { each } => batch(turn * workers + worker, each),
+            Partition::Own { each } => batch(turn, each),
+            Partition::Rebatched { global } => {
+                let sizes = Sizes::of(world, global, worker * locals);
+                StridedRange::within(sizes.before(turn)..sizes.before(turn + 1), end)
+            }
+            Partition::Caffe { each } => {
+                let first = step * each * replicas + replica;
+                let len = end.saturating_sub(first).div_ceil(replicas).min(each);
+                StridedRange { first, stride: replicas, len }
+            }
+        }
+    }
+}

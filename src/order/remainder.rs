@@ -1,0 +1,121 @@
+//! What is left of an epoch in which the world changed.
+
+use super::OrderError;
+use super::plan::COUNTED_MAX;
+use super::range::StridedRange;
+use super::sharding::{Shard, ShardName};
+
+/// What is left of an epoch that was begun by another job: the tails of its streams, one behind the other, as a stream
+/// of its own. The job that goes on divides it among all its replicas, whatever its policy; the epochs after it are as
+/// if there had been no other job.
+///
+/// Every record of the epoch is thus delivered as often as the job that began it would have: before the change, or
+/// after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remainder {
+    pub(super) epoch: u64,
+    /// Those that the pieces are of.
+    shards: Vec<Shard>,
+    pieces: Vec<Piece>,
+}
+
+/// Places of one of the shards, counted on through the epochs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    /// Where it begins in the rest.
+    begin: u64,
+    /// Which of the shards.
+    shard: usize,
+    range: StridedRange,
+}
+
+impl Remainder {
+    pub(super) fn of(epoch: u64) -> Self {
+        Remainder { epoch, shards: Vec::new(), pieces: Vec::new() }
+    }
+
+    /// How many records it has.
+    pub(super) fn len(&self) -> u64 {
+        self.pieces.last().map_or(0, |piece| piece.begin + piece.range.len)
+    }
+
+    /// Adds places of a shard behind all others.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::TooMany`].
+    pub(super) fn push(&mut self, shard: &Shard, range: StridedRange) -> Result<(), OrderError> {
+        if range.len == 0 {
+            return Ok(());
+        }
+        // One place has no distance to the next: those of distances do not grow from change to change.
+        let range = if range.len == 1 { StridedRange { stride: 1, ..range } } else { range };
+        let begin = self.len();
+        if begin.saturating_add(range.len) > COUNTED_MAX {
+            return Err(OrderError::TooMany { what: "records that are left", allowed: COUNTED_MAX });
+        }
+        let known = self.shards.iter().position(|known| known.name == shard.name);
+        let shard = known.unwrap_or_else(|| {
+            self.shards.push(shard.clone());
+            self.shards.len() - 1
+        });
+        if let Some(last) = self.pieces.last_mut()
+            && last.shard == shard
+            && last.range.stride == range.stride
+            && last.range.without(last.range.len).first == range.first
+        {
+            last.range.len += range.len;
+        } else {
+            self.pieces.push(Piece { begin, shard, range });
+        }
+        Ok(())
+    }
+
+    /// The shard that a place of the rest is of, and the place in that.
+    pub(super) fn locate(&self, place: u64) -> (&Shard, u64) {
+        let piece = &self.pieces[self.pieces.partition_point(|piece| piece.begin <= place) - 1];
+        let StridedRange { first, stride, .. } = piece.range;
+        (&self.shards[piece.shard], first + (place - piece.begin) * stride)
+    }
+
+    /// The most workers that any of its shards was made for.
+    pub(super) fn workers_max(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.name.workers).max().unwrap_or(1)
+    }
+
+    /// The first epoch that any of its records is of.
+    pub(super) fn first_epoch(&self) -> Option<u64> {
+        let epoch = |piece: &Piece| piece.range.first / self.shards[piece.shard].records.max(1);
+        self.pieces.iter().map(epoch).min()
+    }
+
+    /// How many places, from one on, lie one behind the other in their shard; `None` where they lie apart.
+    pub(super) fn neighbours(&self, place: u64) -> Option<u64> {
+        let piece = &self.pieces[self.pieces.partition_point(|piece| piece.begin <= place) - 1];
+        (piece.range.stride == 1).then(|| piece.begin + piece.range.len - place)
+    }
+
+    /// What it is made of, in order.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (ShardName, StridedRange)> {
+        self.pieces.iter().map(|piece| (self.shards[piece.shard].name, piece.range))
+    }
+
+    /// Adds to another rest what comes at some places of this one, as far as it goes; what is left of them behind it.
+    pub(super) fn push_to(
+        &self,
+        other: &mut Remainder,
+        places: StridedRange,
+    ) -> Result<StridedRange, OrderError> {
+        let mut left = places;
+        let from = self.pieces.partition_point(|piece| piece.begin + piece.range.len <= places.first);
+        for piece in &self.pieces[from..] {
+            let here = left.only(left.before(piece.begin + piece.range.len));
+            if here.len > 0 {
+                let within = StridedRange { first: here.first - piece.begin, ..here };
+                other.push(&self.shards[piece.shard], piece.range.of(within))?;
+            }
+            left = left.without(here.len);
+        }
+        Ok(left)
+    }
+}

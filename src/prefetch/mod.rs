@@ -1,0 +1,650 @@
+//! Level 2: from records to batches, one ring of buffers a lane.
+//!
+//! Each lane has a prefetcher: a thread that takes runs from its reader, gives each record a place in the batch that is
+//! being filled, hands both to the workers, and sends batches on to the device and the consumer, in order, as they become
+//! complete. It touches no pixel, but for those that fill up a short batch, and the elements of ragged fields, which it
+//! moves together when a batch is complete. While the consumer holds one batch, the
+//! others of the ring are being filled.
+//!
+//! ```text
+//!             free                                             full
+//!  consumer ---------> resting -> idle -> open -> in flight ---------> consumer
+//!  (drops a batch)     (last use  (no     (places (workers             (takes a batch)
+//!                       pending)   record) given)  write)
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. **Conservation.** Slots in `free` + resting, idle, open and in flight here + in `full` + held by the
+//!    consumer = the batches in the ring, until the lane ends; a slot that is lost before asserts. All queues have
+//!    room for all that there may be: only a receive ever waits.
+//! 2. **Order.** Batches are in flight in the order of their records and leave in it, whatever order the
+//!    workers finish in.
+//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun; what
+//!    was complete is delivered; then, at most once, the error.
+//! 4. A buffer is not written before the event of its last use.
+//! 5. **Whoever lets go of a batch waits for nobody.** A slot whose device has still to let go of it is
+//!    dropped on this thread alone, which therefore stays, when the lane has ended, until all slots are home,
+//!    those of its empty batches (`feed/empty.rs`) among them (`return_queue.rs`). It holds nothing else by then:
+//!    neither its reader nor the workers wait for the consumer's batches.
+
+pub(crate) mod consumer_task;
+mod depth;
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, never, select};
+
+pub(crate) use self::depth::Depth;
+
+use crate::base::first_error::FirstError;
+use crate::base::meter::{Count, WaitMeter};
+use crate::base::numa::Cpus;
+use crate::base::return_queue::{ReturnQueue, await_returned};
+use crate::base::slot_account::{SlotAccount, SlotToken};
+use crate::base::sync::panic_message;
+use crate::batch::memory::NoMemory;
+use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
+use crate::device::{Capacity, Device, DeviceError, HostBatch, Transfer};
+use crate::error::FeedError;
+use crate::prefetch::consumer_task::Consumer;
+use crate::reader::queue_pair;
+use crate::reader::{DataReader, Lease};
+use crate::record::StepEnd;
+use crate::transform::Draws;
+use crate::workers::processor::Processor;
+use crate::workers::{Fill, Governor, Task};
+
+/// What stays the same of a place in a lane's ring, whatever state its buffer is in.
+pub(crate) struct SlotHeader {
+    pub(crate) transfer: Box<dyn Transfer>,
+    /// The step that its batch is of, where that is known.
+    pub(crate) step: Option<StepEnd>,
+    /// What the passage has room for.
+    pub(crate) capacity: Capacity,
+    pub(crate) token: SlotToken,
+}
+
+/// A buffer that nobody uses, at its place in the ring.
+pub(crate) struct Slot {
+    /// Before the memory, which the device may still be reading: a passage's drop waits until it is not.
+    pub(crate) header: SlotHeader,
+    pub(crate) frame: Frame,
+}
+
+/// A slot on its way home from the consumer, which has let go of its batch.
+pub(crate) struct Returned {
+    pub(crate) slot: Slot,
+    /// Whether its device took note of that. Where it did not, the slot is not used again.
+    pub(crate) released: Result<(), DeviceError>,
+}
+
+/// A batch that did not get to its consumer, and why.
+pub(crate) struct Unsubmitted {
+    pub(crate) error: FeedError,
+    /// What its device may be at work on even so.
+    pub(crate) slot: Option<Box<Slot>>,
+}
+
+/// A complete batch on its way to the consumer, or in its hands.
+pub(crate) struct Delivered {
+    /// Before the memory, as in [`Slot`].
+    pub(crate) header: SlotHeader,
+    pub(crate) filled: Filled,
+}
+
+/// Counters of one lane. Those of batches, records and bytes count what the consumer has taken.
+#[derive(Debug, Default)]
+pub(crate) struct LaneMeters {
+    pub(crate) batches: Count,
+    pub(crate) records: Count,
+    pub(crate) pixel_bytes: Count,
+    pub(crate) host_bytes: Count,
+    /// Waits of the prefetcher for records.
+    pub(crate) for_records: WaitMeter,
+    /// Waits of the prefetcher for the consumer to let go of a batch.
+    pub(crate) for_slot: WaitMeter,
+    /// Waits of the prefetcher for the device, which still uses what the consumer has let go of.
+    pub(crate) for_device: WaitMeter,
+    /// Waits of the prefetcher for the workers, with nothing else to do.
+    pub(crate) for_workers: WaitMeter,
+    /// Waits of the consumer for a batch. The workers' crew has an eye on them.
+    pub(crate) for_batch: Arc<WaitMeter>,
+    /// Those of them during which it held all batches of the ring: only it could end them.
+    pub(crate) for_itself: WaitMeter,
+    /// Buffers that had to grow, because a batch was larger than any before it.
+    pub(crate) growths: Count,
+    /// Batches in the ring.
+    pub(crate) ring: AtomicUsize,
+    /// Batches that the consumer holds now.
+    pub(crate) held: AtomicUsize,
+}
+
+impl Delivered {
+    /// Its place in the ring, where nobody wants the batch.
+    pub(crate) fn into_slot(self) -> Slot {
+        Slot { header: self.header, frame: self.filled.recycle() }
+    }
+}
+
+impl LaneMeters {
+    /// How many batches the consumer holds, where those are all that the ring has: it gets no other before it
+    /// drops one.
+    pub(crate) fn all_held(&self) -> Option<usize> {
+        let held = self.held.load(Ordering::Relaxed);
+        (held >= self.ring.load(Ordering::Relaxed)).then_some(held)
+    }
+}
+
+/// Ends the ring's round when the prefetcher goes, however it goes.
+pub(crate) struct RingKeeper(pub(crate) SlotAccount);
+
+impl Drop for RingKeeper {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// What a prefetcher works with.
+pub(crate) struct Prefetcher {
+    /// Before everything that holds slots.
+    pub(crate) ring: RingKeeper,
+    pub(crate) reader: DataReader,
+    pub(crate) processor: Arc<Processor>,
+    /// Drawn here, in the order of the lane's records; the workers handle them in any.
+    pub(crate) draws: Draws,
+    pub(crate) device: Device,
+    /// The processors that the thread keeps to, if any: memory that a batch grows to is laid there too.
+    pub(crate) near: Option<Cpus>,
+    /// What a batch is and takes: as the source's first record has it, and then the first of the batch before.
+    pub(crate) layout: Arc<BatchLayout>,
+    pub(crate) capacity: Capacity,
+    /// Whether short batches are filled up.
+    pub(crate) pads: bool,
+    pub(crate) depth: Depth,
+    pub(crate) governor: Arc<Governor>,
+    pub(crate) meters: Arc<LaneMeters>,
+    /// Shared by all lanes of the feed: an error in one is an error in all, unless it is its device's.
+    pub(crate) first_error: FirstError<FeedError>,
+    pub(crate) tasks: Sender<Task>,
+    /// Told by the workers whenever a batch is complete; the other end is for new slots.
+    pub(crate) done: Receiver<()>,
+    pub(crate) done_sender: Sender<()>,
+    pub(crate) full: Sender<Result<Delivered, FeedError>>,
+    /// Woken after each of these sends, and after the last.
+    pub(crate) consumer: Arc<Consumer>,
+    /// Slots whose batch the consumer has let go of.
+    pub(crate) free: Receiver<Returned>,
+    /// Disconnects when the consumer's end is dropped.
+    pub(crate) stop: Receiver<()>,
+    pub(crate) state: State,
+}
+
+/// Where a prefetcher's slots are, and whether the end is in sight. Berths come before buffers, here too.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Slots whose device has failed: to drop one may be to wait for all that the device does, or to find out
+    /// that nobody can tell when that is. So they go when the lane has ended, and before all others.
+    failed: Vec<Slot>,
+    /// Batches that are not submitted because of an error: their places in the ring, and their buffers.
+    abandoned: Vec<(SlotHeader, Box<dyn Send>)>,
+    /// Slots that wait for the event of their last use, in no matter what order those come.
+    resting: VecDeque<Slot>,
+    /// A slot that waits for the first record of its batch.
+    idle: Option<Slot>,
+    /// A run that waits for a slot. It is taken all the same, lest the end of the runs go unnoticed while
+    /// the consumer holds every slot.
+    run: Option<Lease>,
+    /// The batch whose places are being given.
+    open: Option<(SlotHeader, Filling)>,
+    /// Batches that the workers may still be writing, in order.
+    in_flight: VecDeque<(SlotHeader, Pending)>,
+    /// Nothing new is begun.
+    ending: Option<Result<(), FeedError>>,
+}
+
+impl State {
+    /// A state with room for all slots of a ring.
+    pub(crate) fn with_capacity(slots: usize) -> Self {
+        State {
+            resting: VecDeque::with_capacity(slots),
+            in_flight: VecDeque::with_capacity(slots),
+            ..State::default()
+        }
+    }
+}
+
+/// What a prefetcher can be woken by.
+enum Wake {
+    Run(queue_pair::Slot),
+    RunsEnded,
+    Free(Returned),
+    /// A slot's last use is over, or cannot be told any more.
+    Rested,
+    Done,
+    Alarm,
+    ConsumerLeft,
+}
+
+/// The consumer has gone: whatever is left concerns nobody.
+struct Gone;
+
+/// How long a slot's last use may be over before that is seen: a device tells nobody, it must be asked. The other slots
+/// of the ring are full meanwhile.
+const LOOK: Duration = Duration::from_micros(250);
+/// The same of a slot that is used for long. To ask takes some calls of the driver.
+const LOOK_MAX: Duration = Duration::from_millis(1);
+/// Of so many times the time that was waited so far.
+const LOOK_SHARE: u32 = 16;
+
+/// Long enough that waking in vain costs nothing; it bounds no wait, each of which has its own waker.
+const FAR: Duration = Duration::from_secs(3600);
+
+/// How long to wait before a device is asked again, after a wait of so long: not much of what is waited for
+/// anyway, so that nothing is late by much, and what is used for long is not asked for all the while.
+fn look_after(waited: Duration) -> Duration {
+    (waited / LOOK_SHARE).clamp(LOOK, LOOK_MAX)
+}
+
+impl Prefetcher {
+    /// Puts one more batch into the ring, with its memory on the host and on the device.
+    pub(crate) fn add_slot(&mut self) -> Result<(), FeedError> {
+        let (memory, capacity) = self.device.host_memory(self.capacity)?;
+        let transfer = self.device.backend().transfer(capacity)?;
+        let mut frame = Frame::new(memory, self.layout.rows(), self.done_sender.clone());
+        if self.processor.hashes_contents {
+            frame.keep_contents();
+        }
+        let header = SlotHeader { transfer, step: None, capacity, token: self.ring.0.token() };
+        self.state.resting.push_back(Slot { header, frame });
+        self.meters.ring.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The thread `name`: until the source has ended, something has failed, or the consumer has left; and
+    /// then until all slots are home, those of the lane's empty batches, too, which come by a way of their own.
+    /// `through` is dropped in between: from there on nothing is held but slots.
+    ///
+    /// Should it panic, its consumer gets an error and not a quiet end.
+    pub(crate) fn stay(mut self, name: String, through: Sender<()>, empties: &Receiver<Receiver<Returned>>) {
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
+        let Prefetcher {
+            ring,
+            reader,
+            processor,
+            draws,
+            governor,
+            tasks,
+            full,
+            consumer,
+            free,
+            first_error,
+            state,
+            ..
+        } = self;
+        drop(ring);
+        if let Err(panic) = ran {
+            let error = FeedError::Panicked { name, message: panic_message(&*panic) };
+            first_error.set(error.clone());
+            // Where there is no room for it, an error is there already, behind the ring's batches.
+            let _ = full.try_send(Err(error));
+        }
+        // The consumer sees the end before any slot is waited for: what lets go of one may be that it goes
+        // on.
+        drop((reader, processor, draws, governor, tasks, full));
+        consumer.wake();
+        // Its lender keeps a database open.
+        let mut state = state;
+        state.run = None;
+        drop(through);
+        drop(state);
+        await_returned(&free);
+        if let Ok(empties) = empties.recv() {
+            await_returned(&empties);
+        }
+    }
+
+    fn run(&mut self) {
+        let span = tracing::info_span!("prefetch", device = %self.device.name(), lane = self.reader.number());
+        let _entered = span.enter();
+        let _bound = self.near.as_ref().and_then(Cpus::bind);
+        while let Ok(true) = self.step() {}
+        tracing::debug!(batches_taken = self.meters.batches.get(), "the lane ends");
+    }
+
+    /// Sends on what is complete, then waits for something to do. `false` when there is no more to do.
+    fn step(&mut self) -> Result<bool, Gone> {
+        self.deliver_complete()?;
+        self.reuse();
+        if self.state.in_flight.is_empty()
+            && let Some(ending) = self.state.ending.take()
+        {
+            if let Err(error) = ending {
+                self.full.send(Err(self.last_word(error))).map_err(|_| Gone)?;
+                self.consumer.wake();
+            }
+            return Ok(false);
+        }
+        match self.wait() {
+            Wake::Run(slot) => {
+                let run = self.reader.end().lease(slot);
+                if self.state.idle.is_none() && self.state.open.is_none() {
+                    self.state.run = Some(run);
+                } else {
+                    self.take_in(run);
+                }
+            }
+            Wake::RunsEnded => self.runs_ended(),
+            Wake::Free(Returned { slot, released: Ok(()) }) => self.state.resting.push_back(slot),
+            Wake::Free(Returned { slot, released: Err(error) }) => {
+                self.state.failed.push(slot);
+                self.fail(error.into());
+            }
+            Wake::Done | Wake::Rested => {}
+            Wake::Alarm => {
+                let error = self.first_error.get().unwrap_or(FeedError::Cancelled);
+                self.fail(error);
+            }
+            Wake::ConsumerLeft => return Err(Gone),
+        }
+        Ok(true)
+    }
+
+    /// The error that the lane ends with: its own device's, which is nobody else's, or the first of the feed.
+    fn last_word(&self, error: FeedError) -> FeedError {
+        if let FeedError::Device(error) = &error {
+            tracing::info!(%error, "the lane ends; the others go on");
+            return FeedError::Device(error.clone());
+        }
+        // Latched only now: a batch that was in flight may have failed for an earlier record.
+        if self.first_error.set(error.clone()) {
+            tracing::info!(%error, "the feed ends");
+        }
+        self.first_error.get().unwrap_or(error)
+    }
+
+    fn wait(&self) -> Wake {
+        if let Some(wake) = self.select(Duration::ZERO) {
+            return wake;
+        }
+        self.waiting_meter().time(|| {
+            let start = Instant::now();
+            let looks = self.wants_slot() && !self.state.resting.is_empty();
+            loop {
+                let patience = if looks { look_after(start.elapsed()) } else { FAR };
+                if let Some(wake) = self.select(patience) {
+                    break wake;
+                }
+                if self.rested().is_some() {
+                    break Wake::Rested;
+                }
+            }
+        })
+    }
+
+    /// Whether a batch could be begun, if there were a slot for it.
+    fn wants_slot(&self) -> bool {
+        let State { idle, open, ending, .. } = &self.state;
+        ending.is_none() && idle.is_none() && open.is_none()
+    }
+
+    /// The first slot that rests no more, and whether its device says so or has failed.
+    fn rested(&self) -> Option<(usize, Result<(), DeviceError>)> {
+        let mut transfers = self.state.resting.iter().map(|slot| &*slot.header.transfer);
+        self.device.backend().first_unused(&mut transfers)
+    }
+
+    /// What keeps the prefetcher, when it waits.
+    fn waiting_meter(&self) -> &WaitMeter {
+        match &self.state {
+            State { ending: Some(_), .. } => &self.meters.for_workers,
+            State { idle: None, open: None, in_flight, resting, .. } if in_flight.is_empty() => {
+                if resting.is_empty() { &self.meters.for_slot } else { &self.meters.for_device }
+            }
+            State { idle: None, open: None, .. } => &self.meters.for_workers,
+            _ => &self.meters.for_records,
+        }
+    }
+
+    fn select(&self, patience: Duration) -> Option<Wake> {
+        let State { run, ending, .. } = &self.state;
+        let wants_slot = self.wants_slot();
+        let wants_run = ending.is_none() && run.is_none();
+        let (no_run, no_slot, no_alarm) = (never(), never(), never());
+        select! {
+            recv(self.stop) -> _ => Some(Wake::ConsumerLeft),
+            recv(if ending.is_none() { self.first_error.alarm() } else { &no_alarm }) -> _ => Some(Wake::Alarm),
+            recv(self.done) -> _ => Some(Wake::Done),
+            recv(if wants_slot { &self.free } else { &no_slot }) -> slot => {
+                // A disconnected `free` means that the consumer has let go of the lane.
+                Some(slot.map_or(Wake::ConsumerLeft, Wake::Free))
+            }
+            recv(if wants_run { self.reader.end().full() } else { &no_run }) -> slot => {
+                Some(slot.map_or(Wake::RunsEnded, Wake::Run))
+            }
+            default(patience) => None,
+        }
+    }
+
+    /// Gives the run's records their places and hands them to the workers.
+    fn take_in(&mut self, run: Lease) {
+        self.governor.look(Instant::now());
+        if self.state.open.is_none()
+            && let Err(error) = self.begin(&run)
+        {
+            return self.fail(error);
+        }
+        let Some((_, filling)) = &mut self.state.open else { return };
+        let mut places = filling.take(run.len());
+        for (position, record) in run.iter().enumerate() {
+            places.get(position, 0).leave_draw(self.draws.next(record.id));
+        }
+        let end = run.step_end();
+        debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
+        // The workers outlive the lanes, and one that is lost lets go of what it is sent: so somebody is
+        // there to take it. Were there nobody, the records would not be written, ever.
+        if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places })) {
+            drop(unsent);
+            let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());
+            return self.fail(self.first_error.get().unwrap_or(FeedError::Panicked { name, message }));
+        }
+        if end.is_some() {
+            self.close_batch(end);
+        }
+    }
+
+    /// Begins a batch, of the shape that its first record comes to; where it has none, of that of the source's first.
+    fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
+        if let Some(first) = run.get(0) {
+            // Before its record says what room the batch takes.
+            run.seal_checks().before(0)?;
+            let layout = self.processor.layout(&first, &self.layout);
+            // What somebody wrote to meanwhile looks wrong.
+            run.check_used()?;
+            self.layout = layout?;
+        }
+        let capacity = self.layout.capacity();
+        let slot = self.state.idle.as_mut().expect("a run is taken in only when there is a slot for it");
+        if !slot.header.capacity.holds(capacity) {
+            grow(slot, &self.device, slot.header.capacity.or(capacity))?;
+            self.meters.growths.add(1);
+        }
+        self.state.open = self.state.idle.take().map(|slot| (slot.header, slot.frame.begin(&self.layout)));
+        Ok(())
+    }
+
+    /// Every place is given: the batch is the workers' now.
+    fn close_batch(&mut self, step: Option<StepEnd>) {
+        if let Some((header, filling)) = self.state.open.take() {
+            let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
+            self.state.in_flight.push_back((SlotHeader { step, ..header }, pending));
+        }
+    }
+
+    /// The reader is through: with a short last batch, or with an error, which the records of an
+    /// incomplete batch do not survive.
+    fn runs_ended(&mut self) {
+        match self.reader.error() {
+            Some(error) => self.fail(error.into()),
+            None => {
+                self.close_batch(None);
+                self.state.ending = Some(Ok(()));
+            }
+        }
+    }
+
+    /// Ends the lane with an error, and the feed with it, once what is in flight is through.
+    fn fail(&mut self, error: FeedError) {
+        self.ring.0.close();
+        if let Some((header, filling)) = self.state.open.take() {
+            self.state.abandoned.push((header, Box::new(filling)));
+        }
+        self.state.run = None;
+        self.state.ending = Some(Err(error));
+    }
+
+    /// Begins with a slot whose last use is over. No last use is waited for by itself: what brings it about may be
+    /// that the consumer gets another batch, or goes.
+    fn reuse(&mut self) {
+        if !self.wants_slot() {
+            return;
+        }
+        match self.rested() {
+            Some((position, Ok(()))) => self.state.idle = self.state.resting.remove(position),
+            Some((_, Err(error))) => return self.fail(error.into()),
+            None if self.deepen() => self.state.idle = self.state.resting.pop_back(),
+            None => return,
+        }
+        if let Some(run) = self.state.run.take() {
+            self.take_in(run);
+        }
+    }
+
+    /// Adds the batch that the ring was found to lack, now that it would be filled; whether there is one.
+    fn deepen(&mut self) -> bool {
+        let ring = self.meters.ring.load(Ordering::Relaxed);
+        if ring >= self.depth.batches() {
+            return false;
+        }
+        let added = self.add_slot();
+        if let Err(error) = &added {
+            tracing::info!(%error, batches = ring, "the ring stays as deep as it is");
+            self.depth.stay(ring);
+        }
+        added.is_ok()
+    }
+
+    fn deliver_complete(&mut self) -> Result<(), Gone> {
+        while self.state.in_flight.front().is_some_and(|(_, pending)| pending.is_complete()) {
+            let Some((header, pending)) = self.state.in_flight.pop_front() else { break };
+            match submit(header, pending) {
+                Ok(delivered) => {
+                    self.deliver(delivered)?;
+                    self.depth.look(Instant::now(), &self.meters);
+                }
+                Err(Unsubmitted { error, slot }) => {
+                    self.state.failed.extend(slot.map(|slot| *slot));
+                    while let Some((header, pending)) = self.state.in_flight.pop_front() {
+                        self.state.abandoned.push((header, Box::new(pending)));
+                    }
+                    self.fail(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&self, delivered: Delivered) -> Result<(), Gone> {
+        let sent = self.full.send(Ok(delivered)).map_err(|_| Gone);
+        self.consumer.wake();
+        sent
+    }
+}
+
+/// A batch larger than any before it in this slot: the one case in which the record path allocates.
+fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Result<(), FeedError> {
+    tracing::info!(
+        bytes = capacity.bytes,
+        had = slot.header.capacity.bytes,
+        "a batch is larger than any before it"
+    );
+    // First the old ones go, so that there need not be room for both; and the passage before the memory that it may
+    // be reading until it is dropped.
+    slot.header.transfer = Device::nowhere();
+    slot.frame.replace_memory(Box::new(NoMemory));
+    let (memory, capacity) = device.host_memory(capacity)?;
+    slot.header.transfer = device.backend().transfer(capacity)?;
+    slot.header.capacity = capacity;
+    slot.frame.replace_memory(memory);
+    Ok(())
+}
+
+/// Starts a complete batch on its way to the device.
+pub(crate) fn submit(header: SlotHeader, pending: Pending) -> Result<Delivered, Unsubmitted> {
+    if let Some(error) = pending.failure() {
+        header.token.close_account();
+        return Err(Unsubmitted { error: error.into(), slot: None });
+    }
+    // Together from here on, so that on every path the passage goes before the memory it may be reading.
+    let mut delivered = Delivered { header, filled: pending.filled() };
+    let Delivered { header, filled } = &mut delivered;
+    let batch = HostBatch::new(filled);
+    if let Err(error) = header.transfer.submit(batch) {
+        header.token.close_account();
+        return Err(Unsubmitted { error: error.into(), slot: Some(Box::new(delivered.into_slot())) });
+    }
+    tracing::trace!(rows = filled.rows(), "a batch is complete, and submitted to its device");
+    Ok(delivered)
+}
+
+/// What the consumer of a lane does when it lets go of a batch. It never panics: a framework may do it from
+/// C.
+pub(crate) fn give_back(
+    mut delivered: Delivered,
+    lane: usize,
+    home: &ReturnQueue<Returned>,
+    meters: &LaneMeters,
+) {
+    meters.held.fetch_sub(1, Ordering::Relaxed);
+    let transfer = &mut delivered.header.transfer;
+    let released = catch_unwind(AssertUnwindSafe(|| transfer.release())).unwrap_or_else(|panic| {
+        // The slot is not to be used again, and the lane, which would wait for it, ends.
+        let message = format!("it panicked: {}", panic_message(&*panic));
+        Err(DeviceError::Call { device: format!("the device of lane {lane}"), call: "release", message })
+    });
+    if released.is_err() {
+        delivered.header.token.close_account();
+    }
+    // What nobody takes any more is dropped here: the lane has gone, and its device makes nobody wait.
+    let _ = home.send(Returned { slot: delivered.into_slot(), released });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_asked_seldom_for_what_it_uses_long_and_soon_enough_for_what_it_does_not() {
+        assert_eq!(look_after(Duration::ZERO), LOOK);
+        assert_eq!(look_after(LOOK * LOOK_SHARE), LOOK);
+        let looks_of = |wait: Duration| {
+            let (mut waited, mut looks) = (Duration::ZERO, 0);
+            while waited < wait {
+                waited += look_after(waited);
+                looks += 1;
+                // Late by a sixteenth, or by the least there is.
+                assert!(
+                    waited <= wait + (wait / LOOK_SHARE).max(LOOK).min(LOOK_MAX),
+                    "{waited:?} of {wait:?}"
+                );
+            }
+            looks
+        };
+        assert_eq!(looks_of(Duration::from_millis(4)), 16);
+        assert!(looks_of(Duration::from_secs(1)) < 1_100, "and not 4000");
+    }
+}

@@ -1,0 +1,315 @@
+//! Deals the steps of a plan.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use super::ReaderError;
+use super::dealer::{Dealer, NobodyLeft, Step};
+use crate::order::{OrderError, Plan, ReplicaShare};
+use crate::record::{RecordId, StepEnd, StepId};
+use crate::source::{Cursor, Source, SourceError};
+
+/// The steps that a reader deals, and to whom: consumer `i` is replica `first_replica + i` of the plan's job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScheduleSlice {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) first_replica: usize,
+    /// The first step of each consumer: what comes before it was dealt to it by another reader.
+    pub(crate) starts: Vec<StepId>,
+    /// The step that is not dealt any more, if there is one.
+    pub(crate) end: Option<StepId>,
+    /// Whether it is Caffe's ring, taken up where it was. That counts its steps from the start, knows of no epochs, and has no
+    /// batches without records.
+    pub(crate) is_ring: bool,
+}
+
+impl ScheduleSlice {
+    /// The first step of all.
+    fn start(&self) -> StepId {
+        self.starts.iter().copied().min().unwrap_or_default()
+    }
+
+    /// What a consumer gets at a step, if it has not had that.
+    fn share(&self, id: StepId, consumer: usize) -> Result<Option<ReplicaShare<'_>>, OrderError> {
+        if self.starts.get(consumer).is_some_and(|start| id < *start) {
+            return Ok(None);
+        }
+        self.plan.share(id.epoch, id.step, self.first_replica + consumer).map(Some)
+    }
+
+    /// How a share of so many records ends.
+    fn end_of(&self, id: StepId, is_last: bool, records: usize) -> Result<Option<StepEnd>, OrderError> {
+        Ok(match self.is_ring {
+            false => Some(StepEnd { epoch: id.epoch, step: id.step, is_last }),
+            // Where the ring ends.
+            true if (records as u64) < self.plan.batch_size_max() => None,
+            true => Some(StepEnd { epoch: 0, step: self.plan.step_number(id)?, is_last: false }),
+        })
+    }
+}
+
+/// What a consumer gets at a step, and how that ends.
+struct ConsumerState<'a> {
+    share: ReplicaShare<'a>,
+    end: Option<StepEnd>,
+}
+
+impl ConsumerState<'_> {
+    /// What the next record is to the step, when so many more follow.
+    fn step(&self, follow: usize) -> Step {
+        match self.end {
+            Some(end) if follow == 0 => Step::EndsWith(end),
+            _ => Step::GoesOn,
+        }
+    }
+}
+
+impl fmt::Display for ScheduleSlice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StepId { epoch, step } = self.start();
+        write!(
+            f,
+            "by a plan for {} replicas, from replica {}",
+            self.plan.world().replicas(),
+            self.first_replica
+        )?;
+        write!(f, ", step {step} of epoch {epoch} on")?;
+        match self.end {
+            Some(end) => write!(f, " and before {end}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A walk that comes to records by their positions.
+struct Walk<'a> {
+    cursor: Box<dyn Cursor>,
+    source: &'a dyn Source,
+    is_seekable: bool,
+    /// The position that the next step comes to, where that is known: a walk need not begin at the first.
+    at: Option<u64>,
+    /// The next records of a share, of which the cursor has been told.
+    foreseen: VecDeque<RecordId>,
+    /// How far the walk goes on without a jump, as the cursor has been told.
+    until: u64,
+}
+
+/// How many records are passed over on the way to one, and not jumped over: what is read ahead of a walk goes on.
+const SKIPPED_MAX: u64 = 16;
+
+/// How many records a cursor is told of before it is sent there.
+const FORESEEN: usize = 8;
+
+impl Walk<'_> {
+    /// Comes before the record at a position; `false` if it is to stop on the way there, which may be long.
+    fn seek(&mut self, position: u64, is_stopping: impl Fn() -> bool) -> Result<bool, SourceError> {
+        let mut at = match self.at {
+            Some(at) if at <= position && (position - at <= SKIPPED_MAX || !self.is_seekable) => at,
+            _ if self.is_seekable => {
+                self.cursor.seek(position)?;
+                position
+            }
+            _ => {
+                self.cursor.rewind()?;
+                0
+            }
+        };
+        while at < position {
+            if is_stopping() {
+                return Ok(false);
+            }
+            if !self.cursor.skip()? {
+                return Err(self.cut_short(at));
+            }
+            at += 1;
+        }
+        // The step that follows comes to the record, or ends everything.
+        self.at = Some(position + 1);
+        Ok(true)
+    }
+
+    /// Says how far the walk goes on from the next record of the first share, through those behind it and into the first
+    /// of the next step.
+    fn look_ahead(&mut self, consumers: &[Option<ConsumerState<'_>>], next: Option<&ReplicaShare<'_>>) {
+        let until = goes_on_until(consumers.iter().flatten().map(|consumer| &consumer.share), next);
+        if self.is_seekable && until != self.until {
+            self.until = until;
+            self.cursor.goes_on_until(until);
+        }
+    }
+
+    /// The next record of a share. Those that come soon, and do not follow the one before, are told of.
+    fn next_of(&mut self, share: &mut ReplicaShare<'_>) -> Option<RecordId> {
+        while self.foreseen.len() < FORESEEN
+            && let Some(id) = share.next()
+        {
+            let follows = self.foreseen.back().is_some_and(|before| before.index + 1 == id.index);
+            if self.is_seekable && !follows {
+                self.cursor.foresee(id.index);
+            }
+            self.foreseen.push_back(id);
+        }
+        self.foreseen.pop_front()
+    }
+
+    /// A source that has fewer records than its plan was made for.
+    fn cut_short(&self, index: u64) -> SourceError {
+        let message = "the database ends, and was said to have more,".to_owned();
+        SourceError::Broken { path: self.source.path().to_owned(), index, message }
+    }
+}
+
+/// The position behind the last record that a walk through these shares comes to without a jump; `u64::MAX` if that is not
+/// known, or the next step's first share goes on from there.
+fn goes_on_until<'a>(
+    shares: impl Iterator<Item = &'a ReplicaShare<'a>>,
+    next: Option<&ReplicaShare<'_>>,
+) -> u64 {
+    let goes_on = |end: u64, start: u64| start.checked_sub(end).is_some_and(|gap| gap <= SKIPPED_MAX);
+    let mut until = None;
+    for share in shares.filter(|share| share.len() > 0) {
+        let Some((positions, is_all)) = share.neighbours() else { return u64::MAX };
+        if until.is_some_and(|until| !goes_on(until, positions.start)) {
+            return until.unwrap_or(u64::MAX);
+        }
+        until = Some(positions.end);
+        if !is_all {
+            return positions.end;
+        }
+    }
+    let next = next.and_then(ReplicaShare::neighbours);
+    match (until, next) {
+        (Some(until), Some((next, _))) if goes_on(until, next.start) => u64::MAX,
+        (until, _) => until.unwrap_or(u64::MAX),
+    }
+}
+
+impl Dealer<'_> {
+    /// Deals the steps of a plan, until they end or nobody is left.
+    pub(super) fn deal_steps(
+        &mut self,
+        schedule_slice: &ScheduleSlice,
+        source: &dyn Source,
+        cursor: Box<dyn Cursor>,
+    ) -> Result<(), ReaderError> {
+        let is_seekable = source.is_seekable();
+        let mut walk = Walk {
+            cursor,
+            source,
+            is_seekable,
+            at: (!is_seekable).then_some(0),
+            foreseen: VecDeque::with_capacity(FORESEEN),
+            until: u64::MAX,
+        };
+        // Kept from step to step, lest each allocates.
+        let mut consumers = Vec::with_capacity(self.consumers());
+        let mut id = schedule_slice.start();
+        while schedule_slice.end.is_none_or(|end| id < end) {
+            if self.is_stopping() {
+                return Ok(());
+            }
+            let steps = schedule_slice.plan.steps(id.epoch)?;
+            if id.step >= steps {
+                self.epoch_ended(id.epoch);
+                id = StepId { epoch: id.epoch + 1, step: 0 };
+                continue;
+            }
+            consumers.clear();
+            for consumer in 0..self.consumers() {
+                consumers.push(match schedule_slice.share(id, consumer)? {
+                    Some(share) => {
+                        let end = schedule_slice.end_of(id, id.step + 1 == steps, share.len())?;
+                        Some(ConsumerState { share, end })
+                    }
+                    None => None,
+                });
+            }
+            let dealt = if schedule_slice.plan.deals_in_turn() {
+                self.deal_in_turn(&mut consumers, &mut walk)?
+            } else {
+                let next = StepId { step: id.step + 1, ..id };
+                let next = if next.step < steps { schedule_slice.share(next, 0)? } else { None };
+                self.deal_shares(&mut consumers, next.as_ref(), &mut walk)?
+            };
+            if let Err(NobodyLeft) = dealt {
+                return Ok(());
+            }
+            id.step += 1;
+        }
+        Ok(())
+    }
+
+    /// One consumer after the other, for shares each of which lies together.
+    fn deal_shares(
+        &mut self,
+        consumers: &mut [Option<ConsumerState<'_>>],
+        next: Option<&ReplicaShare<'_>>,
+        walk: &mut Walk<'_>,
+    ) -> Result<Result<(), NobodyLeft>, SourceError> {
+        for turn in 0..consumers.len() {
+            walk.look_ahead(&consumers[turn..], next);
+            let Some(consumer) = &mut consumers[turn] else { continue };
+            if let (0, Some(end)) = (consumer.share.len(), consumer.end)
+                && let Err(NobodyLeft) = self.deal_nothing(turn, end)
+            {
+                return Ok(Err(NobodyLeft));
+            }
+            while let Some(id) = walk.next_of(&mut consumer.share) {
+                let step = consumer.step(walk.foreseen.len());
+                if let Err(NobodyLeft) = self.deal_from(walk, turn, id, step)? {
+                    return Ok(Err(NobodyLeft));
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Record by record, for shares that lie between each other.
+    fn deal_in_turn(
+        &mut self,
+        consumers: &mut [Option<ConsumerState<'_>>],
+        walk: &mut Walk<'_>,
+    ) -> Result<Result<(), NobodyLeft>, SourceError> {
+        for (turn, consumer) in consumers.iter().enumerate() {
+            if let Some(ConsumerState { share, end: Some(end) }) = consumer
+                && share.len() == 0
+                && let Err(NobodyLeft) = self.deal_nothing(turn, *end)
+            {
+                return Ok(Err(NobodyLeft));
+            }
+        }
+        while consumers.iter().flatten().any(|consumer| consumer.share.len() > 0) {
+            for (turn, consumer) in consumers.iter_mut().enumerate() {
+                let Some(consumer) = consumer else { continue };
+                let Some(id) = consumer.share.next() else { continue };
+                let step = consumer.step(consumer.share.len());
+                if let Err(NobodyLeft) = self.deal_from(walk, turn, id, step)? {
+                    return Ok(Err(NobodyLeft));
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Deals the record of a name.
+    fn deal_from(
+        &mut self,
+        walk: &mut Walk<'_>,
+        turn: usize,
+        id: RecordId,
+        step: Step,
+    ) -> Result<Result<(), NobodyLeft>, SourceError> {
+        if self.has_left(turn) {
+            self.pass_over();
+            return Ok(Ok(()));
+        }
+        if !walk.seek(id.index, || self.is_stopping())? {
+            return Ok(Err(NobodyLeft));
+        }
+        match self.deal_next(&mut *walk.cursor, turn, id, step)? {
+            Some(dealt) => Ok(dealt),
+            None => Err(walk.cut_short(id.index)),
+        }
+    }
+}

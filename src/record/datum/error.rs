@@ -1,0 +1,139 @@
+//! What can be wrong with a record.
+
+use crate::base::shape::ImageShape;
+
+/// Why a record is not a `Datum`, or not an image that can be read. Offsets count from its first byte.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DatumError {
+    /// The record ends inside a field.
+    #[error("not a Caffe Datum: the value at byte {offset} takes {wanted} bytes, but {found} are left")]
+    Truncated {
+        /// Where the value starts.
+        offset: usize,
+        /// The bytes the value takes.
+        wanted: u64,
+        /// The bytes from there to the end of the record.
+        found: usize,
+    },
+    /// A varint has no last byte, or more than 64 bits.
+    #[error(
+        "not a Caffe Datum: the varint at byte {offset} does not end within the record and within 64 bits"
+    )]
+    Varint {
+        /// Where the varint starts.
+        offset: usize,
+    },
+    /// A key has a field number or a wire type that protobuf does not have.
+    #[error(
+        "not a Caffe Datum: the key at byte {offset} is {found:#x}: allowed are fields 1 to 536870911 of wire types 0 to 5"
+    )]
+    Key {
+        /// Where the key starts.
+        offset: usize,
+        /// The field number, and in the low three bits the wire type.
+        found: u64,
+    },
+    /// A field of `Datum` has another type than the schema gives it.
+    #[error(
+        "not a Caffe Datum: field {field} at byte {offset} is of wire type {found}: allowed is {allowed}"
+    )]
+    WireType {
+        /// Where the field's key starts.
+        offset: usize,
+        /// The field's number.
+        field: u32,
+        /// The wire type in its key.
+        found: u32,
+        /// The wire types it may have.
+        allowed: &'static str,
+    },
+    /// A packed `float_data` ends inside an element.
+    #[error(
+        "not a Caffe Datum: the packed float_data at byte {offset} has {found} bytes: allowed are multiples of {allowed}"
+    )]
+    PackedLength {
+        /// Where the field's length starts.
+        offset: usize,
+        /// The bytes of its elements.
+        found: usize,
+        /// The bytes of an element.
+        allowed: usize,
+    },
+    /// A group ends that is not the one last begun.
+    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}: allowed is field {allowed}")]
+    GroupEnd {
+        /// Where the key of the end starts.
+        offset: usize,
+        /// The field that ends.
+        found: u32,
+        /// The field whose group is open.
+        allowed: u32,
+    },
+    /// A group ends where none is open.
+    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}, where none is open")]
+    StrayGroupEnd {
+        /// Where the key of the end starts.
+        offset: usize,
+        /// The field that ends.
+        found: u32,
+    },
+    /// Groups are nested too deeply.
+    #[error("not a Caffe Datum: the field at byte {offset} is in {found} groups: allowed are {allowed}")]
+    GroupDepth {
+        /// Where the field's key starts.
+        offset: usize,
+        /// The groups around the field.
+        found: usize,
+        /// The most there may be.
+        allowed: usize,
+    },
+    /// The record holds an encoded file.
+    #[error("the record holds an encoded file: decode it to get at its pixels")]
+    Encoded,
+    /// A dimension is not positive.
+    #[error("the image is {channels}x{height}x{width}: allowed are dimensions of 1 or more")]
+    Dimensions {
+        /// As in the record.
+        channels: i32,
+        /// As in the record.
+        height: i32,
+        /// As in the record.
+        width: i32,
+    },
+    /// The image has more elements than Caffe can count.
+    #[error("the image is {found}: allowed are {allowed} elements")]
+    TooManyElements {
+        /// The record's dimensions.
+        found: ImageShape,
+        /// The most elements there may be.
+        allowed: usize,
+    },
+    /// Both `data` and `float_data` are empty.
+    #[error("the record has no pixels: data and float_data are empty, and the image is {wanted}")]
+    NoPixels {
+        /// The record's dimensions.
+        wanted: ImageShape,
+    },
+    /// `data` is longer or shorter than the dimensions say.
+    #[error("data has {found} bytes, but an image of {wanted} has {}", elements(*wanted))]
+    DataLength {
+        /// The elements of `data`, of one byte each.
+        found: usize,
+        /// The record's dimensions.
+        wanted: ImageShape,
+    },
+    /// `float_data` is longer or shorter than the dimensions say.
+    #[error("float_data has {found} elements, but an image of {wanted} has {}", elements(*wanted))]
+    FloatDataLength {
+        /// The elements of `float_data`.
+        found: usize,
+        /// The record's dimensions.
+        wanted: ImageShape,
+    },
+}
+
+/// As many as the dimensions say, which were checked before a length was compared with them.
+fn elements(shape: ImageShape) -> usize {
+    shape.checked_elements().unwrap_or(usize::MAX)
+}

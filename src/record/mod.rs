@@ -1,0 +1,88 @@
+//! A record's names: which it is, and its key; and Caffe's own kind of record.
+
+pub(crate) mod datum;
+
+use std::fmt;
+
+use crate::base::shown;
+
+/// Which record of which pass over the database.
+///
+/// Whatever a feed decides about a record (its crop, its mirroring) is a function of this and the seed,
+/// never of the thread that handled it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RecordId {
+    /// The epoch, from 0: of a feed that goes by no plan, the pass over the database.
+    pub epoch: u64,
+    /// The record's position in key order, from 0.
+    pub index: u64,
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {}, record {}", self.epoch, self.index)
+    }
+}
+
+/// A step of a run. Steps are those of a [plan](crate::Plan), counted from 0 in each epoch. In the ring, which knows of no
+/// epochs, they are counted from the start, and their epoch is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct StepId {
+    /// The epoch.
+    pub epoch: u64,
+    /// The step.
+    pub step: u64,
+}
+
+impl From<(u64, u64)> for StepId {
+    fn from((epoch, step): (u64, u64)) -> Self {
+        StepId { epoch, step }
+    }
+}
+
+impl fmt::Display for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {}, step {}", self.epoch, self.step)
+    }
+}
+
+/// The end of a consumer's share of a step: what comes after it is of the next step.
+///
+/// Steps are those of a [plan](crate::Plan), counted from 0 in each epoch. In the ring, which knows of no epochs, they are
+/// counted from the start, and their epoch is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepEnd {
+    /// The epoch.
+    pub epoch: u64,
+    /// The step.
+    pub step: u64,
+    /// Whether it is the last of its epoch.
+    pub is_last: bool,
+}
+
+impl StepEnd {
+    /// The step that it is the end of.
+    #[must_use]
+    pub fn id(&self) -> StepId {
+        StepId { epoch: self.epoch, step: self.step }
+    }
+
+    /// The step that comes next, if the next epoch has any.
+    #[must_use]
+    pub fn next(&self) -> StepId {
+        match self.is_last {
+            true => StepId { epoch: self.epoch + 1, step: 0 },
+            false => StepId { epoch: self.epoch, step: self.step + 1 },
+        }
+    }
+}
+
+/// A key, printed as text as far as it is text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(pub Vec<u8>);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", shown::quoted(&self.0))
+    }
+}

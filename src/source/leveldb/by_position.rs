@@ -1,0 +1,382 @@
+//! A walk that can be sent to a position: a merged walk, and beside it the entries that an index leads to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use percolator_table::{EntryPlace, PlaceCursor, TableError, Value, Verify};
+
+use super::LevelDb;
+use super::error::LevelDbError;
+use super::index::RecordPlace;
+use super::key::{self, KEY_BYTES_MAX, TAG_BYTES};
+use super::map::TableBytes;
+use super::merge::MergeCursor;
+use super::opened::OpenTable;
+use crate::record::RecordId;
+use crate::source::access::Reading;
+use crate::source::index::RecordIndex;
+use crate::source::{Cursor, Dealt, Entry, Run, SourceError, UnverifiedTable};
+
+/// Steps after a jump from which on the merged walk goes on: it has blocks read, and unpacked, ahead.
+const STEPS_APART: u32 = 32;
+
+/// A block that is asked for when the walk comes to it.
+const BLOCK_BYTES: u64 = 16 << 10;
+
+/// A walk over a database.
+#[derive(Debug)]
+pub(super) struct LevelDbCursor {
+    source: LevelDb,
+    merge: MergeCursor,
+    verify: Verify,
+    /// The position that the next step comes to.
+    position: u64,
+    /// What looks for entries by the index; kept from one time to the next, with its buffers.
+    by_position: Option<PositionCursor>,
+    /// Whether that is at the position, and not the merged walk.
+    is_sought: bool,
+}
+
+impl LevelDbCursor {
+    /// `merge` is over all of the source, before its first step, and verifies blocks at once or leaves that to others.
+    pub(super) fn new(source: &LevelDb, merge: MergeCursor, verify: Verify) -> Self {
+        LevelDbCursor {
+            source: source.clone(),
+            merge,
+            verify,
+            position: 0,
+            by_position: None,
+            is_sought: false,
+        }
+    }
+
+    /// Steps to where the walk was sent, or on from there; `false` past the last record.
+    fn step(&mut self) -> Result<bool, SourceError> {
+        let Some(by_position) = &mut self.by_position else { return Ok(false) };
+        let is_there = by_position.step(&self.source, self.position, self.verify)?;
+        if let (At::Table, Some(table)) = (&by_position.at, &by_position.table) {
+            self.merge.came_to(table.slot);
+        }
+        self.position = self.position.saturating_add(u64::from(is_there));
+        Ok(is_there)
+    }
+
+    /// Has the merged walk go on behind the record at hand, where this one has gone from record to record for a while.
+    fn go_on(&mut self) {
+        let has_gone = |by_position: &&PositionCursor| {
+            by_position.steps >= STEPS_APART && !matches!(by_position.at, At::Nothing)
+        };
+        if let Some(by_position) = self.by_position.as_ref().filter(|_| self.is_sought).filter(has_gone) {
+            self.merge.go_behind(by_position.key(&self.source));
+            self.is_sought = false;
+        }
+    }
+}
+
+impl Cursor for LevelDbCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        self.go_on();
+        if self.is_sought {
+            let is_there = self.step()?;
+            let by_position = self.by_position.as_ref().filter(|_| is_there);
+            return Ok(by_position.map(|by_position| by_position.entry(&self.source)));
+        }
+        let entry = self.merge.advance()?;
+        self.position = self.position.saturating_add(u64::from(entry.is_some()));
+        Ok(entry)
+    }
+
+    /// Where the index says where records lie, none need be looked at that is passed over.
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        self.go_on();
+        let is_there = match self.by_position.as_mut().filter(|_| self.is_sought) {
+            Some(by_position) => {
+                (by_position.at, by_position.steps) = (At::Nothing, by_position.steps.saturating_add(1));
+                self.position < by_position.index.records()
+            }
+            None => self.merge.skip()?,
+        };
+        self.position = self.position.saturating_add(u64::from(is_there));
+        Ok(is_there)
+    }
+
+    fn drop_behind(&mut self) -> bool {
+        self.merge.drop_behind()
+    }
+
+    fn dealt(&mut self, dealt: Dealt) {
+        self.merge.dealt(dealt);
+    }
+
+    fn goes_on_until(&mut self, position: u64) {
+        // Not looked at under the lock: a part of the index may have to be read for it.
+        let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());
+        let last = position.checked_sub(1).filter(|_| position != u64::MAX).zip(index);
+        let place = last.and_then(|(last, index)| index.place(last).ok().flatten());
+        let table = match place.map(RecordPlace::of_numbers) {
+            Some(RecordPlace::Table { table, .. }) => self.source.database.table_at(table),
+            Some(RecordPlace::Memory(_)) | None => None,
+        };
+        self.merge.goes_on_until_table(table);
+    }
+
+    fn leave(&mut self) {
+        self.merge.leave();
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        (self.position, self.is_sought) = (0, false);
+        self.merge.rewind()
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        if position == self.position {
+            return Ok(());
+        }
+        if self.by_position.is_none() {
+            self.by_position =
+                self.source.indexed.lock().as_ref().map(|indexed| PositionCursor::new(&indexed.index));
+        }
+        if let Some(by_position) = &mut self.by_position {
+            (by_position.steps, self.position, self.is_sought) = (0, position, true);
+            self.merge.rest();
+            return Ok(());
+        }
+        if position < self.position {
+            self.rewind()?;
+        }
+        while self.position < position && self.skip()? {}
+        Ok(())
+    }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        // An entry that was sought does not ask for it.
+        !self.is_sought && self.merge.give(id, run)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.merge.held_bytes()
+    }
+}
+
+/// A walk by the index.
+#[derive(Debug)]
+struct PositionCursor {
+    index: Arc<RecordIndex>,
+    /// Since the last jump.
+    steps: u32,
+    at: At,
+    /// The table that the walk was in last, and the block in it.
+    table: Option<Table>,
+    cursor: PlaceCursor,
+}
+
+/// Where the last step came to.
+#[derive(Debug)]
+enum At {
+    Nothing,
+    /// The position in the memtable.
+    Memory(usize),
+    Table,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// Its number in the store, its level, and its number there.
+    slot: usize,
+    level: usize,
+    number: usize,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Whole(TableBytes),
+    /// Read block by block.
+    Block(Block),
+}
+
+/// A block of a table that is read.
+#[derive(Debug)]
+struct Block {
+    table: Arc<OpenTable>,
+    /// Where it lies, once there is one.
+    at: Option<(u64, u64)>,
+    /// It, and its trailer.
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    /// Reads the block that a place is in.
+    fn read(&mut self, place: EntryPlace, path: &Path, file_bytes: u64) -> Result<(), SourceError> {
+        self.at = None;
+        let damaged = |error| LevelDbError::Table { file: path.to_owned(), error };
+        let part = place.block(file_bytes).map_err(damaged)?;
+        self.table.read_part(path, file_bytes, part, &mut self.bytes)?;
+        self.at = Some((place.offset, place.bytes));
+        Ok(())
+    }
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Bytes::Whole(bytes) => bytes.as_ref(),
+            Bytes::Block(block) => &block.bytes,
+        }
+    }
+}
+
+impl PositionCursor {
+    fn new(index: &Arc<RecordIndex>) -> Self {
+        let cursor = PlaceCursor::new(KEY_BYTES_MAX + TAG_BYTES);
+        PositionCursor { index: index.clone(), steps: 0, at: At::Nothing, table: None, cursor }
+    }
+
+    fn step(&mut self, source: &LevelDb, position: u64, verify: Verify) -> Result<bool, SourceError> {
+        self.at = At::Nothing;
+        let place = match self.index.place(position) {
+            Ok(place) => place,
+            Err(damage) => {
+                self.index = source.mend(&damage)?;
+                self.index.place(position).unwrap_or_default()
+            }
+        };
+        let Some(place) = place.map(RecordPlace::of_numbers) else { return Ok(false) };
+        self.at = match place {
+            RecordPlace::Memory(number) => {
+                let write = source.database.memtable().get(number);
+                if write.is_none_or(|write| write.tag.is_deletion()) {
+                    return Err(misled(source, position, format!("write {number} of the logs is none")));
+                }
+                At::Memory(number)
+            }
+            RecordPlace::Table { table, place } => {
+                self.enter(source, position, table)?;
+                self.go_to(source, position, place, verify)?;
+                At::Table
+            }
+        };
+        self.steps = self.steps.saturating_add(1);
+        Ok(true)
+    }
+
+    /// Goes to a table, unless the walk is there.
+    fn enter(&mut self, source: &LevelDb, position: u64, slot: usize) -> Result<(), SourceError> {
+        if self.table.as_ref().is_some_and(|table| table.slot == slot) {
+            return Ok(());
+        }
+        let before = self.table.take();
+        self.cursor.leave();
+        let Some((level, number)) = source.database.table_at(slot) else {
+            return Err(misled(source, position, format!("there is no table {slot}")));
+        };
+        let bytes = match source.database.reading {
+            Reading::Mapped => Bytes::Whole(source.database.open_table(level, number)?),
+            Reading::Read => {
+                let bytes = match before.map(|table| table.bytes) {
+                    Some(Bytes::Block(block)) => block.bytes,
+                    Some(Bytes::Whole(_)) | None => Vec::new(),
+                };
+                let table = source.database.open_file(level, number)?;
+                Bytes::Block(Block { table, at: None, bytes })
+            }
+        };
+        self.table = Some(Table { slot, level, number, bytes });
+        Ok(())
+    }
+
+    /// Goes to an entry of the table, which must be a record.
+    fn go_to(
+        &mut self,
+        source: &LevelDb,
+        position: u64,
+        place: EntryPlace,
+        verify: Verify,
+    ) -> Result<(), SourceError> {
+        let Some(table) = &mut self.table else { return Ok(()) };
+        let (level, number) = (table.level, table.number);
+        let path = || source.database.table_path(level, number);
+        // Where what is at hand begins in the table, and where the entry lies in what is at hand.
+        let (mut start, mut at) = (0, place);
+        let verify = match &mut table.bytes {
+            Bytes::Whole(TableBytes::Kept { store, table }) => {
+                ask_for(place, |part| store.will_need_part(*table, part));
+                verify
+            }
+            Bytes::Whole(TableBytes::Own(_)) => Verify::AtOnce,
+            Bytes::Block(block) => {
+                if block.at != Some((place.offset, place.bytes)) {
+                    // It knows blocks by their places, and all that are at hand alone have one.
+                    self.cursor.leave();
+                    block.read(place, &path(), source.database.tables(level)[number].file.bytes)?;
+                }
+                (start, at) = (place.offset, place.in_block());
+                Verify::AtOnce
+            }
+        };
+        let file = table.bytes.as_ref();
+        let damaged = |error: TableError| {
+            SourceError::from(LevelDbError::Table { file: path(), error: error.of_block_at(start) })
+        };
+        let is_entry = self.cursor.go_to(file, at, verify).map_err(damaged)?;
+        let tag = key::split(self.cursor.key()).map(|(_, tag)| tag);
+        let is_record = |tag: key::Tag| {
+            tag.kind() == u64::from(key::VALUE) && tag.sequence() <= source.database.last_sequence()
+        };
+        if is_entry && tag.is_some_and(is_record) {
+            return Ok(());
+        }
+        // What seems wrong may be the block's damage.
+        self.cursor.verify(file).map_err(damaged)?;
+        let EntryPlace { offset, entry, .. } = place;
+        let found =
+            format!("no record starts at byte {entry} of the block at byte {offset} of {}", path().display());
+        Err(misled(source, position, found))
+    }
+
+    /// The key that the last step came to.
+    fn key<'a>(&'a self, source: &'a LevelDb) -> &'a [u8] {
+        self.entry(source).key()
+    }
+
+    /// The record that the last step came to.
+    fn entry<'a>(&'a self, source: &'a LevelDb) -> Entry<'a> {
+        let database = &source.database;
+        let key = key::user(self.cursor.key());
+        match (&self.at, self.table.as_ref().map(|table| &table.bytes), self.cursor.value()) {
+            (At::Memory(number), ..) => match database.memtable().get(*number) {
+                Some(write) => database.lending().entry(write.key, write.value),
+                None => Entry::borrowed(&[], &[]),
+            },
+            (At::Table, Some(Bytes::Whole(TableBytes::Kept { table, .. })), Value::InFile(range)) => {
+                let entry = database.lending().entry_of_table(key, *table, range);
+                match self.cursor.unverified() {
+                    Some(unverified) => entry.unverified(UnverifiedTable { table: *table, unverified }),
+                    None => entry,
+                }
+            }
+            (At::Table, Some(bytes), Value::InFile(range)) => {
+                Entry::borrowed(key, bytes.as_ref().get(range).unwrap_or_default())
+            }
+            (At::Table, _, Value::Unpacked(value)) => Entry::borrowed(key, value),
+            _ => Entry::borrowed(&[], &[]),
+        }
+    }
+}
+
+/// Has a large block read at once: whoever touches it would wait for it piece by piece.
+fn ask_for(place: EntryPlace, will_need: impl FnOnce(std::ops::Range<usize>)) {
+    if place.bytes >= BLOCK_BYTES
+        && let (Ok(offset), Ok(bytes)) = (usize::try_from(place.offset), usize::try_from(place.bytes))
+    {
+        will_need(offset..offset.saturating_add(bytes));
+    }
+}
+
+/// The index leads nowhere.
+#[cold]
+fn misled(source: &LevelDb, index: u64, found: String) -> SourceError {
+    let message = format!("the record index, which is best removed, is wrong ({found})");
+    SourceError::Broken { path: source.path.clone(), index, message }
+}

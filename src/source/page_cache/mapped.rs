@@ -1,0 +1,198 @@
+//! A mapped file as the system has it in memory: what can be asked of it there, and given up.
+//!
+//! Nothing here changes what is read: a page that is not in memory is brought back by whoever touches it.
+
+#![expect(unsafe_code, reason = "advice about a map is given by its address")]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
+use rustix::mm::{Advice as MapAdvice, madvise};
+
+use super::dropped::drop_pages;
+use crate::source::file_id::FileId;
+use crate::source::in_memory::is_in_memory;
+
+/// What the system reads for one request, whatever it is asked for: Linux cuts it to what the disk is set to.
+const PIECE_BYTES: u64 = 128 << 10;
+
+/// A file, and where it is mapped.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    file: File,
+    file_bytes: u64,
+    map: Map,
+}
+
+/// A shared map of a file, or one part of it, by `/proc/self/maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Map {
+    addresses: Range<usize>,
+    /// The address of the file's beginning, or where that would be.
+    base: usize,
+}
+
+impl Mapped {
+    /// The file at `path`, and the map that has `address` in it. `None` where there is another file at the path by now,
+    /// or the map is none that advice can be given of.
+    ///
+    /// # Safety
+    ///
+    /// If `address` lies in a shared map of a file, that map stays for as long as the result lives.
+    pub(super) unsafe fn find(path: &Path, id: FileId, address: usize) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let metadata = file.metadata().ok()?;
+        if FileId::of(&metadata) != id {
+            tracing::debug!(path = %path.display(), "another file has taken the mapped one's place");
+            return None;
+        }
+        let maps = std::fs::read("/proc/self/maps").ok()?;
+        let map = Map::find(&String::from_utf8_lossy(&maps), address)?;
+        Some(Mapped { file, file_bytes: metadata.len(), map })
+    }
+
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Where in the file these bytes of the map are.
+    #[inline]
+    pub(super) fn place_of(&self, bytes: &[u8]) -> Range<u64> {
+        let start = bytes.as_ptr().addr().wrapping_sub(self.map.base) as u64;
+        start..start.saturating_add(bytes.len() as u64)
+    }
+
+    /// Has the system read a part of the file, without waiting for it.
+    pub(super) fn will_need(&self, part: Range<u64>) {
+        for piece in steps(part.clone(), PIECE_BYTES) {
+            let len = NonZeroU64::new(PIECE_BYTES.min(part.end - piece));
+            if let Err(error) = fadvise(&self.file, piece, len, Advice::WillNeed) {
+                tracing::debug!(%error, piece, "the system does not read ahead");
+            }
+        }
+    }
+
+    /// Whether the system has a part of the file in memory, as far as that can be told.
+    pub(super) fn is_in_memory(&self, at: u64) -> bool {
+        is_in_memory(&self.file, at)
+    }
+
+    /// Has the system drop a part of the file from its memory. It keeps what another process, or another map of this
+    /// one, has in use.
+    pub(super) fn drop_from_memory(&self, part: Range<u64>) {
+        let Some(len) = NonZeroU64::new(part.end.saturating_sub(part.start)) else { return };
+        drop_pages(&self.file, part.start, Some(len), || self.advise(&part, MapAdvice::LinuxDontNeed));
+    }
+
+    /// Whether whoever touches a page that is not in memory has to wait for its neighbours as well.
+    pub(super) fn reads_around(&self, is_so: bool) {
+        let advice = if is_so { MapAdvice::Normal } else { MapAdvice::Random };
+        if let Err(error) = self.advise(&(0..self.file_bytes), advice) {
+            tracing::debug!(%error, ?advice, "the system does not take advice about a map");
+        }
+    }
+
+    fn advise(&self, part: &Range<u64>, advice: MapAdvice) -> io::Result<()> {
+        let addresses = self.map.addresses_of(part);
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        let start = std::ptr::without_provenance_mut::<c_void>(addresses.start);
+        // SAFETY: by `find`, the addresses are those of a shared map of a file, and it is still there. `Normal` and
+        // `Random` are hints. After `LinuxDontNeed` whoever reads the pages finds the file's bytes again, which are
+        // those that were there: nobody writes to a database that is open (docs/design.md), nor can through this map.
+        let advised = unsafe { madvise(start, addresses.len(), advice) };
+        Ok(advised?)
+    }
+}
+
+impl Map {
+    /// The map that an address lies in: a file's, and shared, so that nothing in it is this process's own.
+    fn find(maps: &str, address: usize) -> Option<Self> {
+        maps.lines().find_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let (first, end) = words.next()?.split_once('-')?;
+            let hex = |text| usize::from_str_radix(text, 16).ok();
+            let addresses = hex(first)?..hex(end)?;
+            let is_shared = words.next()?.ends_with('s');
+            let (offset, inode) = (hex(words.next()?)?, words.nth(1)?);
+            (addresses.contains(&address) && is_shared && inode != "0")
+                .then(|| Map { base: addresses.start.wrapping_sub(offset), addresses })
+        })
+    }
+
+    /// Where a part of the file lies, as far as it lies in this map.
+    fn addresses_of(&self, part: &Range<u64>) -> Range<usize> {
+        let address = |place: u64| {
+            let place = usize::try_from(place).unwrap_or(usize::MAX);
+            let from_first = place.saturating_sub(self.addresses.start.wrapping_sub(self.base));
+            self.addresses.start + from_first.min(self.addresses.len())
+        };
+        address(part.start)..address(part.end)
+    }
+}
+
+/// Where the steps from one place to another begin.
+pub(super) fn steps(part: Range<u64>, step: u64) -> impl Iterator<Item = u64> {
+    let end = part.end;
+    std::iter::successors(Some(part.start), move |at| at.checked_add(step)).take_while(move |&at| at < end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+55d0e0000000-55d0e0021000 rw-p 00000000 00:00 0 [heap]
+7f1200000000-7f1240000000 r--s 00000000 fd:00 131 /data/train/data.mdb
+7f1240000000-7f1280000000 r--s 40000000 fd:00 131 /data/train/data.mdb
+7f1300000000-7f1300001000 r--p 00000000 fd:00 144 /usr/lib/libc.so.6
+";
+
+    #[test]
+    fn a_map_is_found_by_an_address_in_it() {
+        let base = |address| Map::find(MAPS, address).map(|map| map.base);
+        assert_eq!(base(0x7f12_0000_1000), Some(0x7f12_0000_0000));
+        assert_eq!(base(0x7f12_4000_0000), Some(0x7f12_0000_0000), "the second half of one file");
+        assert_eq!(base(0x55d0_e000_0010), None, "no file's");
+        assert_eq!(base(0x7f13_0000_0010), None, "not shared");
+        assert_eq!(base(0x10), None);
+    }
+
+    #[test]
+    fn no_part_of_a_file_is_found_outside_of_its_map() {
+        let map = Map::find(MAPS, 0x7f12_4000_0000).unwrap();
+        let (first, end) = (0x7f12_4000_0000, 0x7f12_8000_0000);
+        assert_eq!(map.addresses_of(&(0x4000_1000..0x4000_3000)), first + 0x1000..first + 0x3000);
+        assert_eq!(map.addresses_of(&(0..0x4000_1000)), first..first + 0x1000);
+        assert_eq!(map.addresses_of(&(0x7fff_f000..u64::MAX)), end - 0x1000..end);
+        assert!(map.addresses_of(&(0..0x4000_0000)).is_empty());
+        assert!(map.addresses_of(&(0x8000_0000..0x9000_0000)).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_the_mapped_one_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.mdb");
+        std::fs::write(&path, [1; 8192]).unwrap();
+        let file = File::open(&path).unwrap();
+        let id = FileId::of(&file.metadata().unwrap());
+        // SAFETY: nobody writes to the file, which has a page and more.
+        let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
+        // SAFETY: `map` stays until the test ends.
+        let find = || unsafe { Mapped::find(&path, id, map.as_ptr().addr()) };
+        let mapped = find().unwrap();
+        assert_eq!(mapped.place_of(&map[4096..5000]), 4096..5000);
+        mapped.drop_from_memory(0..8192);
+        assert!(map.iter().all(|&byte| byte == 1), "what was dropped is read again");
+        let other = folder.path().join("other");
+        std::fs::write(&other, [2; 8192]).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert!(find().is_none());
+    }
+}

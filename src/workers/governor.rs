@@ -1,0 +1,409 @@
+//! How many workers are at work, where nobody has said how many there are to be: as few as keep the consumers from
+//! waiting.
+//!
+//! A worker more than is needed is woken for every run that comes, on one more processor that the training loop could
+//! use, and finds the queue empty the next time. So from time to time it is looked how much of their time the workers were
+//! at work, and how many of the runs that they took were pressing: a consumer waited, and another run lay in the queue
+//! with nobody to take it. While fewer workers suffice, the last ones stand by; the moment that they do not, as many
+//! again join in. What a batch holds does not depend on it.
+//!
+//! ```text
+//! some runs were pressing                                                       twice as many
+//! none was, and one worker fewer would still have little to do, for a while     so many that they have enough to do
+//! ```
+//!
+//! That a consumer waits is not enough: the reader may be what it waits for. Nor is it that workers have little to do on
+//! the average: where a ring has one batch, all of it is wanted at once, and nothing between. Where the first had to be
+//! done because of the second, the while becomes twice as long; when that has not happened for long, half as long again.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::WorkerMeters;
+use crate::base::meter::WaitMeter;
+
+/// How often it is looked.
+const WINDOW: Duration = Duration::from_millis(100);
+/// The share of runs that may be pressing before it counts.
+const PRESSING: f64 = 0.05;
+/// The share of its time for which a worker is to be at work, so that it has something left to give.
+const EASY: f64 = 0.6;
+/// Windows in a row with a worker too many, before there are fewer: at the least, and at the most.
+const PATIENCE: u32 = 10;
+const PATIENCE_MAX: u32 = 600;
+/// So many times the patience without a change, and it may have been too much.
+const LONG: u32 = 10;
+
+/// The workers' turns. Those that are not at work stand here.
+#[derive(Debug)]
+pub(crate) struct Governor {
+    threads: usize,
+    /// How many are at work: those with the lowest numbers.
+    at_work: AtomicUsize,
+    /// Whether there is no more to do: then nobody stands by.
+    over: Mutex<bool>,
+    changed: Condvar,
+    /// `None` where the number was said.
+    choice: Option<Choice>,
+}
+
+/// What the choice is made from.
+#[derive(Debug)]
+struct Choice {
+    meters: Arc<WorkerMeters>,
+    /// The waits of each lane's consumer.
+    consumers: Vec<Arc<WaitMeter>>,
+    start: Instant,
+    /// When to look again, in nanoseconds from the start.
+    next_look: AtomicU64,
+    /// Runs that workers took since the last look, and those of them that were pressing.
+    taken: AtomicUsize,
+    pressing: AtomicUsize,
+    last: Mutex<Look>,
+}
+
+/// What was seen last.
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    idle: Duration,
+    habit: Habit,
+}
+
+impl Governor {
+    /// Of so many threads, all of them at work, always.
+    pub(crate) fn of(threads: usize) -> Self {
+        let (at_work, over, changed) = (AtomicUsize::new(threads), Mutex::new(false), Condvar::new());
+        Governor { threads, at_work, over, changed, choice: None }
+    }
+
+    /// Of so many threads, whose waits these are, and as few of them at work as the consumers need.
+    pub(crate) fn choosing(
+        threads: usize,
+        meters: &Arc<WorkerMeters>,
+        consumers: Vec<Arc<WaitMeter>>,
+    ) -> Self {
+        let start = Instant::now();
+        let choice = Choice {
+            meters: meters.clone(),
+            consumers,
+            start,
+            next_look: AtomicU64::new(nanos(WINDOW)),
+            taken: AtomicUsize::new(0),
+            pressing: AtomicUsize::new(0),
+            last: Mutex::new(Look { at: start, idle: Duration::ZERO, habit: Habit::default() }),
+        };
+        Governor { choice: Some(choice), ..Governor::of(threads) }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    pub(crate) fn at_work(&self) -> usize {
+        self.at_work.load(Relaxed)
+    }
+
+    /// Returns when the worker of this number is to work. What it waits until then is counted by `idle`.
+    pub(crate) fn stand_by(&self, number: usize, idle: &WaitMeter) {
+        if number < self.at_work() {
+            return;
+        }
+        let _wait = idle.begin();
+        let mut over = lock(&self.over);
+        while number >= self.at_work() && !*over {
+            over = self.changed.wait(over).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A worker has taken a run; `left` are those that lie in the queue.
+    #[inline]
+    pub(crate) fn took(&self, left: usize) {
+        if let Some(choice) = &self.choice {
+            choice.taken.fetch_add(1, Relaxed);
+            if left > 0 && choice.consumers.iter().any(|consumer| consumer.is_waiting()) {
+                choice.pressing.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// A worker is gone, which no worker should be: those who stand by are all that is left.
+    pub(crate) fn lose_one(&self) {
+        self.set_at_work(self.threads);
+    }
+
+    /// Sends everybody to see that there is no more to do.
+    pub(crate) fn end(&self) {
+        *lock(&self.over) = true;
+        self.changed.notify_all();
+    }
+
+    /// To be called often, by anybody: now and then it looks whether so many workers are right.
+    pub(crate) fn look(&self, now: Instant) {
+        if let Some(choice) = &self.choice
+            && let Some(at_work) = choice.look(now, self.threads, self.at_work())
+        {
+            self.set_at_work(at_work);
+        }
+    }
+
+    fn set_at_work(&self, workers: usize) {
+        tracing::debug!(workers, was = self.at_work(), of = self.threads, "workers at work");
+        let over = lock(&self.over);
+        self.at_work.store(workers, Relaxed);
+        drop(over);
+        self.changed.notify_all();
+    }
+}
+
+impl Choice {
+    /// How many are to work from now on, if it is not as many as before.
+    fn look(&self, now: Instant, threads: usize, at_work: usize) -> Option<usize> {
+        if nanos(now.saturating_duration_since(self.start)) < self.next_look.load(Relaxed) {
+            return None;
+        }
+        // Whoever does not get it is not the only one to look.
+        let mut last = self.last.try_lock().ok()?;
+        let elapsed = now.saturating_duration_since(last.at);
+        if elapsed < WINDOW {
+            return None;
+        }
+        self.next_look.store(nanos(now.saturating_duration_since(self.start) + WINDOW), Relaxed);
+        let idle = self.meters.idle.read(now).time;
+        let idled = idle.saturating_sub(last.idle).as_secs_f64() / elapsed.as_secs_f64();
+        (last.at, last.idle) = (now, idle);
+        let [taken, pressing] = [&self.taken, &self.pressing].map(|count| count.swap(0, Relaxed) as f64);
+        let (worked, is_pressing) = (threads as f64 - idled, pressing > PRESSING * taken);
+        let chosen = last.habit.choose(Seen { at_work, threads, worked, is_pressing });
+        (chosen != at_work).then_some(chosen)
+    }
+}
+
+/// One window.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// How many were to work, and how many there are.
+    at_work: usize,
+    threads: usize,
+    /// How many were at work, on the average.
+    worked: f64,
+    /// Whether a consumer waited for runs that nobody took.
+    is_pressing: bool,
+}
+
+/// What was learnt from the windows before.
+#[derive(Clone, Copy, Debug)]
+struct Habit {
+    patience: u32,
+    /// Windows in a row with a worker too many.
+    calm: u32,
+    /// Windows since the number was changed last, or the patience.
+    unchanged: u32,
+    /// Whether there are fewer than there were before somebody was sent to stand by.
+    is_try: bool,
+}
+
+impl Default for Habit {
+    fn default() -> Self {
+        Habit { patience: PATIENCE, calm: 0, unchanged: 0, is_try: false }
+    }
+}
+
+impl Habit {
+    fn choose(&mut self, seen: Seen) -> usize {
+        let Seen { at_work, threads, worked, is_pressing } = seen;
+        self.unchanged = self.unchanged.saturating_add(1);
+        if self.unchanged >= LONG * self.patience {
+            (self.patience, self.unchanged) = ((self.patience / 2).max(PATIENCE), 0);
+        }
+        if is_pressing {
+            self.calm = 0;
+            if at_work == threads {
+                return threads;
+            }
+            if std::mem::take(&mut self.is_try) {
+                self.patience = (self.patience * 2).min(PATIENCE_MAX);
+            }
+            self.unchanged = 0;
+            return (at_work * 2).min(threads);
+        }
+        if at_work == 1 || worked >= EASY * (at_work - 1) as f64 {
+            self.calm = 0;
+            return at_work;
+        }
+        self.calm += 1;
+        if self.calm < self.patience {
+            return at_work;
+        }
+        (self.calm, self.unchanged, self.is_try) = (0, 0, true);
+        // A half at a time: a moment's rest is not the rule.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "few, and more than none"
+        )]
+        let enough = (worked.max(0.0) / EASY).ceil() as usize;
+        enough.max(at_work / 2).max(1)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The standard library's lock, and its condition: they allocate nothing when two wait for them the first time.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows of a feed that is `work` workers' work, the consumers of which wait as soon as it has fewer.
+    fn settle(habit: &mut Habit, at_work: &mut usize, threads: usize, work: f64, windows: usize) {
+        for _ in 0..windows {
+            let is_pressing = work > *at_work as f64 * 0.95;
+            let worked = work.min(*at_work as f64);
+            *at_work = habit.choose(Seen { at_work: *at_work, threads, worked, is_pressing });
+            assert!((1..=threads).contains(at_work));
+        }
+    }
+
+    #[test]
+    fn as_many_work_as_the_consumers_need_and_some_more() {
+        for threads in [1, 2, 3, 16, 128] {
+            for work in [0.0, 0.1, 0.9, 1.5, 3.0, 9.7, 60.0, 200.0] {
+                let (mut habit, mut at_work) = (Habit::default(), threads);
+                settle(&mut habit, &mut at_work, threads, work, 1000);
+                let whole =
+                    |workers: f64| (1..=threads).find(|&all| all as f64 >= workers).unwrap_or(threads);
+                let least = whole(work);
+                assert!(at_work >= least, "{threads} threads, work for {work}: {at_work}");
+                let most = (whole(work / EASY) + 1).min(threads);
+                assert!(at_work <= most, "{threads} threads, work for {work}: {at_work}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_stands_by_is_back_in_a_few_windows_when_there_is_more_to_do() {
+        let (mut habit, mut at_work) = (Habit::default(), 64);
+        settle(&mut habit, &mut at_work, 64, 0.5, 1000);
+        assert_eq!(at_work, 1);
+        settle(&mut habit, &mut at_work, 64, 64.0, 6);
+        assert_eq!(at_work, 64);
+    }
+
+    #[test]
+    fn a_number_that_was_wrong_is_tried_less_and_less_often_and_that_is_forgotten_again() {
+        // It is quiet for a while, and then there is work for all.
+        let (mut habit, mut at_work, mut changes) = (Habit::default(), 4, 0);
+        for _ in 0..1000 {
+            let before = at_work;
+            settle(&mut habit, &mut at_work, 4, 0.2, 20);
+            changes += usize::from(at_work < before);
+            settle(&mut habit, &mut at_work, 4, 4.0, 5);
+        }
+        assert!(changes < 150, "{changes}");
+        settle(&mut habit, &mut at_work, 4, 0.2, 20_000);
+        assert_eq!((at_work, habit.patience), (1, PATIENCE));
+    }
+
+    #[test]
+    fn one_wrong_try_costs_patience_once_however_many_come_back() {
+        let (mut habit, mut at_work) = (Habit::default(), 64);
+        settle(&mut habit, &mut at_work, 64, 0.5, 65);
+        assert_eq!((at_work, habit.patience), (1, PATIENCE));
+        settle(&mut habit, &mut at_work, 64, 64.0, 10);
+        assert_eq!((at_work, habit.patience), (64, 2 * PATIENCE));
+    }
+
+    #[test]
+    fn consumers_that_wait_for_a_slow_reader_do_not_call_for_workers() {
+        let (mut habit, mut at_work) = (Habit::default(), 16);
+        for _ in 0..1000 {
+            // No run ever lies in the queue.
+            at_work = habit.choose(Seen { at_work, threads: 16, worked: 1.2, is_pressing: false });
+        }
+        assert_eq!(at_work, 2);
+    }
+
+    #[test]
+    fn a_ring_of_one_batch_has_all_workers_though_they_rest_between_batches() {
+        for (threads, work) in [(2, 0.8), (16, 0.8), (16, 4.0), (64, 8.0)] {
+            let (mut habit, mut at_work) = (Habit::default(), threads);
+            for _ in 0..1000 {
+                // A step is one long; the batch that is filled after it takes `work` of one worker.
+                let filling = work / at_work as f64;
+                let worked = work / (1.0 + filling);
+                at_work = habit.choose(Seen { at_work, threads, worked, is_pressing: true });
+                assert_eq!(at_work, threads, "{work}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_is_pressing_where_another_lies_in_the_queue_and_a_consumer_waits() {
+        let (meters, consumer) = (Arc::new(WorkerMeters::default()), Arc::new(WaitMeter::default()));
+        let governor = Governor::choosing(4, &meters, vec![Arc::default(), consumer.clone()]);
+        let look_at = |governor: &Governor, windows: std::ops::Range<u32>, left: usize| {
+            let start = Instant::now();
+            for window in windows {
+                governor.took(left);
+                governor.look(start + WINDOW * 2 * window);
+            }
+            governor.at_work()
+        };
+        let resting: Vec<_> = (0..4).map(|_| meters.idle.begin()).collect();
+        assert_eq!(look_at(&governor, 0..100, 9), 1, "nobody waits");
+        let waits = consumer.begin();
+        assert_eq!(look_at(&governor, 200..205, 0), 1, "nothing lies in the queue");
+        assert_eq!(look_at(&governor, 300..303, 1), 4);
+        assert_eq!(
+            look_at(&governor, 400..500, 1),
+            4,
+            "who is wanted is not sent away, whatever there is to do"
+        );
+        drop((resting, waits));
+    }
+
+    #[test]
+    fn a_number_that_was_said_stays() {
+        let governor = Governor::of(3);
+        for window in 0..100 {
+            governor.took(0);
+            governor.look(Instant::now() + WINDOW * 2 * window);
+        }
+        assert_eq!((governor.at_work(), governor.threads()), (3, 3));
+    }
+
+    #[test]
+    fn who_stands_by_is_sent_to_work_and_in_the_end_home() {
+        let (governor, idle) = (Governor::of(3), WaitMeter::default());
+        governor.set_at_work(1);
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| governor.stand_by(1, &idle));
+            let third = scope.spawn(|| governor.stand_by(2, &idle));
+            governor.stand_by(0, &idle);
+            governor.set_at_work(2);
+            second.join().unwrap();
+            assert!(!third.is_finished());
+            governor.end();
+            third.join().unwrap();
+        });
+        assert!(!idle.is_waiting());
+    }
+
+    #[test]
+    fn a_worker_that_is_lost_leaves_its_work_to_those_who_stand_by() {
+        let (governor, idle) = (Governor::of(2), WaitMeter::default());
+        governor.set_at_work(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| governor.stand_by(1, &idle));
+            governor.lose_one();
+        });
+        assert_eq!(governor.at_work(), 2);
+    }
+}

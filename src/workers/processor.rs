@@ -1,0 +1,123 @@
+//! What is done to every record of a feed: it is decoded into its row, hashed if that was asked for, and named.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::base::sync::panic_message;
+use crate::batch::fault::{RecordCause, RecordError};
+use crate::batch::field::Field;
+use crate::batch::{BatchLayout, LayoutError, Row};
+use crate::decoder::{DecodeFailure, ErasedDecoder, Scratch, WorkerSetup};
+use crate::receipt::content::ContentHash;
+use crate::source::Record;
+use crate::source::files::Files;
+
+/// How the records of a feed become the rows of its batches.
+pub(crate) struct Processor {
+    /// Where the records come from, for messages.
+    pub(crate) files: Files,
+    pub(crate) decoder: Arc<dyn ErasedDecoder>,
+    /// Whether each record's bytes are hashed, for the receipts.
+    pub(crate) hashes_contents: bool,
+    /// What records' own random numbers are drawn from.
+    pub(crate) seed: u64,
+    /// What the workers' scratch memory is made for.
+    pub(crate) setup: WorkerSetup,
+}
+
+impl Processor {
+    /// A worker's scratch memory.
+    pub(crate) fn scratch(&self) -> Scratch {
+        self.decoder.scratch(self.setup)
+    }
+
+    /// The fields of a batch, by the source's first record, and what a worker's scratch memory comes to.
+    pub(crate) fn fields(&self, first: &Record<'_>) -> Result<(Vec<Field>, ScratchBytes), Box<RecordError>> {
+        let look = || Ok((self.decoder.fields(first)?, self.decoder.scratch_bytes(first)?));
+        self.caught(first, look)
+    }
+
+    /// The layout of the batch that a record begins: that of the batch before, or one with other shapes.
+    pub(crate) fn layout(
+        &self,
+        first: &Record<'_>,
+        layout: &Arc<BatchLayout>,
+    ) -> Result<Arc<BatchLayout>, Box<RecordError>> {
+        let look = || -> Result<Arc<BatchLayout>, DecodeFailure> {
+            let Some(fields) = self.decoder.reshape(first, layout.fields())? else {
+                return Ok(layout.clone());
+            };
+            let is_same = |(found, known): (&Field, &Field)| {
+                let has_its_type = found.dtype() == known.dtype() || known.made_on_device().is_some();
+                found.name() == known.name() && has_its_type && found.is_kind_of(known)
+            };
+            if fields.len() != layout.fields().len() || !fields.iter().zip(layout.fields()).all(is_same) {
+                let shown =
+                    |fields: &[Field]| fields.iter().map(Field::to_string).collect::<Vec<_>>().join(", ");
+                return Err(DecodeFailure::new(format!(
+                    "its decoder changed the fields from {} to {}; only extents may change",
+                    shown(layout.fields()),
+                    shown(&fields)
+                )));
+            }
+            match BatchLayout::new(fields, layout.rows()) {
+                Ok(layout) => Ok(Arc::new(layout)),
+                Err(LayoutError::Fields(error)) => Err(error.into()),
+                Err(LayoutError::TooLarge) => {
+                    Err(RecordCause::BatchTooLarge { records: layout.rows() }.into())
+                }
+            }
+        };
+        self.caught(first, look)
+    }
+
+    /// What a decoder answers of a record that it looks at. A panic of it is that record's error.
+    fn caught<T>(
+        &self,
+        record: &Record<'_>,
+        look: impl FnOnce() -> Result<T, DecodeFailure>,
+    ) -> Result<T, Box<RecordError>> {
+        let looked = catch_unwind(AssertUnwindSafe(look))
+            .unwrap_or_else(|panic| Err(RecordCause::Panicked { message: panic_message(&*panic) }.into()));
+        looked.map_err(|failure| self.error(record, failure.into_cause()))
+    }
+
+    /// Writes a record to its row.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        record: &Record<'_>,
+        row: &mut Row<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Box<RecordError>> {
+        row.leave_id(record.id);
+        let written = self.decoder.decode(record, row, scratch);
+        let written = written.map_err(DecodeFailure::into_cause);
+        let written = written.and_then(|()| row.check_written().map_err(RecordCause::Field));
+        written.map_err(|cause| self.error(record, cause))?;
+        // Last: decoding has brought most of it into a cache.
+        if self.hashes_contents {
+            row.leave_content(ContentHash::of(record));
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a record, with all that is needed to find it.
+    #[cold]
+    pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
+        RecordError::new(self.files.path_of(record.id.index), record, cause)
+    }
+}
+
+/// What a worker's scratch memory comes to: who holds it and what it is, and bytes.
+pub(crate) type ScratchBytes = Vec<(&'static str, usize)>;
+
+impl fmt::Debug for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Processor")
+            .field("files", &self.files)
+            .field("setup", &self.setup)
+            .finish_non_exhaustive()
+    }
+}
