@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use percolator::{Cursor, Dtype, Entry, Feed, FeedBuilder, Lender, Source, SourceError, Transform};
+use percolator::source::{Cursor, Entry, Lender, Source, SourceError};
+use percolator::{Dtype, Feed, FeedBuilder, Transform};
 
 /// Of one source: more than the caches hold.
 const SOURCE_BYTES: usize = 64 << 20;

@@ -9,8 +9,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use percolator::Datum;
 use percolator::proto;
+use percolator::record::Datum;
 use prost::Message as _;
 
 const SMALL: usize = 3 * 32 * 32;

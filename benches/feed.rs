@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use databases::{Case, cases, raw256, small, transform};
-use percolator::{DataReader, Feed, Lmdb};
+use percolator::Feed;
+use percolator::reader::DataReader;
+use percolator::source::Lmdb;
 
 /// The time that `batches` batches take, once the feed has been through its source.
 fn time_batches(case: &Case, batches: u64) -> Duration {

@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use percolator::{BatchSize, Job, Shuffle, World};
+use percolator::Shuffle;
+use percolator::order::{BatchSize, Job, World};
 
 /// As many as ImageNet's.
 const RECORDS: u64 = 1_281_167;

@@ -4,8 +4,11 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use percolator::Shuffle;
 use percolator::bench_support::ReceiptBench;
-use percolator::{BatchSize, Job, RecordId, Shuffle, StepEnd, Verdict, World};
+use percolator::order::{BatchSize, Job, World};
+use percolator::receipt::Verdict;
+use percolator::record::{RecordId, StepEnd};
 
 /// As many as ImageNet's.
 const RECORDS: u64 = 1_281_167;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use databases::{million, raw224, small};
-use percolator::{Cursor, IndexPlace, LevelDb, Lmdb, Source};
+use percolator::source::{Cursor, IndexPlace, LevelDb, Lmdb, Source};
 
 /// Records that are looked up in one round.
 const RECORDS: u64 = 1000;

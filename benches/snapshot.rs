@@ -15,7 +15,9 @@ use std::path::PathBuf;
 use criterion::{Criterion, criterion_group, criterion_main};
 use databases::million;
 use once_cell::sync::Lazy;
-use percolator::{BatchSize, Device, Feed, FeedBuilder, Job, Shuffle, Snapshot, StepId, World};
+use percolator::order::{BatchSize, Job, World};
+use percolator::record::StepId;
+use percolator::{Device, Feed, FeedBuilder, Shuffle, Snapshot};
 
 /// Found once: to look for it is to read it.
 static MILLION: Lazy<PathBuf> = Lazy::new(|| million().0);

@@ -9,8 +9,10 @@ use std::time::Duration;
 use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
+use percolator::batch::ImageShape;
 use percolator::bench_support::TransformBench;
-use percolator::{Dtype, ImageShape, Layout, MeanImage, Transform};
+use percolator::transform::MeanImage;
+use percolator::{Dtype, Layout, Transform};
 
 /// Bytes of a ring: more than the last-level cache of the machines this is run on.
 const RING_BYTES: usize = 40 << 20;

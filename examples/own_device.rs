@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use parking_lot::{Condvar, Mutex};
-use percolator::{
-    Backend, Capacity, Device, DeviceError, Event, Feed, FnSource, HostBatch, HostMemory, PageMemory,
-    RawBytes, Transfer,
-};
+use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
+use percolator::source::FnSource;
+use percolator::{Device, DeviceError, Feed, RawBytes};
 
 /// The device: a thread to which arrays are handed.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use percolator::{Cursor, Entry, Feed, RawBytes, Shuffle, Source, SourceError};
+use percolator::source::{Cursor, Entry, Source, SourceError};
+use percolator::{Feed, RawBytes, Shuffle};
 
 /// A text file, and where each of its lines begins and ends.
 #[derive(Clone, Debug)]

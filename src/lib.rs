@@ -24,7 +24,7 @@
 //!
 //! # How it works
 //!
-//! The pipeline has Caffe's two levels. A [`DataReader`] walks the source on a thread of its own and deals
+//! The pipeline has Caffe's two levels. A [`DataReader`](reader::DataReader) walks the source on a thread of its own and deals
 //! its records round-robin to the consumers, in runs: where each record lies, not its bytes. Each lane of a
 //! [`Feed`] has a ring of recycled batches and a thread that gives every record its place in one of them;
 //! worker threads, shared by all lanes, parse a record, crop, mirror, subtract and scale it straight into
@@ -34,7 +34,7 @@
 //!   lane `g mod N`.
 //! - What a record becomes depends on (seed, pass, position): the same bytes for any number of threads.
 //! - Whatever goes back (a spent run, a dropped [`Batch`]) goes back to the queue it came from; every queue
-//!   has a capacity, and the sum is the [`MemoryBudget`].
+//!   has a capacity, and the sum is the [`MemoryBudget`](feed::MemoryBudget).
 //! - The first error stays, and every lane gets it once, after the batches that were complete.
 //!
 //! # Trade-offs
@@ -52,121 +52,77 @@
 mod base;
 mod config;
 mod error;
+
 pub mod proto;
-mod record;
+pub mod record;
 
-mod source;
+pub mod source;
 
-mod order;
+pub mod order;
 
-mod reader;
+pub mod reader;
 
-mod snapshot;
+pub mod snapshot;
 
-mod receipt;
+pub mod receipt;
 
 mod image;
 
-mod transform;
+pub mod transform;
 
-mod net;
+pub mod net;
 
-mod batch;
-mod decoder;
+pub mod batch;
+pub mod decoder;
 mod workers;
 
 #[cfg(not(shuttle))]
 mod prefetch;
 
-mod device;
+pub mod device;
 
 #[cfg(not(shuttle))]
-mod feed;
+pub mod feed;
 
 #[cfg(not(shuttle))]
-mod distribute;
+pub mod distribute;
 
 pub mod limits;
 
 #[doc(hidden)]
 pub mod bench_support;
 
-pub use base::checked_text::TextFault;
-pub use base::meter::Waits;
-pub use base::shape::{AXES_MAX, BatchShape, Dtype, Element, Extents, ImageShape, Layout, Phase};
-#[doc(hidden)]
-pub use base::{shown, whole_file};
-pub use batch::fault::{RecordCause, RecordError};
-pub use batch::field::{FIELDS_MAX, Field, FieldError, FieldKey, FieldKind, FieldsError, Pad};
-pub use batch::memory::{HostMemory, PageMemory};
-pub use batch::random::RecordRandom;
-pub use batch::{BatchLayout, Row};
-pub use config::{BudgetLine, ConfigError, MemoryBudget};
-pub use decoder::{DecodeFailure, Decoded, RawBytes, RecordDecoder, Tokens, WorkerSetup};
-pub use device::{Backend, Capacity, Device, DeviceError, Event, HostArray, HostBatch, Transfer};
-#[cfg(feature = "cuda-driver")]
-pub use device::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
 #[cfg(not(shuttle))]
-pub use distribute::{
-    Collective, CollectiveError, DistributeError, DistributedIterator, DistributedStep, HostValue,
-    InputOptions, InputReplicationMode, InputWorker, InputWorkers, LocalCollective, PerReplica, ReduceOp,
-    StepWeights, distribute, distribute_from_fn,
-};
-pub use error::FeedError;
-#[cfg(feature = "stream")]
-pub use feed::Building;
+#[doc(inline)]
+pub use feed::dlpack;
+#[doc(inline)]
+pub use source::leveldb;
+
+#[doc(inline)]
+pub use batch::{Dtype, Field, Layout};
+#[doc(inline)]
+pub use decoder::{DecodeFailure, RawBytes, RecordDecoder, Row, Tokens};
+#[doc(inline)]
+pub use device::{Device, DeviceError};
 #[cfg(not(shuttle))]
-pub use feed::stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
-#[cfg(not(shuttle))]
-pub use feed::{
-    Batch, Epoch, Feed, FeedBuilder, FeedCanceller, FeedWatch, FieldView, IntoBatches, Lane, OwnedArray,
-    Ragged, Sizing, Steps, Target, Values,
-};
-#[cfg(not(shuttle))]
-pub use feed::{
-    DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor,
-    DlpackBatch, DlpackTensor,
-};
-pub use image::{ColorMode, DecodeError};
-pub use net::{
-    DataLayer, LayerError, LayerSource, Net, NetCause, NetError, NetState, NetWarning, TextPlace,
-    TransformSpec, WarningKind, rooted,
-};
-pub use order::{
-    Assignment, AutoShardPolicy, BatchSize, EnvironmentError, InputContext, Job, LastBatch, OrderError, Plan,
-    Process, Rebatch, ReplicaShare, Shuffle, World, batch_sizes_for_worker, rebatch,
-};
-pub use percolator_table::TableError;
-pub use reader::{
-    Canceller, DataReader, DataReaderBuilder, Free, Full, Lease, ReaderError, ReaderKey, Registry,
-};
-pub use receipt::{
-    AbsentReplicas, ContentsDeviation, ContentsVerdict, DataDigest, Deviation, Digest, DigestDetail,
-    DoubledSteps, EpochState, EpochVerdict, GivenSteps, MissingSteps, Positions, Receipt, ReceiptError,
-    Verdict,
-};
-pub use record::datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
-pub use record::{Key, RecordId, StepEnd, StepId};
-pub use snapshot::{Snapshot, SnapshotError};
-pub use source::image_list::ImageList;
-pub use source::joined::Joined;
-pub use source::leveldb::{LevelDb, LevelDbError, LevelDbOptions, LogCut, LogFault, LogGaps, LogTail};
-pub use source::lmdb::{Lmdb, LmdbOptions};
-pub use source::{
-    Access, Cursor, Entry, FnSource, Identity, IndexPlace, Lender, Matching, Passes, Record, Run, Source,
-    SourceError,
-};
-pub use transform::{
-    CaffeEra, Cut, DeviceTransform, MeanImage, MeanImageError, Staged, Transform, TransformError,
-    TransformPlace,
-};
+#[doc(inline)]
+pub use feed::{Batch, Feed, FeedBuilder, FeedError, Lane, Stats, Steps, Target};
+#[doc(inline)]
+pub use net::Net;
+#[doc(inline)]
+pub use order::{LastBatch, Shuffle};
+#[doc(inline)]
+pub use receipt::Receipt;
+#[doc(inline)]
+pub use snapshot::Snapshot;
+#[doc(inline)]
+pub use transform::{ColorMode, Phase, Transform};
 
 /// The elements of [`Dtype::F16`] and [`Dtype::Bf16`].
 pub use half;
 
-/// What [`CudaBatch`] speaks of streams with.
-#[cfg(feature = "cuda-driver")]
-pub use cudarc;
+#[doc(hidden)]
+pub use base::{shown, whole_file};
 
 /// Runs the model scenarios that stand beside the code they check.
 #[cfg(test)]

@@ -22,12 +22,20 @@ use std::time::Duration;
 
 use common::process::{is_alone, must_end};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use percolator::batch::ImageShape;
 use percolator::bench_support::VerifiesLater;
+use percolator::feed::ConfigError;
+use percolator::order::{AutoShardPolicy, World};
 use percolator::proto::Datum;
+use percolator::record::RecordId;
+use percolator::source::{
+    Cursor, Entry, IndexPlace, Joined, LevelDb, Lmdb, Matching, Run, Source, SourceError,
+};
+use percolator::transform::CaffeEra;
+use percolator::transform::MeanImage;
 use percolator::{
-    AutoShardPolicy, CaffeEra, ColorMode, ConfigError, Cursor, Device, Dtype, Entry, Feed, FeedBuilder,
-    FeedError, ImageShape, IndexPlace, Joined, Lane, LastBatch, Layout as Axes, LevelDb, Lmdb, Matching,
-    MeanImage, RecordId, Run, Shuffle, Source, SourceError, Stats, Target, Transform, World,
+    ColorMode, Device, Dtype, Feed, FeedBuilder, FeedError, Lane, LastBatch, Layout as Axes, Shuffle, Stats,
+    Target, Transform,
 };
 use prost::Message as _;
 use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
@@ -352,7 +360,7 @@ fn files_that_are_decoded_smaller_and_resized_allocate_nothing() {
 #[test]
 #[cfg(feature = "cuda")]
 fn nothing_allocates_on_the_way_to_a_gpu() {
-    use percolator::TransformPlace;
+    use percolator::transform::TransformPlace;
 
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(_standin) = standin::alone("nothing_allocates_on_the_way_to_a_gpu", "devices=2") else { return };

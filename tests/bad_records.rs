@@ -8,11 +8,12 @@ mod common;
 
 use common::process::must_end;
 use common::source::MemorySource;
+use percolator::batch::ImageShape;
+use percolator::decoder::{RecordCause, RecordError};
 use percolator::proto;
-use percolator::{
-    Device, Dtype, Feed, FeedBuilder, FeedError, ImageShape, MeanImage, RecordCause, RecordError, Registry,
-    Transform,
-};
+use percolator::reader::Registry;
+use percolator::transform::MeanImage;
+use percolator::{Device, Dtype, Feed, FeedBuilder, FeedError, Transform};
 use prost::Message as _;
 
 /// Good records of 3x4x4, but for the one at `at`.

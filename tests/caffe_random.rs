@@ -8,7 +8,9 @@ mod common;
 use std::path::Path;
 
 use common::{arrays, pixel, write_images};
-use percolator::{CaffeEra, Feed, FeedBuilder, Net, NetState, Phase};
+use percolator::net::NetState;
+use percolator::transform::CaffeEra;
+use percolator::{Feed, FeedBuilder, Net, Phase};
 use rand_mt::Mt;
 use tempfile::TempDir;
 

@@ -17,10 +17,10 @@ use common::log::Log;
 use common::process::{must_end, role};
 use common::source::MemorySource;
 use cuda::{consume, feed};
-use percolator::cudarc::driver::{CudaContext, CudaStream, result, sys};
-use percolator::{
-    Batch, CudaDevice, Device, DeviceArray, DeviceError, Feed, FeedBuilder, FeedError, Registry,
-};
+use percolator::device::cudarc::driver::{CudaContext, CudaStream, result, sys};
+use percolator::device::{CudaDevice, DeviceArray};
+use percolator::reader::Registry;
+use percolator::{Batch, Device, DeviceError, Feed, FeedBuilder, FeedError};
 use standin::{Standin, alone};
 
 fn on(devices: usize) -> FeedBuilder {

@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use common::process::{must_end, settles, threads};
 use cuda::{consume, feed};
-use percolator::cudarc::driver::{CudaContext, result};
-use percolator::{Batch, Device, Lane, TransformPlace};
+use percolator::device::cudarc::driver::{CudaContext, result};
+use percolator::transform::TransformPlace;
+use percolator::{Batch, Device, Lane};
 use rand_mt::Mt;
 use standin::{Standin, alone};
 
@@ -103,6 +104,8 @@ fn every_call_may_fail() {
     let Some(standin) = alone("every_call_may_fail", "devices=1") else { return };
     // The driver is started once in a process.
     run(1, true, TransformPlace::Host).unwrap();
+    // Its prefetch thread must be gone before the driver forgets its context.
+    drop(standin.last_report());
     let ways = [(true, TransformPlace::Host), (false, TransformPlace::Host), (true, TransformPlace::Device)];
     for (call, (waits, place)) in CALLS.into_iter().flat_map(|call| ways.map(|way| (call, way))) {
         let mut failed = 0;

@@ -14,12 +14,23 @@ use std::time::Duration;
 
 use common::process::{must_end, role};
 use common::source::MemorySource;
-use percolator::cudarc::driver::{CudaContext, result};
+use percolator::batch::BatchShape;
+use percolator::batch::{FieldError, ImageShape};
+use percolator::decoder::RecordCause;
+use percolator::device::cudarc::driver::{CudaContext, result};
+use percolator::device::{
+    Backend, Capacity, CudaDevice, DeviceArray, Event, HostBatch, HostMemory, PageMemory, SyntheticStep,
+    Transfer,
+};
+use percolator::distribute::{InputOptions, InputWorker, InputWorkers, distribute_from_fn};
+use percolator::order::InputContext;
+use percolator::reader::Registry;
+use percolator::source::Matching;
+use percolator::transform::DeviceTransform;
+use percolator::transform::{MeanImage, TransformPlace};
 use percolator::{
-    Backend, Batch, BatchShape, Capacity, CudaDevice, Device, DeviceArray, DeviceError, DeviceTransform,
-    Dtype, Event, Feed, FeedBuilder, FeedError, FieldError, HostBatch, HostMemory, ImageShape, InputContext,
-    InputOptions, InputWorker, InputWorkers, Lane, LastBatch, Layout, Matching, MeanImage, PageMemory, Phase,
-    RecordCause, Registry, SyntheticStep, Target, Transfer, Transform, TransformPlace, distribute_from_fn,
+    Batch, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, Lane, LastBatch, Layout, Phase, Target,
+    Transform,
 };
 use standin::alone;
 

@@ -5,7 +5,8 @@
 //! then the same messages damaged: by edits of their bytes, and cut at every length. They must accept
 //! and refuse alike, and agree on every value that they accept.
 
-use percolator::{Datum, proto};
+use percolator::proto;
+use percolator::record::Datum;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

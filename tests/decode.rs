@@ -12,8 +12,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use percolator::ColorMode;
+use percolator::batch::ImageShape;
 use percolator::bench_support::DecodeBench;
-use percolator::{ColorMode, DecodeError, ImageShape};
+use percolator::transform::DecodeError;
 use proptest::prelude::*;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

@@ -13,11 +13,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use common::process::must_end;
 use common::source::{MemorySource, Probe};
-use percolator::{
-    Backend, Batch, Capacity, Device, DeviceError, DistributedIterator, Event, Feed, FeedBuilder, FeedError,
-    HostBatch, HostMemory, InputContext, InputOptions, InputWorker, InputWorkers, Lane, OrderError,
-    PageMemory, Registry, Transfer, distribute_from_fn,
+use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
+use percolator::distribute::{
+    DistributedIterator, InputOptions, InputWorker, InputWorkers, distribute_from_fn,
 };
+use percolator::order::{InputContext, OrderError};
+use percolator::reader::Registry;
+use percolator::{Batch, Device, DeviceError, Feed, FeedBuilder, FeedError, Lane};
 
 /// A batch that was sent: where it lies in host memory, and what lay there.
 struct Sent {

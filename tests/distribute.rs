@@ -12,13 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::process::must_end;
 use common::source::MemorySource;
+use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
+use percolator::distribute::{
+    Collective, CollectiveError, DistributeError, DistributedIterator, DistributedStep, InputOptions,
+    InputReplicationMode, InputWorker, InputWorkers, LocalCollective, PerReplica, ReduceOp, distribute,
+    distribute_from_fn,
+};
+use percolator::order::{AutoShardPolicy, BatchSize, InputContext, Job, OrderError, Process, World};
+use percolator::reader::{ReaderError, Registry};
+use percolator::record::RecordId;
+use percolator::source::{Cursor, Matching, Source, SourceError};
 use percolator::{
-    AutoShardPolicy, Backend, Batch, BatchSize, Capacity, Collective, CollectiveError, Cursor, Device,
-    DeviceError, DistributeError, DistributedIterator, DistributedStep, Dtype, Event, Feed, FeedBuilder,
-    FeedError, HostBatch, HostMemory, InputContext, InputOptions, InputReplicationMode, InputWorker,
-    InputWorkers, Job, LastBatch, LocalCollective, Matching, OrderError, PageMemory, PerReplica, Process,
-    ReaderError, RecordId, ReduceOp, Registry, Shuffle, Snapshot, Source, SourceError, Target, Transfer,
-    World, distribute, distribute_from_fn,
+    Batch, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Snapshot, Target,
 };
 use proptest::prelude::*;
 

@@ -7,10 +7,11 @@ mod common;
 
 use common::process::must_end;
 use common::source::MemorySource;
-use percolator::{
-    ConfigError, DLDataType, DLDevice, DLPACK_VERSION, DLTensor, Device, Dtype, Feed, FeedBuilder, FeedError,
-    Layout, Matching, Registry, Target,
-};
+use percolator::dlpack::{DLDataType, DLDevice, DLPACK_VERSION, DLTensor};
+use percolator::feed::ConfigError;
+use percolator::reader::Registry;
+use percolator::source::Matching;
+use percolator::{Device, Dtype, Feed, FeedBuilder, FeedError, Layout, Target};
 
 fn feed() -> FeedBuilder {
     let target = Target::paired(MemorySource::images("masks", 9, 1, 4, 5), Matching::Keys).dtype(Dtype::U8);

@@ -7,11 +7,13 @@ mod common;
 
 use common::process::must_end;
 use common::source::MemorySource;
-use percolator::{
-    Assignment, AutoShardPolicy, BatchSize, CaffeEra, ColorMode, ConfigError, Device, Feed, FeedBuilder,
-    FeedError, ImageList, IndexPlace, Job, LastBatch, LevelDb, Lmdb, OrderError, ReaderError, RecordId,
-    Registry, Shuffle, Source, SourceError, StepEnd, Transform, World,
-};
+use percolator::feed::ConfigError;
+use percolator::order::{Assignment, AutoShardPolicy, BatchSize, Job, OrderError, World};
+use percolator::reader::{ReaderError, Registry};
+use percolator::record::{RecordId, StepEnd};
+use percolator::source::{ImageList, IndexPlace, LevelDb, Lmdb, Source, SourceError};
+use percolator::transform::CaffeEra;
+use percolator::{ColorMode, Device, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Transform};
 use proptest::prelude::*;
 
 /// What a lane was given at a step.
@@ -160,7 +162,7 @@ impl Source for Shared {
         self.0.records()
     }
 
-    fn cursor(&self) -> Result<Box<dyn percolator::Cursor>, SourceError> {
+    fn cursor(&self) -> Result<Box<dyn percolator::source::Cursor>, SourceError> {
         self.0.cursor()
     }
 
@@ -323,7 +325,7 @@ fn a_source_that_has_fewer_records_than_it_said_is_an_error() {
                 Some(12)
             }
 
-            fn cursor(&self) -> Result<Box<dyn percolator::Cursor>, SourceError> {
+            fn cursor(&self) -> Result<Box<dyn percolator::source::Cursor>, SourceError> {
                 self.0.cursor()
             }
         }

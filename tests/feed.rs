@@ -11,9 +11,13 @@ use std::collections::HashSet;
 use common::process::{is_alone, must_end, open_files, settles, threads};
 use common::source::MemorySource;
 use half::{bf16, f16};
+use percolator::batch::{FieldError, ImageShape};
+use percolator::feed::ConfigError;
+use percolator::reader::{ReaderError, Registry};
+use percolator::record::RecordId;
+use percolator::transform::MeanImage;
 use percolator::{
-    Batch, ConfigError, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, FieldError, ImageShape,
-    Lane, Layout, MeanImage, Phase, ReaderError, RecordId, Registry, Transform,
+    Batch, Device, DeviceError, Dtype, Feed, FeedBuilder, FeedError, Lane, Layout, Phase, Transform,
 };
 
 const SHAPE: [usize; 3] = [3, 12, 12];
@@ -442,7 +446,7 @@ fn a_watch_sees_the_feed_from_anywhere_and_keeps_nothing_open() {
         let probe = source.probe();
         let mut feed = over(source).devices(hosts(2)).batch_size(2).epochs(2).build().unwrap();
         let watch = feed.watch();
-        let next = |epoch, step| vec![percolator::StepId { epoch, step }; 2];
+        let next = |epoch, step| vec![percolator::record::StepId { epoch, step }; 2];
         assert_eq!(watch.next_steps(), next(0, 0));
         let (to_watcher, steps) = std::sync::mpsc::channel();
         let elsewhere = watch.clone();

@@ -9,10 +9,15 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::process::must_end;
+use percolator::batch::{Element, FieldError};
+use percolator::batch::{FieldKind, FieldsError};
+use percolator::decoder::Decoded;
+use percolator::decoder::{RecordCause, WorkerSetup};
+use percolator::feed::ConfigError;
+use percolator::source::{FnSource, Record, SourceError};
 use percolator::{
-    ConfigError, DecodeFailure, Decoded, Device, Dtype, Element, Feed, FeedBuilder, FeedError, Field,
-    FieldError, FieldKind, FieldsError, FnSource, LastBatch, RawBytes, Record, RecordCause, RecordDecoder,
-    Row, Shuffle, SourceError, Tokens, Transform, WorkerSetup,
+    DecodeFailure, Device, Dtype, Feed, FeedBuilder, FeedError, Field, LastBatch, RawBytes, RecordDecoder,
+    Row, Shuffle, Tokens, Transform,
 };
 
 const RECORDS: u64 = 23;

@@ -13,7 +13,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use percolator::{CaffeEra, Device, Feed, Phase};
+use percolator::transform::CaffeEra;
+use percolator::{Device, Feed, Phase};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

@@ -7,11 +7,12 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::arrays;
+use percolator::batch::ImageShape;
+use percolator::decoder::RecordCause;
 use percolator::proto::Datum;
-use percolator::{
-    CaffeEra, Feed, FeedBuilder, FeedError, ImageList, ImageShape, Lmdb, Phase, RecordCause, Source as _,
-    Transform,
-};
+use percolator::source::{ImageList, Lmdb, Source as _};
+use percolator::transform::CaffeEra;
+use percolator::{Feed, FeedBuilder, FeedError, Phase, Transform};
 use prost::Message as _;
 use tempfile::TempDir;
 

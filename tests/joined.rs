@@ -12,11 +12,12 @@ use std::sync::Arc;
 use common::indexed::{Records, check_source, leveldb_options, rest, walked};
 use common::process::must_end;
 use common::source::MemorySource;
-use percolator::{
-    AutoShardPolicy, Batch, ConfigError, Cursor, Device, Feed, FeedBuilder, FeedError, IndexPlace, Joined,
-    LastBatch, LevelDb, Lmdb, Matching, OrderError, ReaderError, RecordId, Registry, Shuffle, Source,
-    SourceError, Target, World,
-};
+use percolator::feed::ConfigError;
+use percolator::order::{AutoShardPolicy, OrderError, World};
+use percolator::reader::{ReaderError, Registry};
+use percolator::record::RecordId;
+use percolator::source::{Cursor, IndexPlace, Joined, LevelDb, Lmdb, Matching, Source, SourceError};
+use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Target};
 use tempfile::{TempDir, tempdir};
 
 /// Large enough that a block of a LevelDB that is not compressed is verified by the workers.
@@ -507,7 +508,7 @@ fn images_and_masks_may_both_be_of_several_databases() {
 fn a_data_set_may_be_read_by_readers_of_ones_own() {
     let shards = Shards::write();
     let source: Arc<dyn Source> = Arc::new(shards.open());
-    let reader = percolator::DataReader::builder_shared("data", source).batch_size(16).passes(2);
+    let reader = percolator::reader::DataReader::builder_shared("data", source).batch_size(16).passes(2);
     let reader = reader.open_in(&Registry::new()).unwrap();
     let (mut labels, due) = (Vec::new(), images(0..RECORDS).collect::<Records>());
     while let Some(run) = reader.full().pop().unwrap() {

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 
 use common::source::MemorySource;
 use common::{arrays, datum, key};
+use percolator::batch::ImageShape;
 use percolator::bench_support::DecodeBench;
 use percolator::proto::Datum;
-use percolator::{
-    Batch, ColorMode, Dtype, Feed, FeedBuilder, ImageList, ImageShape, Matching, Phase, Target, Transform,
-};
+use percolator::source::{ImageList, Matching};
+use percolator::{Batch, ColorMode, Dtype, Feed, FeedBuilder, Phase, Target, Transform};
 use prost::Message as _;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

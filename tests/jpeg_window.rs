@@ -18,9 +18,11 @@ use std::path::Path;
 use common::source::MemorySource;
 use common::{datum, key};
 use forge::Numbers;
+use percolator::batch::ImageShape;
 use percolator::bench_support::DecodeBench;
 use percolator::proto::Datum;
-use percolator::{Batch, ColorMode, Dtype, Feed, ImageShape, Matching, Phase, Target, Transform};
+use percolator::source::Matching;
+use percolator::{Batch, ColorMode, Dtype, Feed, Phase, Target, Transform};
 use proptest::prelude::*;
 use prost::Message as _;
 

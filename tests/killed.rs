@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use common::process::{child_command, role};
-use percolator::{Device, Feed, LastBatch, RecordId, Shuffle, Snapshot, Transform};
+use percolator::record::RecordId;
+use percolator::{Device, Feed, LastBatch, Shuffle, Snapshot, Transform};
 
 const RECORDS: u64 = 300;
 const EPOCHS: u64 = 3;

@@ -16,10 +16,10 @@ use std::process::Command;
 
 use common::log::Log;
 use common::process::{check_without_root, child_command, open_files, role};
-use percolator::{
-    Access, Cursor, DataReader, Feed, FeedError, IndexPlace, LevelDb, LevelDbError, Lmdb, LogFault, LogGaps,
-    LogTail, ReaderError, Registry, Source, SourceError, TableError,
-};
+use percolator::leveldb::{LevelDbError, LogFault, LogGaps, LogTail, TableError};
+use percolator::reader::{DataReader, ReaderError, Registry};
+use percolator::source::{Access, Cursor, IndexPlace, LevelDb, Lmdb, Source, SourceError};
+use percolator::{Feed, FeedError};
 use sha2::{Digest as _, Sha256};
 use tempfile::{TempDir, tempdir};
 

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use percolator::{LevelDb, LevelDbError, Source, SourceError};
+use percolator::leveldb::LevelDbError;
+use percolator::source::{LevelDb, Source, SourceError};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tempfile::tempdir;

@@ -11,10 +11,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::process::must_end;
-use percolator::{
-    DataReader, Device, Feed, FeedError, LevelDb, LevelDbError, ReaderError, Registry, Source, SourceError,
-    TableError,
-};
+use percolator::leveldb::{LevelDbError, TableError};
+use percolator::reader::{DataReader, ReaderError, Registry};
+use percolator::source::{LevelDb, Source, SourceError};
+use percolator::{Device, Feed, FeedError};
 use rusty_leveldb::compressor::NoneCompressor;
 use rusty_leveldb::{CompressorId, Options};
 use tempfile::{TempDir, tempdir};

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use percolator::{LevelDb, LevelDbError, LogGaps, LogTail, Source, SourceError};
+use percolator::leveldb::{LevelDbError, LogGaps, LogTail};
+use percolator::source::{LevelDb, Source, SourceError};
 use tempfile::{TempDir, tempdir};
 
 const BLOCK: usize = 32_768;

@@ -10,7 +10,9 @@ use std::fs;
 use std::path::Path;
 
 use common::process::must_end;
-use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, LevelDb, ReaderError, Registry, Source};
+use percolator::reader::{ReaderError, Registry};
+use percolator::source::{LevelDb, Source};
+use percolator::{Batch, Device, Feed, FeedBuilder, FeedError};
 use rusty_leveldb::compressor::SnappyCompressor;
 use rusty_leveldb::{CompressorId, Options};
 use tempfile::{TempDir, tempdir};

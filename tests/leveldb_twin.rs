@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Mutex;
 
-use percolator::{Cursor, LevelDb, Source};
+use percolator::source::{Cursor, LevelDb, Source};
 use proptest::prelude::*;
 use rusty_leveldb::{DB, Options};
 use tempfile::tempdir;

@@ -8,7 +8,9 @@ mod common;
 
 use common::process::{anonymous_bytes, is_alone};
 use common::source::MemorySource;
-use percolator::{Device, Feed, FeedBuilder, ImageShape, MeanImage, Transform};
+use percolator::batch::ImageShape;
+use percolator::transform::MeanImage;
+use percolator::{Device, Feed, FeedBuilder, Transform};
 
 /// What the announcement may be off by: stacks, queues, the allocator's own.
 const SLACK_BYTES: u64 = 16 << 20;

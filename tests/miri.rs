@@ -9,10 +9,9 @@
 mod common;
 
 use common::source::MemorySource;
-use percolator::{
-    Batch, DataReader, Device, Dtype, Feed, FeedBuilder, LastBatch, Matching, Phase, Registry, Target,
-    Transform,
-};
+use percolator::reader::{DataReader, Registry};
+use percolator::source::Matching;
+use percolator::{Batch, Device, Dtype, Feed, FeedBuilder, LastBatch, Phase, Target, Transform};
 
 const EXTENT: usize = 3;
 

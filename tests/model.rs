@@ -22,9 +22,9 @@ mod model {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use percolator::{
-        Cursor, DataReader, DataReaderBuilder, Entry, ReaderError, RecordId, Registry, Source, SourceError,
-    };
+    use percolator::reader::{DataReader, DataReaderBuilder, ReaderError, Registry};
+    use percolator::record::RecordId;
+    use percolator::source::{Cursor, Entry, Source, SourceError};
     use shuttle::sync::atomic::{AtomicBool, Ordering};
     use shuttle::thread;
 

@@ -13,7 +13,8 @@
 
 use std::path::{Path, PathBuf};
 
-use percolator::{DataLayer, LayerSource, Net, NetCause, NetState, Phase, TextPlace, TransformSpec, rooted};
+use percolator::net::{DataLayer, LayerSource, NetCause, NetState, TextPlace, TransformSpec, rooted};
+use percolator::{Net, Phase};
 use prost::Message as _;
 use serde_json::Value;
 

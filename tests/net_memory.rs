@@ -10,7 +10,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use percolator::{Feed, Net, NetState, proto};
+use percolator::net::NetState;
+use percolator::{Feed, Net, proto};
 use prost::Message as _;
 
 struct Watching;

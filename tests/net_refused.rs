@@ -5,7 +5,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
-use percolator::{Net, NetCause, NetError, NetState, Phase, TextPlace};
+use percolator::net::{NetCause, NetError, NetState, TextPlace};
+use percolator::{Net, Phase};
 use prost::Message as _;
 
 /// What a Data layer needs.

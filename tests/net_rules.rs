@@ -6,8 +6,9 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
+use percolator::net::NetState;
 use percolator::proto::NetParameter;
-use percolator::{Net, NetState, Phase};
+use percolator::{Net, Phase};
 
 /// What a Data layer needs.
 const SOURCE: &str = "data_param { source: 's' batch_size: 4 }";

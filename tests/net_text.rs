@@ -9,8 +9,9 @@
 
 use std::sync::OnceLock;
 
+use percolator::Net;
+use percolator::net::NetState;
 use percolator::proto::{self, NetParameter};
-use percolator::{Net, NetState};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -523,7 +524,7 @@ fn check_message(message: &str) {
 }
 
 /// Reads a net to the end, whatever it is.
-fn exercise(net: Result<Net, percolator::NetError>) {
+fn exercise(net: Result<Net, percolator::net::NetError>) {
     let net = match net {
         Ok(net) => net,
         Err(error) => return check_message(&error.to_string()),

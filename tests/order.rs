@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use percolator::{
-    Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, OrderError, Plan, RecordId, Shuffle, StepId,
-    World, batch_sizes_for_worker, rebatch,
+use percolator::order::{
+    Assignment, AutoShardPolicy, BatchSize, Job, OrderError, Plan, World, batch_sizes_for_worker, rebatch,
 };
+use percolator::record::{RecordId, StepId};
+use percolator::{LastBatch, Shuffle};
 use proptest::prelude::*;
 use serde_json::Value;
 

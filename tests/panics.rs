@@ -12,7 +12,8 @@ use std::sync::{Condvar, Mutex, Once};
 
 use common::process::must_end;
 use common::source::MemorySource;
-use percolator::{Device, Feed, FeedBuilder, FeedError, ReaderError, Registry};
+use percolator::reader::{ReaderError, Registry};
+use percolator::{Device, Feed, FeedBuilder, FeedError};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};

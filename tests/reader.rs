@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use common::process::{is_alone, must_end, open_files, settles, threads};
 use common::source::MemorySource;
-use percolator::{
-    DataReader, DataReaderBuilder, Lease, Lmdb, Phase, ReaderError, Registry, Run, SourceError,
-};
+use percolator::Phase;
+use percolator::reader::{DataReader, DataReaderBuilder, Lease, ReaderError, Registry};
+use percolator::source::{Lmdb, Run, SourceError};
 
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
@@ -78,7 +78,7 @@ fn drain_all(
     })
 }
 
-fn shared(source: MemorySource) -> Arc<dyn percolator::Source> {
+fn shared(source: MemorySource) -> Arc<dyn percolator::source::Source> {
     Arc::new(source)
 }
 

@@ -9,11 +9,17 @@ use std::path::{Path, PathBuf};
 
 use common::process::must_end;
 use common::source::MemorySource;
+use percolator::feed::ConfigError;
+use percolator::order::{Assignment, AutoShardPolicy, World};
+use percolator::reader::Registry;
+use percolator::receipt::{
+    ContentsVerdict, DataDigest, DigestDetail, EpochState, ReceiptError, TextFault, Verdict,
+};
+use percolator::source::{
+    Cursor, ImageList, IndexPlace, Joined, LevelDb, Lmdb, Matching, Source, SourceError,
+};
 use percolator::{
-    Assignment, AutoShardPolicy, ColorMode, ConfigError, ContentsVerdict, Cursor, DataDigest, Device,
-    DigestDetail, EpochState, Feed, FeedBuilder, FeedError, ImageList, IndexPlace, Joined, LastBatch,
-    LevelDb, Lmdb, Matching, Receipt, ReceiptError, Registry, Shuffle, Source, SourceError, Target,
-    TextFault, Transform, Verdict, World,
+    ColorMode, Device, Feed, FeedBuilder, FeedError, LastBatch, Receipt, Shuffle, Target, Transform,
 };
 use proptest::prelude::*;
 
@@ -203,7 +209,7 @@ fn contents_of(receipts: &[Receipt], epoch: u64) -> String {
     let of_epoch = receipts.iter().flat_map(Receipt::contents).filter(|(of, _)| *of == epoch);
     of_epoch
         .map(|(_, contents)| contents)
-        .fold(percolator::Digest::default(), |sum, one| sum + one)
+        .fold(percolator::receipt::Digest::default(), |sum, one| sum + one)
         .to_string()
 }
 

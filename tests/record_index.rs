@@ -16,7 +16,8 @@ use common::indexed::{Written, check_source, mixed, rest, walked, written_leveld
 use common::process::{check, child_command, must_end, role};
 use common::source::MemorySource;
 use lmdb::{DatabaseFlags, Environment, Transaction as _, WriteFlags};
-use percolator::{Feed, IndexPlace, LevelDb, Lmdb, Source, SourceError};
+use percolator::Feed;
+use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, SourceError};
 use tempfile::tempdir;
 
 #[test]

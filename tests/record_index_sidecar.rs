@@ -20,7 +20,7 @@ use common::indexed::{
 };
 use common::log::Log;
 use common::process::{check_without_root, child_command, role};
-use percolator::{IndexPlace, LevelDb, Lmdb, Source, SourceError};
+use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, SourceError};
 use tempfile::tempdir;
 
 #[test]

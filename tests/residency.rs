@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::resident::{PAGE_BYTES, evict, pages, picture, share, warm};
-use percolator::{
-    AutoShardPolicy, Device, Dtype, Feed, FeedBuilder, IndexPlace, LevelDb, Lmdb, Shuffle, Source, World,
-};
+use percolator::order::{AutoShardPolicy, World};
+use percolator::source::{IndexPlace, LevelDb, Lmdb, Source};
+use percolator::{Device, Dtype, Feed, FeedBuilder, Shuffle};
 use rusty_leveldb::Options;
 use tempfile::TempDir;
 

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use common::process::must_end;
 use common::source::MemorySource;
-use percolator::{
-    ConfigError, Cursor, Device, Entry, Feed, FeedBuilder, FeedError, RecordId, Registry, Sizing, Source,
-    SourceError, Stats,
-};
+use percolator::feed::{ConfigError, Sizing};
+use percolator::reader::Registry;
+use percolator::record::RecordId;
+use percolator::source::{Cursor, Entry, Source, SourceError};
+use percolator::{Device, Feed, FeedBuilder, FeedError, Stats};
 
 fn over(source: impl Source + 'static) -> FeedBuilder {
     Feed::builder().source(source).registry(&Registry::new()).batch_size(8)

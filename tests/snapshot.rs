@@ -10,11 +10,15 @@ use std::num::NonZeroU64;
 
 use common::process::must_end;
 use common::source::MemorySource;
-use percolator::{
-    Assignment, AutoShardPolicy, Batch, CaffeEra, ConfigError, Device, Feed, FeedBuilder, FeedError,
-    ImageList, IndexPlace, LastBatch, LevelDb, Lmdb, OrderError, RecordId, Registry, Shuffle, Snapshot,
-    SnapshotError, StepEnd, StepId, TextFault, Transform, World,
-};
+use percolator::feed::ConfigError;
+use percolator::order::{Assignment, AutoShardPolicy, OrderError, World};
+use percolator::reader::Registry;
+use percolator::receipt::TextFault;
+use percolator::record::{RecordId, StepEnd, StepId};
+use percolator::snapshot::SnapshotError;
+use percolator::source::{ImageList, IndexPlace, LevelDb, Lmdb};
+use percolator::transform::CaffeEra;
+use percolator::{Batch, Device, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Snapshot, Transform};
 use proptest::prelude::*;
 
 /// All that a consumer sees of a batch.
@@ -470,7 +474,7 @@ fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
                 let mut other = describe(how).build().unwrap();
                 take(&mut other.lanes(), &[5]);
                 let Some((one, other)) = first.receipt().zip(other.receipt()) else { continue };
-                let error = percolator::Verdict::of([("one", &one), ("other", &other)]).unwrap_err();
+                let error = percolator::receipt::Verdict::of([("one", &one), ("other", &other)]).unwrap_err();
                 assert!(error.to_string().contains("they are not of one data set"), "{how}: {error}");
                 assert!(one.clone().merge(&other).is_err(), "{how}");
             }

@@ -13,10 +13,10 @@ use std::time::Duration;
 use common::log::Log;
 use common::process::must_end;
 use common::source::MemorySource;
-use percolator::{
-    Backend, Bottleneck, Capacity, Device, DeviceError, Event, Feed, FeedBuilder, FeedError, HostBatch,
-    HostMemory, Lane, PageMemory, Registry, Stats, Transfer,
-};
+use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMemory, Transfer};
+use percolator::feed::Bottleneck;
+use percolator::reader::Registry;
+use percolator::{Device, DeviceError, Feed, FeedBuilder, FeedError, Lane, Stats};
 
 const SHORT: Duration = Duration::from_millis(20);
 

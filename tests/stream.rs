@@ -13,7 +13,8 @@ use std::thread::Thread;
 
 use common::process::must_end;
 use futures_core::Stream as _;
-use percolator::{Batch, Feed, FeedBuilder, FeedError, FnSource, Lane, RawBytes, SourceError};
+use percolator::source::{FnSource, SourceError};
+use percolator::{Batch, Feed, FeedBuilder, FeedError, Lane, RawBytes};
 
 struct Unpark(Thread);
 

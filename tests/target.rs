@@ -6,11 +6,14 @@ mod common;
 
 use common::source::MemorySource;
 use common::{datum, float_datum, image, key, write_images, write_lmdb};
+use percolator::batch::{FieldError, ImageShape};
+use percolator::decoder::RecordCause;
+use percolator::feed::ConfigError;
+use percolator::net::NetState;
 use percolator::proto::Datum;
-use percolator::{
-    Batch, CaffeEra, ConfigError, Device, Dtype, Feed, FeedBuilder, FeedError, FieldError, ImageShape, Lmdb,
-    Matching, Net, NetState, Phase, RecordCause, Target, Transform,
-};
+use percolator::source::{Lmdb, Matching};
+use percolator::transform::CaffeEra;
+use percolator::{Batch, Device, Dtype, Feed, FeedBuilder, FeedError, Net, Phase, Target, Transform};
 use prost::Message as _;
 
 fn batches(builder: FeedBuilder) -> Vec<Batch> {

@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use percolator::{Dtype, Feed, FeedBuilder, ImageShape, MeanImage, Transform};
+use percolator::batch::ImageShape;
+use percolator::transform::MeanImage;
+use percolator::{Dtype, Feed, FeedBuilder, Transform};
 
 use crate::common;
 

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use percolator::{LevelDb, Source as _, limits};
+use percolator::limits;
+use percolator::source::{LevelDb, Source as _};
 
 const ROUNDS: usize = 7;
 

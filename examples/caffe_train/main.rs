@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Parser as _;
-use percolator::{Feed, FeedBuilder, Net, NetCause, NetState, Phase};
+use percolator::net::{NetCause, NetState};
+use percolator::{Feed, FeedBuilder, Net, Phase};
 
 use options::Options;
 use solver::{NotForTheModel, Solver};

@@ -4,7 +4,9 @@
 //! step is the mean over both. The test net is one rank's, and it sees every record once.
 
 use anyhow::ensure;
-use percolator::{Batch, CaffeEra, Device, FeedBuilder, ImageShape, Stats};
+use percolator::batch::ImageShape;
+use percolator::transform::CaffeEra;
+use percolator::{Batch, Device, FeedBuilder, Stats};
 
 use crate::classifier::{CLASSES, Classifier, Gradient};
 use crate::report;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use percolator::{Batch, FieldError};
+use percolator::Batch;
+use percolator::batch::FieldError;
 
 /// What the consumers have seen.
 #[derive(Default)]

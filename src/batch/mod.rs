@@ -36,19 +36,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
-use crate::base::shape::{BatchShape, Extents};
 use crate::batch::fault::BatchFault;
-use crate::batch::field::FieldKind;
-use crate::batch::memory::HostMemory;
 use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
 use crate::transform::{Cut, Draw};
 
+pub use crate::base::shape::{AXES_MAX, BatchShape, Dtype, Element, Extents, ImageShape, Layout};
+pub use fault::{RecordCause, RecordError};
+pub use field::{FIELDS_MAX, Field, FieldError, FieldKey, FieldKind, FieldsError, Pad};
 #[cfg(feature = "cuda-driver")]
 pub(crate) use layout::ARRAY_ALIGNMENT;
 use layout::Count;
 pub(crate) use layout::{Array, LayoutError, Part};
 pub use layout::{BatchLayout, Capacity};
+pub use memory::{HostMemory, PageMemory};
+pub use random::RecordRandom;
 pub use row::Row;
 use row::{Memory, RowParts, part};
 

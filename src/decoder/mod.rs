@@ -17,15 +17,18 @@ pub use self::blocks::{RawBytes, Tokens};
 pub(crate) use self::closure::Closure;
 pub(crate) use self::erased::{ErasedDecoder, Scratch};
 pub use self::failure::{DecodeFailure, Decoded};
+pub use crate::batch::{RecordCause, RecordError, RecordRandom, Row};
 
-use crate::batch::Row;
 use crate::batch::field::Field;
 use crate::source::Record;
 
 /// Turns records into rows.
 ///
 /// ```
-/// use percolator::{DecodeFailure, Decoded, Dtype, Field, Record, RecordDecoder, Row, WorkerSetup};
+/// use percolator::{DecodeFailure, Dtype, Field, RecordDecoder, Row};
+/// use percolator::decoder::Decoded;
+/// use percolator::decoder::WorkerSetup;
+/// use percolator::source::Record;
 ///
 /// /// A record is a class, and 4 numbers behind it.
 /// struct Points;
@@ -86,7 +89,7 @@ pub trait RecordDecoder: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// What the feed's [memory budget](crate::MemoryBudget) is to count of one worker's scratch, by the first record: who
+    /// What the feed's [memory budget](crate::feed::MemoryBudget) is to count of one worker's scratch, by the first record: who
     /// holds it and what it is, and bytes.
     ///
     /// # Errors

@@ -14,14 +14,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::base::shape::{Dtype, Extents};
-use crate::batch::memory::HostMemory;
 use crate::batch::{BatchLayout, Filled};
 use crate::transform::{DeviceTransform, Staged};
 
-pub use crate::batch::Capacity;
+pub use crate::batch::{Capacity, HostMemory, PageMemory};
 
 #[cfg(feature = "cuda-driver")]
 pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
+/// What [`CudaBatch`] speaks of streams with.
+#[cfg(feature = "cuda-driver")]
+pub use cudarc;
 
 /// Something that will have happened.
 pub trait Event: Send + Sync + fmt::Debug {

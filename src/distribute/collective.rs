@@ -63,7 +63,7 @@ pub enum CollectiveError {
 /// A [`Collective`] within one process, each of whose "processes" is a thread of it. Dropping an end is leaving.
 ///
 /// ```
-/// use percolator::{Collective, LocalCollective};
+/// use percolator::distribute::{Collective, LocalCollective};
 ///
 /// let ends = LocalCollective::group(2);
 /// let threads = ends.into_iter().map(|end| std::thread::spawn(move || end.all_gather(&[10 + end.rank() as u64])));

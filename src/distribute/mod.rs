@@ -52,13 +52,14 @@ use crate::order::InputContext;
 /// Each worker of this process has a feed of its own, [`FeedBuilder::worker`] of the job, with the worker's devices for
 /// lanes; what else was said of the data set holds for each ([threads](FeedBuilder::threads) and a [memory
 /// limit](FeedBuilder::memory_limit), too, are of one worker). It is sharded by its [policy](FeedBuilder::policy), and
-/// goes on for as many [epochs](FeedBuilder::epochs) as it says. Who gets what is arithmetic ([`Plan`](crate::Plan)), so
+/// goes on for as many [epochs](FeedBuilder::epochs) as it says. Who gets what is arithmetic ([`Plan`](crate::order::Plan)), so
 /// processes need not speak to each other: where the workers were given a [collective](InputWorkers::collective), all
 /// processes meet once, here, to see that they are of one job. Nor, then, do they hear of each other's errors, before
 /// they next meet in a [reduction](StepWeights::reduce).
 ///
 /// ```
-/// use percolator::{Device, InputOptions, InputWorker, InputWorkers, ReduceOp, distribute};
+/// use percolator::Device;
+/// use percolator::distribute::{InputOptions, InputWorker, InputWorkers, ReduceOp, distribute};
 /// # use percolator::Feed;
 /// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
 ///
@@ -66,14 +67,14 @@ use crate::order::InputContext;
 ///     InputWorker::here("a", [Device::host(0), Device::host(1)]),
 ///     InputWorker::here("b", [Device::host(2), Device::host(3)]),
 /// ])?;
-/// let records = Feed::builder().lmdb(digits).index(percolator::IndexPlace::Memory).epochs(1);
+/// let records = Feed::builder().lmdb(digits).index(percolator::source::IndexPlace::Memory).epochs(1);
 /// for step in distribute(records, 10, &workers, InputOptions::new())? {
 ///     let step = step?;
 ///     let losses = step.batches.map(|batch| batch.labels_f32().iter().sum::<f32>());
 ///     println!("{} of {} replicas", step.weights.num_replicas_with_values(), step.weights.counts().len());
 ///     println!("{}", step.weights.reduce(ReduceOp::Sum, &losses)?);
 /// }
-/// # Ok::<(), percolator::DistributeError>(())
+/// # Ok::<(), percolator::distribute::DistributeError>(())
 /// ```
 ///
 /// # Errors
@@ -113,7 +114,9 @@ pub fn distribute(
 /// feeds have one is for the function to say.
 ///
 /// ```
-/// use percolator::{Device, Feed, InputContext, InputOptions, InputWorkers, OrderError, distribute_from_fn};
+/// use percolator::{Device, Feed};
+/// use percolator::distribute::{InputOptions, InputWorkers, distribute_from_fn};
+/// use percolator::order::{InputContext, OrderError};
 /// # let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
 ///
 /// let workers = InputWorkers::alone([Device::host(0), Device::host(1)])?;
@@ -126,7 +129,7 @@ pub fn distribute(
 ///         println!("{batch:?}");
 ///     }
 /// }
-/// # Ok::<(), percolator::DistributeError>(())
+/// # Ok::<(), percolator::distribute::DistributeError>(())
 /// ```
 ///
 /// # Errors

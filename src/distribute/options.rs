@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::feed::FeedBuilder;
 
-/// How often the function of [`distribute_from_fn`](crate::distribute_from_fn) is called: TensorFlow's
+/// How often the function of [`distribute_from_fn`](crate::distribute::distribute_from_fn) is called: TensorFlow's
 /// `tf.distribute.InputReplicationMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InputReplicationMode {

@@ -66,7 +66,7 @@ impl StepWeights {
     }
 
     /// One value of all replicas' values, the same in every process. Other processes must make the same call at the same
-    /// place of their programs, through the [collective](crate::InputWorkers::collective).
+    /// place of their programs, through the [collective](crate::distribute::InputWorkers::collective).
     ///
     /// The value of a replica that has no record counts for nothing, in the sum as in the mean, even where it is no
     /// number: a loss over an empty batch often is none. There TensorFlow parts from this: its mean over replicas

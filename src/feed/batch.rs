@@ -124,7 +124,7 @@ impl Batch {
 
     /// The step that it is the lane's share of, and whether that is the last of its epoch; `None` for the short batch at the end
     /// of a [single pass](crate::FeedBuilder::once), and for one that stands in for a lane that has ended before [others of its
-    /// job](crate::distribute_from_fn).
+    /// job](crate::distribute::distribute_from_fn).
     #[must_use]
     pub fn step(&self) -> Option<StepEnd> {
         self.delivered().header.step

@@ -183,7 +183,7 @@ impl FeedBuilder {
         self
     }
 
-    /// Reads one more LMDB, behind what was said before: the databases are one data set, [joined](crate::Joined).
+    /// Reads one more LMDB, behind what was said before: the databases are one data set, [joined](crate::source::Joined).
     ///
     /// ```no_run
     /// # use percolator::Feed;
@@ -318,7 +318,7 @@ impl FeedBuilder {
     }
 
     /// Worker threads, for all lanes together, all of them at work. If not said, there is one a core, and as few of them
-    /// are at work as keep the consumers from waiting: see [`Sizing`](crate::Sizing). The result does not depend on it.
+    /// are at work as keep the consumers from waiting: see [`Sizing`](crate::feed::Sizing). The result does not depend on it.
     ///
     /// On a machine of several NUMA nodes, workers keep to the nodes of the lanes' devices where those have a processor for
     /// each: say fewer than one a core, if not all nodes have devices.
@@ -328,7 +328,7 @@ impl FeedBuilder {
     }
 
     /// Batches in a lane's ring, those that the consumer holds among them. If not said, 4, as in Caffe, and on hosts up to 8
-    /// where those are seen to be too few: see [`Sizing`](crate::Sizing). With 1 nothing is filled while the consumer holds a
+    /// where those are seen to be too few: see [`Sizing`](crate::feed::Sizing). With 1 nothing is filled while the consumer holds a
     /// batch.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = Some(batches);
@@ -369,7 +369,7 @@ impl FeedBuilder {
     ///
     /// With this, or with any of [`shuffle`](Self::shuffle), [`last_batch`](Self::last_batch),
     /// [`assignment`](Self::assignment), [`policy`](Self::policy) and [`worker`](Self::worker), the feed goes by a
-    /// [`Plan`](crate::Plan): its lanes are the replicas of a worker, and its [global batch](Self::global_batch_size)
+    /// [`Plan`](crate::order::Plan): its lanes are the replicas of a worker, and its [global batch](Self::global_batch_size)
     /// need not divide evenly. Without, it goes round as Caffe does. Where the source does not know how many records it
     /// has, as a LevelDB, it is [indexed](Self::index).
     pub fn epochs(mut self, epochs: u64) -> Self {
@@ -391,7 +391,7 @@ impl FeedBuilder {
     }
 
     /// Mixes the databases that the feed [consists of](Self::and_lmdb) in exact proportions, a number each: by `[3, 1]`
-    /// three of each four records that follow one another are of the first ([`Job::mix`](crate::Job::mix)). See
+    /// three of each four records that follow one another are of the first ([`Job::mix`](crate::order::Job::mix)). See
     /// [`epochs`](Self::epochs), but that a record comes once in each pass over its own database.
     pub fn mix(mut self, weights: impl IntoIterator<Item = u64>) -> Self {
         self.schedule.mix = weights.into_iter().collect();
@@ -438,7 +438,7 @@ impl FeedBuilder {
     /// The job may be another, though: other workers and replicas, another batch size, policy, assignment or rule for the
     /// last batch. Then what is left of the epoch, of all workers together, is divided among the new replicas, in steps
     /// that are counted from 0; every record of it is still delivered as often as it would have been
-    /// ([`Plan::resumed`](crate::Plan::resumed)). All workers must go on from one snapshot, or from those of [one
+    /// ([`Plan::resumed`](crate::order::Plan::resumed)). All workers must go on from one snapshot, or from those of [one
     /// step](Snapshot::join).
     ///
     /// Caffe's [ring](Self::epochs) goes on, too. Sources that are not [seekable](Source::is_seekable) are walked to the

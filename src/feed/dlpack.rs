@@ -161,7 +161,7 @@ struct Array {
 impl Batch {
     /// The batch as DLPack tensors, without a copy.
     ///
-    /// On a CUDA device, let the streams that will read the tensors [wait for the batch](crate::CudaBatch::wait_on)
+    /// On a CUDA device, let the streams that will read the tensors [wait for the batch](crate::device::CudaBatch::wait_on)
     /// first: what they have queued when the last tensor is given back counts as its use. Where none waits, this
     /// call itself waits until the batch has arrived, and whoever gives back the last tensor must be done with it.
     ///

@@ -4,7 +4,7 @@ mod batch;
 mod builder;
 mod decoding;
 mod digest;
-mod dlpack;
+pub mod dlpack;
 mod empty;
 mod epoch;
 mod first_record;
@@ -36,16 +36,17 @@ use std::time::Instant;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
+pub use crate::base::meter::Waits;
+pub use crate::config::{BudgetLine, ConfigError, MemoryBudget};
+pub use crate::error::FeedError;
+
 pub use self::batch::Batch;
 pub use self::builder::FeedBuilder;
-pub use self::dlpack::{
-    DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_VERSION, DLPackVersion, DLTensor,
-    DlpackBatch, DlpackTensor,
-};
 pub use self::epoch::{Epoch, IntoBatches};
 pub use self::lane::Lane;
 pub use self::owned::OwnedArray;
 pub use self::sizing::Sizing;
+pub use self::stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use self::steps::Steps;
 #[cfg(feature = "stream")]
 pub use self::stream::Building;
@@ -60,9 +61,6 @@ pub(crate) use self::steps::take_step;
 use crate::base::first_error::FirstError;
 use crate::base::shape::{BatchShape, ImageShape};
 use crate::batch::BatchLayout;
-use crate::config::MemoryBudget;
-use crate::error::FeedError;
-use crate::feed::stats::{LaneStats, ReaderStats, Stats, WorkerStats};
 use crate::order;
 use crate::prefetch::LaneMeters;
 use crate::reader::Watch;

@@ -46,7 +46,8 @@ impl Feed {
     /// a warning, and what is passed over in the layer once the feed is built.
     ///
     /// ```no_run
-    /// use percolator::{CaffeEra, Device, Feed, Phase};
+    /// use percolator::{Device, Feed, Phase};
+    /// use percolator::transform::CaffeEra;
     ///
     /// let mut feed = Feed::from_prototxt("models/bvlc_reference_caffenet/train_val.prototxt", Phase::Train)?
     ///     .root("/data/caffe")
@@ -74,7 +75,9 @@ impl Feed {
     /// Two layers that belong together, as images and their labels do, make one feed:
     ///
     /// ```no_run
-    /// use percolator::{Feed, Matching, Net, NetState, Phase, Target};
+    /// use percolator::{Feed, Net, Phase, Target};
+    /// use percolator::net::NetState;
+    /// use percolator::source::Matching;
     ///
     /// let net = Net::open("multilabel.prototxt")?;
     /// let mut layers = Feed::layers_of(&net, &NetState::from(Phase::Train))?;

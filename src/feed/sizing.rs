@@ -12,9 +12,9 @@ const PREFETCH_MAX: usize = 8;
 /// How much of its machine a feed takes. What nobody said is chosen.
 ///
 /// **Threads** are one a core, of which as few are at work as keep the consumers from waiting
-/// ([`WorkerStats::at_work`](crate::WorkerStats::at_work)). **A ring** has 4 batches, as Caffe's, and gets one more, up to
+/// ([`WorkerStats::at_work`](crate::feed::WorkerStats::at_work)). **A ring** has 4 batches, as Caffe's, and gets one more, up to
 /// 8, as often as it is seen that it was full and its consumer waited, both for long enough, while it went round twice
-/// ([`LaneStats::ring`](crate::LaneStats::ring)); where a device has memory of its own, which a program that trains fills
+/// ([`LaneStats::ring`](crate::feed::LaneStats::ring)); where a device has memory of its own, which a program that trains fills
 /// with other things, it stays at 4. Both are fewer from the start where the
 /// [memory limit](crate::FeedBuilder::memory_limit) asks for it: first the rings, down to 2 batches, then the threads, then
 /// the last batch but one.

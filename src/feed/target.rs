@@ -16,7 +16,8 @@ use crate::transform::Transform;
 /// mask, and a crop of both lies at the same place in both.
 ///
 /// ```no_run
-/// use percolator::{Dtype, Feed, Lmdb, Matching, Target, Transform};
+/// use percolator::{Dtype, Feed, Target, Transform};
+/// use percolator::source::{Lmdb, Matching};
 ///
 /// let masks = Target::paired(Lmdb::open("voc_masks_lmdb")?, Matching::Keys)
 ///     .transform(Transform::new().crop(321).mirror(true))

@@ -1,7 +1,7 @@
 //! Caffe's nets, `.prototxt` and `.caffemodel`: which data layers they have, and what these ask for.
 //!
-//! A net is read ([`text`], [`binary`]), brought to today's form ([`upgrade`]), filtered by a state
-//! ([`state`]), and what is left of its data layers is checked ([`layer`]) and given out. No file but the net's
+//! A net is read (`text`, `binary`), brought to today's form (`upgrade`), filtered by a state
+//! (`state`), and what is left of its data layers is checked (`layer`) and given out. No file but the net's
 //! own is opened.
 
 mod binary;
@@ -43,7 +43,8 @@ const LAYERS_MAX: usize = 1 << 16;
 /// A net of Caffe, brought to today's form.
 ///
 /// ```
-/// use percolator::{LayerSource, Net, NetState, Phase};
+/// use percolator::{Net, Phase};
+/// use percolator::net::{LayerSource, NetState};
 ///
 /// let net = Net::from_text(
 ///     r#"
@@ -59,7 +60,7 @@ const LAYERS_MAX: usize = 1 << 16;
 /// let layers = net.data_layers(&NetState::from(Phase::Train))?;
 /// assert_eq!((layers.len(), layers[0].batch_size), (1, 64));
 /// assert_eq!(layers[0].source, LayerSource::Lmdb { path: "mnist_train_lmdb".into() });
-/// # Ok::<(), percolator::NetError>(())
+/// # Ok::<(), percolator::net::NetError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Net {

@@ -42,14 +42,14 @@ pub enum LastBatch {
 /// What a job reads, and how that is divided among its replicas.
 ///
 /// ```
-/// use percolator::{BatchSize, Job, World};
+/// use percolator::order::{BatchSize, Job, World};
 ///
 /// let plan = Job::new([13], BatchSize::Global(9), World::new(1, 2)?).plan()?;
 /// let positions = |step, replica| plan.share(0, step, replica).map(|share| share.map(|record| record.index).collect());
 /// assert_eq!(plan.steps(0)?, 2);
 /// assert_eq!(positions(0, 1), Ok(vec![5, 6, 7, 8]));
 /// assert_eq!(positions(1, 0), Ok(vec![9, 10]));
-/// # Ok::<(), percolator::OrderError>(())
+/// # Ok::<(), percolator::order::OrderError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -114,7 +114,7 @@ impl Job {
     /// the other, or, shuffled, in proportion to their sizes.
     ///
     /// Each file is then passed over by itself, again and again, shuffled anew each time if it is
-    /// [shuffled](Self::shuffle): a record's [`epoch`](crate::RecordId::epoch) is the pass over its file. An epoch of the
+    /// [shuffled](Self::shuffle): a record's [`epoch`](crate::record::RecordId::epoch) is the pass over its file. An epoch of the
     /// job is so long that every record comes at least once, in the exact proportions, and the next one goes on where it
     /// ends.
     #[must_use]

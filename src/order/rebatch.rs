@@ -11,9 +11,9 @@ use super::{OrderError, World};
 /// is none. Empty batches behind the last record come as long as nobody has asked for more than there is, as in TensorFlow.
 ///
 /// ```
-/// let batches: Vec<_> = percolator::rebatch(8, &[2, 1, 1], false)?.collect();
+/// let batches: Vec<_> = percolator::order::rebatch(8, &[2, 1, 1], false)?.collect();
 /// assert_eq!(batches, [0..2, 2..3, 3..4, 4..6, 6..7, 7..8]);
-/// # Ok::<(), percolator::OrderError>(())
+/// # Ok::<(), percolator::order::OrderError>(())
 /// ```
 ///
 /// # Errors

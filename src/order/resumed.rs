@@ -29,7 +29,7 @@ impl Plan {
     /// [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off), exactly once.
     ///
     /// ```
-    /// use percolator::{BatchSize, Job, World};
+    /// use percolator::order::{BatchSize, Job, World};
     ///
     /// let two = Job::new([10], BatchSize::Global(4), World::new(1, 2)?);
     /// let three = Job::new([10], BatchSize::Global(3), World::new(1, 3)?);
@@ -37,7 +37,7 @@ impl Plan {
     /// assert_eq!(next, [(0, 0).into(); 3]);
     /// assert_eq!(plan.steps(0)?, 2);
     /// assert_eq!(plan.share(0, 0, 2)?.map(|record| record.index).collect::<Vec<_>>(), [6]);
-    /// # Ok::<(), percolator::OrderError>(())
+    /// # Ok::<(), percolator::order::OrderError>(())
     /// ```
     ///
     /// # Errors

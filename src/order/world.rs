@@ -24,11 +24,11 @@ impl World {
     /// workers with one device each, `World::new(2, 2)`; of two with eight each, `World::new(2, 16)`.
     ///
     /// ```
-    /// use percolator::World;
+    /// use percolator::order::World;
     ///
     /// assert_eq!(World::new(2, 16)?.replicas_per_worker(), 8);
     /// assert!(World::new(2, 1).is_err());
-    /// # Ok::<(), percolator::OrderError>(())
+    /// # Ok::<(), percolator::order::OrderError>(())
     /// ```
     ///
     /// # Errors

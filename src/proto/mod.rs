@@ -1,6 +1,6 @@
 //! Caffe's messages, as prost generates them from `proto/caffe.proto`: for tools and tests.
 //!
-//! Records on their way to a batch are read through [`crate::Datum`] instead, which copies no pixel.
+//! Records on their way to a batch are read through [`crate::record::Datum`] instead, which copies no pixel.
 //! Fields that the schema does not have are skipped in reading and gone after writing.
 //!
 //! The generated code is checked in, so that a build compiles neither a protobuf compiler nor prost's

@@ -148,7 +148,8 @@ pub struct DataReaderBuilder {
 /// handle opened later starts again at record 0.
 ///
 /// ```no_run
-/// use percolator::{DataReader, Lmdb};
+/// use percolator::reader::DataReader;
+/// use percolator::source::Lmdb;
 ///
 /// let reader = DataReader::builder("data", Lmdb::open("mnist_train_lmdb")?).passes(1).open()?;
 /// while let Some(run) = reader.full().pop()? {
@@ -157,7 +158,7 @@ pub struct DataReaderBuilder {
 ///     }
 ///     reader.free().push(run); // or just let go of it
 /// }
-/// # Ok::<(), percolator::ReaderError>(())
+/// # Ok::<(), percolator::reader::ReaderError>(())
 /// ```
 #[derive(Debug)]
 pub struct DataReader {

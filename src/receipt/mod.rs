@@ -31,6 +31,7 @@ pub use self::verdict::{
     AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
     GivenSteps, MissingSteps, Positions, Verdict,
 };
+pub use crate::base::checked_text::TextFault;
 
 use self::ledger::Entries;
 use crate::base::checked_text::TextWriter;

@@ -48,7 +48,7 @@ impl Verdict {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpochState {
-    /// Each record was delivered as often as is due: once, or, by [`AutoShardPolicy::Off`](crate::AutoShardPolicy::Off), once to
+    /// Each record was delivered as often as is due: once, or, by [`AutoShardPolicy::Off`](crate::order::AutoShardPolicy::Off), once to
     /// each worker. What the plan drops is not due.
     Covered,
     /// It is the last one, and its last steps were not given yet. Nothing is wrong so far.
@@ -87,7 +87,7 @@ pub struct EpochVerdict {
     pub doubled_steps: Vec<DoubledSteps>,
     /// The receipts that say other records than their steps come to.
     pub deviations: Vec<Deviation>,
-    /// What its records held, where a [digest](crate::DataDigest) of the data set was at hand.
+    /// What its records held, where a [digest](crate::receipt::DataDigest) of the data set was at hand.
     pub contents: Option<ContentsVerdict>,
 }
 
@@ -116,7 +116,7 @@ pub enum ContentsVerdict {
         receipts: Vec<String>,
     },
     /// Not all records of the data set were delivered, each as often as is due, and what is known of the data
-    /// set is the sum over all of them: [`DigestDetail::EachRecord`](crate::DigestDetail::EachRecord) knows
+    /// set is the sum over all of them: [`DigestDetail::EachRecord`](crate::receipt::DigestDetail::EachRecord) knows
     /// more.
     NotKnown,
 }

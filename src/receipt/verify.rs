@@ -44,7 +44,7 @@ impl Verdict {
     ///
     /// Where the digest has the sum over all records alone, it proves the epochs that were delivered as a
     /// whole. Of one that is under way, or drops records, it takes one with [each record's
-    /// hash](crate::DigestDetail::EachRecord).
+    /// hash](crate::receipt::DigestDetail::EachRecord).
     ///
     /// # Errors
     ///

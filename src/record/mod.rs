@@ -4,6 +4,8 @@ pub(crate) mod datum;
 
 use std::fmt;
 
+pub use self::datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
+
 use crate::base::shown;
 
 /// Which record of which pass over the database.
@@ -24,7 +26,7 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// A step of a run. Steps are those of a [plan](crate::Plan), counted from 0 in each epoch. In the ring, which knows of no
+/// A step of a run. Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In the ring, which knows of no
 /// epochs, they are counted from the start, and their epoch is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StepId {
@@ -48,7 +50,7 @@ impl fmt::Display for StepId {
 
 /// The end of a consumer's share of a step: what comes after it is of the next step.
 ///
-/// Steps are those of a [plan](crate::Plan), counted from 0 in each epoch. In the ring, which knows of no epochs, they are
+/// Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In the ring, which knows of no epochs, they are
 /// counted from the start, and their epoch is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepEnd {

@@ -18,7 +18,7 @@ pub enum Access {
     Mapped,
     /// Read with `pread` into buffers. An LMDB is then not locked: it takes no reader's slot, and if somebody commits
     /// to it meanwhile, the walk ends with an error. What a LevelDB's walks then hold,
-    /// [`LevelDbOptions::access`](crate::LevelDbOptions::access) says.
+    /// [`LevelDbOptions::access`](crate::leveldb::LevelDbOptions::access) says.
     Read,
 }
 

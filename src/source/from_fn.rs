@@ -16,7 +16,8 @@ type Make = dyn Fn(u64, &mut Vec<u8>) -> Result<(), SourceError> + Send + Sync;
 /// eight digits.
 ///
 /// ```
-/// use percolator::{Feed, FnSource, SourceError, Tokens};
+/// use percolator::{Feed, Tokens};
+/// use percolator::source::{FnSource, SourceError};
 ///
 /// let corpus: Vec<u8> = (0..10_000_u16).flat_map(u16::to_le_bytes).collect();
 /// let blocks = FnSource::new("corpus", 19, move |position, value| {

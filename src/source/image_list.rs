@@ -31,7 +31,8 @@ const LIST_BYTES_MAX: u64 = i32::MAX as u64;
 /// A list of image files, read like a database of encoded images.
 ///
 /// ```no_run
-/// use percolator::{ColorMode, Feed, ImageList, Transform};
+/// use percolator::{ColorMode, Feed, Transform};
+/// use percolator::source::ImageList;
 ///
 /// let files = ImageList::open("train.txt")?.root_folder("images/").shuffled(1701);
 /// let transform = Transform::new().color(ColorMode::Color).resize(256, 256).crop(227);

@@ -14,13 +14,14 @@ use crate::record::RecordId;
 /// database they are.
 ///
 /// A record's position is that over all of them: position `p` of the third is that of its record behind all of the first
-/// two. Each of them is a file to an [`AutoShardPolicy`](crate::AutoShardPolicy). An empty one among them does no harm.
+/// two. Each of them is a file to an [`AutoShardPolicy`](crate::order::AutoShardPolicy). An empty one among them does no harm.
 ///
-/// Every pass has all records of each: where an [`ImageList`](crate::ImageList) is [to begin](crate::ImageList::skipping)
+/// Every pass has all records of each: where an [`ImageList`](crate::source::ImageList) is [to begin](crate::source::ImageList::skipping)
 /// further down, it begins at its first line.
 ///
 /// ```no_run
-/// use percolator::{Feed, Joined, LevelDb, Lmdb};
+/// use percolator::Feed;
+/// use percolator::source::{Joined, LevelDb, Lmdb};
 ///
 /// let both = Joined::new(Lmdb::open("train_0_lmdb")?).and(LevelDb::open("train_1_leveldb")?);
 /// let feed = Feed::builder().source(both).batch_size(64).build()?;

@@ -11,7 +11,7 @@ mod in_memory;
 mod index;
 pub(crate) mod joined;
 mod lenders;
-pub(crate) mod leveldb;
+pub mod leveldb;
 pub(crate) mod lmdb;
 mod page_cache;
 pub(crate) mod paired;
@@ -35,9 +35,13 @@ pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, Unverifie
 pub use self::from_fn::FnSource;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
+pub use self::image_list::ImageList;
 pub use self::index::IndexPlace;
+pub use self::joined::Joined;
 pub(crate) use self::lenders::LENDERS_BYTES;
 pub use self::lenders::Lender;
+pub use self::leveldb::LevelDb;
+pub use self::lmdb::{Lmdb, LmdbOptions};
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
 pub use self::run::{Entry, Record, Run};
@@ -71,7 +75,7 @@ pub trait Source: Send + Sync + fmt::Debug {
     }
 
     /// How many records each of the files has that it consists of, one behind the other, where that is known: what
-    /// [`AutoShardPolicy::File`](crate::AutoShardPolicy::File) shares out. A source that says nothing of it is one file.
+    /// [`AutoShardPolicy::File`](crate::order::AutoShardPolicy::File) shares out. A source that says nothing of it is one file.
     fn file_records(&self) -> Option<Vec<u64>> {
         Some(vec![self.records()?])
     }
@@ -152,7 +156,7 @@ pub enum Passes {
     /// Not at all.
     #[default]
     Alike,
-    /// The first one begins behind some records: a list with a `rand_skip`. In a [plan](crate::Plan), which knows records
+    /// The first one begins behind some records: a list with a `rand_skip`. In a [plan](crate::order::Plan), which knows records
     /// by their positions, that makes no difference; a run in Caffe's ring cannot be gone on from.
     FirstIsShorter,
     /// Each has an order of its own: a list that shuffles itself. No plan can say which record comes when.

@@ -1,7 +1,7 @@
 //! From a record's pixels to a batch's elements: crop, mirror, subtract the mean, scale.
 //!
-//! [`Transform`] is what a user asks for, in the words of Caffe's `transform_param`. [`Transformer`] is the same,
-//! checked as far as it can be before a record is seen: the workers run it, each with a [`Scratch`] of its own.
+//! [`Transform`] is what a user asks for, in the words of Caffe's `transform_param`. `Transformer` is the same,
+//! checked as far as it can be before a record is seen: the workers run it, each with a `Scratch` of its own.
 
 mod caffe_random;
 mod error;
@@ -17,9 +17,10 @@ mod transformer;
 
 use std::path::PathBuf;
 
-use crate::base::shape::Phase;
-use crate::image::{ColorMode, Decode};
+use crate::image::Decode;
 
+pub use crate::base::shape::Phase;
+pub use crate::image::{ColorMode, DecodeError};
 pub use caffe_random::CaffeEra;
 pub(crate) use caffe_random::{LayerKind, LayerSeeds, SetUp, Taken, Takes};
 pub use error::TransformError;

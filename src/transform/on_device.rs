@@ -61,7 +61,7 @@ pub struct DeviceTransform {
 #[derive(Clone, Copy, Debug)]
 pub struct Staged<'a> {
     /// The shape of the pixels that are to be made. The records' windows, which are the
-    /// [batch's](crate::HostBatch::arrays) first array, are of the same height and width, in [`Layout::Nchw`], and of
+    /// [batch's](crate::device::HostBatch::arrays) first array, are of the same height and width, in [`Layout::Nchw`], and of
     /// the type that the batch's first record holds: [`Dtype::U8`] or [`Dtype::F32`].
     pub transformed: BatchShape,
     /// One a record. They lie in the batch's memory.

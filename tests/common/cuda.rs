@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "shared by tests only")]
 
-use percolator::{Dtype, Feed, FeedBuilder, Lane, Matching, Registry, Target, Transform};
+use percolator::reader::Registry;
+use percolator::source::Matching;
+use percolator::{Dtype, Feed, FeedBuilder, Lane, Target, Transform};
 
 use super::common::source::MemorySource;
 

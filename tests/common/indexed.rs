@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use percolator::{Cursor, IndexPlace, Lmdb, Source};
+use percolator::source::{Cursor, IndexPlace, Lmdb, Source};
 use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use percolator::{Cursor, Entry, Source, SourceError};
+use percolator::source::{Cursor, Entry, Source, SourceError};
 
 enum Fault {
     Error,

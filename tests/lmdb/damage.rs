@@ -13,7 +13,8 @@ use crate::common::indexed::{Records, Written, mixed, page_bytes, walked};
 use crate::common::lmdb_forge::{Numbers, forge};
 use crate::common::process::{check, child_command, role};
 use lmdb::{Environment, Transaction as _, WriteFlags};
-use percolator::{Access, Cursor, Feed, IndexPlace, Lmdb, Source, SourceError};
+use percolator::Feed;
+use percolator::source::{Access, Cursor, IndexPlace, Lmdb, Source, SourceError};
 use tempfile::{TempDir, tempdir};
 
 /// A data file, its records, and its index.

@@ -6,9 +6,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::{
-    Access, DataReader, Feed, FeedError, IndexPlace, Lmdb, ReaderError, Registry, Source, SourceError,
-};
+use percolator::reader::{DataReader, ReaderError, Registry};
+use percolator::source::{Access, IndexPlace, Lmdb, Source, SourceError};
+use percolator::{Feed, FeedError};
 use tempfile::tempdir;
 
 use crate::common;

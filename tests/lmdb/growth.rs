@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::{Cursor, IndexPlace, Lmdb, Source, SourceError};
+use percolator::source::{Cursor, IndexPlace, Lmdb, Source, SourceError};
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
@@ -148,6 +148,6 @@ fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
     }
     // Nothing is lost for good.
     drop(source);
-    let source = Lmdb::options().access(percolator::Access::Read).open(path).unwrap();
+    let source = Lmdb::options().access(percolator::source::Access::Read).open(path).unwrap();
     assert_eq!(source.records(), Some(BEFORE as u64 + 1));
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::{Access, Dtype, Feed, Lmdb, LmdbOptions, Source, SourceError};
+use percolator::source::{Access, Lmdb, LmdbOptions, Source, SourceError};
+use percolator::{Dtype, Feed};
 use tempfile::tempdir;
 
 use crate::common;

@@ -21,7 +21,9 @@ mod twin;
 use std::fs;
 use std::path::Path;
 
-use percolator::{Feed, FeedError, Lmdb, ReaderError, Source, SourceError};
+use percolator::reader::ReaderError;
+use percolator::source::{Lmdb, Source, SourceError};
+use percolator::{Feed, FeedError};
 use tempfile::{TempDir, tempdir};
 
 type Records = Vec<(Vec<u8>, Vec<u8>)>;

@@ -5,7 +5,7 @@
 use std::fs;
 
 use lmdb::{Cursor as _, Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::{Access, Lmdb, SourceError};
+use percolator::source::{Access, Lmdb, SourceError};
 use tempfile::tempdir;
 
 use crate::common;

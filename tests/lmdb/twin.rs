@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use lmdb::{Cursor as _, DatabaseFlags, Environment, EnvironmentFlags, Transaction as _, WriteFlags};
-use percolator::{Access, Feed, IndexPlace, Lmdb, LmdbOptions, Shuffle, Source};
+use percolator::source::{Access, IndexPlace, Lmdb, LmdbOptions, Source};
+use percolator::{Feed, Shuffle};
 use proptest::prelude::*;
 use tempfile::tempdir;
 

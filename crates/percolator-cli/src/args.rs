@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
-use percolator::{
-    Access, ColorMode, DataLayer, Feed, FeedBuilder, LayerSource, LogGaps, Net, NetState, Phase, Transform,
-    shown,
-};
+use percolator::leveldb::LogGaps;
+use percolator::net::{DataLayer, LayerSource, NetState};
+use percolator::source::Access;
+use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform, shown};
 
 /// Where the records come from. Whoever asks for it says in a group that one of these is needed.
 #[derive(Debug, Args)]

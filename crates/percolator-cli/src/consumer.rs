@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use percolator::Lane;
 #[cfg(feature = "cuda-driver")]
-use percolator::{StepTimes, SyntheticStep};
+use percolator::device::{StepTimes, SyntheticStep};
 
 use super::stop::Enough;
 

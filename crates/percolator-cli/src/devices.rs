@@ -29,7 +29,7 @@ impl Devices {
     /// What is not there, or cannot be asked, is said and no failure: the host can be fed even so.
     #[cfg(feature = "cuda-driver")]
     fn gpus(&self) -> String {
-        let devices = match percolator::CudaDevice::all() {
+        let devices = match percolator::device::CudaDevice::all() {
             Ok(devices) if devices.is_empty() => return "cuda   the driver lists no device\n".to_owned(),
             Ok(devices) => devices,
             Err(error) => return format!("cuda   {error}\n"),
@@ -38,7 +38,7 @@ impl Devices {
     }
 
     #[cfg(feature = "cuda-driver")]
-    fn gpu(&self, device: &percolator::CudaDevice) -> String {
+    fn gpu(&self, device: &percolator::device::CudaDevice) -> String {
         /// As a batch of a few hundred images is large.
         const COPY_BYTES: usize = 64 << 20;
         const ROUNDS: usize = 10;

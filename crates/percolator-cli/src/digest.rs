@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
-use percolator::{DigestDetail, shown, whole_file};
+use percolator::receipt::DigestDetail;
+use percolator::{shown, whole_file};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs};
 

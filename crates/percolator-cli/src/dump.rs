@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use percolator::{Batch, BatchShape, CaffeEra, FeedBuilder, Layout, Phase, shown, whole_file};
+use percolator::batch::BatchShape;
+use percolator::transform::CaffeEra;
+use percolator::{Batch, FeedBuilder, Layout, Phase, shown, whole_file};
 
 use super::args::{Described, SourceArgs, StateArgs, TransformArgs};
 use super::npy::NpyWriter;

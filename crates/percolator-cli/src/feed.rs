@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{ArgGroup, Args};
 #[cfg(feature = "cuda-driver")]
-use percolator::CudaDevice;
-use percolator::{
-    ConfigError, DataDigest, FeedBuilder, FeedError, IndexPlace, Process, Receipt, Snapshot, Stats, World,
-    limits, shown, whole_file,
-};
+use percolator::device::CudaDevice;
+use percolator::feed::ConfigError;
+use percolator::order::{Process, World};
+use percolator::receipt::DataDigest;
+use percolator::source::IndexPlace;
+use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats, limits, shown, whole_file};
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
 use super::consumer::{self, Consumer};

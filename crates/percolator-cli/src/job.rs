@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use percolator::{Assignment, AutoShardPolicy, FeedBuilder, Job, LastBatch, Shuffle};
+use percolator::order::{Assignment, AutoShardPolicy, Job};
+use percolator::{FeedBuilder, LastBatch, Shuffle};
 
 #[derive(Debug, Args)]
 pub(super) struct JobArgs {

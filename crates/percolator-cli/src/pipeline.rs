@@ -1,7 +1,8 @@
 //! How a pipeline is run: what `feed` and `bench` both let one choose.
 
 use clap::{Args, ValueEnum};
-use percolator::{Device, Dtype, FeedBuilder, Layout, TransformPlace};
+use percolator::transform::TransformPlace;
+use percolator::{Device, Dtype, FeedBuilder, Layout};
 
 /// How the pipeline is run.
 #[derive(Debug, Args)]

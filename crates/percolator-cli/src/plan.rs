@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use percolator::{
-    BatchSize, IndexPlace, Job, LastBatch, LevelDb, Lmdb, LogGaps, Plan as JobPlan, Snapshot, Source, World,
-    rebatch, shown,
-};
+use percolator::leveldb::LogGaps;
+use percolator::order::{BatchSize, Job, Plan as JobPlan, World, rebatch};
+use percolator::source::{IndexPlace, LevelDb, Lmdb, Source};
+use percolator::{LastBatch, Snapshot, shown};
 use serde_json::json;
 
 use super::args::AccessArg;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use percolator::{
-    ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, Positions, Receipt, Verdict,
-    shown,
+use percolator::receipt::{
+    ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, Positions, Verdict,
 };
+use percolator::{Receipt, shown};
 use serde_json::{Value, json};
 
 use super::out::Out;

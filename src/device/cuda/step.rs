@@ -26,7 +26,8 @@ const STEPS_AHEAD: usize = 16;
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use percolator::{Device, Feed, SyntheticStep};
+/// use percolator::{Device, Feed};
+/// use percolator::device::SyntheticStep;
 ///
 /// let mut feed = Feed::builder().lmdb("train_lmdb").batch_size(64).devices([Device::cuda(0)?]).build()?;
 /// let mut step = SyntheticStep::new(0, Duration::from_millis(20))?;

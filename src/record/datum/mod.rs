@@ -48,14 +48,14 @@ mod key {
 /// A record as its bytes have it: fields that are absent are zero or empty.
 ///
 /// ```
-/// use percolator::{Datum, Pixels};
+/// use percolator::record::{Datum, Pixels};
 ///
 /// // channels 1, height 1, width 2, data [7, 9], label 3
 /// let record = [0x08, 1, 0x10, 1, 0x18, 2, 0x22, 2, 7, 9, 0x28, 3];
 /// let datum = Datum::parse(&record)?;
 /// assert_eq!(datum.label, 3);
 /// assert!(matches!(datum.image()?.pixels, Pixels::U8([7, 9])));
-/// # Ok::<(), percolator::DatumError>(())
+/// # Ok::<(), percolator::record::DatumError>(())
 /// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default)]

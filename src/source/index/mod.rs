@@ -24,14 +24,14 @@ use super::Identity;
 /// says so.
 ///
 /// ```no_run
-/// use percolator::{IndexPlace, Lmdb, Source};
+/// use percolator::source::{IndexPlace, Lmdb, Source};
 ///
 /// let digits = Lmdb::open("mnist_train_lmdb")?;
 /// digits.index(&IndexPlace::Beside)?;
 /// let mut cursor = digits.cursor()?;
 /// cursor.seek(59_999)?;
 /// let last = cursor.advance()?;
-/// # Ok::<(), percolator::SourceError>(())
+/// # Ok::<(), percolator::source::SourceError>(())
 /// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

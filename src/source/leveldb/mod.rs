@@ -77,6 +77,7 @@ use percolator_table::Verify;
 pub(super) use self::ahead::Pool;
 pub use self::error::LevelDbError;
 pub use self::log::{LogFault, LogTail};
+pub use percolator_table::TableError;
 
 use self::by_position::LevelDbCursor;
 use self::database::Database;
@@ -101,7 +102,7 @@ const BY_THE_USER: Verify = Verify::ByTheUser { block_bytes_min: SEALED_BYTES_MI
 /// Clones share what is open. A database must not be written to while it is open.
 ///
 /// ```no_run
-/// use percolator::{LevelDb, Source};
+/// use percolator::source::{LevelDb, Source};
 ///
 /// let digits = LevelDb::open("mnist_train_leveldb")?;
 /// for cut in digits.cuts() {
@@ -111,7 +112,7 @@ const BY_THE_USER: Verify = Verify::ByTheUser { block_bytes_min: SEALED_BYTES_MI
 /// while let Some(entry) = cursor.advance()? {
 ///     println!("{}: {} bytes", entry.key().escape_ascii(), entry.value().len());
 /// }
-/// # Ok::<(), percolator::SourceError>(())
+/// # Ok::<(), percolator::source::SourceError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct LevelDb {
@@ -125,11 +126,12 @@ pub struct LevelDb {
 /// How a [`LevelDb`] is opened.
 ///
 /// ```no_run
-/// use percolator::{Access, LevelDb, LogGaps};
+/// use percolator::leveldb::LogGaps;
+/// use percolator::source::{Access, LevelDb};
 ///
 /// let options = LevelDb::options().access(Access::Read).log_gaps(LogGaps::Allow);
 /// let train = options.open("mnist_train_leveldb")?;
-/// # Ok::<(), percolator::SourceError>(())
+/// # Ok::<(), percolator::source::SourceError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LevelDbOptions {

@@ -56,11 +56,11 @@ use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 /// A Caffe LMDB, opened for reading.
 ///
 /// ```no_run
-/// use percolator::{Lmdb, Source};
+/// use percolator::source::{Lmdb, Source};
 ///
 /// let digits = Lmdb::open("mnist_train_lmdb")?;
 /// println!("{} records", digits.records().unwrap_or(0));
-/// # Ok::<(), percolator::SourceError>(())
+/// # Ok::<(), percolator::source::SourceError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Lmdb {
@@ -76,10 +76,10 @@ pub struct Lmdb {
 /// How an [`Lmdb`] is opened.
 ///
 /// ```no_run
-/// use percolator::{Access, Lmdb};
+/// use percolator::source::{Access, Lmdb};
 ///
 /// let train = Lmdb::options().name("train").access(Access::Read).open("voc_lmdb")?;
-/// # Ok::<(), percolator::SourceError>(())
+/// # Ok::<(), percolator::source::SourceError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LmdbOptions {

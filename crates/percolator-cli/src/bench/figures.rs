@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use percolator::{Stats, TransformPlace};
+use percolator::Stats;
+use percolator::transform::TransformPlace;
 use serde::Serialize;
 
 use super::job::Job;

@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use percolator::{ImageList, LayerSource, LevelDb, Lmdb, LogGaps, Source, SourceError};
+use percolator::leveldb::LogGaps;
+use percolator::net::LayerSource;
+use percolator::source::{ImageList, LevelDb, Lmdb, Source, SourceError};
 
 /// Of a list of files, so many stand for all.
 const LISTED_MAX: usize = 1000;

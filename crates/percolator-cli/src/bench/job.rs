@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use percolator::{ColorMode, Dtype, FeedBuilder, LayerSource, Transform, TransformPlace};
+use percolator::net::LayerSource;
+use percolator::transform::TransformPlace;
+use percolator::{ColorMode, Dtype, FeedBuilder, Transform};
 
 use super::Bench;
 use super::data::{Data, default_cache};

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-#[cfg(feature = "cuda-driver")]
-use percolator::CudaDevice;
 use percolator::Stats;
+#[cfg(feature = "cuda-driver")]
+use percolator::device::CudaDevice;
 use percolator::limits::{self, PageCache};
 
 use super::files;

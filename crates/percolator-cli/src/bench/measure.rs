@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use percolator::batch::BatchShape;
+use percolator::batch::ImageShape;
 use percolator::limits::PageCache;
-use percolator::{BatchShape, ImageShape};
 
 use super::Bench;
 use super::figures::{Figures, median};

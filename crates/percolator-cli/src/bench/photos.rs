@@ -1,8 +1,9 @@
 //! The photographs that records are cut from.
 
 use anyhow::Context as _;
+use percolator::ColorMode;
+use percolator::batch::ImageShape;
 use percolator::bench_support::DecodeBench;
-use percolator::{ColorMode, ImageShape};
 
 use super::dice::Dice;
 

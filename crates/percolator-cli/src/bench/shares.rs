@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use percolator::{Bottleneck, Stats, TransformPlace};
+use percolator::Stats;
+use percolator::feed::Bottleneck;
+use percolator::transform::TransformPlace;
 use serde::Serialize;
 
 use super::job::Job;

@@ -1,6 +1,7 @@
 //! What each stage did, and for whom it waited.
 
-use percolator::{LaneStats, Stats, Waits};
+use percolator::Stats;
+use percolator::feed::{LaneStats, Waits};
 use serde::Serialize;
 
 use super::figures::median;

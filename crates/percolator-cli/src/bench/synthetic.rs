@@ -3,8 +3,10 @@
 use anyhow::Context as _;
 use clap::ValueEnum;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use percolator::Transform;
+use percolator::batch::ImageShape;
 use percolator::proto::Datum;
-use percolator::{ImageShape, MeanImage, Transform};
+use percolator::transform::MeanImage;
 use prost::Message as _;
 
 use super::dice::Dice;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use percolator::{Stats, Waits};
+use percolator::Stats;
+use percolator::feed::Waits;
 
 /// What one share is of.
 const SLICE: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use percolator::proto::Datum;
-use percolator::{LevelDb, Lmdb, Source};
+use percolator::source::{LevelDb, Lmdb, Source};
 use prost::Message as _;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
