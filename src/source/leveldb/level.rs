@@ -208,7 +208,7 @@ impl LevelCursor {
 
     /// Whether the current block was entered without being verified, and none of its entries was handed over.
     #[inline]
-    pub(super) fn is_sealed_anew(&self) -> bool {
+    pub(super) fn is_newly_unverified(&self) -> bool {
         self.cursor.unverified().is_some_and(|unverified| !unverified.is_taken())
     }
 

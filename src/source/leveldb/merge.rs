@@ -66,7 +66,7 @@ enum State {
 
 impl MergeCursor {
     /// The walk over everything, for whoever checks the seals of entries before using their values.
-    pub(super) fn sealing(database: &Arc<Database>, pool: Option<Rc<Pool>>) -> Self {
+    pub(super) fn deferring(database: &Arc<Database>, pool: Option<Rc<Pool>>) -> Self {
         Self::with(database, (&[], None), BY_THE_USER, pool)
     }
 
@@ -235,7 +235,7 @@ impl MergeCursor {
         let top = self.heap[0];
         if !self.children[top].advance()? {
             self.heap.swap_remove(0);
-        } else if self.children[top].is_sealed_anew() && !self.is_apart(top) {
+        } else if self.children[top].is_newly_unverified() && !self.is_apart(top) {
             self.children[top].verify()?;
         }
         if self.heap.len() > 1 {
@@ -370,10 +370,10 @@ impl Child {
     }
 
     #[inline]
-    fn is_sealed_anew(&self) -> bool {
+    fn is_newly_unverified(&self) -> bool {
         match self {
             Child::Memory(_) => false,
-            Child::Level(level) => level.is_sealed_anew(),
+            Child::Level(level) => level.is_newly_unverified(),
         }
     }
 

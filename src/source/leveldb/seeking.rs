@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::LevelDb;
-use super::sealing::{DATABASES, Records, checked, copy, damage_each, data, verified};
+use super::deferring::{DATABASES, Records, checked, copy, damage_each, data, verified};
 use crate::source::access::Access;
 use crate::source::{Cursor, IndexPlace, Source, VerifiesLater};
 

@@ -14,7 +14,7 @@ use rusty_leveldb::{CompressorId, DB, Options};
 use tempfile::{TempDir, tempdir};
 
 use super::LevelDb;
-use super::sealing::{DATABASES, checked, damage, data, verified};
+use super::deferring::{DATABASES, checked, damage, data, verified};
 use crate::base::offload::{Helpers, OFFLOADED_MAX, OffloadedTask};
 use crate::record::RecordId;
 use crate::source::{Cursor, IndexPlace, Run, Source, VerifiesLater};
