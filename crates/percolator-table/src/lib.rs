@@ -10,7 +10,7 @@
 //! order; a seek takes a function that decides whether a key comes before the target.
 //!
 //! Bytes are not trusted. A block's checksum is verified when the block is entered. For an uncompressed block
-//! the cursor may instead defer the verification to whoever uses the values ([`Verify`]). Every length is
+//! the cursor may instead defer the verification to the user of the values ([`Verify`]). Every length is
 //! checked against the bytes that are there before it is used. Data blocks must follow one another and
 //! precede the index, as every writer puts them. A pass therefore takes time linear in what the file can
 //! hold, except for keys.

@@ -69,7 +69,7 @@ impl LevelDbCursor {
         };
         let settled = self.by_position.as_ref().filter(|_| self.is_by_position).filter(has_gone);
         if let Some(by_position) = settled {
-            self.merge.go_behind(by_position.key(&self.source));
+            self.merge.go_after(by_position.key(&self.source));
             self.is_by_position = false;
         }
     }
@@ -369,8 +369,7 @@ impl PositionCursor {
     }
 }
 
-/// Requests a large block from the kernel at once: whoever touches it would otherwise wait for it piece by
-/// piece.
+/// Requests a large block from the kernel at once; its reader would otherwise wait for it piece by piece.
 fn ask_for(place: EntryPlace, will_need: impl FnOnce(std::ops::Range<usize>)) {
     if place.bytes >= BLOCK_BYTES
         && let (Ok(offset), Ok(bytes)) = (usize::try_from(place.offset), usize::try_from(place.bytes))

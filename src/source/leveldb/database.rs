@@ -179,8 +179,7 @@ impl Database {
     }
 
     /// Checks that a table still has its length, for a cursor that is about to enter it: reading a map past
-    /// the end of its file ends the process with a signal. A deleted table is still there for whoever has
-    /// mapped it.
+    /// the end of its file ends the process with a signal. The map of a deleted table stays readable.
     pub(super) fn check_length(&self, level: usize, table: usize) -> Result<(), SourceError> {
         let Table { file, slot, .. } = &self.levels[level][table];
         self.lending.check_length(*slot, file.bytes)

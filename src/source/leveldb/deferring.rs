@@ -1,5 +1,5 @@
 //! Compares a cursor that leaves verification to others with one that verifies: whatever byte of a table is
-//! damaged, whoever checks the deferred checksums gets the same records, then the same error.
+//! damaged, a user that checks the deferred checksums gets the same records, then the same error.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -63,8 +63,9 @@ pub(super) struct Edits {
 pub(super) struct LogStart {
     /// The number of the last write by then.
     pub(super) last_sequence: u64,
-    /// Whether no edit before it named a log, as when a writer opens the database. The log then starts with the
-    /// write after `last_sequence`. A log that follows another in one writer's life may have had writes by then.
+    /// Whether no edit before it named a log, as when a writer opens the database. The log then starts with
+    /// the write after `last_sequence`. A log that follows another of the same writer may have had writes by
+    /// then.
     pub(super) is_first: bool,
     /// The tables that the edit added: everything the logs had before it.
     pub(super) tables: Vec<u64>,

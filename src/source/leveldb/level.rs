@@ -26,7 +26,7 @@ pub(super) struct LevelCursor {
     /// The open table, if any.
     open: Option<usize>,
     tag: Tag,
-    /// Applies to tables that stay mapped: whoever checks a deferred checksum needs the bytes.
+    /// Applies to tables that stay mapped: checking a deferred checksum needs the bytes.
     verify: Verify,
     /// What is unpacked ahead of the cursor, if there are helpers.
     ahead: Option<Ahead>,
@@ -146,7 +146,7 @@ impl LevelCursor {
     fn read_ahead(&mut self, table: usize) {
         let mut bytes = 0;
         for next in table + 1..self.all.end {
-            if bytes >= READ_AHEAD_BYTES || self.is_behind_the_end(next) {
+            if bytes >= READ_AHEAD_BYTES || self.is_past_the_end(next) {
                 break;
             }
             bytes += self.database.tables(self.level)[next].file.bytes;
@@ -158,7 +158,7 @@ impl LevelCursor {
     }
 
     /// Returns whether the walk jumps elsewhere before it reaches a table of the level.
-    fn is_behind_the_end(&self, table: usize) -> bool {
+    fn is_past_the_end(&self, table: usize) -> bool {
         let file = |level, table: usize| self.database.tables(level).get(table).map(|table| &table.file);
         let last = self.until.and_then(|(level, last)| file(level, last));
         last.zip(file(self.level, table))
@@ -294,7 +294,7 @@ impl LevelCursor {
     /// one there.
     pub(super) fn place(&self) -> Result<RecordPlace, SourceError> {
         if let Some(unverified) = self.cursor.unverified().filter(|_| self.cursor.is_alone()) {
-            let _checked_by_whoever_comes_back = unverified.take();
+            let _checked_by_the_next_reader = unverified.take();
         }
         let place = self.slot().zip(self.cursor.place());
         let place = place.map(|(table, place)| RecordPlace::Table { table, place });

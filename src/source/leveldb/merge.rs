@@ -10,7 +10,7 @@
 //! - before it drops a write of the block, or reports a fault of a key;
 //! - when it leaves the block, if nobody took its deferred checksum.
 //!
-//! The one thing a damaged block can still do is to have other records than it had. Whoever gets one of those
+//! The one thing a damaged block can still do is to have other records than it had. The user of any of those
 //! records finds the damage, and at least one of them was handed over.
 
 use std::cmp::Ordering;
@@ -132,14 +132,14 @@ impl MergeCursor {
     }
 
     /// Restarts the walk before the first key that is greater than `key`.
-    pub(super) fn go_behind(&mut self, key: &[u8]) {
+    pub(super) fn go_after(&mut self, key: &[u8]) {
         self.from.clear();
         self.from.extend_from_slice(key);
         self.from.push(0);
         self.state = State::Start;
     }
 
-    /// Closes tables that are read instead of mapped, until the walk restarts [after a key](Self::go_behind)
+    /// Closes tables that are read instead of mapped, until the walk restarts [after a key](Self::go_after)
     /// or is rewound.
     pub(super) fn rest(&mut self) {
         if self.database.reading == Reading::Mapped || matches!(self.state, State::Failed(_)) {
@@ -173,7 +173,7 @@ impl MergeCursor {
     /// Moves to the next record and returns its place; `None` past the last one.
     ///
     /// If the record is alone in an unverified block, its value is not touched. No damage changes the number
-    /// of records of such a block, and whoever reads the record by its place verifies it.
+    /// of records of such a block, and the next reader of its place verifies it.
     pub(super) fn next_place(&mut self) -> Result<Option<RecordPlace>, SourceError> {
         if !self.step()? {
             return Ok(None);

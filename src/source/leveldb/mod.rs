@@ -1,5 +1,5 @@
-//! A LevelDB reader that takes no lock, keeps no log of its own and writes nothing, whoever wrote the
-//! database.
+//! A LevelDB reader that takes no lock, keeps no log of its own and writes nothing. It reads databases of any
+//! LevelDB.
 //!
 //! C++ LevelDB cannot open a database without changing it: it takes LOCK, renames LOG, writes the records of
 //! the write-ahead log to tables and deletes the files those replace. Here the tables are mapped, and the
@@ -8,8 +8,8 @@
 //!
 //! - Every checksum is verified: a log's when the database is opened, a table block's whenever a walk enters
 //!   the block. Two exceptions apply to feeds: the worker that writes a large uncompressed block's records to
-//!   a batch verifies the block first, and whoever unpacks a compressed block verifies it. Damage is an error
-//!   that names the file and the place; nothing is skipped.
+//!   a batch verifies the block first, and the thread that unpacks a compressed block verifies it. Damage is
+//!   an error that names the file and the place; nothing is skipped.
 //! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
 //!   [`LevelDb::cuts`].
 //! - A log that lacks writes which existed by the sequence numbers is an error, unless [`LogGaps`] allows it.

@@ -39,7 +39,7 @@ pub(super) struct Numbers<'a> {
 impl Numbers<'_> {
     /// Returns the number due after logs without a write, if the next log starts with `found`. It is `found`
     /// if nothing is lost.
-    pub(super) fn due_behind_empty(&self, found: u64) -> Result<u64, SourceError> {
+    pub(super) fn due_after_empty(&self, found: u64) -> Result<u64, SourceError> {
         let start = self.log_start;
         if (start.is_first && found == start.last_sequence.saturating_add(1)) || self.bounds_reach(found) {
             return Ok(found);
@@ -62,10 +62,10 @@ impl Numbers<'_> {
         if self.bounds_reach(self.counted.saturating_add(1)) {
             return Ok(None);
         }
-        let behind_start = start.last_sequence.saturating_add(1);
+        let after_start = start.last_sequence.saturating_add(1);
         let due = match start.is_first {
-            true => behind_start,
-            false => self.due_by_flush()?.unwrap_or(behind_start),
+            true => after_start,
+            false => self.due_by_flush()?.unwrap_or(after_start),
         };
         if due > self.counted || self.last_in(|_| true)? >= self.counted {
             return Ok(None);
