@@ -1,5 +1,5 @@
-//! A LevelDB reader that takes no lock, keeps no log of its own and writes nothing. It reads databases of any
-//! LevelDB.
+//! A LevelDB reader that takes no lock, keeps no log of its own and writes nothing, regardless of which
+//! program wrote the database.
 //!
 //! C++ LevelDB cannot open a database without changing it: it takes LOCK, renames LOG, writes the records of
 //! the write-ahead log to tables and deletes the files those replace. Here the tables are mapped, and the
