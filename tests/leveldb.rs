@@ -332,12 +332,12 @@ fn what_is_no_leveldb_is_refused_with_a_hint() {
         println!("{error}");
     };
     let folder = tempdir().unwrap();
-    refusal(folder.path(), "give the folder that convert_imageset -backend=leveldb or its like wrote");
-    refusal(&data("golden/raw_lmdb"), "it is an LMDB: say .lmdb(path), --lmdb, or in a net backend: LMDB");
-    refusal(&data("golden/raw_lmdb/data.mdb"), "it is no folder");
+    refusal(folder.path(), "give the folder that convert_imageset -backend=leveldb or a similar tool wrote");
+    refusal(&data("golden/raw_lmdb"), "it is an LMDB: use .lmdb(path), --lmdb, or in a net backend: LMDB");
+    refusal(&data("golden/raw_lmdb/data.mdb"), "it is not a folder");
     refusal(
         &data("leveldb/nothing/CURRENT"),
-        "it is no folder: a LevelDB is the folder that CURRENT lies in",
+        "it is not a folder: a LevelDB is the folder that contains CURRENT",
     );
     let nowhere = LevelDb::open(folder.path().join("nowhere")).unwrap_err();
     assert!(matches!(nowhere, SourceError::Io { kind: std::io::ErrorKind::NotFound, .. }));

@@ -340,17 +340,17 @@ fn numbers_that_jump_are_writes_that_are_lost() {
     // Within a log, where it starts, and from one log to the next, of which none is cut.
     let folder = forged(&[(3, log(&[one.clone(), later.clone()]))]);
     let (error, records) = lost(folder.path());
-    assert!(error.contains("the batch at byte 37 starts with write 5, and due is 3"), "{error}");
+    assert!(error.contains("the batch at byte 37 starts with write 5, but write 3 is due"), "{error}");
     assert!(error.contains("--allow-log-gaps"), "{error}");
     assert_eq!(records, 3);
     let folder = forged(&[(3, log(std::slice::from_ref(&later)))]);
     let (error, records) = lost(folder.path());
-    assert!(error.contains("the batch at byte 0 starts with write 5, and due is 1"), "{error}");
+    assert!(error.contains("the batch at byte 0 starts with write 5, but write 1 is due"), "{error}");
     assert_eq!(records, 1);
     let folder = forged(&[(3, log(&[one])), (4, log(&[later]))]);
     let (error, records) = lost(folder.path());
     assert!(error.contains("000003.log: writes are lost") && error.contains("000004.log starts"), "{error}");
-    assert!(error.contains("write 5, and due is 3"), "{error}");
+    assert!(error.contains("write 5, but write 3 is due"), "{error}");
     assert_eq!(records, 3);
 }
 
@@ -369,7 +369,7 @@ fn an_older_log_that_was_emptied_lost_its_writes() {
         assert_eq!(read(forged(&older).path()), Ok((6, 0)));
         let (error, records) = lost(forged(&[]).path());
         assert!(error.contains("000005.log: writes are lost: "), "{error}");
-        assert!(error.contains("000006.log starts with write 6, and due is 4"), "{error}");
+        assert!(error.contains("000006.log starts with write 6, but write 4 is due"), "{error}");
         assert_eq!(records, 4);
     }
     // LevelDB starts a new log when it is asked to compact, whatever is in the last one.
@@ -390,17 +390,17 @@ fn logs_that_end_before_what_was_counted_are_refused() {
     let four = log(&[batch(4, &[b"d"])]);
     assert_eq!(read(start(4, &[(5, four.clone())]).path()), Ok((4, 0)));
     let (error, records) = lost(start(6, &[(5, four.clone())]).path());
-    assert!(error.contains("000005.log: writes are lost: due is write 5, and the logs end there"), "{error}");
+    assert!(error.contains("000005.log: writes are lost: the logs end before write 5"), "{error}");
     assert!(error.contains("MANIFEST-000002 counts up to 6"), "{error}");
     assert_eq!(records, 4);
     // Nothing is left of the log; or nothing was ever in it.
     let (error, records) = lost(start(4, &[(5, Vec::new())]).path());
-    assert!(error.contains("due is write 4, and the logs end there"), "{error}");
+    assert!(error.contains("the logs end before write 4"), "{error}");
     assert_eq!(records, 3);
     assert_eq!(read(start(3, &[(5, Vec::new())]).path()), Ok((3, 0)));
     // A cut is where a log ends, too.
     let (error, _) = lost(start(5, &[(5, [&four[..], &four[..9]].concat())]).path());
-    assert!(error.contains("due is write 5"), "{error}");
+    assert!(error.contains("the logs end before write 5"), "{error}");
     // Whether the log had a write that the MANIFEST counted nobody knows once the table before it is merged.
     let flush = Some(Flush { log_number: 5, last_sequence: 4, is_there: false });
     let logs = [(5, Vec::new())];
@@ -436,7 +436,7 @@ fn a_length_that_no_block_has_room_for_is_a_cut_at_the_end_of_a_file() {
         // With a record behind it, it hides that.
         let bytes = [&whole[..], &head(length), &log(&[batch(3, &[b"c"])])].concat();
         let folder = Forged { logs: &[(3, bytes)], last_sequence: 0, ..Forged::default() }.write();
-        assert!(refusal(folder.path()).contains("would go on past the end of the file"));
+        assert!(refusal(folder.path()).contains("would extend past the end of the file"));
         // In a block that is whole, it is damage, to LevelDB as well.
         let mut bytes = [&whole[..], &head(65_000)].concat();
         bytes.resize(BLOCK, b'x');

@@ -1,8 +1,9 @@
-//! What a block of a LevelDB's table costs: to parse, to verify, to unpack.
+//! What a block of a LevelDB table costs: to parse, to verify and to unpack.
 //!
-//! `cargo bench -p percolator-table`. Tables of 64 MB, more than the caches hold, with one record a block: "parse" is what a
-//! feed's reader does of a block that is not compressed, "verify" what its workers do; a block of Snappy's is verified
-//! and unpacked by the reader. Half of each value compresses. Rates are of blocks and of their bytes, unpacked.
+//! Run with `cargo bench -p percolator-table`. Tables have 64 MB, more than the caches hold, with one record
+//! per block. "parse" is what a feed's reader does with an uncompressed block; "verify" is what its workers
+//! do with one. The reader itself verifies and unpacks a snappy block. Half of each value compresses. Rates
+//! count blocks and their unpacked bytes.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
 
@@ -14,11 +15,12 @@ use percolator_table::{DeferredChecksum, TableCursor, TableError, Unverified, Ve
 
 const TABLE_BYTES: usize = 64 << 20;
 
-/// The type of a block, by LevelDB.
+/// LevelDB's block types.
 const PLAIN: u8 = 0;
 const SNAPPY: u8 = 1;
 
-/// As a feed verifies: each block that is not compressed is left to its workers, however short it is.
+/// As in a feed: the verification of uncompressed blocks is left to the workers, here however short the block
+/// is.
 const BY_THE_USER: Verify = Verify::ByTheUser { block_bytes_min: 1 };
 
 /// Writes tables of random bytes.
@@ -43,7 +45,7 @@ fn entry(key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 impl Writer {
-    /// Adds a block with its only restart point; gives its handle.
+    /// Adds a block with its only restart point; returns its handle.
     fn add(&mut self, kind: u8, entries: &[u8]) -> Vec<u8> {
         let mut block = [entries, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
         if kind == SNAPPY {
@@ -57,7 +59,7 @@ impl Writer {
         handle
     }
 
-    /// Half of it noise.
+    /// Returns a value; half of it is noise.
     fn value(&mut self, bytes: usize) -> Vec<u8> {
         let noise = |_| {
             self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
@@ -79,7 +81,7 @@ impl Writer {
     }
 }
 
-/// A table of blocks that have one value of so many bytes each.
+/// Returns a table whose blocks have one value of `value_bytes` bytes each.
 fn table(blocks: usize, value_bytes: usize, kind: u8) -> Vec<u8> {
     let mut writer = Writer { table: Vec::new(), index: Vec::new(), random: 1701 };
     for number in 0..blocks {
@@ -90,11 +92,11 @@ fn table(blocks: usize, value_bytes: usize, kind: u8) -> Vec<u8> {
     writer.finish()
 }
 
-/// A walk over the blocks of a table, as a feed's reader and its workers do it.
+/// Reads the blocks of a table, as a feed's reader and its workers do.
 struct Walk<'a> {
     file: &'a [u8],
     cursor: TableCursor<&'a [u8]>,
-    /// Of the blocks that are not compressed.
+    /// Those of the uncompressed blocks.
     checksums: Vec<DeferredChecksum>,
 }
 
@@ -109,13 +111,13 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Walks over all entries, as the reader does: blocks that are not compressed are left to the workers to verify.
-    /// Gives how many entries there are.
+    /// Reads all entries, as the reader does, leaving the verification of uncompressed blocks to the workers.
+    /// Returns the number of entries.
     fn parse(&mut self) -> Result<usize, TableError> {
         self.walk(BY_THE_USER)
     }
 
-    /// Walks over all entries, and verifies each block when it is entered.
+    /// Reads all entries and verifies each block when it is entered.
     fn parse_verified(&mut self) -> Result<usize, TableError> {
         self.walk(Verify::AtOnce)
     }
@@ -130,7 +132,7 @@ impl<'a> Walk<'a> {
         Ok(entries)
     }
 
-    /// Verifies the blocks that are not compressed, as the workers do. Gives how many there are.
+    /// Verifies the uncompressed blocks, as the workers do. Returns how many there are.
     fn verify(&self) -> Result<usize, TableError> {
         self.checksums.iter().try_for_each(|checksum| checksum.check(self.file, 0))?;
         Ok(self.checksums.len())
@@ -153,7 +155,7 @@ fn blocks(criterion: &mut Criterion) {
             bencher.iter(|| black_box(walk.parse_verified().unwrap()));
         });
         let mut walk = Walk::new(&packed).unwrap();
-        assert_eq!(walk.verify().unwrap(), 0, "what is compressed is verified when it is entered");
+        assert_eq!(walk.verify().unwrap(), 0, "compressed blocks are verified when they are entered");
         group.bench_function("verify, unpack and parse", |bencher| {
             bencher.iter(|| black_box(walk.parse_verified().unwrap()));
         });

@@ -1,4 +1,4 @@
-//! One block of a table: found, checked, uncompressed; and a walk over its entries.
+//! One block of a table: located, verified and unpacked; and a cursor over its entries.
 
 use std::ops::Range;
 
@@ -10,41 +10,43 @@ use super::footer::BlockHandle;
 use super::shelf::{NoShelf, Shelf};
 use super::unpack::{SNAPPY, Trailer, UNCOMPRESSED, unpack};
 
-/// Behind every block: its type, and the masked crc32c of the block and that type.
+/// After every block: its type, and the masked crc32c of the block and that type.
 pub(crate) const TRAILER_BYTES: usize = 5;
 
 const COUNT_BYTES: usize = size_of::<u32>();
 
-/// A walk over the entries of a block. It holds no borrow of the file, which its caller passes to every
-/// call; its buffers are kept from block to block.
+/// Reads the entries of a block. It does not borrow the file: the caller passes it to every call. Buffers are
+/// kept from block to block.
 ///
 /// An entry is the number of bytes its key shares with the key before it, the lengths of the rest of the key
-/// and of the value (varints), that rest, and the value. Behind the entries come the offsets of those that
-/// share nothing (the restart points), and how many of these there are.
+/// and of the value (varints), that rest, and the value. After the entries come the offsets of those that
+/// share nothing (the restart points), and their count.
 #[derive(Debug)]
 pub(crate) struct BlockCursor {
-    /// The longest key that is put together.
+    /// The longest key that is assembled.
     key_bytes_max: usize,
     place: Place,
-    /// `Some` as long as the block has not been verified.
+    /// `Some` as long as the block is unverified.
     unverified: Option<Unverified>,
-    /// The bytes of a block that was compressed, where `place` says; perhaps those of blocks behind it, too.
+    /// The bytes of a compressed block, at `place`; the buffer may also have those of blocks after it.
     unpacked: Vec<u8>,
-    /// Where in the file the block starts, for messages.
+    /// Where in the file the block starts.
     offset: usize,
     /// Where in the block the entries end and the restart points begin.
     entries: usize,
+    /// The number of restart points.
     restarts: usize,
-    /// Where in the block the current entry starts, and the next one.
+    /// Where in the block the current entry starts.
     current: usize,
+    /// Where in the block the next entry starts.
     next: usize,
     /// The key of the current entry.
     key: Vec<u8>,
-    /// Where in the block its value lies.
+    /// Where in the block its value is.
     value: Range<usize>,
 }
 
-/// Where the uncompressed bytes of a block lie.
+/// Where the uncompressed bytes of a block are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     InFile(Range<usize>),
@@ -58,17 +60,17 @@ impl Default for Place {
     }
 }
 
-/// Where the value of an entry lies.
+/// Where the value of an entry is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// In these bytes of the file, for as long as the file is there.
     InFile(Range<usize>),
-    /// In the cursor's own buffer, until its next step.
+    /// In the cursor's own buffer, until the cursor moves.
     Unpacked(&'a [u8]),
 }
 
 impl BlockCursor {
-    /// A walk over nothing, which will refuse a longer key than that.
+    /// Returns a cursor over nothing. It refuses keys longer than `key_bytes_max`.
     pub(crate) fn new(key_bytes_max: usize) -> Self {
         BlockCursor {
             key_bytes_max,
@@ -85,7 +87,7 @@ impl BlockCursor {
         }
     }
 
-    /// Forgets the block: the walk is at its end.
+    /// Forgets the block; the cursor is then at its end.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.place = Place::default();
@@ -95,9 +97,9 @@ impl BlockCursor {
         self.rewind();
     }
 
-    /// Goes before the first entry of the block at `handle`, once its checksum is found right, or sealed where
-    /// that may wait. The block must lie in the bytes `allowed` of the file. Gives the offset where its trailer
-    /// ends.
+    /// Moves before the first entry of the block at `handle`, after verifying its checksum or deferring that,
+    /// as `verify` allows. The block must be in the bytes `allowed` of the file. Returns the offset where its
+    /// trailer ends.
     pub(crate) fn load(
         &mut self,
         file: &[u8],
@@ -108,7 +110,7 @@ impl BlockCursor {
         self.load_from(&mut NoShelf, file, handle, allowed, verify)
     }
 
-    /// The same, of a block that may have been unpacked before.
+    /// Does the same as [`load`](Self::load), for a block that `shelf` may have unpacked.
     pub(crate) fn load_from(
         &mut self,
         shelf: &mut impl Shelf,
@@ -142,7 +144,7 @@ impl BlockCursor {
         Ok(end)
     }
 
-    /// Where the bytes of a block are that nobody has unpacked.
+    /// Locates the bytes of a block that nobody has unpacked, unpacking it if it is compressed.
     #[inline]
     fn place(
         &mut self,
@@ -153,11 +155,11 @@ impl BlockCursor {
     ) -> Result<Place, TableError> {
         let checksum = DeferredChecksum::new(&block, trailer.stored);
         match (verify, trailer.kind) {
-            // A block whose type is damaged is found out, whatever type it seems to be: the checksum is of it, too.
+            // Damage to the type byte is found whatever type it now shows: the checksum covers it too.
             (Verify::ByTheUser { block_bytes_min }, UNCOMPRESSED) if block.len() >= block_bytes_min => {
                 self.unverified = Some(Unverified::new(checksum));
             }
-            // The blocks of a table lie one behind the other.
+            // The blocks of a table are stored one after the other, so the next one's bytes are wanted soon.
             _ => checksum.check(file, AHEAD_BYTES)?,
         }
         match trailer.kind {
@@ -167,7 +169,7 @@ impl BlockCursor {
         }
     }
 
-    /// Verifies the block, if that is still to be done.
+    /// Verifies the block, unless that is done already.
     #[inline]
     pub(crate) fn verify(&mut self, file: &[u8]) -> Result<(), TableError> {
         if let Some(unverified) = &self.unverified {
@@ -177,13 +179,14 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// The block's seal, as long as it has not been verified.
+    /// Returns the block's deferred checksum, as long as the block is unverified.
     #[inline]
     pub(crate) fn unverified(&self) -> Option<&Unverified> {
         self.unverified.as_ref()
     }
 
-    /// Why there is an error: a block that was not verified may be damaged, and is verified now.
+    /// Returns the cause of an error: verifies an unverified block now, for damage to it explains any other
+    /// error.
     #[cold]
     pub(crate) fn blame(&self, file: &[u8], error: TableError) -> TableError {
         let damage =
@@ -207,7 +210,7 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Steps to the next entry; `false` past the last one, and then the last one stays the current one.
+    /// Moves to the next entry. Past the last one it returns `false`, and the last one stays current.
     #[inline]
     pub(crate) fn advance(&mut self, file: &[u8]) -> Result<bool, TableError> {
         let contents = contents(&self.place, &self.unpacked, file);
@@ -220,7 +223,7 @@ impl BlockCursor {
         if entry.shared > self.key.len() {
             return Err(self.damaged("its key shares more bytes than the key before it has"));
         }
-        // Before it is put together: an entry of a few bytes can share a key of any length.
+        // Checked before the key is assembled: an entry of a few bytes can share a key of any length.
         let key_bytes = entry.shared.saturating_add(entry.unshared.len());
         if key_bytes > self.key_bytes_max {
             return Err(self.key_too_long(key_bytes));
@@ -233,10 +236,10 @@ impl BlockCursor {
         Ok(true)
     }
 
-    /// Steps to the first entry whose key is not `before` the one that is sought; `false` if all are. Keys
-    /// that are before it must precede those that are not.
+    /// Moves to the first entry whose key is not `before` the target; returns `false` if all are. Keys for
+    /// which `before` holds must precede those for which it does not.
     pub(crate) fn seek(&mut self, file: &[u8], before: &impl Fn(&[u8]) -> bool) -> Result<bool, TableError> {
-        // The last restart point before the sought key, or the first one.
+        // Find the last restart point before the target, or the first one.
         let (mut low, mut high) = (0, self.restarts);
         while high.saturating_sub(low) > 1 {
             let middle = usize::midpoint(low, high);
@@ -268,14 +271,14 @@ impl BlockCursor {
         self.current == 0 && self.next >= self.entries
     }
 
-    /// Where in the block the entry behind the current one starts.
+    /// Where in the block the entry after the current one starts.
     #[inline]
     pub(crate) fn next(&self) -> usize {
         self.next
     }
 
-    /// The value of the entry that starts there, and where the one behind it starts. `None` behind the last entry, and
-    /// where there is none as it should be: a walk that comes there says so.
+    /// Returns the value of the entry that starts at `start`, and where the entry after it starts. Returns
+    /// `None` past the last entry, and if the entry is malformed: a cursor that gets there reports the error.
     #[inline]
     pub(crate) fn value_at<'a>(&'a self, file: &'a [u8], start: usize) -> Option<(&'a [u8], usize)> {
         let contents = contents(&self.place, &self.unpacked, file);
@@ -284,29 +287,29 @@ impl BlockCursor {
         Some((contents.get(end.checked_sub(entry.value)?..end)?, end))
     }
 
-    /// Goes before the first entry.
+    /// Moves before the first entry.
     #[inline]
     pub(crate) fn rewind(&mut self) {
         self.key.clear();
         (self.current, self.next) = (0, 0);
     }
 
-    /// Goes before the entry at a restart point.
+    /// Moves before the entry at a restart point.
     fn restart(&mut self, file: &[u8], restart: usize) -> Result<(), TableError> {
         let contents = contents(&self.place, &self.unpacked, file);
         let at = self.entries.saturating_add(restart.saturating_mul(COUNT_BYTES));
         let next = fixed32(contents, at).and_then(|offset| usize::try_from(offset).ok());
-        // No key to share anything with: an entry that wants one is found out.
+        // With no key to share bytes with, an entry that claims to share some is refused.
         self.key.clear();
         self.next = next.unwrap_or(usize::MAX);
         if self.next > self.entries {
             self.current = at;
-            return Err(self.damaged("it is a restart point that lies behind the last entry"));
+            return Err(self.damaged("it is a restart point past the last entry"));
         }
         Ok(())
     }
 
-    /// An error of the current entry.
+    /// Returns an error about the current entry.
     pub(crate) fn damaged(&self, message: &'static str) -> TableError {
         TableError::Entry { offset: self.offset, entry: self.current, message }
     }
@@ -335,8 +338,8 @@ impl BlockCursor {
         contents(&self.place, &self.unpacked, file).get(self.value.clone()).unwrap_or_default()
     }
 
-    /// Where in the buffer the current value lies, if it is the last of a block that was compressed, and most of the
-    /// buffer, and lies further from its front than its key is long.
+    /// Returns the current value's range in the buffer, if the block was compressed, the value is its last
+    /// and fills most of the buffer, and starts further from the buffer's front than its key is long.
     #[inline]
     pub(crate) fn whole_value(&self) -> Option<Range<usize>> {
         let Place::Unpacked(block) = &self.place else { return None };
@@ -347,14 +350,15 @@ impl BlockCursor {
         is_whole.then_some(start..end)
     }
 
-    /// The current key, the buffer, which may be exchanged for another, and where in it such a value lies.
+    /// Returns the current key, the buffer, which may be exchanged for another, and the range of such a value
+    /// in it.
     #[inline]
     pub(crate) fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
         let value = self.whole_value()?;
         Some((&self.key, &mut self.unpacked, value))
     }
 
-    /// Where the value of the current entry lies.
+    /// Where the value of the current entry is stored.
     #[inline]
     pub(crate) fn value(&self) -> Value<'_> {
         match &self.place {
@@ -369,7 +373,7 @@ impl BlockCursor {
     }
 }
 
-/// The bytes of a block without its trailer, and the offset where that ends.
+/// Returns the range of a block without its trailer, and the offset where the trailer ends.
 #[inline]
 pub(super) fn locate(handle: BlockHandle, allowed: &Range<usize>) -> Option<(Range<usize>, usize)> {
     let start = usize::try_from(handle.offset).ok()?;
@@ -386,7 +390,7 @@ fn contents<'a>(place: &Place, unpacked: &'a [u8], file: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// One entry, as the block has it.
+/// One entry, as stored in the block.
 struct Entry<'a> {
     shared: usize,
     unshared: &'a [u8],

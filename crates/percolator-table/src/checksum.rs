@@ -4,23 +4,25 @@ use crc_fast::{CrcAlgorithm, checksum};
 
 use super::lines;
 
-/// How far ahead memory is asked for.
+/// How many of the following bytes are prefetched.
 pub(crate) const AHEAD_BYTES: usize = 4096;
 
-/// What a file stores in place of the crc32c of `bytes`: a checksum over bytes that hold checksums is weak.
+/// Returns what a file stores in place of the crc32c of `bytes`. It is masked because a checksum over bytes
+/// that contain checksums is weak.
 ///
-/// `following` is what lies behind them and is probably wanted next; its front is asked for meanwhile. That
-/// makes 26 GB/s of 16 where blocks of 4 KiB are in no cache; a long block is as fast without.
+/// `following` is the bytes after them, which are probably needed next; their front is prefetched meanwhile.
+/// That raises the rate from 16 to 26 GB/s for blocks of 4 KiB that are in no cache. Long blocks gain
+/// nothing.
 #[must_use]
 pub fn masked_crc32c(bytes: &[u8], following: &[u8]) -> u32 {
     lines::ask_for(following.get(..AHEAD_BYTES).unwrap_or(following));
     mask(crc32c(bytes))
 }
 
-/// The crc32c of some bytes.
+/// Returns the crc32c of `bytes`.
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    // It comes in a number of 64 bits.
+    // The crate returns it in a 64-bit number.
     let [first, second, third, fourth, ..] = checksum(CrcAlgorithm::Crc32Iscsi, bytes).to_le_bytes();
     u32::from_le_bytes([first, second, third, fourth])
 }

@@ -1,7 +1,7 @@
-//! The numbers of LevelDB's files: little-endian ones of fixed length, varints, and byte strings behind
-//! their length.
+//! The encodings in LevelDB's files: little-endian numbers of fixed length, varints, and length-prefixed byte
+//! strings.
 
-/// Reads numbers from the front of some bytes. What cannot be read is `None`, and nothing is consumed.
+/// Reads values from the front of some bytes. A value that cannot be read is `None`, and consumes nothing.
 #[derive(Clone, Debug)]
 pub struct Coded<'a> {
     all: usize,
@@ -9,28 +9,28 @@ pub struct Coded<'a> {
 }
 
 impl<'a> Coded<'a> {
-    /// Before the first of these bytes.
+    /// Returns a reader at the first of `bytes`.
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Coded { all: bytes.len(), rest: bytes }
     }
 
-    /// How many bytes have been read.
+    /// Returns how many bytes have been read.
     #[inline]
     #[must_use]
     pub fn offset(&self) -> usize {
         self.all.saturating_sub(self.rest.len())
     }
 
-    /// Whether all bytes have been read.
+    /// Returns whether all bytes have been read.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// A number of at most 32 bits, in at most five bytes.
+    /// Reads a varint whose value has at most 32 bits.
     #[inline]
     pub fn varint32(&mut self) -> Option<u32> {
         let (value, rest) = varint(self.rest)?;
@@ -39,7 +39,7 @@ impl<'a> Coded<'a> {
         Some(value)
     }
 
-    /// A number of at most 64 bits, in at most ten bytes.
+    /// Reads a varint of at most 64 bits, in at most ten bytes.
     #[inline]
     pub fn varint64(&mut self) -> Option<u64> {
         let (value, rest) = varint(self.rest)?;
@@ -47,7 +47,7 @@ impl<'a> Coded<'a> {
         Some(value)
     }
 
-    /// As many bytes as a varint before them says.
+    /// Reads a byte string preceded by its length, a varint.
     #[inline]
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let mut ahead = self.clone();
@@ -58,7 +58,7 @@ impl<'a> Coded<'a> {
     }
 }
 
-/// The varint at the front, and what follows it. Bits past the 64th are refused.
+/// Returns the varint at the front, and the bytes after it. Bits past the 64th are refused.
 #[inline]
 #[must_use]
 pub fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
@@ -76,14 +76,14 @@ pub fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// The little-endian number at an offset.
+/// Returns the little-endian 32-bit number at `offset`.
 #[inline]
 #[must_use]
 pub fn fixed32(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// The little-endian number at an offset.
+/// Returns the little-endian 64-bit number at `offset`.
 #[inline]
 #[must_use]
 pub fn fixed64(bytes: &[u8], offset: usize) -> Option<u64> {
@@ -124,7 +124,7 @@ mod tests {
             );
             assert_eq!(coded.offset(), 0);
         }
-        // A length that the bytes behind it do not have.
+        // A length greater than the number of bytes after it.
         let mut coded = Coded::new(&[2, b'a']);
         assert_eq!(coded.string(), None);
         assert_eq!(coded.offset(), 0);

@@ -1,7 +1,8 @@
-//! A block's seal: what it takes to verify a block that was entered before it was verified.
+//! Deferred checksums: how a block is verified after a cursor has entered it.
 //!
-//! To verify a block is to read all of it. Whoever uses its values soon, on another processor, reads it there
-//! anyway. So a walk may leave the verifying to them, by the seal that it hands out with an entry.
+//! Verifying a block means reading all of it. A thread on another processor that soon uses the block's values
+//! reads it there anyway. So a cursor may leave the verification to that thread: it provides the block's
+//! deferred checksum with an entry.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::checksum::masked_crc32c;
 use super::error::TableError;
 
-/// Where a block lies, and the checksum that it must have.
+/// Where a block is, and the checksum that it must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeferredChecksum {
     /// Where in the file the block starts.
     offset: usize,
     /// Its length without type and checksum.
     bytes: usize,
-    /// The masked checksum that was written behind it, of the block and its type.
+    /// The masked checksum stored after the block, of the block and its type.
     stored: u32,
 }
 
@@ -25,11 +26,11 @@ impl DeferredChecksum {
         DeferredChecksum { offset: block.start, bytes: block.len(), stored }
     }
 
-    /// Verifies the block. `following` is how many of the file's bytes behind it are probably wanted next.
+    /// Verifies the block. `following` is how many bytes after it in the file are probably needed next.
     ///
     /// # Errors
     ///
-    /// [`TableError::Checksum`] if it is not what was written.
+    /// [`TableError::Checksum`] if the block is damaged.
     pub fn check(&self, file: &[u8], following: usize) -> Result<(), TableError> {
         let DeferredChecksum { offset, bytes, stored } = *self;
         let kind = offset.saturating_add(bytes);
@@ -41,7 +42,7 @@ impl DeferredChecksum {
     }
 }
 
-/// The seal of a block that a walk is in, and whether somebody took it over.
+/// The deferred checksum of a cursor's current block, and whether someone has taken over its verification.
 #[derive(Debug)]
 pub struct Unverified {
     checksum: DeferredChecksum,
@@ -53,23 +54,24 @@ impl Unverified {
         Unverified { checksum, is_taken: AtomicBool::new(false) }
     }
 
-    /// The seal, for whoever only looks at it.
+    /// Returns the deferred checksum without taking over the verification.
     #[inline]
     #[must_use]
     pub fn checksum(&self) -> DeferredChecksum {
         self.checksum
     }
 
-    /// The same, for whoever verifies the block before they use a byte of it. A walk need not do it then.
+    /// Returns the deferred checksum and takes over the verification. The caller must verify the block before
+    /// using any of its bytes; the cursor then need not.
     #[inline]
     #[must_use]
     pub fn take(&self) -> DeferredChecksum {
-        // Relaxed: the walk that asks is on the thread that takes.
+        // Relaxed: the cursor that reads this is on the thread that takes it.
         self.is_taken.store(true, Ordering::Relaxed);
         self.checksum
     }
 
-    /// Whether somebody took it over.
+    /// Returns whether someone has taken over the verification.
     #[inline]
     #[must_use]
     pub fn is_taken(&self) -> bool {
@@ -77,15 +79,16 @@ impl Unverified {
     }
 }
 
-/// When a walk verifies the blocks that are not compressed.
+/// When a cursor verifies uncompressed blocks. It verifies compressed blocks when it enters them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// When it enters them.
     AtOnce,
-    /// When it leaves them, unless somebody [took](Unverified::take) their seal; shorter ones when it enters them.
+    /// When it leaves them, unless someone [took](Unverified::take) the deferred checksum. Shorter blocks are
+    /// verified on entry.
     ByTheUser {
-        /// The length from which on a block is sealed: of a shorter one, its seal costs whoever hands it on more than
-        /// to verify it.
+        /// The shortest block whose checksum is deferred. For a shorter block, passing the deferred checksum
+        /// on costs more than verifying the block.
         block_bytes_min: usize,
     },
 }

@@ -2,7 +2,8 @@
 
 use super::footer::{FOOTER_BYTES, MAGIC};
 
-/// Why a table cannot be read. Offsets count from the file's first byte; an entry's counts from its block's.
+/// Why a table cannot be read. Offsets count from the start of the file; an entry's counts from the start of
+/// its block.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
@@ -19,45 +20,45 @@ pub enum TableError {
         found: u64,
     },
     /// The footer does not say where the index is.
-    #[error("the footer at byte {offset} is damaged: it starts with no two block handles")]
+    #[error("the footer at byte {offset} is damaged: it does not start with two block handles")]
     Footer {
         /// Where the footer starts.
         offset: usize,
     },
-    /// A block is said to lie where no block can.
+    /// A handle puts a block where no block can be.
     #[error(
-        "a block of {bytes} bytes is said to lie at byte {offset}, but blocks of its kind, with {} bytes of \
-         type and checksum each, lie in bytes {from} to {to}",
+        "a handle puts a block of {bytes} bytes at byte {offset}, but blocks of its kind, with {} bytes of \
+         type and checksum each, are in bytes {from} to {to}",
         super::block::TRAILER_BYTES
     )]
     Place {
-        /// Where the block is said to start.
+        /// Where the handle says the block starts.
         offset: u64,
         /// Its length without type and checksum.
         bytes: u64,
-        /// Where the first byte of such a block may lie.
+        /// Where the first such block may start.
         from: usize,
-        /// Where the last one ends.
+        /// Where the last such block must end.
         to: usize,
     },
-    /// A block is not what was written.
+    /// A block differs from what was written.
     #[error(
-        "the block of {bytes} bytes at byte {offset} is damaged: its masked crc32c is {found:#010x}, and \
-         {stored:#010x} was written behind it"
+        "the block of {bytes} bytes at byte {offset} is damaged: its masked crc32c is {found:#010x}, but \
+         {stored:#010x} is stored after it"
     )]
     Checksum {
         /// Where the block starts.
         offset: usize,
         /// Its length without type and checksum.
         bytes: usize,
-        /// The masked checksum of what is there.
+        /// The masked checksum of the bytes found.
         found: u32,
-        /// The masked checksum that the file has.
+        /// The masked checksum stored in the file.
         stored: u32,
     },
-    /// A block is compressed in a way that is not read.
+    /// A block is compressed with a type that is not supported.
     #[error(
-        "the block at byte {offset} is compressed with {}: what is read is 0 (none) and 1 (snappy){}",
+        "the block at byte {offset} is compressed with {}: supported are 0 (none) and 1 (snappy){}",
         compression(*found), remedy(*found)
     )]
     Compression {
@@ -66,42 +67,40 @@ pub enum TableError {
         /// Its type.
         found: u8,
     },
-    /// A block claims to be longer, uncompressed, than its bytes can yield.
+    /// A block claims an uncompressed length that its bytes cannot yield.
     #[error(
-        "the snappy block of {bytes} bytes at byte {offset} claims to hold {found} bytes: so many can yield \
-         {allowed} at the most"
+        "the snappy block of {bytes} bytes at byte {offset} claims to hold {found} bytes, but its bytes can \
+         yield {allowed} at most"
     )]
     SnappyLength {
         /// Where the block starts.
         offset: usize,
         /// Its compressed length.
         bytes: usize,
-        /// The uncompressed length that it claims.
+        /// The uncompressed length it claims.
         found: usize,
-        /// The most that so many bytes can yield.
+        /// The most that `bytes` bytes can yield.
         allowed: usize,
     },
-    /// A block is not the snappy stream it is said to be.
+    /// A block of the snappy type is not a snappy stream.
     #[error("the snappy block at byte {offset} is damaged: {message}")]
     Snappy {
         /// Where the block starts.
         offset: usize,
-        /// What the decompressor said.
+        /// The decompressor's message.
         message: String,
     },
     /// A block does not end with its restart points.
-    #[error(
-        "the block at byte {offset} has {bytes} bytes uncompressed, and no place for {found} restart points"
-    )]
+    #[error("the block at byte {offset} has {bytes} bytes uncompressed, no room for {found} restart points")]
     Restarts {
         /// Where the block starts.
         offset: usize,
         /// Its uncompressed length.
         bytes: usize,
-        /// How many it says there are; at least 1 is allowed.
+        /// How many restart points it claims; at least 1 is allowed.
         found: u32,
     },
-    /// An entry's key is longer than the reader of the table allows.
+    /// An entry's key is longer than the caller allows.
     #[error(
         "the entry at byte {entry} of the block at byte {offset} has a key of {found} bytes: {allowed} are \
          allowed"
@@ -113,7 +112,7 @@ pub enum TableError {
         entry: usize,
         /// The length of the key.
         found: usize,
-        /// The longest that is read.
+        /// The longest key allowed.
         allowed: usize,
     },
     /// An entry of a block is malformed.
@@ -123,13 +122,14 @@ pub enum TableError {
         offset: usize,
         /// Where in the uncompressed block the entry starts.
         entry: usize,
-        /// What was found.
+        /// What is wrong.
         message: &'static str,
     },
 }
 
 impl TableError {
-    /// What is wrong with a block that was read alone, and lies there in its file.
+    /// Converts an error about a block that was read alone into one about its file, where the block is at
+    /// `block`.
     #[must_use]
     pub fn of_block_at(mut self, block: u64) -> Self {
         match &mut self {
@@ -152,11 +152,11 @@ impl TableError {
 fn compression(kind: u8) -> String {
     match kind {
         2 => "2 (zstd)".to_owned(),
-        kind => format!("type {kind}, which is unknown"),
+        kind => format!("type {kind}, an unknown type"),
     }
 }
 
-/// What to do about it; a type that is unknown is as likely to be damage.
+/// Returns the remedy. There is none for an unknown type, which is as likely to be damage.
 fn remedy(kind: u8) -> &'static str {
     match kind {
         2 => {

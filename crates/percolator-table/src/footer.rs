@@ -3,12 +3,12 @@
 use super::coding::{Coded, fixed64};
 use super::error::TableError;
 
-/// Two block handles in forty bytes, then the number that marks a table.
+/// Two block handles in forty bytes, then the magic number of a table.
 pub(crate) const FOOTER_BYTES: usize = 48;
 pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 const MAGIC_BYTES: usize = size_of::<u64>();
 
-/// Where a block lies, as the file says it. The length is without the block's type and checksum.
+/// The location of a block, as the file states it. The length excludes the block's type and checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHandle {
     pub(crate) offset: u64,
@@ -22,8 +22,8 @@ impl BlockHandle {
     }
 }
 
-/// Where the footer starts, and the handle of the index block. The handle before it, of the blocks that
-/// hold filters, is not used: a filter answers no question that a walk asks.
+/// Returns where the footer starts, and the handle of the index block. The handle before it, of the filter
+/// blocks, is not used: no read needs a filter.
 pub(crate) fn read_footer(file: &[u8]) -> Result<(usize, BlockHandle), TableError> {
     let too_short = TableError::TooShort { found: file.len() };
     let offset = file.len().checked_sub(FOOTER_BYTES).ok_or(too_short.clone())?;

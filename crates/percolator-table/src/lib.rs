@@ -3,24 +3,26 @@
 //! ```text
 //! data block ... | filters | index block | footer
 //! block:  bytes, compressed or not | type: 1 byte | masked crc32c of both: 4 bytes
-//! index:  an entry a data block: a key not before its last key, and where the block lies
+//! index:  one entry per data block: a key not less than the block's last key, and the block's handle
 //! ```
 //!
-//! What a key is made of, and what order keys have, is the caller's: a walk needs no order, and a search is
-//! given a function that tells what lies before the sought key.
+//! The caller defines what a key is made of and how keys are ordered. Reading in file order needs no key
+//! order; a seek takes a function that decides whether a key comes before the target.
 //!
-//! Bytes are not trusted. A checksum is verified whenever a block is entered, or, of one that is not compressed,
-//! by whoever uses its values, where a walk was told so ([`Verify`]); and every length is checked against what is
-//! there before it is used. Data blocks must follow one another and precede the index, as
-//! every writer puts them, so that a walk takes time linear in what the file can hold, but for keys.
+//! Bytes are not trusted. A block's checksum is verified when the block is entered. For an uncompressed block
+//! the cursor may instead defer the verification to the user of the values ([`Verify`]). Every length is
+//! checked against the bytes that are there before it is used. Data blocks must follow one another and
+//! precede the index, as every writer puts them. A pass therefore takes time linear in what the file can
+//! hold, except for keys.
 //!
-//! Keys are stored by what they share with the key before them, so that an entry of a few bytes can have a key
-//! of any length: it is the caller who says how long one may be, and compares it, once an entry.
+//! A key is stored as its difference from the key before it, so an entry of a few bytes can have a key of any
+//! length. The caller therefore sets the longest key allowed; the limit is checked once per entry.
 //!
-//! Memory: the buffers of a walk grow to its largest index block and data block, uncompressed; snappy yields
-//! at most 64/3 of what it is given, which is checked before memory is asked for. The blocks of a file lie
-//! apart, so a walk holds at most 22 times the file's length, also while a buffer grows, and beside that two
-//! keys, in buffers that double up to the longest key allowed.
+//! Memory: a cursor's buffers grow to its largest index block and its largest data block, uncompressed.
+//! Snappy yields at most 64/3 of its input; the claimed length is checked against that before memory is
+//! allocated. The blocks of a file do not overlap, so a cursor holds at most 22 times the file's length, also
+//! while a buffer grows. On top of that it holds two keys, in buffers that double up to the longest key
+//! allowed.
 //!
 //! ```no_run
 //! use percolator_table::{TableCursor, Verify};
@@ -34,8 +36,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Beside the walk ([`TableCursor`]) there is a way to an entry whose place is known ([`PlaceCursor`]). Blocks may be
-//! unpacked by others ahead of a walk ([`Shelf`], [`unpack_ahead`]), and be verified by others behind it ([`DeferredChecksum`]).
+//! [`TableCursor`] reads entries in order; [`PlaceCursor`] goes to an entry whose place is known. Other
+//! threads may unpack blocks ahead of a cursor ([`Shelf`], [`unpack_ahead`]) and verify blocks behind it
+//! ([`DeferredChecksum`]).
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -63,38 +66,37 @@ use self::block::BlockCursor;
 use self::coding::Coded;
 use self::footer::{BlockHandle, read_footer};
 
-/// A walk over a table's entries, in the order of the file. It can be moved from table to table and keeps
-/// its buffers.
+/// Reads a table's entries in file order. A cursor can be moved from table to table and keeps its buffers.
 #[derive(Debug)]
 pub struct TableCursor<B> {
-    /// The bytes of the file; `None` before the first.
+    /// The bytes of the file; `None` while no table is open.
     file: Option<B>,
-    /// Its current entry is that of the block in `data`.
+    /// Its current entry is the one for the block in `data`.
     index: BlockCursor,
     data: BlockCursor,
     /// Where data blocks end: at the index block.
     data_end: usize,
     /// Where the next data block may start: data blocks follow one another.
     data_next: usize,
-    /// Of the table that is open.
+    /// The setting of the open table.
     verify: Verify,
-    /// The last block that was left while its verifying was another's.
+    /// The last block the cursor left whose verification someone else took.
     left: Option<DeferredChecksum>,
 }
 
 impl<B: AsRef<[u8]>> TableCursor<B> {
-    /// A walk over nothing, which will refuse a longer key than that, in an index as well.
+    /// Returns a cursor with no table open. It refuses keys longer than `key_bytes_max`, in the index too.
     pub fn new(key_bytes_max: usize) -> Self {
         let (index, data) = (BlockCursor::new(key_bytes_max), BlockCursor::new(key_bytes_max));
         let (file, verify, left) = (None, Verify::AtOnce, None);
         TableCursor { file, index, data, data_end: 0, data_next: 0, verify, left }
     }
 
-    /// Goes before the first entry of another table.
+    /// Opens another table and moves before its first entry.
     ///
     /// # Errors
     ///
-    /// [`TableError`] if the bytes are no table, or its index block is damaged.
+    /// [`TableError`] if the bytes are not a table, or its index block is damaged.
     pub fn open(&mut self, file: B, verify: Verify) -> Result<(), TableError> {
         self.close();
         self.verify = verify;
@@ -106,7 +108,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         Ok(())
     }
 
-    /// Lets go of the table: the walk is at its end.
+    /// Closes the table; the cursor is then at its end.
     pub fn close(&mut self) {
         self.index.clear();
         self.data.clear();
@@ -115,7 +117,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         self.file = None;
     }
 
-    /// Steps to the next entry; `false` past the last one.
+    /// Moves to the next entry; returns `false` past the last one.
     ///
     /// # Errors
     ///
@@ -125,7 +127,8 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         self.advance_with(&mut NoShelf)
     }
 
-    /// Steps to the next entry, by blocks that somebody may have unpacked; `false` past the last one.
+    /// Moves to the next entry, using blocks that `shelf` may have unpacked; returns `false` past the last
+    /// one.
     ///
     /// # Errors
     ///
@@ -140,12 +143,13 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         }
     }
 
-    /// Steps to the first entry of the next block that has one.
+    /// Moves to the first entry of the next block that has one.
     fn advance_block(&mut self, shelf: &mut impl Shelf) -> Result<bool, TableError> {
         let Some(file) = &self.file else { return Ok(false) };
         let file = file.as_ref();
         loop {
-            // Nobody else may know of a block that had no entry, or whose entries were passed over.
+            // If nobody took the checksum, nobody else verifies this block: it has no entry, or its entries
+            // were skipped.
             match self.data.unverified() {
                 Some(unverified) if unverified.is_taken() => self.left = Some(unverified.checksum()),
                 _ => self.data.verify(file)?,
@@ -165,7 +169,7 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         }
     }
 
-    /// Verifies the current block, if that is still to be done.
+    /// Verifies the current block, unless that is done already.
     ///
     /// # Errors
     ///
@@ -175,8 +179,8 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         self.data.verify(file.as_ref())
     }
 
-    /// Verifies the blocks that the current entry and the one before it lie in, where that was left to others:
-    /// what seems wrong about an entry's key may be the other's fault.
+    /// Verifies the blocks of the current entry and of the one before it, if their verification was deferred.
+    /// When two neighbouring keys contradict each other, either block may be the damaged one.
     ///
     /// # Errors
     ///
@@ -187,20 +191,20 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         checksums.iter().flatten().try_for_each(|checksum| checksum.check(file.as_ref(), 0))
     }
 
-    /// The current block's seal, as long as it has not been verified.
+    /// Returns the current block's deferred checksum, as long as the block is unverified.
     #[inline]
     pub fn unverified(&self) -> Option<&Unverified> {
         self.data.unverified()
     }
 
-    /// The key that the index has for the current block: none of the block's is behind it.
+    /// Returns the index's key for the current block. No key of the block is greater.
     #[inline]
     pub fn index_key(&self) -> &[u8] {
         self.index.key()
     }
 
-    /// Steps to the first entry whose key is not `before` the one that is sought; `false` if all are. Keys
-    /// that are before it must precede those that are not.
+    /// Moves to the first entry whose key is not `before` the target; returns `false` if all are. Keys for
+    /// which `before` holds must precede those for which it does not.
     ///
     /// # Errors
     ///
@@ -220,66 +224,67 @@ impl<B: AsRef<[u8]>> TableCursor<B> {
         self.advance_block(&mut NoShelf)
     }
 
-    /// The key of the current entry.
+    /// Returns the key of the current entry.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.data.key()
     }
 
-    /// The value of the current entry.
+    /// Returns the value of the current entry.
     #[inline]
     #[must_use]
     pub fn value_bytes(&self) -> &[u8] {
         self.file.as_ref().map_or(&[], |file| self.data.value_bytes(file.as_ref()))
     }
 
-    /// Where the value of the current entry lies.
+    /// Returns where the value of the current entry is stored.
     #[inline]
     #[must_use]
     pub fn value(&self) -> Value<'_> {
         self.data.value()
     }
 
-    /// Whether the value of the current entry is the last of its block, which was compressed, and most of the buffer
-    /// that it lies in.
+    /// Returns whether the block was compressed, the current value is the last of the block, and the value
+    /// fills most of the buffer it is in.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.data.whole_value().is_some()
     }
 
-    /// The key of such an entry, the buffer, which may be exchanged for another, and where in it the value lies: further
-    /// from its front than the key is long.
+    /// Returns the key, the buffer and the value's range in it if [`is_whole`](Self::is_whole). The caller
+    /// may exchange the buffer for another. The range starts further from the buffer's front than the key is
+    /// long.
     pub fn whole(&mut self) -> Option<(&[u8], &mut Vec<u8>, Range<usize>)> {
         self.data.whole()
     }
 
-    /// Where the current entry lies, for whoever comes back to it ([`PlaceCursor`]).
+    /// Returns the place of the current entry, for a later visit by [`PlaceCursor`].
     pub fn place(&self) -> Option<EntryPlace> {
         let BlockHandle { offset, bytes } = block_handle(&self.index, self.file.as_ref()?.as_ref()).ok()?;
         Some(EntryPlace { offset, bytes, entry: self.data.current() })
     }
 
-    /// Whether the current entry is the only one of its block.
+    /// Returns whether the current entry is the only one of its block.
     pub fn is_alone(&self) -> bool {
         self.data.is_alone()
     }
 
-    /// Where in the file the current block starts.
+    /// Returns the offset in the file where the current block starts.
     pub fn block_offset(&self) -> usize {
         self.data.offset()
     }
 
-    /// The table that is open.
+    /// Returns the open table.
     pub fn file(&self) -> Option<&B> {
         self.file.as_ref()
     }
 }
 
-/// Where the data block lies that the current entry of an index names.
+/// Returns the handle of the data block that the index's current entry names.
 fn block_handle(index: &BlockCursor, file: &[u8]) -> Result<BlockHandle, TableError> {
     let mut coded = Coded::new(index.value_bytes(file));
     let handle = BlockHandle::read(&mut coded).filter(|_| coded.is_empty());
-    handle.ok_or_else(|| index.damaged("its value is no block handle"))
+    handle.ok_or_else(|| index.damaged("its value is not a block handle"))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Cache lines that are asked for ahead of their use.
+//! Prefetches of cache lines.
 
-#![expect(unsafe_code, reason = "the instruction that says so to the processor is no safe function")]
+#![expect(unsafe_code, reason = "the prefetch instruction is an unsafe function")]
 
-/// Asks for bytes that are wanted soon.
+/// Prefetches bytes that are needed soon.
 #[inline(always)]
 pub(crate) fn ask_for(bytes: &[u8]) {
     const LINE_BYTES: usize = 64;
@@ -12,13 +12,13 @@ pub(crate) fn ask_for(bytes: &[u8]) {
     }
 }
 
-// Miri has no such instruction, and no cache.
+// Miri has no prefetch instruction, and no cache.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn ask(line: &[u8]) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-    // SAFETY: a prefetch reads nothing that a program could see, and cannot fault; every x86_64 has it.
+    // SAFETY: a prefetch has no effect that a program can observe, and cannot fault; every x86_64 has it.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
 }
 

@@ -1,4 +1,4 @@
-//! Entries that are found by where they lie, without the table's index.
+//! Entries found by their place, without the table's index.
 
 use std::ops::Range;
 
@@ -7,24 +7,23 @@ use super::deferred::{Unverified, Verify};
 use super::error::TableError;
 use super::footer::BlockHandle;
 
-/// Where an entry lies: in which block, and where that starts in the file; and where in the block, uncompressed, the
-/// entry starts.
+/// The place of an entry: its block's handle in the file, and the entry's offset in the uncompressed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryPlace {
-    /// Where in the file its block starts.
+    /// Where in the file the entry's block starts.
     pub offset: u64,
-    /// The block's length without type and checksum.
+    /// The block's length without its type and checksum.
     pub bytes: u64,
-    /// Where in the block, uncompressed, it starts.
+    /// Where in the uncompressed block the entry starts.
     pub entry: usize,
 }
 
 impl EntryPlace {
-    /// Where its block lies in a table of so many bytes, with its type and its checksum.
+    /// Returns the range of the entry's block, with its type and checksum, in a table of `file_bytes` bytes.
     ///
     /// # Errors
     ///
-    /// [`TableError::Place`] if none can lie there.
+    /// [`TableError::Place`] if no block can be there.
     pub fn block(&self, file_bytes: u64) -> Result<Range<u64>, TableError> {
         let EntryPlace { offset, bytes, .. } = *self;
         let end = offset.checked_add(bytes).and_then(|end| end.checked_add(TRAILER_BYTES as u64));
@@ -35,26 +34,27 @@ impl EntryPlace {
         })
     }
 
-    /// The same entry, for whoever has [its block](Self::block) alone.
+    /// Returns the place of the same entry relative to [its block](Self::block), for a caller that has only
+    /// the block.
     #[must_use]
     pub fn in_block(self) -> Self {
         EntryPlace { offset: 0, ..self }
     }
 }
 
-/// Goes to entries of a table by their places, which nobody has vouched for. It keeps the block that it is in, so that
-/// what lies in the same one is found soon.
+/// Goes to entries of a table by place. Places are not trusted. The cursor keeps its current block, so
+/// further entries of the same block are found quickly.
 #[derive(Debug)]
 pub struct PlaceCursor {
     data: BlockCursor,
-    /// The block that it is in.
+    /// The offset and length of the current block.
     block: Option<(u64, u64)>,
-    /// Whether it is at an entry of it.
+    /// Whether the cursor is at an entry of that block.
     is_at_entry: bool,
 }
 
 impl PlaceCursor {
-    /// At no entry; it will refuse a longer key than that.
+    /// Returns a cursor at no entry. It refuses keys longer than `key_bytes_max`.
     #[must_use]
     pub fn new(key_bytes_max: usize) -> Self {
         PlaceCursor { data: BlockCursor::new(key_bytes_max), block: None, is_at_entry: false }
@@ -66,12 +66,13 @@ impl PlaceCursor {
         (self.block, self.is_at_entry) = (None, false);
     }
 
-    /// Goes to the entry at a place of a table, which is the same one until [`leave`](Self::leave); `false` if none
-    /// starts there. A block that is not compressed is verified when it is entered, or sealed.
+    /// Goes to the entry at `place`; returns `false` if no entry starts there. `file` must be the same table
+    /// in every call until [`leave`](Self::leave). An uncompressed block is verified when it is entered, or
+    /// its checksum is deferred.
     ///
     /// # Errors
     ///
-    /// [`TableError`] if there is no block, or it is damaged.
+    /// [`TableError`] if there is no such block, or it is damaged.
     pub fn go_to(&mut self, file: &[u8], place: EntryPlace, verify: Verify) -> Result<bool, TableError> {
         let EntryPlace { offset, bytes, entry } = place;
         if self.block != Some((offset, bytes)) {
@@ -97,7 +98,7 @@ impl PlaceCursor {
         Ok(self.data.current() == entry)
     }
 
-    /// Verifies the block that it is in, if that is still to be done.
+    /// Verifies the current block, unless that is done already.
     ///
     /// # Errors
     ///
@@ -106,21 +107,21 @@ impl PlaceCursor {
         self.data.verify(file)
     }
 
-    /// The key of the entry.
+    /// Returns the key of the entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.data.key()
     }
 
-    /// Where its value lies.
+    /// Returns where its value is stored.
     #[inline]
     #[must_use]
     pub fn value(&self) -> Value<'_> {
         self.data.value()
     }
 
-    /// The block's seal, as long as it has not been verified.
+    /// Returns the current block's deferred checksum, as long as the block is unverified.
     #[inline]
     #[must_use]
     pub fn unverified(&self) -> Option<&Unverified> {

@@ -1,9 +1,10 @@
-//! Where a walk finds blocks that were unpacked before it came to them.
+//! How a cursor gets blocks that were unpacked before it reached them.
 //!
-//! To unpack a block takes longer than to walk it, and needs nothing of the walk but where the block lies, which the
-//! index says of all of a table's blocks. So whoever walks may have others unpack the blocks ahead, and bring them in as
-//! the walk comes to them. What is not brought, or cannot be unpacked, the walk loads itself: whatever is wrong with a
-//! block, it is the walk that finds it, in its place.
+//! Unpacking a block takes longer than reading its entries. It needs nothing from the cursor except the
+//! block's location, and the index has the locations of all of a table's blocks. So other threads can unpack
+//! the blocks ahead, and the cursor takes them as it reaches them. A block that was not supplied, or could
+//! not be unpacked, is loaded by the cursor itself. So the cursor reports every fault of a block, when it
+//! reaches that block.
 
 use std::ops::Range;
 
@@ -11,20 +12,21 @@ use super::block::{self, BlockCursor};
 use super::coding::Coded;
 use super::footer::BlockHandle;
 
-/// Who brings unpacked blocks.
+/// Supplies unpacked blocks.
 pub trait Shelf {
-    /// The walk is about to enter a block, behind which `following` come.
+    /// Called when the cursor is about to enter a block; `following` are the blocks after it.
     fn come_to(&mut self, following: &Following<'_>);
 
-    /// Where in `buffer`, for which another may have been put, the bytes of the block are that lies at `block`;
-    /// verified. `None` if the walk is to load it.
+    /// Returns the range in `buffer` of the verified, unpacked bytes of the block at `block` in the file. The
+    /// shelf may exchange `buffer` for another. Returns `None` if the cursor is to load the block itself.
     fn take(&mut self, block: &Range<usize>, buffer: &mut Vec<u8>) -> Option<Range<usize>>;
 
-    /// The block that was asked for last has been entered: it came to so many bytes, unless it is not compressed.
+    /// Called when the block last asked for has been entered, with its unpacked length, or `None` if it is
+    /// uncompressed.
     fn entered(&mut self, unpacked_bytes: Option<usize>);
 }
 
-/// Nobody does.
+/// Supplies no blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoShelf;
 
@@ -41,7 +43,7 @@ impl Shelf for NoShelf {
     fn entered(&mut self, _unpacked_bytes: Option<usize>) {}
 }
 
-/// Somebody may.
+/// Supplies blocks if it is `Some`.
 impl<S: Shelf> Shelf for Option<S> {
     fn come_to(&mut self, following: &Following<'_>) {
         if let Some(shelf) = self {
@@ -60,25 +62,26 @@ impl<S: Shelf> Shelf for Option<S> {
     }
 }
 
-/// The blocks behind the one that a walk enters, by the table's index.
+/// The blocks after the one that a cursor enters, as the table's index lists them.
 #[derive(Debug)]
 pub struct Following<'a> {
     pub(super) index: &'a BlockCursor,
     pub(super) file: &'a [u8],
-    /// Where blocks end: at the index.
+    /// Where data blocks end: at the index.
     pub(super) data_end: usize,
 }
 
 impl Following<'_> {
-    /// Where the first of them is named: a place in the index.
+    /// Returns the place in the index that names the first of them.
     #[inline]
     #[must_use]
     pub fn start(&self) -> usize {
         self.index.next()
     }
 
-    /// Where the block lies that is named at a place in the index, not before `from`, and the next place. `None` behind
-    /// the last, and where the index is not as it should be: the walk says so when it comes there.
+    /// Returns the range of the block named at `place` in the index, and the next place. The block must not
+    /// start before `from`. Returns `None` past the last block, and if the index is malformed: the cursor
+    /// reports that when it gets there.
     #[inline]
     #[must_use]
     pub fn block_at(&self, place: usize, from: usize) -> Option<(Range<usize>, usize)> {

@@ -1,4 +1,4 @@
-//! A table against the plainest writer of one, and a map.
+//! Tables checked against the simplest writer of them, and against a map.
 
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 #![allow(clippy::cast_possible_truncation, reason = "a test's tables are small")]
@@ -13,7 +13,7 @@ use super::checksum::masked_crc32c;
 use super::footer::{FOOTER_BYTES, MAGIC};
 use super::*;
 
-/// Longer than any key that is written here.
+/// Longer than any key written here.
 const KEY_BYTES_MAX: usize = 1000;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -46,7 +46,7 @@ fn block<'a>(entries: impl Iterator<Item = (&'a [u8], &'a [u8])>, interval: usiz
     block
 }
 
-/// Adds a block with its type and its checksum; gives its handle.
+/// Adds a block with its type and its checksum; returns its handle.
 fn add(table: &mut Vec<u8>, kind: u8, contents: &[u8]) -> Vec<u8> {
     let mut handle = Vec::new();
     varint(&mut handle, table.len());
@@ -140,14 +140,17 @@ proptest! {
     #[test]
     fn a_search_finds_what_a_map_finds(
         map in maps(), shape in shapes(),
-        by_position in prop::collection::vec(prop::collection::vec(prop_oneof![97..100_u8, Just(b'k'), any::<u8>()], 0..6), 1..5),
+        targets in prop::collection::vec(
+            prop::collection::vec(prop_oneof![97..100_u8, Just(b'k'), any::<u8>()], 0..6), 1..5,
+        ),
     ) {
         let table = write(&map, &shape);
         let mut cursor = TableCursor::new(KEY_BYTES_MAX);
         cursor.open(&table[..], Verify::AtOnce).unwrap();
-        for by_position in by_position.iter().chain(map.keys()) {
-            let due: Vec<_> = map.range(by_position.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
-            prop_assert_eq!(cursor.seek(|key| key < &by_position[..]), Ok(!due.is_empty()));
+        for target in targets.iter().chain(map.keys()) {
+            let rest = map.range(target.clone()..);
+            let due: Vec<_> = rest.map(|(key, value)| (key.clone(), value.clone())).collect();
+            prop_assert_eq!(cursor.seek(|key| key < &target[..]), Ok(!due.is_empty()));
             if let Some(first) = due.first() {
                 prop_assert_eq!(&current(&cursor), first);
                 prop_assert_eq!(drain(&mut cursor).unwrap(), &due[1..]);
@@ -156,7 +159,7 @@ proptest! {
         }
     }
 
-    /// Every byte but those of the filters' block and the footer's padding is checked.
+    /// Every byte is checked except those of the filter block and of the footer's padding.
     #[test]
     fn a_changed_byte_is_found_or_harms_nothing(
         map in maps(), shape in shapes(), at in any::<prop::sample::Index>(), change in 1..=255_u8,
@@ -170,12 +173,12 @@ proptest! {
         }
     }
 
-    /// Checksums that are right over bytes that are not: nothing but lengths protects a walk then.
+    /// Checksums match, but the bytes are forged: only length checks protect a cursor then.
     #[test]
     fn forged_blocks_end(
         map in maps(), shape in shapes(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
-        by_position in prop::collection::vec(any::<u8>(), 0..3),
+        target in prop::collection::vec(any::<u8>(), 0..3),
     ) {
         let mut table = write(&map, &shape);
         let blocks = blocks(&table);
@@ -190,12 +193,14 @@ proptest! {
         let _ = read(&table);
         let mut cursor = TableCursor::new(KEY_BYTES_MAX);
         if cursor.open(&table[..], Verify::AtOnce).is_ok() {
-            let _ = cursor.seek(|key| key < &by_position[..]).and_then(|_| drain(&mut cursor));
+            let _ = cursor.seek(|key| key < &target[..]).and_then(|_| drain(&mut cursor));
         }
     }
 
     #[test]
-    fn any_bytes_are_a_table_or_an_error(mut bytes in prop::collection::vec(any::<u8>(), 0..300), is_marked: bool) {
+    fn any_bytes_are_a_table_or_an_error(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..300), is_marked: bool,
+    ) {
         if is_marked {
             bytes.extend(MAGIC.to_le_bytes());
         }
@@ -203,7 +208,7 @@ proptest! {
     }
 }
 
-/// Where the blocks of a good table lie, without their trailers.
+/// The ranges of an intact table's blocks, without their trailers.
 fn blocks(table: &[u8]) -> Vec<Range<usize>> {
     let (footer, index) = read_footer(table).unwrap();
     let range = |handle: BlockHandle| handle.offset as usize..(handle.offset + handle.bytes) as usize;
@@ -216,7 +221,8 @@ fn blocks(table: &[u8]) -> Vec<Range<usize>> {
     blocks
 }
 
-/// A table whose one index entry, or whose one block, is as given.
+/// A table with a single block of these contents, and a single index entry with this handle, or the block's
+/// own.
 fn forged(kind: u8, contents: &[u8], handle: Option<&[u8]>) -> Vec<u8> {
     let mut table = Vec::new();
     let own = add(&mut table, kind, contents);
@@ -248,20 +254,20 @@ fn what_is_no_table_says_why() {
     assert_eq!(read(&forged(0, &one, None)).unwrap().len(), 1);
     refused(
         &forged(2, &one, None),
-        "the block at byte 0 is compressed with 2 (zstd): what is read is 0 (none) and 1",
+        "the block at byte 0 is compressed with 2 (zstd): supported are 0 (none) and 1",
     );
-    refused(&forged(9, &one, None), "type 9, which is unknown");
-    refused(&forged(0, &one, Some(&[1])), "its value is no block handle");
-    refused(&forged(0, &one, Some(&[0, 100])), "a block of 100 bytes is said to lie at byte 0");
+    refused(&forged(9, &one, None), "type 9, an unknown type");
+    refused(&forged(0, &one, Some(&[1])), "its value is not a block handle");
+    refused(&forged(0, &one, Some(&[0, 100])), "a handle puts a block of 100 bytes at byte 0");
     refused(
         &forged(0, &one, Some(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 9])),
-        "is said to lie at byte 18446744073709551615",
+        "a handle puts a block of 9 bytes at byte 18446744073709551615",
     );
-    refused(&forged(0, &[], None), "has 0 bytes uncompressed, and no place for 0 restart points");
-    refused(&forged(0, &[0, 0, 0, 0], None), "has 4 bytes uncompressed, and no place for 0 restart points");
+    refused(&forged(0, &[], None), "has 0 bytes uncompressed, no room for 0 restart points");
+    refused(&forged(0, &[0, 0, 0, 0], None), "has 4 bytes uncompressed, no room for 0 restart points");
     refused(
         &forged(0, &[0, 0, 0, 0, 2, 0, 0, 0], None),
-        "has 8 bytes uncompressed, and no place for 2 restart points",
+        "has 8 bytes uncompressed, no room for 2 restart points",
     );
     let entry = |head: &[u8]| [head, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
     refused(&forged(0, &entry(&[1, 0, 0]), None), "its key shares more bytes than the key before it has");
@@ -275,13 +281,13 @@ fn what_is_no_table_says_why() {
 
 #[test]
 fn snappy_is_asked_for_no_more_than_it_can_yield() {
-    // 64 MiB claimed by 10 bytes.
+    // 10 bytes claim 64 MiB.
     let claimed = [0x80, 0x80, 0x80, 0x20, 0, 0, 0, 0, 0, 0];
     let error = TableError::SnappyLength { offset: 0, bytes: 10, found: 64 << 20, allowed: 213 };
     assert_eq!(read(&forged(1, &claimed, None)), Err(error));
     let damaged = read(&forged(1, &[5, 0xff, 0xff], None)).unwrap_err();
     assert!(matches!(damaged, TableError::Snappy { offset: 0, .. }), "{damaged}");
-    // The densest stream there is stays under the bound: a literal, then copies of 64 bytes.
+    // The densest possible stream stays within the bound: a literal, then copies of 64 bytes.
     let length = 1 + 64 * 1000;
     let mut dense = Vec::new();
     varint(&mut dense, length);
@@ -306,7 +312,7 @@ fn a_key_is_put_together_only_if_it_may_be_so_long() {
     let error = Err(TableError::KeyLength { offset: 0, entry: second, found, allowed });
     assert_eq!(cursor.advance(), error);
     assert_eq!(cursor.seek(|key| key < &long[..]), error);
-    // A key of an index is one as any other.
+    // The limit holds for a key in an index too.
     let mut table = Vec::new();
     let handle = add(&mut table, 0, &block([(&b"k"[..], &b""[..])].into_iter(), 1));
     let index = add(&mut table, 0, &block([(&long[..], &handle[..])].into_iter(), 1));
@@ -344,7 +350,7 @@ fn a_cursor_moves_from_table_to_table() {
         }
     }
     assert!(cursor.open(&[], Verify::AtOnce).is_err());
-    assert_eq!(cursor.advance(), Ok(false), "what failed to open is not walked");
+    assert_eq!(cursor.advance(), Ok(false), "a table that failed to open is not read");
 }
 
 #[test]
@@ -370,7 +376,7 @@ fn a_block_that_waits_for_its_user_is_verified_by_them_or_when_the_walk_leaves_i
 
     cursor.open(&good[..], later).unwrap();
     assert_eq!(cursor.advance(), Ok(true));
-    assert!(cursor.unverified().is_none(), "it is short, and was verified");
+    assert!(cursor.unverified().is_none(), "a short block is verified on entry");
     for key in [2, 3] {
         assert_eq!(cursor.advance(), Ok(true));
         let checksum = cursor.unverified().map(Unverified::take).unwrap();
@@ -391,6 +397,6 @@ fn a_block_that_waits_for_its_user_is_verified_by_them_or_when_the_walk_leaves_i
     at_two(&mut cursor);
     let checksum = cursor.unverified().map(Unverified::take).unwrap();
     error(2, checksum.check(&table, 0).map(|()| true));
-    assert_eq!(cursor.advance(), Ok(true), "who took the seal has the damage");
+    assert_eq!(cursor.advance(), Ok(true), "whoever took the checksum finds the damage");
     error(2, cursor.suspect().map(|()| true));
 }

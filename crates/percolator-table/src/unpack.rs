@@ -1,4 +1,4 @@
-//! Blocks that are compressed: what their trailer says, and their bytes.
+//! Compressed blocks: their trailers, and how they are unpacked.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use super::error::TableError;
 pub(super) const UNCOMPRESSED: u8 = 0;
 pub(super) const SNAPPY: u8 = 1;
 
-/// Snappy's densest element, a copy of 64 bytes, takes 3 bytes; the others (2 bytes for 11, 5 for 64, one a
-/// literal byte) yield less a byte. So no stream yields more than 64/3 of its length.
+/// Snappy's densest element, a copy of 64 bytes, takes 3 bytes. The others (11 bytes from 2, 64 from 5, 1
+/// from each literal byte) yield less per byte. So no stream yields more than 64/3 of its length.
 const SNAPPY_COPY_BYTES: usize = 64;
 const SNAPPY_COPY_TAKES: usize = 3;
 
-/// What lies behind a block.
+/// What follows a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trailer {
     pub(super) kind: u8,
@@ -32,7 +32,7 @@ impl Trailer {
     }
 }
 
-/// Unpacks a block that was found right to the front of `buffer`, which grows to it; gives its length there.
+/// Unpacks a verified block to the front of `buffer`, which grows to fit; returns its unpacked length.
 pub(super) fn unpack(file: &[u8], block: Range<usize>, buffer: &mut Vec<u8>) -> Result<usize, TableError> {
     let offset = block.start;
     let packed = file.get(block).unwrap_or_default();
@@ -41,10 +41,11 @@ pub(super) fn unpack(file: &[u8], block: Range<usize>, buffer: &mut Vec<u8>) -> 
     unpack_to(packed, offset, buffer)
 }
 
-/// Verifies and unpacks a block to the bytes of `buffer` from `start` on, which may grow to `bytes_max` bytes. Gives
-/// where it lies there.
+/// Verifies a block and unpacks it into `buffer` from `start` on. `buffer` may grow to `bytes_max` bytes.
+/// Returns the block's range in it.
 ///
-/// `None` if it is not compressed, or damaged, or too long: whoever loads it finds out.
+/// Returns `None` if the block is uncompressed, damaged or too long. The cursor that loads the block reports
+/// why.
 pub fn unpack_ahead(
     file: &[u8],
     block: &Range<usize>,
@@ -67,7 +68,7 @@ pub fn unpack_ahead(
     Some(start..end)
 }
 
-/// To how many bytes a block comes, if it can.
+/// Returns the unpacked length that a block claims, if its bytes can yield that much.
 fn unpacked_bytes(packed: &[u8], offset: usize) -> Result<usize, TableError> {
     let found = snap::raw::decompress_len(packed).map_err(|error| damaged(offset, &error))?;
     let allowed = packed.len().saturating_mul(SNAPPY_COPY_BYTES) / SNAPPY_COPY_TAKES;
@@ -85,7 +86,7 @@ fn damaged(offset: usize, error: &snap::Error) -> TableError {
     TableError::Snappy { offset, message: error.to_string() }
 }
 
-/// Bytes once written are not written again for their own sake.
+/// Grows `buffer` to `bytes`. Bytes that are there already are not cleared again.
 fn grow(buffer: &mut Vec<u8>, bytes: usize) {
     if let Some(more) = bytes.checked_sub(buffer.len()) {
         buffer.reserve_exact(more);

@@ -1,16 +1,18 @@
-//! Unpacks the blocks ahead of a walk, by whoever is free.
+//! Unpacks the blocks ahead of a walk, on whichever thread is free.
 //!
-//! Where records begin is known only once their block is unpacked; where blocks lie, the index says. So as the walk
-//! goes through a table whose blocks are compressed, groups of the blocks behind it are offered to its helpers, and it
-//! collects each when it comes to it. Blocks of some KiB travel together, for to hand one over costs more than to
-//! unpack it.
+//! Where records begin is known only once their block is unpacked, but the index says where blocks are. So as
+//! the walk goes through a table whose blocks are compressed, it offers groups of the blocks ahead to its
+//! helpers, and collects each group when it gets there. Blocks of a few KiB are grouped because handing one
+//! over costs more than unpacking it.
 //!
-//! A walk over several tables at once has one pool of groups for all, and one window of bytes. Each table may have one
-//! group more with every group that the walk collects from it: so those that it goes through fast come to have the most.
-//! One that stands still while the others want groups gives its last offers back, and may have so many fewer.
+//! A walk over several tables at once has one pool of groups for all of them, and one window of bytes. With
+//! every group that the walk collects from a table, the table may have one group more, so the tables that the
+//! walk goes through fast get the most. A table that stands still while the others need groups gives its last
+//! offers back, and its allowance decreases by as many.
 //!
-//! How long a block will be is known only when it is come to. So groups are made by what is usual: a block that is much
-//! longer is left to the walk, and one such block in many does not change what is usual.
+//! A block's unpacked length is known only when the walk gets there. So groups are sized by the usual length.
+//! A block that is much longer is left to the walk, and one such block among many does not change the usual
+//! length.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,46 +26,48 @@ use super::group::{BLOCK_BYTES_MAX, Block, GROUP_BLOCKS_MAX, Group, Work};
 use super::map::{Store, TableBytes};
 use crate::base::offload::Helpers;
 
-/// What the blocks of a group come to, unless one is longer. The tables of tests are small.
+/// The unpacked bytes of a group's blocks, unless one block is longer. The tests' tables are small.
 const GROUP_BYTES: usize = if cfg!(test) { 9 << 10 } else { 128 << 10 };
-/// What all groups of a walk that are offered come to, unless two come to more.
+/// The most bytes of all offered groups of a walk, unless two groups total more.
 const WINDOW_BYTES: usize = 16 << 20;
-/// The fewest groups that fit in the window.
+/// How many groups may be offered even if they exceed the window.
 const OFFERED_MIN: usize = 2;
-/// The fewest groups of a walk, and of each helper.
+/// The fewest groups of a walk, and the groups per helper.
 const GROUPS_MIN: usize = 4;
 const GROUPS_A_HELPER: usize = 4;
-/// A table of which no block has been entered while the walk entered so many for each of its tables stands still.
+/// A table stands still if the walk has entered none of its blocks while it entered this many per table of
+/// the walk.
 const STILL_BLOCKS_A_TABLE: usize = 8;
-/// By what part of the difference a shorter block lessens what is usual; a longer one doubles it at the most.
+/// A shorter block lowers the usual length by this part of the difference. A longer one at most doubles it.
 const SHORTER_PART: usize = 8;
 
-/// What the tables of a walk share, those of several databases where it is over several.
+/// What the tables of a walk share; if the walk is over several databases, those of all of them.
 #[derive(Debug)]
 pub(in crate::source) struct Pool {
     helpers: Arc<dyn Helpers>,
-    /// How many groups there may be. They are made when they are first wanted.
+    /// How many groups there may be. They are allocated when first needed.
     groups_max: usize,
     groups: Cell<usize>,
     idle: RefCell<Vec<Arc<Group>>>,
-    /// The room of all groups that are not idle.
+    /// The total room of all groups that are not idle.
     offered_bytes: Cell<usize>,
-    /// How long blocks usually are.
+    /// The usual unpacked length of a block.
     usual_bytes: Cell<usize>,
     /// How many blocks the walk has entered.
     entered: Cell<usize>,
     queues: RefCell<Vec<Rc<RefCell<Queue>>>>,
 }
 
-/// What is offered of one table.
+/// The offers of one table.
 #[derive(Debug, Default)]
 struct Queue {
-    /// In the order of the table.
+    /// In table order.
     offers: VecDeque<Offer>,
-    /// Where in the index the first block is named that has not been offered, and before what place it cannot lie.
+    /// The place in the index of the first block not offered yet, and the least offset in the file it may
+    /// start at.
     next: usize,
     from: usize,
-    /// How many groups it may have beside the first.
+    /// How many groups the table may have besides its first.
     more: usize,
     /// How many blocks the walk had entered when it last entered one of this table.
     entered_at: usize,
@@ -73,9 +77,9 @@ struct Queue {
 struct Offer {
     group: Arc<Group>,
     room: usize,
-    /// Where the first block lies.
+    /// Where the first block starts in the file.
     start: usize,
-    /// What `next` and `from` of the queue were before.
+    /// The values of the queue's `next` and `from` before this offer.
     next: usize,
     from: usize,
 }
@@ -96,7 +100,7 @@ impl Pool {
         })
     }
 
-    /// A queue for one more table.
+    /// Returns a queue for one more table.
     fn queue(&self) -> Rc<RefCell<Queue>> {
         let offers = VecDeque::with_capacity(self.groups_max);
         let queue = Rc::new(RefCell::new(Queue { offers, ..Queue::default() }));
@@ -104,7 +108,7 @@ impl Pool {
         queue
     }
 
-    /// A group to be offered that has so much room, if there may be one more.
+    /// Returns a group to offer, with `room` bytes of room, if there may be one more.
     fn take(&self, room: usize) -> Option<Arc<Group>> {
         let mut idle = self.idle.borrow_mut();
         let offered = self.groups.get() - idle.len();
@@ -124,13 +128,14 @@ impl Pool {
         self.idle.borrow_mut().push(group);
     }
 
-    /// Takes back the last offer of the table that has stood still for the longest; whether there was one.
+    /// Takes back the last offer of the table that has stood still the longest; returns whether there was
+    /// one.
     fn take_back(&self) -> bool {
         let queues = self.queues.borrow();
         let still_since = self.entered.get().saturating_sub(STILL_BLOCKS_A_TABLE * queues.len());
         let is_still = |queue: &&Rc<RefCell<Queue>>| {
             let queue = queue.borrow();
-            // Nobody is waited for: what is claimed now is not the next time.
+            // Waits for nobody: an offer that is claimed now will not be the next time.
             let has_offer = queue.offers.back().is_some_and(|offer| !offer.group.is_claimed());
             has_offer && queue.entered_at < still_since
         };
@@ -144,7 +149,7 @@ impl Pool {
         true
     }
 
-    /// A block has been entered that came to so many bytes.
+    /// Updates the usual length with that of a block that has been entered.
     fn came_to(&self, bytes: usize) {
         let usual = self.usual_bytes.get();
         let now = match usual {
@@ -155,26 +160,27 @@ impl Pool {
         self.usual_bytes.set(now.min(BLOCK_BYTES_MAX));
     }
 
-    /// What a group's buffer has room for.
+    /// Returns the room of a group's buffer.
     fn room(&self) -> usize {
         match self.blocks() {
-            // In steps: what is usual changes with every block, and buffers need not.
+            // In steps: the usual length changes with every block, but buffers need not.
             1 => self.usual_bytes.get().next_multiple_of(GROUP_BYTES / 4).min(BLOCK_BYTES_MAX),
             _ => GROUP_BYTES,
         }
     }
 
-    /// Blocks of a group.
+    /// Returns how many blocks a group has.
     fn blocks(&self) -> usize {
         (GROUP_BYTES / self.usual_bytes.get().max(1)).clamp(1, GROUP_BLOCKS_MAX)
     }
 
-    /// How many tables there may be something ahead of, those of all databases.
+    /// Returns how many tables, of all databases, may have blocks unpacked ahead.
     pub(super) fn tables(&self) -> usize {
         self.queues.borrow().len()
     }
 
-    /// What a walk over so many tables at once will keep, as long as blocks are no longer than is usual now.
+    /// Returns how many bytes a walk over `tables` tables at once holds, as long as blocks are no longer than
+    /// is usual now.
     pub(super) fn held_bytes(&self, tables: usize) -> usize {
         let group = size_of::<Group>() + GROUP_BLOCKS_MAX * size_of::<Block>();
         let room = self.room();
@@ -184,18 +190,18 @@ impl Pool {
     }
 }
 
-/// What is ahead of a walk in one table after the other.
+/// What is unpacked ahead of a walk, in one table after the other.
 #[derive(Debug)]
 pub(super) struct Ahead {
     pool: Rc<Pool>,
-    /// The store and the number of the table that is open.
+    /// The open table's store, and its number there.
     table: Option<(Arc<Store>, usize)>,
     queue: Rc<RefCell<Queue>>,
-    /// The group that the walk is in, but for its buffer, which the walk has.
+    /// The group that the walk is in, except its buffer, which the walk has.
     work: Work,
     /// How many of its blocks have been entered.
     entered: usize,
-    /// Whether the block that was asked for last is one of them, and whether it was brought.
+    /// Whether the block last asked for is in that group, and whether it was supplied unpacked.
     is_of_group: bool,
     is_brought: bool,
     /// Whether blocks are compressed, as far as the walk has seen.
@@ -216,7 +222,8 @@ impl Ahead {
         }
     }
 
-    /// The walk is before the first block of a table. One that it maps for itself has nothing ahead.
+    /// Notes that the walk is before the first block of a table. Nothing is unpacked ahead in a table the
+    /// walk maps for itself.
     pub(super) fn open(&mut self, table: &TableBytes) {
         self.close();
         match table {
@@ -225,7 +232,7 @@ impl Ahead {
         }
     }
 
-    /// The walk has left its table.
+    /// Notes that the walk has left its table.
     pub(super) fn close(&mut self) {
         self.table = None;
         let mut queue = self.queue.borrow_mut();
@@ -238,29 +245,30 @@ impl Ahead {
         self.entered = 0;
     }
 
-    /// The walk begins anew.
+    /// Notes that the walk starts again.
     pub(super) fn restart(&mut self) {
         self.close();
         self.queue.borrow_mut().more = 0;
     }
 
-    /// Whether anything is unpacked ahead of this walk.
+    /// Returns whether blocks are unpacked ahead of this walk.
     pub(super) fn is_packed(&self) -> bool {
         self.is_packed
     }
 
-    /// Whether no block is to be entered any more that lies in the walk's buffer.
+    /// Returns whether the walk has entered all blocks that are in its buffer.
     pub(super) fn is_last(&self) -> bool {
         self.entered >= self.work.blocks.len()
     }
 
-    /// Whether one more group may be ahead now.
+    /// Returns whether one more group may be ahead now.
     fn may_offer(&self) -> bool {
         let queue = self.queue.borrow();
         queue.offers.len() < self.pool.groups_max.min(queue.more + 1)
     }
 
-    /// Offers the blocks behind those that have been; whether there were any, and a group for them.
+    /// Offers the blocks after those offered already; returns `false` if there are none, or no group for
+    /// them.
     fn offer(&self, following: &Following<'_>) -> bool {
         let (next, from) = {
             let queue = self.queue.borrow();
@@ -289,14 +297,14 @@ impl Ahead {
         true
     }
 
-    /// Enters the group whose first block this is, if that is the next.
+    /// Enters the group whose first block is `block`, if that group is the next.
     fn collect(&mut self, block: &Range<usize>, buffer: &mut Vec<u8>) {
         let mut queue = self.queue.borrow_mut();
         if queue.offers.front().is_none_or(|offer| offer.start != block.start) {
             return;
         }
         let Some(Offer { group, room, .. }) = queue.offers.pop_front() else { return };
-        // Whoever has it may have lost its processor: there is something else to do meanwhile.
+        // The claimer may be off its processor. Meanwhile, unpack other groups.
         let others = queue.offers.iter().take_while(|_| group.is_claimed());
         others.for_each(|other| _ = other.group.help());
         std::mem::swap(&mut self.work.buffer, buffer);
@@ -317,7 +325,7 @@ impl Shelf for Ahead {
         {
             let mut queue = self.queue.borrow_mut();
             queue.next = queue.next.max(following.start());
-            // Before it offers: what moves does not take back from itself.
+            // Set before offering, so that a table on the move does not take back from itself.
             queue.entered_at = self.pool.entered.get();
         }
         while self.may_offer() && self.offer(following) {}
@@ -343,7 +351,7 @@ impl Shelf for Ahead {
         match unpacked_bytes {
             Some(bytes) => {
                 if !self.is_brought {
-                    // The walk has unpacked it to the buffer that the others of its group lie in.
+                    // The walk has unpacked the block into the buffer that held the rest of its group.
                     self.work.blocks.clear();
                 }
                 self.is_packed = true;
@@ -373,7 +381,7 @@ mod tests {
         Pool::new(Arc::new(NotYet { threads }))
     }
 
-    /// Adds an offer of a block that no table has.
+    /// Adds an offer of a block that is in no table.
     fn offer(pool: &Pool, queue: &RefCell<Queue>, next: usize) {
         let group = pool.take(GROUP_BYTES).unwrap();
         group.offer(&*pool.helpers, |work| work.blocks.push(Block { packed: 0..9, unpacked: None }));
@@ -386,7 +394,7 @@ mod tests {
         for (room, count) in [(WINDOW_BYTES / 4, 4), (WINDOW_BYTES / 3, 3), (WINDOW_BYTES, 2)] {
             let pool = pool(8);
             let mut groups: Vec<_> = std::iter::from_fn(|| pool.take(room)).collect();
-            assert_eq!(groups.len(), count, "of {room} bytes");
+            assert_eq!(groups.len(), count, "groups of {room} bytes");
             pool.put(groups.pop().unwrap(), room);
             assert!(pool.take(room).is_some() && pool.take(room).is_none());
         }
@@ -408,7 +416,7 @@ mod tests {
         let Queue { next, from, more, .. } = *still.borrow();
         assert_eq!((next, from, more, still.borrow().offers.len()), (1, 10, 1, 1));
         assert!(pool.take(GROUP_BYTES).is_some());
-        assert!(pool.take_back() && !pool.take_back(), "what moves keeps its own");
+        assert!(pool.take_back() && !pool.take_back(), "a table on the move keeps its own");
         assert_eq!((still.borrow().offers.len(), moving.borrow().offers.len()), (0, 2));
     }
 

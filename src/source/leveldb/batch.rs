@@ -1,12 +1,12 @@
 //! The records of a write-ahead log: batches of writes.
 //!
 //! ```text
-//! batch: number of its first write: 8 bytes | how many there are: 4 | writes
-//! write: 1 | key | value   or   0 | key   each string behind its length, a varint
+//! batch: number of its first write: 8 bytes | number of writes: 4 | writes
+//! write: 1 | key | value   or   0 | key   each string after its length, a varint
 //! ```
 //!
-//! A batch is read where it lies, in the pieces that the log's blocks cut it to. Only a key or a value that
-//! lies in two pieces or more is copied.
+//! A batch is read in place, in the pieces that the log's blocks cut it into. Only a key or a value that
+//! spans several pieces is copied.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -20,7 +20,7 @@ use super::map::Place;
 /// The longest varint of 32 bits.
 const VARINT32_BYTES_MAX: usize = 5;
 
-/// One write, by where its key and its value lie. A deletion has an empty value.
+/// One write, with the places of its key and its value. A deletion has an empty value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     pub(super) key: Place,
@@ -33,7 +33,7 @@ pub(super) struct Write {
 pub(super) enum BatchFault {
     /// What was found, and what is allowed.
     Malformed(String),
-    /// The write that starts at a byte of the log has a key of so many bytes.
+    /// The write that starts at byte `at` of the log has a key of `found` bytes.
     KeyLength { at: usize, found: usize },
 }
 
@@ -43,17 +43,17 @@ impl From<String> for BatchFault {
     }
 }
 
-/// What the batches of all logs come to.
+/// The writes of all logs.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    /// In the order of the logs.
+    /// In log order.
     pub(super) writes: Vec<Write>,
-    /// What had to be copied.
+    /// The keys and values that had to be copied.
     pub(super) joined: Vec<u8>,
 }
 
 impl Writes {
-    /// Adds the batch that lies in `pieces` of a log; gives the numbers of its writes.
+    /// Adds the batch in the `pieces` of a log; returns the sequence numbers of its writes.
     pub(super) fn add(
         &mut self,
         log: u32,
@@ -64,7 +64,7 @@ impl Writes {
         let total = batch.left;
         let header = batch.fixed64().zip(batch.fixed32());
         let (first, count) =
-            header.ok_or_else(|| format!("it has {total} bytes, and a batch has 12 or more"))?;
+            header.ok_or_else(|| format!("it has {total} bytes, but a batch has at least 12"))?;
         let due = first.checked_add(u64::from(count)).filter(|&end| end <= SEQUENCE_MAX);
         let end =
             due.ok_or_else(|| format!("its {count} writes from number {first} on pass {SEQUENCE_MAX}"))?;
@@ -75,7 +75,8 @@ impl Writes {
             let key = match kind {
                 DELETION | VALUE => batch.string(log, &mut self.joined),
                 found => {
-                    let message = format!("the write at its byte {at} is of kind {found}: there are 0 and 1");
+                    let message =
+                        format!("the write at its byte {at} is of kind {found}: allowed are 0 and 1");
                     return Err(message.into());
                 }
             };
@@ -86,7 +87,7 @@ impl Writes {
             let cut = || format!("the write at its byte {at} has no end");
             let (key, value) = key.zip(value).ok_or_else(cut)?;
             if sequence == end {
-                return Err(format!("it has more than the {count} writes that it says it has").into());
+                return Err(format!("it has more than the {count} writes that it claims").into());
             }
             if key.bytes() > KEY_BYTES_MAX {
                 return Err(BatchFault::KeyLength { at: starts, found: key.bytes() });
@@ -96,16 +97,16 @@ impl Writes {
         }
         if sequence != end {
             let found = sequence.saturating_sub(first);
-            return Err(format!("it has {found} writes, and says that it has {count}").into());
+            return Err(format!("it has {found} writes, but claims {count}").into());
         }
         Ok(first..end)
     }
 }
 
-/// Reads from the front of a record that lies in pieces.
+/// Reads from the front of a record that is in pieces.
 struct Pieces<'a> {
     bytes: &'a [u8],
-    /// What is left of the current piece; not empty unless nothing is left.
+    /// The rest of the current piece; empty only if nothing is left at all.
     piece: Range<usize>,
     more: std::slice::Iter<'a, Range<usize>>,
     left: usize,
@@ -124,7 +125,7 @@ impl<'a> Pieces<'a> {
         self.bytes.get(self.piece.clone()).unwrap_or_default()
     }
 
-    /// Passes bytes of the current piece.
+    /// Skips bytes of the current piece.
     fn skip(&mut self, bytes: usize) {
         self.piece.start = self.piece.start.saturating_add(bytes);
         self.left = self.left.saturating_sub(bytes);
@@ -162,7 +163,7 @@ impl<'a> Pieces<'a> {
             self.skip(piece.len().saturating_sub(rest.len()));
             return u32::try_from(value).ok();
         }
-        // It may go on in the next piece.
+        // It may continue in the next piece.
         let mut bytes = [0; VARINT32_BYTES_MAX];
         for byte in &mut bytes {
             *byte = self.byte()?;
@@ -173,8 +174,8 @@ impl<'a> Pieces<'a> {
         varint(&bytes).and_then(|(value, _)| u32::try_from(value).ok())
     }
 
-    /// A string behind its length: where it lies in the log, or, where the log cuts it to pieces, where in
-    /// `joined` it was put.
+    /// Reads a string after its length. Returns its place: in the log, or in `joined`, where it is copied if
+    /// the log cuts it into pieces.
     fn string(&mut self, log: u32, joined: &mut Vec<u8>) -> Option<Place> {
         let bytes = self.varint32()?;
         let mut missing = usize::try_from(bytes).ok().filter(|&bytes| bytes <= self.left)?;
@@ -228,7 +229,7 @@ mod tests {
         batch
     }
 
-    /// Cuts a batch to pieces that lie apart, reads it, and gives what was read.
+    /// Cuts a batch into pieces with gaps between them, reads it, and returns what was read.
     fn read(batch: &[u8], cuts: &[prop::sample::Index]) -> Result<(Range<u64>, Ops), BatchFault> {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(batch.len() + 1)).collect();
         cuts.extend([0, batch.len()]);
@@ -242,7 +243,7 @@ mod tests {
         let mut writes = Writes::default();
         let numbers = writes.add(0, &log, &pieces)?;
         assert!(writes.joined.len() <= batch.len());
-        // The log itself is put where a mapped one would be found last.
+        // No log is mapped here: it is appended to the joined bytes, and `moved_from_log` adjusts its places.
         let start = writes.joined.len();
         writes.joined.extend(&log);
         let store = Store::new(Vec::new(), writes.joined, 0);
@@ -292,16 +293,16 @@ mod tests {
         let refused = |bytes: &[u8], message: &str| {
             assert_eq!(read(bytes, &[]), Err(message.to_owned().into()));
         };
-        refused(&good[..11], "it has 11 bytes, and a batch has 12 or more");
+        refused(&good[..11], "it has 11 bytes, but a batch has at least 12");
         refused(&good[..good.len() - 1], "the write at its byte 23 has no end");
-        refused(&batch(5, 1, &ops), "it has more than the 1 writes that it says it has");
-        refused(&batch(5, 3, &ops), "it has 2 writes, and says that it has 3");
-        refused(&[&good[..], &[2]].concat(), "the write at its byte 29 is of kind 2: there are 0 and 1");
+        refused(&batch(5, 1, &ops), "it has more than the 1 writes that it claims");
+        refused(&batch(5, 3, &ops), "it has 2 writes, but claims 3");
+        refused(&[&good[..], &[2]].concat(), "the write at its byte 29 is of kind 2: allowed are 0 and 1");
         refused(
             &batch(SEQUENCE_MAX, 2, &ops),
             "its 2 writes from number 72057594037927935 on pass 72057594037927935",
         );
-        // A length of 2^32 - 1 asks for no memory.
+        // A length of 2^32 - 1 allocates nothing.
         let huge = [&batch(1, 1, &vec![])[..], &[1, 0xff, 0xff, 0xff, 0xff, 0x0f]].concat();
         refused(&huge, "the write at its byte 12 has no end");
     }

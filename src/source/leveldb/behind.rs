@@ -1,4 +1,4 @@
-//! The tables that a walk has left behind, and nobody uses any more: out of the system's memory, one at a time.
+//! Drops tables that a walk has left and nobody uses any more from the page cache, one at a time.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::source::page_cache::behind::{Trail, Way};
 #[derive(Debug)]
 pub(super) struct Behind {
     database: Arc<Database>,
-    /// Its parts are the tables, by their numbers in the store.
+    /// Its parts are the tables, by their number in the store.
     trail: Trail,
-    /// By the same number: the level of a table, and its place there.
+    /// For each table number, the table's level and its place there.
     tables: Vec<(usize, usize)>,
 }
 
 impl Behind {
-    /// `None` where the system cannot be told to drop anything.
+    /// Returns `None` if the kernel has no way to drop pages.
     pub(super) fn new(database: &Arc<Database>) -> Option<Self> {
         if cfg!(not(target_os = "linux")) {
             return None;
@@ -27,13 +27,13 @@ impl Behind {
         Some(Behind { database: database.clone(), trail: Trail::new(tables.len()), tables })
     }
 
-    /// The walk is at a record of this table.
+    /// Notes that the walk is at a record of this table.
     #[inline]
     pub(super) fn came_to(&mut self, slot: usize) {
         self.trail.came_to(Way::Values, slot..slot + 1);
     }
 
-    /// The walk is at none.
+    /// Notes that the walk is in no table.
     pub(super) fn leave(&mut self) {
         self.trail.leave();
     }
@@ -49,7 +49,8 @@ impl Behind {
     }
 }
 
-/// Its file is opened for it, since a map keeps none open. Another that has its name by now is not harmed.
+/// Opens the table's file to drop it, since a map keeps none open. If another file now has the name, no harm
+/// is done.
 #[cfg(target_os = "linux")]
 fn drop_table(database: &Database, level: usize, table: usize) {
     use crate::source::page_cache::dropped::drop_pages;
@@ -58,9 +59,9 @@ fn drop_table(database: &Database, level: usize, table: usize) {
     let slot = database.tables(level)[table].slot;
     match std::fs::File::open(&path) {
         Ok(file) => drop_pages(&file, 0, None, || database.lending().store().empty_map(slot)),
-        // A writer has merged it into others: its pages go with its map.
+        // A writer has merged the table into others: its pages go when its map goes.
         Err(error) => {
-            tracing::debug!(%error, table = %path.display(), "a table that was used is not dropped")
+            tracing::debug!(%error, table = %path.display(), "a used table is not dropped")
         }
     }
 }

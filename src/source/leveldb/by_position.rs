@@ -1,4 +1,4 @@
-//! A walk that can be sent to a position: a merged walk, and beside it the entries that an index leads to.
+//! A cursor that can seek by position: a merged walk, and next to it a cursor that follows the index.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,28 +17,29 @@ use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError, UnverifiedTable};
 
-/// Steps after a jump from which on the merged walk goes on: it has blocks read, and unpacked, ahead.
+/// After this many steps since a jump, the merged walk takes over: it reads and unpacks blocks ahead.
 const STEPS_APART: u32 = 32;
 
-/// A block that is asked for when the walk comes to it.
+/// The shortest block that is requested from the kernel before it is read.
 const BLOCK_BYTES: u64 = 16 << 10;
 
-/// A walk over a database.
+/// A cursor over a database.
 #[derive(Debug)]
 pub(super) struct LevelDbCursor {
     source: LevelDb,
     merge: MergeCursor,
     verify: Verify,
-    /// The position that the next step comes to.
+    /// The position of the next step.
     position: u64,
-    /// What looks for entries by the index; kept from one time to the next, with its buffers.
+    /// Finds entries by the index; kept between seeks for its buffers.
     by_position: Option<PositionCursor>,
-    /// Whether that is at the position, and not the merged walk.
-    is_sought: bool,
+    /// Whether `by_position` is at the position, rather than the merged walk.
+    is_by_position: bool,
 }
 
 impl LevelDbCursor {
-    /// `merge` is over all of the source, before its first step, and verifies blocks at once or leaves that to others.
+    /// `merge` must cover all of the source and be before its first step. It verifies blocks as `verify`
+    /// says.
     pub(super) fn new(source: &LevelDb, merge: MergeCursor, verify: Verify) -> Self {
         LevelDbCursor {
             source: source.clone(),
@@ -46,11 +47,11 @@ impl LevelDbCursor {
             verify,
             position: 0,
             by_position: None,
-            is_sought: false,
+            is_by_position: false,
         }
     }
 
-    /// Steps to where the walk was sent, or on from there; `false` past the last record.
+    /// Moves to the record at the position; returns `false` past the last record.
     fn step(&mut self) -> Result<bool, SourceError> {
         let Some(by_position) = &mut self.by_position else { return Ok(false) };
         let is_there = by_position.step(&self.source, self.position, self.verify)?;
@@ -61,22 +62,23 @@ impl LevelDbCursor {
         Ok(is_there)
     }
 
-    /// Has the merged walk go on behind the record at hand, where this one has gone from record to record for a while.
-    fn go_on(&mut self) {
+    /// Lets the merged walk continue after the current record, if the steps since the last jump are enough.
+    fn resume_merge(&mut self) {
         let has_gone = |by_position: &&PositionCursor| {
             by_position.steps >= STEPS_APART && !matches!(by_position.at, At::Nothing)
         };
-        if let Some(by_position) = self.by_position.as_ref().filter(|_| self.is_sought).filter(has_gone) {
-            self.merge.go_behind(by_position.key(&self.source));
-            self.is_sought = false;
+        let settled = self.by_position.as_ref().filter(|_| self.is_by_position).filter(has_gone);
+        if let Some(by_position) = settled {
+            self.merge.go_after(by_position.key(&self.source));
+            self.is_by_position = false;
         }
     }
 }
 
 impl Cursor for LevelDbCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
-        self.go_on();
-        if self.is_sought {
+        self.resume_merge();
+        if self.is_by_position {
             let is_there = self.step()?;
             let by_position = self.by_position.as_ref().filter(|_| is_there);
             return Ok(by_position.map(|by_position| by_position.entry(&self.source)));
@@ -86,10 +88,10 @@ impl Cursor for LevelDbCursor {
         Ok(entry)
     }
 
-    /// Where the index says where records lie, none need be looked at that is passed over.
+    /// With an index, skipped records are not looked at.
     fn skip(&mut self) -> Result<bool, SourceError> {
-        self.go_on();
-        let is_there = match self.by_position.as_mut().filter(|_| self.is_sought) {
+        self.resume_merge();
+        let is_there = match self.by_position.as_mut().filter(|_| self.is_by_position) {
             Some(by_position) => {
                 (by_position.at, by_position.steps) = (At::Nothing, by_position.steps.saturating_add(1));
                 self.position < by_position.index.records()
@@ -109,7 +111,7 @@ impl Cursor for LevelDbCursor {
     }
 
     fn goes_on_until(&mut self, position: u64) {
-        // Not looked at under the lock: a part of the index may have to be read for it.
+        // Looked up outside the lock: a part of the index may have to be read.
         let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());
         let last = position.checked_sub(1).filter(|_| position != u64::MAX).zip(index);
         let place = last.and_then(|(last, index)| index.place(last).ok().flatten());
@@ -125,7 +127,7 @@ impl Cursor for LevelDbCursor {
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
-        (self.position, self.is_sought) = (0, false);
+        (self.position, self.is_by_position) = (0, false);
         self.merge.rewind()
     }
 
@@ -138,7 +140,7 @@ impl Cursor for LevelDbCursor {
                 self.source.indexed.lock().as_ref().map(|indexed| PositionCursor::new(&indexed.index));
         }
         if let Some(by_position) = &mut self.by_position {
-            (by_position.steps, self.position, self.is_sought) = (0, position, true);
+            (by_position.steps, self.position, self.is_by_position) = (0, position, true);
             self.merge.rest();
             return Ok(());
         }
@@ -150,8 +152,8 @@ impl Cursor for LevelDbCursor {
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
-        // An entry that was sought does not ask for it.
-        !self.is_sought && self.merge.give(id, run)
+        // An entry found by the index never offers its buffer.
+        !self.is_by_position && self.merge.give(id, run)
     }
 
     fn held_bytes(&self) -> usize {
@@ -159,19 +161,19 @@ impl Cursor for LevelDbCursor {
     }
 }
 
-/// A walk by the index.
+/// Finds records by the index.
 #[derive(Debug)]
 struct PositionCursor {
     index: Arc<RecordIndex>,
-    /// Since the last jump.
+    /// Steps since the last jump.
     steps: u32,
     at: At,
-    /// The table that the walk was in last, and the block in it.
+    /// The table that the cursor was last in; `cursor` keeps the block.
     table: Option<Table>,
     cursor: PlaceCursor,
 }
 
-/// Where the last step came to.
+/// Where the last step ended.
 #[derive(Debug)]
 enum At {
     Nothing,
@@ -182,7 +184,7 @@ enum At {
 
 #[derive(Debug)]
 struct Table {
-    /// Its number in the store, its level, and its number there.
+    /// Its number in the store; then its level, and its number there.
     slot: usize,
     level: usize,
     number: usize,
@@ -192,22 +194,22 @@ struct Table {
 #[derive(Debug)]
 enum Bytes {
     Whole(TableBytes),
-    /// Read block by block.
+    /// The current block only.
     Block(Block),
 }
 
-/// A block of a table that is read.
+/// The current block of a table that is read instead of mapped.
 #[derive(Debug)]
 struct Block {
     table: Arc<OpenTable>,
-    /// Where it lies, once there is one.
+    /// The block's offset and length, once there is one.
     at: Option<(u64, u64)>,
-    /// It, and its trailer.
+    /// The block and its trailer.
     bytes: Vec<u8>,
 }
 
 impl Block {
-    /// Reads the block that a place is in.
+    /// Reads the block of `place`.
     fn read(&mut self, place: EntryPlace, path: &Path, file_bytes: u64) -> Result<(), SourceError> {
         self.at = None;
         let damaged = |error| LevelDbError::Table { file: path.to_owned(), error };
@@ -247,7 +249,8 @@ impl PositionCursor {
             RecordPlace::Memory(number) => {
                 let write = source.database.memtable().get(number);
                 if write.is_none_or(|write| write.tag.is_deletion()) {
-                    return Err(misled(source, position, format!("write {number} of the logs is none")));
+                    let found = format!("write {number} of the logs is not a record");
+                    return Err(misled(source, position, found));
                 }
                 At::Memory(number)
             }
@@ -261,7 +264,7 @@ impl PositionCursor {
         Ok(true)
     }
 
-    /// Goes to a table, unless the walk is there.
+    /// Enters a table, unless the cursor is in it.
     fn enter(&mut self, source: &LevelDb, position: u64, slot: usize) -> Result<(), SourceError> {
         if self.table.as_ref().is_some_and(|table| table.slot == slot) {
             return Ok(());
@@ -286,7 +289,7 @@ impl PositionCursor {
         Ok(())
     }
 
-    /// Goes to an entry of the table, which must be a record.
+    /// Moves to an entry of the table, which must be a record.
     fn go_to(
         &mut self,
         source: &LevelDb,
@@ -297,7 +300,7 @@ impl PositionCursor {
         let Some(table) = &mut self.table else { return Ok(()) };
         let (level, number) = (table.level, table.number);
         let path = || source.database.table_path(level, number);
-        // Where what is at hand begins in the table, and where the entry lies in what is at hand.
+        // The offset of `file`'s first byte in the table, and the place of the entry relative to it.
         let (mut start, mut at) = (0, place);
         let verify = match &mut table.bytes {
             Bytes::Whole(TableBytes::Kept { store, table }) => {
@@ -307,7 +310,8 @@ impl PositionCursor {
             Bytes::Whole(TableBytes::Own(_)) => Verify::AtOnce,
             Bytes::Block(block) => {
                 if block.at != Some((place.offset, place.bytes)) {
-                    // It knows blocks by their places, and all that are at hand alone have one.
+                    // `PlaceCursor` knows blocks by their places, and every block read alone has the same
+                    // one.
                     self.cursor.leave();
                     block.read(place, &path(), source.database.tables(level)[number].file.bytes)?;
                 }
@@ -327,7 +331,7 @@ impl PositionCursor {
         if is_entry && tag.is_some_and(is_record) {
             return Ok(());
         }
-        // What seems wrong may be the block's damage.
+        // Damage to the block may be the cause.
         self.cursor.verify(file).map_err(damaged)?;
         let EntryPlace { offset, entry, .. } = place;
         let found =
@@ -335,12 +339,12 @@ impl PositionCursor {
         Err(misled(source, position, found))
     }
 
-    /// The key that the last step came to.
+    /// Returns the key of the last step.
     fn key<'a>(&'a self, source: &'a LevelDb) -> &'a [u8] {
         self.entry(source).key()
     }
 
-    /// The record that the last step came to.
+    /// Returns the record of the last step.
     fn entry<'a>(&'a self, source: &'a LevelDb) -> Entry<'a> {
         let database = &source.database;
         let key = key::user(self.cursor.key());
@@ -365,7 +369,7 @@ impl PositionCursor {
     }
 }
 
-/// Has a large block read at once: whoever touches it would wait for it piece by piece.
+/// Requests a large block from the kernel at once; its reader would otherwise wait for it piece by piece.
 fn ask_for(place: EntryPlace, will_need: impl FnOnce(std::ops::Range<usize>)) {
     if place.bytes >= BLOCK_BYTES
         && let (Ok(offset), Ok(bytes)) = (usize::try_from(place.offset), usize::try_from(place.bytes))
@@ -374,9 +378,9 @@ fn ask_for(place: EntryPlace, will_need: impl FnOnce(std::ops::Range<usize>)) {
     }
 }
 
-/// The index leads nowhere.
+/// Returns the error for an index that leads to no record.
 #[cold]
 fn misled(source: &LevelDb, index: u64, found: String) -> SourceError {
-    let message = format!("the record index, which is best removed, is wrong ({found})");
+    let message = format!("the record index is wrong ({found}); remove it");
     SourceError::Broken { path: source.path.clone(), index, message }
 }

@@ -1,6 +1,6 @@
-//! A LevelDB that is open: what its cursors share. Nothing in it changes, but for tables that get mapped.
+//! An open LevelDB: what its cursors share. Nothing in it changes, except that tables get mapped.
 //!
-//! A table is mapped, or the walk that enters it reads all of it, to lose it when it leaves it.
+//! A table is mapped, or the cursor that enters it reads all of it and releases it on leaving.
 
 use std::io;
 use std::ops::Range;
@@ -23,35 +23,35 @@ use crate::source::access::Reading;
 pub(super) struct Table {
     pub(super) file: TableFile,
     pub(super) name: TableName,
-    /// Its number in the store; tables past the store's last one are mapped by each walk anew.
+    /// Its number in the store. Each cursor maps tables past the store's last one for itself.
     pub(super) slot: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) folder: Folder,
-    /// Level 0 from the newest table on, the others in the order of their keys.
+    /// Level 0 from the newest table on, the others in key order.
     pub(super) levels: [Vec<Table>; LEVELS],
     pub(super) last_sequence: u64,
     pub(super) memtable: Memtable,
     pub(super) lending: Lending,
     pub(super) cuts: Vec<LogCut>,
-    /// What the logs lack, where that was allowed.
+    /// What the logs lack, if that was allowed.
     pub(super) gaps: Vec<LevelDbError>,
     /// The MANIFEST and the logs that it was opened from.
     pub(super) opened_from: Identity,
     pub(super) reading: Reading,
-    /// Where tables are read: those that stay open.
+    /// The tables that stay open, if tables are read.
     pub(super) open_tables: OpenTables,
 }
 
 impl Database {
-    /// How many records there are, if all lie in the logs.
+    /// Returns how many records there are, if all are in the logs.
     pub(super) fn records(&self) -> Option<u64> {
         self.levels.iter().all(Vec::is_empty).then_some(self.memtable.len() as u64)
     }
 
-    /// What is held for as long as the database is open, beside files that are mapped.
+    /// Returns how many bytes are held as long as the database is open, besides mapped files.
     pub(super) fn held_bytes(&self) -> usize {
         let keys = |table: &Table| table.file.smallest.len() + table.file.largest.len();
         let level = |level: &Vec<Table>| {
@@ -65,7 +65,7 @@ impl Database {
             + self.gaps.capacity() * size_of::<LevelDbError>()
     }
 
-    /// The greatest key that anything is known of, deleted or not.
+    /// Returns the greatest key in any table or log, deleted or not.
     pub(super) fn greatest_key(&self) -> Option<&[u8]> {
         let of_tables = self.levels.iter().flatten().map(|table| table.file.last_user_key());
         let last = self.memtable.len().checked_sub(1).and_then(|last| self.memtable.get(last));
@@ -81,7 +81,8 @@ impl Database {
         self.folder.table(table.file.number, table.name)
     }
 
-    /// Has the system read the first bytes of a table, so many at the most. Where that cannot be, whoever comes there does.
+    /// Asks the kernel to read the first bytes of a table, at most `bytes_max`. If that fails, the cursor
+    /// that gets there reads them.
     pub(super) fn will_need(&self, level: usize, table: usize, bytes_max: u64) {
         match self.reading {
             Reading::Mapped => {
@@ -98,7 +99,7 @@ impl Database {
         }
     }
 
-    /// Which state of which files it is.
+    /// Identifies the state of the files that the database consists of.
     pub(super) fn identity(&self) -> Identity {
         let identity = self.opened_from.clone().with("last write", self.last_sequence);
         self.levels.iter().flatten().fold(identity, |identity, Table { file, .. }| {
@@ -106,7 +107,7 @@ impl Database {
         })
     }
 
-    /// The level of the table of this number in the store, and its number there.
+    /// Returns the level of the table with this number in the store, and its number there.
     pub(super) fn table_at(&self, slot: usize) -> Option<(usize, usize)> {
         let mut table = slot;
         for (level, tables) in self.levels.iter().enumerate() {
@@ -118,7 +119,7 @@ impl Database {
         None
     }
 
-    /// The bytes of a table, mapped or read.
+    /// Returns the bytes of a table, mapped or read.
     pub(super) fn open_table(&self, level: usize, table: usize) -> Result<TableBytes, SourceError> {
         let Table { file, slot, .. } = &self.levels[level][table];
         if self.reading == Reading::Read {
@@ -132,7 +133,7 @@ impl Database {
         })
     }
 
-    /// A table that is to be read, open.
+    /// Returns an open table, to be read.
     pub(super) fn open_file(&self, level: usize, table: usize) -> Result<Arc<OpenTable>, SourceError> {
         if let Some(open) = self.open_tables.get(self.levels[level][table].slot) {
             return Ok(open.clone());
@@ -144,7 +145,8 @@ impl Database {
         }
     }
 
-    /// What a walk over these tables of a level, one after the other, holds of them at the most, beside maps.
+    /// Returns how many bytes a cursor over these tables of a level, one after the other, holds of them at
+    /// most, besides maps.
     pub(super) fn read_bytes_max(&self, level: usize, tables: Range<usize>) -> usize {
         let longest = self.levels[level][tables].iter().map(|table| table.file.bytes).max();
         match self.reading {
@@ -153,13 +155,13 @@ impl Database {
         }
     }
 
-    /// Maps every table that stays mapped, or opens those that stay open, so many at the most: whatever its writer
-    /// deletes from now on can still be read.
+    /// Maps every table that stays mapped, or opens those that stay open, at most `open_max`. Whatever a
+    /// writer deletes after that can still be read.
     pub(super) fn hold_tables(&mut self, open_max: usize) -> Result<(), SourceError> {
         let of_level = |level: usize| (0..self.levels[level].len()).map(move |table| (level, table));
         let tables = (0..LEVELS).flat_map(of_level);
         if self.reading == Reading::Read {
-            // In the order of their slots.
+            // In slot order: `OpenTables` is indexed by slot.
             for (level, table) in tables.take(open_max) {
                 let path = self.table_path(level, table);
                 if !self.open_tables.keep(&path)? {
@@ -176,21 +178,21 @@ impl Database {
         Ok(())
     }
 
-    /// Checks that a table still has its length, for a walk that is about to enter it: whoever reads a map behind
-    /// the end of its file is ended by a signal. One that was deleted is still there for whoever has mapped it.
+    /// Checks that a table still has its length, for a cursor that is about to enter it: reading a map past
+    /// the end of its file ends the process with a signal. The map of a deleted table stays readable.
     pub(super) fn check_length(&self, level: usize, table: usize) -> Result<(), SourceError> {
         let Table { file, slot, .. } = &self.levels[level][table];
         self.lending.check_length(*slot, file.bytes)
     }
 
-    /// A table that was there when the database was opened.
+    /// Returns the error for a table that was there when the database was opened, and is gone.
     fn went_away(&self, level: usize, table: usize) -> SourceError {
         let (path, file) = (self.folder.path().to_owned(), self.table_path(level, table));
         let error = format!("{} is no longer there", file.display());
         LevelDbError::BeingWritten { path, error }.into()
     }
 
-    /// How many levels there are.
+    /// Returns how many levels there are.
     pub(super) fn levels(&self) -> usize {
         self.levels.len()
     }

@@ -1,4 +1,4 @@
-//! The records of a MANIFEST: edits, whose sum is the list of a database's tables.
+//! The records of a MANIFEST: edits, which add up to the list of a database's tables.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -10,12 +10,12 @@ use percolator_table::coding::Coded;
 
 use super::key;
 
-/// Levels that LevelDB has.
+/// How many levels LevelDB has.
 pub(super) const LEVELS: usize = 7;
-/// The one order of keys that is read.
+/// The only supported order of keys.
 pub(super) const COMPARATOR: &str = "leveldb.BytewiseComparator";
 
-// What is said next in an edit.
+// The tags of an edit; each says what follows it.
 const COMPARATOR_NAME: u32 = 1;
 const LOG_NUMBER: u32 = 2;
 const NEXT_FILE_NUMBER: u32 = 3;
@@ -25,7 +25,7 @@ const DELETED_FILE: u32 = 6;
 const NEW_FILE: u32 = 7;
 const PREVIOUS_LOG_NUMBER: u32 = 9;
 
-/// A table, as the MANIFEST has it.
+/// A table, as the MANIFEST describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableFile {
     pub(super) number: u64,
@@ -53,33 +53,34 @@ pub(super) struct Edits {
     previous_log_number: Option<u64>,
     next_file_number: Option<u64>,
     last_sequence: Option<u64>,
-    /// Of the edit that gave the log its number.
+    /// From the edit that set the log number, with the last sequence number known by then.
     log_start: Option<(Option<u64>, LogStart)>,
     levels: [BTreeMap<u64, TableFile>; LEVELS],
 }
 
-/// What the edit says that made a log the oldest one which is needed.
+/// What the edit contains that made a log the oldest one needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogStart {
     /// The number of the last write by then.
     pub(super) last_sequence: u64,
-    /// Whether no edit before it named a log, as where a writer opened the database: the log then starts with
-    /// the write behind that. A log that follows another in one writer's life may have had writes by then.
+    /// Whether no edit before it named a log, as when a writer opens the database. The log then starts with
+    /// the write after `last_sequence`. A log that follows another of the same writer may have had writes by
+    /// then.
     pub(super) is_first: bool,
-    /// The tables that the edit added: all that was in the logs before.
+    /// The tables that the edit added: everything the logs had before it.
     pub(super) tables: Vec<u64>,
 }
 
-/// What the last edit left.
+/// What the edits add up to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// Logs below this number are in tables, but for the previous one, of a LevelDB that is long gone.
+    /// Logs below this number are in tables, except for the previous one, which only a very old LevelDB has.
     pub(super) log_number: u64,
     pub(super) previous_log_number: u64,
     pub(super) last_sequence: u64,
     pub(super) log_start: LogStart,
-    /// Level 0 holds its newest table first, and they may overlap. Every other level is in the order of
-    /// its keys, and no two tables overlap.
+    /// Level 0 has its newest table first, and its tables may overlap. Every other level is in key order, and
+    /// its tables do not overlap.
     pub(super) levels: [Vec<TableFile>; LEVELS],
 }
 
@@ -87,20 +88,20 @@ impl Edits {
     /// Adds an edit. An error says what is wrong with it.
     pub(super) fn add(&mut self, edit: &[u8]) -> Result<(), String> {
         let mut coded = Coded::new(edit);
-        // Within an edit, files go before others come: one that moves to the next level does both.
+        // Files are removed before any are added: an edit that moves a file to the next level does both.
         let mut new = Vec::new();
         let log_before = self.log_number;
         while !coded.is_empty() {
             let at = coded.offset();
-            let said = coded.varint32();
-            let read = match said {
+            let tag = coded.varint32();
+            let read = match tag {
                 None => None,
                 Some(NEW_FILE) => new_file(&mut coded).map(|file| new.push(file)),
-                Some(said) => self.read(said, &mut coded)?,
+                Some(tag) => self.read(tag, &mut coded)?,
             };
-            read.ok_or_else(|| match said {
-                Some(said) => {
-                    format!("what tag {said} at its byte {at} announces is not there, or cannot be")
+            read.ok_or_else(|| match tag {
+                Some(tag) => {
+                    format!("what tag {tag} at its byte {at} announces is missing or impossible")
                 }
                 None => format!("there is no tag at its byte {at}"),
             })?;
@@ -114,7 +115,7 @@ impl Edits {
             let table = file.number;
             let (smallest, largest) = (key::split(&file.smallest), key::split(&file.largest));
             if smallest.zip(largest).is_none_or(|(smallest, largest)| order(smallest, largest).is_gt()) {
-                return Err(format!("table {table} has keys that are none, or ends before it starts"));
+                return Err(format!("table {table} has malformed keys, or ends before it starts"));
             }
             if let Some(files) = self.levels.get_mut(level) {
                 files.insert(table, file);
@@ -123,9 +124,9 @@ impl Edits {
         Ok(())
     }
 
-    /// Reads what a tag announces; `None` if it is not there.
-    fn read(&mut self, said: u32, coded: &mut Coded<'_>) -> Result<Option<()>, String> {
-        let read = match said {
+    /// Reads what a tag announces; `None` if it is missing.
+    fn read(&mut self, tag: u32, coded: &mut Coded<'_>) -> Result<Option<()>, String> {
+        let read = match tag {
             COMPARATOR_NAME => {
                 coded.string().map(|name| self.comparator = Some(String::from_utf8_lossy(name).into_owned()))
             }
@@ -133,7 +134,7 @@ impl Edits {
             PREVIOUS_LOG_NUMBER => coded.varint64().map(|number| self.previous_log_number = Some(number)),
             NEXT_FILE_NUMBER => coded.varint64().map(|number| self.next_file_number = Some(number)),
             LAST_SEQUENCE => coded.varint64().map(|number| self.last_sequence = Some(number)),
-            // Where the next compaction of a level would start.
+            // Where the next compaction of a level would start; not needed.
             COMPACT_POINTER => level(coded).and_then(|_| coded.string()).map(drop),
             DELETED_FILE => level(coded).zip(coded.varint64()).map(|(level, number)| {
                 self.levels.get_mut(level).and_then(|files| files.remove(&number));
@@ -143,14 +144,14 @@ impl Edits {
         Ok(read)
     }
 
-    /// The comparator that the edits name, if they do.
+    /// Returns the comparator that the edits name, if any.
     pub(super) fn comparator(&self) -> Option<&str> {
         self.comparator.as_deref()
     }
 
-    /// What the edits come to. An error says what they lack or contradict.
+    /// Returns the sum of the edits. An error says what they lack or contradict.
     pub(super) fn finish(mut self) -> Result<State, String> {
-        let lacks = |what| format!("the MANIFEST ends, and has no {what}");
+        let lacks = |what| format!("the MANIFEST ends without a {what}");
         self.comparator.ok_or_else(|| lacks("name of a comparator"))?;
         self.next_file_number.ok_or_else(|| lacks("next file number"))?;
         let log_number = self.log_number.ok_or_else(|| lacks("log number"))?;
@@ -158,7 +159,7 @@ impl Edits {
         let previous_log_number = self.previous_log_number.unwrap_or(0);
         if last_sequence > key::SEQUENCE_MAX {
             return Err(format!(
-                "its last sequence number is {last_sequence}: allowed is {}",
+                "its last sequence number is {last_sequence}: at most {} is allowed",
                 key::SEQUENCE_MAX
             ));
         }
@@ -190,7 +191,7 @@ fn new_file(coded: &mut Coded<'_>) -> Option<(usize, TableFile)> {
     Some((level, TableFile { number, bytes, smallest, largest }))
 }
 
-/// The order of keys in a table: by user key, and the newest first.
+/// The order of keys in a table: by user key, then newest first.
 fn order(one: (&[u8], key::Tag), other: (&[u8], key::Tag)) -> Ordering {
     one.0.cmp(other.0).then(other.1.cmp(&one.1))
 }
@@ -211,8 +212,8 @@ fn check_apart(levels: &[Vec<TableFile>; LEVELS]) -> Result<(), String> {
     Ok(())
 }
 
-/// A table of two levels would be walked, and held by walks, twice: LevelDB takes one off its level before it
-/// puts it on another.
+/// A table in two levels would be walked, and held by walks, twice. LevelDB removes a table from its level
+/// before it adds it to another.
 fn check_once(levels: &[Vec<TableFile>; LEVELS]) -> Result<(), String> {
     let mut seen = BTreeMap::new();
     for (level, files) in levels.iter().enumerate() {
@@ -301,28 +302,31 @@ mod tests {
         let refused = |edit: &[u8], message: &str| {
             assert_eq!(sum(&[start(), edit.to_vec()]), Err(message.to_owned()));
         };
-        let cannot = |tag: u32| format!("what tag {tag} at its byte 0 announces is not there, or cannot be");
+        let cannot = |tag: u32| format!("what tag {tag} at its byte 0 announces is missing or impossible");
         refused(&[8, 0], "tag 8 is unknown: LevelDB's are 1 to 7, and 9");
         refused(&[0x80], "there is no tag at its byte 0");
         refused(&[2], &cannot(2));
         refused(&[1, 9, b'a'], &cannot(1));
         refused(&[DELETED_FILE as u8, 7, 1], &cannot(6));
         refused(&new(7, 1, b"a", b"b"), &cannot(7));
-        refused(&new(1, 1, b"b", b"a"), "table 1 has keys that are none, or ends before it starts");
-        refused(&[7, 1, 1, 1, 0, 0], "table 1 has keys that are none, or ends before it starts");
+        refused(&new(1, 1, b"b", b"a"), "table 1 has malformed keys, or ends before it starts");
+        refused(&[7, 1, 1, 1, 0, 0], "table 1 has malformed keys, or ends before it starts");
         let overlap = [new(3, 1, b"a", b"c"), new(3, 2, b"b", b"d")].concat();
         refused(&overlap, "tables 1 and 2 of level 3 overlap");
         let huge = [&[LAST_SEQUENCE as u8][..], &[0xff; 9], &[1]].concat();
-        refused(&huge, "its last sequence number is 18446744073709551615: allowed is 72057594037927935");
-        assert_eq!(sum(&[]), Err("the MANIFEST ends, and has no name of a comparator".to_owned()));
+        let most = "at most 72057594037927935 is allowed";
+        refused(&huge, &format!("its last sequence number is 18446744073709551615: {most}"));
+        assert_eq!(sum(&[]), Err("the MANIFEST ends without a name of a comparator".to_owned()));
         let name = [&[1][..], &string(COMPARATOR.as_bytes())].concat();
-        assert_eq!(sum(&[name]), Err("the MANIFEST ends, and has no next file number".to_owned()));
+        assert_eq!(sum(&[name]), Err("the MANIFEST ends without a next file number".to_owned()));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_an_edit_or_an_error(
-            edits in prop::collection::vec(prop::collection::vec(prop_oneof![0..12_u8, any::<u8>()], 0..60), 1..6),
+            edits in prop::collection::vec(
+                prop::collection::vec(prop_oneof![0..12_u8, any::<u8>()], 0..60), 1..6,
+            ),
         ) {
             let _ = sum(&edits);
             let _ = sum(&[vec![start()], edits].concat());

@@ -6,24 +6,27 @@ use percolator_table::TableError;
 
 use super::log::LogFault;
 
-/// Why a LevelDB cannot be read. Offsets count from the first byte of the file.
+/// Why a LevelDB cannot be read. Offsets count from the start of the file.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LevelDbError {
     /// CURRENT does not name a MANIFEST.
     #[error(
-        "{}: found {found}: a database's CURRENT has the name of its MANIFEST, as MANIFEST-000004, and a line \
-         feed",
+        "{}: found {found}: a database's CURRENT contains the name of its MANIFEST, such as MANIFEST-000004, \
+         and a line feed",
         file.display()
     )]
     Current {
         /// CURRENT.
         file: PathBuf,
-        /// What it has instead.
+        /// Its contents.
         found: String,
     },
-    /// A file that another one names is not there.
-    #[error("{}: {what} is missing, which {} names; copy the database again, with all its files", file.display(), named_by.display())]
+    /// A file that another one names is missing.
+    #[error(
+        "{}: {what} is missing, but {} names it; copy the database again, with all its files",
+        file.display(), named_by.display()
+    )]
     Missing {
         /// The file that is missing.
         file: PathBuf,
@@ -32,29 +35,29 @@ pub enum LevelDbError {
         /// The file that names it.
         named_by: PathBuf,
     },
-    /// Tables that the MANIFEST names are not there.
+    /// Tables that the MANIFEST names are missing.
     #[error(
-        "{}: the table is missing, one of {missing} of the {tables} that {} names; copy the database again, \
-         with all its files",
+        "{}: the table is missing ({missing} of the {tables} that {} names are missing); copy the database \
+         again, with all its files",
         file.display(), manifest.display()
     )]
     MissingTables {
         /// The first table that is missing.
         file: PathBuf,
-        /// How many are.
+        /// How many tables are missing.
         missing: usize,
-        /// How many there should be.
+        /// How many tables the MANIFEST names.
         tables: usize,
         /// The MANIFEST.
         manifest: PathBuf,
     },
-    /// Something is there under a file's name that is no file.
-    #[error("{}: a file is expected there, and found is something that is no regular file", file.display())]
+    /// There is something under a file's name that is not a regular file.
+    #[error("{}: expected a file, but it is not a regular file", file.display())]
     NoFile {
         /// Its path.
         file: PathBuf,
     },
-    /// A file is not as long as it was when it was written.
+    /// A file does not have the length it was written with.
     #[error(
         "{}: the file has {found} bytes, and the MANIFEST says {wanted}; copy it again from where it came",
         file.display()
@@ -64,7 +67,7 @@ pub enum LevelDbError {
         file: PathBuf,
         /// Its length.
         found: u64,
-        /// The length that it was written with.
+        /// The length it was written with.
         wanted: u64,
     },
     /// A log, or the MANIFEST, is damaged.
@@ -79,7 +82,7 @@ pub enum LevelDbError {
         /// What was found.
         fault: LogFault,
     },
-    /// A batch of writes in a log, which is what was written, is malformed.
+    /// A batch of writes in a log is malformed, although its checksums match.
     #[error("{}: the batch at byte {offset} is malformed: {message}", file.display())]
     Batch {
         /// The log.
@@ -89,10 +92,10 @@ pub enum LevelDbError {
         /// What was found, and what is allowed.
         message: String,
     },
-    /// A key is longer than what is read.
+    /// A key is longer than allowed.
     #[error(
-        "{}: in the block at byte {block}: what starts at byte {offset} of it has a key of {found} bytes: \
-         {allowed} are allowed",
+        "{}: in the block at byte {block}: the entry or write at byte {offset} of it has a key of {found} \
+         bytes: {allowed} are allowed",
         file.display()
     )]
     KeyLength {
@@ -100,14 +103,14 @@ pub enum LevelDbError {
         file: PathBuf,
         /// Where in the file the block starts.
         block: usize,
-        /// Where in the block, uncompressed, the entry or the write starts.
+        /// Where in the uncompressed block the entry or the write starts.
         offset: usize,
         /// The length of its key.
         found: usize,
-        /// The longest key that is read.
+        /// The longest key allowed.
         allowed: usize,
     },
-    /// A log is followed by one that does not go on where it ends.
+    /// A log does not continue where the log before it ends.
     #[error(
         "{}: writes are lost: {} starts with write {found}, {}; {ALLOW_GAPS}",
         file.display(), next.display(), due(*wanted)
@@ -119,12 +122,13 @@ pub enum LevelDbError {
         next: PathBuf,
         /// The sequence number of its first write.
         found: u64,
-        /// The sequence number that is due; `None` if nothing that is left tells.
+        /// The sequence number that is due; `None` if nothing that is left shows it.
         wanted: Option<u64>,
     },
-    /// A batch of writes does not go on where the one before it ends, or where the tables end.
+    /// A batch of writes does not continue where the one before it ends, or where the tables end.
     #[error(
-        "{}: writes are lost: the batch at byte {offset} starts with write {found}, and due is {due}; {ALLOW_GAPS}",
+        "{}: writes are lost: the batch at byte {offset} starts with write {found}, but write {due} is due; \
+         {ALLOW_GAPS}",
         file.display()
     )]
     Skip {
@@ -139,31 +143,31 @@ pub enum LevelDbError {
     },
     /// The logs end before the last write that the MANIFEST counts.
     #[error(
-        "{}: writes are lost: due is write {due}, and the logs end there, but {} counts up to {counted}; {ALLOW_GAPS}",
+        "{}: writes are lost: the logs end before write {due}, but {} counts up to {counted}; {ALLOW_GAPS}",
         file.display(), manifest.display()
     )]
     LostEnd {
-        /// The last log that has a write, or the oldest one that is needed.
+        /// The last log that has a write, or the oldest one needed.
         file: PathBuf,
-        /// The sequence number that is due there.
+        /// The sequence number due there.
         due: u64,
-        /// The sequence number of the last write that was counted.
+        /// The sequence number of the last write that the MANIFEST counts.
         counted: u64,
         /// The MANIFEST.
         manifest: PathBuf,
     },
-    /// Its writer changes its files, or deletes them, while they are looked for.
+    /// A writer changes or deletes the database's files while they are opened.
     #[error(
-        "{}: the database is being written to ({error}); read it once its writer is done, or give a copy of it",
+        "{}: the database is being written to ({error}); read it once its writer is done, or use a copy",
         path.display()
     )]
     BeingWritten {
         /// The database.
         path: PathBuf,
-        /// What went wrong therefore.
+        /// The error that resulted.
         error: String,
     },
-    /// The MANIFEST, which is what was written, says what cannot be.
+    /// The MANIFEST's checksums match, but it says something impossible.
     #[error("{}: the edit at byte {offset} is malformed: {message}", file.display())]
     Manifest {
         /// The MANIFEST.
@@ -173,9 +177,9 @@ pub enum LevelDbError {
         /// What was found, and what is allowed.
         message: String,
     },
-    /// The keys are in an order of somebody's own.
+    /// The keys are in a custom order.
     #[error(
-        "{}: the database is ordered by the comparator {found:?}: what is read is {:?}{}",
+        "{}: the database is ordered by the comparator {found:?}: supported is {:?}{}",
         file.display(), super::edit::COMPARATOR, remedy(found)
     )]
     Comparator {
@@ -206,21 +210,19 @@ pub enum LevelDbError {
 
 fn due(wanted: Option<u64>) -> String {
     match wanted {
-        Some(wanted) => format!("and due is {wanted}"),
-        None => "and no write before that is intact".to_owned(),
+        Some(wanted) => format!("but write {wanted} is due"),
+        None => "but no write before that is intact".to_owned(),
     }
 }
 
-/// What to do about writes that are lost.
-const ALLOW_GAPS: &str = "copy the database again, with all its files, or say LogGaps::Allow, --allow-log-gaps, to \
-     read what is left";
+/// The remedy for lost writes.
+const ALLOW_GAPS: &str = "copy the database again, with all its files, or set LogGaps::Allow, \
+     --allow-log-gaps, to read what is left";
 
-/// What to do about a comparator.
+/// Returns the remedy for an unsupported comparator.
 fn remedy(found: &str) -> &'static str {
     match found {
         "idb_cmp1" => "; it is Chrome's IndexedDB, not Caffe's: give the folder that Caffe's tools wrote",
-        _ => {
-            "; copy its records, with the program that has this order, to a new database that has LevelDB's own"
-        }
+        _ => "; copy its records, with the program that has this order, to a new database in LevelDB's order",
     }
 }

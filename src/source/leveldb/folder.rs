@@ -1,4 +1,4 @@
-//! The files of a LevelDB, by name.
+//! The files of a LevelDB, located by name.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -9,10 +9,10 @@ use crate::source::SourceError;
 
 const CURRENT: &str = "CURRENT";
 const MANIFEST: &str = "MANIFEST-";
-/// More than any CURRENT that names a MANIFEST has.
+/// More bytes than a CURRENT that names a MANIFEST can have.
 const CURRENT_BYTES_MAX: u64 = 64;
 
-/// A folder that holds a CURRENT.
+/// A folder that contains a CURRENT.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -28,15 +28,15 @@ impl Folder {
         };
         let io = |action| move |error: io::Error| SourceError::io(path, action, &error);
         if !std::fs::metadata(path).map_err(io("open the database"))?.is_dir() {
-            return Err(not_one("; it is no folder: a LevelDB is the folder that CURRENT lies in"));
+            return Err(not_one("; it is not a folder: a LevelDB is the folder that contains CURRENT"));
         }
         if path.join(CURRENT).try_exists().map_err(io("look for CURRENT"))? {
             return Ok(Folder { path: path.to_owned() });
         }
         Err(not_one(if path.join("data.mdb").exists() {
-            "; it is an LMDB: say .lmdb(path), --lmdb, or in a net backend: LMDB"
+            "; it is an LMDB: use .lmdb(path), --lmdb, or in a net backend: LMDB"
         } else {
-            "; give the folder that convert_imageset -backend=leveldb or its like wrote"
+            "; give the folder that convert_imageset -backend=leveldb or a similar tool wrote"
         }))
     }
 
@@ -78,7 +78,7 @@ impl Folder {
         }
     }
 
-    /// What tells that a writer has been at work: the MANIFEST and its length.
+    /// Returns what changes when a writer is at work: the MANIFEST's path and length.
     pub(super) fn stamp(&self) -> Result<(PathBuf, u64), SourceError> {
         let manifest = self.manifest()?;
         let metadata = std::fs::metadata(&manifest);
@@ -86,26 +86,26 @@ impl Folder {
         Ok((manifest, bytes))
     }
 
-    /// The numbers of the logs, in the order in which they were written.
+    /// Returns the numbers of the logs, in the order they were written.
     pub(super) fn logs(&self) -> Result<Vec<u64>, SourceError> {
         let io = |error: io::Error| SourceError::io(&self.path, "list the files", &error);
         let mut logs = Vec::new();
         for entry in std::fs::read_dir(&self.path).map_err(io)? {
             let name = entry.map_err(io)?.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(".log")?.parse().ok());
-            // Other spellings of a number are not LevelDB's.
+            // LevelDB writes numbers in this spelling only.
             logs.extend(number.filter(|&number| self.log(number).file_name() == Some(&name)));
         }
         logs.sort_unstable();
         Ok(logs)
     }
 
-    /// Where a log lies.
+    /// Returns the path of a log.
     pub(super) fn log(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:06}.log"))
     }
 
-    /// Where a table lies, whose name depends on when LevelDB wrote it.
+    /// Returns the path of a table; its extension depends on the LevelDB that wrote it.
     pub(super) fn table(&self, number: u64, name: TableName) -> PathBuf {
         let extension = match name {
             TableName::Ldb => "ldb",
@@ -114,7 +114,7 @@ impl Folder {
         self.path.join(format!("{number:06}.{extension}"))
     }
 
-    /// Which name a table has, and what there is under that name; `None` if there is no such table.
+    /// Returns a table's extension and metadata; `None` if there is no such table.
     pub(super) fn find_table(&self, number: u64) -> Result<Option<(TableName, Metadata)>, SourceError> {
         for name in [TableName::Ldb, TableName::Sst] {
             let path = self.table(number, name);
@@ -128,10 +128,10 @@ impl Folder {
     }
 }
 
-/// What a table's name ends with.
+/// The extension of a table's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableName {
     Ldb,
-    /// LevelDB before 1.14, of 2013.
+    /// Written by LevelDB before 1.14 (2013).
     Sst,
 }

@@ -1,4 +1,4 @@
-//! A few neighbouring blocks of a table, unpacked by whoever comes first: a helper, or the walk.
+//! A few neighbouring blocks of a table, unpacked by whichever comes first: a helper, or the walk.
 //!
 //! ```text
 //!            offer              claim                unpacked
@@ -10,11 +10,12 @@
 //!
 //! # Invariants
 //!
-//! 1. The work is the claimer's from the claim on until it is done, or given up; otherwise it lies in the group.
-//! 2. Only the walk offers, collects and takes back. So between an offer and what ends it, nothing but claims happens.
-//! 3. A group is queued once at the most: `is_queued` from before it is sent until a helper has it. A helper may therefore
-//!    find that it is not offered any more, or again.
-//! 4. Every wait ends: the walk waits for a claimer alone, which is a thread that unpacks, and gives up if it panics.
+//! 1. From the claim until the work is done or given up, the claimer owns it; otherwise the group holds it.
+//! 2. Only the walk offers, collects and takes back. So only claims happen between an offer and what ends it.
+//! 3. A group is queued at most once: `is_queued` is set from before it is sent until a helper has it. A
+//!    helper may therefore find that the group is no longer offered, or is offered again.
+//! 4. Every wait ends. The walk waits only for a claimer, which is a thread that is unpacking, and which
+//!    gives up the claim if it panics.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,30 +26,30 @@ use super::map::Store;
 use crate::base::offload::{Helpers, OffloadedTask};
 use crate::base::sync::{Condvar, Mutex};
 
-/// The most blocks of a group.
+/// The most blocks in a group.
 pub(super) const GROUP_BLOCKS_MAX: usize = 32;
-/// The longest block, unpacked, that is unpacked ahead.
+/// The most unpacked bytes of a block that is unpacked ahead.
 pub(super) const BLOCK_BYTES_MAX: usize = 8 << 20;
-/// How much larger than its room a buffer may be. A first block makes it twice as large.
+/// How many times its room a buffer may have. A group's first block may make it twice as large.
 const ROOMS_MAX: usize = 4;
 
 /// A block of a group.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    /// Where in the table it lies.
+    /// The block's range in the table.
     pub(super) packed: Range<usize>,
-    /// Where in the buffer it lies then. `None` if it is not unpacked: its walk will know why.
+    /// Its range in the buffer. `None` if it is not unpacked; the walk finds out why.
     pub(super) unpacked: Option<Range<usize>>,
 }
 
-/// What there is to do, and what has come of it.
+/// What is to be unpacked, and the result.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// The store and the number of the table that the blocks lie in, while there is something to do.
+    /// The store and the number of the blocks' table, as long as there is something to do.
     pub(super) table: Option<(Arc<Store>, usize)>,
     pub(super) blocks: Vec<Block>,
     pub(super) buffer: Vec<u8>,
-    /// What the buffer has room for; a first block may come to twice as much.
+    /// The length of the buffer; a first block may have twice as many bytes.
     pub(super) room: usize,
 }
 
@@ -64,15 +65,15 @@ impl Work {
             start = block.unpacked.as_ref().map_or(start, |unpacked| unpacked.end);
             bytes_max = *room;
         }
-        // Last: what is given up in a panic is offered with its table.
+        // Cleared last: work given up in a panic is offered again, and needs its table.
         *table = None;
     }
 }
 
-/// Makes a buffer as long as its room. Most have been round with the same, and need not grow.
+/// Makes a buffer as long as its room. Most buffers have had the same room before and need not grow.
 ///
-/// One that held a block much longer than is usual is not kept, or in time all would be as large; and one that is only longer
-/// is cut, for a value goes on with its buffer where it fills most of it.
+/// A buffer that held an unusually long block is dropped, so that in time not all become that large. One that
+/// is only longer is truncated, because a value is handed over with its buffer if it fills most of it.
 fn fit(buffer: &mut Vec<u8>, room: usize) {
     if buffer.capacity() / ROOMS_MAX > room {
         *buffer = Vec::new();
@@ -109,10 +110,10 @@ impl Group {
         Arc::new(Group { state: Mutex::new(state), ended: Condvar::new() })
     }
 
-    /// Offers what `fill` puts into the work.
+    /// Offers the work that `fill` sets.
     pub(super) fn offer(self: &Arc<Self>, helpers: &dyn Helpers, fill: impl FnOnce(&mut Work)) {
         let mut state = self.state.lock();
-        assert_eq!(state.phase, Phase::Idle, "a group is offered when it was collected or taken back");
+        assert_eq!(state.phase, Phase::Idle, "a group is offered after it was collected or taken back");
         state.work.blocks.clear();
         state.work.blocks.reserve_exact(GROUP_BLOCKS_MAX);
         fill(&mut state.work);
@@ -124,7 +125,7 @@ impl Group {
         }
     }
 
-    /// The work, for whoever comes first.
+    /// Claims the work, if it is offered.
     fn claim(&self) -> Option<Claim<'_>> {
         let mut state = self.state.lock();
         if state.phase != Phase::Offered {
@@ -134,12 +135,12 @@ impl Group {
         Some(Claim { group: self, work: std::mem::take(&mut state.work), is_done: false })
     }
 
-    /// Whether somebody is at it.
+    /// Returns whether a thread is unpacking it.
     pub(super) fn is_claimed(&self) -> bool {
         self.state.lock().phase == Phase::Claimed
     }
 
-    /// Does the work, if nobody has begun; whether it did.
+    /// Unpacks the work if nobody has claimed it; returns whether it did.
     pub(super) fn help(&self) -> bool {
         let claim = self.claim();
         let is_claimed = claim.is_some();
@@ -147,7 +148,7 @@ impl Group {
         is_claimed
     }
 
-    /// Exchanges `work` for the group's, once that is done: here, if nobody else has begun.
+    /// Exchanges `work` for the group's finished work. Unpacks it here if nobody else has begun.
     pub(super) fn collect(&self, work: &mut Work) {
         loop {
             self.help();
@@ -160,12 +161,12 @@ impl Group {
                 std::mem::swap(&mut state.work, work);
                 return;
             }
-            // Given up by whoever had it.
-            assert_eq!(state.phase, Phase::Offered, "what is collected was offered");
+            // The claimer gave up.
+            assert_eq!(state.phase, Phase::Offered, "a group that is collected was offered");
         }
     }
 
-    /// Ends an offer of which nothing is wanted any more.
+    /// Ends an offer whose work is no longer needed.
     pub(super) fn take_back(&self) {
         let mut state = self.state.lock();
         while state.phase == Phase::Claimed {
@@ -175,7 +176,7 @@ impl Group {
         state.work.table = None;
     }
 
-    /// The same of a group that is not offered again: nobody is waited for.
+    /// Does the same for a group that is not offered again. Waits for nobody.
     pub(super) fn abandon(&self) {
         let mut state = self.state.lock();
         if state.phase == Phase::Offered {
@@ -192,7 +193,7 @@ impl OffloadedTask for Group {
     }
 }
 
-/// The work, in the hands of who unpacks.
+/// The claimed work, owned by the thread that unpacks it.
 struct Claim<'a> {
     group: &'a Group,
     work: Work,
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use crate::base::offload::NotYet;
 
-    /// Makes an offer of one block that no table has.
+    /// Offers one block that is in no table.
     fn offer(group: &Arc<Group>, room: usize) {
         group.offer(&NotYet { threads: 1 }, |work| {
             work.blocks.push(Block { packed: 0..9, unpacked: None });
@@ -243,14 +244,14 @@ mod tests {
         group.collect(&mut work);
         assert!(helped.join().is_err());
         assert_eq!(work.blocks.len(), 1);
-        // It can be offered again.
+        // The group can be offered again.
         offer(&group, 99);
     }
 
     #[test]
     fn what_is_given_up_in_the_middle_of_the_unpacking_has_its_table_still() {
         let group = Group::new();
-        // No buffer has so much room: to make it panics.
+        // No buffer can have this much room, so making it panics.
         offer(&group, usize::MAX);
         let helper = group.clone();
         assert!(std::thread::spawn(move || helper.run()).join().is_err());
@@ -259,10 +260,10 @@ mod tests {
         assert!(state.work.table.is_some() && state.work.blocks.len() == 1);
         state.work.room = 99;
         drop(state);
-        assert!(group.run(), "whoever comes next does it");
+        assert!(group.run(), "the next helper does it");
         let mut work = Work::default();
         group.collect(&mut work);
-        assert!(work.table.is_none(), "the table is let go of");
+        assert!(work.table.is_none(), "the table is released");
     }
 
     #[test]
@@ -280,7 +281,7 @@ mod tests {
         offer(&group, 99);
         group.take_back();
         assert!(group.claim().is_none());
-        assert!(group.state.lock().work.table.is_none(), "the table is let go of");
+        assert!(group.state.lock().work.table.is_none(), "the table is released");
     }
 }
 
@@ -291,7 +292,7 @@ mod model {
     use crate::base::sync::{Receiver, Sender, bounded, thread};
     use crate::explore::explore;
 
-    /// A queue to helpers, with room for as many errands as there are groups.
+    /// A queue to helpers, with room for as many tasks as there are groups.
     #[derive(Debug)]
     struct Queue(Sender<Sent>);
 
@@ -313,7 +314,7 @@ mod model {
         }
 
         fn send(&self, task: Arc<dyn OffloadedTask>) -> bool {
-            assert!(self.0.len() < 2, "a group is queued once at the most");
+            assert!(self.0.len() < 2, "a group is queued at most once");
             self.0.send(Sent(task)).is_ok()
         }
     }
@@ -325,7 +326,8 @@ mod model {
         }
     }
 
-    /// A walk offers two groups in turn and collects, or takes back, each; helpers come, and one leaves early.
+    /// A walk offers two groups in turn, and collects or takes back each. Helpers run them, and one helper
+    /// leaves early.
     #[test]
     fn every_offer_is_collected_whoever_comes_first() {
         explore(|| {
@@ -338,7 +340,7 @@ mod model {
             let queue = Queue(sender);
             let groups = [Group::new(), Group::new()];
             let (mut work, mut collected) = (Work::default(), 0);
-            // What is offered in a round, so that it is known again.
+            // The range that identifies an offer of a round.
             let packed =
                 |round: usize, number: usize| 100 * round + 10 * number..100 * round + 10 * number + 9;
             for round in 0..3 {
@@ -350,8 +352,8 @@ mod model {
                             group.collect(&mut work);
                             let blocks: Vec<_> =
                                 work.blocks.iter().map(|block| block.packed.clone()).collect();
-                            assert_eq!(blocks, [packed(round - 1, number)], "the offer before");
-                            assert!(work.table.is_none(), "somebody has done it");
+                            assert_eq!(blocks, [packed(round - 1, number)], "the previous offer");
+                            assert!(work.table.is_none(), "the work is done");
                             collected += 1;
                         }
                     }
@@ -366,7 +368,7 @@ mod model {
             helpers.into_iter().for_each(|helper| helper.join().unwrap());
             assert_eq!(collected, 3);
             let is_let_go = |group: &Arc<Group>| group.state.lock().work.table.is_none();
-            assert!(groups.iter().all(is_let_go), "what is abandoned, or was done last, holds no table");
+            assert!(groups.iter().all(is_let_go), "an abandoned group, or one done last, holds no table");
         });
     }
 }

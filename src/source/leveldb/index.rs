@@ -1,5 +1,5 @@
-//! The index of a LevelDB's records: for each, the block and the entry that a merged walk finds it in, or its place
-//! among what lies in the logs alone.
+//! The index of a LevelDB's records: for each record the block and the entry where a merged walk finds it, or
+//! its position in the memtable if it is in the logs only.
 
 use std::sync::Arc;
 
@@ -10,22 +10,23 @@ use super::merge::MergeCursor;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 use crate::source::{Source as _, SourceError};
 
-/// Where a record lies.
+/// Where a record is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordPlace {
     /// In the logs: its position in the memtable.
     Memory(usize),
-    /// In the table of this number in the store.
+    /// In a table, given by its number in the store.
     Table { table: usize, place: EntryPlace },
 }
 
 const OFFSET_BITS: u32 = 44;
 const HALF_BITS: u32 = 32;
-/// In place of a table, of which no database has so many.
+/// Stands in place of a table number; no database has this many tables.
 const MEMORY: u64 = u64::MAX >> OFFSET_BITS;
 
 impl RecordPlace {
-    /// As numbers: table and offset, length and entry. `None` if they do not fit, as those of no database do not.
+    /// Encodes the place as two numbers: table and offset, length and entry. `None` if they do not fit; those
+    /// of a real database do.
     pub(super) fn to_numbers(self) -> Option<[u64; 2]> {
         let (table, EntryPlace { offset, bytes, entry }) = match self {
             RecordPlace::Memory(position) => return Some([MEMORY << OFFSET_BITS, position as u64]),
@@ -51,7 +52,7 @@ impl RecordPlace {
     }
 }
 
-/// An index, as it was asked for.
+/// An index, and the place it was requested for.
 #[derive(Clone, Debug)]
 pub(super) struct Indexed {
     place: IndexPlace,
@@ -71,7 +72,7 @@ impl LevelDb {
         Ok(())
     }
 
-    /// Makes the index anew that turned out to be damaged.
+    /// Rebuilds an index that is found damaged.
     #[cold]
     pub(super) fn mend(&self, damage: &Damage) -> Result<Arc<RecordIndex>, SourceError> {
         tracing::warn!(path = %self.path.display(), %damage, "the record index is damaged: it is made anew");
@@ -86,19 +87,20 @@ impl LevelDb {
         place: &IndexPlace,
         run: impl FnOnce(&Subject<'_>) -> Result<T, SourceError>,
     ) -> Result<T, SourceError> {
-        // Where it cannot be said, a sidecar cannot be kept either, or is known by what was given.
+        // If the path cannot be resolved, a sidecar cannot be kept either, or is named after the path as
+        // given.
         let database = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         let identity = self.database.identity();
         run(&Subject { kind: Kind::LevelDb, database: (&*database).into(), identity, place })
     }
 
     fn make_index(&self, subject: &Subject<'_>) -> Result<RecordIndex, SourceError> {
-        let mut walk = MergeCursor::sealing(&self.database, None);
+        let mut walk = MergeCursor::deferring(&self.database, None);
         let mut places = Vec::new();
         while let Some(place) = walk.next_place()? {
             let numbers = place.to_numbers().ok_or_else(|| SourceError::NoPositions {
                 path: self.path().to_owned(),
-                found: format!("one of them lies at {place:?}, which is further than any index goes"),
+                found: format!("one of them is at {place:?}, which is past the limits of an index"),
                 hint: "write it to tables of less than 16 TiB",
             })?;
             places.extend(numbers);

@@ -1,18 +1,18 @@
-//! The keys of LevelDB's tables: the user's key, then the number of the write that put it there, and what
-//! that write did.
+//! The keys of LevelDB's tables: the user's key, then a tag: the number of the write that stored the key, and
+//! the kind of that write.
 //!
-//! Entries of one user key lie newest first. So the tags, as numbers, fall where user keys are the same.
+//! Entries with the same user key are stored newest first, so their tags, as numbers, decrease.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 /// The tag at the end of a key in a table.
 pub(super) const TAG_BYTES: usize = 8;
 
-/// The longest key that is read, without its tag.
+/// The longest key allowed, without its tag.
 ///
-/// Tables store a key by what it shares with the one before it, so a database can have keys whose lengths come
-/// to thousands of times its own. They are compared, and copied by runs, key by key: only a limit bounds what
-/// that takes. Caffe's keys, a number and a path, have some 300 bytes at the most.
+/// Tables store a key as its difference from the key before it, so the keys of a database can have thousands
+/// of times its length in total. They are compared, and copied by runs, key by key. Only a limit bounds that
+/// work. Caffe's keys, a number and a path, have some 300 bytes at most.
 pub(super) const KEY_BYTES_MAX: usize = 8 << 10;
 
 /// Sequence numbers have 56 bits; the rest of a tag is the kind.
@@ -21,7 +21,7 @@ pub(super) const SEQUENCE_MAX: u64 = (1 << 56) - 1;
 pub(super) const DELETION: u8 = 0;
 pub(super) const VALUE: u8 = 1;
 
-/// A write's number, and what it did. Later writes have larger tags.
+/// A write's sequence number and its kind. Later writes have larger tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tag(u64);
 
@@ -44,20 +44,20 @@ impl Tag {
     }
 }
 
-/// A table's key in its two parts; `None` if it is too short to have them.
+/// Splits a table's key into user key and tag; `None` if it is too short to have both.
 #[inline]
 pub(super) fn split(key: &[u8]) -> Option<(&[u8], Tag)> {
     let (user, tag) = key.split_last_chunk::<TAG_BYTES>()?;
     Some((user, Tag(u64::from_le_bytes(*tag))))
 }
 
-/// The user's part of a key.
+/// Returns the user's part of a key.
 #[inline]
 pub(super) fn user(key: &[u8]) -> &[u8] {
     split(key).map_or(key, |(user, _)| user)
 }
 
-/// A key as messages show it: what can be printed of its first bytes.
+/// Formats a key for messages: its first bytes, escaped.
 pub(super) fn shown(key: &[u8]) -> String {
     const SHOWN_BYTES: usize = 64;
     match key.get(..SHOWN_BYTES) {

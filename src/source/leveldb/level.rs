@@ -1,4 +1,4 @@
-//! A walk over tables that lie one behind the other: a level, or one table of level 0.
+//! A cursor over tables in sequence: those of a level, or one table of level 0.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,28 +18,30 @@ use crate::source::{Entry, READ_AHEAD_BYTES, Run, SourceError, UnverifiedTable};
 pub(super) struct LevelCursor {
     database: Arc<Database>,
     level: usize,
-    /// The tables of the level that are still to be entered.
+    /// The tables still to be entered.
     tables: Range<usize>,
-    /// All that are walked.
+    /// All tables of the cursor.
     all: Range<usize>,
     cursor: TableCursor<TableBytes>,
-    /// The table that is open, if any.
+    /// The open table, if any.
     open: Option<usize>,
     tag: Tag,
-    /// Of tables that stay mapped: whoever checks a seal must have the bytes.
+    /// Applies to tables that stay mapped: checking a deferred checksum needs the bytes.
     verify: Verify,
-    /// Who unpacks its blocks, where somebody does.
+    /// What is unpacked ahead of the cursor, if there are helpers.
     ahead: Option<Ahead>,
-    /// Whether the walk has opened a table: one that only looks at the first record need not have others read.
+    /// Whether the cursor has opened a table. Nothing is read ahead before that, for a walk may look at one
+    /// record only.
     is_under_way: bool,
-    /// Before this one all tables have been asked for that the walk comes to.
+    /// All tables before this one that the cursor will reach have been requested from the kernel.
     asked: usize,
-    /// The table that the walk goes on to, by its level and its place there; `None` where it goes on.
+    /// The table, by level and number there, up to which the walk continues before it jumps; `None` if it
+    /// does not jump.
     until: Option<(usize, usize)>,
 }
 
 impl LevelCursor {
-    /// A walk over some tables of a level.
+    /// Returns a cursor over some tables of a level.
     pub(super) fn new(
         database: &Arc<Database>,
         level: usize,
@@ -66,7 +68,7 @@ impl LevelCursor {
         }
     }
 
-    /// Steps to the first entry at or behind `start`; `false` if there is none.
+    /// Moves to the first entry whose key is `start` or after it; returns `false` if there is none.
     pub(super) fn seek(&mut self, start: &[u8]) -> Result<bool, SourceError> {
         self.close();
         if let Some(ahead) = &mut self.ahead {
@@ -89,7 +91,7 @@ impl LevelCursor {
         }
     }
 
-    /// Steps to the next entry; `false` past the last one.
+    /// Moves to the next entry; returns `false` past the last one.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool, SourceError> {
         match self.cursor.advance_with(&mut self.ahead) {
@@ -99,7 +101,7 @@ impl LevelCursor {
         }
     }
 
-    /// Steps to the first entry of the next table that has one.
+    /// Moves to the first entry of the next table that has one.
     fn advance_table(&mut self) -> Result<bool, SourceError> {
         self.check_last()?;
         while self.open_next()? {
@@ -116,7 +118,7 @@ impl LevelCursor {
         Ok(false)
     }
 
-    /// Opens the next table; `false` if there is none.
+    /// Opens the next table; returns `false` if there is none.
     fn open_next(&mut self) -> Result<bool, SourceError> {
         self.close();
         let Some(table) = self.tables.next() else { return Ok(false) };
@@ -139,12 +141,12 @@ impl LevelCursor {
         }
     }
 
-    /// Has the system read the tables behind one, whole ones or so much of a longer one, where they are not in memory:
-    /// whoever touches a page of a map that is not there waits for the disk.
+    /// Asks the kernel to read the tables after `table` that are not in memory, whole or, for a longer one,
+    /// its first [`READ_AHEAD_BYTES`]. Touching a page of a map that is not in memory waits for the disk.
     fn read_ahead(&mut self, table: usize) {
         let mut bytes = 0;
         for next in table + 1..self.all.end {
-            if bytes >= READ_AHEAD_BYTES || self.is_behind_the_end(next) {
+            if bytes >= READ_AHEAD_BYTES || self.is_past_the_end(next) {
                 break;
             }
             bytes += self.database.tables(self.level)[next].file.bytes;
@@ -155,25 +157,25 @@ impl LevelCursor {
         }
     }
 
-    /// Whether the walk does not come to a table of the level, by the table that it goes on to.
-    fn is_behind_the_end(&self, table: usize) -> bool {
+    /// Returns whether the walk jumps elsewhere before it reaches a table of the level.
+    fn is_past_the_end(&self, table: usize) -> bool {
         let file = |level, table: usize| self.database.tables(level).get(table).map(|table| &table.file);
         let last = self.until.and_then(|(level, last)| file(level, last));
         last.zip(file(self.level, table))
             .is_some_and(|(last, table)| table.first_user_key() > last.last_user_key())
     }
 
-    /// The walk goes on to this table of some level, and then elsewhere.
+    /// Sets the table, by level and number there, up to which the walk continues before it jumps elsewhere.
     pub(super) fn goes_on_until(&mut self, table: Option<(usize, usize)>) {
         self.until = table;
     }
 
-    /// What the tables that it reads, and does not map, come to at the most.
+    /// Returns the most bytes that the tables it reads, instead of mapping them, take.
     pub(super) fn read_bytes_max(&self) -> usize {
         self.database.read_bytes_max(self.level, self.all.clone())
     }
 
-    /// Leaves its table, if any.
+    /// Closes the open table, if any.
     pub(super) fn close(&mut self) {
         self.open = None;
         self.cursor.close();
@@ -182,7 +184,7 @@ impl LevelCursor {
         }
     }
 
-    /// Takes the cursor's entry for the current one.
+    /// Makes the cursor's entry the current one, after checking its key.
     #[inline]
     fn accept(&mut self) -> Result<(), SourceError> {
         match key::split(self.cursor.key()) {
@@ -196,31 +198,31 @@ impl LevelCursor {
         }
     }
 
-    /// Whether blocks are unpacked ahead of it.
+    /// Returns whether blocks are unpacked ahead of the cursor.
     pub(super) fn is_packed(&self) -> bool {
         self.ahead.as_ref().is_some_and(Ahead::is_packed)
     }
 
-    /// Verifies the current block, if that is still to be done.
+    /// Verifies the current block, unless that is done already.
     pub(super) fn verify(&mut self) -> Result<(), SourceError> {
         self.cursor.verify().map_err(|error| self.damaged(error))
     }
 
-    /// Whether the current block was entered without being verified, and none of its entries was handed over.
+    /// Returns whether the current block is unverified and none of its entries has been handed over.
     #[inline]
-    pub(super) fn is_sealed_anew(&self) -> bool {
+    pub(super) fn is_newly_unverified(&self) -> bool {
         self.cursor.unverified().is_some_and(|unverified| !unverified.is_taken())
     }
 
-    /// Whether a key of the current block may lie at or behind `key`, by what is known to be right: the index,
-    /// and the MANIFEST.
+    /// Returns whether the current block may have `key` or a key after it, by what is verified: the index and
+    /// the MANIFEST.
     pub(super) fn may_reach(&self, key: &[u8]) -> bool {
         let end =
             self.open.map_or(&[][..], |table| self.database.tables(self.level)[table].file.last_user_key());
         key <= end && key <= key::user(self.cursor.index_key())
     }
 
-    /// Whether the current block is unverified, and its key none that the block can have.
+    /// Returns whether the current block is unverified and has a key that its table's index rules out.
     #[inline]
     fn is_past_its_block(&self) -> bool {
         self.cursor.unverified().is_some() && !self.may_reach(self.user_key())
@@ -229,23 +231,24 @@ impl LevelCursor {
     #[cold]
     fn strange_key(&self, tag: Option<Tag>) -> SourceError {
         self.key_error(match tag {
-            None => format!("a key has {} bytes: {TAG_BYTES} are its tag", self.cursor.key().len()),
+            None => format!("a key has {} bytes, but its tag alone has {TAG_BYTES}", self.cursor.key().len()),
             Some(tag) if tag.kind() > u64::from(VALUE) => {
-                format!("a write is of kind {}: there are 0 and 1", tag.kind())
+                format!("a write is of kind {}: allowed are 0 and 1", tag.kind())
             }
             Some(tag) => {
                 let last = self.database.last_sequence();
-                format!("there is write number {}, and the database's last one is {last}", tag.sequence())
+                format!("there is write number {}, but the database's last one is {last}", tag.sequence())
             }
         })
     }
 
-    /// What the MANIFEST says of a table must hold: whoever put another one in its place would be found out.
+    /// Checks the table's first key against the MANIFEST, and so detects a table that was put in place of
+    /// another.
     fn check_first(&self) -> Result<(), SourceError> {
         let due = self.open.map(|table| self.database.tables(self.level)[table].file.first_user_key());
         match due {
             Some(due) if self.user_key() < due => Err(self.key_error(format!(
-                "a key lies before {}, where the MANIFEST has the table start",
+                "a key comes before {}, where the MANIFEST has the table start",
                 key::shown(due)
             ))),
             _ => Ok(()),
@@ -256,14 +259,14 @@ impl LevelCursor {
         let due = self.open.map(|table| self.database.tables(self.level)[table].file.last_user_key());
         match due {
             Some(due) if self.user_key() > due => Err(self.key_error(format!(
-                "a key lies behind {}, where the MANIFEST has the table end",
+                "a key comes after {}, where the MANIFEST has the table end",
                 key::shown(due)
             ))),
             _ => Ok(()),
         }
     }
 
-    /// An error about the current key.
+    /// Returns an error about the current key, or the damage that explains it.
     #[cold]
     pub(super) fn key_error(&self, message: String) -> SourceError {
         if let Err(error) = self.cursor.suspect() {
@@ -278,7 +281,7 @@ impl LevelCursor {
     fn damaged(&self, error: TableError) -> SourceError {
         let file = self.open.map(|table| self.database.table_path(self.level, table)).unwrap_or_default();
         match error {
-            // As logs have it: without the tag.
+            // Reported as for logs: without the tag.
             TableError::KeyLength { offset: block, entry: offset, found, .. } => {
                 let (found, allowed) = (found - TAG_BYTES, KEY_BYTES_MAX);
                 LevelDbError::KeyLength { file, block, offset, found, allowed }.into()
@@ -287,23 +290,24 @@ impl LevelCursor {
         }
     }
 
-    /// Where the current entry lies. Takes the seal of its block, if the entry is the only one there.
+    /// Returns the place of the current entry. Takes the block's deferred checksum if the entry is the only
+    /// one there.
     pub(super) fn place(&self) -> Result<RecordPlace, SourceError> {
         if let Some(unverified) = self.cursor.unverified().filter(|_| self.cursor.is_alone()) {
-            let _checked_by_whoever_comes_back = unverified.take();
+            let _checked_by_the_next_reader = unverified.take();
         }
         let place = self.slot().zip(self.cursor.place());
         let place = place.map(|(table, place)| RecordPlace::Table { table, place });
-        place.ok_or_else(|| self.key_error("it lies in no block of a table".to_owned()))
+        place.ok_or_else(|| self.key_error("it is in no block of a table".to_owned()))
     }
 
-    /// The number in the store of the table that is open.
+    /// Returns the number in the store of the open table.
     #[inline]
     pub(super) fn slot(&self) -> Option<usize> {
         self.open.map(|table| self.database.tables(self.level)[table].slot)
     }
 
-    /// The key of the current entry, without its tag.
+    /// Returns the key of the current entry, without its tag.
     #[inline]
     pub(super) fn user_key(&self) -> &[u8] {
         key::user(self.cursor.key())
@@ -314,12 +318,12 @@ impl LevelCursor {
         self.tag
     }
 
-    /// Whether nothing else is wanted of the buffer that the current value lies in, and it fills most of that.
+    /// Returns whether the current value fills most of its buffer, and nothing else in the buffer is needed.
     fn is_whole(&self) -> bool {
         self.ahead.as_ref().is_some_and(Ahead::is_last) && self.cursor.is_whole()
     }
 
-    /// Adds the current entry to a run with the buffer that it fills.
+    /// Adds the current entry to a run, together with the buffer that it fills.
     pub(super) fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         if !self.is_whole() {
             return false;
@@ -329,7 +333,7 @@ impl LevelCursor {
         true
     }
 
-    /// The current entry: its value lent where the file has it as it is and stays mapped.
+    /// Returns the current entry. Its value is lent if it is uncompressed in a file that stays mapped.
     #[inline]
     pub(super) fn entry(&self) -> Entry<'_> {
         let key = self.user_key();

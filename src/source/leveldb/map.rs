@@ -1,4 +1,4 @@
-//! The bytes that a LevelDB's records lie in: files, mapped or read, and what had to be put together.
+//! The bytes of a LevelDB's records: files, mapped or read, and the pieces that had to be joined.
 
 #![expect(unsafe_code, reason = "files are mapped, and their bytes are lent past the borrow of a cursor")]
 
@@ -16,32 +16,33 @@ use super::error::LevelDbError;
 use crate::source::access::Reading;
 use crate::source::{Entry, Keeper, Lender, SourceError, TableChecksum};
 
-/// What the system reads for one request, whatever it is asked for.
+/// The most bytes the kernel reads for one request, however many are requested.
 pub(super) const PIECE_BYTES: usize = 128 << 10;
 
-/// What is read at a time: it is still in the processor's cache when it is put in its place.
+/// How many bytes are read at a time: few enough to still be in the processor's cache when they are put in
+/// place.
 const READ_BYTES: usize = 256 << 10;
 
-/// All of a file. It is not open any more.
+/// All of a file. The file itself is closed.
 #[derive(Debug)]
 pub(super) enum FileBytes {
-    /// Mapped, without permission to write.
+    /// Mapped read-only.
     Mapped(Mmap),
-    /// What was there when it was read.
+    /// Its contents when it was read.
     Read(Vec<u8>),
 }
 
-/// Opens what must be a file.
+/// Opens a path that must be a regular file.
 pub(super) fn open_file(path: &Path) -> Result<File, SourceError> {
     let io = |action| move |error: io::Error| SourceError::io(path, action, &error);
-    // Not opened before it is known to be a file: opening a pipe waits for whoever writes to it.
+    // Checked before opening: opening a pipe waits for a writer.
     if !std::fs::metadata(path).map_err(io("look at the file"))?.is_file() {
         return Err(LevelDbError::NoFile { file: path.to_owned() }.into());
     }
     File::open(path).map_err(io("open the file"))
 }
 
-/// Adds so many bytes of a file, from `at` on, or what there is of them.
+/// Appends `bytes` bytes of a file, starting at `at`, or as many of them as there are.
 pub(super) fn read_at(file: &File, at: u64, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
     let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     buffer.try_reserve_exact(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -64,12 +65,12 @@ pub(super) fn read_at(file: &File, at: u64, bytes: u64, buffer: &mut Vec<u8>) ->
 }
 
 impl FileBytes {
-    /// The bytes of a file, which must be `wanted` if that is known.
+    /// Returns the bytes of a file, which must have `wanted` bytes if that is known.
     pub(super) fn open(path: &Path, wanted: Option<u64>, reading: Reading) -> Result<Self, SourceError> {
         Self::of(&open_file(path)?, path, wanted, reading)
     }
 
-    /// The same of a file that is open.
+    /// Does the same for an open file.
     pub(super) fn of(
         file: &File,
         path: &Path,
@@ -88,12 +89,12 @@ impl FileBytes {
             .map_err(|_| io("map the file")(io::Error::from(io::ErrorKind::FileTooLarge)))?;
         // SAFETY: nobody in this process writes to a database's files. That nobody else writes to them or
         // cuts them while they are mapped is the assumption under which every database is read here
-        // (docs/design.md); `length` bytes are there.
+        // (docs/design.md). The file has `length` bytes.
         let map = unsafe { MmapOptions::new().len(length).map(file) };
         Ok(FileBytes::Mapped(map.map_err(io("map the file"))?))
     }
 
-    /// So many bytes, which the file has just been seen to have.
+    /// Reads `bytes` bytes, the length that the file has just been seen to have.
     fn read(file: &File, path: &Path, bytes: u64, wanted: Option<u64>) -> Result<Self, SourceError> {
         let io = |error: io::Error| SourceError::io(path, "read the file", &error);
         let mut buffer = Vec::new();
@@ -109,7 +110,7 @@ impl FileBytes {
         }
     }
 
-    /// What it holds, if it is not mapped.
+    /// Returns how many bytes it holds if it is not mapped.
     fn held_bytes(&self) -> usize {
         match self {
             FileBytes::Mapped(_) => 0,
@@ -117,21 +118,21 @@ impl FileBytes {
         }
     }
 
-    /// Has the system read a part of the map, without waiting for it.
+    /// Asks the kernel to read a part of the map, without waiting for it.
     fn will_need(&self, part: Range<usize>, path: &Path) {
         if let FileBytes::Mapped(map) = self
             && let Err(error) = map.advise_range(memmap2::Advice::WillNeed, part.start, part.len())
         {
-            tracing::debug!(%error, table = %path.display(), "the system does not read ahead");
+            tracing::debug!(%error, table = %path.display(), "the kernel does not read ahead");
         }
     }
 
-    /// Takes all pages out of the map. Whoever reads one brings it back.
+    /// Takes all pages out of the map. Reading one brings it back.
     #[cfg(target_os = "linux")]
     fn empty(&self) -> io::Result<()> {
         let FileBytes::Mapped(map) = self else { return Ok(()) };
-        // SAFETY: the map is shared and read-only, so on Linux a page that is read again is the file's, as it was: that
-        // nobody writes to the file is what it was mapped on.
+        // SAFETY: the map is shared and read-only, so on Linux a page that is read again has the file's
+        // contents, as before: the file was mapped on the assumption that nobody writes to it.
         unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
     }
 }
@@ -146,7 +147,7 @@ impl AsRef<[u8]> for FileBytes {
     }
 }
 
-/// Where some bytes of a log lie.
+/// The place of some bytes of a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     home: u32,
@@ -154,16 +155,16 @@ pub(super) struct Place {
     start: usize,
 }
 
-/// The home of what lies in `joined`.
+/// The `home` of bytes in `joined`.
 const JOINED: u32 = u32::MAX;
 
 impl Place {
-    /// Bytes that lie in one piece in a log, which is a number below `u32::MAX`.
+    /// Returns the place of bytes that are in one piece in a log. The log's number is less than `u32::MAX`.
     pub(super) fn in_log(log: u32, start: usize, bytes: u32) -> Self {
         Place { home: log, bytes, start }
     }
 
-    /// The place among what was joined where a log's bytes are once the log is appended there.
+    /// Returns the place in `joined` of a log's bytes once the log is appended there.
     #[cfg(test)]
     pub(super) fn moved_from_log(self, appended_at: usize) -> Self {
         match self.home {
@@ -172,28 +173,29 @@ impl Place {
         }
     }
 
-    /// How many bytes there are.
+    /// Returns how many bytes there are.
     pub(super) fn bytes(self) -> usize {
         self.bytes as usize
     }
 
-    /// Bytes that had to be joined.
+    /// Returns the place of bytes that had to be joined.
     pub(super) fn joined(start: usize, bytes: u32) -> Self {
         Place { home: JOINED, bytes, start }
     }
 }
 
-/// Everything that is lent. Nothing in it changes or goes before it is dropped; maps of tables are added.
+/// Everything that is lent. Nothing in it changes or is freed before the store is dropped; maps of tables are
+/// added.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     logs: Vec<FileBytes>,
-    /// Keys and values that fragments of a log cut to pieces.
+    /// Keys and values that fragments of a log cut into pieces.
     joined: Vec<u8>,
-    /// By the number that the version gave each table.
+    /// By the table's number in the store.
     tables: Box<[OnceCell<TableMap>]>,
 }
 
-/// A table that is mapped, and its name for messages.
+/// A mapped table, and its path for messages.
 #[derive(Debug)]
 struct TableMap {
     map: FileBytes,
@@ -205,13 +207,13 @@ impl Store {
         Store { logs, joined, tables: (0..tables).map(|_| OnceCell::new()).collect() }
     }
 
-    /// What it holds beside files that are mapped.
+    /// Returns how many bytes it holds besides mapped files.
     pub(super) fn held_bytes(&self) -> usize {
         let maps = self.logs.capacity() * size_of::<FileBytes>() + size_of_val(&*self.tables);
         self.joined.capacity() + maps + self.logs.iter().map(FileBytes::held_bytes).sum::<usize>()
     }
 
-    /// The bytes at a place.
+    /// Returns the bytes at a place.
     #[inline]
     pub(super) fn bytes(&self, place: Place) -> &[u8] {
         let home = match place.home {
@@ -222,20 +224,21 @@ impl Store {
         end.and_then(|end| home.get(place.start..end)).unwrap_or_default()
     }
 
-    /// Takes the pages of a table out of its map, if it is mapped. They come back with whoever reads them.
+    /// Takes the pages of a table out of its map, if it is mapped. Reading one brings it back.
     #[cfg(target_os = "linux")]
     pub(super) fn empty_map(&self, table: usize) -> io::Result<()> {
         self.tables.get(table).and_then(OnceCell::get).map_or(Ok(()), |table| table.map.empty())
     }
 
-    /// Has the system read the first bytes of a table that is mapped, so many at the most, without waiting for it.
+    /// Asks the kernel to read the first bytes of a mapped table, at most `bytes_max`, without waiting for
+    /// them.
     pub(super) fn will_need(&self, table: usize, bytes_max: u64) {
         let Some(table) = self.tables.get(table).and_then(OnceCell::get) else { return };
         let bytes = table.map.as_ref().len().min(usize::try_from(bytes_max).unwrap_or(usize::MAX));
         table.map.will_need(0..bytes, &table.path);
     }
 
-    /// Has the system read a part of a table that is mapped, without waiting for it.
+    /// Asks the kernel to read a part of a mapped table, without waiting for it.
     pub(super) fn will_need_part(&self, table: usize, part: Range<usize>) {
         let Some(table) = self.tables.get(table).and_then(OnceCell::get) else { return };
         let end = part.end.min(table.map.as_ref().len());
@@ -244,7 +247,7 @@ impl Store {
         }
     }
 
-    /// The bytes of a table that is mapped.
+    /// Returns the bytes of a mapped table.
     #[inline]
     pub(super) fn table(&self, table: usize) -> &[u8] {
         self.tables.get(table).and_then(OnceCell::get).map(|table| table.map.as_ref()).unwrap_or_default()
@@ -254,19 +257,19 @@ impl Store {
 impl Keeper for Store {
     fn check_block(&self, TableChecksum { table, checksum }: TableChecksum) -> Result<(), SourceError> {
         let Some(TableMap { map, path }) = self.tables.get(table).and_then(OnceCell::get) else {
-            unreachable!("table {table} was sealed, and is not mapped");
+            unreachable!("table {table} has a deferred checksum, but is not mapped");
         };
         let checked = checksum.check(map.as_ref(), 0);
         checked.map_err(|error| LevelDbError::Table { file: path.clone(), error }.into())
     }
 }
 
-/// A table's bytes, as a walk holds them.
+/// A table's bytes, as a cursor holds them.
 #[derive(Debug)]
 pub(super) enum TableBytes {
-    /// In the store, for as long as that lives.
+    /// In the store, for as long as the store lives.
     Kept { store: Arc<Store>, table: usize },
-    /// The walk's own, which go with it.
+    /// The cursor's own, freed with it.
     Own(FileBytes),
 }
 
@@ -280,7 +283,7 @@ impl AsRef<[u8]> for TableBytes {
     }
 }
 
-/// The store, and the one lender of all that is in it.
+/// The store, and the one lender of everything in it.
 #[derive(Debug)]
 pub(super) struct Lending {
     store: Arc<Store>,
@@ -299,12 +302,12 @@ impl Lending {
         &self.store
     }
 
-    /// Whether there is a place for a table, so that it stays mapped.
+    /// Returns whether a table has a place in the store, and so stays mapped.
     pub(super) fn keeps(&self, table: usize) -> bool {
         table < self.store.tables.len()
     }
 
-    /// Checks that a table that is mapped still has its length, if it is still there.
+    /// Checks that a mapped table still has its length, if its file is still there.
     pub(super) fn check_length(&self, table: usize, wanted: u64) -> Result<(), SourceError> {
         let Some(TableMap { path, .. }) = self.store.tables.get(table).and_then(OnceCell::get) else {
             return Ok(());
@@ -313,12 +316,13 @@ impl Lending {
             Ok(metadata) if metadata.len() != wanted => {
                 Err(LevelDbError::Length { file: path.clone(), found: metadata.len(), wanted }.into())
             }
-            // The map is there, whatever has become of the path.
+            // The map is there, whatever happened to the path.
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// Maps a table of a database that is mapped, unless that has been done: to stay if there is a place for it, or else for one walk.
+    /// Maps a table of a mapped database, unless it is mapped already. It stays mapped if it has a place in
+    /// the store; otherwise it belongs to one cursor.
     pub(super) fn open_table(
         &self,
         table: usize,
@@ -338,12 +342,12 @@ impl Lending {
     /// Lends a record of a log.
     pub(super) fn entry(&self, key: Place, value: Place) -> Entry<'_> {
         let (key, value) = (self.store.bytes(key), self.store.bytes(value));
-        // SAFETY: both lie in the store, which `lender` holds: maps without permission to write and vectors
-        // that nobody can reach to change. None of them goes before the store does.
+        // SAFETY: both are in the store, which `lender` holds: read-only maps, and vectors that nobody can
+        // reach to change. None of them is freed before the store is.
         unsafe { Entry::lent(key, value, &self.lender) }
     }
 
-    /// Lends a value of a table that is kept; the key is the walk's own.
+    /// Lends a value of a table that is kept; the key is the cursor's own.
     pub(super) fn entry_of_table<'a>(
         &'a self,
         key: &'a [u8],
@@ -351,7 +355,7 @@ impl Lending {
         value: Range<usize>,
     ) -> Entry<'a> {
         let value = self.store.table(table).get(value).unwrap_or_default();
-        // SAFETY: the value lies in the store, as above: a map that was put into its cell stays there.
+        // SAFETY: the value is in the store, as above: a map that was put into its cell stays there.
         unsafe { Entry::lent_value(key, value, &self.lender) }
     }
 }
@@ -371,7 +375,7 @@ mod tests {
         let read = |seen: u64, wanted| FileBytes::read(&file, &path, seen, wanted);
         assert_eq!(read(length, Some(length)).unwrap().as_ref(), bytes);
         assert_eq!(read(READ_BYTES as u64 + 1, None).unwrap().as_ref(), &bytes[..=READ_BYTES]);
-        // It was longer when it was looked at.
+        // The file was longer when it was looked at.
         let error = read(length + 1, Some(length + 1)).unwrap_err();
         let due = LevelDbError::Length { file: path.clone(), found: length, wanted: length + 1 };
         assert_eq!(error, due.into());

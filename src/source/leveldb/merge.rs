@@ -1,17 +1,17 @@
-//! A walk over a whole database, or a range of its keys: the newest write of each key, in order, unless it is
-//! a deletion.
+//! A walk over a whole database, or a range of its keys. It returns the newest write of each key, in order,
+//! unless that write is a deletion.
 //!
-//! A walk that leaves the verifying of blocks to whoever uses their values must not be led astray by one that is
-//! damaged. So it verifies a block itself
+//! A walk that leaves the verification of blocks to the users of their values must not be misled by a damaged
+//! block. So it verifies a block itself
 //!
-//! - when it enters it, unless all of the block's keys come before those of all other children: between them
-//!   nothing else can be out of its place;
-//! - when it meets a key in it that the block cannot have by its table's index;
-//! - before it drops a write of it, or finds fault with a key;
-//! - when it leaves it, if nobody took its seal.
+//! - when it enters the block, unless all of the block's keys come before those of all other children:
+//!   nothing else then belongs between the block's keys;
+//! - when it meets a key in the block that the table's index rules out;
+//! - before it drops a write of the block, or reports a fault of a key;
+//! - when it leaves the block, if nobody took its deferred checksum.
 //!
-//! What is left that a damaged block can do is to have other records than it had. Whoever gets one of them finds
-//! out, and one of them at least was handed over.
+//! The one thing a damaged block can still do is to have other records than it had. The user of any of those
+//! records finds the damage, and at least one of them was handed over.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -31,24 +31,25 @@ use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError};
 
-/// A walk over keys from `start` on, and before `end`.
+/// A walk over the keys from `start` (inclusive) to `end` (exclusive).
 #[derive(Debug)]
 pub(super) struct MergeCursor {
     database: Arc<Database>,
     start: Box<[u8]>,
     end: Option<Box<[u8]>>,
-    /// Where it begins instead, until it goes back to its start; empty where it does not. It is kept for its room.
+    /// Where the walk begins instead of at `start`, until it is rewound; empty if it begins at `start`. Kept
+    /// for its buffer.
     from: Vec<u8>,
     children: Vec<Child>,
-    /// The children that have an entry, as a heap: the first one's is the next.
+    /// The children that have an entry, as a heap: the first one's entry is the next of the walk.
     heap: Vec<usize>,
-    /// The key that the last step was at, and its tag. Writes of that key that come later are older.
+    /// The key of the last step, and its tag. Writes of the same key that follow are older.
     key: Vec<u8>,
     tag: Tag,
-    /// What is unpacked ahead of the children, where somebody does that.
+    /// What helpers unpack ahead of the children, if there are helpers.
     pool: Option<Rc<Pool>>,
     state: State,
-    /// The tables that are to be dropped from memory when they are used, where that was asked for.
+    /// The tables to drop from the page cache once they are used, if that was requested.
     behind: Option<Behind>,
 }
 
@@ -56,7 +57,7 @@ pub(super) struct MergeCursor {
 enum State {
     /// Before the first entry.
     Start,
-    /// `key` and `tag` are those of the first child of the heap, or nothing has been passed.
+    /// `key` and `tag` are those of the heap's first child. If `is_first`, there is no last step yet.
     Inside {
         is_first: bool,
     },
@@ -65,8 +66,9 @@ enum State {
 }
 
 impl MergeCursor {
-    /// The walk over everything, for whoever checks the seals of entries before using their values.
-    pub(super) fn sealing(database: &Arc<Database>, pool: Option<Rc<Pool>>) -> Self {
+    /// Returns a walk over everything, for users that check the deferred checksums of entries before using
+    /// their values.
+    pub(super) fn deferring(database: &Arc<Database>, pool: Option<Rc<Pool>>) -> Self {
         Self::with(database, (&[], None), BY_THE_USER, pool)
     }
 
@@ -129,15 +131,16 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Goes before the first key that is behind this one.
-    pub(super) fn go_behind(&mut self, key: &[u8]) {
+    /// Restarts the walk before the first key that is greater than `key`.
+    pub(super) fn go_after(&mut self, key: &[u8]) {
         self.from.clear();
         self.from.extend_from_slice(key);
         self.from.push(0);
         self.state = State::Start;
     }
 
-    /// Lets go of the tables that are read and not mapped, until the walk goes [behind a key](Self::go_behind), or back.
+    /// Closes tables that are read instead of mapped, until the walk restarts [after a key](Self::go_after)
+    /// or is rewound.
     pub(super) fn rest(&mut self) {
         if self.database.reading == Reading::Mapped || matches!(self.state, State::Failed(_)) {
             return;
@@ -150,7 +153,7 @@ impl MergeCursor {
         self.state = State::Start;
     }
 
-    /// The walk goes on to this table of some level, and then elsewhere.
+    /// Tells the walk that it continues up to this table of some level, and then jumps elsewhere.
     pub(super) fn goes_on_until_table(&mut self, table: Option<(usize, usize)>) {
         for child in &mut self.children {
             if let Child::Level(level) = child {
@@ -159,7 +162,7 @@ impl MergeCursor {
         }
     }
 
-    /// Whoever walks in this one's place is at a record of this table.
+    /// Notes that the cursor that reads in place of this walk is at a record of this table.
     #[inline]
     pub(super) fn came_to(&mut self, slot: usize) {
         if let Some(behind) = &mut self.behind {
@@ -167,10 +170,10 @@ impl MergeCursor {
         }
     }
 
-    /// Steps to the next record and tells where it lies; `None` past the last one.
+    /// Moves to the next record and returns its place; `None` past the last one.
     ///
-    /// Of a block that is not verified yet and has no other record, the value is not touched: no damage makes another
-    /// number of records of it, and whoever comes back to it verifies it.
+    /// If the record is alone in an unverified block, its value is not touched. No damage changes the number
+    /// of records of such a block, and the next reader of its place verifies it.
     pub(super) fn next_place(&mut self) -> Result<Option<RecordPlace>, SourceError> {
         if !self.step()? {
             return Ok(None);
@@ -182,7 +185,8 @@ impl MergeCursor {
         }
     }
 
-    /// Steps to the next write that is a key's newest and no deletion; `false` past the last one.
+    /// Moves to the next write that is the newest of its key and not a deletion; returns `false` past the
+    /// last one.
     #[inline]
     fn step(&mut self) -> Result<bool, SourceError> {
         let is_first = match &self.state {
@@ -229,13 +233,13 @@ impl MergeCursor {
         Ok(false)
     }
 
-    /// Passes the entry of the first child.
+    /// Moves the first child past its entry.
     #[inline]
     fn pass(&mut self) -> Result<(), SourceError> {
         let top = self.heap[0];
         if !self.children[top].advance()? {
             self.heap.swap_remove(0);
-        } else if self.children[top].is_sealed_anew() && !self.is_apart(top) {
+        } else if self.children[top].is_newly_unverified() && !self.is_apart(top) {
             self.children[top].verify()?;
         }
         if self.heap.len() > 1 {
@@ -244,14 +248,14 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Whether all keys of the block that the first child has come before those of the other children.
+    /// Returns whether all keys of the first child's block come before those of the other children.
     fn is_apart(&self, top: usize) -> bool {
-        // One of the two has the least key of the others.
+        // One of these two has the least key of the others.
         let mut others = self.heap.iter().skip(1).take(2).map(|&other| self.children[other].user_key());
         others.all(|key| !self.children[top].may_reach(key))
     }
 
-    /// Moves the child at a position of the heap down to where it belongs.
+    /// Moves the child at `position` of the heap down to its place.
     fn sift_down(&mut self, mut position: usize) {
         loop {
             let mut least = position;
@@ -324,14 +328,14 @@ impl Cursor for MergeCursor {
         });
         let read = levels.clone().map(LevelCursor::read_bytes_max).fold(0, usize::saturating_add);
         let Some(pool) = self.pool.as_ref().filter(|_| packed > 0) else { return read };
-        // Those of other databases that share the pool are taken to be compressed as well.
+        // Tables of other databases that share the pool count as compressed too.
         read.saturating_add(pool.held_bytes(packed + pool.tables().saturating_sub(levels.count())))
     }
 }
 
-/// What is merged.
+/// A source of the merge.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a walk has one child that is small")]
+#[expect(clippy::large_enum_variant, reason = "a walk has only one small child")]
 enum Child {
     Memory(MemoryCursor),
     Level(LevelCursor),
@@ -353,7 +357,7 @@ impl Child {
         }
     }
 
-    /// Verifies the current block, if that is still to be done.
+    /// Verifies the current block, unless that is done already.
     #[inline]
     fn verify(&mut self) -> Result<(), SourceError> {
         match self {
@@ -370,14 +374,14 @@ impl Child {
     }
 
     #[inline]
-    fn is_sealed_anew(&self) -> bool {
+    fn is_newly_unverified(&self) -> bool {
         match self {
             Child::Memory(_) => false,
-            Child::Level(level) => level.is_sealed_anew(),
+            Child::Level(level) => level.is_newly_unverified(),
         }
     }
 
-    /// Whether a key of the current block may lie at or behind `key`.
+    /// Returns whether the current block may have `key` or a key after it.
     fn may_reach(&self, key: &[u8]) -> bool {
         match self {
             Child::Memory(_) => true,
@@ -385,7 +389,7 @@ impl Child {
         }
     }
 
-    /// The number in the store of the table that the entry lies in, if it lies in one.
+    /// Returns the number in the store of the entry's table, if the entry is in a table.
     #[inline]
     fn slot(&self) -> Option<usize> {
         match self {
@@ -418,20 +422,20 @@ impl Child {
         }
     }
 
-    /// The current entry should have come before `last`.
+    /// Returns the error for an entry that should have come before `last`.
     #[cold]
     fn disorder(&self, last: &[u8]) -> SourceError {
         let (key, last) = (key::shown(self.user_key()), key::shown(last));
-        let message = format!("the keys are not in order: {key} comes behind {last}");
+        let message = format!("the keys are not in order: {key} comes after {last}");
         match self {
-            // It was sorted when it was made, and the heap gives the least.
-            Child::Memory(_) => unreachable!("the logs' writes are in order, and yet {message}"),
+            // The memtable is sorted, and the heap returns the least key first.
+            Child::Memory(_) => unreachable!("the logs' writes are sorted, but {message}"),
             Child::Level(level) => level.key_error(message),
         }
     }
 }
 
-/// A walk over the memtable.
+/// A cursor over the memtable.
 #[derive(Debug)]
 struct MemoryCursor {
     database: Arc<Database>,

@@ -1,49 +1,54 @@
-//! LevelDB, read as it lies: no lock, no log of its own, nothing written, whoever wrote the database.
+//! A LevelDB reader that takes no lock, keeps no log of its own and writes nothing, regardless of which
+//! program wrote the database.
 //!
 //! C++ LevelDB cannot open a database without changing it: it takes LOCK, renames LOG, writes the records of
-//! the write-ahead log to tables and deletes what those replace. Here the tables are mapped, the logs are
-//! mapped and indexed in memory (or both read, [`Access`]), and a walk merges them: of the writes of a key the newest counts.
+//! the write-ahead log to tables and deletes the files those replace. Here the tables are mapped, and the
+//! logs are mapped and indexed in memory (or both are read, see [`Access`]). A walk merges them; the newest
+//! write of each key counts.
 //!
-//! - Every checksum is verified: of a log when the database is opened, of a table's block whenever a walk
-//!   enters it; of a large block that is not compressed, where a feed reads it, by the worker that writes its records
-//!   to a batch, before it does; of one that is compressed, by whoever unpacks it. What is damaged is an error that
-//!   names the file and the place; nothing is skipped.
+//! - Every checksum is verified: a log's when the database is opened, a table block's whenever a walk enters
+//!   the block. Two exceptions apply to feeds: the worker that writes a large uncompressed block's records to
+//!   a batch verifies the block first, and the thread that unpacks a compressed block verifies it. Damage is
+//!   an error that names the file and the place; nothing is skipped.
 //! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
 //!   [`LevelDb::cuts`].
-//! - A log that lacks writes which sequence numbers say there were is an error, unless [`LogGaps`] allows it.
-//! - A value that lies in its file as it is (all of Caffe's images that do not compress, and what is still in
-//!   a log) is lent from the map. A value in a compressed block is lent until the next step, from the buffer
-//!   that the block was uncompressed to. In a feed, whose workers uncompress the blocks ahead of the walk, one that
-//!   fills its buffer goes on with it.
-//! - A key of more than 8 KiB is refused: tables store keys by what they share with the key before them, and
-//!   twenty bytes would be a key of any length. Caffe's have some 300 bytes at the most.
+//! - A log that lacks writes which existed by the sequence numbers is an error, unless [`LogGaps`] allows it.
+//! - A value stored uncompressed (all of Caffe's images that do not compress, and everything still in a log)
+//!   is lent from the map. A value in a compressed block is lent from the buffer that the block was unpacked
+//!   to, until the cursor moves. In a feed, whose workers unpack the blocks ahead of the walk, a value that
+//!   fills its buffer is handed over together with the buffer.
+//! - A key of more than 8 KiB is refused. Tables store a key as its difference from the key before it, so an
+//!   entry of twenty bytes could have a key of any length. Caffe's keys have some 300 bytes at most.
 //!
-//! Memory: 40 bytes a key in the logs, and those of their keys and values that the logs' blocks of 32 KiB cut
-//! to pieces; for each table some hundred bytes; for each walk its last key, and for each of the levels and of
-//! the tables of level 0 an index block and a data block, uncompressed, and a key of each. What a damaged or
-//! forged database can ask for, and a walk of it, is
+//! Memory: 40 bytes per key in the logs, plus those keys and values that the logs' blocks of 32 KiB cut to
+//! pieces; some hundred bytes per table. A walk has its last key, and for each level and each table of level
+//! 0 an index block and a data block, uncompressed, and a key of each. A damaged or forged database, and a
+//! walk of it, can need at most
 //!
-//! - 60 bytes a byte of log, while a buffer grows, if its writes delete the empty key;
-//! - 22 bytes a byte of table, if snappy yields what it can;
-//! - the keys: at most 16 KiB each, as their buffers double; but for the walk's own, none is longer than its
-//!   block.
+//! - 60 bytes per byte of log, while a buffer grows, if its writes delete the empty key;
+//! - 22 bytes per byte of table, if snappy yields the most it can;
+//! - the keys: at most 16 KiB each, because their buffers double; except for the walk's own key, none is
+//!   longer than its block.
 //!
-//! Where helpers uncompress blocks ahead, a walk has at most 32 groups of them, of 128 KiB each; where blocks are usually
-//! longer, up to 8 MiB each, as many groups of one block as come to 16 MiB, or two, all its tables together. For a while a
-//! buffer may be four times as large, behind a block that is longer than is usual. One that is more than twice as long,
-//! or longer than 8 MiB, the walk uncompresses itself.
+//! If helpers unpack blocks ahead, a walk has at most 32 groups of blocks, of 128 KiB each. If blocks are
+//! usually longer, up to 8 MiB each, a group has one block, and all tables of the walk together have as many
+//! groups as total 16 MiB, or two. For a while after an unusually long block, a buffer may be four times as
+//! large. The walk itself unpacks a block that is more than twice as long as usual, or longer than 8 MiB.
 //!
-//! An index, where one is asked for, has 16 bytes a record. A walk that was sent to a position has one more block, and a key.
+//! An index, if requested, has 16 bytes per record. A cursor that seeks by position has one more block, and a
+//! key.
 //!
-//! That is the reader's own. Whoever keeps entries copies a table's keys: a run of records has up to 8 KiB for
-//! each, whatever the database's length. Time, too: up to 8 KiB are copied, and compared, for each entry that a
-//! walk passes, and an entry may have twenty bytes.
+//! These limits are the reader's own. A caller that keeps entries copies a table's keys: a run of records has
+//! up to 8 KiB for each, whatever the database's length. The same holds for time: for each entry that a walk
+//! passes, up to 8 KiB are copied and compared, and an entry may have twenty bytes.
 
 mod ahead;
 mod batch;
 mod behind;
 mod by_position;
 mod database;
+#[cfg(test)]
+mod deferring;
 mod edit;
 mod error;
 mod folder;
@@ -59,8 +64,6 @@ mod numbers;
 mod opened;
 mod recovery;
 mod replay;
-#[cfg(test)]
-mod sealing;
 #[cfg(test)]
 mod seeking;
 #[cfg(test)]
@@ -87,19 +90,20 @@ use self::merge::MergeCursor;
 use super::access::Access;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 
-/// Tables of one database that stay mapped: a process may have 65,530 maps. Walks map the others for
-/// themselves, and lend their values until the next step only.
+/// The most tables of one database that stay mapped: a process may have 65,530 maps. Each cursor maps the
+/// others for itself, and lends their values only until it moves.
 const MAPS_MAX: usize = 16_384;
 
-/// Of a shorter block, its seal costs whoever hands it on more than to verify it. The tables of tests are small.
-const SEALED_BYTES_MIN: usize = if cfg!(test) { 1 } else { 16 << 10 };
+/// The shortest block whose checksum is deferred: for a shorter one, passing the deferred checksum on costs
+/// more than verifying the block. The tests' tables are small.
+const DEFERRED_BYTES_MIN: usize = if cfg!(test) { 1 } else { 16 << 10 };
 
-/// How a walk verifies blocks if whoever uses its entries checks their seals.
-const BY_THE_USER: Verify = Verify::ByTheUser { block_bytes_min: SEALED_BYTES_MIN };
+/// How a cursor verifies blocks if the user of its entries checks their deferred checksums.
+const BY_THE_USER: Verify = Verify::ByTheUser { block_bytes_min: DEFERRED_BYTES_MIN };
 
-/// A LevelDB, opened for reading: nothing on disk is changed, and no lock is taken.
+/// A LevelDB opened for reading. Nothing on disk is changed, and no lock is taken.
 ///
-/// Clones share what is open. A database must not be written to while it is open.
+/// Clones share the open database. A database must not be written to while it is open.
 ///
 /// ```no_run
 /// use percolator::source::{LevelDb, Source};
@@ -116,14 +120,14 @@ const BY_THE_USER: Verify = Verify::ByTheUser { block_bytes_min: SEALED_BYTES_MI
 /// ```
 #[derive(Clone, Debug)]
 pub struct LevelDb {
-    /// As the caller gave it.
+    /// As the caller passed it.
     path: PathBuf,
     database: Arc<Database>,
-    /// The index of its records, once it was asked for. Clones share it.
+    /// The index of its records, once requested. Clones share it.
     indexed: Arc<Mutex<Option<Indexed>>>,
 }
 
-/// How a [`LevelDb`] is opened.
+/// Options for opening a [`LevelDb`].
 ///
 /// ```no_run
 /// use percolator::leveldb::LogGaps;
@@ -140,20 +144,21 @@ pub struct LevelDbOptions {
 }
 
 impl LevelDbOptions {
-    /// How the files are read; as [`Access::Chosen`] says if not said.
+    /// Sets how the files are read (default: [`Access::Chosen`]).
     ///
-    /// With [`Access::Read`] the logs are in memory as long as the database is open. A walk holds one table of each level,
-    /// and each of level 0, while it is in them: as a rule 2 MiB each, but what Caffe loaded into level 0, or in the order of
-    /// its keys, has tables of up to 256 MiB. Values are copied, and compressed blocks are unpacked by the walk's own
-    /// thread. A walk by an index reads single blocks. 512 tables of all databases stay open; if a writer deletes
-    /// others before a walk comes to them, that is [`LevelDbError::BeingWritten`].
+    /// With [`Access::Read`] the logs are in memory as long as the database is open. A cursor holds the
+    /// current table of each level, and each table of level 0, in memory. Tables usually have 2 MiB. What
+    /// Caffe loaded into level 0, or in the order of its keys, has tables of up to 256 MiB. Values are
+    /// copied, and the cursor's own thread unpacks compressed blocks. A cursor that seeks by an index reads
+    /// single blocks. At most 512 tables of all databases stay open; if a writer deletes others before a
+    /// cursor reaches them, that is [`LevelDbError::BeingWritten`].
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// What is done about logs that lack writes; they are refused if not said.
+    /// Sets what happens if logs lack writes (default: they are refused).
     #[must_use]
     pub fn log_gaps(mut self, gaps: LogGaps) -> Self {
         self.log_gaps = gaps;
@@ -164,7 +169,7 @@ impl LevelDbOptions {
     ///
     /// # Errors
     ///
-    /// As [`LevelDb::open`], but for gaps that are allowed: [`LevelDb::gaps`] tells of them.
+    /// As [`LevelDb::open`], except for gaps that are allowed: [`LevelDb::gaps`] returns those.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<LevelDb, SourceError> {
         LevelDb::open_mapping(path.as_ref(), MAPS_MAX, self)
     }
@@ -173,33 +178,33 @@ impl LevelDbOptions {
 impl LevelDb {
     /// Opens a database: the folder that holds CURRENT.
     ///
-    /// The logs are read, and every table is mapped; tables are read by the walks. A writer may go on meanwhile
-    /// and delete files: what is read is the database as it was when it was opened.
+    /// Opening reads the logs and maps every table; cursors read the tables. A writer may continue meanwhile
+    /// and delete files: cursors return the database as it was when it was opened.
     ///
-    /// **A file that is cut while it is mapped, or that the disk cannot read, ends the process** by the signal
-    /// SIGBUS: that is how the system says so. LevelDB never cuts a file, but a copy that is made over an open
-    /// database does. A table is looked at when a walk comes to it: one that was cut before is an error. With
-    /// [`Access::Read`], which is chosen on network file systems ([`LevelDbOptions::access`]), files are read and not
-    /// mapped, and whatever goes wrong with one is an error.
+    /// **A file that is cut while it is mapped, or that the disk cannot read, ends the process** with SIGBUS,
+    /// for the kernel has no other way to report it. LevelDB never cuts a file, but a copy made over an open
+    /// database does. A cursor checks a table when it reaches it: one that was cut before that is an error.
+    /// With [`Access::Read`], which is chosen on network file systems ([`LevelDbOptions::access`]), files are
+    /// read instead of mapped, and every failure is an error.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if there is no such database, if a file of it is missing or has not its length, if
-    /// its MANIFEST or a log is damaged, or if its logs lack writes.
+    /// [`SourceError`] if there is no such database, if one of its files is missing or has the wrong length,
+    /// if its MANIFEST or a log is damaged, or if its logs lack writes.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         Self::open_with(path, LogGaps::Refuse)
     }
 
-    /// Opens a database whose logs may lack writes, or may not.
+    /// Opens a database with the given policy for logs that lack writes.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), but for the gaps that are allowed: [`gaps`](Self::gaps) tells of them.
+    /// As [`open`](Self::open), except for gaps that are allowed: [`gaps`](Self::gaps) returns those.
     pub fn open_with(path: impl AsRef<Path>, gaps: LogGaps) -> Result<Self, SourceError> {
         Self::options().log_gaps(gaps).open(path)
     }
 
-    /// How a database is opened.
+    /// Returns the default options for opening a database.
     #[must_use]
     pub fn options() -> LevelDbOptions {
         LevelDbOptions::default()
@@ -216,25 +221,27 @@ impl LevelDb {
         Ok(LevelDb { path: path.to_owned(), database, indexed: Arc::default() })
     }
 
-    /// Starts a walk over the keys from `start` on and before `end`; an open end is `None`.
+    /// Returns a cursor over the keys from `start` (inclusive) to `end` (exclusive); `None` leaves that end
+    /// open.
     ///
-    /// Several walks, on threads of their own, may share a database out between them.
+    /// Several cursors, each on its own thread, may divide a database between them.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if there can be no walk. What is wrong with a table, the walk's steps say.
+    /// [`SourceError`] if no cursor can be made. Errors of tables are returned by the cursor's steps.
     pub fn range(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(MergeCursor::new(&self.database, start.unwrap_or_default(), end)))
     }
 
-    /// The logs of this database that were cut, as by a crash, and what that dropped. Usually there is none.
+    /// Returns the cuts of this database's logs, as after a crash, and what each dropped. Usually there are
+    /// none.
     #[must_use]
     pub fn cuts(&self) -> &[LogCut] {
         &self.database.cuts
     }
 
-    /// What the logs of this database lack, where [`LogGaps::Allow`] was said: the errors that would have been, up to
-    /// 100 of them. Usually there is none.
+    /// Returns what the logs of this database lack if it was opened with [`LogGaps::Allow`]: up to 100 of the
+    /// errors that would otherwise have been returned. Usually there are none.
     #[must_use]
     pub fn gaps(&self) -> &[LevelDbError] {
         &self.database.gaps
@@ -246,20 +253,20 @@ impl Source for LevelDb {
         &self.path
     }
 
-    /// If all lie in the logs, or there is an index of them.
+    /// Known if all records are in the logs, or if there is an index of them.
     fn records(&self) -> Option<u64> {
         let of_index = || self.indexed.lock().as_ref().map(|indexed| indexed.index.records());
         self.database.records().or_else(of_index)
     }
 
-    /// Compaction, which changes the files, does not change it.
+    /// Compaction changes the files, but not the identity.
     fn identity(&self) -> Identity {
         Identity::new().with("kind", "LevelDB").with("last write", self.database.last_sequence)
     }
 
-    /// Where the logs' keys and values lie, those that had to be put together, what is known of each table, and an index.
-    /// What a walk keeps, a block of each of its tables, is not known before; but for what others unpack for it, which its
-    /// cursor says ([`Cursor::held_bytes`]).
+    /// Counts where the logs' keys and values are, the bytes that had to be joined, what is known of each
+    /// table, and an index. It does not count what a cursor holds, a block of each of its tables, which is
+    /// not known in advance; nor what helpers unpack for a cursor, which [`Cursor::held_bytes`] returns.
     fn held_bytes(&self) -> usize {
         let of_index = self.indexed.lock().as_ref().map_or(0, |indexed| indexed.index.held_bytes());
         size_of::<Database>() + self.database.held_bytes() + of_index
@@ -270,8 +277,8 @@ impl Source for LevelDb {
         Ok(Box::new(LevelDbCursor::new(self, merge, Verify::AtOnce)))
     }
 
-    /// A block of each level is read for it. Where the greatest key that was ever written is deleted, nothing
-    /// is shown: compaction would change what is.
+    /// Reads a block of each level. If the greatest key ever written is deleted, `look` is not called: the
+    /// result would change with compaction.
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         let Some(key) = self.database.greatest_key() else { return };
         if let Ok(Some(entry)) = MergeCursor::new(&self.database, key, None).advance() {
@@ -283,44 +290,44 @@ impl Source for LevelDb {
         self.indexed.lock().is_some()
     }
 
-    /// The index is made by one walk, which unpacks what is compressed.
+    /// The index is made by one walk, which itself unpacks compressed blocks.
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
         self.make_seekable(place)
     }
 
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
-        let merge = MergeCursor::sealing(&self.database, promise.pool());
+        let merge = MergeCursor::deferring(&self.database, promise.pool());
         Ok(Box::new(LevelDbCursor::new(self, merge, BY_THE_USER)))
     }
 }
 
-/// What is done about logs that lack writes which sequence numbers say there were.
+/// What happens if logs lack writes that existed by the sequence numbers.
 ///
-/// LevelDB numbers its writes. A log that lost some, as file systems do that lose power, or as a copy does that was cut
-/// short, shows it where numbers jump, or where the MANIFEST counts more of them. docs/caffe.md says
-/// what no number tells.
+/// LevelDB numbers its writes. A log loses some if its file system loses power, or if a copy of it was cut
+/// short. That shows if the numbers jump, or if the MANIFEST counts more of them. docs/caffe.md lists the
+/// losses that no number shows.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LogGaps {
-    /// They are an error.
+    /// Missing writes are an error.
     #[default]
     Refuse,
-    /// What is left is read, as LevelDB itself does, with a warning for each gap.
+    /// The remaining writes are read, as LevelDB itself does, with a warning for each gap.
     Allow,
 }
 
-/// A log, or a MANIFEST, that ends inside a record: its writer died. What is before the cut is served. For a
-/// MANIFEST that is the list of the database's tables as it was before: an older one may be in use.
+/// A log or a MANIFEST that ends inside a record: its writer died. What is before the cut is served. For a
+/// MANIFEST that is an earlier list of the database's tables, so an older list may be in use.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCut {
     /// The file.
     pub file: PathBuf,
-    /// Where the record starts that has no end.
+    /// Where the record without an end starts.
     pub offset: u64,
-    /// How many bytes there are from there to the end of the file, none of which is served.
+    /// How many bytes there are from there to the end of the file. None of them is served.
     pub dropped_bytes: u64,
-    /// What they are.
+    /// What those bytes are.
     pub tail: LogTail,
     /// Whether it is the MANIFEST.
     is_manifest: bool,
@@ -368,7 +375,7 @@ mod tests {
         LevelDb::open_mapping(&path, held, &LevelDb::options().access(access)).unwrap()
     }
 
-    /// The records of a database in one run, and how many of them were lent.
+    /// Reads the records of a database into one run; returns it and how many of them were lent.
     fn read(source: &LevelDb) -> (Run, usize) {
         let mut run = Run::with_capacity(0);
         let mut lent = 0;
@@ -422,7 +429,7 @@ mod tests {
         assert!((longest..=all).contains(&read), "{read}: a table of each level, of {tables:?}");
     }
 
-    /// One that is not held when the database is opened: there are more tables than may be.
+    /// This table is not held when the database is opened: there are more tables than may be held.
     #[test]
     fn a_table_that_is_deleted_before_a_walk_opens_it_says_that_somebody_writes() {
         deleted_before_a_walk(Access::Mapped);

@@ -1,13 +1,14 @@
-//! The numbers of writes, as the MANIFEST and the tables have them: which of them a log must have.
+//! The sequence numbers of writes, from the MANIFEST and the tables: which of them a log must have.
 //!
-//! LevelDB numbers writes one by one. A batch is put in a log before its numbers are counted, and what one
-//! memtable held goes to tables as a whole, the older memtable first. So, of a database that is whole,
+//! LevelDB numbers writes one by one. It puts a batch in a log before it counts the batch's numbers. It
+//! writes what one memtable held to tables as a whole, the older memtable first. So, if a database is intact,
 //!
-//! - the live logs, in their order, have every number from the first one in them to the last one;
-//! - that last one is at least the one that the MANIFEST counts, and the first is at the most the one behind it;
-//! - tables that have a number have all before it, as far as later writes have not replaced them.
+//! - the live logs, in order, have every number from the first one in them to the last one;
+//! - that last number is at least the one that the MANIFEST counts, and the first is at most the one after
+//!   it;
+//! - tables that have a number have all before it, except those that later writes have replaced.
 //!
-//! Where a log has no write left, only these tell whether it had any.
+//! If a log has no write left, only these rules tell whether it had any.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ use super::map::FileBytes;
 use crate::source::SourceError;
 use crate::source::access::Reading;
 
-/// What is known of a database's numbers beside its logs.
+/// What is known of a database's sequence numbers besides its logs.
 #[derive(Debug)]
 pub(super) struct Numbers<'a> {
     pub(super) folder: &'a Folder,
@@ -36,9 +37,9 @@ pub(super) struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    /// The number that is due behind logs without a write, where the next one starts with `found`: that one if
-    /// nothing is lost.
-    pub(super) fn due_behind_empty(&self, found: u64) -> Result<u64, SourceError> {
+    /// Returns the number due after logs without a write, if the next log starts with `found`. It is `found`
+    /// if nothing is lost.
+    pub(super) fn due_after_empty(&self, found: u64) -> Result<u64, SourceError> {
         let start = self.log_start;
         if (start.is_first && found == start.last_sequence.saturating_add(1)) || self.bounds_reach(found) {
             return Ok(found);
@@ -46,7 +47,7 @@ impl Numbers<'_> {
         if let Some(due) = self.due_by_flush()? {
             return Ok(due.min(found));
         }
-        // A log that is started and left without a write is rare: what may show it is read as a whole.
+        // A log that was started and has no write is rare, so reading all tables to find out is acceptable.
         let due = self.last_in(|_| true)?.saturating_add(1);
         Ok(match start.is_first {
             _ if due >= found => found,
@@ -55,16 +56,16 @@ impl Numbers<'_> {
         })
     }
 
-    /// The least number that is lost where no log has a write, if any is known to be.
+    /// Returns the least number lost if no log has a write; `None` if none is known to be lost.
     pub(super) fn lost_with_all(&self) -> Result<Option<u64>, SourceError> {
         let start = self.log_start;
         if self.bounds_reach(self.counted.saturating_add(1)) {
             return Ok(None);
         }
-        let behind_start = start.last_sequence.saturating_add(1);
+        let after_start = start.last_sequence.saturating_add(1);
         let due = match start.is_first {
-            true => behind_start,
-            false => self.due_by_flush()?.unwrap_or(behind_start),
+            true => after_start,
+            false => self.due_by_flush()?.unwrap_or(after_start),
         };
         if due > self.counted || self.last_in(|_| true)? >= self.counted {
             return Ok(None);
@@ -72,16 +73,16 @@ impl Numbers<'_> {
         Ok(Some(due))
     }
 
-    /// Whether the tables are seen to have the number before `due`, by their first and last keys. They do where
-    /// keys were written in their order, as Caffe's are.
+    /// Returns whether a first or last key shows that the tables have the number before `due`. One does if
+    /// keys were written in order, as Caffe's are.
     fn bounds_reach(&self, due: u64) -> bool {
         let files = self.levels.iter().flatten().map(|table| &table.file);
         let tags = files.flat_map(|file| [&file.smallest, &file.largest]).filter_map(|key| key::split(key));
         due <= 1 || tags.map(|(_, tag)| tag.sequence()).any(|number| number >= due - 1)
     }
 
-    /// The number that the oldest log starts with, if the tables of the memtable before it are still there: they
-    /// have its last write.
+    /// Returns the number that the oldest log starts with, if the tables of the memtable before it still
+    /// exist: they have that memtable's last write.
     fn due_by_flush(&self) -> Result<Option<u64>, SourceError> {
         let LogStart { is_first, tables, .. } = self.log_start;
         let is_there = |number: &u64| self.levels.iter().flatten().any(|table| table.file.number == *number);
@@ -91,7 +92,7 @@ impl Numbers<'_> {
         Ok(Some(self.last_in(|table| tables.contains(&table.file.number))?.saturating_add(1)))
     }
 
-    /// The last number that some tables have. It takes reading all of their blocks.
+    /// Returns the last number in some tables. This reads all of their blocks.
     fn last_in(&self, is_meant: impl Fn(&Table) -> bool) -> Result<u64, SourceError> {
         let mut cursor = TableCursor::new(KEY_BYTES_MAX + TAG_BYTES);
         let mut last = 0;
@@ -104,13 +105,13 @@ impl Numbers<'_> {
             while cursor.advance_with(&mut NoShelf).map_err(damaged)? {
                 last = last.max(key::split(cursor.key()).map_or(0, |(_, tag)| tag.sequence()));
             }
-            // Before the next one is read.
+            // Release this table before the next one is read.
             cursor.close();
         }
         Ok(last)
     }
 
-    /// Where the oldest live log lies.
+    /// Returns the path of the oldest live log.
     pub(super) fn oldest_log(&self) -> PathBuf {
         self.folder.log(self.log_number)
     }

@@ -1,4 +1,4 @@
-//! Tables that are read and not mapped: open files, which stay readable if their writer deletes them.
+//! Tables that are read instead of mapped: open files, which stay readable if a writer deletes them.
 
 use std::fs::File;
 use std::io;
@@ -12,20 +12,20 @@ use super::map::{FileBytes, open_file, read_at};
 use crate::source::SourceError;
 use crate::source::access::Reading;
 
-/// Tables that stay open, those of all databases together: a process may often have 1,024 files.
+/// The most tables that stay open, over all databases: a process often may have only 1,024 files.
 const KEPT_MAX: usize = 512;
 
-/// How many there are.
+/// How many tables stay open now.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// A table that is open.
+/// An open table.
 #[derive(Debug)]
 pub(super) struct OpenTable {
     file: File,
     _kept: Option<Kept>,
 }
 
-/// One of those that are counted.
+/// One of the tables that `KEPT` counts.
 #[derive(Debug)]
 struct Kept;
 
@@ -40,12 +40,12 @@ impl OpenTable {
         Ok(OpenTable { file: open_file(path)?, _kept: None })
     }
 
-    /// All of it, which must be `wanted` bytes.
+    /// Reads all of the table, which must have `wanted` bytes.
     pub(super) fn read(&self, path: &Path, wanted: u64) -> Result<FileBytes, SourceError> {
         FileBytes::of(&self.file, path, Some(wanted), Reading::Read)
     }
 
-    /// Fills `buffer` with a part of it, which lies in its `wanted` bytes.
+    /// Fills `buffer` with a part of the table, which must be within its `wanted` bytes.
     pub(super) fn read_part(
         &self,
         path: &Path,
@@ -65,7 +65,7 @@ impl OpenTable {
         Err(LevelDbError::Length { file: path.to_owned(), found, wanted }.into())
     }
 
-    /// Has the system read the first bytes, so many at the most, without waiting for them.
+    /// Asks the kernel to read the first bytes, at most `bytes_max`, without waiting for them.
     pub(super) fn will_need(&self, bytes_max: u64) {
         #[cfg(target_os = "linux")]
         {
@@ -78,7 +78,7 @@ impl OpenTable {
             let len = NonZeroU64::new(PIECE_BYTES as u64);
             for start in (0..bytes_max).step_by(PIECE_BYTES) {
                 if let Err(error) = fadvise(&self.file, start, len, Advice::WillNeed) {
-                    tracing::debug!(%error, start, "the system does not read ahead");
+                    tracing::debug!(%error, start, "the kernel does not read ahead");
                 }
             }
         }
@@ -87,12 +87,13 @@ impl OpenTable {
     }
 }
 
-/// The tables of a database that stay open, by their numbers in the store. Walks open the others for themselves.
+/// The tables of a database that stay open, by their number in the store. Cursors open the others for
+/// themselves.
 #[derive(Debug, Default)]
 pub(super) struct OpenTables(Vec<Arc<OpenTable>>);
 
 impl OpenTables {
-    /// Keeps the next table open; `false` if no more can be.
+    /// Keeps the next table open; returns `false` if no more can be.
     pub(super) fn keep(&mut self, path: &Path) -> Result<bool, SourceError> {
         let one_more = |kept: usize| (kept < KEPT_MAX).then_some(kept + 1);
         if KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
@@ -104,7 +105,8 @@ impl OpenTables {
                 self.0.push(Arc::new(OpenTable { file, _kept: Some(kept) }));
                 Ok(true)
             }
-            // The process has as many files as it may: walks, which need one at a time, say so if that is too many.
+            // The process may be out of files. Cursors need one at a time, and report it if even that is too
+            // many.
             Err(SourceError::Io { kind, message, .. }) if is_of_the_process(kind) => {
                 tracing::debug!(message, table = %path.display(), "no more tables stay open");
                 Ok(false)
@@ -122,7 +124,7 @@ impl OpenTables {
     }
 }
 
-/// Whether an error of opening a file may have another cause than the file.
+/// Returns whether an error on opening a file may have a cause other than the file.
 fn is_of_the_process(kind: io::ErrorKind) -> bool {
     !matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }

@@ -1,20 +1,21 @@
-//! Opening a LevelDB: what LevelDB's own recovery does, with nothing written.
+//! Opens a LevelDB: does what LevelDB's own recovery does, but writes nothing.
 //!
-//! CURRENT names the MANIFEST; its edits come to a list of tables and the number of the oldest log that is
-//! not in them. That log and every later one are read front to back, and what they hold is kept in memory
-//! beside the tables, where LevelDB would write tables of it.
+//! CURRENT names the MANIFEST. The MANIFEST's edits add up to a list of tables, and the number of the oldest
+//! log that is not in them. That log and every later one are read front to back. LevelDB would write their
+//! contents to tables; here they are kept in memory.
 //!
-//! Stricter than LevelDB, which would go on without a word:
+//! It is stricter than LevelDB, which would continue silently:
 //!
-//! - The log whose number the MANIFEST has must be there: in a database that Caffe has just written, all
-//!   records lie in it.
-//! - No log may lack a write that numbers say there was ([`numbers`](super::numbers)), unless [`LogGaps`] allows it.
+//! - The log whose number the MANIFEST has must exist: in a database that Caffe has just written, all records
+//!   are in it.
+//! - No log may lack a write that existed by the sequence numbers ([`numbers`](super::numbers)), unless
+//!   [`LogGaps`](super::LogGaps) allows it.
 //! - No key may have more than 8 KiB.
-//! - A MANIFEST must name its comparator, and every table must have the length that it was written with.
+//! - A MANIFEST must name its comparator, and every table must have the length it was written with.
 //!
-//! A writer may be at work meanwhile. It deletes tables and logs only once the MANIFEST no longer needs them. So
-//! if the database cannot be opened, and its MANIFEST is not what it was before, it is opened once more. Once it
-//! is open, its tables are mapped, or stay open to be read, and so stay readable.
+//! A writer may be at work meanwhile. It deletes tables and logs only once the MANIFEST no longer needs them.
+//! So if the database cannot be opened and its MANIFEST has changed, it is opened once more. Once it is open,
+//! its tables are mapped, or kept open for reading, and so stay readable.
 
 use std::path::{Path, PathBuf};
 
@@ -34,17 +35,18 @@ use crate::source::Identity;
 use crate::source::SourceError;
 use crate::source::access::Reading;
 
-/// Opens the database at `path`; at most `held` of its tables stay mapped, or open.
+/// Opens the database at `path`; at most `held` of its tables stay mapped or open.
 pub(super) fn open(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Database, SourceError> {
-    open_anew_once(
+    open_again_once(
         path,
         || Folder::find(path).and_then(|folder| folder.stamp()).ok(),
         || open_once(path, held, options),
     )
 }
 
-/// Opens what may be changed meanwhile, as its stamp tells: once more if that was so, and no more.
-fn open_anew_once<T, S: PartialEq>(
+/// Opens a database that may change meanwhile: once more if it failed and the stamp has changed, but only
+/// once.
+fn open_again_once<T, S: PartialEq>(
     path: &Path,
     stamp: impl Fn() -> Option<S>,
     mut open: impl FnMut() -> Result<T, SourceError>,
@@ -58,7 +60,7 @@ fn open_anew_once<T, S: PartialEq>(
     if again == before {
         return Err(error);
     }
-    tracing::debug!(path = %path.display(), %error, "its writer changed it meanwhile: opened anew");
+    tracing::debug!(path = %path.display(), %error, "a writer changed the database; opening it again");
     let error = match open() {
         Err(error) if stamp() != again => error,
         opened => return opened,
@@ -70,7 +72,7 @@ fn open_anew_once<T, S: PartialEq>(
 fn open_once(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Database, SourceError> {
     let folder = Folder::find(path)?;
     let manifest = folder.manifest()?;
-    // All files are read as this one is.
+    // All files are read in the way chosen for this one.
     let reading = options.access.of(&open_file(&manifest)?);
     let mut cuts = Vec::new();
     let (state, manifest_bytes) = read_manifest(&manifest, reading, &mut cuts)?;
@@ -106,7 +108,7 @@ fn open_once(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Datab
             file = %cut.file.display(),
             offset = cut.offset,
             dropped_bytes = cut.dropped_bytes,
-            "{} has been cut, as after a crash: {}",
+            "{} is cut, as after a crash: {}",
             if cut.is_manifest { "the MANIFEST" } else { "the log" },
             cut.consequence()
         );
@@ -137,7 +139,7 @@ fn open_once(path: &Path, held: usize, options: &LevelDbOptions) -> Result<Datab
     Ok(database)
 }
 
-/// The sum of a MANIFEST's edits, and its length.
+/// Returns the sum of a MANIFEST's edits, and the MANIFEST's length.
 fn read_manifest(
     manifest: &Path,
     reading: Reading,
@@ -173,7 +175,7 @@ fn malformed(manifest: &Path, offset: usize, message: String) -> SourceError {
     LevelDbError::Manifest { file: manifest.to_owned(), offset, message }.into()
 }
 
-/// The tables of every level, and how many there are.
+/// Returns the tables of every level, and how many there are.
 fn find_tables(
     folder: &Folder,
     levels: [Vec<TableFile>; LEVELS],
@@ -181,7 +183,7 @@ fn find_tables(
 ) -> Result<([Vec<Table>; LEVELS], usize), SourceError> {
     let mut tables = 0;
     let mut found = [const { Vec::new() }; LEVELS];
-    // How many, and the first one: a MANIFEST can name any number of tables.
+    // The first missing table and their number: a MANIFEST can name any number of tables.
     let mut missing: Option<(PathBuf, usize)> = None;
     for (found, files) in found.iter_mut().zip(levels) {
         for file in files {
@@ -201,7 +203,7 @@ fn find_tables(
     }
 }
 
-/// The table in its slot, if it is there and has its length; if it is not there, where it should be.
+/// Returns the table with its slot if it exists with the right length, or the path where it is missing.
 fn find_table(folder: &Folder, file: TableFile, slot: usize) -> Result<Result<Table, PathBuf>, SourceError> {
     let Some((name, metadata)) = folder.find_table(file.number)? else {
         return Ok(Err(folder.table(file.number, TableName::Ldb)));
@@ -223,7 +225,8 @@ mod tests {
 
     use super::*;
 
-    /// What comes of opening, where the stamps are these, and the attempts give these.
+    /// Returns the result of opening with these stamps and these results of attempts, and how many attempts
+    /// are left.
     fn opened(stamps: &[u32], attempts: &[Result<u32, u32>]) -> (Result<u32, SourceError>, usize) {
         let (stamps, left) = (RefCell::new(stamps.iter()), Cell::new(attempts));
         let open = || {
@@ -231,12 +234,12 @@ mod tests {
             left.set(rest);
             first.map_err(|number| LevelDbError::NoFile { file: number.to_string().into() }.into())
         };
-        let opened = open_anew_once(Path::new("db"), || stamps.borrow_mut().next().copied(), open);
+        let opened = open_again_once(Path::new("db"), || stamps.borrow_mut().next().copied(), open);
         (opened, left.get().len())
     }
 
     #[test]
-    fn a_database_that_is_changed_meanwhile_is_opened_anew_once() {
+    fn a_database_that_is_changed_meanwhile_is_opened_again_once() {
         let failed = |number: u32| LevelDbError::NoFile { file: number.to_string().into() };
         assert_eq!(opened(&[1], &[Ok(1)]), (Ok(1), 0));
         assert_eq!(opened(&[1, 1], &[Err(1), Ok(2)]), (Err(failed(1).into()), 1), "nobody wrote");

@@ -1,4 +1,4 @@
-//! The live logs, read front to back: their writes, where they were cut, and which writes they lack.
+//! Reads the live logs front to back: their writes, where they are cut, and which writes they lack.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::{LogCut, LogGaps};
 use crate::source::Identity;
 use crate::source::SourceError;
 
-/// So many of the gaps that were allowed are kept.
+/// The most gaps that are kept, of those that were allowed.
 const GAPS_MAX: usize = 100;
 
 /// The logs that have been read so far.
@@ -21,22 +21,23 @@ const GAPS_MAX: usize = 100;
 pub(super) struct Replay<'a> {
     numbers: Numbers<'a>,
     allowed: LogGaps,
-    /// What an index of the database is known by.
+    /// Identifies the state of the database, for its index.
     pub(super) opened_from: Identity,
     pub(super) logs: Vec<FileBytes>,
     pub(super) writes: Writes,
     pub(super) cuts: Vec<LogCut>,
-    /// What the logs lack, where that is allowed.
+    /// What the logs lack, if that is allowed.
     pub(super) gaps: Vec<LevelDbError>,
-    /// The number behind the last write in the logs; 0 before the first.
+    /// The number after the last write in the logs; 0 before the first.
     due: u64,
     /// The last log that has a write.
     last: Option<PathBuf>,
-    /// The log that no write was found behind, and how it ends: the first that has none, or the last that was cut.
+    /// A log after which no write was found, and how it ends: the first log without a write, or the last that
+    /// is cut.
     open_end: Option<(PathBuf, End)>,
 }
 
-/// How a log ends that may have lost what was in it.
+/// The end of a log that may have lost writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Cut,
@@ -59,7 +60,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Reads one more log.
+    /// Reads the next log.
     pub(super) fn add(&mut self, log: PathBuf) -> Result<(), SourceError> {
         let map = FileBytes::open(&log, None, self.numbers.reading)?;
         let bytes = map.as_ref();
@@ -82,7 +83,7 @@ impl<'a> Replay<'a> {
             }
             let (found, due) = (numbers.start, self.due);
             if found < due {
-                let message = format!("it starts with write {found}, and {due} is the least that can follow");
+                let message = format!("it starts with write {found}, but {due} is the least that can follow");
                 return Err(malformed(message).into());
             }
             if let Some(gap) = self.gap_before(found, &log, offset, has_writes)? {
@@ -96,7 +97,7 @@ impl<'a> Replay<'a> {
         if has_writes {
             self.last = Some(log.clone());
         }
-        // What was lost before a log without writes stays lost.
+        // Writes lost before a log without writes stay lost.
         match (is_cut, has_writes) {
             (true, _) => self.open_end = Some((log, End::Cut)),
             (false, false) if self.open_end.is_none() => self.open_end = Some((log, End::Empty)),
@@ -106,7 +107,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// What is lost before the batch at `offset` of a log, whose first write is `found`.
+    /// Returns what is lost before the batch at `offset` of a log whose first write is `found`.
     fn gap_before(
         &mut self,
         found: u64,
@@ -122,14 +123,15 @@ impl<'a> Replay<'a> {
                 let due = self.numbers.counted.saturating_add(1);
                 (found > due).then(|| skips(due))
             }
-            // It had a write, or a part of one, which the MANIFEST may have counted. A writer that starts again
-            // after that replays the log, and no longer needs it when it writes to the next one. So where such
-            // a log is still needed and the next one has writes, no number shows that nothing is lost.
+            // The log had a write, or a part of one, that the MANIFEST may have counted. A writer that
+            // restarts after that replays the log, and no longer needs it when it writes to the next one. So
+            // if such a log is still needed and the next one has writes, no number shows that nothing is
+            // lost.
             (0, Some((file, End::Cut))) => Some(gap(file, None)),
-            // LevelDB starts a new log, whatever is in the last one, when it is asked to compact; and one that
-            // reuses logs may find an empty one before the one that it reuses.
+            // LevelDB starts a new log when it is asked to compact, whatever is in the last one. And a writer
+            // that reuses logs may find an empty one before the one it reuses.
             (0, Some((file, End::Empty))) => {
-                let due = self.numbers.due_behind_empty(found)?;
+                let due = self.numbers.due_after_empty(found)?;
                 (due != found).then(|| gap(file, Some(due)))
             }
             (due, _) if due == found => None,
@@ -141,8 +143,8 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Says what is lost at the end of the logs. Whatever lies behind the MANIFEST's last edit and behind what is
-    /// left of the logs, no number tells.
+    /// Reports what is lost at the end of the logs. No number tells of writes after both the MANIFEST's last
+    /// edit and the rest of the logs.
     pub(super) fn check_end(&mut self) -> Result<(), SourceError> {
         let counted = self.numbers.counted;
         let due = match self.due {
@@ -155,7 +157,7 @@ impl<'a> Replay<'a> {
         self.lacks(LevelDbError::LostEnd { file, due, counted, manifest })
     }
 
-    /// The number of the database's last write.
+    /// Returns the number of the database's last write.
     pub(super) fn last_sequence(&self) -> u64 {
         self.numbers.counted.max(self.due.saturating_sub(1))
     }

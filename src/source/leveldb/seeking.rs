@@ -1,10 +1,10 @@
-//! A walk that is sent to positions, against a plain one: verifying itself, or leaving that to others; over databases as
-//! they are, and over damaged ones.
+//! Compares a cursor that seeks by position with a plain one, with both ways of verifying, over intact and
+//! over damaged databases.
 
 use std::path::Path;
 
 use super::LevelDb;
-use super::sealing::{DATABASES, Records, checked, copy, damage_each, data, verified};
+use super::deferring::{DATABASES, Records, checked, copy, damage_each, data, verified};
 use crate::source::access::Access;
 use crate::source::{Cursor, IndexPlace, Source, VerifiesLater};
 
@@ -18,18 +18,18 @@ fn indexed(path: &Path, access: Access) -> LevelDb {
     source
 }
 
-/// One that verifies, and one that seals.
+/// A cursor that verifies, and one that defers checksums.
 fn cursors(source: &LevelDb) -> [Box<dyn Cursor>; 2] {
     [source.cursor().unwrap(), source.deferring_cursor(VerifiesLater::promised(None)).unwrap()]
 }
 
-/// Positions all over the place, the last one first, and one behind it.
+/// Positions in no order, the last one first, including one past the end.
 fn positions(records: usize) -> impl Iterator<Item = usize> {
     (0..=records).rev().map(move |number| number * 7919 % (records + 1))
 }
 
 #[test]
-fn a_walk_that_is_sent_about_finds_what_a_plain_walk_finds_there() {
+fn a_cursor_that_seeks_finds_what_a_plain_one_finds_there() {
     let logs = ["golden/raw_leveldb_log", "leveldb/big_values", "leveldb/killed", "leveldb/nothing"];
     for name in DATABASES.into_iter().chain(logs) {
         let sources = [Access::Mapped, Access::Read].map(|access| indexed(&data(name), access));

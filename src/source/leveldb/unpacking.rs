@@ -1,5 +1,5 @@
-//! A walk whose blocks others unpack, against one that unpacks them itself: whoever comes first, and whatever byte of a
-//! table is damaged, the records are the same, and then the error.
+//! Compares a cursor whose blocks helpers unpack with one that unpacks them itself. Whichever thread unpacks
+//! first, and whatever byte of a table is damaged, the records are the same, and then the error.
 
 use std::fmt;
 use std::path::Path;
@@ -14,20 +14,20 @@ use rusty_leveldb::{CompressorId, DB, Options};
 use tempfile::{TempDir, tempdir};
 
 use super::LevelDb;
-use super::sealing::{DATABASES, checked, damage, data, verified};
+use super::deferring::{DATABASES, checked, damage, data, verified};
 use crate::base::offload::{Helpers, OFFLOADED_MAX, OffloadedTask};
 use crate::record::RecordId;
 use crate::source::{Cursor, IndexPlace, Run, Source, VerifiesLater};
 
-/// When errands are run.
+/// When offloaded tasks are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     /// When they are sent.
     AtOnce,
-    /// When the next is sent: often they are of no use any more.
+    /// When the next is sent; often they are no longer needed by then.
     Late,
     Never,
-    /// None is taken.
+    /// No task is accepted.
     Refused,
 }
 
@@ -75,7 +75,8 @@ impl Helpers for Scripted {
     }
 }
 
-/// Helpers that are threads, with room for so many errands; every `dies_at`th errand makes one die before it runs it.
+/// Helpers with threads, and room for every task. Every `dies_at`th task makes the thread that takes it exit
+/// first.
 #[derive(Debug)]
 struct Threads {
     offloaded: Option<Sender<usize>>,
@@ -83,7 +84,7 @@ struct Threads {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What was sent, by its number.
+/// The tasks sent, by number.
 #[derive(Default)]
 struct Queue {
     sent: Mutex<Vec<Option<Arc<dyn OffloadedTask>>>>,
@@ -132,7 +133,7 @@ impl Helpers for Threads {
         match offloaded.try_send(sent.len() - 1) {
             Ok(()) => true,
             Err(error) => {
-                assert!(error.is_disconnected(), "there is room for every errand");
+                assert!(error.is_disconnected(), "there is room for every task");
                 false
             }
         }
@@ -152,7 +153,7 @@ fn helped(path: &Path, helpers: Arc<dyn Helpers>) -> Box<dyn Cursor> {
     LevelDb::open(path).unwrap().deferring_cursor(VerifiesLater::promised(Some(helpers))).unwrap()
 }
 
-/// All kinds of helpers.
+/// Returns all kinds of helpers.
 fn all_helpers() -> Vec<Arc<dyn Helpers>> {
     let mut all: Vec<Arc<dyn Helpers>> = Vec::new();
     for threads in [1, 2, 8] {
@@ -180,7 +181,7 @@ fn whoever_unpacks_the_records_are_the_same() {
 }
 
 #[test]
-fn whoever_unpacks_a_walk_that_was_sent_somewhere_goes_on_from_there() {
+fn whoever_unpacks_a_cursor_continues_from_where_it_was_sent() {
     for name in DATABASES {
         let (due, _) = verified(LevelDb::open(data(name)).unwrap().cursor().unwrap(), 1);
         let source = LevelDb::open(data(name)).unwrap();
@@ -213,8 +214,8 @@ fn what_is_compressed_is_offered_and_what_is_not_is_not() {
         assert_eq!(cursor.held_bytes() > 0, is_compressed, "{name}");
         while cursor.advance().unwrap().is_some() {}
         let sent = helpers.sent.load(Ordering::Relaxed);
-        println!("{name}: {sent} errands");
-        assert_eq!(sent > 1, is_compressed, "{name}: {sent} errands");
+        println!("{name}: {sent} tasks");
+        assert_eq!(sent > 1, is_compressed, "{name}: {sent} tasks");
     }
 }
 
@@ -253,11 +254,11 @@ fn whatever_byte_is_damaged_the_error_is_the_same_whoever_unpacks() {
     }
 }
 
-/// A LevelDB of values so long, each of one byte over and over, in compressed blocks of half a KiB or a value; `sessions`
-/// give it tables of their own, which overlap.
+/// Writes a LevelDB with values of the given lengths, each a single byte repeated, in compressed blocks of
+/// half a KiB or one value. Each of `sessions` writes a table of its own; the tables overlap.
 fn write<'a>(sessions: impl IntoIterator<Item = &'a [(usize, usize)]>) -> TempDir {
     let folder = tempdir().unwrap();
-    // What a session leaves in the log, the next one makes a table of level 0.
+    // What a session leaves in the log, the next one writes to a table of level 0.
     for session in sessions.into_iter().chain([&[][..]]) {
         let options = Options {
             write_buffer_size: 99 << 20,
@@ -277,13 +278,13 @@ fn write<'a>(sessions: impl IntoIterator<Item = &'a [(usize, usize)]>) -> TempDi
     folder
 }
 
-/// Lengths of values, `long` where it says so.
+/// Returns lengths of values: `long` for the keys for which `is_long` holds, `bytes` for the others.
 fn lengths(count: usize, bytes: usize, long: usize, is_long: impl Fn(usize) -> bool) -> Vec<(usize, usize)> {
     (0..count).map(|key| (key, if is_long(key) { long } else { bytes })).collect()
 }
 
 #[test]
-fn a_long_block_here_and_there_does_not_make_every_short_one_an_errand() {
+fn a_long_block_here_and_there_does_not_make_every_short_one_a_task() {
     let is_long: [fn(usize) -> bool; 3] = [|_| false, |key| key == 0, |key| key % 500 == 0];
     let sent = is_long.map(|is_long| {
         let folder = write([&lengths(6000, 150, 1 << 20, is_long)[..]]);
@@ -292,7 +293,7 @@ fn a_long_block_here_and_there_does_not_make_every_short_one_an_errand() {
         while cursor.advance().unwrap().is_some() {}
         helpers.sent.load(Ordering::Relaxed)
     });
-    println!("6000 records, {sent:?} errands");
+    println!("6000 records, {sent:?} tasks");
     assert!(sent.iter().all(|sent| (50..300).contains(sent)), "{sent:?}");
 }
 
@@ -326,7 +327,8 @@ fn what_is_held_of_long_blocks_is_the_window() {
 
 #[test]
 fn records_are_the_same_where_a_table_stands_still_for_long() {
-    // All in turn, then the first table alone, then the second; the third has little, early and late.
+    // All three tables in turn, then the first alone, then the second; the third has few records, early and
+    // late.
     let key = |range: std::ops::Range<usize>, step: usize| range.step_by(step).map(|key| (key, 150));
     let first: Vec<_> = key(0..900, 3).chain(key(900..4000, 1)).collect();
     let second: Vec<_> = key(1..900, 3).chain(key(4000..6000, 1)).collect();

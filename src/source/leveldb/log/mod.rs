@@ -1,4 +1,4 @@
-//! LevelDB's log format, which both its write-ahead logs and its MANIFEST have: records in blocks of 32 KiB.
+//! LevelDB's log format, used by its write-ahead logs and its MANIFEST: records in blocks of 32 KiB.
 //!
 //! ```text
 //! block:    fragment ... | up to 6 zeros, where no further header fits
@@ -9,24 +9,26 @@
 //!
 //! # Where a log ends
 //!
-//! A writer that died leaves a record whose end is missing. That is no damage: LevelDB itself starts again
-//! from the records before it. So, where the file ends
+//! A writer that died leaves a record without an end. That is not damage: LevelDB itself starts again from
+//! the records before it. So if the file ends
 //!
-//! - inside a header or a payload, however long the header says that is, or
-//! - behind a fragment whose record is to go on, or
-//! - in zeros only, from a header on (space that was set aside, or data that did not reach the disk),
+//! - inside a header or a payload, however long the header says the payload is, or
+//! - after a fragment whose record should continue, or
+//! - in nothing but zeros, starting at a header (space that was reserved, or data that did not reach the
+//!   disk),
 //!
-//! the log has been cut: the records before the cut are good, and [`LogCut`](super::LogCut) tells where it
-//! lies. Everything else is damage, and an error: a wrong checksum, also in the last record, whose length is
-//! all there; a length that a block, all of which is there, has no room for; an unknown kind; fragments out of
-//! order; zeros with data behind them. LevelDB, asked to be paranoid, agrees on all but the last.
+//! the log is cut: the records before the cut are good, and [`LogCut`](super::LogCut) says where it is.
+//! Everything else is damage, and an error: a wrong checksum, also in the last record, if all of its length
+//! is there; a length for which a complete block has no room; an unknown kind; fragments out of order; zeros
+//! with data after them. LevelDB with paranoid checks agrees on all but the last.
 //!
-//! One damage looks like a cut: a length in the last block that became too large. It would hide every record
-//! behind it, so a cut counts as one only if no intact fragment starts in what it drops; here LevelDB looks for
-//! none, and the log just ends. (A value that holds a piece of a LevelDB log, cut in just that piece, is
-//! therefore taken for damage.) The length of the last fragment itself cannot be told from a cut; that, too, is
-//! reported. The search is done at most once a log, and takes the checksum of [`SEARCHED_BYTES_MAX`] at the
-//! most: bytes that hold what could be headers everywhere would ask for half a gigabyte.
+//! One kind of damage looks like a cut: a length in the last block that became too large. It would hide every
+//! record after it. So a cut counts as one only if no intact fragment starts in the bytes it drops. LevelDB
+//! does not look for one; the log just ends. (A value that holds a piece of a LevelDB log, and is cut inside
+//! that piece, is therefore taken for damage.) A damaged length of the last fragment itself cannot be
+//! distinguished from a cut, and a cut is reported. The search is done at most once per log, and takes the
+//! checksum of at most [`SEARCHED_BYTES_MAX`]: bytes that look like headers everywhere would otherwise
+//! require half a gigabyte.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -38,12 +40,12 @@ use percolator_table::coding::fixed32;
 
 pub(super) const BLOCK_BYTES: usize = 32_768;
 const HEADER_BYTES: usize = 7;
-/// Where the checksum's cover starts: the kind, then the payload.
+/// Where the bytes covered by the checksum start: the kind, then the payload.
 const KIND_OFFSET: usize = 6;
 
-/// What the search for fragments in a cut may take the checksum of. Noise asks for about 1 MiB; what is all
-/// small numbers, such as labels of pixels, for some 10 MiB. When nothing has been found by then, the log counts
-/// as cut, which is reported.
+/// The most bytes that the search for fragments after a cut takes the checksum of. Noise needs about 1 MiB;
+/// data made of small numbers only, such as pixel labels, needs some 10 MiB. If nothing is found within the
+/// limit, the log counts as cut, which is reported.
 const SEARCHED_BYTES_MAX: usize = 32 << 20;
 
 const ZERO: u8 = 0;
@@ -56,34 +58,34 @@ const LAST: u8 = 4;
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogFault {
-    /// A fragment is not what was written.
+    /// A fragment differs from what was written.
     #[error(
-        "the fragment of {bytes} bytes has the masked crc32c {found:#010x}, and {stored:#010x} was written"
+        "the fragment of {bytes} bytes has the masked crc32c {found:#010x}, but {stored:#010x} is stored"
     )]
     Checksum {
         /// The length of its payload.
         bytes: usize,
-        /// The masked checksum of what is there.
+        /// The masked checksum of the bytes found.
         found: u32,
-        /// The masked checksum that the file has.
+        /// The masked checksum stored in the file.
         stored: u32,
     },
-    /// A fragment is longer than what is left of its block.
-    #[error("a fragment of {found} bytes is said to be there, where the block has room for {allowed}")]
+    /// A fragment is longer than the rest of its block.
+    #[error("a header gives a fragment {found} bytes, where the block has room for {allowed}")]
     Length {
         /// The length of its payload.
         found: usize,
         /// The room that the block has for one.
         allowed: usize,
     },
-    /// A fragment's length leads past the end of the file, but there are intact fragments behind it.
+    /// A fragment's length extends past the end of the file, but there are intact fragments after its header.
     #[error(
-        "a fragment of {found} bytes would go on past the end of the file, but at byte {intact} starts another"
+        "a fragment of {found} bytes would extend past the end of the file, but one starts at byte {intact}"
     )]
     HidesRecords {
         /// The length of its payload.
         found: usize,
-        /// Where the first intact fragment behind it starts.
+        /// Where the first of them starts.
         intact: usize,
     },
     /// A fragment is of a kind that LevelDB does not write.
@@ -93,23 +95,23 @@ pub enum LogFault {
         found: u8,
     },
     /// A record starts while another has not ended.
-    #[error("a record starts there, but the one before it, which starts at byte {unfinished}, has no end")]
+    #[error("a record starts, but the one before it, which starts at byte {unfinished}, has no end")]
     NoEnd {
         /// Where the record without an end starts.
         unfinished: usize,
     },
-    /// A record goes on that has not started.
-    #[error("a record goes on there that has no start")]
+    /// A record continues that has not started.
+    #[error("a record continues that has no start")]
     NoStart,
-    /// There are zeros where a header should be, and data behind them.
-    #[error("there are zeros, and data behind them, at byte {data}")]
+    /// There are zeros in place of a header, and data after them.
+    #[error("there are zeros, and data after them, at byte {data}")]
     Zeros {
-        /// Where the first byte lies that is not zero.
+        /// The offset of the first byte that is not zero.
         data: usize,
     },
 }
 
-/// A fault, and where it lies.
+/// A fault, and its offset in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogError {
     pub(super) offset: usize,
@@ -123,23 +125,23 @@ impl LogError {
     }
 }
 
-/// Where a log has been cut.
+/// A log's cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// Where the record starts that has no end.
+    /// Where the record without an end starts.
     pub(super) offset: usize,
-    /// From there to the end of the file.
+    /// The number of bytes from there to the end of the file.
     pub(super) dropped_bytes: usize,
     pub(super) tail: LogTail,
 }
 
-/// What a log that was cut ends with.
+/// What a cut log ends with.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogTail {
-    /// A part of a record.
+    /// Part of a record.
     PartOfARecord,
-    /// Zeros, maybe after a part of a record.
+    /// Zeros, possibly after part of a record.
     Zeros,
 }
 
@@ -155,9 +157,9 @@ impl fmt::Display for LogTail {
 /// Reads a log's records, front to back.
 pub(super) struct LogReader<'a> {
     bytes: &'a [u8],
-    /// Where the next fragment's header, or the end of its block, lies.
+    /// The offset of the next fragment's header, or of the end of its block.
     at: usize,
-    /// Where the header of the last record starts, and where its payloads lie.
+    /// Where the header of the last record starts, and its payloads' ranges.
     record: usize,
     payloads: Vec<Range<usize>>,
     cut: Option<Cut>,
@@ -175,20 +177,21 @@ impl<'a> LogReader<'a> {
         LogReader { bytes, at: 0, record: 0, payloads: Vec::new(), cut: None }
     }
 
-    /// Where the log has been cut, once its end is reached.
+    /// Returns where the log is cut, once its end is reached.
     pub(super) fn cut(&self) -> Option<Cut> {
         self.cut
     }
 
-    /// Where the last record starts, or the log ends.
+    /// Returns where the last record starts or, at the end, where the log ends.
     pub(super) fn offset(&self) -> usize {
         self.record
     }
 
-    /// The next record: where its pieces lie in the log, in order. `None` at the end, cut or not.
+    /// Returns the next record: the ranges of its pieces in the log, in order. Returns `None` at the end, cut
+    /// or not.
     pub(super) fn next(&mut self) -> Result<Option<&[Range<usize>]>, LogError> {
         self.payloads.clear();
-        // Where the record started that is being put together.
+        // Where the record being assembled started.
         let mut started = None;
         while let Some(Fragment { kind, offset, payload }) = self.fragment()? {
             let fault = |fault| LogError { offset, fault };
@@ -217,7 +220,7 @@ impl<'a> LogReader<'a> {
         Ok(None)
     }
 
-    /// The next fragment, checked; `None` at the end, and then `cut` is known.
+    /// Returns the next fragment, checked. Returns `None` at the end, and then `cut` is known.
     fn fragment(&mut self) -> Result<Option<Fragment>, LogError> {
         loop {
             let offset = self.at;
@@ -242,7 +245,7 @@ impl<'a> LogReader<'a> {
                 };
             }
             let allowed = room.saturating_sub(HEADER_BYTES);
-            // In a block that is not all there, it leads past the end of the file.
+            // In an incomplete block, such a length extends past the end of the file.
             if length > allowed && rest.len() >= room {
                 return Err(fault(LogFault::Length { found: length, allowed }));
             }
@@ -264,7 +267,7 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// Ends the log, cut at `offset` if it ends with a `tail`.
+    /// Ends the log; it is cut at `offset` if there is a `tail`.
     fn end(&mut self, offset: usize, tail: Option<LogTail>) -> Option<Fragment> {
         self.at = self.bytes.len();
         self.record = offset;
@@ -274,26 +277,27 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// The length and the kind of the fragment at the front.
+/// Returns the length and the kind of the fragment at the front.
 fn header(rest: &[u8]) -> Option<(usize, u8)> {
     let header = rest.first_chunk::<HEADER_BYTES>()?;
     let [_, _, _, _, low, high, kind] = *header;
     Some((usize::from(u16::from_le_bytes([low, high])), kind))
 }
 
-/// The masked checksum of the fragment at the front, and the one in its header; `None` if the end is missing.
+/// Returns the masked checksum of the fragment at the front, and the one in its header; `None` if its end is
+/// missing.
 fn checksums(rest: &[u8], length: usize) -> Option<(u32, u32)> {
     let covered = rest.get(KIND_OFFSET..HEADER_BYTES.checked_add(length)?)?;
     Some((masked_crc32c(covered, &[]), fixed32(rest, 0)?))
 }
 
-/// Where the first intact fragment behind the header at the front starts, if there is one. What is searched is
+/// Returns where the first intact fragment after the header at the front starts, if there is one. `rest` is
 /// shorter than a block.
 fn find_fragment(rest: &[u8]) -> Option<usize> {
     let mut budget = SEARCHED_BYTES_MAX;
     for at in 1..rest.len() {
         let rest = rest.get(at..)?;
-        // Past the last place of a header there is none.
+        // Past the last place for a header there are no fragments.
         let (length, kind) = header(rest)?;
         let fits = HEADER_BYTES.saturating_add(length) <= rest.len();
         if length == 0 || !fits || !(FULL..=LAST).contains(&kind) {

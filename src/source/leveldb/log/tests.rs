@@ -1,4 +1,4 @@
-//! A log against the plainest writer of one.
+//! Logs checked against the simplest writer of them.
 
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 #![allow(clippy::cast_possible_truncation, reason = "what is cut off is meant to be")]
@@ -15,7 +15,7 @@ fn fragment(log: &mut Vec<u8>, kind: u8, payload: &[u8]) {
     log.extend(covered);
 }
 
-/// Adds a record as LevelDB does.
+/// Adds a record as LevelDB writes it.
 fn record(log: &mut Vec<u8>, mut record: &[u8]) {
     let mut is_first = true;
     loop {
@@ -62,7 +62,8 @@ fn fault(log: &[u8]) -> (usize, LogFault) {
     (error.offset, error.fault)
 }
 
-/// Records of every relation to a block: far shorter, about as long, far longer, and to its very end.
+/// Records of all sizes relative to a block: far shorter, about as long, far longer, and ending exactly at
+/// its end.
 fn records() -> impl Strategy<Value = Records> {
     let near = (BLOCK_BYTES - 30)..(BLOCK_BYTES + 30);
     let length = prop_oneof![8 => 0..200_usize, 2 => near, 1 => 60_000..100_000_usize];
@@ -89,7 +90,7 @@ proptest! {
         log.truncate(at);
         let (read, cut) = read(&log).unwrap();
         prop_assert_eq!(&read[..], &records[..intact]);
-        // At the end of a block that has no room for a header, the zeros there belong to nobody.
+        // At the end of a block that has no room for a header, the zeros belong to no record.
         let room = BLOCK_BYTES - ends[intact] % BLOCK_BYTES;
         let start = if room < HEADER_BYTES { ends[intact] + room } else { ends[intact] };
         if at == ends[intact] || at == start {
@@ -112,7 +113,7 @@ proptest! {
         match read(&log) {
             Err(_) => {}
             Ok((read, None)) => prop_assert_eq!(read, records),
-            // Only a length of the last record can look like a cut.
+            // Only a damaged length of the last record can look like a cut.
             Ok((read, Some(cut))) => {
                 let last = records.len() - 1;
                 prop_assert_eq!(&read[..], &records[..last]);
@@ -157,13 +158,13 @@ fn a_length_that_hides_records_is_no_cut() {
     log[second + 5] = 0x70;
     let intact = 2 * second;
     assert_eq!(fault(&log), (second, LogFault::HidesRecords { found: 0x7064, intact }));
-    // The last record's own length is beyond telling from a cut.
+    // A damaged length of the last record cannot be distinguished from a cut.
     log[second + 5] = 0;
     log[intact + 5] = 1;
     let (read_back, cut) = read(&log).unwrap();
     assert_eq!(read_back, records[..2]);
     assert_eq!(cut.map(|cut| (cut.offset, cut.dropped_bytes)), Some((intact, second)));
-    // Nor if no block has room for it, unless the block is all there.
+    // The same holds if no block has room for it, unless the block is complete.
     log[intact + 5] = 0xff;
     assert_eq!(read(&log).unwrap().1.map(|cut| cut.offset), Some(intact));
     log.resize(BLOCK_BYTES, 7);
@@ -171,15 +172,15 @@ fn a_length_that_hides_records_is_no_cut() {
     assert_eq!(fault(&log), (intact, LogFault::Length { found: 0xff64, allowed }));
 }
 
-/// A cut with an intact fragment at its end, before which bytes start what could be one.
+/// A cut with an intact fragment at its end; earlier bytes could start fragments too.
 #[test]
 fn a_search_for_fragments_ends() {
-    // Labels of pixels.
+    // Pixel labels.
     let mut tail: Vec<u8> = (0..BLOCK_BYTES - 100).map(|at| (at / 50 % 4) as u8).collect();
     let intact = tail.len();
     fragment(&mut tail, FULL, b"intact");
     assert_eq!(find_fragment(&tail), Some(intact));
-    // One in three is of 15 KiB.
+    // One possible fragment in three has 15 KiB.
     let mut tail: Vec<u8> = (0..BLOCK_BYTES - 100).map(|at| if at % 3 == 0 { 60 } else { 1 }).collect();
     let intact = tail.len();
     fragment(&mut tail, FULL, b"intact");

@@ -1,5 +1,5 @@
-//! A walk that leaves verifying to others, against one that verifies: whatever byte of a table is damaged, whoever
-//! checks the seals gets the same records, then the same error.
+//! Compares a cursor that leaves verification to others with one that verifies: whatever byte of a table is
+//! damaged, a user that checks the deferred checksums gets the same records, then the same error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
 
 pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// All databases of the tests that have tables.
+/// All test databases that have tables.
 pub(super) const DATABASES: [&str; 12] = [
     "golden/raw_leveldb_ldb",
     "leveldb/all_deleted",
@@ -30,16 +30,16 @@ pub(super) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// The records, and what ended the walk if it was an error.
+/// The records, and the error that ended the pass, if any.
 pub(super) type Walked = (Records, Option<SourceError>);
 
-/// Every `step`th record of a walk that verifies.
+/// Returns every `step`th record of a cursor that verifies.
 pub(super) fn verified(mut cursor: Box<dyn Cursor>, step: usize) -> Walked {
     let mut records = Records::new();
     for number in 0.. {
         match cursor.advance() {
             Ok(Some(entry)) if number % step == 0 => {
-                assert!(!entry.is_unverified(), "what everybody may walk is verified");
+                assert!(!entry.is_unverified(), "a cursor that anyone may use verifies");
                 records.push((entry.key().to_vec(), entry.value().to_vec()));
             }
             Ok(Some(_)) => {}
@@ -50,7 +50,8 @@ pub(super) fn verified(mut cursor: Box<dyn Cursor>, step: usize) -> Walked {
     (records, None)
 }
 
-/// The same of a walk that seals, by runs of so many records, each record after its seal was checked.
+/// Returns the same for a cursor that defers checksums, in runs of `run_records` records. Each record is
+/// taken after its block's deferred checksum is checked.
 pub(super) fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) -> Walked {
     let (mut records, mut run) = (Records::new(), Run::with_capacity(run_records));
     for number in 0.. {
@@ -84,18 +85,18 @@ pub(super) fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) 
             return (records, error);
         }
     }
-    unreachable!("a walk ends")
+    unreachable!("a pass ends")
 }
 
-fn sealing(path: &Path) -> Box<dyn Cursor> {
+fn deferring(path: &Path) -> Box<dyn Cursor> {
     LevelDb::open(path).unwrap().deferring_cursor(VerifiesLater::promised(None)).unwrap()
 }
 
 #[test]
-fn a_walk_that_seals_gives_what_one_that_verifies_gives() {
+fn a_cursor_that_defers_checksums_gives_what_one_that_verifies_gives() {
     for name in DATABASES {
         let due = verified(LevelDb::open(data(name)).unwrap().cursor().unwrap(), 1);
-        let mut cursor = sealing(&data(name));
+        let mut cursor = deferring(&data(name));
         for run_records in [1, 7, 16] {
             assert!(checked(&mut *cursor, 1, run_records) == due, "{name}");
             cursor.rewind().unwrap();
@@ -104,8 +105,8 @@ fn a_walk_that_seals_gives_what_one_that_verifies_gives() {
 }
 
 #[test]
-fn what_is_not_compressed_is_sealed_and_each_run_has_the_seals_of_its_records() {
-    let mut cursor = sealing(&data("leveldb/uncompressed"));
+fn uncompressed_blocks_are_deferred_and_each_run_has_the_checksums_of_its_records() {
+    let mut cursor = deferring(&data("leveldb/uncompressed"));
     let mut run = Run::with_capacity(0);
     let mut unverified = 0;
     while let Some(entry) = cursor.advance().unwrap() {
@@ -113,12 +114,12 @@ fn what_is_not_compressed_is_sealed_and_each_run_has_the_seals_of_its_records() 
         run.push(RecordId::default(), entry);
     }
     assert_eq!(unverified, run.len());
-    let mut snappy = sealing(&data("leveldb/snappy"));
+    let mut snappy = deferring(&data("leveldb/snappy"));
     let is_unverified = snappy.advance().unwrap().map(|entry| entry.is_unverified());
-    assert_eq!(is_unverified, Some(false), "who uncompresses a block has verified it");
+    assert_eq!(is_unverified, Some(false), "unpacking a block verifies it");
 }
 
-/// A copy of a database, and its tables.
+/// Copies a database; returns the copy and its tables.
 pub(super) fn copy(name: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let mut tables = Vec::new();
@@ -133,7 +134,8 @@ pub(super) fn copy(name: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
     (folder, tables)
 }
 
-/// Damages bytes of a table, so many apart, one after the other, and tells where each was.
+/// Damages a table at one byte after the other, `bytes_apart` bytes apart, and calls `look` with the place of
+/// each.
 pub(super) fn damage_each(table: &Path, bytes_apart: usize, mut look: impl FnMut(usize)) {
     let good = fs::read(table).unwrap();
     for at in (0..good.len()).step_by(bytes_apart) {
@@ -145,8 +147,8 @@ pub(super) fn damage_each(table: &Path, bytes_apart: usize, mut look: impl FnMut
     fs::write(table, good).unwrap();
 }
 
-/// Damages bytes of all tables of a database, one after the other, and compares the two walks. How many errors there
-/// were.
+/// Damages bytes of all tables of a database, one after the other, and compares the two cursors. Returns how
+/// many errors there were.
 pub(super) fn damage(name: &str, bytes_apart: usize, walk: impl Fn(&Path) -> Box<dyn Cursor>) -> usize {
     let (folder, tables) = copy(name);
     let mut found = 0;
@@ -175,7 +177,7 @@ fn whatever_byte_is_damaged_the_records_before_it_are_given_and_then_the_same_er
         ("leveldb/levels", 211),
         ("golden/raw_leveldb_ldb", 997),
     ] {
-        let found = damage(name, bytes_apart, sealing);
+        let found = damage(name, bytes_apart, deferring);
         println!("{name}: {found}");
         assert!(found > 0, "{name}");
     }
