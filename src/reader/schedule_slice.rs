@@ -19,8 +19,8 @@ pub(crate) struct ScheduleSlice {
     pub(crate) starts: Vec<StepId>,
     /// The step that is not dealt any more, if there is one.
     pub(crate) end: Option<StepId>,
-    /// Whether it is Caffe's ring, taken up where it was. That counts its steps from the start, knows of no epochs, and has no
-    /// batches without records.
+    /// Whether it is Caffe's ring, taken up where it was. That counts its steps from the start, knows of no
+    /// epochs, and has no batches without records.
     pub(crate) is_ring: bool,
 }
 
@@ -95,7 +95,8 @@ struct Walk<'a> {
     until: u64,
 }
 
-/// How many records are passed over on the way to one, and not jumped over: what is read ahead of a walk goes on.
+/// How many records are passed over on the way to one, and not jumped over: what is read ahead of a walk goes
+/// on.
 const SKIPPED_MAX: u64 = 16;
 
 /// How many records a cursor is told of before it is sent there.
@@ -129,8 +130,8 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Says how far the walk goes on from the next record of the first share, through those behind it and into the first
-    /// of the next step.
+    /// Says how far the walk goes on from the next record of the first share, through those behind it and
+    /// into the first of the next step.
     fn look_ahead(&mut self, consumers: &[Option<ConsumerState<'_>>], next: Option<&ReplicaShare<'_>>) {
         let until = goes_on_until(consumers.iter().flatten().map(|consumer| &consumer.share), next);
         if self.is_seekable && until != self.until {
@@ -155,13 +156,13 @@ impl Walk<'_> {
 
     /// A source that has fewer records than its plan was made for.
     fn cut_short(&self, index: u64) -> SourceError {
-        let message = "the database ends, and was said to have more,".to_owned();
+        let message = "expected more records, but the database ends".to_owned();
         SourceError::Broken { path: self.source.path().to_owned(), index, message }
     }
 }
 
-/// The position behind the last record that a walk through these shares comes to without a jump; `u64::MAX` if that is not
-/// known, or the next step's first share goes on from there.
+/// The position behind the last record that a walk through these shares comes to without a jump; `u64::MAX`
+/// if that is not known, or the next step's first share goes on from there.
 fn goes_on_until<'a>(
     shares: impl Iterator<Item = &'a ReplicaShare<'a>>,
     next: Option<&ReplicaShare<'_>>,
