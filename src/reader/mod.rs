@@ -83,7 +83,10 @@ pub enum ReaderError {
         option: &'static str,
     },
     /// The consumers are ranks that do not exist in the job.
-    #[error("there is no rank {} in a job of {of}: ranks are counted from 0", first.saturating_add(*consumers) - 1)]
+    #[error(
+        "there is no rank {} in a job of {of}: ranks are counted from 0",
+        first.saturating_add(*consumers) - 1
+    )]
     NoSuchRank {
         /// The first rank.
         first: usize,

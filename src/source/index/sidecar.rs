@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! magic: 8 bytes | version: 4 | kind: 4 | the file's length: 8 | numbers: 8 | identity's length: 4
-//! identity | a crc32c for each part of the places: 4 bytes each | zeros, up to a multiple of 8 | crc32c of all that: 4
+//! identity | a crc32c for each part of the places: 4 bytes each | zeros, up to a multiple of 8
+//! crc32c of all that: 4
 //! the places: numbers of 8 bytes, one or more a record, in parts of 64 KiB
 //! ```
 //!

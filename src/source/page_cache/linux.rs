@@ -136,7 +136,8 @@ impl PageCache {
         // SAFETY: `value` is in the cursor's map, which outlives the result, as `of` was promised.
         let mapped = unsafe { Mapped::find(&self.path, self.id, value.as_ptr().addr()) };
         if self.drops_behind && mapped.is_none() {
-            tracing::warn!(path = %self.path.display(), "nothing is dropped from memory: cannot find the map");
+            let path = self.path.display();
+            tracing::warn!(%path, "nothing is dropped from memory: the map cannot be found");
         }
         self.active = mapped.map(|mapped| Active::new(mapped, self.drops_behind));
     }
