@@ -16,9 +16,9 @@ pub enum BatchSize {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Assignment {
-    /// Neighbours stay together. A global batch is divided contiguously, in parts of `ceil(records /
-    /// replicas)`. Per-replica batches are dealt to the workers in turn. Workers with their own streams
-    /// divide them into [`batch_sizes_for_worker`](super::batch_sizes_for_worker).
+    /// Neighbours stay together. A global batch is divided contiguously, in parts of
+    /// `ceil(records / replicas)`. Per-replica batches are dealt to the workers in turn. Workers with their
+    /// own streams divide them into [`batch_sizes_for_worker`](super::batch_sizes_for_worker).
     #[default]
     TensorFlow,
     /// Record by record: record `g` of the run goes to replica `g mod replicas`.
