@@ -187,7 +187,7 @@ fn a_database_that_goes_on_behind_the_records_that_it_said_is_an_error_and_not_c
         };
         assert!(given == 3 || given == 5, "{given}");
         assert!(matches!(&error, SourceError::Broken { index: 3, .. }), "{error}");
-        assert!(error.to_string().contains("was said to have 3 records"), "{error}");
+        assert!(error.to_string().contains("expected 3 records, but the database"), "{error}");
     }
 }
 
@@ -441,7 +441,7 @@ fn a_database_that_ends_before_it_said_is_an_error_that_names_it() {
         let feed = feed.and_source(says("c", Some(5))).batch_size(3);
         match error_of(if is_planned { feed.epochs(1) } else { feed.once() }) {
             FeedError::Reader(ReaderError::Source(error)) => {
-                let due = "memory/b: the database ends, and was said to have 6 records, at record 5";
+                let due = "memory/b: expected 6 records, but the database ends at record 5";
                 assert_eq!(error.to_string(), due);
             }
             other => panic!("{other}"),

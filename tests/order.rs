@@ -538,7 +538,7 @@ fn what_cannot_be_divided_is_refused_in_words() {
         ),
         (
             refusal(job(BatchSize::Global(4), world(2, 2)).policy(AutoShardPolicy::File)),
-            "there are 1 for 2 workers: bring at least as many files as workers, or shard by DATA",
+            "there are 1 for 2 workers: provide at least as many files as workers, or shard by DATA",
         ),
         (
             refusal(job(BatchSize::Global(5), world(2, 2)).assignment(Assignment::Caffe)),

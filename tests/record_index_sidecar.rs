@@ -194,7 +194,7 @@ fn a_sidecar_of_a_newer_version_or_another_program_is_made_anew() {
     let whole = fs::read(database.sidecar()).unwrap();
     let newer = [&whole[..8], &2_u32.to_le_bytes(), &whole[12..]].concat();
     for (bytes, told) in [
-        (newer, "it has version 2 of the format, and this program reads 1"),
+        (newer, "it has version 2 of the format, but this program reads 1"),
         (
             b"a file of somebody else's, which is no index at all, not at all".to_vec(),
             "it is no record index",

@@ -277,7 +277,7 @@ fn keys_that_differ_end_the_feed() {
     let message = failure(builder(Matching::Keys)).to_string();
     assert_eq!(
         message,
-        "memory/images: record 2 has the key \"00000002\", and its companion in memory/masks the key \
+        "memory/images: record 2 has the key \"00000002\", but its companion in memory/masks has the key \
          \"00000003\"; pair databases that were written together, or match them by order"
     );
     assert_eq!(batches(builder(Matching::Order)).len(), 4);
@@ -289,14 +289,14 @@ fn whichever_source_ends_first_is_named() {
         (
             5,
             4,
-            "memory/masks: it ends after 4 records, and memory/images, with which it is paired, does not; pair \
-             databases of as many records",
+            "memory/masks: it ends after 4 records, but memory/images, with which it is paired, continues; \
+             pair databases with the same number of records",
         ),
         (
             3,
             4,
-            "memory/images: it ends after 3 records, and memory/masks, with which it is paired, does not; pair \
-             databases of as many records",
+            "memory/images: it ends after 3 records, but memory/masks, with which it is paired, continues; \
+             pair databases with the same number of records",
         ),
     ] {
         let target = Target::paired(masks(second), Matching::Order);

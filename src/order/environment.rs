@@ -1,69 +1,73 @@
-//! What launchers tell a process of its job, in environment variables.
+//! What launchers tell a process about its job, in environment variables.
 
 use std::fmt;
 
 use super::{OrderError, World};
 
-/// One process of a job: which it is, of how many.
+/// A process of a job, and the number of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Which of the job's processes it is, from 0.
+    /// The rank of the process in the job, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// The number of processes in the job.
     pub processes: usize,
-    /// Which of those on its host it is, where that is known: often, the device that it has.
+    /// The rank of the process on its host, if known. It often selects the device.
     pub local_rank: Option<usize>,
-    /// How many are on its host, where that is known.
+    /// The number of processes on its host, if known.
     pub local_processes: Option<usize>,
 }
 
-/// What the environment says of a job is no job.
+/// The environment does not describe a valid job.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvironmentError {
-    /// A variable holds no number.
-    #[error("{name}={found}: not a number of processes: allowed are whole numbers, as its launcher sets it")]
+    /// A variable does not hold a number.
+    #[error("{name}={found}: not a number of processes; set a whole number, as its launcher does")]
     NotANumber {
         /// The variable.
         name: &'static str,
-        /// What it holds.
+        /// The variable's value.
         found: String,
     },
-    /// Two say different things of the same.
-    #[error(
-        "{one} and {other} disagree: unset those that are left from another launcher, or say what is right"
-    )]
+    /// Two settings contradict each other.
+    #[error("{one} and {other} disagree: unset what another launcher left behind, or give the right value")]
     Disagree {
-        /// What one says, and who.
+        /// One setting and its value.
         one: String,
-        /// What the other says, and who.
+        /// The other setting and its value.
         other: String,
     },
-    /// There is a rank, and nothing says of how many.
-    #[error("{said} says which process this is, and nothing says of how many: say it, or set WORLD_SIZE")]
+    /// The rank is set, but not the number of processes.
+    #[error(
+        "{said} says which process this is, but nothing says how many there are: give the number, or set \
+         WORLD_SIZE"
+    )]
     NoSize {
-        /// Who says which it is.
+        /// The setting that gives the rank.
         said: String,
     },
-    /// A number of processes, and nothing that says which this is.
-    #[error("{said} says how many processes there are, and nothing says which this is: say it, or set RANK")]
+    /// The number of processes is set, but not the rank.
+    #[error(
+        "{said} says how many processes there are, but nothing says which one this is: give the rank, or \
+         set RANK"
+    )]
     NoRank {
-        /// Who says how many there are.
+        /// The setting that gives the number of processes.
         said: String,
     },
-    /// A rank that the job does not have.
+    /// The rank does not exist in the job.
     #[error("{said}: there is no process {rank} in a job of {processes}: they are counted from 0")]
     NoSuchRank {
-        /// Who says so.
+        /// The settings that give the rank and the number of processes.
         said: String,
         /// The rank.
         rank: usize,
-        /// How many processes there are.
+        /// The number of processes.
         processes: usize,
     },
 }
 
-/// The variables of a launcher: the rank, the number of processes, and the same on this host.
+/// The variables of a launcher: the rank, the number of processes, and both again for this host.
 struct Launcher {
     rank: &'static str,
     processes: &'static [&'static str],
@@ -87,50 +91,51 @@ const LAUNCHERS: [Launcher; 4] = [
         local_rank: Some("OMPI_COMM_WORLD_LOCAL_RANK"),
         local_processes: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
     },
-    // SLURM: of the step, where it is less than the allocation.
+    // SLURM: the step's number of tasks, if the step is smaller than the allocation.
     Launcher {
         rank: "SLURM_PROCID",
         processes: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"],
         local_rank: Some("SLURM_LOCALID"),
         local_processes: &["SLURM_NTASKS_PER_NODE"],
     },
-    // A Kubernetes Indexed Job, which does not say how many there are.
+    // A Kubernetes Indexed Job, which does not set the number of processes.
     Launcher { rank: "JOB_COMPLETION_INDEX", processes: &[], local_rank: None, local_processes: &[] },
 ];
 
-/// A number, and who says it.
+/// A number, and the name of its setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said {
+struct Setting {
     number: usize,
     by: &'static str,
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.by, self.number)
     }
 }
 
-/// What one launcher says.
+/// The settings of one launcher.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    rank: Option<Said>,
-    processes: Option<Said>,
-    local_rank: Option<Said>,
-    local_processes: Option<Said>,
+struct Settings {
+    rank: Option<Setting>,
+    processes: Option<Setting>,
+    local_rank: Option<Setting>,
+    local_processes: Option<Setting>,
 }
 
 impl Process {
-    /// The process that the launchers say this is: torchrun, Open MPI, SLURM, or a Kubernetes Indexed Job. `None` where
-    /// nothing is said. What is given goes beside what they say: for a Kubernetes job, which does not say how many
-    /// processes it has, `processes`.
+    /// The process that the launchers describe: torchrun, Open MPI, SLURM, or a Kubernetes Indexed Job.
+    /// `None` if nothing is set. `rank` and `processes` supplement the launchers' variables: a Kubernetes
+    /// job, for example, does not set the number of processes.
     ///
-    /// Where several launchers were at work, one within the other, the inner one may have started several processes for
-    /// each of the outer one's, as torchrun does on each node of a SLURM job.
+    /// If several launchers are nested, the inner one may have started several processes for each of the
+    /// outer one's, as torchrun does on each node of a SLURM job.
     ///
     /// # Errors
     ///
-    /// [`EnvironmentError`] if a variable holds no number, if two disagree, or if something is missing.
+    /// [`EnvironmentError`] if a variable does not hold a number, if two settings contradict each other, or
+    /// if one is missing.
     pub fn from_environment(
         rank: Option<usize>,
         processes: Option<usize>,
@@ -140,29 +145,29 @@ impl Process {
         })
     }
 
-    /// As [`from_environment`](Self::from_environment), of other variables than this process's own.
+    /// Like [`from_environment`](Self::from_environment), with any source of variables.
     fn from_variables(
         rank: Option<usize>,
         processes: Option<usize>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, EnvironmentError> {
-        let given = |number: Option<usize>, by| number.map(|number| Said { number, by });
-        let mut told = vec![Told {
-            rank: given(rank, "the rank that was given"),
-            processes: given(processes, "the number of processes that was given"),
-            ..Told::default()
+        let given = |number: Option<usize>, by| number.map(|number| Setting { number, by });
+        let mut settings = vec![Settings {
+            rank: given(rank, "the given rank"),
+            processes: given(processes, "the given number of processes"),
+            ..Settings::default()
         }];
         for launcher in &LAUNCHERS {
-            told.push(launcher.listen(&variable)?);
+            settings.push(launcher.settings(&variable)?);
         }
-        // Whoever says most closely what this process is goes first.
-        let inner = told.iter().fold(Told::default(), |known, next| Told {
+        // The innermost setting takes precedence.
+        let inner = settings.iter().fold(Settings::default(), |known, next| Settings {
             rank: known.rank.or(next.rank),
             processes: known.processes.or(next.processes),
             local_rank: known.local_rank.or(next.local_rank),
             local_processes: known.local_processes.or(next.local_processes),
         });
-        for outer in &told {
+        for outer in &settings {
             inner.check_within(outer)?;
         }
         match (inner.rank, inner.processes) {
@@ -179,29 +184,30 @@ impl Process {
             (Some(rank), Some(processes)) => Ok(Some(Process {
                 rank: rank.number,
                 processes: processes.number,
-                local_rank: inner.local_rank.map(|said| said.number),
-                local_processes: inner.local_processes.map(|said| said.number),
+                local_rank: inner.local_rank.map(|setting| setting.number),
+                local_processes: inner.local_processes.map(|setting| setting.number),
             })),
         }
     }
 
-    /// The job whose workers are its processes, with so many devices each, and which of them this is.
+    /// The job whose workers are its processes, with this many devices each, and the worker that this process
+    /// is.
     ///
     /// # Errors
     ///
     /// [`OrderError::Zero`] if there are no devices.
     pub fn worker(&self, devices: usize) -> Result<(World, usize), OrderError> {
-        // More than can be counted is more than anybody has.
+        // A product that overflows is more than anybody has.
         Ok((World::new(self.processes, self.processes.saturating_mul(devices))?, self.rank))
     }
 }
 
 impl Launcher {
-    fn listen(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Told, EnvironmentError> {
+    fn settings(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Settings, EnvironmentError> {
         let number = |name: &'static str| match variable(name) {
             None => Ok(None),
             Some(text) => match text.trim().parse() {
-                Ok(number) => Ok(Some(Said { number, by: name })),
+                Ok(number) => Ok(Some(Setting { number, by: name })),
                 Err(_) => Err(EnvironmentError::NotANumber { name, found: text }),
             },
         };
@@ -209,10 +215,10 @@ impl Launcher {
             |names: &[&'static str]| names.iter().find_map(|&name| number(name).transpose()).transpose();
         let rank = number(self.rank)?;
         if rank.is_none() && self.rank != LAUNCHERS[0].rank {
-            // An allocation, in which this process is no task.
-            return Ok(Told::default());
+            // An allocation in which this process is not a task.
+            return Ok(Settings::default());
         }
-        Ok(Told {
+        Ok(Settings {
             rank,
             processes: first(self.processes)?,
             local_rank: self.local_rank.map_or(Ok(None), number)?,
@@ -221,12 +227,13 @@ impl Launcher {
     }
 }
 
-impl Told {
-    /// Whether an outer launcher says the same, or started one process for each group of those on a host.
-    fn check_within(&self, outer: &Told) -> Result<(), EnvironmentError> {
+impl Settings {
+    /// Checks that an outer launcher has the same settings, or started one process for each group of
+    /// processes on a host.
+    fn check_within(&self, outer: &Settings) -> Result<(), EnvironmentError> {
         let pairs = [(self.rank, outer.rank), (self.processes, outer.processes)];
         let pairs = pairs.into_iter().filter_map(|(one, other)| Some((one?, other?)));
-        let each = self.local_processes.map_or(1, |said| said.number.max(1));
+        let each = self.local_processes.map_or(1, |setting| setting.number.max(1));
         let mut different = pairs.clone().filter(|(one, other)| one.number != other.number);
         let is_group_of_it = pairs.clone().all(|(one, other)| one.number / each == other.number);
         match different.next() {
@@ -250,7 +257,7 @@ mod tests {
         Process::from_variables(given[0], given[1], variable).map_err(|error| error.to_string())
     }
 
-    fn told(variables: &str) -> Result<Option<Process>, String> {
+    fn launched(variables: &str) -> Result<Option<Process>, String> {
         process([None, None], variables)
     }
 
@@ -260,32 +267,32 @@ mod tests {
     }
 
     #[test]
-    fn each_launcher_says_it_in_its_own_words() {
-        assert_eq!(told("HOME=/root"), Ok(None));
-        assert_eq!(told("RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4"), of(5, 8, Some((1, 4))));
+    fn each_launcher_has_its_own_variables() {
+        assert_eq!(launched("HOME=/root"), Ok(None));
+        assert_eq!(launched("RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4"), of(5, 8, Some((1, 4))));
         let mpi = "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=0 \
                    OMPI_COMM_WORLD_LOCAL_SIZE=1";
-        assert_eq!(told(mpi), of(2, 3, Some((0, 1))));
+        assert_eq!(launched(mpi), of(2, 3, Some((0, 1))));
         let slurm =
             "SLURM_PROCID=3 SLURM_NTASKS=16 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=2";
-        assert_eq!(told(slurm), of(3, 4, Some((1, 2))));
+        assert_eq!(launched(slurm), of(3, 4, Some((1, 2))));
         assert_eq!(process([None, Some(6)], "JOB_COMPLETION_INDEX=5"), of(5, 6, None));
         assert_eq!(process([Some(0), Some(2)], ""), of(0, 2, None));
-        // An allocation in which this process is no task.
-        assert_eq!(told("SLURM_NTASKS=16"), Ok(None));
+        // An allocation in which this process is not a task.
+        assert_eq!(launched("SLURM_NTASKS=16"), Ok(None));
     }
 
     #[test]
     fn a_launcher_within_another_may_start_several_processes_for_each() {
         let within = "SLURM_PROCID=1 SLURM_NTASKS=2 RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4";
-        assert_eq!(told(within), of(5, 8, Some((1, 4))));
+        assert_eq!(launched(within), of(5, 8, Some((1, 4))));
         let within = "JOB_COMPLETION_INDEX=1 RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4";
-        assert_eq!(told(within), of(5, 8, Some((1, 4))));
-        assert_eq!(told("SLURM_PROCID=1 SLURM_NTASKS=2 RANK=1 WORLD_SIZE=2"), of(1, 2, None));
+        assert_eq!(launched(within), of(5, 8, Some((1, 4))));
+        assert_eq!(launched("SLURM_PROCID=1 SLURM_NTASKS=2 RANK=1 WORLD_SIZE=2"), of(1, 2, None));
     }
 
     #[test]
-    fn what_cannot_be_is_an_error_that_shows_both() {
+    fn a_contradiction_is_an_error_that_shows_both() {
         let refused = |given, variables: &str, due: &str| {
             let error = process(given, variables).unwrap_err();
             assert!(error.contains(due), "{variables}: {error}");
@@ -295,11 +302,7 @@ mod tests {
             "RANK=3 WORLD_SIZE=4 SLURM_PROCID=1 SLURM_NTASKS=4",
             "RANK=3 and SLURM_PROCID=1 disagree",
         );
-        refused(
-            [None, Some(8)],
-            "RANK=3 WORLD_SIZE=4",
-            "the number of processes that was given=8 and WORLD_SIZE=4",
-        );
+        refused([None, Some(8)], "RANK=3 WORLD_SIZE=4", "the given number of processes=8 and WORLD_SIZE=4");
         refused([None, None], "RANK=four WORLD_SIZE=4", "RANK=four: not a number");
         refused([None, None], "JOB_COMPLETION_INDEX=3", "JOB_COMPLETION_INDEX=3 says which process this is");
         refused([None, None], "WORLD_SIZE=3", "WORLD_SIZE=3 says how many processes there are");

@@ -1,156 +1,160 @@
-//! Why a job cannot be divided as it was asked for.
+//! Why a job cannot be divided as requested.
 
 use crate::record::StepId;
 
-/// What was asked for is no way to divide a data set among the replicas of a job.
+/// The configuration does not divide a data set among the replicas of a job.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
-    /// A count that must not be zero.
+    /// A count is zero.
     #[error("{option} is 0; it must be at least 1")]
     Zero {
-        /// What it counts.
+        /// The name of the count.
         option: &'static str,
     },
-    /// Workers that cannot all have as many replicas.
+    /// The workers cannot all have the same number of replicas.
     #[error(
-        "every worker has the same number of replicas, and {replicas} replicas cannot be divided by {workers} workers: \
-         count those of all workers together, {workers} with one each"
+        "every worker has the same number of replicas, and {replicas} replicas cannot be divided by \
+         {workers} workers: count those of all workers together, {workers} with one each"
     )]
     UnevenReplicas {
-        /// Replicas of the whole job.
+        /// The number of replicas in the whole job.
         replicas: usize,
-        /// Workers.
+        /// The number of workers.
         workers: usize,
     },
-    /// Fewer files than workers, where each worker reads files of its own.
+    /// There are fewer files than workers, but each worker reads its own files.
     #[error(
-        "FILE gives each worker files of its own, and there are {files} for {workers} workers: bring at least as many \
-         files as workers, or shard by DATA"
+        "FILE gives each worker its own files, but there are {files} for {workers} workers: provide at \
+         least as many files as workers, or shard by DATA"
     )]
     TooFewFiles {
-        /// Files, or databases, of the data set.
+        /// The number of files, or databases, in the data set.
         files: usize,
-        /// Workers.
+        /// The number of workers.
         workers: usize,
     },
-    /// A global batch that must be divided evenly, and cannot be.
+    /// A global batch cannot be divided evenly, but must be.
     #[error(
-        "a global batch of {records} records cannot be divided evenly by {replicas} replicas: make it a multiple"
+        "a global batch of {records} records cannot be divided evenly by {replicas} replicas: make it a \
+         multiple"
     )]
     UnevenBatch {
-        /// Records of the global batch.
+        /// The number of records in the global batch.
         records: u64,
-        /// Replicas.
+        /// The number of replicas.
         replicas: usize,
     },
     /// Caffe's order deals the records of one whole data set.
     #[error(
-        "Caffe's order deals one data set to all consumers, record by record: with it go the policies AUTO and DATA, \
-         and not {policy}"
+        "Caffe's order deals one data set to all consumers, record by record: it allows the policies AUTO \
+         and DATA, not {policy}"
     )]
     CaffeDealsAll {
-        /// The policy that was asked for.
+        /// The requested policy.
         policy: &'static str,
     },
-    /// Batches that go on from epoch to epoch, of workers whose epochs end at different times.
+    /// Batches wrap into the next epoch, but the workers' epochs end at different times.
     #[error(
-        "batches wrap into the next epoch only where all workers read one stream: shard by DATA, or end each epoch \
-         with a batch that is kept, dropped or padded, instead of {policy}"
+        "batches can wrap into the next epoch only if all workers read one stream: shard by DATA instead of \
+         {policy}, or keep, drop or pad the last batch of each epoch"
     )]
     WrapsOne {
-        /// The policy that was asked for.
+        /// The requested policy.
         policy: &'static str,
     },
-    /// No records at all, of which an epoch without end would be made.
+    /// The data set has no records, so an endless epoch cannot be made of it.
     #[error("the data set has no records")]
     NoRecords,
-    /// A sum that is not counted any more.
+    /// A sum exceeds what can be counted.
     #[error("the {what} are too many: at most {allowed} are counted")]
     TooMany {
-        /// What there is too much of.
+        /// What is counted.
         what: &'static str,
-        /// How many there may be.
+        /// The most that can be counted.
         allowed: u64,
     },
-    /// Batch sizes that never get anywhere.
-    #[error("batch sizes are all 0: at least one must be more, or the records never end")]
+    /// All batch sizes are 0.
+    #[error("batch sizes are all 0: at least one must be positive, or the records are never used up")]
     NoBatchSize,
-    /// An epoch, or a step, that the plan does not have.
+    /// The plan does not have this epoch or step.
     #[error("there is no step {step} in epoch {epoch}: it has {steps}, counted from 0")]
     NoSuchStep {
         /// The epoch.
         epoch: u64,
-        /// What was asked for.
+        /// The requested step.
         step: u64,
-        /// How many there are.
+        /// The number of steps in the epoch.
         steps: u64,
     },
-    /// A replica, or a worker, that the job does not have.
+    /// The job does not have this replica or worker.
     #[error("there is no {kind} {found} in a job of {of}: they are counted from 0")]
     NoSuchMember {
         /// `replica` or `worker`.
         kind: &'static str,
-        /// What was asked for.
-        found: usize,
-        /// How many there are.
-        of: usize,
-    },
-    /// Proportions that are not one for each file.
-    #[error("{found} weight(s) to mix {files} file(s) by: say one for each, in their order")]
-    Weights {
-        /// How many there are.
-        found: usize,
-        /// How many files.
-        files: usize,
-    },
-    /// A file that cannot be mixed in.
-    #[error(
-        "file {file} (from 0), of {records} record(s), cannot be mixed with others: it has no records, or a weight of 0; leave it out"
-    )]
-    NothingToMix {
-        /// Which file.
-        file: usize,
-        /// How many records it has.
-        records: u64,
-    },
-    /// Files that are mixed, and not of one stream.
-    #[error(
-        "files are mixed only where all workers read one stream: with it go the policies AUTO and DATA, and not {policy}"
-    )]
-    MixesOne {
-        /// The policy that was asked for.
-        policy: &'static str,
-    },
-    /// A run cannot go on as a job that goes through other records, or in another order.
-    #[error(
-        "the run went by {what} {was}, and is to go on by {is}: what is left of it would not be what is left; say the \
-         same, or begin anew"
-    )]
-    OtherOrder {
-        /// What differs.
-        what: &'static str,
-        /// What it was.
-        was: String,
-        /// What it is now.
-        is: String,
-    },
-    /// Replicas that are further apart than is kept count of.
-    #[error(
-        "the replicas are too far apart, at {first} and {last}, to go on as another job: let those behind catch up, as the job that they are of"
-    )]
-    TooFarApart {
-        /// Where the hindmost is, or what is left between.
-        first: StepId,
-        /// Where the foremost is.
-        last: StepId,
-    },
-    /// Not as many steps as replicas.
-    #[error("{found} replicas say where they are, of a job of {allowed}: all of them must")]
-    Replicas {
-        /// How many there are.
+        /// The requested number.
         found: usize,
         /// How many the job has.
+        of: usize,
+    },
+    /// The number of weights differs from the number of files.
+    #[error("{found} weight(s) to mix {files} file(s): give one weight for each file, in order")]
+    Weights {
+        /// The number of weights.
+        found: usize,
+        /// The number of files.
+        files: usize,
+    },
+    /// A file cannot be mixed in.
+    #[error(
+        "file {file} (from 0), with {records} record(s), cannot be mixed with others: it has no records, or \
+         a weight of 0; leave it out"
+    )]
+    NothingToMix {
+        /// The number of the file.
+        file: usize,
+        /// The number of its records.
+        records: u64,
+    },
+    /// Files are mixed, but the workers do not read one stream.
+    #[error(
+        "files can be mixed only if all workers read one stream: use the policy AUTO or DATA instead of \
+         {policy}"
+    )]
+    MixesOne {
+        /// The requested policy.
+        policy: &'static str,
+    },
+    /// A run cannot resume as a job that reads other records, or in another order.
+    #[error(
+        "the run used {what} {was}, and cannot resume with {is}: what is left of it would differ; use the \
+         same {what}, or start a new run"
+    )]
+    OtherOrder {
+        /// The setting that differs.
+        what: &'static str,
+        /// The run's value.
+        was: String,
+        /// The job's value.
+        is: String,
+    },
+    /// The replicas are further apart than can be recorded.
+    #[error(
+        "the replicas are too far apart, at {first} and {last}, to resume as another job: let those behind \
+         catch up in the same job first"
+    )]
+    TooFarApart {
+        /// The step of the last replica, or the first step of what is left between.
+        first: StepId,
+        /// The step of the foremost replica.
+        last: StepId,
+    },
+    /// The number of steps differs from the number of replicas.
+    #[error("{found} replicas have a next step, in a job of {allowed}: all of them need one")]
+    Replicas {
+        /// The number of steps.
+        found: usize,
+        /// The number of replicas in the job.
         allowed: usize,
     },
 }

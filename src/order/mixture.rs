@@ -1,17 +1,17 @@
-//! Several files in given proportions.
+//! Several files mixed in given proportions.
 
 use super::OrderError;
 use super::plan::COUNTED_MAX;
 
-/// The most places of a round: what is kept of one is bounded.
+/// The most places in a round, which bounds the memory for one.
 const ROUND_MAX: u64 = 1 << 16;
 
-/// A stream of several files, each with as many records in a round as its weight is, spread evenly. A file is passed over
-/// again and again, by itself: its passes go on through rounds and epochs, so that each of its records comes as often as
-/// any other of them.
+/// A stream mixed from several files. In each round, a file has as many records as its weight, evenly spread.
+/// Each file has its own passes, which continue through rounds and epochs, so that each record of a file
+/// comes as often as any other.
 ///
-/// An epoch is so many whole rounds that every record comes at least once; those of the file that lasts longest come
-/// once, or, where its last round is not full, some of them twice.
+/// An epoch is the smallest number of whole rounds in which every record comes at least once. The records of
+/// the file that lasts longest come once, except that some come twice if its last round is not full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mixture {
     parts: Vec<Part>,
@@ -22,7 +22,7 @@ pub(super) struct Mixture {
 /// One of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Where its first record is in the data set.
+    /// The position of its first record in the data set.
     pub(super) position: u64,
     pub(super) records: u64,
     weight: u64,
@@ -31,9 +31,9 @@ pub(super) struct Part {
 /// A place in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
-    /// Whose it is.
+    /// The part that the place belongs to.
     part: usize,
-    /// How many of that part's come before it in the round.
+    /// The number of earlier places of that part in the round.
     before: u64,
 }
 
@@ -63,12 +63,13 @@ impl Mixture {
         Ok(Mixture { round: round(&parts), parts, rounds })
     }
 
-    /// How many places an epoch has.
+    /// The number of places in an epoch.
     pub(super) fn len(&self) -> u64 {
         self.rounds * self.round.len() as u64
     }
 
-    /// Whose a place is, counted on through the epochs: the part's number, the part, and how many of its records come before.
+    /// Resolves a place, counted across epochs: the part's number, the part, and how many of its records come
+    /// before.
     pub(super) fn locate(&self, place: u64) -> (usize, Part, u64) {
         let places = self.round.len() as u64;
         let slot = usize::try_from(place % places).expect("it is less than the length of a list");
@@ -78,12 +79,13 @@ impl Mixture {
     }
 }
 
-/// The turns of a round: the `r`th of a part with weight `w` comes nearest to the middle of the `r`th of `w` equal parts of it.
+/// The turns of a round: the `r`th turn of a part with weight `w` is nearest to the middle of the `r`th of
+/// `w` equal divisions of the round.
 fn round(parts: &[Part]) -> Vec<Turn> {
     let turns =
         |(number, part): (usize, &Part)| (0..part.weight).map(move |before| Turn { part: number, before });
     let mut round: Vec<Turn> = parts.iter().enumerate().flat_map(turns).collect();
-    // Of fractions, the products are compared: they are at most twice the square of a round.
+    // Compares fractions by their cross products, which are at most twice the square of a round.
     let middle_times = |turn: &Turn, other: &Turn| (2 * turn.before + 1) * parts[other.part].weight;
     round.sort_by(|one, other| middle_times(one, other).cmp(&middle_times(other, one)));
     round
@@ -139,7 +141,8 @@ mod tests {
                 drawn[number] += 1;
                 if (place + 1) % places == 0 {
                     let rounds = (place + 1) / places;
-                    prop_assert!(drawn.iter().zip(&mixture.parts).all(|(&drawn, part)| drawn == rounds * part.weight));
+                    let mut parts = drawn.iter().zip(&mixture.parts);
+                    prop_assert!(parts.all(|(&drawn, part)| drawn == rounds * part.weight));
                 }
                 // Never far from the proportion.
                 let due = (place % places + 1) as f64 * part.weight as f64 / places as f64;

@@ -1,9 +1,10 @@
-//! Which record goes where, and when: a pure function of the data set, the seed, the epoch and the job, so that any step of any
-//! replica can be computed without having run the ones before it.
+//! Which record goes where, and when: a pure function of the data set, the seed, the epoch and the job. Any
+//! step of any replica can be computed without running the steps before it.
 //!
-//! A [`Job`] says what is read and who takes part; its [`Plan`] tells for each step of each replica which records it
-//! gets. On the way lie the shards of the data set ([`AutoShardPolicy`]), the order of the epoch in each ([`Shuffle`]), and
-//! how its places are cut into batches ([`Assignment`], [`rebatch`]). None of it reads a record.
+//! A [`Job`] describes what is read and who takes part. Its [`Plan`] gives the records of each replica at
+//! each step. In between are the shards of the data set ([`AutoShardPolicy`]), the order of the epoch in each
+//! shard ([`Shuffle`]), and the division of its places into batches ([`Assignment`], [`rebatch`]). None of it
+//! reads a record.
 
 mod environment;
 mod error;

@@ -7,23 +7,24 @@ use super::rebatch::Sizes;
 use super::world::Seat;
 use super::{OrderError, World};
 
-/// Which places of a stream each replica gets at each step.
+/// The places of a stream that each replica gets at each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Partition {
-    /// One stream, in batches of so many, each divided contiguously.
+    /// One stream, in batches of `global` records, each divided contiguously.
     Divided { global: u64 },
-    /// One stream, in batches of so many, dealt to workers, and by them to their replicas.
+    /// One stream, in batches of `each` records, dealt to workers, which deal them to their replicas.
     Dealt { each: u64 },
-    /// One stream, dealt record by record, so many to each replica a step.
+    /// One stream, dealt record by record, `each` records to each replica per step.
     Caffe { each: u64 },
-    /// A stream a worker, cut into sizes of which a step's make up so many.
+    /// One stream per worker, divided into sizes that sum to `global` records over all workers of a step.
     Rebatched { global: u64 },
-    /// A stream a worker, in batches of so many, dealt to its replicas.
+    /// One stream per worker, in batches of `each` records, dealt to its replicas.
     Own { each: u64 },
 }
 
 impl Partition {
-    /// The law that a job is divided by, and the records that a step takes; `shares` says that all workers read one stream.
+    /// The partition of a job, and the number of records that a step takes. `shares` is whether all workers
+    /// read one stream.
     pub(super) fn of(job: &Job, shares: bool) -> Result<(Self, u64), OrderError> {
         let replicas = job.world.replicas() as u64;
         let (option, size, times) = match job.batch {
@@ -55,7 +56,7 @@ impl Partition {
         Ok((partition, step_records))
     }
 
-    /// The same, for one stream of all workers.
+    /// The same partition, for a stream shared by all workers.
     pub(super) fn shared(self) -> Self {
         match self {
             Partition::Rebatched { global } => Partition::Divided { global },
@@ -66,12 +67,12 @@ impl Partition {
         }
     }
 
-    /// Whether there is one stream of all workers.
+    /// Whether all workers share one stream.
     pub(super) fn is_shared(self) -> bool {
         self == self.shared()
     }
 
-    /// The places in its stream that a replica visits at a step, of those before `end`.
+    /// The places in its stream that a replica gets at a step, limited to those before `end`.
     pub(super) fn range(self, world: World, step: u64, seat: Seat, end: u64) -> StridedRange {
         let (workers, replicas) = (world.workers() as u64, world.replicas() as u64);
         let (worker, local) = (seat.worker as u64, seat.local as u64);

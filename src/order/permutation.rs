@@ -1,26 +1,28 @@
-//! A permutation of `0..len` that is computed, not stored: any place in it, or the place of any number, in a few
-//! nanoseconds and no memory, so that a shuffled epoch can be entered anywhere.
+//! A permutation of `0..len` that is computed, not stored. Any place in it, or the place of any number, takes
+//! a few nanoseconds and no memory, so a shuffled epoch can be entered anywhere.
 //!
-//! It is a Feistel network over the smallest power of two that holds `len` (and is no smaller than [`BITS_MIN`] allows): the
-//! bits of a number are cut in two, and each half in turn is changed by a keyed function of the other, which the
-//! other can undo. A number that comes out beyond `len` goes through again, until one is within (cycle walking): what
-//! is left of a permutation when the numbers from `len` on are passed over is one of `0..len`. Less than one number in
-//! two lies beyond, so two rounds through it are enough on the average, but for the shortest ones.
+//! It is a Feistel network over the smallest power of two that holds `len` and is no smaller than
+//! [`BITS_MIN`] allows. The bits of a number are split into two halves, and each half in turn is changed by a
+//! keyed function of the other, which the other can undo. A number that comes out beyond `len` goes through
+//! again until it is within (cycle walking): removing the numbers from `len` on leaves a permutation of
+//! `0..len`. Fewer than half of all numbers are beyond, so two passes through the network suffice on average,
+//! except for the shortest permutations.
 //!
-//! It is for shuffling, not for secrets.
+//! It is for shuffling, not for cryptography.
 
 use crate::base::splitmix::SplitMix;
 
-/// How often each half is changed. Fewer leave patterns in short permutations; the tests of this file tell.
+/// How often each half is changed. Fewer rounds leave patterns in short permutations, which the tests of this
+/// file detect.
 const ROUNDS: usize = 8;
-/// Networks of fewer bits reach only some of the permutations of as few numbers.
+/// Networks of fewer bits reach only some of the permutations of that few numbers.
 const BITS_MIN: u32 = 6;
 
 /// One permutation of `0..len`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Permutation {
     len: u64,
-    /// Bits of the lower half, which has as many as the upper one or one fewer.
+    /// Bits of the lower half: the same number as in the upper half, or one fewer.
     low_bits: u32,
     low_mask: u64,
     high_mask: u64,
@@ -28,7 +30,7 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of `0..len` that a key tells from the others.
+    /// The permutation of `0..len` for this key.
     pub(crate) fn new(len: u64, key: u64) -> Self {
         let bits = (u64::BITS - len.saturating_sub(1).leading_zeros()).max(BITS_MIN);
         let low_bits = bits / 2;
@@ -42,13 +44,14 @@ impl Permutation {
     ///
     /// # Panics
     ///
-    /// If there is no such place: outside `0..len` a walk might never come home.
+    /// If there is no such place. Cycle walking from outside `0..len` might never end.
     #[inline]
     pub(crate) fn number_at(&self, place: u64) -> u64 {
         self.number_at_with(place, 0)
     }
 
-    /// As [`number_at`](Self::number_at), in the permutation that `tweak` makes of this one: for many of one length.
+    /// The number at a place in the permutation that `tweak` makes of this one: for many permutations of one
+    /// length.
     #[inline]
     pub(crate) fn number_at_with(&self, place: u64, tweak: u64) -> u64 {
         assert!(place < self.len, "a permutation of {} has no place {place}", self.len);
@@ -59,7 +62,7 @@ impl Permutation {
         number
     }
 
-    /// Where a number stands: the inverse of [`number_at`](Self::number_at).
+    /// The place of a number: the inverse of [`number_at`](Self::number_at).
     ///
     /// # Panics
     ///
@@ -93,7 +96,7 @@ impl Permutation {
     }
 }
 
-/// What makes a function of a half.
+/// Parameters of the keyed function of a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     /// Odd.
@@ -102,8 +105,8 @@ struct Key {
 }
 
 impl Key {
-    /// 32 bits of a half of as many. A multiplication, an addition and a shift are a universal hash: over all keys, any
-    /// two halves come to any two results about as often.
+    /// Maps a half of up to 32 bits to 32 bits. A multiplication, an addition and a shift are a universal
+    /// hash: over all keys, any two halves map to any two results about equally often.
     #[inline]
     fn scramble(self, half: u64, tweak: u64) -> u64 {
         half.wrapping_mul(self.factor).wrapping_add(self.addend ^ tweak) >> 32
@@ -125,11 +128,13 @@ mod tests {
         #[test]
         fn it_has_every_number_once_and_finds_its_place(len in 0_u64..3000, key: u64, tweak: u64) {
             let permutation = Permutation::new(len, key);
-            let mut is_seen = [vec![false; usize::try_from(len).unwrap()], vec![false; usize::try_from(len).unwrap()]];
+            let none_seen = vec![false; usize::try_from(len).unwrap()];
+            let mut is_seen = [none_seen.clone(), none_seen];
             for place in 0..len {
                 let number = permutation.number_at(place);
                 prop_assert_eq!(permutation.place_of(number), place);
-                for (seen, number) in is_seen.iter_mut().zip([number, permutation.number_at_with(place, tweak)]) {
+                let numbers = [number, permutation.number_at_with(place, tweak)];
+                for (seen, number) in is_seen.iter_mut().zip(numbers) {
                     prop_assert!(!std::mem::replace(&mut seen[usize::try_from(number).unwrap()], true));
                 }
             }
@@ -144,7 +149,7 @@ mod tests {
         }
     }
 
-    /// How far counts are from even ones.
+    /// The deviation of counts from uniform ones.
     fn chi_square(counts: &[u32]) -> f64 {
         let expected = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
         counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum()
@@ -152,7 +157,7 @@ mod tests {
 
     #[test]
     fn all_orders_of_a_few_numbers_are_as_likely() {
-        // One good permutation in ten thousand exceeds these, for 5, 23 and 119 degrees of freedom.
+        // For 5, 23 and 119 degrees of freedom, one good permutation in ten thousand exceeds these.
         for (len, orders, most) in [(3, 6, 25.7), (4, 24, 57.0), (5, 120, 184.0)] {
             for tweak in [0, 1, u64::MAX] {
                 let mut counts = std::collections::BTreeMap::new();

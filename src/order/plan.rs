@@ -12,20 +12,21 @@ use super::world::Seat;
 use super::{AutoShardPolicy, OrderError, Shuffle, World};
 use crate::record::StepId;
 
-/// The most records that are counted, of a run or of a step: times the most replicas they fit 64 bits.
+/// The most records that are counted, in a run or in a step. Multiplied by the most replicas, they fit 64
+/// bits.
 pub(super) const COUNTED_MAX: u64 = 1 << 43;
 
-/// Which record goes where, and when: computed, step by step, for any step of any replica, and without reading anything.
+/// Which record goes where, and when. Computed for any step of any replica, without reading anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What it was made of.
+    /// The job that the plan was made from.
     job: Job,
     policy: AutoShardPolicy,
     why: &'static str,
     partition: Partition,
-    /// How many records all replicas together take at a step, while there are enough.
+    /// The number of records that all replicas together take at a step, while there are enough.
     step_records: u64,
-    /// The steps of each epoch, where workers have streams of their own.
+    /// The number of steps in each epoch, if workers have their own streams.
     own_steps: u64,
     last_batch: LastBatch,
     /// One for all workers, or one each.
@@ -35,13 +36,13 @@ pub struct Plan {
 }
 
 impl Job {
-    /// Places of an epoch, where all workers share one stream.
+    /// The number of places in an epoch, if all workers share one stream.
     pub(super) fn records_of_epoch(&self) -> u64 {
         let mixed = Mixture::of(&self.files, &self.mix).map(|mixture| mixture.len());
         if self.is_mixed() { mixed.unwrap_or(0) } else { self.records() }
     }
 
-    /// A shard of its data set, whose files these are.
+    /// A shard of the job's data set, which consists of `files`.
     pub(super) fn shard(&self, files: &Files, name: ShardName) -> Result<Shard, OrderError> {
         match self.mix.is_empty() {
             true => Ok(files.shard(name)),
@@ -58,7 +59,7 @@ impl Plan {
         let is_mixed = !job.mix.is_empty();
         let wants_one = job.assignment == Assignment::Caffe || last_batch == LastBatch::Wrap || is_mixed;
         let (policy, why) = job.policy.resolve(job.files.len(), world.workers(), wants_one)?;
-        // One worker reads everything, by whatever policy.
+        // One worker reads everything, whatever the policy.
         let shares = policy == AutoShardPolicy::Data || world.workers() == 1;
         let (partition, step_records) = Partition::of(job, shares)?;
         if last_batch == LastBatch::Wrap && !shares {
@@ -76,7 +77,7 @@ impl Plan {
             false => (0..workers).map(|worker| files.shard(ShardName { policy, worker, workers })).collect(),
         };
         let mut plan = Plan {
-            // Said or not, it is one job: what was written down of it is read as the same.
+            // Defaults are made explicit, so that a plan read from text equals the one that was written.
             job: job.clone().last_batch(last_batch),
             policy,
             why,
@@ -91,7 +92,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The job that it is of.
+    /// The job that the plan is of.
     #[must_use]
     pub fn job(&self) -> &Job {
         &self.job
@@ -103,13 +104,13 @@ impl Plan {
         self.job.world
     }
 
-    /// How the data set is sharded, which is never [`AutoShardPolicy::Auto`], and why that was chosen.
+    /// The resolved policy, which is never [`AutoShardPolicy::Auto`], and the reason for it.
     #[must_use]
     pub fn policy(&self) -> (AutoShardPolicy, &'static str) {
         (self.policy, self.why)
     }
 
-    /// The most records that a replica gets at a step: what a padded batch has room for.
+    /// The most records that a replica gets at a step: the capacity of a padded batch.
     #[must_use]
     pub fn batch_size_max(&self) -> u64 {
         match self.partition {
@@ -125,7 +126,7 @@ impl Plan {
         self.last_batch == LastBatch::Pad
     }
 
-    /// Whether batches go on from epoch to epoch.
+    /// Whether batches wrap into the next epoch.
     pub(super) fn wraps(&self) -> bool {
         self.last_batch == LastBatch::Wrap
     }
@@ -135,7 +136,7 @@ impl Plan {
         self.last_batch == LastBatch::Drop
     }
 
-    /// How many streams there are: one, or one a worker.
+    /// The number of streams: one, or one per worker.
     pub(super) fn shards(&self) -> usize {
         self.shards.len()
     }
@@ -144,7 +145,7 @@ impl Plan {
         self.partition
     }
 
-    /// What another job left of the epoch that it was in, if there is any left.
+    /// What another job left of the epoch that it was in, if anything is left.
     pub(super) fn rest(&self) -> Option<&Remainder> {
         self.rest.as_ref()
     }
@@ -153,22 +154,24 @@ impl Plan {
         Plan { rest, ..self }
     }
 
-    /// How its epochs are shuffled, and by which seed.
+    /// How the epochs are shuffled, and the seed.
     pub(super) fn shuffle(&self) -> (Shuffle, u64) {
         (self.job.shuffle, self.job.seed)
     }
 
-    /// How many records all replicas together take at a step, while there are enough.
+    /// The number of records that all replicas together take at a step, while there are enough.
     pub(crate) fn step_records(&self) -> u64 {
         self.step_records
     }
 
-    /// Whether a step's records lie in their stream as they are dealt in turn, and not share by share.
+    /// Whether the records of a step are stored in the order in which they are dealt in turn, instead of
+    /// share by share.
     pub(crate) fn deals_in_turn(&self) -> bool {
         matches!(self.partition, Partition::Caffe { .. })
     }
 
-    /// Whether it divides the same data set in the same way, whatever it was asked for by, and wherever it goes on from.
+    /// Whether both plans divide the same data set in the same way, however they were configured, and
+    /// wherever they resume.
     pub(crate) fn divides_like(&self, other: &Plan) -> bool {
         let of = |plan: &Plan| {
             (plan.job.world, plan.partition, plan.step_records, plan.last_batch, plan.shuffle())
@@ -176,17 +179,17 @@ impl Plan {
         of(self) == of(other) && self.shards == other.shards
     }
 
-    /// How many steps an epoch has. Where batches [wrap](LastBatch::Wrap), those that begin in it.
+    /// The number of steps in an epoch. If batches [wrap](LastBatch::Wrap), the steps that begin in it.
     ///
     /// # Errors
     ///
-    /// [`OrderError::TooMany`] if too many records come before it to be counted.
+    /// [`OrderError::TooMany`] if the records before it are too many to count.
     pub fn steps(&self, epoch: u64) -> Result<u64, OrderError> {
         if self.wraps() {
             return Ok(self.steps_before(epoch.saturating_add(1))? - self.steps_before(epoch)?);
         }
         if self.rest.as_ref().is_some_and(|rest| epoch < rest.epoch) {
-            // It was another job's.
+            // The epoch belonged to another job.
             return Ok(0);
         }
         if let Some(rest) = self.rest_of(epoch) {
@@ -199,7 +202,7 @@ impl Plan {
         })
     }
 
-    /// What a replica gets at a step of an epoch: its records, in the order of their places in the batch.
+    /// The records that a replica gets at a step of an epoch, in the order of their rows in the batch.
     ///
     /// # Errors
     ///
@@ -222,7 +225,7 @@ impl Plan {
         Ok(ReplicaShare::of(self, line, range))
     }
 
-    /// The steps of all epochs before one, where batches [wrap](LastBatch::Wrap).
+    /// The number of steps in all epochs before this one, if batches [wrap](LastBatch::Wrap).
     pub(super) fn steps_before(&self, epoch: u64) -> Result<u64, OrderError> {
         let (shard, each) = (&self.shards[0], self.step_records);
         let Some(rest) = &self.rest else { return Ok(records_before(epoch, shard)?.div_ceil(each)) };
@@ -232,8 +235,8 @@ impl Plan {
         }
     }
 
-    /// How many steps come before one, counted through the epochs; where batches do not [wrap](LastBatch::Wrap), of a
-    /// plan that does not [go on](Self::goes_on) from another's.
+    /// The number of steps before this one, counted across epochs. If batches do not [wrap](LastBatch::Wrap),
+    /// only for a plan that does not [resume](Self::goes_on) another's epoch.
     pub(crate) fn step_number(&self, id: StepId) -> Result<u64, OrderError> {
         let before = match self.wraps() {
             true => self.steps_before(id.epoch)?,
@@ -242,7 +245,7 @@ impl Plan {
         Ok(before.saturating_add(id.step))
     }
 
-    /// The step of such a number.
+    /// The step with this number.
     pub(crate) fn numbered_step(&self, number: u64) -> Result<StepId, OrderError> {
         if !self.wraps() {
             let steps = self.steps(0)?.max(1);
@@ -262,12 +265,13 @@ impl Plan {
         Ok(StepId { epoch, step: number - self.steps_before(epoch)? })
     }
 
-    /// Whether it goes on where another job was.
+    /// Whether the plan resumes an epoch of another job.
     pub(crate) fn goes_on(&self) -> bool {
         self.rest.is_some()
     }
 
-    /// How many records a replica gets before a step, of a plan that does not [go on](Self::goes_on) from another's.
+    /// The number of records that a replica gets before a step, for a plan that does not
+    /// [resume](Self::goes_on) another's epoch.
     pub(crate) fn records_given(&self, id: StepId, replica: usize) -> Result<u64, OrderError> {
         let given = |epoch, steps: Range<u64>| {
             steps
@@ -283,7 +287,8 @@ impl Plan {
         Ok(of_epochs.saturating_add(given(id.epoch, 0..id.step)?))
     }
 
-    /// What the places of an epoch's steps are counted in, for a worker that has a stream of its own, or for all.
+    /// The line that the places of an epoch's steps are counted in: a worker's own, or the one of all
+    /// workers.
     pub(super) fn line(&self, epoch: u64, worker: usize) -> Result<Line<'_>, OrderError> {
         let shard = &self.shards[worker];
         Ok(match (self.last_batch, &self.rest) {
@@ -295,7 +300,7 @@ impl Plan {
         })
     }
 
-    /// What another job left of an epoch, where batches end with it.
+    /// What another job left of an epoch, if batches end with the epoch.
     pub(super) fn rest_of(&self, epoch: u64) -> Option<&Remainder> {
         self.rest.as_ref().filter(|rest| rest.epoch == epoch)
     }
@@ -305,7 +310,7 @@ impl Plan {
         if self.policy == AutoShardPolicy::Off { self.job.world.workers() } else { 1 }
     }
 
-    /// How much of a shard is used in an epoch.
+    /// How many records of a shard are used in an epoch.
     fn end(&self, shard: &Shard) -> u64 {
         match (self.last_batch, self.partition) {
             (LastBatch::Drop, Partition::Rebatched { global }) => shard.records / global * global,
@@ -313,7 +318,7 @@ impl Plan {
         }
     }
 
-    /// The steps of one stream of all workers that has so many records.
+    /// The number of steps for a stream of this many records that all workers share.
     fn shared_steps(&self, records: u64) -> u64 {
         match self.last_batch {
             LastBatch::Drop => records / self.step_records,
@@ -321,7 +326,8 @@ impl Plan {
         }
     }
 
-    /// The steps of workers that have streams of their own: until the last one ends, or, where all batches are full, the first.
+    /// The number of steps if workers have their own streams: until the last stream ends, or, if all batches
+    /// are full, until the first does.
     fn count_own_steps(&self) -> u64 {
         let locals = self.job.world.replicas_per_worker() as u64;
         let steps =
@@ -338,8 +344,8 @@ impl Plan {
         .unwrap_or(0)
     }
 
-    /// For how many steps a worker has records, in sizes of which a step's make up a global batch; where all batches are
-    /// full, for how many it has enough.
+    /// The number of steps for which a worker has records, in sizes that sum to a global batch per step. If
+    /// all batches are full, the number of steps for which it has enough.
     fn rebatched_steps(&self, worker: usize, shard: &Shard) -> u64 {
         let end = self.end(shard);
         let begin_of =
@@ -348,18 +354,19 @@ impl Plan {
             LastBatch::Drop => begin_of(step + 1) <= end,
             _ => begin_of(step) < end,
         };
-        // In as many steps as there are workers, a worker takes a global batch.
+        // A worker takes one global batch in as many steps as there are workers.
         first_not(0..(end / self.step_records + 1) * self.job.world.workers() as u64, has_records)
     }
 }
 
-/// The records of all epochs of a stream before one.
+/// The number of records in all epochs of a stream before this one.
 fn records_before(epoch: u64, shard: &Shard) -> Result<u64, OrderError> {
     let records = epoch.checked_mul(shard.records).filter(|&records| records <= COUNTED_MAX);
     records.ok_or(OrderError::TooMany { what: "records before this epoch", allowed: COUNTED_MAX })
 }
 
-/// The first number of a range for which something does not hold that holds for all before it; its end if there is none.
+/// The first number of a range for which a monotone condition does not hold; the range's end if there is
+/// none.
 fn first_not(range: Range<u64>, holds: impl Fn(u64) -> bool) -> u64 {
     let Range { mut start, mut end } = range;
     while start < end {

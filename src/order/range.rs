@@ -1,8 +1,8 @@
-//! Places in a stream that are visited one after the other, at equal distances.
+//! Places in a stream at equal distances.
 
 use std::ops::Range;
 
-/// Places in the order in which they are visited.
+/// Places in the order in which they are dealt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StridedRange {
     pub(super) first: u64,
@@ -11,29 +11,29 @@ pub(super) struct StridedRange {
 }
 
 impl StridedRange {
-    /// Neighbours, as far as the stream goes.
+    /// Consecutive places, limited to those before `end`.
     pub(super) fn within(range: Range<u64>, end: u64) -> Self {
         let (first, last) = (range.start.min(end), range.end.min(end));
         StridedRange { first, stride: 1, len: last - first }
     }
 
-    /// How many of its places come before one of the stream's.
+    /// The number of its places before a place of the stream.
     pub(super) fn before(self, place: u64) -> u64 {
         place.saturating_sub(self.first).div_ceil(self.stride).min(self.len)
     }
 
-    /// What is left of it without its first places.
+    /// The range without its first `places` places.
     pub(super) fn without(self, places: u64) -> Self {
         let places = places.min(self.len);
         StridedRange { first: self.first + places * self.stride, stride: self.stride, len: self.len - places }
     }
 
-    /// Its first places alone.
+    /// Only its first `places` places.
     pub(super) fn only(self, places: u64) -> Self {
         StridedRange { len: self.len.min(places), ..self }
     }
 
-    /// Places of it, which it counts from 0, as the places of the stream that they are.
+    /// Maps places that are counted from 0 in this range to places of the stream.
     pub(super) fn of(self, places: StridedRange) -> Self {
         let StridedRange { first, stride, len } = places;
         StridedRange { first: self.first + first * self.stride, stride: self.stride * stride, len }
@@ -59,7 +59,8 @@ mod tests {
         fn it_is_the_list_of_its_places(whole in range(), place in 0_u64..120, number in 0_u64..30) {
             let places = listed(whole);
             let at = usize::try_from(number).unwrap().min(places.len());
-            prop_assert_eq!(whole.before(place), places.iter().filter(|&&other| other < place).count() as u64);
+            let before = places.iter().filter(|&&other| other < place).count() as u64;
+            prop_assert_eq!(whole.before(place), before);
             prop_assert_eq!(listed(whole.without(number)), &places[at..]);
             prop_assert_eq!(listed(whole.only(number)), &places[..at]);
         }
@@ -68,7 +69,8 @@ mod tests {
         fn places_of_places_are_places(whole in range(), part in range()) {
             let whole = StridedRange { len: 200, ..whole };
             let places = listed(whole);
-            let due: Vec<u64> = listed(part).iter().map(|&number| places[usize::try_from(number).unwrap()]).collect();
+            let place = |&number: &u64| places[usize::try_from(number).unwrap()];
+            let due: Vec<u64> = listed(part).iter().map(place).collect();
             prop_assert_eq!(listed(whole.of(part)), due);
         }
     }

@@ -1,14 +1,15 @@
-//! Batches of other sizes than those that they are made of.
+//! Batches of other sizes than those that records come in.
 
 use std::ops::Range;
 
 use super::{OrderError, World};
 
-/// Cuts records that come in batches into batches of these sizes, again and again from the first size on, whatever the
-/// batches that they come in: TensorFlow's `rebatch`. A size of 0 is an empty batch.
+/// Divides records that come in batches into batches of these sizes, which repeat from the first on. The
+/// original batches do not matter. This is TensorFlow's `rebatch`. A size of 0 is an empty batch.
 ///
-/// The records are counted from 0. When there are not enough for a batch, the last one is short, or, if `drops_remainder`, there
-/// is none. Empty batches behind the last record come as long as nobody has asked for more than there is, as in TensorFlow.
+/// Records are counted from 0. If the last records do not fill a batch, it is short, or, with
+/// `drops_remainder`, left out. Empty batches after the last record continue until a batch asks for more
+/// records than there are, as in TensorFlow.
 ///
 /// ```
 /// let batches: Vec<_> = percolator::order::rebatch(8, &[2, 1, 1], false)?.collect();
@@ -26,7 +27,7 @@ pub fn rebatch(records: u64, sizes: &[u64], drops_remainder: bool) -> Result<Reb
     Ok(Rebatch { records, sizes, drops_remainder, entry: 0, at: 0, is_ended: false })
 }
 
-/// The batches that [`rebatch`] cuts.
+/// The batches that [`rebatch`] makes.
 #[derive(Clone, Debug)]
 pub struct Rebatch<'a> {
     records: u64,
@@ -34,7 +35,7 @@ pub struct Rebatch<'a> {
     drops_remainder: bool,
     entry: usize,
     at: u64,
-    /// More was asked for than there is.
+    /// A batch asked for more records than there were.
     is_ended: bool,
 }
 
@@ -57,9 +58,9 @@ impl Iterator for Rebatch<'_> {
 
 impl std::iter::FusedIterator for Rebatch<'_> {}
 
-/// The sizes of the batches that a worker's replicas get, one after the other and round and round, so that all workers'
-/// sizes of a step make up the global batch: TensorFlow's `batch_sizes_for_worker`. Where it cannot be divided
-/// evenly, it changes from step to step which replicas get one record more.
+/// The batch sizes of a worker's replicas, one after the other and repeating, so that the sizes of all
+/// workers at a step sum to the global batch: TensorFlow's `batch_sizes_for_worker`. If the batch cannot be
+/// divided evenly, the replicas that get one more record change from step to step.
 ///
 /// # Errors
 ///
@@ -69,12 +70,12 @@ pub fn batch_sizes_for_worker(world: World, global: u64, worker: usize) -> Resul
     Ok((0..sizes.replicas).map(|entry| sizes.before(entry + 1) - sizes.before(entry)).collect())
 }
 
-/// A worker's batch sizes, added up.
+/// Running sums of a worker's batch sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     global: u64,
     replicas: u64,
-    /// The worker's first.
+    /// The worker's first replica.
     replica: u64,
 }
 
@@ -83,10 +84,10 @@ impl Sizes {
         Sizes { global, replicas: world.replicas() as u64, replica }
     }
 
-    /// How many records so many batches have together.
+    /// The number of records in the first `batches` batches together.
     pub(super) fn before(&self, batches: u64) -> u64 {
         let (each, more) = (self.global / self.replicas, self.global % self.replicas);
-        // Of so many batches from replica 0 on, those that have one record more.
+        // Of the first `batches` batches from replica 0 on, the number that have one more record.
         let larger = |batches: u64| batches / self.replicas * more + more.min(batches % self.replicas);
         each * batches + larger(self.replica + batches) - larger(self.replica)
     }
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_that_get_nowhere_are_refused() {
+    fn sizes_that_are_all_0_are_refused() {
         assert_eq!(rebatch(3, &[0, 0], false).unwrap_err(), OrderError::NoBatchSize);
         assert_eq!(rebatch(3, &[], false).unwrap_err(), OrderError::NoBatchSize);
     }

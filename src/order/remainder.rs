@@ -5,26 +5,26 @@ use super::plan::COUNTED_MAX;
 use super::range::StridedRange;
 use super::sharding::{Shard, ShardName};
 
-/// What is left of an epoch that was begun by another job: the tails of its streams, one behind the other, as a stream
-/// of its own. The job that goes on divides it among all its replicas, whatever its policy; the epochs after it are as
-/// if there had been no other job.
+/// What is left of an epoch that another job began: the tails of its streams, joined into one stream. The
+/// resuming job divides it among all its replicas, whatever its policy. The epochs after it are as if there
+/// had been no other job.
 ///
-/// Every record of the epoch is thus delivered as often as the job that began it would have: before the change, or
+/// So every record of the epoch is delivered as often as in the job that began it: before the change, or
 /// after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remainder {
     pub(super) epoch: u64,
-    /// Those that the pieces are of.
+    /// The shards that the pieces are from.
     shards: Vec<Shard>,
     pieces: Vec<Piece>,
 }
 
-/// Places of one of the shards, counted on through the epochs.
+/// Places of one of the shards, counted across epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
-    /// Where it begins in the rest.
+    /// The place in the remainder at which the piece begins.
     begin: u64,
-    /// Which of the shards.
+    /// The number of the shard.
     shard: usize,
     range: StridedRange,
 }
@@ -34,12 +34,12 @@ impl Remainder {
         Remainder { epoch, shards: Vec::new(), pieces: Vec::new() }
     }
 
-    /// How many records it has.
+    /// The number of records in it.
     pub(super) fn len(&self) -> u64 {
         self.pieces.last().map_or(0, |piece| piece.begin + piece.range.len)
     }
 
-    /// Adds places of a shard behind all others.
+    /// Appends places of a shard.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Remainder {
         if range.len == 0 {
             return Ok(());
         }
-        // One place has no distance to the next: those of distances do not grow from change to change.
+        // A single place has no stride. Setting it to 1 keeps strides from growing with each change.
         let range = if range.len == 1 { StridedRange { stride: 1, ..range } } else { range };
         let begin = self.len();
         if begin.saturating_add(range.len) > COUNTED_MAX {
@@ -71,7 +71,7 @@ impl Remainder {
         Ok(())
     }
 
-    /// The shard that a place of the rest is of, and the place in that.
+    /// The shard of a place in the remainder, and the place in that shard.
     pub(super) fn locate(&self, place: u64) -> (&Shard, u64) {
         let piece = &self.pieces[self.pieces.partition_point(|piece| piece.begin <= place) - 1];
         let StridedRange { first, stride, .. } = piece.range;
@@ -83,24 +83,26 @@ impl Remainder {
         self.shards.iter().map(|shard| shard.name.workers).max().unwrap_or(1)
     }
 
-    /// The first epoch that any of its records is of.
+    /// The earliest epoch that any of its records is from.
     pub(super) fn first_epoch(&self) -> Option<u64> {
         let epoch = |piece: &Piece| piece.range.first / self.shards[piece.shard].records.max(1);
         self.pieces.iter().map(epoch).min()
     }
 
-    /// How many places, from one on, lie one behind the other in their shard; `None` where they lie apart.
+    /// The number of places from this one on that are consecutive in their shard; `None` if they are not
+    /// consecutive.
     pub(super) fn neighbours(&self, place: u64) -> Option<u64> {
         let piece = &self.pieces[self.pieces.partition_point(|piece| piece.begin <= place) - 1];
         (piece.range.stride == 1).then(|| piece.begin + piece.range.len - place)
     }
 
-    /// What it is made of, in order.
+    /// Its pieces, in order.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (ShardName, StridedRange)> {
         self.pieces.iter().map(|piece| (self.shards[piece.shard].name, piece.range))
     }
 
-    /// Adds to another rest what comes at some places of this one, as far as it goes; what is left of them behind it.
+    /// Appends to another remainder the records at some places of this one, as far as this one goes. Returns
+    /// the places past its end.
     pub(super) fn push_to(
         &self,
         other: &mut Remainder,

@@ -1,4 +1,4 @@
-//! The plan of a run that goes on, in the world that it was in or in another.
+//! The plan of a run that resumes, in the same world or in another.
 
 use super::job::Job;
 use super::range::StridedRange;
@@ -7,26 +7,26 @@ use super::world::Seat;
 use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
 
-/// The most shares by which replicas may be apart, those that they were given among them: what is written down of them is
-/// bounded.
+/// The most shares by which replicas may be apart, including those that they were given. It bounds what is
+/// written down about them.
 const APART_MAX: usize = 1 << 20;
 
-/// What comes from a step on to its epoch's end: places of the lines of workers, or of the one line of all.
+/// The places from a step to the end of its epoch: in the lines of the workers, or in the one line of all.
 struct Tail {
     places: Vec<(usize, StridedRange)>,
-    /// Whether that is all of the epoch.
+    /// Whether that is the whole epoch.
     is_whole: bool,
 }
 
 impl Plan {
-    /// The plan by which a run of this one goes on as another job, and the next step of each of that one's replicas.
-    /// `next` is the step that each replica of this one comes to next: where it is the same for all of them, whatever
-    /// came before it was delivered, and nothing else.
+    /// The plan by which a run of this plan resumes as another job, and the next step of each of that job's
+    /// replicas. `next` is the next step of each replica of this plan. If it is the same for all, everything
+    /// before it was delivered, and nothing else.
     ///
-    /// Where the other job is the same, so are the plan and the steps. Otherwise what is left of the epoch, of all
-    /// workers together, is one stream that the other job divides among its replicas, from step 0 on, and the epochs
-    /// after that are as they would have been. Every record is still delivered as often as it would have been: but for
-    /// [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off), exactly once.
+    /// If the other job is the same, so are the plan and the steps. Otherwise what is left of the epoch, over
+    /// all workers, is one stream that the other job divides among its replicas from step 0 on; later epochs
+    /// are as they would have been. Every record is still delivered as often as it would have been: exactly
+    /// once, except with [`AutoShardPolicy::Off`](super::AutoShardPolicy::Off).
     ///
     /// ```
     /// use percolator::order::{BatchSize, Job, World};
@@ -42,16 +42,16 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`OrderError::OtherOrder`] if the job is of another data set, or its order is another; [`OrderError::Replicas`] if
-    /// these are not as many steps as replicas; [`OrderError::NoSuchStep`] if a replica is not where it says it is;
-    /// [`OrderError::TooMany`]; and what is wrong with the job.
+    /// [`OrderError::OtherOrder`] if the job has another data set or another order; [`OrderError::Replicas`]
+    /// if the number of steps is not the number of replicas; [`OrderError::NoSuchStep`] if a step does not
+    /// exist; [`OrderError::TooMany`]; and any error of the job itself.
     pub fn resumed(&self, job: &Job, next: &[StepId]) -> Result<(Plan, Vec<StepId>), OrderError> {
         let plan = job.plan()?;
         self.check_order(job)?;
         if next.len() != self.world().replicas() {
             return Err(OrderError::Replicas { found: next.len(), allowed: self.world().replicas() });
         }
-        let next = next.iter().map(|&id| self.standing(id)).collect::<Result<Vec<_>, _>>()?;
+        let next = next.iter().map(|&id| self.normalized(id)).collect::<Result<Vec<_>, _>>()?;
         if self.divides_like(&plan) {
             return Ok((self.clone(), next));
         }
@@ -61,7 +61,7 @@ impl Plan {
         Ok((plan, vec![start; replicas]))
     }
 
-    /// That a job goes through the same records, in the same order.
+    /// Checks that a job reads the same records in the same order.
     fn check_order(&self, job: &Job) -> Result<(), OrderError> {
         let was = self.job();
         let facts = [
@@ -76,14 +76,14 @@ impl Plan {
         }
     }
 
-    /// The same step, not as the one behind the last of an epoch.
-    fn standing(&self, id: StepId) -> Result<StepId, OrderError> {
+    /// The same step in normal form: the step after the last of an epoch becomes the first of the next.
+    fn normalized(&self, id: StepId) -> Result<StepId, OrderError> {
         let StepId { epoch, step } = id;
         let steps = self.steps(epoch)?;
         if step > steps {
             return Err(OrderError::NoSuchStep { epoch, step, steps });
         }
-        // That it can be counted.
+        // Checks that the step can be counted.
         self.line(epoch, 0)?;
         if self.wraps() {
             return self.numbered_step(self.step_number(id)?);
@@ -93,16 +93,16 @@ impl Plan {
         Ok(if is_behind { next } else { id })
     }
 
-    /// What is left of the epoch in which the foremost replica is, and, before it, of what the others have not come to;
-    /// and whether that is the epoch as a whole.
+    /// What is left of the foremost replica's epoch, preceded by what the other replicas have not reached;
+    /// and whether that is the whole epoch.
     fn rest_after(&self, next: &[StepId]) -> Result<(Remainder, bool), OrderError> {
         let foremost = next.iter().copied().max().unwrap_or_default();
         let mut rest = Remainder::of(foremost.epoch);
         let mut id = next.iter().copied().min().unwrap_or_default();
-        let mut looks = 0;
+        let mut shares = 0;
         while id < foremost {
-            looks += next.len();
-            if looks > APART_MAX {
+            shares += next.len();
+            if shares > APART_MAX {
                 return Err(OrderError::TooFarApart { first: id, last: foremost });
             }
             if id.step == self.steps(id.epoch)? {
@@ -119,7 +119,7 @@ impl Plan {
         }
         let tail = self.tail(foremost)?;
         if tail.is_whole && rest.len() > 0 {
-            // What others have not come to is the end of the epoch before.
+            // What the other replicas have not reached is the end of the previous epoch.
             rest.epoch = foremost.epoch.saturating_sub(1);
             return Ok((rest, false));
         }
@@ -129,17 +129,19 @@ impl Plan {
         Ok((rest, tail.is_whole))
     }
 
-    /// From which epoch on the records are that an epoch's steps have: an earlier one, where another job's replicas were apart.
+    /// The earliest epoch of the records in an epoch's steps. It is an earlier one if the replicas of another
+    /// job were apart.
     pub(crate) fn reaches_back_to(&self, epoch: u64) -> u64 {
         self.rest_of(epoch).and_then(Remainder::first_epoch).map_or(epoch, |first| first.min(epoch))
     }
 
-    /// The epoch that it goes on in, where another job was.
+    /// The epoch in which this plan resumes another job.
     pub(crate) fn goes_on_in(&self) -> Option<u64> {
         self.rest().map(|rest| rest.epoch)
     }
 
-    /// What no replica gets of an epoch because its last batch is [dropped](super::LastBatch::Drop): the end of each stream.
+    /// The records of an epoch that no replica gets because the last batch is
+    /// [dropped](super::LastBatch::Drop): the end of each stream.
     pub(crate) fn left_out(&self, epoch: u64) -> Result<Vec<ReplicaShare<'_>>, OrderError> {
         if !self.drops() {
             return Ok(Vec::new());
@@ -149,10 +151,10 @@ impl Plan {
         self.tail(end)?.places.into_iter().map(share).collect()
     }
 
-    /// What comes from a step on to its epoch's end.
+    /// The places from a step to the end of its epoch.
     fn tail(&self, id: StepId) -> Result<Tail, OrderError> {
         if self.wraps() {
-            return self.ring_tail(id);
+            return self.wrapping_tail(id);
         }
         if let Some(old) = self.rest_of(id.epoch) {
             let first = id.step * self.step_records();
@@ -169,8 +171,8 @@ impl Plan {
         Ok(Tail { places, is_whole: id.step == 0 })
     }
 
-    /// The same where batches wrap: to the end of the epoch that the step's first record is of.
-    fn ring_tail(&self, id: StepId) -> Result<Tail, OrderError> {
+    /// The same if batches wrap: to the end of the epoch of the step's first record.
+    fn wrapping_tail(&self, id: StepId) -> Result<Tail, OrderError> {
         let line = self.line(id.epoch, 0)?;
         let first = (self.steps_before(id.epoch)? + id.step) * self.step_records();
         let old = line.rest.map_or(0, Remainder::len);
@@ -186,12 +188,12 @@ impl Plan {
         Ok(Tail { places: vec![(0, StridedRange::within(first..end, end))], is_whole })
     }
 
-    /// With what another job left, and the step that comes first.
+    /// The plan with what another job left, and its first step.
     fn after(self, (rest, is_whole): (Remainder, bool)) -> (Self, StepId) {
         let start = StepId { epoch: rest.epoch, step: 0 };
         let rest = match (is_whole, self.wraps()) {
             (true, false) => None,
-            // It counts its steps from here.
+            // Steps are counted from here.
             (true, true) => rest.epoch.checked_sub(1).map(Remainder::of),
             (false, _) => Some(rest),
         };
@@ -209,17 +211,17 @@ mod tests {
     }
 
     #[test]
-    fn the_same_job_goes_on_where_it_was() {
+    fn the_same_job_resumes_where_it_was() {
         let plan = job(1, 2, 4).plan().unwrap();
         let next = [StepId { epoch: 1, step: 3 }, StepId { epoch: 1, step: 4 }];
-        let said = job(1, 2, 4).last_batch(LastBatch::Keep);
-        assert_eq!(plan.resumed(&said, &next), Ok((plan.clone(), next.to_vec())));
-        let said = job(1, 2, 4).policy(crate::order::AutoShardPolicy::Data);
-        assert_eq!(plan.resumed(&said, &next), Ok((plan.clone(), next.to_vec())), "what AUTO comes to");
+        let same = job(1, 2, 4).last_batch(LastBatch::Keep);
+        assert_eq!(plan.resumed(&same, &next), Ok((plan.clone(), next.to_vec())));
+        let same = job(1, 2, 4).policy(crate::order::AutoShardPolicy::Data);
+        assert_eq!(plan.resumed(&same, &next), Ok((plan.clone(), next.to_vec())), "what AUTO resolves to");
     }
 
     #[test]
-    fn the_step_behind_the_last_is_the_next_epochs_first() {
+    fn the_step_after_the_last_is_the_next_epochs_first() {
         let plan = job(1, 1, 4).plan().unwrap();
         let (other, next) = plan.resumed(&job(2, 2, 3), &[StepId { epoch: 0, step: 5 }]).unwrap();
         assert_eq!(other, job(2, 2, 3).plan().unwrap());
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_go_on_is_refused() {
+    fn what_cannot_resume_is_refused() {
         let plan = job(1, 1, 4).plan().unwrap();
         let start = [StepId::default()];
         let refused = |job: &Job, next: &[StepId]| plan.resumed(job, next).unwrap_err();
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_are_epochs_without_end_apart_are_refused_at_once() {
+    fn replicas_that_are_countless_epochs_apart_are_refused_at_once() {
         let drops =
             Job::new([1], BatchSize::Global(2), World::new(1, 2).unwrap()).last_batch(LastBatch::Drop);
         let next = [StepId { epoch: 1 << 40, step: 0 }, StepId::default()];

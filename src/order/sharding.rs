@@ -1,4 +1,4 @@
-//! What of a data set each worker reads.
+//! What part of a data set each worker reads.
 
 use std::fmt;
 
@@ -10,23 +10,24 @@ use super::plan::COUNTED_MAX;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoShardPolicy {
-    /// [`File`](Self::File) where there are several files, and as many as workers at the least; otherwise
-    /// [`Data`](Self::Data). Which it was, and why, [`Plan::policy`](super::Plan::policy) tells.
+    /// [`File`](Self::File) if there are several files and at least as many as workers; otherwise
+    /// [`Data`](Self::Data). [`Plan::policy`](super::Plan::policy) returns the choice and the reason.
     #[default]
     Auto,
-    /// Each worker has files (databases) of its own: worker `w` of `n` reads files `w`, `w + n`, `w + 2n` and so on.
+    /// Each worker reads its own files (databases): worker `w` of `n` reads files `w`, `w + n`, `w + 2n` and
+    /// so on.
     File,
-    /// All workers share one stream, and each takes its part of what is batched.
+    /// All workers share one stream, and each takes its part of the batches.
     Data,
-    /// Not at all: every worker reads everything.
+    /// No sharding: every worker reads everything.
     Off,
-    /// Where the data set is read, before anything else is done to it: worker `w` of `n` reads records `w`, `w + n`,
-    /// `w + 2n` and so on. In TensorFlow it is where the program says `shard(SHARD_HINT, SHARD_HINT)`.
+    /// Shards the data set before anything else is done to it: worker `w` of `n` reads records `w`, `w + n`,
+    /// `w + 2n` and so on. In TensorFlow this is the place of `shard(SHARD_HINT, SHARD_HINT)` in the program.
     Hint,
 }
 
 impl AutoShardPolicy {
-    /// Its name in TensorFlow.
+    /// The policy's name in TensorFlow.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +39,8 @@ impl AutoShardPolicy {
         }
     }
 
-    /// What `AUTO` comes to, and why; any other policy is itself. `wants_one` says that all workers must read one stream.
+    /// Resolves `AUTO`, with the reason; any other policy is itself. `wants_one` is whether all workers must
+    /// read one stream.
     pub(super) fn resolve(
         self,
         files: usize,
@@ -47,7 +49,7 @@ impl AutoShardPolicy {
     ) -> Result<(Self, &'static str), OrderError> {
         match self {
             AutoShardPolicy::Auto if wants_one => {
-                Ok((AutoShardPolicy::Data, "Caffe's law, batches that wrap, and mixtures are of one stream"))
+                Ok((AutoShardPolicy::Data, "Caffe's order, wrapping batches and mixtures need one stream"))
             }
             AutoShardPolicy::File if files < workers => Err(OrderError::TooFewFiles { files, workers }),
             AutoShardPolicy::Auto if files < 2 => {
@@ -56,8 +58,8 @@ impl AutoShardPolicy {
             AutoShardPolicy::Auto if files < workers => {
                 Ok((AutoShardPolicy::Data, "there are fewer files than workers"))
             }
-            AutoShardPolicy::Auto => Ok((AutoShardPolicy::File, "there are files for all workers")),
-            said => Ok((said, "it was asked for")),
+            AutoShardPolicy::Auto => Ok((AutoShardPolicy::File, "there are enough files for all workers")),
+            requested => Ok((requested, "it was requested")),
         }
     }
 }
@@ -68,10 +70,10 @@ impl fmt::Display for AutoShardPolicy {
     }
 }
 
-/// The files of a data set, one behind the other.
+/// The consecutive files of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Files {
-    /// Where each begins, and where the last one ends: positions in the data set.
+    /// Where each file begins, and where the last one ends: positions in the data set.
     bounds: Vec<u64>,
 }
 
@@ -93,7 +95,7 @@ impl Files {
         self.bounds.last().copied().unwrap_or(0)
     }
 
-    /// The shard of a name.
+    /// The shard with this name.
     pub(super) fn shard(&self, name: ShardName) -> Shard {
         let ShardName { policy, worker, workers } = name;
         match policy {
@@ -121,7 +123,7 @@ fn slot(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Which shard of a data set: what a worker of so many reads by itself under a policy.
+/// Identifies a shard of a data set: what `worker` of `workers` workers reads by itself under a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardName {
     pub(super) policy: AutoShardPolicy,
@@ -130,7 +132,7 @@ pub(super) struct ShardName {
 }
 
 impl ShardName {
-    /// Everything, in one stream: what all workers read together, where they share, or the only one.
+    /// Everything, in one stream: what all workers share, or what a single worker reads.
     pub(super) const ALL: ShardName = ShardName { policy: AutoShardPolicy::Data, worker: 0, workers: 1 };
 }
 
@@ -149,12 +151,12 @@ enum What {
     Mixed(Mixture),
 }
 
-/// A file of a shard's.
+/// A file of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
-    /// Which number of the shard is its first record.
+    /// The number in the shard of the file's first record.
     begin: u64,
-    /// Where that record is in the data set.
+    /// The position of that record in the data set.
     position: u64,
 }
 
@@ -164,7 +166,8 @@ impl Shard {
         Shard { name: ShardName::ALL, records: mixture.len(), what: What::Mixed(mixture) }
     }
 
-    /// The mixture, if it is one. What comes at a place of it is said by the passes over its parts, and not by its own.
+    /// The mixture, if it is one. The record at a place of a mixture depends on the passes over its parts,
+    /// not on passes of its own.
     pub(super) fn mixture(&self) -> Option<&Mixture> {
         match &self.what {
             What::Mixed(mixture) => Some(mixture),
@@ -172,7 +175,8 @@ impl Shard {
         }
     }
 
-    /// How many records, from that of a number on, lie one behind the other in the data set; `None` where they lie apart.
+    /// The number of records from this number on that are consecutive in the data set; `None` if they are not
+    /// consecutive.
     pub(super) fn neighbours(&self, number: u64) -> Option<u64> {
         match &self.what {
             What::Every { stride: 1, .. } => Some(self.records - number),
@@ -184,7 +188,7 @@ impl Shard {
         }
     }
 
-    /// Where the shard's record of a number is in the data set.
+    /// The position in the data set of the shard's record with this number.
     pub(super) fn position(&self, number: u64) -> u64 {
         match &self.what {
             What::Every { first, stride } => first + number * stride,
@@ -193,7 +197,7 @@ impl Shard {
                 part.position + draw % part.records
             }
             What::Pieces(pieces) => {
-                // Of files that begin at the same number all but the last are empty.
+                // Of the files that begin at the same number, all but the last are empty.
                 let piece = &pieces[pieces.partition_point(|piece| piece.begin <= number) - 1];
                 piece.position + (number - piece.begin)
             }

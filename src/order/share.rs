@@ -9,30 +9,30 @@ use super::sharding::{Shard, ShardName};
 use super::{EpochOrder, OrderError, Plan, Shuffle};
 use crate::record::RecordId;
 
-/// The records that a replica gets at a step, in the order of their places in its batch: positions in the whole data set,
-/// and their epochs.
+/// The records that a replica gets at a step, in the order of their rows in its batch: positions in the whole
+/// data set, and epochs.
 #[derive(Clone, Debug)]
 pub struct ReplicaShare<'a> {
     plan: &'a Plan,
     line: Line<'a>,
     /// Places in the line.
     range: StridedRange,
-    /// The order of the epoch, in the shard, that the last record was of.
+    /// The order of the last record's epoch in its shard.
     order: Option<(u64, ShardName, EpochOrder)>,
 }
 
-/// What a step's places are counted in.
+/// A line of places, in which a step's places are counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
-    /// What comes first, if anything does that is not of the shard.
+    /// What comes before the shard's own places, if anything does.
     pub(super) rest: Option<&'a Remainder>,
     pub(super) shard: &'a Shard,
-    /// Which place of the shard, counted on through the epochs, its first one is.
+    /// The place of the shard, counted across epochs, at which its own part of the line begins.
     pub(super) begin: u64,
 }
 
 impl<'a> Line<'a> {
-    /// The shard that a place is of, and the place in that.
+    /// The shard of a place, and the place in that shard.
     fn locate(&self, place: u64) -> (&'a Shard, u64) {
         let Some(rest) = self.rest else { return (self.shard, self.begin + place) };
         match place.checked_sub(rest.len()) {
@@ -41,7 +41,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// How many places, from one on, are of one shard, one behind the other in it; `None` where they lie apart.
+    /// The number of places from this one on that are consecutive in one shard; `None` if they are not
+    /// consecutive.
     fn neighbours(&self, place: u64) -> Option<u64> {
         match self.rest {
             Some(rest) if place < rest.len() => rest.neighbours(place),
@@ -49,13 +50,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Adds places of it to a rest.
+    /// Appends places of the line to a remainder.
     pub(super) fn push_to(&self, rest: &mut Remainder, places: StridedRange) -> Result<(), OrderError> {
         let (own, before) = match self.rest {
             Some(old) => (old.push_to(rest, places)?, old.len()),
             None => (places, 0),
         };
-        // What is left lies behind the other's.
+        // The places left over come after the other job's.
         rest.push(self.shard, StridedRange { first: self.begin + own.first.saturating_sub(before), ..own })
     }
 }
@@ -65,8 +66,8 @@ impl<'a> ReplicaShare<'a> {
         ReplicaShare { plan, line, range, order: None }
     }
 
-    /// The positions of its next records, as far as each follows the one before, and whether those are all of them; `None`
-    /// where none is left, or they lie apart.
+    /// The positions of its next records while they are consecutive, and whether those are all its records;
+    /// `None` if none are left, or they are not consecutive.
     pub(crate) fn neighbours(&self) -> Option<(Range<u64>, bool)> {
         let StridedRange { first, stride, len } = self.range;
         if len == 0 || stride != 1 || self.plan.shuffle().0 != Shuffle::No {
@@ -79,7 +80,7 @@ impl<'a> ReplicaShare<'a> {
         Some((position..position + count, count == len))
     }
 
-    /// The record at a place of a mixture. Neighbours are of several files, each of which is in a pass of its own: no
+    /// The record at a place of a mixture. Neighbours are from several files, each in its own pass, so no
     /// order is worth keeping.
     fn mixed(&self, mixture: &Mixture, place: u64) -> RecordId {
         let (number, part, draw) = mixture.locate(place);
@@ -89,7 +90,7 @@ impl<'a> ReplicaShare<'a> {
         RecordId { epoch, index: part.position + order.number_at(place) }
     }
 
-    /// Where its records lie.
+    /// Where its records are.
     pub(super) fn places(&self) -> (Line<'a>, StridedRange) {
         (self.line, self.range)
     }

@@ -6,28 +6,29 @@ use std::ops::Range;
 use super::Permutation;
 use crate::base::splitmix;
 
-/// How the records of an epoch are shuffled. Every epoch has an order of its own, which depends on the seed, the epoch
-/// and the number of records, and on nothing else; where each worker has a stream of its own, on the worker, too.
+/// How the records of an epoch are shuffled. Every epoch has its own order, which depends only on the seed,
+/// the epoch and the number of records, and, if each worker has its own stream, on the worker.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Shuffle {
-    /// Not at all: in the order of their keys.
+    /// Not shuffled: in key order.
     #[default]
     No,
     /// Any record may come at any time.
     Global,
-    /// For disks that read best what lies together: the records are cut into windows, so many to each, and the last may
-    /// be shorter. The windows come in a shuffled order, and the records of each in one of their own.
+    /// For disks that are fastest at sequential reads. The records are divided into windows of this many; the
+    /// last may be shorter. The windows come in a shuffled order, and each window's records in their own
+    /// shuffled order.
     ///
-    /// Other than a shuffle buffer (TensorFlow's, DALI's `initial_fill`), it needs no memory and no time to fill, and a
-    /// record may come anywhere in the epoch.
+    /// Unlike a shuffle buffer (TensorFlow's, DALI's `initial_fill`), this takes no memory and no time to
+    /// fill, and a record may come anywhere in the epoch.
     Window {
-        /// Records in a window.
+        /// The number of records in a window.
         records: NonZeroU64,
     },
 }
 
-/// The order of one epoch's records: numbers of `0..len`, each once.
+/// The order of one epoch's records: each number of `0..len` once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EpochOrder {
     len: u64,
@@ -47,17 +48,17 @@ enum By {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Windows {
-    /// Records in each window but the last.
+    /// The number of records in each window but the last.
     records: u64,
-    /// Records in the last one, by number.
+    /// The number of records in the last window, by number.
     last_records: u64,
-    /// Which window comes when.
+    /// The order of the windows.
     outer: Permutation,
-    /// When the last window comes.
+    /// The place of the last window among the windows.
     last_place: u64,
-    /// The order in a window, and in the last one.
+    /// The orders in a full window and in the last one.
     inner: [Permutation; 2],
-    /// The window of the place that was asked for last: the next one is mostly of it, too.
+    /// The window of the last place looked up, because the next place is usually in it too.
     here: Option<Window>,
 }
 
@@ -69,14 +70,15 @@ struct Window {
     /// Its first record.
     first: u64,
     is_last: bool,
-    /// What tells its order from those of the others.
+    /// Separates its order from those of the other windows.
     tweak: u64,
 }
 
 impl Shuffle {
-    /// The order of the `epoch`th pass over `len` records; `stream` tells one of several data sets from the others.
+    /// The order of pass `epoch` over `len` records. `stream` separates several data sets.
     pub(crate) fn order(self, len: u64, seed: u64, epoch: u64, stream: u64) -> EpochOrder {
-        /// Apart from the keys of the records' own random numbers, which are folded from two words.
+        /// Separates these keys from those of the records' own random numbers, which are folded from two
+        /// words.
         const SHUFFLE: u64 = u64::from_be_bytes(*b"shuffle\0");
         let key = splitmix::fold(seed, &[SHUFFLE, epoch, stream]);
         let by = match self {
@@ -92,7 +94,7 @@ impl Shuffle {
 }
 
 impl EpochOrder {
-    /// The number that comes at a place.
+    /// The number at a place.
     ///
     /// # Panics
     ///
@@ -118,7 +120,7 @@ impl Windows {
         Windows { records, last_records, outer, last_place, inner, here: None }
     }
 
-    /// Where the window begins that comes at a place among the windows.
+    /// The place at which the window begins that is at `window_place` among the windows.
     fn begin_of(&self, window_place: u64) -> u64 {
         if window_place <= self.last_place {
             window_place * self.records
@@ -138,7 +140,8 @@ impl Windows {
 
     /// The window that a place is in.
     fn window_of(&self, place: u64) -> Window {
-        // As if the last window were as long as the others, which it is for whatever comes before it.
+        // Assumes that the last window is as long as the others, which makes no difference to the places
+        // before it.
         let window_place = match place / self.records {
             before if before < self.last_place => before,
             _ if place < self.begin_of(self.last_place) + self.last_records => self.last_place,

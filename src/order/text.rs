@@ -1,4 +1,4 @@
-//! A job as text: part of what is written down of a run.
+//! A job as text, as part of what is written down about a run.
 
 use super::job::{Assignment, BatchSize, Job, LastBatch};
 use super::plan::COUNTED_MAX;
@@ -53,7 +53,7 @@ fn numbers(text: &str) -> Option<Vec<u64>> {
 }
 
 impl Job {
-    /// Writes it down.
+    /// Writes the job.
     pub(crate) fn write(&self, text: &mut TextWriter) {
         let files: Vec<String> = self.files.iter().map(ToString::to_string).collect();
         text.fact("files", files.join(" "));
@@ -78,7 +78,7 @@ impl Job {
         text.fact("seed", self.seed);
     }
 
-    /// Reads it again. Whether it can be divided as it says, [`plan`](Self::plan) tells.
+    /// Reads a job. [`plan`](Self::plan) checks whether it can be divided.
     pub(crate) fn read(facts: &mut TextReader<'_>) -> Result<Self, TextFault> {
         let files = facts.value_by("files", "the records of each", numbers)?;
         let mix = match facts.next_if("mix") {
@@ -96,7 +96,7 @@ impl Job {
             }
         })?;
         let workers = facts.parse("workers", "a number")?;
-        let replicas = facts.value_by("replicas", "a number that goes with the workers", |value| {
+        let replicas = facts.value_by("replicas", "a multiple of the workers", |value| {
             World::new(workers, value.parse().ok()?).ok()
         })?;
         let policy = choice(facts, "policy", &POLICIES)?;
@@ -118,7 +118,7 @@ impl Job {
 }
 
 impl Plan {
-    /// Writes it down.
+    /// Writes the plan.
     pub(crate) fn write(&self, text: &mut TextWriter) {
         self.job().write(text);
         let Some(rest) = self.rest() else { return };
@@ -130,7 +130,7 @@ impl Plan {
         }
     }
 
-    /// Reads it again.
+    /// Reads a plan.
     pub(crate) fn read(facts: &mut TextReader<'_>) -> Result<Self, TextFault> {
         let job = Job::read(facts)?;
         let plan = job.plan();
@@ -142,7 +142,7 @@ impl Plan {
         };
         let wrong = |facts: &TextReader<'_>, found: &str| {
             facts.fault_before(
-                "\"left ...\" with a policy, a worker of how many, and places of its shard",
+                "\"left ...\" with a policy, a worker, the number of workers, and places of its shard",
                 found,
             )
         };
@@ -150,18 +150,19 @@ impl Plan {
         while let Some(found) = facts.next_if("left") {
             let (name, range) = piece(found).ok_or_else(|| wrong(facts, found))?;
             let shard = Files::of(&job.files).and_then(|files| job.shard(&files, name));
-            // A mixture has one shard, and places of one without records are none.
+            // A mixture has one shard, and a shard without records has no places.
             let is_there =
                 |shard: &Shard| shard.records > 0 && (job.mix.is_empty() || name == ShardName::ALL);
             let Some(shard) = shard.ok().filter(is_there) else { return Err(wrong(facts, found)) };
             let pushed = rest.push(&shard, range);
             pushed.map_err(|error| wrong(facts, &format!("{found}: {error}")))?;
         }
-        // Of each epoch that replicas were in, no more than all of it is left, however many workers had it.
+        // For each epoch that replicas were in, no more than the whole epoch is left, for each worker that
+        // read it.
         let epochs = epoch - rest.first_epoch().unwrap_or(epoch).min(epoch) + 1;
         let most = job.records_of_epoch().saturating_mul(epochs).saturating_mul(rest.workers_max());
         if rest.len() > most {
-            return Err(wrong(facts, &format!("more than the {most} places that there can be")));
+            return Err(wrong(facts, &format!("more than the {most} places that are possible")));
         }
         Ok(plan.with_rest(Some(rest)))
     }
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_goes_on_is_read_as_it_was_written() {
+    fn a_plan_that_resumes_is_read_as_it_was_written() {
         let job = |workers, batch| {
             Job::new([30, 20], BatchSize::Global(batch), World::new(workers, workers).unwrap())
         };

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::OrderError;
 
-/// The most replicas of a job: more than anybody trains on.
+/// The most replicas in a job: more than anybody trains on.
 const MEMBERS_MAX: usize = 1 << 16;
 
-/// The workers of a job and its replicas: each worker is a process, or a host, that reads for as many replicas as any
-/// other, and each replica is a device that is trained on. They are numbered through: worker `w` of those with `r`
-/// replicas each feeds replicas `w * r` to `w * r + r - 1`.
+/// The workers and replicas of a job. A worker is a process, or a host, and all workers read for the same
+/// number of replicas. A replica is a device that is trained on. Replicas are numbered across workers: with
+/// `r` replicas per worker, worker `w` feeds replicas `w * r` to `w * r + r - 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     workers: usize,
@@ -17,11 +17,11 @@ pub struct World {
 }
 
 impl World {
-    /// One worker and its only replica.
+    /// One worker with one replica.
     pub const ALONE: World = World { workers: 1, replicas: 1 };
 
-    /// A job of `workers` processes, or hosts, and of `replicas` devices **of all workers together**: of two
-    /// workers with one device each, `World::new(2, 2)`; of two with eight each, `World::new(2, 16)`.
+    /// A job of `workers` processes, or hosts, and `replicas` devices **of all workers together**:
+    /// `World::new(2, 2)` is two workers with one device each; `World::new(2, 16)` is two with eight each.
     ///
     /// ```
     /// use percolator::order::World;
@@ -33,8 +33,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`OrderError::Zero`] if there are none of either, [`OrderError::TooMany`] if there are more than 65,536,
-    /// [`OrderError::UnevenReplicas`] if replicas are no multiple of workers: TensorFlow's rule.
+    /// [`OrderError::Zero`] if either is 0, [`OrderError::TooMany`] if either is more than 65,536,
+    /// [`OrderError::UnevenReplicas`] if `replicas` is not a multiple of `workers`: TensorFlow's rule.
     pub fn new(workers: usize, replicas: usize) -> Result<Self, OrderError> {
         for (option, count) in [("workers", workers), ("replicas", replicas)] {
             if count == 0 {
@@ -50,19 +50,19 @@ impl World {
         Ok(World { workers, replicas })
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     #[must_use]
     pub fn workers(self) -> usize {
         self.workers
     }
 
-    /// How many replicas there are, of all workers together.
+    /// The number of replicas of all workers together.
     #[must_use]
     pub fn replicas(self) -> usize {
         self.replicas
     }
 
-    /// How many replicas each worker feeds.
+    /// The number of replicas that each worker feeds.
     #[must_use]
     pub fn replicas_per_worker(self) -> usize {
         self.replicas / self.workers
@@ -81,7 +81,7 @@ impl World {
         Ok(worker * each..(worker + 1) * each)
     }
 
-    /// The worker that feeds a replica, and which of its own that is.
+    /// The worker that feeds a replica, and the replica's number at that worker.
     pub(super) fn seat(self, replica: usize) -> Result<Seat, OrderError> {
         if replica >= self.replicas {
             return Err(OrderError::NoSuchMember { kind: "replica", found: replica, of: self.replicas });
@@ -95,27 +95,28 @@ impl World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seat {
     pub(super) worker: usize,
-    /// Which of the worker's replicas it is.
+    /// The replica's number at its worker.
     pub(super) local: usize,
 }
 
-/// What a function that makes a worker's data set is told of the job: TensorFlow's `tf.distribute.InputContext`.
+/// What a function that makes a worker's data set is told about the job: TensorFlow's
+/// `tf.distribute.InputContext`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputContext {
-    /// How many times the function is called, over the whole job.
+    /// How often the function is called in the whole job.
     pub num_input_pipelines: usize,
-    /// Which of these calls this is, from 0.
+    /// The number of this call, from 0.
     pub input_pipeline_id: usize,
-    /// How many replicas are trained together.
+    /// The number of replicas that are trained together.
     pub num_replicas_in_sync: usize,
 }
 
 impl InputContext {
-    /// Each replica's records of a global batch.
+    /// The number of records that each replica gets of a global batch.
     ///
     /// # Errors
     ///
-    /// [`OrderError::UnevenBatch`] if it does not divide, as in TensorFlow.
+    /// [`OrderError::UnevenBatch`] if it cannot be divided evenly, as in TensorFlow.
     pub fn per_replica_batch_size(&self, global: u64) -> Result<u64, OrderError> {
         let replicas = self.num_replicas_in_sync;
         match global.checked_div(replicas as u64) {

@@ -1,17 +1,17 @@
-//! Walks a source and deals its records.
+//! Reads a source and deals its records.
 //!
-//! **The law of dealing.** Records are counted from the start and never again: global record `g` is
-//! record `g mod M` of the database and goes to consumer `g mod N`, in the order in which the consumers
-//! registered. The count does not restart at the end of a pass, so where `N` does not divide `M` the
-//! records a consumer sees shift from pass to pass, as Caffe's do. Where this reader's consumers are but
-//! some of the ranks of a larger job, `N` is the size of the job, and the other ranks' records are passed
+//! **The dealing rule.** Records are counted from the start, and the count never restarts: global record `g`
+//! is record `g mod M` of the database and goes to consumer `g mod N`, with the consumers in the order in
+//! which they registered. Because the count does not restart at the end of a pass, the records of a consumer
+//! shift from pass to pass if `N` does not divide `M`, as Caffe's do. If this reader's consumers are only
+//! some of the ranks of a larger job, `N` is the size of the job, and the records of other ranks are passed
 //! over.
 //!
-//! Where there is a plan, who gets what is the plan's to say ([`schedule_slice`](super::schedule_slice)); how it is handed over is the
-//! same.
+//! If there is a plan, the plan decides who gets what ([`schedule_slice`](super::schedule_slice)). Records
+//! are handed over in the same way.
 //!
-//! Records travel in runs, but which record goes where is decided one by one: a run only changes how many
-//! are handed over at once.
+//! Records are handed over in runs, but each record is dealt by itself: a run only changes how many are
+//! handed over at once.
 
 use std::sync::Arc;
 
@@ -25,56 +25,57 @@ use crate::source::{Cursor, Run, Source, SourceError, VerifiesLater};
 
 /// A consumer as the dealer sees it.
 struct ConsumerState {
-    /// Before `slot`, so that a slot dropped with its hand finds its pair closed.
+    /// Declared before `slot`, so that a slot dropped with its consumer finds its pair closed.
     end: ReaderEnd,
-    /// The run being dealt.
+    /// The run being filled.
     slot: Option<Slot>,
-    ring: Ring,
+    round_robin: RoundRobin,
     left: bool,
 }
 
-/// Where a consumer is in the ring, whose steps are as many records as a batch has.
+/// A consumer's place in round-robin order, in which a step is one batch of records.
 #[derive(Default)]
-struct Ring {
-    /// Records dealt into the batch that it is at.
+struct RoundRobin {
+    /// Records dealt into the current batch.
     dealt: usize,
-    /// The batches before that.
+    /// The number of batches before that.
     steps: u64,
 }
 
-/// What a record is to the step that it is dealt in.
+/// A record's place in the step that it is dealt in.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
-    /// The ring counts.
-    OfRing,
+    /// Round-robin order counts the records.
+    RoundRobin,
     /// More records of the consumer's share follow.
-    GoesOn,
-    /// It is the last of its consumer's share.
+    Continues,
+    /// It is the last record of its consumer's share.
     EndsWith(StepEnd),
 }
 
-/// Deals records to hands, one by one, round and round or by a plan.
+/// Deals records to consumers one by one, in round-robin order or by a plan.
 pub(super) struct Dealer<'a> {
     shared: &'a Shared,
     consumers: Vec<ConsumerState>,
     share: Share,
     /// The rank whose turn it is.
     rank: usize,
-    /// The runs that are out, where the walk wants to know.
+    /// The outstanding runs, if the cursor drops behind.
     outstanding: Option<Outstanding>,
 }
 
-/// Why dealing stopped before the source ended.
+/// Dealing stopped early: all consumers have left, or the reader is stopping.
 pub(super) struct NobodyLeft;
 
 impl<'a> Dealer<'a> {
     pub(super) fn new(shared: &'a Shared, ends: Vec<ReaderEnd>) -> Self {
-        let consumer = |end| ConsumerState { end, slot: None, ring: Ring::default(), left: false };
+        let consumer =
+            |end| ConsumerState { end, slot: None, round_robin: RoundRobin::default(), left: false };
         let consumers = ends.into_iter().map(consumer).collect();
         Dealer { shared, consumers, share: shared.terms.share(), rank: 0, outstanding: None }
     }
 
-    /// Walks the source until all that was asked for has been dealt, or nobody is left.
+    /// Reads the source until everything requested has been dealt, or all consumers have left.
     pub(super) fn deal_all(
         &mut self,
         source: &dyn Source,
@@ -88,12 +89,16 @@ impl<'a> Dealer<'a> {
         let cursor = self.open(source, helpers)?;
         match &shared.terms.schedule_slice {
             Some(schedule_slice) => self.deal_steps(schedule_slice, source, cursor),
-            None => self.deal_round(source, cursor),
+            None => self.deal_round_robin(source, cursor),
         }
     }
 
-    /// Deals by the law of dealing, until the source has been passed as often as was asked.
-    fn deal_round(&mut self, source: &dyn Source, mut cursor: Box<dyn Cursor>) -> Result<(), ReaderError> {
+    /// Deals by the dealing rule until the requested number of passes is complete.
+    fn deal_round_robin(
+        &mut self,
+        source: &dyn Source,
+        mut cursor: Box<dyn Cursor>,
+    ) -> Result<(), ReaderError> {
         let shared = self.shared;
         let mut epoch = 0;
         while shared.terms.passes.is_none_or(|passes| epoch < passes.get()) {
@@ -102,10 +107,10 @@ impl<'a> Dealer<'a> {
                 if shared.is_stopping() {
                     return Ok(());
                 }
-                // A rank below the first wraps to a number that no hand has.
+                // A rank below the first wraps to a number that no consumer has.
                 let turn = self.rank.wrapping_sub(self.share.first);
                 if self.consumers.get(turn).is_some_and(|consumer| !consumer.left) {
-                    match self.deal_next(&mut *cursor, turn, RecordId { epoch, index }, Step::OfRing)? {
+                    match self.deal_next(&mut *cursor, turn, RecordId { epoch, index }, Step::RoundRobin)? {
                         Some(Ok(())) => {}
                         Some(Err(NobodyLeft)) => return Ok(()),
                         None => break,
@@ -131,7 +136,7 @@ impl<'a> Dealer<'a> {
         Ok(())
     }
 
-    /// Starts the walk.
+    /// Opens the cursor.
     fn open(
         &mut self,
         source: &dyn Source,
@@ -170,13 +175,14 @@ impl<'a> Dealer<'a> {
         self.shared.meters.undelivered.add(1);
     }
 
-    /// Notes the end of a pass over the source.
+    /// Reports the end of a pass over the source.
     pub(super) fn epoch_ended(&self, epoch: u64) {
         self.shared.meters.passes.add(1);
         tracing::debug!(epoch, "the end of a pass over the source");
     }
 
-    /// Deals the record that the walk comes to next, and with it what it ends; `None` past the last one.
+    /// Deals the cursor's next record, and the end of the step if the record ends one; `None` past the last
+    /// record.
     pub(super) fn deal_next(
         &mut self,
         cursor: &mut dyn Cursor,
@@ -185,7 +191,7 @@ impl<'a> Dealer<'a> {
         step: Step,
     ) -> Result<Option<Result<(), NobodyLeft>>, SourceError> {
         let Some(entry) = cursor.advance()? else { return Ok(None) };
-        // A run of one record takes a large value over together with its buffer.
+        // A run of one record takes over a large value together with its buffer.
         let dealt = match entry.is_whole() && self.shared.pool.run_records == 1 {
             true => self.deal(turn, step, 1, |run| {
                 assert!(cursor.give(id, run), "a value that fills its buffer can be given");
@@ -203,7 +209,7 @@ impl<'a> Dealer<'a> {
         if self.has_left(turn) { Ok(()) } else { self.deal(turn, Step::EndsWith(end), 0, |_| {}) }
     }
 
-    /// Deals the record, or none of them, that `add` adds to a run.
+    /// Deals the records, one or none, that `add` adds to a run.
     fn deal(
         &mut self,
         turn: usize,
@@ -214,11 +220,11 @@ impl<'a> Dealer<'a> {
         let shared = self.shared;
         let consumer = &mut self.consumers[turn];
         if consumer.slot.is_none() && consumer.take_slot(shared, turn).is_err() {
-            return self.see_off(turn, records);
+            return self.consumer_left(turn, records);
         }
         let slot = consumer.slot.as_mut().expect("a slot was taken just now");
         if let Some(outstanding) = self.outstanding.as_mut().filter(|_| slot.run.is_empty()) {
-            // What it was filled with before has come back with it.
+            // The run that this slot held before came back with it.
             if let Some(before) = slot.number.take() {
                 outstanding.end(before);
             }
@@ -226,8 +232,8 @@ impl<'a> Dealer<'a> {
         }
         add(&mut slot.run);
         let end = match step {
-            Step::OfRing => consumer.ring.count(shared.terms.batch_size),
-            Step::GoesOn => None,
+            Step::RoundRobin => consumer.round_robin.count(shared.terms.batch_size),
+            Step::Continues => None,
             Step::EndsWith(end) => Some(end),
         };
         if let Some(end) = end {
@@ -236,18 +242,18 @@ impl<'a> Dealer<'a> {
         if end.is_some() || slot.run.len() == shared.pool.run_records {
             let records = slot.run.len();
             if consumer.give(&shared.meters).is_err() {
-                return self.see_off(turn, records as u64);
+                return self.consumer_left(turn, records as u64);
             }
         }
         Ok(())
     }
 
-    /// A consumer has left. Its share is dealt to nobody from now on, so that the others' shares stay
-    /// what they were. `lost` records were in hand for it.
-    fn see_off(&mut self, turn: usize, lost: u64) -> Result<(), NobodyLeft> {
+    /// Handles a consumer that has left. Its share is dealt to nobody from now on, so that the shares of the
+    /// others stay the same. `lost` records were held for it.
+    fn consumer_left(&mut self, turn: usize, lost: u64) -> Result<(), NobodyLeft> {
         self.consumers[turn].left = true;
         if let Some(outstanding) = &mut self.outstanding {
-            outstanding.see_off(turn);
+            outstanding.consumer_left(turn);
         }
         if self.consumers.iter().all(|consumer| consumer.left) {
             return Err(NobodyLeft);
@@ -257,32 +263,32 @@ impl<'a> Dealer<'a> {
             tracing::info!(
                 consumer = turn,
                 of = self.consumers.len(),
-                "a consumer has left; its records are dealt to nobody, the others go on"
+                "a consumer has left; its records are dealt to nobody, and the others continue"
             );
         }
         Ok(())
     }
 
-    /// Gives what is in hand, however little.
+    /// Hands over partly filled runs.
     pub(super) fn flush(&mut self) {
         for consumer in &mut self.consumers {
             if consumer.slot.as_ref().is_some_and(|slot| !slot.run.is_empty()) {
-                // Whoever has left does not want it.
+                // A consumer that has left does not need it.
                 let _ = consumer.give(&self.shared.meters);
             }
         }
     }
 }
 
-impl Ring {
-    /// Counts one more record; the end of the step that it fills, if it fills one.
+impl RoundRobin {
+    /// Counts one more record; the end of the step if this record completes it.
     fn count(&mut self, batch_size: usize) -> Option<StepEnd> {
         self.dealt += 1;
         if self.dealt < batch_size {
             return None;
         }
         let step = self.steps;
-        *self = Ring { dealt: 0, steps: step + 1 };
+        *self = RoundRobin { dealt: 0, steps: step + 1 };
         Some(StepEnd { epoch: 0, step, is_last: false })
     }
 }

@@ -1,4 +1,4 @@
-//! What a reader is known by.
+//! The key that identifies a reader.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use crate::base::shape::Phase;
 use crate::base::shown;
 
-/// What makes two handles share one reader.
+/// Handles with equal keys share one reader.
 ///
-/// Caffe's key is the text `layer:source`. Both parts may hold a colon, and it lacks the phase, so that
-/// training and testing on one database hang each other (BVLC/caffe#3037, #3108). Ours is a tuple, and
-/// has a group beside it for two nets in one process that are otherwise alike.
+/// Caffe's key is the text `layer:source`. Either part may contain a colon, and the phase is missing, so
+/// training and testing on one database block each other for ever (BVLC/caffe#3037, #3108). This key is a
+/// tuple, and includes a group to separate two otherwise identical nets in one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReaderKey {
     /// The layer's name.
     pub layer: String,
-    /// The source's path, canonical where it is on disk.
+    /// The source's path; canonical if it exists on disk.
     pub source: PathBuf,
     /// Training or testing.
     pub phase: Phase,
-    /// The consumers that share: a net, a feed.
+    /// The consumers that share the reader: a net, a feed.
     pub group: String,
 }
 

@@ -1,7 +1,7 @@
-//! Level 1: records, read once a source and dealt to its consumers.
+//! Level 1: records, read once per source and dealt to its consumers.
 //!
 //! The parts are Caffe's: a [`DataReader`] is a consumer's handle, the [`Registry`] finds or starts the
-//! `ReaderThread` (one thread a source) behind it, and a queue pair joins the two.
+//! `ReaderThread` behind it (one thread per source), and a queue pair joins the two.
 
 mod dealer;
 mod key;
@@ -30,78 +30,81 @@ use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::order::OrderError;
 use crate::source::{Source, SourceError};
 
-/// What can end a reader, or keep one from starting.
+/// What can end a reader, or prevent it from starting.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReaderError {
     /// The source could not be opened or read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// Every consumer that the reader was made for has registered already.
+    /// All consumers that the reader was made for have already registered.
     #[error(
-        "{key}: the reader was made for {consumers} consumer(s), and one more asks; say the right number, \
-         or give it a group of its own"
+        "{key}: the reader was made for {consumers} consumer(s), and one more opens a handle; set the right \
+         number of consumers, or give the handle its own group"
     )]
     TooMany {
         /// The reader.
         key: String,
-        /// How many it was made for.
+        /// How many consumers it was made for.
         consumers: usize,
     },
     /// Some consumers never registered.
     #[error(
-        "{key}: waited {waited:?} for {consumers} consumers, and {registered} registered; make the others, \
-         or say a smaller number"
+        "{key}: waited {waited:?} for {consumers} consumers, but only {registered} registered; open the \
+         others, or set a smaller number"
     )]
     TooFew {
         /// The reader.
         key: String,
-        /// How many registered.
+        /// How many consumers registered.
         registered: usize,
-        /// How many it was made for.
+        /// How many consumers it was made for.
         consumers: usize,
         /// How long it waited for them.
         waited: Duration,
     },
-    /// A handle asks a running reader for something other than what it was made for.
-    #[error("{key}: the reader runs with {allowed}, and a consumer asks for {found}")]
+    /// A handle requests settings that differ from those of the running reader.
+    #[error("{key}: the reader runs with {allowed}, but a consumer requests {found}")]
     Disagree {
         /// The reader.
         key: String,
-        /// What the handle asks for.
+        /// The handle's settings.
         found: String,
-        /// What the reader was made for.
+        /// The reader's settings.
         allowed: String,
     },
     /// The job has no such step.
     #[error(transparent)]
     Order(#[from] OrderError),
-    /// A count that must not be zero.
+    /// A count is zero.
     #[error("{option} is 0; it must be at least 1")]
     Zero {
         /// The option.
         option: &'static str,
     },
-    /// The consumers are ranks that the job does not have.
-    #[error("there is no rank {} in a job of {of}: ranks are counted from 0", first.saturating_add(*consumers) - 1)]
+    /// The consumers are ranks that do not exist in the job.
+    #[error(
+        "there is no rank {} in a job of {of}: ranks are counted from 0",
+        first.saturating_add(*consumers) - 1
+    )]
     NoSuchRank {
         /// The first rank.
         first: usize,
-        /// How many from there on.
+        /// The number of consumers, which are consecutive ranks.
         consumers: usize,
-        /// How many the job has.
+        /// The number of ranks in the job.
         of: usize,
     },
-    /// More records would be under way to a consumer than a reader can keep track of.
+    /// More records would be in flight to a consumer than a reader can track.
     #[error(
-        "{prefetch} batches of {batch_size} records ahead are too many; at most {allowed} records may be"
+        "{prefetch} batches of {batch_size} records ahead are too many; at most {allowed} records are allowed"
     )]
     PoolTooLarge {
         /// Records in a batch.
         batch_size: usize,
         /// Batches ahead.
         prefetch: usize,
-        /// The most records under way to a consumer.
+        /// The most records in flight to a consumer.
         allowed: usize,
     },
     /// The thread could not be started.
@@ -109,7 +112,7 @@ pub enum ReaderError {
     Thread {
         /// The reader.
         key: String,
-        /// What the operating system said.
+        /// The operating system's message.
         message: String,
     },
     /// The source panicked while it was being read.
@@ -117,7 +120,7 @@ pub enum ReaderError {
     Panicked {
         /// The reader.
         key: String,
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
     /// Somebody called [`Canceller::cancel`].
@@ -128,7 +131,7 @@ pub enum ReaderError {
     },
 }
 
-/// What to read, and how it is dealt.
+/// Configures what to read, and how it is dealt.
 #[derive(Debug)]
 pub struct DataReaderBuilder {
     layer: String,
@@ -137,14 +140,14 @@ pub struct DataReaderBuilder {
     group: String,
     terms: Terms,
     gate_timeout: Duration,
-    /// Who helps the walk, where the runs are for a feed's workers.
+    /// The threads that help the cursor, if the runs are for a feed's workers.
     helpers: Option<Arc<dyn Helpers>>,
 }
 
 /// A consumer's handle on a reader.
 ///
-/// Handles of one [`ReaderKey`] share one reading thread. Nothing is dealt until as many handles are open
-/// as the reader has consumers. When the last of them is dropped, the thread is stopped and joined, and a
+/// Handles with the same [`ReaderKey`] share one reading thread. Nothing is dealt until as many handles are
+/// open as the reader has consumers. When the last of them is dropped, the thread is stopped and joined. A
 /// handle opened later starts again at record 0.
 ///
 /// ```no_run
@@ -156,28 +159,28 @@ pub struct DataReaderBuilder {
 ///     for record in run.iter() {
 ///         println!("{}: {} bytes", record.id, record.value.len());
 ///     }
-///     reader.free().push(run); // or just let go of it
+///     reader.free().push(run); // or just drop it
 /// }
 /// # Ok::<(), percolator::reader::ReaderError>(())
 /// ```
 #[derive(Debug)]
 pub struct DataReader {
     number: usize,
-    /// Whether the end, or what caused it, has been told.
+    /// Whether the end, or the error that caused it, has been reported.
     reported: AtomicBool,
-    /// Before the body: closing the queues is what wakes its thread for the join.
+    /// Declared before `thread`, because dropping it closes the queues, which wakes the thread for the join.
     end: ConsumerEnd,
     thread: Arc<Held<ReaderKey, ReaderThread>>,
 }
 
 impl DataReader {
-    /// A reader of `source` for a layer of this name: one consumer, batches of 1, Caffe's prefetch of 4,
-    /// training, round and round.
+    /// Configures a reader of `source` for a layer of this name. Defaults: one consumer, batches of 1,
+    /// Caffe's prefetch of 4, training, an endless round-robin order.
     pub fn builder(layer: impl Into<String>, source: impl Source + 'static) -> DataReaderBuilder {
         Self::builder_shared(layer, Arc::new(source))
     }
 
-    /// As [`DataReader::builder`], for a source that others hold as well.
+    /// Like [`DataReader::builder`], for a source with several owners.
     pub fn builder_shared(layer: impl Into<String>, source: Arc<dyn Source>) -> DataReaderBuilder {
         DataReaderBuilder {
             layer: layer.into(),
@@ -191,7 +194,7 @@ impl DataReader {
                 passes: None,
                 schedule_slice: None,
                 share: None,
-                // Whoever takes a run from a queue takes it to be right, and may keep it.
+                // Callers that pop runs expect them to be verified, and may keep them.
                 is_for_workers: false,
                 drops_behind: false,
             },
@@ -200,13 +203,13 @@ impl DataReader {
         }
     }
 
-    /// Which consumer this is: handles are numbered from 0 in the order in which they were opened.
+    /// This consumer's number. Handles are numbered from 0 in the order in which they are opened.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// What the reader is known by.
+    /// The key that identifies the reader.
     #[must_use]
     pub fn key(&self) -> &ReaderKey {
         &self.shared().key
@@ -218,31 +221,31 @@ impl DataReader {
         Full(self)
     }
 
-    /// The queue that takes spent runs back.
+    /// The queue that takes used runs back.
     #[must_use]
     pub fn free(&self) -> Free<'_> {
         Free(self)
     }
 
-    /// What ends the reader from another thread.
+    /// Ends the reader from another thread.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller(self.shared().clone())
     }
 
-    /// How often, and how long, the reader has waited for a consumer to give a slot back.
+    /// How often, and for how long, the reader has waited for a consumer to return a slot.
     #[must_use]
     pub fn waits_for_free(&self) -> Waits {
         self.shared().meters.free_slot.read(Instant::now())
     }
 
-    /// The longest run that this reader deals, in records.
+    /// The length of the longest run that this reader deals, in records.
     #[must_use]
     pub fn run_records(&self) -> usize {
         self.shared().pool.run_records
     }
 
-    /// How many runs go round between the reader and this consumer.
+    /// The number of runs that circulate between the reader and this consumer.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.shared().pool.runs
@@ -252,12 +255,12 @@ impl DataReader {
         &self.end
     }
 
-    /// What tells how the reader is doing, without keeping it alive.
+    /// Observes the reader without keeping it alive.
     pub(crate) fn watch(&self) -> Watch {
         Watch(self.shared().clone())
     }
 
-    /// What ended the reader, if it was an error.
+    /// The error that ended the reader, if there is one.
     pub(crate) fn error(&self) -> Option<ReaderError> {
         self.shared().first_error.get()
     }
@@ -266,7 +269,7 @@ impl DataReader {
         self.thread.shared()
     }
 
-    /// The queue has ended: with the reader's error, the first time, if there is one.
+    /// Handles the end of the queue: returns the reader's error, if there is one, the first time only.
     fn ended(&self) -> Result<(), ReaderError> {
         let is_first = !self.reported.swap(true, Ordering::Relaxed);
         match self.error() {
@@ -281,11 +284,11 @@ impl DataReader {
 pub struct Full<'a>(&'a DataReader);
 
 impl Full<'_> {
-    /// The next run; waits for one. `None` after the last.
+    /// The next run; waits for one. `None` after the last one.
     ///
     /// # Errors
     ///
-    /// What ended the reader, once, after every run that was dealt before it.
+    /// The error that ended the reader, once, after every run that was dealt before it.
     pub fn pop(&self) -> Result<Option<Lease>, ReaderError> {
         if self.0.reported.load(Ordering::Relaxed) {
             return Ok(None);
@@ -296,18 +299,18 @@ impl Full<'_> {
         }
     }
 
-    /// The next run if there is one now; `None` if there is none yet, or, as [`is_ended`](Self::is_ended)
-    /// then says, none any more.
+    /// The next run if one is ready. `None` if none is ready yet, or if none will come any more;
+    /// [`is_ended`](Self::is_ended) tells which.
     ///
     /// # Errors
     ///
-    /// As [`pop`](Self::pop).
+    /// The same as for [`pop`](Self::pop).
     pub fn try_pop(&self) -> Result<Option<Lease>, ReaderError> {
         if self.0.reported.load(Ordering::Relaxed) {
             return Ok(None);
         }
         match self.0.end.try_pop() {
-            // After an error nothing more comes, even if the reader still hangs in its source.
+            // After an error no more runs come, even if the reader is still blocked in its source.
             Ok(None) if self.0.error().is_some() => match self.0.end.try_pop() {
                 Ok(Some(run)) => Ok(Some(run)),
                 Ok(None) | Err(Left) => self.0.ended().map(|()| None),
@@ -317,43 +320,43 @@ impl Full<'_> {
         }
     }
 
-    /// Whether the end, or what caused it, has been told: nothing comes any more.
+    /// Whether the end, or the error that caused it, has been reported. No more runs come then.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.0.reported.load(Ordering::Relaxed)
     }
 
-    /// Runs that wait to be taken.
+    /// The number of runs ready to be taken.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.end.full_len()
     }
 
-    /// Whether none waits.
+    /// Whether no run is ready.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The queue that takes a consumer's spent runs back. See [`DataReader::free`].
+/// The queue that takes a consumer's used runs back. See [`DataReader::free`].
 #[derive(Clone, Copy, Debug)]
 pub struct Free<'a>(&'a DataReader);
 
 impl Free<'_> {
-    /// Gives a run back, so that the reader can fill it again. Dropping the run does the same: a run
-    /// cannot be lost.
+    /// Returns a run, so that the reader can fill it again. Dropping the run does the same: a run cannot be
+    /// lost.
     pub fn push(&self, run: Lease) {
         drop(run);
     }
 
-    /// Runs that the reader could fill now.
+    /// The number of runs that the reader could fill now.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.end.free_len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -365,14 +368,14 @@ impl Free<'_> {
 pub struct Canceller(Arc<Shared>);
 
 impl Canceller {
-    /// Ends the reader. Each of its consumers gets [`ReaderError::Cancelled`] once, after the runs it was
-    /// dealt before; one that waits is woken.
+    /// Ends the reader. Each consumer gets [`ReaderError::Cancelled`] once, after the runs that it was dealt
+    /// before. Waiting consumers wake.
     pub fn cancel(&self) {
         self.0.cancel(ReaderError::Cancelled { key: self.0.key.to_string() });
     }
 }
 
-/// A look at a reader that does not keep it alive.
+/// Observes a reader without keeping it alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch(Arc<Shared>);
 
@@ -391,96 +394,97 @@ impl Watch {
 }
 
 impl DataReaderBuilder {
-    /// Training or testing: part of the key, so that the two never share a reader.
+    /// Sets the phase, training or testing. It is part of the key, so training and testing never share a
+    /// reader.
     #[must_use]
     pub fn phase(mut self, phase: Phase) -> Self {
         self.phase = phase;
         self
     }
 
-    /// The net or feed the consumers belong to: part of the key.
+    /// Sets the net or feed that the consumers belong to. It is part of the key.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = group.into();
         self
     }
 
-    /// How many consumers the records are dealt to. Said here because it cannot be guessed: one handle
-    /// more is an error, one fewer is reported after the [gate's time-out](Self::gate_timeout).
+    /// Sets how many consumers the records are dealt to (default: 1). One handle too many is an error at
+    /// once; one too few is reported after the [gate's timeout](Self::gate_timeout).
     #[must_use]
     pub fn consumers(mut self, consumers: usize) -> Self {
         self.terms.consumers = consumers;
         self
     }
 
-    /// Which ranks of a job of `of` the consumers are: rank `first`, and those that follow it. Records of
-    /// the other ranks are passed over. If not said, the consumers are all there are.
+    /// Sets which ranks of a job of `of` ranks the consumers are: `first` and those that follow it. Records
+    /// of the other ranks are passed over. By default the consumers are all ranks.
     ///
-    /// Caffe shards so in TRAIN: rank `r` of `N` gets the records `r`, `r + N`, `r + 2N` and so on, counted
-    /// from the start and on through every pass.
+    /// This is how Caffe shards in TRAIN: rank `r` of `N` gets the records `r`, `r + N`, `r + 2N` and so on,
+    /// counted from the start and across passes.
     #[must_use]
     pub fn ranks(mut self, first: usize, of: usize) -> Self {
         self.terms.share = Some(Share { first, of });
         self
     }
 
-    /// Records a consumer takes at a time.
+    /// Sets how many records a consumer takes at a time.
     #[must_use]
     pub fn batch_size(mut self, records: usize) -> Self {
         self.terms.batch_size = records;
         self
     }
 
-    /// Batches that may be under way to a consumer: `prefetch * batch_size` records at the most.
+    /// Sets how many batches may be in flight to a consumer: at most `prefetch * batch_size` records.
     #[must_use]
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.terms.prefetch = batches;
         self
     }
 
-    /// Ends after so many passes over the source; 0 goes round for ever, as Caffe does.
+    /// Ends after this many passes over the source; 0 repeats for ever, as Caffe does.
     #[must_use]
     pub fn passes(mut self, passes: u64) -> Self {
         self.terms.passes = NonZeroU64::new(passes);
         self
     }
 
-    /// All that the consumers must agree on, at once.
+    /// Sets everything that the consumers must agree on.
     #[must_use]
     pub(crate) fn terms(mut self, terms: Terms) -> Self {
         self.terms = terms;
         self
     }
 
-    /// Who helps the walk.
+    /// Sets the threads that help the cursor.
     #[must_use]
     pub(crate) fn helpers(mut self, helpers: Arc<dyn Helpers>) -> Self {
         self.helpers = Some(helpers);
         self
     }
 
-    /// How long to wait for all consumers to open their handles; 30 s if not said.
+    /// Sets how long to wait for all consumers to open their handles (default: 30 s).
     #[must_use]
     pub fn gate_timeout(mut self, timeout: Duration) -> Self {
         self.gate_timeout = timeout;
         self
     }
 
-    /// Opens a handle in the process's own registry.
+    /// Opens a handle in the process-wide registry.
     ///
     /// # Errors
     ///
     /// [`ReaderError`] if the source is empty or cannot be read, or if the reader that runs under this key
-    /// has no place for this consumer.
+    /// does not accept this consumer.
     pub fn open(self) -> Result<DataReader, ReaderError> {
         self.open_in(Registry::global())
     }
 
-    /// Opens a handle in a registry of the caller's.
+    /// Opens a handle in a registry of the caller.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub fn open_in(self, registry: &Registry) -> Result<DataReader, ReaderError> {
         let terms = self.terms;
         terms.check()?;
@@ -495,7 +499,7 @@ impl DataReaderBuilder {
     }
 }
 
-/// Two spellings of one path are one source. What is not on disk keeps the name it has.
+/// Resolves different spellings of one path to one source. A path that does not exist on disk stays as it is.
 fn canonical(path: &Path) -> std::path::PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

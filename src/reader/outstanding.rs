@@ -1,15 +1,15 @@
-//! The runs that a reader has begun, and how far back one of them is still out.
+//! The runs that a reader has begun, and the oldest one that is not used yet.
 
 use std::collections::VecDeque;
 
 use crate::source::Dealt;
 
-/// Runs are counted as they are begun, whoever they are for.
+/// Runs are numbered as they begin, across all consumers.
 ///
 /// # Invariants
 ///
-/// 1. All runs before number `used` are used; number `used` itself is out, or has not been begun.
-/// 2. `runs[i]` is run number `used + i`: whose it is, or `None` if it is used. The first is not.
+/// 1. All runs before number `used` are used; run `used` itself is in use, or has not begun.
+/// 2. `runs[i]` is run number `used + i`: its consumer, or `None` if it is used. The first one is not `None`.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     used: u64,
@@ -17,13 +17,13 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Of this many runs that go round. There is room for twice as many: one that is late is waited for, while others
-    /// go round again.
+    /// For this many circulating runs. There is room for twice as many: while a late run is awaited, others
+    /// circulate again.
     pub(super) fn of(runs: usize) -> Self {
         Outstanding { used: 0, runs: VecDeque::with_capacity(2 * runs) }
     }
 
-    /// Begins a run for a consumer; its number.
+    /// Begins a run for a consumer and returns its number.
     pub(super) fn begin(&mut self, consumer: usize) -> u64 {
         self.runs.push_back(Some(consumer));
         self.used + self.runs.len() as u64 - 1
@@ -38,8 +38,8 @@ impl Outstanding {
         self.pass_used();
     }
 
-    /// A consumer has left: of what it has out nothing comes back.
-    pub(super) fn see_off(&mut self, consumer: usize) {
+    /// A consumer has left: its outstanding runs never come back.
+    pub(super) fn consumer_left(&mut self, consumer: usize) {
         for run in &mut self.runs {
             *run = run.filter(|&of| of != consumer);
         }
@@ -53,7 +53,7 @@ impl Outstanding {
         }
     }
 
-    /// How far the runs are.
+    /// The progress of the runs.
     pub(super) fn dealt(&self) -> Dealt {
         Dealt { begun: self.used + self.runs.len() as u64, used: self.used }
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_used_up_to_the_oldest_that_is_out() {
+    fn runs_are_used_up_to_the_oldest_in_use() {
         let mut outstanding = Outstanding::of(6);
         let numbers: Vec<u64> = (0..5).map(|run| outstanding.begin(run % 2)).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4]);
@@ -77,13 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_holds_up_nobody() {
+    fn a_consumer_that_left_blocks_nobody() {
         let mut outstanding = Outstanding::of(6);
         for run in 0..6 {
             outstanding.begin(run % 2);
         }
-        outstanding.see_off(0);
-        assert_eq!(outstanding.dealt(), Dealt { begun: 6, used: 1 }, "the other's first is out");
+        outstanding.consumer_left(0);
+        assert_eq!(outstanding.dealt(), Dealt { begun: 6, used: 1 }, "the other's first is in use");
         outstanding.end(1);
         outstanding.end(2);
         assert_eq!(outstanding.dealt(), Dealt { begun: 6, used: 3 });

@@ -1,18 +1,18 @@
 //! A consumer's two queues: `full` brings it runs, `free` takes them back.
 //!
-//! A fixed number of slots goes round between the reader and one consumer, as Caffe's `QueuePair` does
-//! with Datums. Both queues have room for all slots, so a push never waits; only a pop does.
+//! A fixed number of slots circulates between the reader and one consumer, as Datums do in Caffe's
+//! `QueuePair`. Both queues have room for all slots, so a push never waits; only a pop does.
 //!
 //! # Invariants
 //!
-//! 1. **Conservation.** Slots in `free` + in `full` + held by the reader + held by the consumer =
-//!    capacity, as long as both ends live. A slot that is dropped before an end was is a bug, and asserts.
-//! 2. **Every wait ends.** Dropping either end closes both queues: the consumer drains `full` and then
-//!    sees its end; the reader's next push or pop says that the consumer has left. Leases still held keep
-//!    nothing open.
-//! 3. **Slots may go back a few together**, for to wake the reader costs more than to fill a run of small records. Only
-//!    where whoever has the other slots lets go of them whatever the reader does, as a feed's workers do: then none is
-//!    kept for good, for those that are out are more than those that are kept.
+//! 1. **Conservation.** Slots in `free` + in `full` + held by the reader + held by the consumer = capacity,
+//!    as long as both ends live. Dropping a slot before one of the ends is a bug, and asserts.
+//! 2. **Every wait ends.** Dropping either end closes both queues. The consumer drains `full` and then sees
+//!    its end; the reader's next push or pop reports that the consumer has left. Leases that are still held
+//!    keep nothing open.
+//! 3. **Slots may return in groups**, because waking the reader costs more than filling a small run. This
+//!    requires that the holder of the other slots releases them whatever the reader does, as a feed's workers
+//!    do. Then no slot is held back for ever, because more slots are in use than are held back.
 
 use std::fmt;
 use std::ops::Deref;
@@ -22,13 +22,13 @@ use crate::base::slot_account::{SlotAccount, SlotToken};
 use crate::base::sync::{Mutex, Receiver, Sender, TryRecvError, bounded, recv_unless};
 use crate::source::Run;
 
-/// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free. As many go back
-/// `together`: at the least one, and at the most half of them.
+/// Makes the two ends of a pair with `slots` slots of `slot_records` records each, all of them free. Slots
+/// return in groups of `together`, which is limited to at least one and at most half of the slots.
 pub(crate) fn queue_pair(slots: usize, slot_records: usize, together: usize) -> (ReaderEnd, ConsumerEnd) {
     queue_pair_of(slots, together, || Run::with_capacity(slot_records))
 }
 
-/// The same with a run of one's own making in each slot.
+/// The same, with a run made by the caller in each slot.
 pub(crate) fn queue_pair_of(
     slots: usize,
     together: usize,
@@ -52,12 +52,12 @@ pub(crate) fn queue_pair_of(
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) run: Run,
-    /// The number that the reader gave to the run that it was last filled with, where it counts them.
+    /// The number that the reader gave to the last run in this slot, if it counts runs.
     pub(super) number: Option<u64>,
     _token: SlotToken,
 }
 
-/// The other side has gone.
+/// The other end is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left;
 
@@ -79,7 +79,7 @@ impl ReaderEnd {
         }
     }
 
-    /// A free slot; waits until the consumer gives one back.
+    /// A free slot; waits until the consumer returns one.
     pub(crate) fn pop(&self) -> Result<Slot, Left> {
         self.free.recv().map_err(|_| Left)
     }
@@ -96,17 +96,18 @@ impl Drop for ReaderEnd {
     }
 }
 
-/// Where a lease goes when it is dropped.
+/// Takes a lease's slot back when the lease is dropped.
 pub(crate) struct Home {
-    /// `None` once the consumer's end is gone: the reader then sees `free` closed, whatever is still out.
+    /// `None` once the consumer's end is gone: the reader then sees `free` closed, whatever leases are still
+    /// held.
     returns: Mutex<Option<Returns>>,
     account: SlotAccount,
 }
 
-/// Slots on their way back.
+/// Slots that are being returned.
 struct Returns {
     free: Sender<Slot>,
-    /// Fewer than go back together.
+    /// Fewer slots than return together.
     kept: Vec<Slot>,
     together: usize,
 }
@@ -118,14 +119,14 @@ impl Home {
             returns.kept.push(slot);
             if returns.kept.len() >= returns.together {
                 for slot in returns.kept.drain(..) {
-                    // An error means that the reader has gone, and the slot with it.
+                    // An error means that the reader is gone; the slot is dropped.
                     let _ = returns.free.send(slot);
                 }
             }
         }
     }
 
-    /// Closes the pair from the consumer's side and wakes the reader if it waits for a free slot.
+    /// Closes the pair from the consumer's side. Wakes the reader if it waits for a free slot.
     pub(crate) fn close(&self) {
         self.account.close();
         drop(self.returns.lock().take());
@@ -138,7 +139,7 @@ impl fmt::Debug for Home {
     }
 }
 
-/// The consumer's end: takes full slots as leases, which go back by themselves.
+/// The consumer's end: takes full slots as leases, which return by themselves.
 #[derive(Debug)]
 pub(crate) struct ConsumerEnd {
     full: Receiver<Slot>,
@@ -146,13 +147,13 @@ pub(crate) struct ConsumerEnd {
 }
 
 impl ConsumerEnd {
-    /// The next run; waits for one. `None` when everything that the reader gave was taken and it has gone,
-    /// or `alarm` says that it failed: a reader that hangs in its source does not close the queue.
+    /// The next run; waits for one. `None` when every run was taken and the reader is gone, or when `alarm`
+    /// reports that the reader failed: a reader blocked in its source does not close the queue.
     pub(crate) fn pop(&self, alarm: &Receiver<()>) -> Option<Lease> {
         recv_unless(&self.full, alarm).map(|slot| self.lease(slot))
     }
 
-    /// The next run if there is one now.
+    /// The next run, if there is one now.
     pub(crate) fn try_pop(&self) -> Result<Option<Lease>, Left> {
         match self.full.try_recv() {
             Ok(slot) => Ok(Some(self.lease(slot))),
@@ -161,7 +162,7 @@ impl ConsumerEnd {
         }
     }
 
-    /// The queue itself, for a `select!` over several; what it yields becomes a lease.
+    /// The queue itself, for a `select!` over several. What it yields becomes a lease.
     #[cfg(not(shuttle))]
     pub(crate) fn full(&self) -> &Receiver<Slot> {
         &self.full
@@ -190,9 +191,9 @@ impl Drop for ConsumerEnd {
     }
 }
 
-/// A run on loan from its reader. Dropping it, on any thread, gives the slot back.
+/// A run on loan from its reader. Dropping it, on any thread, returns the slot.
 pub struct Lease {
-    /// `Some` until the drop.
+    /// `Some` until dropped.
     slot: Option<Slot>,
     home: Arc<Home>,
 }
@@ -225,7 +226,7 @@ mod tests {
     use crate::record::RecordId;
     use crate::source::Entry;
 
-    /// An alarm that never rings.
+    /// Pops with an alarm that is never raised.
     fn pop(consumer: &ConsumerEnd) -> Option<Lease> {
         let (_armed, alarm) = bounded(1);
         consumer.pop(&alarm)
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_go_round_and_come_back_empty() {
+    fn slots_circulate_and_come_back_empty() {
         let (reader, consumer) = queue_pair(2, 1, 1);
         for index in 0..10 {
             reader.push(fill(reader.pop().unwrap(), index)).unwrap();
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_go_back_together_where_they_may() {
+    fn slots_return_in_groups_when_allowed() {
         for (together, free) in [(1, [1, 2, 3, 4, 5]), (2, [0, 2, 2, 4, 4]), (4, [0, 0, 0, 4, 4])] {
             let (reader, consumer) = queue_pair(8, 1, together);
             for index in 0..8 {
@@ -264,7 +265,7 @@ mod tests {
         let (reader, consumer) = queue_pair(1, 1, 4);
         reader.push(fill(reader.pop().unwrap(), 0)).unwrap();
         drop(pop(&consumer));
-        assert_eq!(reader.free.len(), 1, "one slot waits for no other");
+        assert_eq!(reader.free.len(), 1, "a single slot returns at once");
     }
 
     #[test]
@@ -310,7 +311,7 @@ mod model {
     use crate::record::RecordId;
     use crate::source::Entry;
 
-    /// An alarm that never rings.
+    /// Pops with an alarm that is never raised.
     fn pop(consumer: &ConsumerEnd) -> Option<Lease> {
         let (_armed, alarm) = bounded(1);
         consumer.pop(&alarm)
@@ -327,7 +328,7 @@ mod model {
         lease.get(0).unwrap().id.index
     }
 
-    /// Pushes until it has pushed `records` or the consumer has left; says how many the queue took.
+    /// Pushes until `records` are pushed or the consumer has left; returns how many the queue took.
     fn push(reader: &ReaderEnd, records: u64) -> u64 {
         for index in 0..records {
             let Ok(slot) = reader.try_pop().unwrap_or_else(|| reader.pop()) else { return index };
@@ -338,14 +339,13 @@ mod model {
         records
     }
 
-    /// Every slot belongs to its pair's round, and so do the two ends: when all of them are gone, only the
-    /// scenario does.
+    /// Every slot holds the pair's account, and so do the two ends. When all are gone, only the test does.
     fn assert_nothing_is_left(account: &SlotAccount) {
         assert_eq!(account.holders(), 1, "a slot outlived its pair");
     }
 
     #[test]
-    fn records_go_through_in_order_and_all_slots_come_home() {
+    fn records_go_through_in_order_and_all_slots_come_back() {
         for slots in 1..=3 {
             explore(move || {
                 let (reader, consumer) = queue_pair(slots, 1, 1);
@@ -368,13 +368,13 @@ mod model {
     }
 
     #[test]
-    fn slots_that_go_back_together_are_never_lacked() {
+    fn slots_returned_in_groups_never_starve_the_reader() {
         for together in [1, 2] {
             explore(move || {
                 let (reader, consumer) = queue_pair(4, 1, together);
                 let account = reader.account.clone();
                 let reading = thread::spawn(move || push(&reader, 9));
-                // As a feed's: one takes the runs, another lets go of them.
+                // As in a feed: one thread takes the runs, another releases them.
                 let (to_worker, from_consumer) = bounded(4);
                 let working = thread::spawn(move || while from_consumer.recv().is_ok() {});
                 for expected in 0..9 {
@@ -391,7 +391,8 @@ mod model {
         }
     }
 
-    /// Hands over so many runs of three records, or fewer where the consumer leaves; says how many the queue took.
+    /// Hands over this many runs of three records, or fewer if the consumer leaves; returns how many the
+    /// queue took.
     fn push_runs(reader: &ReaderEnd, runs: u64) -> u64 {
         for run in 0..runs {
             let Ok(mut slot) = reader.try_pop().unwrap_or_else(|| reader.pop()) else { return run };
@@ -406,7 +407,8 @@ mod model {
         runs
     }
 
-    /// Takes so many runs and passes them to two workers in turn, which let go of them. Gives the workers' threads.
+    /// Takes this many runs and passes them to two workers in turn, which release them. Returns the workers'
+    /// threads.
     fn pass_on(consumer: &ConsumerEnd, runs: u64) -> [thread::JoinHandle<()>; 2] {
         let (queues, workers): (Vec<_>, Vec<_>) = (0..2)
             .map(|_| {
@@ -423,9 +425,9 @@ mod model {
     }
 
     #[test]
-    fn eight_slots_whose_runs_go_back_together_all_come_home() {
+    fn eight_slots_returned_in_groups_all_come_back() {
         explore(|| {
-            // Three do not divide eight: some are kept whenever the reader waits.
+            // Eight is not a multiple of three: some slots are held back whenever the reader waits.
             let (reader, consumer) = queue_pair(8, 3, 3);
             let account = reader.account.clone();
             let reading = thread::spawn(move || {
@@ -441,7 +443,7 @@ mod model {
     }
 
     #[test]
-    fn a_consumer_that_leaves_with_slots_that_wait_to_go_back_together_holds_up_nobody() {
+    fn a_consumer_that_leaves_with_slots_held_back_blocks_nobody() {
         for taken in [1, 6] {
             explore(move || {
                 let (reader, consumer) = queue_pair(8, 3, 4);
@@ -457,7 +459,7 @@ mod model {
     }
 
     #[test]
-    fn leases_come_home_from_another_thread() {
+    fn leases_come_back_from_another_thread() {
         explore(|| {
             let (reader, consumer) = queue_pair(2, 1, 1);
             let reading = thread::spawn(move || {
@@ -497,7 +499,7 @@ mod model {
     }
 
     #[test]
-    fn the_consumer_leaves_at_any_moment_with_a_lease_in_hand() {
+    fn the_consumer_leaves_at_any_moment_holding_a_lease() {
         for taken in 0..=2 {
             explore(move || {
                 let (reader, consumer) = queue_pair(2, 1, 1);
@@ -533,8 +535,8 @@ mod model {
         });
     }
 
-    /// What a cancelled reader does: its consumer waits for a run, it waits for the slot that the consumer
-    /// holds, and only a third can wake them.
+    /// A cancelled reader: its consumer waits for a run, the reader waits for the slot that the consumer
+    /// holds, and only a third thread can wake them.
     #[test]
     fn closing_from_a_third_thread_ends_both_waits() {
         explore(|| {

@@ -1,4 +1,4 @@
-//! Which readers are running, by what they read and for whom.
+//! The running readers, by key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use crate::base::keyed::Keyed;
 
 static GLOBAL: Lazy<Registry> = Lazy::new(Registry::new);
 
-/// The readers that are running. Most programs never name it and use the process's own; a test or a
-/// server may have one to itself.
+/// The running readers. Most programs use the process-wide registry without naming it; a test or a server may
+/// have its own.
 #[derive(Clone)]
 pub struct Registry {
     pub(super) bodies: Arc<Keyed<ReaderKey, ReaderThread>>,
 }
 
 impl Registry {
-    /// An empty registry.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Self {
         Registry { bodies: Keyed::new() }
     }
 
-    /// The process's own.
+    /// The process-wide registry.
     #[must_use]
     pub fn global() -> &'static Registry {
         &GLOBAL
     }
 
-    /// How many readers are running, or just starting or stopping.
+    /// The number of readers that are running, starting or stopping.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bodies.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

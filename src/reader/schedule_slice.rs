@@ -15,12 +15,12 @@ use crate::source::{Cursor, Source, SourceError};
 pub(crate) struct ScheduleSlice {
     pub(crate) plan: Arc<Plan>,
     pub(crate) first_replica: usize,
-    /// The first step of each consumer: what comes before it was dealt to it by another reader.
+    /// The first step of each consumer. Another reader dealt it the steps before that.
     pub(crate) starts: Vec<StepId>,
-    /// The step that is not dealt any more, if there is one.
+    /// The first step that is not dealt, if there is one.
     pub(crate) end: Option<StepId>,
-    /// Whether it is Caffe's ring, taken up where it was. That counts its steps from the start, knows of no epochs, and has no
-    /// batches without records.
+    /// Whether this resumes Caffe's round-robin order. That order counts steps from the start, has no epochs,
+    /// and has no batches without records.
     pub(crate) is_ring: bool,
 }
 
@@ -30,7 +30,7 @@ impl ScheduleSlice {
         self.starts.iter().copied().min().unwrap_or_default()
     }
 
-    /// What a consumer gets at a step, if it has not had that.
+    /// A consumer's share of a step, unless it already had it.
     fn share(&self, id: StepId, consumer: usize) -> Result<Option<ReplicaShare<'_>>, OrderError> {
         if self.starts.get(consumer).is_some_and(|start| id < *start) {
             return Ok(None);
@@ -38,29 +38,29 @@ impl ScheduleSlice {
         self.plan.share(id.epoch, id.step, self.first_replica + consumer).map(Some)
     }
 
-    /// How a share of so many records ends.
+    /// How a share of this many records ends.
     fn end_of(&self, id: StepId, is_last: bool, records: usize) -> Result<Option<StepEnd>, OrderError> {
         Ok(match self.is_ring {
             false => Some(StepEnd { epoch: id.epoch, step: id.step, is_last }),
-            // Where the ring ends.
+            // The round-robin order ends here.
             true if (records as u64) < self.plan.batch_size_max() => None,
             true => Some(StepEnd { epoch: 0, step: self.plan.step_number(id)?, is_last: false }),
         })
     }
 }
 
-/// What a consumer gets at a step, and how that ends.
+/// A consumer's share of a step, and how it ends.
 struct ConsumerState<'a> {
     share: ReplicaShare<'a>,
     end: Option<StepEnd>,
 }
 
 impl ConsumerState<'_> {
-    /// What the next record is to the step, when so many more follow.
+    /// The next record's place in the step, with `follow` more records after it.
     fn step(&self, follow: usize) -> Step {
         match self.end {
             Some(end) if follow == 0 => Step::EndsWith(end),
-            _ => Step::GoesOn,
+            _ => Step::Continues,
         }
     }
 }
@@ -82,27 +82,27 @@ impl fmt::Display for ScheduleSlice {
     }
 }
 
-/// A walk that comes to records by their positions.
-struct Walk<'a> {
+/// A cursor that is used by position.
+struct Seeker<'a> {
     cursor: Box<dyn Cursor>,
     source: &'a dyn Source,
     is_seekable: bool,
-    /// The position that the next step comes to, where that is known: a walk need not begin at the first.
+    /// The position of the cursor's next record, if known: a cursor need not begin at the first record.
     at: Option<u64>,
-    /// The next records of a share, of which the cursor has been told.
+    /// The next records of a share, already announced to the cursor.
     foreseen: VecDeque<RecordId>,
-    /// How far the walk goes on without a jump, as the cursor has been told.
+    /// How far the cursor reads without a seek, as announced to it.
     until: u64,
 }
 
-/// How many records are passed over on the way to one, and not jumped over: what is read ahead of a walk goes on.
+/// Up to this many records are skipped instead of seeking past them, so that read-ahead continues.
 const SKIPPED_MAX: u64 = 16;
 
-/// How many records a cursor is told of before it is sent there.
+/// How many records are announced to a cursor before it seeks to them.
 const FORESEEN: usize = 8;
 
-impl Walk<'_> {
-    /// Comes before the record at a position; `false` if it is to stop on the way there, which may be long.
+impl Seeker<'_> {
+    /// Moves to the record at a position; `false` if the reader is stopping on the way, which may be long.
     fn seek(&mut self, position: u64, is_stopping: impl Fn() -> bool) -> Result<bool, SourceError> {
         let mut at = match self.at {
             Some(at) if at <= position && (position - at <= SKIPPED_MAX || !self.is_seekable) => at,
@@ -124,13 +124,13 @@ impl Walk<'_> {
             }
             at += 1;
         }
-        // The step that follows comes to the record, or ends everything.
+        // The step that follows reads the record, or ends everything.
         self.at = Some(position + 1);
         Ok(true)
     }
 
-    /// Says how far the walk goes on from the next record of the first share, through those behind it and into the first
-    /// of the next step.
+    /// Announces how far the cursor reads from the next record of the first share, through the shares after
+    /// it and into the first share of the next step.
     fn look_ahead(&mut self, consumers: &[Option<ConsumerState<'_>>], next: Option<&ReplicaShare<'_>>) {
         let until = goes_on_until(consumers.iter().flatten().map(|consumer| &consumer.share), next);
         if self.is_seekable && until != self.until {
@@ -139,7 +139,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The next record of a share. Those that come soon, and do not follow the one before, are told of.
+    /// The next record of a share. Records that come soon and do not follow their predecessor are announced
+    /// to the cursor.
     fn next_of(&mut self, share: &mut ReplicaShare<'_>) -> Option<RecordId> {
         while self.foreseen.len() < FORESEEN
             && let Some(id) = share.next()
@@ -153,15 +154,15 @@ impl Walk<'_> {
         self.foreseen.pop_front()
     }
 
-    /// A source that has fewer records than its plan was made for.
+    /// The error for a source with fewer records than its plan was made for.
     fn cut_short(&self, index: u64) -> SourceError {
-        let message = "the database ends, and was said to have more,".to_owned();
+        let message = "expected more records, but the database ends".to_owned();
         SourceError::Broken { path: self.source.path().to_owned(), index, message }
     }
 }
 
-/// The position behind the last record that a walk through these shares comes to without a jump; `u64::MAX` if that is not
-/// known, or the next step's first share goes on from there.
+/// The position after the last record that a cursor reads through these shares without a seek; `u64::MAX` if
+/// that is not known, or if the next step's first share continues from there.
 fn goes_on_until<'a>(
     shares: impl Iterator<Item = &'a ReplicaShare<'a>>,
     next: Option<&ReplicaShare<'_>>,
@@ -186,7 +187,7 @@ fn goes_on_until<'a>(
 }
 
 impl Dealer<'_> {
-    /// Deals the steps of a plan, until they end or nobody is left.
+    /// Deals the steps of a plan until they end or all consumers have left.
     pub(super) fn deal_steps(
         &mut self,
         schedule_slice: &ScheduleSlice,
@@ -194,7 +195,7 @@ impl Dealer<'_> {
         cursor: Box<dyn Cursor>,
     ) -> Result<(), ReaderError> {
         let is_seekable = source.is_seekable();
-        let mut walk = Walk {
+        let mut seeker = Seeker {
             cursor,
             source,
             is_seekable,
@@ -202,7 +203,7 @@ impl Dealer<'_> {
             foreseen: VecDeque::with_capacity(FORESEEN),
             until: u64::MAX,
         };
-        // Kept from step to step, lest each allocates.
+        // Reused for all steps to avoid allocations.
         let mut consumers = Vec::with_capacity(self.consumers());
         let mut id = schedule_slice.start();
         while schedule_slice.end.is_none_or(|end| id < end) {
@@ -226,11 +227,11 @@ impl Dealer<'_> {
                 });
             }
             let dealt = if schedule_slice.plan.deals_in_turn() {
-                self.deal_in_turn(&mut consumers, &mut walk)?
+                self.deal_in_turn(&mut consumers, &mut seeker)?
             } else {
                 let next = StepId { step: id.step + 1, ..id };
                 let next = if next.step < steps { schedule_slice.share(next, 0)? } else { None };
-                self.deal_shares(&mut consumers, next.as_ref(), &mut walk)?
+                self.deal_shares(&mut consumers, next.as_ref(), &mut seeker)?
             };
             if let Err(NobodyLeft) = dealt {
                 return Ok(());
@@ -240,24 +241,24 @@ impl Dealer<'_> {
         Ok(())
     }
 
-    /// One consumer after the other, for shares each of which lies together.
+    /// Deals one consumer after the other, for shares whose records are contiguous.
     fn deal_shares(
         &mut self,
         consumers: &mut [Option<ConsumerState<'_>>],
         next: Option<&ReplicaShare<'_>>,
-        walk: &mut Walk<'_>,
+        seeker: &mut Seeker<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
         for turn in 0..consumers.len() {
-            walk.look_ahead(&consumers[turn..], next);
+            seeker.look_ahead(&consumers[turn..], next);
             let Some(consumer) = &mut consumers[turn] else { continue };
             if let (0, Some(end)) = (consumer.share.len(), consumer.end)
                 && let Err(NobodyLeft) = self.deal_nothing(turn, end)
             {
                 return Ok(Err(NobodyLeft));
             }
-            while let Some(id) = walk.next_of(&mut consumer.share) {
-                let step = consumer.step(walk.foreseen.len());
-                if let Err(NobodyLeft) = self.deal_from(walk, turn, id, step)? {
+            while let Some(id) = seeker.next_of(&mut consumer.share) {
+                let step = consumer.step(seeker.foreseen.len());
+                if let Err(NobodyLeft) = self.deal_from(seeker, turn, id, step)? {
                     return Ok(Err(NobodyLeft));
                 }
             }
@@ -265,11 +266,11 @@ impl Dealer<'_> {
         Ok(Ok(()))
     }
 
-    /// Record by record, for shares that lie between each other.
+    /// Deals record by record, for shares whose records are interleaved.
     fn deal_in_turn(
         &mut self,
         consumers: &mut [Option<ConsumerState<'_>>],
-        walk: &mut Walk<'_>,
+        seeker: &mut Seeker<'_>,
     ) -> Result<Result<(), NobodyLeft>, SourceError> {
         for (turn, consumer) in consumers.iter().enumerate() {
             if let Some(ConsumerState { share, end: Some(end) }) = consumer
@@ -284,7 +285,7 @@ impl Dealer<'_> {
                 let Some(consumer) = consumer else { continue };
                 let Some(id) = consumer.share.next() else { continue };
                 let step = consumer.step(consumer.share.len());
-                if let Err(NobodyLeft) = self.deal_from(walk, turn, id, step)? {
+                if let Err(NobodyLeft) = self.deal_from(seeker, turn, id, step)? {
                     return Ok(Err(NobodyLeft));
                 }
             }
@@ -292,10 +293,10 @@ impl Dealer<'_> {
         Ok(Ok(()))
     }
 
-    /// Deals the record of a name.
+    /// Deals the record with this id.
     fn deal_from(
         &mut self,
-        walk: &mut Walk<'_>,
+        seeker: &mut Seeker<'_>,
         turn: usize,
         id: RecordId,
         step: Step,
@@ -304,12 +305,12 @@ impl Dealer<'_> {
             self.pass_over();
             return Ok(Ok(()));
         }
-        if !walk.seek(id.index, || self.is_stopping())? {
+        if !seeker.seek(id.index, || self.is_stopping())? {
             return Ok(Err(NobodyLeft));
         }
-        match self.deal_next(&mut *walk.cursor, turn, id, step)? {
+        match self.deal_next(&mut *seeker.cursor, turn, id, step)? {
             Some(dealt) => Ok(dealt),
-            None => Err(walk.cut_short(id.index)),
+            None => Err(seeker.cut_short(id.index)),
         }
     }
 }

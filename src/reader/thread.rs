@@ -1,4 +1,4 @@
-//! The reader itself: one thread a source, which waits for its consumers and then deals its records
+//! The reader: one thread per source, which waits for its consumers and then deals its records
 //! ([`dealer`](super::dealer)).
 
 use std::fmt;
@@ -19,41 +19,41 @@ use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::base::sync::{Condvar, Mutex, panic_message, thread};
 use crate::source::{Run, Source, SourceError};
 
-/// The value bytes that make a run worth a queue operation: small records travel together up to these, large
-/// ones alone. The first record stands for all.
+/// The value bytes that make a run worth a queue operation: small records are handed over together up to this
+/// size, large ones alone. The first record is taken as typical.
 const RUN_BYTES: usize = 256 * 1024;
-/// A batch is at least this many runs, so that several workers can share it.
+/// A batch has at least this many runs, so that several workers can share it.
 const RUNS_PER_BATCH_MIN: usize = 4;
 
-/// As good as for ever, and still a moment that a clock can name.
+/// As good as for ever, but within the range of the clock.
 const GATE_TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-/// The most records that may be under way to one consumer: far more than anybody needs, and little enough
-/// that what a reader keeps of them fits a machine.
+/// The most records in flight to one consumer: far more than anybody needs, and few enough that a reader's
+/// bookkeeping fits in memory.
 const POOL_RECORDS_MAX: usize = 1 << 22;
 
 /// What all consumers of one reader must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// How many consumers there will be.
+    /// The number of consumers.
     pub(crate) consumers: usize,
-    /// Records a consumer takes at a time; runs end where batches do.
+    /// Records that a consumer takes at a time; runs end where batches end.
     pub(crate) batch_size: usize,
-    /// Batches of records that may be under way to a consumer.
+    /// Batches of records that may be in flight to a consumer.
     pub(crate) prefetch: usize,
-    /// Passes over the source, or `None` to go round for ever; a plan has epochs instead.
+    /// Passes over the source; `None` repeats for ever. A plan has epochs instead.
     pub(crate) passes: Option<NonZeroU64>,
-    /// The steps that are dealt, if not record by record, round and round.
+    /// The steps to deal; `None` is round-robin order, record by record.
     pub(crate) schedule_slice: Option<ScheduleSlice>,
-    /// The ranks that the consumers are, where there are others beside them.
+    /// The ranks that the consumers are, if there are other ranks.
     pub(crate) share: Option<Share>,
-    /// Whether the runs are for a feed's workers. They check the seals of records before they use their values, and
-    /// let go of every run, so that runs may go back a few together.
+    /// Whether the runs are for a feed's workers. Workers verify deferred checksums before they use the
+    /// values, and release every run, so runs may return in groups.
     pub(crate) is_for_workers: bool,
-    /// Whether the system is to drop from its memory what has been used.
+    /// Whether used pages are dropped from memory.
     pub(crate) drops_behind: bool,
 }
 
-/// The ranks that a reader deals to, of those that a whole job has: consumer `i` is rank `first + i`.
+/// The ranks that a reader deals to, out of the ranks of a whole job: consumer `i` is rank `first + i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) first: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Share {
 }
 
 impl Terms {
-    /// Refuses what no reader can have.
+    /// Rejects terms that no reader can have.
     pub(crate) fn check(&self) -> Result<(), ReaderError> {
         let &Terms { consumers, batch_size, prefetch, share, .. } = self;
         let counts = [("consumers", consumers), ("batch_size", batch_size), ("prefetch", prefetch)];
@@ -79,7 +79,7 @@ impl Terms {
         }
     }
 
-    /// The ranks that the consumers are: all there are, unless something else was said.
+    /// The ranks that the consumers are: all of them unless set otherwise.
     pub(super) fn share(&self) -> Share {
         self.share.unwrap_or(Share { first: 0, of: self.consumers })
     }
@@ -90,14 +90,14 @@ impl fmt::Display for Terms {
         let Terms { consumers, batch_size, prefetch, passes, schedule_slice, share, .. } = self;
         write!(f, "{consumers} consumer(s), ")?;
         if let Some(Share { first, of }) = share {
-            write!(f, "rank {first} of {of} and on, ")?;
+            write!(f, "ranks from {first} of {of}, ")?;
         }
         write!(f, "{prefetch} batches of {batch_size} ahead, ")?;
         if self.is_for_workers {
             f.write_str("for a feed's workers, ")?;
         }
         if self.drops_behind {
-            f.write_str("dropping from memory what was used, ")?;
+            f.write_str("dropping used pages from memory, ")?;
         }
         match (schedule_slice, passes) {
             (Some(schedule_slice), _) => write!(f, "{schedule_slice}"),
@@ -107,7 +107,7 @@ impl fmt::Display for Terms {
     }
 }
 
-/// How a consumer's pool of `prefetch * batch_size` records is cut into runs.
+/// How a consumer's pool of `prefetch * batch_size` records is divided into runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
     pub(crate) run_records: usize,
@@ -115,8 +115,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Cuts the pool for records of about `value_bytes`. `runs * run_records` may exceed the bound by
-    /// less than a run a batch, but since runs end where batches do, the records in them never do.
+    /// Divides the pool for records of about `value_bytes`. `runs * run_records` may exceed the bound by less
+    /// than one run per batch. Because runs end where batches end, the number of records in them never does.
     pub(crate) fn cut(terms: &Terms, value_bytes: usize) -> Pool {
         debug_assert!(terms.check().is_ok());
         let shared = (terms.batch_size / RUNS_PER_BATCH_MIN).max(1);
@@ -125,16 +125,16 @@ impl Pool {
     }
 }
 
-/// What a reader is doing, for whoever asks why no record comes.
+/// What a reader is doing, to explain why no record arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// Waiting for its consumers to register.
     AtTheGate { registered: usize },
     /// Reading the source.
     Reading,
-    /// Waiting for this consumer to give a slot back.
+    /// Waiting for this consumer to return a slot.
     WaitingFor(usize),
-    /// Done.
+    /// Ended.
     Over,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct ReaderMeters {
     pub(crate) records: Count,
     pub(crate) value_bytes: Count,
     pub(crate) passes: Count,
-    /// Waits for a consumer to give a slot back.
+    /// Waits for a consumer to return a slot.
     pub(crate) free_slot: WaitMeter,
     /// Records whose consumer had left.
     pub(crate) undelivered: Count,
@@ -163,10 +163,10 @@ pub(super) struct Shared {
     pub(super) key: ReaderKey,
     pub(super) terms: Terms,
     pub(super) pool: Pool,
-    /// Whether each record of a run may be lent by another.
+    /// Whether the records of a run may have different lenders.
     has_several_lenders: bool,
     gate: Mutex<Gate>,
-    /// Signalled when a consumer registers, and when the reader must stop.
+    /// Notified when a consumer registers, and when the reader must stop.
     gate_changed: Condvar,
     stop: AtomicBool,
     pub(super) first_error: FirstError<ReaderError>,
@@ -174,18 +174,18 @@ pub(super) struct Shared {
     activity: AtomicUsize,
 }
 
-/// Nobody runs ahead until everybody is here.
+/// Nothing is dealt until all consumers have registered.
 #[derive(Debug, Default)]
 struct Gate {
     registered: usize,
-    /// The ends of those who have registered, until the thread takes them all.
+    /// The ends of registered consumers, until the thread takes them all.
     arrived: Vec<ReaderEnd>,
-    /// To wake the thread, and through it the consumers, when the reader is cancelled.
+    /// Wake the thread, and through it the consumers, when the reader is cancelled.
     homes: Vec<Arc<Home>>,
 }
 
 impl ReaderThread {
-    /// Looks at the first record, to know what a run of them is, and starts the thread.
+    /// Reads the first record to determine the size of a run, and starts the thread.
     pub(super) fn start(
         key: ReaderKey,
         source: Arc<dyn Source>,
@@ -206,13 +206,13 @@ impl ReaderThread {
             activity: AtomicUsize::new(0),
             key,
         });
-        // A layer may be called anything, and a thread nothing with a NUL in it.
+        // A layer may have any name, but a thread's name cannot contain NUL.
         let name = format!("reader:{}", shared.key.layer.replace('\0', ""));
         let thread = thread::Builder::new()
             .name(name)
             .spawn({
                 let shared = shared.clone();
-                // The source goes with the thread: whoever only watches does not keep a database open.
+                // The thread owns the source, so that observers do not keep a database open.
                 move || shared.run(&*source, gate_timeout, helpers)
             })
             .map_err(|error| ReaderError::Thread {
@@ -228,18 +228,18 @@ impl ReaderThread {
 }
 
 impl Drop for ReaderThread {
-    /// The wait is short: every handle has gone before, so whatever the thread waits for is closed. Only
-    /// a read that is under way is waited out.
+    /// The join is short: all handles are gone, so everything the thread waits for is closed. Only a read in
+    /// progress is waited for.
     fn drop(&mut self) {
         self.shared.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic in the thread was caught there and latched.
+            // A panic in the thread was caught there and kept as its error.
             let _ = thread.join();
         }
     }
 }
 
-/// The length of the first record's value, which the size of a run goes by.
+/// The length of the first record's value, which determines the size of a run.
 fn first_value_bytes(source: &dyn Source) -> Result<usize, SourceError> {
     match source.cursor()?.advance()? {
         Some(first) => Ok(first.value_bytes()),
@@ -248,7 +248,7 @@ fn first_value_bytes(source: &dyn Source) -> Result<usize, SourceError> {
 }
 
 impl Shared {
-    /// Takes a consumer in: its number, in the order of registration, and its end of the queues.
+    /// Registers a consumer. Returns its number, in the order of registration, and its end of the queues.
     pub(super) fn register(&self, terms: &Terms) -> Result<(usize, ConsumerEnd), ReaderError> {
         if *terms != self.terms {
             return Err(ReaderError::Disagree {
@@ -279,7 +279,7 @@ impl Shared {
         Ok((number, consumer))
     }
 
-    /// Ends the reader from outside: all its consumers get `error` once, unless one came before it.
+    /// Ends the reader from outside: all consumers get `error` once, unless another error came first.
     pub(super) fn cancel(&self, error: ReaderError) {
         self.first_error.set(error);
         for home in &self.gate.lock().homes {
@@ -289,7 +289,7 @@ impl Shared {
     }
 
     fn stop(&self) {
-        // Under the gate's lock, lest the thread miss the signal between its look and its wait.
+        // Under the gate's lock, so that the thread cannot miss the signal between its check and its wait.
         let gate = self.gate.lock();
         self.stop.store(true, Ordering::Release);
         drop(gate);
@@ -320,32 +320,32 @@ impl Shared {
         self.activity.store(code, Ordering::Relaxed);
     }
 
-    /// The thread. Whatever happens in it is latched before the queues close, so that a consumer who sees
-    /// the end of its queue also sees why.
+    /// The thread's main function. Errors are kept before the queues close, so that a consumer who sees the
+    /// end of its queue also sees why.
     fn run(&self, source: &dyn Source, gate_timeout: Duration, helpers: Option<Arc<dyn Helpers>>) {
         let span = tracing::info_span!("reader", key = %self.key);
         let _entered = span.enter();
         let outcome = match self.wait_at_the_gate(gate_timeout) {
             Ok(ends) => {
-                // Outside the catch, so that after a panic, too, the ends close only after the latch.
+                // Outside the catch, so that after a panic too the ends close only after the error is kept.
                 let mut dealer = Dealer::new(self, ends);
                 let outcome = catch_unwind(AssertUnwindSafe(|| dealer.deal_all(source, helpers)));
                 let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(&*panic)));
                 dealer.flush();
-                self.latch_failure(outcome);
+                self.keep_failure(outcome);
                 drop(dealer);
                 Ok(())
             }
             Err(error) => Err(error),
         };
-        self.latch_failure(outcome);
+        self.keep_failure(outcome);
         self.set_activity(Activity::Over);
         self.meters.free_slot.rest();
-        // Those who came to a gate that never opened wait for their queues to close.
+        // Consumers at a gate that never opened wait for their queues to close.
         self.gate.lock().arrived.clear();
     }
 
-    fn latch_failure(&self, outcome: Result<(), ReaderError>) {
+    fn keep_failure(&self, outcome: Result<(), ReaderError>) {
         if let Err(error) = outcome
             && self.first_error.set(error.clone())
         {
@@ -363,7 +363,7 @@ impl Shared {
         let mut gate = self.gate.lock();
         let mut timed_out = false;
         while gate.registered < self.terms.consumers && !self.is_stopping() {
-            // Only after another look: the last consumer may have come between the deadline and the lock.
+            // Only after another check: the last consumer may have come between the deadline and the lock.
             if timed_out {
                 return Err(ReaderError::TooFew {
                     key: self.key.to_string(),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn small_records_travel_in_runs_and_large_ones_alone() {
+    fn small_records_are_dealt_in_runs_and_large_ones_alone() {
         assert_eq!(Pool::cut(&terms(64, 4), 3_083), Pool { run_records: 16, runs: 16 });
         assert_eq!(Pool::cut(&terms(64, 4), 196_620), Pool { run_records: 1, runs: 256 });
         assert_eq!(Pool::cut(&terms(1, 4), 3_083), Pool { run_records: 1, runs: 4 });

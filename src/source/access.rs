@@ -4,25 +4,26 @@ use std::fs::File;
 
 /// How a database's files are read.
 ///
-/// A mapped file costs no copy, and cannot report what goes wrong under it: if the file is cut while it is read, or the disk
-/// or the network fails, the system ends the process with SIGBUS. A file that is read costs a copy of each byte, by the
-/// thread that reads for all others, and whatever goes wrong is an error.
+/// A mapped file costs no copy but cannot report errors: if the file is truncated while it is read, or the
+/// disk or the network fails, the kernel ends the process with SIGBUS. A file that is read costs a copy of
+/// each byte, on the one thread that reads for all others, and every failure is an error.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Mapped, but read where the file lies on a network file system (NFS, SMB, Ceph, Lustre, GPFS, 9P and the like), or
-    /// on one that another process provides (FUSE).
+    /// Mapped, unless the file is on a network file system (NFS, SMB, Ceph, Lustre, GPFS, 9P and the like) or
+    /// on one that another process provides (FUSE); then read.
     #[default]
     Chosen,
-    /// Mapped. The fastest, where nobody cuts the file.
+    /// Mapped. The fastest, as long as nobody truncates the file.
     Mapped,
-    /// Read with `pread` into buffers. An LMDB is then not locked: it takes no reader's slot, and if somebody commits
-    /// to it meanwhile, the walk ends with an error. What a LevelDB's walks then hold,
-    /// [`LevelDbOptions::access`](crate::leveldb::LevelDbOptions::access) says.
+    /// Read with `pread` into buffers. An LMDB is then not locked: no reader slot is taken, and if somebody
+    /// commits to it meanwhile, the cursor ends with an error.
+    /// [`LevelDbOptions::access`](crate::LevelDbOptions::access) describes the memory that a LevelDB's
+    /// cursors then hold.
     Read,
 }
 
-/// What was chosen.
+/// The access method chosen for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reading {
     Mapped,
@@ -42,7 +43,7 @@ impl Access {
 
 #[cfg(target_os = "linux")]
 fn is_remote(file: &File) -> bool {
-    // A system that does not say is taken for a local one.
+    // If the kernel cannot tell, the file system is assumed to be local.
     rustix::fs::fstatfs(file).is_ok_and(|system| is_remote_type(system.f_type as u64 & 0xffff_ffff))
 }
 
@@ -51,7 +52,7 @@ fn is_remote(_file: &File) -> bool {
     false
 }
 
-/// By the numbers of `statfs(2)`.
+/// Whether `statfs(2)` uses this number for a network file system or for FUSE.
 #[cfg(target_os = "linux")]
 fn is_remote_type(number: u64) -> bool {
     const REMOTE: [u64; 15] = [
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_done() {
+    fn the_requested_access_is_used() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(Access::Read.of(&file), Reading::Read);
         assert_eq!(Access::Mapped.of(&file), Reading::Mapped);

@@ -1,51 +1,53 @@
-//! What a record's bytes must be verified against, where that was left to whoever uses them.
+//! Deferred checksums: the verification of a record's block, left to the thread that uses the record.
 //!
-//! A feed's workers read a record's bytes anyway, so it is they who verify them: a reader that did would read
-//! every byte once more, on one thread. A seal goes the way of the record: from the cursor with the
-//! [`Entry`](super::Entry) into the [`Run`](super::Run), whose consumer checks it. A cursor seals nothing unless
-//! it was asked to ([`VerifiesLater`](super::VerifiesLater)), and verifies itself what nobody took over.
+//! A feed's workers read a record's bytes anyway, so they verify them: a reader that did would read every
+//! byte once more, on one thread. A deferred checksum travels with its record: from the cursor in the
+//! [`Entry`](super::Entry) to the [`Run`](super::Run), whose consumer verifies it. A cursor defers checksums
+//! only if requested ([`VerifiesLater`](super::VerifiesLater)), and itself verifies every block that nobody
+//! took over.
 
 use percolator_table::{DeferredChecksum, Unverified};
 
 use super::SourceError;
 
-/// Who keeps sealed tables, and can therefore check a seal.
+/// A lender that keeps unverified tables alive, and can therefore verify their blocks.
 pub(crate) trait Keeper: Send + Sync {
-    /// Verifies the block that the seal is of.
+    /// Verifies the block that a deferred checksum is of.
     ///
     /// # Errors
     ///
     /// [`SourceError`] if the block is damaged.
     fn check_block(&self, checksum: TableChecksum) -> Result<(), SourceError>;
 
-    /// Looks at what lies around a value, if it is one of the keeper's, and its cursor did not.
+    /// Verifies the surroundings of a value, if the value belongs to this keeper and its cursor did not
+    /// verify them.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if that is damaged.
+    /// [`SourceError`] if they are damaged.
     fn check_value(&self, _value: &[u8]) -> Result<(), SourceError> {
         Ok(())
     }
 
-    /// Looks whether all that was read of its values until now was as it lay there when it was lent.
+    /// Checks that every value read until now was still as it was when it was lent.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if somebody may have written to them.
+    /// [`SourceError`] if somebody may have written to the values.
     fn check_used(&self) -> Result<(), SourceError> {
         Ok(())
     }
 }
 
-/// The seal of a block of one of a keeper's tables.
+/// The deferred checksum of a block in one of a keeper's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableChecksum {
-    /// The table's number at its keeper.
+    /// The keeper's number for the table.
     pub(crate) table: usize,
     pub(crate) checksum: DeferredChecksum,
 }
 
-/// The same, as a cursor shows it that is in the block.
+/// A block that is not verified yet, borrowed from the cursor that stands in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnverifiedTable<'a> {
     pub(crate) table: usize,
@@ -57,19 +59,19 @@ impl UnverifiedTable<'_> {
         TableChecksum { table: self.table, checksum: self.unverified.checksum() }
     }
 
-    /// The seal, for whoever checks it before a byte of the block is used.
+    /// Takes the deferred checksum over. The caller verifies it before it uses a byte of the block.
     pub(crate) fn take(self) -> TableChecksum {
         TableChecksum { table: self.table, checksum: self.unverified.take() }
     }
 }
 
-/// What a run keeps of each record besides, where records are sealed.
+/// Bytes that a run keeps for each record in addition, if checksums are deferred.
 pub(crate) const CHECKSUM_BYTES: usize = size_of::<ChecksumAt>();
 
-/// A seal in a run.
+/// A deferred checksum in a run.
 #[derive(Debug)]
 pub(super) struct ChecksumAt {
-    /// The first of the run's records that lies in the block.
+    /// The first of the run's records that is in the block.
     pub(super) position: usize,
     pub(super) checksum: TableChecksum,
     /// The number of the block's keeper among the run's lenders.

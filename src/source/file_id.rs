@@ -1,9 +1,9 @@
-//! A file, whatever it is called.
+//! The identity of a file, independent of its path.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Its device and its inode: a file that was put in another's place is another one.
+/// A file's device and inode. A file that replaced another one has a different id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     device: u64,

@@ -1,43 +1,43 @@
-//! The files that a source consists of, one behind the other: which of them a record lies in.
+//! The consecutive files that a source consists of, and which of them a record is in.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
 
-/// The names of a source's files, and how many records each has, as far as that is known. Whoever names a record in a
-/// message keeps this, and keeps no database open by it. Clones know the same.
+/// The paths of a source's files, and how many records each has, as far as known. Messages name records by
+/// this, so that they keep no database open. Clones share what is known.
 #[derive(Clone, Debug)]
 pub struct Files(Arc<[File]>);
 
 #[derive(Debug)]
 struct File {
     path: PathBuf,
-    /// Once it is known, it stays.
+    /// Set once; never changes afterwards.
     records: OnceCell<u64>,
 }
 
 impl Files {
-    /// Those of these names, of which nothing else is known.
+    /// Files with these paths, whose record counts are unknown.
     pub(crate) fn of<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let file = |path: &Path| File { path: path.to_owned(), records: OnceCell::new() };
         Files(paths.into_iter().map(file).collect())
     }
 
-    /// How many records one of them has, if that is known.
+    /// The number of records in a file, if known.
     pub(super) fn records(&self, number: usize) -> Option<u64> {
         self.0.get(number)?.records.get().copied()
     }
 
-    /// One of them has so many records, unless something else was known of it; what is known then.
+    /// Records the number of records in a file, unless it is already known. Returns the known number.
     pub(super) fn learn(&self, number: usize, records: u64) -> u64 {
         self.0.get(number).map_or(records, |file| *file.records.get_or_init(|| records))
     }
 
-    /// The file that a record lies in, by its position over all of them.
+    /// The path of the file that a record is in, by its position over all files.
     ///
-    /// A walk comes to know where a file ends before it hands out a record of the next one. So of a record that was
-    /// handed out, the files before its own are known.
+    /// A cursor learns where a file ends before it returns a record of the next file. So for every record
+    /// that was returned, the counts of the files before its own are known.
     pub(crate) fn path_of(&self, position: u64) -> &Path {
         let mut before = position;
         for File { path, records } in &*self.0 {

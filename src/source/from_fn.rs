@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::{Cursor, Entry, Identity, Source, SourceError};
 
-/// Makes the value of the record at a position, in a buffer that is empty.
+/// Writes the value of the record at a position into an empty buffer.
 type Make = dyn Fn(u64, &mut Vec<u8>) -> Result<(), SourceError> + Send + Sync;
 
-/// A source whose records a function makes: from files of a format of one's own, from a network, from nothing.
+/// A source whose records a function makes: from a custom file format, from a network, from nothing.
 ///
-/// The function is called by the feed's reader, and by `build`, in any order of positions; by several feeds, at the same time. It should bring bytes,
-/// and leave what they mean to a [decoder](crate::RecordDecoder), which runs on all workers. A record's key is its position, in
-/// eight digits.
+/// The feed's reader and `build` call the function for positions in any order; several feeds may call it at
+/// the same time. It should only fetch bytes, and leave their meaning to a [decoder](crate::RecordDecoder),
+/// which runs on all workers. A record's key is its position, in eight digits.
 ///
 /// ```
 /// use percolator::{Feed, Tokens};
@@ -38,8 +38,8 @@ pub struct FnSource {
 }
 
 impl FnSource {
-    /// A source of so many records, whose name stands in messages. `make` fills an empty buffer with the value of the record
-    /// at a position, counted from 0.
+    /// Creates a source of `records` records, which messages call `name`. `make` fills an empty buffer with
+    /// the value of the record at a position, counted from 0.
     pub fn new(
         name: impl Into<PathBuf>,
         records: u64,

@@ -1,87 +1,89 @@
-//! What tells a data set from others, and from itself at another time.
+//! What a data set is recognised by, now and later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
 use crate::base::checked_text::OneLine;
 
-/// The name of what is known of the index of a data set's records, which is of its pages.
+/// The name of the sample of a data set's index, which depends on the database's pages.
 pub(crate) const INDEX: &str = "index";
 
-/// The name of what is known of a data set's first record.
+/// The name of the sample of a data set's first record.
 pub(crate) const FIRST: &str = "first";
 
-/// Facts of a data set, a line each. Two of the same data set, in the same state, are the same text.
+/// Facts about a data set, one per line. Two identities of the same data set in the same state are the same
+/// text.
 ///
-/// Beside them are clues: what is known of some of its records, and the like. Not every look at a data set
-/// finds the same clues, for some are found only where there is an index; those that two looks have in common
-/// must agree.
+/// In addition there are samples: checksums of some of its records, and the like. Two identities of one data
+/// set may have different samples, because some are available only if there is an index. Samples that both
+/// have must agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     facts: String,
-    /// A line each: a name without spaces, and what is known by it.
+    /// One per line: a name without spaces, and the sample.
     samples: String,
 }
 
 impl Identity {
-    /// No facts yet.
+    /// Creates an identity without facts.
     #[must_use]
     pub fn new() -> Self {
         Identity::default()
     }
 
-    /// Adds a fact. Line breaks and the like are written as Rust writes them in a string.
+    /// Adds a fact. Line breaks and other control characters are escaped as in a Rust string.
     #[must_use]
     pub fn with(mut self, name: &str, fact: impl Display) -> Self {
         add(&mut self.facts, name, &fact);
         self
     }
 
-    /// Adds the facts of another data set, which this one holds.
+    /// Adds the facts of a data set that is a part of this one.
     #[must_use]
     pub fn with_part(self, name: &str, part: &Identity) -> Self {
         part.lines().fold(self, |identity, line| identity.with(name, line))
     }
 
-    /// Adds the beginning of the first record: what follows may lie on pages that nobody has touched, and to touch them one by
-    /// one has the system read far ahead.
+    /// Adds the beginning of the first record. The rest may be on pages that are not in memory, and touching
+    /// them one by one makes the kernel read far ahead.
     pub(crate) fn with_first(self, name: &str, key: &[u8], value: &[u8]) -> Self {
-        self.with(&format!("first {name}"), told(key, value, false))
+        self.with(&format!("first {name}"), described(key, value, false))
     }
 
-    /// Adds what is known by a name, which has no spaces.
+    /// Adds a sample. Its name has no spaces.
     pub(crate) fn with_sample(mut self, name: &str, sample: impl Display) -> Self {
         debug_assert!(!name.contains(' '), "a name of two words is taken for a shorter one");
         add(&mut self.samples, name, &sample);
         self
     }
 
-    /// Adds what is known of a record: its key, and the beginning and the end of its value and of its
-    /// companion's. Of the first record it is the beginning, as above.
+    /// Adds a sample of a record: its key, and the beginning and the end of its value and of its companion's
+    /// value. Of the first record only the beginning is sampled, for the reason above.
     pub(crate) fn with_record(self, name: &str, key: &[u8], value: &[u8], companion: Option<&[u8]>) -> Self {
         let has_end = name != FIRST;
-        let sample = told(key, value, has_end);
+        let sample = described(key, value, has_end);
         match companion {
             None => self.with_sample(name, sample),
             Some(companion) => {
-                self.with_sample(name, format_args!("{sample}, with {}", told_value(companion, has_end)))
+                self.with_sample(name, format_args!("{sample}, with {}", described_value(companion, has_end)))
             }
         }
     }
 
-    /// The same with another one's clues instead of its own.
+    /// The same facts with the samples of another identity.
     pub(crate) fn with_samples_of(self, other: &Identity) -> Self {
         Identity { samples: other.samples.clone(), ..self }
     }
 
-    /// The clues alone that a copy has, too, which was written in another way: with other pages, by another database.
+    /// Only the samples that a copy has too, even one written differently: with other pages, or by another
+    /// database.
     pub(crate) fn of_records(&self) -> Self {
         let mut samples = Identity::new();
         self.samples().filter(|line| name(line) != INDEX).for_each(|line| samples.push_sample(line));
         samples
     }
 
-    /// Adds those of another one's clues that this one has not.
+    /// Adds the samples of another identity that this one lacks.
     pub(crate) fn take_in(&mut self, other: &Identity) {
         let known: BTreeSet<String> = self.samples().map(|line| name(line).to_owned()).collect();
         other.samples().filter(|line| !known.contains(name(line))).for_each(|line| self.push_sample(line));
@@ -92,17 +94,17 @@ impl Identity {
         self.facts.lines()
     }
 
-    /// The clues.
+    /// The samples.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &str> {
         self.samples.lines()
     }
 
-    /// Adds a line that [`lines`](Self::lines) gave.
+    /// Adds a line returned by [`lines`](Self::lines).
     pub(crate) fn push_line(&mut self, line: &str) {
         push(&mut self.facts, line);
     }
 
-    /// Adds a line that [`samples`](Self::samples) gave.
+    /// Adds a line returned by [`samples`](Self::samples).
     pub(crate) fn push_sample(&mut self, line: &str) {
         push(&mut self.samples, line);
     }
@@ -111,8 +113,8 @@ impl Identity {
         self.facts.as_bytes()
     }
 
-    /// The first fact in which another identity differs from this one, in both, if one does. Clues are not
-    /// looked at.
+    /// The first fact in which another identity differs from this one, as both have it, if there is one.
+    /// Samples are ignored.
     pub(crate) fn difference(&self, other: &[u8]) -> Option<(String, String)> {
         if self.as_bytes() == other {
             return None;
@@ -123,14 +125,14 @@ impl Identity {
             match (ours.next(), others.next()) {
                 (Some(our), Some(other)) if our == other => {}
                 (our, other) => {
-                    let said = |line: Option<&str>| line.unwrap_or("nothing more").to_owned();
-                    return Some((said(our), said(other)));
+                    let line = |line: Option<&str>| line.unwrap_or("nothing more").to_owned();
+                    return Some((line(our), line(other)));
                 }
             }
         }
     }
 
-    /// The first clue that both have, and that differs, in both, if one does.
+    /// The first sample that both have and that differs, as both have it, if there is one.
     pub(crate) fn contradiction(&self, other: &Identity) -> Option<(String, String)> {
         let others: BTreeMap<&str, &str> = other.samples().map(|line| (name(line), line)).collect();
         self.samples().find_map(|our| {
@@ -153,13 +155,13 @@ fn push(lines: &mut String, line: &str) {
     lines.push('\n');
 }
 
-fn told(key: &[u8], value: &[u8], has_end: bool) -> String {
-    // All of the key: messages shorten what is long.
-    format!("\"{}\": {}", key.escape_ascii(), told_value(value, has_end))
+fn described(key: &[u8], value: &[u8], has_end: bool) -> String {
+    // The whole key: messages shorten long ones.
+    format!("\"{}\": {}", key.escape_ascii(), described_value(value, has_end))
 }
 
-/// A checksum of so many bytes at the beginning, and at the end, where a Caffe record has its label.
-fn told_value(value: &[u8], has_end: bool) -> String {
+/// A checksum of up to 512 bytes at the beginning, and at the end, where a Caffe record has its label.
+fn described_value(value: &[u8], has_end: bool) -> String {
     const PART: usize = 512;
 
     let bytes = value.len();
@@ -176,15 +178,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_fact_that_differs_is_told() {
+    fn the_first_fact_that_differs_is_returned() {
         let identity = Identity::default().with("bytes", 4096).with("transaction", 7);
         let difference = |other: &str| identity.difference(other.as_bytes());
-        let told = |ours: &str, other: &str| Some((ours.to_owned(), other.to_owned()));
+        let both = |ours: &str, other: &str| Some((ours.to_owned(), other.to_owned()));
         assert_eq!(difference("bytes 4096\ntransaction 7\n"), None);
-        assert_eq!(difference("bytes 4096\ntransaction 8\n"), told("transaction 7", "transaction 8"));
-        assert_eq!(difference("bytes 4096\n"), told("transaction 7", "nothing more"));
-        assert_eq!(difference(""), told("bytes 4096", "nothing more"));
-        assert_eq!(difference("bytes 4096\ntransaction 7"), told("nothing more", "nothing more"));
+        assert_eq!(difference("bytes 4096\ntransaction 8\n"), both("transaction 7", "transaction 8"));
+        assert_eq!(difference("bytes 4096\n"), both("transaction 7", "nothing more"));
+        assert_eq!(difference(""), both("bytes 4096", "nothing more"));
+        assert_eq!(difference("bytes 4096\ntransaction 7"), both("nothing more", "nothing more"));
     }
 
     #[test]
@@ -198,21 +200,21 @@ mod tests {
     }
 
     #[test]
-    fn clues_are_held_against_each_other_where_both_have_them() {
+    fn samples_that_both_have_are_compared() {
         let at = |name: &str, value: &[u8]| Identity::new().with_record(name, b"k", value, None);
-        let said = at("at-3", b"three").with_sample("index", "0123abcd");
-        assert_eq!(said.contradiction(&at("at-4", b"four")), None);
-        assert_eq!(said.contradiction(&at("at-3", b"three")), None);
-        let told = said.contradiction(&at("at-3", b"throe")).unwrap();
-        assert!(told.0.starts_with("at-3 \"k\": 5 bytes, checksum ") && told.0 != told.1, "{told:?}");
-        assert!(at("at-3", b"three").with_sample("index", "f").contradiction(&said).is_some());
+        let known = at("at-3", b"three").with_sample("index", "0123abcd");
+        assert_eq!(known.contradiction(&at("at-4", b"four")), None);
+        assert_eq!(known.contradiction(&at("at-3", b"three")), None);
+        let both = known.contradiction(&at("at-3", b"throe")).unwrap();
+        assert!(both.0.starts_with("at-3 \"k\": 5 bytes, checksum ") && both.0 != both.1, "{both:?}");
+        assert!(at("at-3", b"three").with_sample("index", "f").contradiction(&known).is_some());
         let paired = Identity::new().with_record("at-3", b"k", b"three", Some(b"mask"));
-        assert!(paired.contradiction(&said).unwrap().0.contains("with 4 bytes"));
-        assert_eq!(said.difference(b""), None, "clues are no facts");
-        assert_eq!(said.of_records(), at("at-3", b"three"));
+        assert!(paired.contradiction(&known).unwrap().0.contains("with 4 bytes"));
+        assert_eq!(known.difference(b""), None, "samples are not facts");
+        assert_eq!(known.of_records(), at("at-3", b"three"));
         let mut copy = Identity::new();
-        said.samples().for_each(|line| copy.push_sample(line));
-        assert_eq!(copy, said);
+        known.samples().for_each(|line| copy.push_sample(line));
+        assert_eq!(copy, known);
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! A text file that lists image files and their labels: Caffe's `ImageData` layer as a source.
 //!
-//! Each line is a file's name, a space and a label; names may have spaces of their own. A record's key is
-//! the name as listed, and its value is what a database would hold of it: a Datum with the file as it is,
-//! encoded, and its label.
+//! Each line is a file name, a space and a label; names may contain spaces. A record's key is the name as
+//! listed. Its value is what a database would hold: a Datum with the encoded file and its label.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,7 +24,7 @@ mod field {
     pub(super) const ENCODED: u32 = 7;
 }
 
-/// The largest list that is read: some 30 million files.
+/// The largest list that is read, about 30 million files.
 const LIST_BYTES_MAX: u64 = i32::MAX as u64;
 
 /// A list of image files, read like a database of encoded images.
@@ -51,30 +50,30 @@ struct List {
     path: PathBuf,
     text: Vec<u8>,
     lines: Vec<Line>,
-    /// Set before each name as it is: no slash is added.
+    /// Prepended to each name as is, without a slash.
     root_folder: Vec<u8>,
-    /// Where a name that is relative even so begins.
+    /// The directory of names that are relative even with the root folder prepended.
     directory: PathBuf,
 }
 
 /// One line of the list.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// Where in the text the name begins and ends.
+    /// The byte range of the name in the text.
     name: (usize, usize),
     label: i32,
 }
 
 impl ImageList {
-    /// Reads a list; the files that it names are not looked at yet.
+    /// Reads a list, without looking at the files that it names.
     ///
-    /// A label is read as C's `atoi` reads it, which is how Caffe does: a fraction is cut off, and what is
-    /// no number is 0. A warning says so where that happens.
+    /// Labels are read as C's `atoi` reads them, as in Caffe: a fraction is cut off, and text that is not a
+    /// number is 0. Such labels log a warning.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if the list cannot be read, is no regular file or has 2 GiB or more, if it is empty,
-    /// or has an empty line or a label that no 32-bit integer holds.
+    /// [`SourceError`] if the list cannot be read, is not a regular file or has 2 GiB or more, if it is
+    /// empty, or has an empty line or a label that does not fit 32 bits.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         let path = path.as_ref().to_owned();
         let text = input_file::read(&path, LIST_BYTES_MAX)
@@ -87,34 +86,34 @@ impl ImageList {
         Ok(ImageList { list: Arc::new(list), shuffle: None, skip: 0 })
     }
 
-    /// What is set before each name; nothing if not said. As in Caffe no slash is added.
+    /// Prepended to each name (default: nothing). As in Caffe, no slash is added.
     #[must_use]
     pub fn root_folder(mut self, root: impl AsRef<OsStr>) -> Self {
         Arc::make_mut(&mut self.list).root_folder = root.as_ref().as_bytes().to_vec();
         self
     }
 
-    /// Where names begin that are relative even with the root folder before them; the working directory if
-    /// not said.
+    /// The directory of names that are relative even with the root folder prepended (default: the working
+    /// directory).
     #[must_use]
     pub fn relative_to(mut self, directory: impl Into<PathBuf>) -> Self {
         Arc::make_mut(&mut self.list).directory = directory.into();
         self
     }
 
-    /// Shuffles the list before each pass, in the very order of Caffe's `shuffle`, for a generator of this
-    /// seed. Each pass shuffles what the pass before it left.
+    /// Shuffles the list before each pass in exactly the order of Caffe's `shuffle` with a generator of this
+    /// seed. Each pass shuffles the order that the previous pass left.
     #[must_use]
     pub fn shuffled(mut self, seed: u32) -> Self {
         self.shuffle = Some(seed);
         self
     }
 
-    /// Begins the first pass after so many lines, as Caffe's `rand_skip`; passes after it have all.
+    /// Starts the first pass after this many lines, as Caffe's `rand_skip` does. Later passes have all lines.
     ///
     /// # Errors
     ///
-    /// [`SourceError::NotEnoughToSkip`] if the list has no more lines than that.
+    /// [`SourceError::NotEnoughToSkip`] if the list does not have more lines than that.
     pub fn skipping(mut self, lines: usize) -> Result<Self, SourceError> {
         let found = self.list.lines.len();
         if lines >= found {
@@ -124,13 +123,13 @@ impl ImageList {
         Ok(self)
     }
 
-    /// How many files the list names.
+    /// The number of files in the list.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.lines.len()
     }
 
-    /// Whether it names none: never, for an empty list is not opened.
+    /// Whether the list is empty. Always false, because an empty list cannot be opened.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -146,7 +145,7 @@ impl Source for ImageList {
         Some(self.len() as u64)
     }
 
-    /// The list's own: files that it names may have changed.
+    /// The list's own identity: the files that it names may have changed.
     fn identity(&self) -> Identity {
         let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &self.list.text);
         let identity = Identity::new().with("kind", "list of images").with("records", self.len());
@@ -189,11 +188,11 @@ impl Source for ImageList {
 
 struct ListCursor {
     list: Arc<List>,
-    /// The lines in the order of this pass.
+    /// The line numbers in the order of this pass.
     order: Vec<usize>,
     generator: Option<Mt>,
     next: usize,
-    /// The path of the file at hand.
+    /// The path of the current file.
     file: PathBuf,
     value: Vec<u8>,
 }
@@ -215,7 +214,7 @@ impl Cursor for ListCursor {
         Ok(Some(Entry::borrowed(name, &self.value)))
     }
 
-    /// The file is not opened.
+    /// Does not open the file.
     fn skip(&mut self) -> Result<bool, SourceError> {
         let is_there = self.next < self.order.len();
         self.next += usize::from(is_there);
@@ -230,7 +229,7 @@ impl Cursor for ListCursor {
         Ok(())
     }
 
-    /// By the order of this pass, which stays. Lines that the first pass begins behind have positions, too.
+    /// Seeks in this pass's order, which stays as it is. Lines that the first pass skips have positions too.
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {
         self.next = usize::try_from(position).map_or(self.order.len(), |next| next.min(self.order.len()));
         Ok(())
@@ -243,7 +242,7 @@ impl List {
         &self.text[start..end]
     }
 
-    /// The path of a listed file, in a buffer that is used again and again.
+    /// Writes the path of a listed file into a reused buffer.
     fn locate(&self, name: &[u8], file: &mut PathBuf) {
         let path = file.as_mut_os_string();
         path.clear();
@@ -257,9 +256,9 @@ impl List {
     }
 }
 
-/// Makes a Datum of a file, as Caffe's `ReadFileToDatum` does.
+/// Makes a Datum from a file, as Caffe's `ReadFileToDatum` does.
 fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<()> {
-    // A pipe that nobody writes to would be waited for without end.
+    // Opening a pipe without a writer would block for ever.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -272,7 +271,8 @@ fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<(
     encode_key(field::DATA, WireType::LengthDelimited, datum);
     encode_varint(bytes, datum);
     let header = datum.len();
-    // One byte more tells a file that grew; without a limit, one that grows for ever would be read for ever.
+    // Reading one byte more detects a file that grew. Without a limit, a file that keeps growing would be
+    // read for ever.
     file.take(bytes.saturating_add(1)).read_to_end(datum)?;
     let read = datum.len() - header;
     if read as u64 != bytes {
@@ -296,7 +296,7 @@ fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> {
         }
         let (name, label) = match line.iter().rposition(|&byte| byte == b' ') {
             Some(space) => (space, &line[space + 1..]),
-            // As Caffe does: the whole line is the name, and the label as well.
+            // As in Caffe, the whole line is both the name and the label.
             None => (line.trim_ascii_end().len(), line),
         };
         let label = odd_labels.read(label, number).ok_or_else(|| SourceError::LabelRange {
@@ -311,16 +311,16 @@ fn parse(text: &[u8], path: &Path) -> Result<Vec<Line>, SourceError> {
     Ok(lines)
 }
 
-/// Labels that were not the whole numbers they should be.
+/// Labels that are not whole numbers.
 #[derive(Debug, Default)]
 struct OddLabels {
     count: usize,
-    /// The line of the first, and what it says.
+    /// The line number and the text of the first one.
     first: Option<(usize, String)>,
 }
 
 impl OddLabels {
-    /// Reads a label as `atoi` does; `None` if it is out of range, for which C says nothing.
+    /// Reads a label as `atoi` does; `None` if it is out of range, where C leaves the result undefined.
     fn read(&mut self, text: &[u8], line: usize) -> Option<i32> {
         let text = text.trim_ascii();
         let (sign, digits) = match text {
@@ -352,15 +352,15 @@ impl OddLabels {
     }
 }
 
-/// Caffe's `shuffle`: from the last to the second, each changes places with one of those up to itself.
+/// Caffe's `shuffle`: from the last element to the second, swaps each with one at or before it.
 fn shuffle(order: &mut [usize], generator: &mut Mt) {
     for last in (1..order.len()).rev() {
         order.swap(last, uniform(generator, last));
     }
 }
 
-/// Boost's `uniform_int(0, max)`: the generator's range is cut into `max + 1` equal buckets, and a number
-/// past the last of them is thrown away.
+/// Boost's `uniform_int(0, max)`: divides the generator's range into `max + 1` equal buckets, and discards a
+/// number past the last bucket.
 fn uniform(generator: &mut Mt, max: usize) -> usize {
     let buckets = max as u64 + 1;
     let range = u64::from(u32::MAX);
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn buckets_cover_the_generators_range() {
-        // 2^32 is a multiple of 2, so that no number is thrown away; of 3 it is not.
+        // 2^32 is a multiple of 2, so no number is discarded; it is not a multiple of 3.
         let mut generator = Mt::new(9);
         let (mut raw, mut halves) = (generator.clone(), Vec::new());
         for _ in 0..64 {

@@ -1,9 +1,9 @@
-//! Whether the system has a part of a file in memory.
+//! Whether a part of a file is in the page cache.
 
 use std::fs::File;
 
-/// By a read that does not wait. Where that cannot be told, as of files on other machines, it is not: to ask for what is
-/// there costs little.
+/// Tells by a read that does not wait. If the kernel cannot tell, as for files on other machines, the answer
+/// is no: requesting data that is already there costs little.
 #[cfg(target_os = "linux")]
 pub(super) fn is_in_memory(file: &File, at: u64) -> bool {
     use std::io::IoSliceMut;

@@ -1,4 +1,4 @@
-//! Several sources as one data set, one behind the other.
+//! Several sources concatenated into one data set.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
 
-/// A source made of several, one behind the other: the shards that a data set was written in, whatever kinds of
-/// database they are.
+/// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///
-/// A record's position is that over all of them: position `p` of the third is that of its record behind all of the first
-/// two. Each of them is a file to an [`AutoShardPolicy`](crate::order::AutoShardPolicy). An empty one among them does no harm.
+/// Positions count over all of them: the first record of the third source comes after all records of the
+/// first two. Each source is a file to an [`AutoShardPolicy`](crate::AutoShardPolicy). Empty sources are
+/// allowed.
 ///
-/// Every pass has all records of each: where an [`ImageList`](crate::source::ImageList) is [to begin](crate::source::ImageList::skipping)
-/// further down, it begins at its first line.
+/// Every pass has all records of each source. An [`ImageList`](crate::ImageList) that [skips
+/// lines](crate::ImageList::skipping) starts at its first line here.
 ///
 /// ```no_run
 /// use percolator::Feed;
@@ -29,19 +29,19 @@ use crate::record::RecordId;
 /// ```
 #[derive(Clone)]
 pub struct Joined {
-    /// All paths, one behind the other.
+    /// All paths, separated by commas.
     path: PathBuf,
     sources: Vec<Arc<dyn Source>>,
     files: Files,
 }
 
 impl Joined {
-    /// A data set that begins with this source.
+    /// Creates a data set that begins with this source.
     pub fn new(first: impl Source + 'static) -> Self {
         Joined::of(vec![Arc::new(first)])
     }
 
-    /// The same data set, and behind it this source.
+    /// Appends a source to the data set.
     #[must_use]
     pub fn and(self, next: impl Source + 'static) -> Self {
         let mut sources = self.sources;
@@ -57,30 +57,30 @@ impl Joined {
         joined
     }
 
-    /// How many records one of them has, if that is known. It stays what it was first: positions go by it.
+    /// The number of records in a source, if known. The first answer stays, because positions depend on it.
     fn records_of(&self, number: usize) -> Option<u64> {
         let counted = || Some(self.files.learn(number, self.sources.get(number)?.records()?));
         self.files.records(number).or_else(counted)
     }
 
-    /// How many records each has.
+    /// The number of records in each source, if all are known.
     fn count(&self) -> Option<Vec<u64>> {
         (0..self.sources.len()).map(|number| self.records_of(number)).collect()
     }
 
-    fn walk(
+    fn join_cursors(
         &self,
         open: impl Fn(&dyn Source) -> Result<Box<dyn Cursor>, SourceError>,
     ) -> Result<Box<dyn Cursor>, SourceError> {
-        let walk = |source: &Arc<dyn Source>| {
+        let open_member = |source: &Arc<dyn Source>| {
             let mut cursor = open(&**source)?;
             cursor.seek(0)?;
-            Ok(Walk { cursor, at: 0, stay: Stay::Away })
+            Ok(Member { cursor, at: 0, stay: Stay::Away })
         };
-        let walks = self.sources.iter().map(walk).collect::<Result<Vec<_>, SourceError>>()?;
-        let mut begins = Vec::with_capacity(walks.len());
+        let members = self.sources.iter().map(open_member).collect::<Result<Vec<_>, SourceError>>()?;
+        let mut begins = Vec::with_capacity(members.len());
         begins.push(0);
-        Ok(Box::new(JoinedCursor { source: self.clone(), walks, here: 0, begins, dealt: Dealt::default() }))
+        Ok(Box::new(JoinedCursor { source: self.clone(), members, here: 0, begins, dealt: Dealt::default() }))
     }
 }
 
@@ -104,7 +104,7 @@ impl Source for Joined {
         let parts = (0..).zip(&self.sources);
         parts.fold(Identity::new(), |identity, (number, source): (usize, _)| {
             let mut part = source.identity();
-            // One that cannot be read is an error of the walk's.
+            // A source that cannot be read is an error that its cursor reports.
             if let Ok(mut cursor) = source.cursor()
                 && let Ok(Some(first)) = cursor.advance()
             {
@@ -114,7 +114,7 @@ impl Source for Joined {
         })
     }
 
-    /// Each pass has all records of each, from the first one on.
+    /// Each pass has all records of each source, from its first record.
     fn passes(&self) -> Passes {
         match self.sources.iter().any(|source| source.passes() == Passes::Shuffled) {
             true => Passes::Shuffled,
@@ -122,14 +122,14 @@ impl Source for Joined {
         }
     }
 
-    /// That of the last source, which hardly is empty.
+    /// Asks the last source, which is rarely empty.
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         if let Some(last) = self.sources.last() {
             last.look_at_last(look);
         }
     }
 
-    /// Where all have one.
+    /// Known only if every source has one.
     fn index_checksum(&self) -> Option<u32> {
         let checksums = self.sources.iter().map(|source| source.index_checksum());
         let checksums = checksums.collect::<Option<Vec<u32>>>()?;
@@ -153,11 +153,11 @@ impl Source for Joined {
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
-        self.walk(|source| source.cursor())
+        self.join_cursors(|source| source.cursor())
     }
 
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
-        self.walk(|source| source.deferring_cursor(promise.clone()))
+        self.join_cursors(|source| source.deferring_cursor(promise.clone()))
     }
 
     fn is_seekable(&self) -> bool {
@@ -171,28 +171,30 @@ impl Source for Joined {
     }
 }
 
-/// A walk over one of the sources.
-struct Walk {
+/// The cursor of one of the sources.
+struct Member {
     cursor: Box<dyn Cursor>,
-    /// The position in its source that its next step comes to.
+    /// The position in its source of the next record.
     at: u64,
     stay: Stay,
 }
 
-/// Whether the whole walk is in a source, and what of it may still be in use: it matters where that is to be dropped.
+/// Whether the joined cursor is in a source, and how long its records stay in use after it left. This matters
+/// for dropping behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stay {
-    /// Nothing of it is in use any more.
+    /// No record is in use.
     Away,
     Here,
-    /// The walk has gone on, and the source's own has not been told.
+    /// The joined cursor has left, and the source's cursor has not been notified yet.
     Left,
-    /// It is told how far the runs are, until so many are used as had been begun when the walk went on.
+    /// The source's cursor is notified of the progress of runs until this many runs are used: all that had
+    /// begun when the joined cursor left.
     Until(u64),
 }
 
-impl Walk {
-    /// Goes to a position, unless it is there.
+impl Member {
+    /// Seeks to a position unless the cursor is there.
     fn go_to(&mut self, position: u64) -> Result<(), SourceError> {
         if self.at != position {
             self.cursor.seek(position)?;
@@ -202,71 +204,71 @@ impl Walk {
     }
 }
 
-/// A walk over all of them.
+/// Reads all sources one after the other.
 ///
 /// # Invariants
 ///
-/// 1. `walks[number].at` is where that walk is, whichever one is at work.
-/// 2. `begins` has, from the first one on, the positions at which sources begin, as far as they are known: there is one, and
-///    no more than sources.
+/// 1. `members[number].at` is the position of that cursor, whichever one is active.
+/// 2. `begins` has the positions at which sources begin, starting with the first source, as far as they are
+///    known: at least one, and no more than there are sources.
 struct JoinedCursor {
     source: Joined,
-    walks: Vec<Walk>,
-    /// The source that the last step was in.
+    members: Vec<Member>,
+    /// The source of the last step.
     here: usize,
     begins: Vec<u64>,
     dealt: Dealt,
 }
 
 impl JoinedCursor {
-    /// The source that a position lies in, as far as it is known where they begin, and the position in it.
+    /// The source that a position is in, as far as the beginnings are known, and the position in that source.
     fn find(&mut self, position: u64) -> (usize, u64) {
-        while self.begins.len() < self.walks.len()
+        while self.begins.len() < self.members.len()
             && let Some(records) = self.source.records_of(self.begins.len() - 1)
         {
             let before = self.begins.last().copied().unwrap_or_default();
             self.begins.push(before.saturating_add(records));
         }
-        // Of sources that begin at the same position all but the last are empty.
+        // Of the sources that begin at the same position, all but the last are empty.
         let number = self.begins.partition_point(|&begin| begin <= position) - 1;
         (number, position - self.begins[number])
     }
 
-    /// Whether the walk over a source is behind its last record, as far as it is known which that is.
+    /// Whether a source's cursor is past its last record, as far as the number of records is known.
     fn is_through(&self, number: usize) -> bool {
-        self.source.files.records(number) == Some(self.walks[number].at)
+        self.source.files.records(number) == Some(self.members[number].at)
     }
 
-    /// Goes on to the beginning of the next source; `false` if there is none.
+    /// Moves to the beginning of the next source; `false` if there is none.
     fn go_on(&mut self) -> Result<bool, SourceError> {
         let here = self.here;
-        if self.is_through(here) && self.walks[here].cursor.skip()? {
-            let known = self.walks[here].at;
+        if self.is_through(here) && self.members[here].cursor.skip()? {
+            let known = self.members[here].at;
             return Err(SourceError::Broken {
                 path: self.source.sources[here].path().to_owned(),
                 index: known,
-                message: format!("the database goes on, and was said to have {known} records,"),
+                message: format!("expected {known} records, but the database continues"),
             });
         }
         let next = self.here + 1;
-        if next == self.walks.len() {
+        if next == self.members.len() {
             return Ok(false);
         }
         self.come_to(next);
-        self.walks[next].go_to(0)?;
+        self.members[next].go_to(0)?;
         Ok(true)
     }
 
     fn come_to(&mut self, number: usize) {
         if self.here != number {
-            self.walks[self.here].stay = Stay::Left;
+            self.members[self.here].stay = Stay::Left;
             self.here = number;
         }
-        self.walks[number].stay = Stay::Here;
+        self.members[number].stay = Stay::Here;
     }
 }
 
-/// A source has come to its end behind so many records.
+/// Handles the end of a source after this many records.
 fn ended(source: &Joined, number: usize, records: u64) -> Result<(), SourceError> {
     let known = source.files.learn(number, records);
     if known == records {
@@ -275,7 +277,7 @@ fn ended(source: &Joined, number: usize, records: u64) -> Result<(), SourceError
     Err(SourceError::Broken {
         path: source.sources[number].path().to_owned(),
         index: records,
-        message: format!("the database ends, and was said to have {known} records,"),
+        message: format!("expected {known} records, but the database ends"),
     })
 }
 
@@ -286,9 +288,9 @@ impl Cursor for JoinedCursor {
                 return Ok(None);
             }
         }
-        let JoinedCursor { source, walks, here, .. } = self;
+        let JoinedCursor { source, members, here, .. } = self;
         let first = *here;
-        for (number, Walk { cursor, at, stay }) in walks.iter_mut().enumerate().skip(first) {
+        for (number, Member { cursor, at, stay }) in members.iter_mut().enumerate().skip(first) {
             if number > first && *at > 0 {
                 cursor.seek(0)?;
                 *at = 0;
@@ -309,11 +311,11 @@ impl Cursor for JoinedCursor {
             let number = self.here;
             if !self.is_through(number) {
                 self.come_to(number);
-                if self.walks[number].cursor.skip()? {
-                    self.walks[number].at += 1;
+                if self.members[number].cursor.skip()? {
+                    self.members[number].at += 1;
                     return Ok(true);
                 }
-                ended(&self.source, number, self.walks[number].at)?;
+                ended(&self.source, number, self.members[number].at)?;
             }
             if !self.go_on()? {
                 return Ok(false);
@@ -322,21 +324,21 @@ impl Cursor for JoinedCursor {
     }
 
     fn drop_behind(&mut self) -> bool {
-        let drops: Vec<bool> = self.walks.iter_mut().map(|walk| walk.cursor.drop_behind()).collect();
+        let drops: Vec<bool> = self.members.iter_mut().map(|member| member.cursor.drop_behind()).collect();
         let drops_any = drops.contains(&true);
         for (source, _) in self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this) {
-            tracing::warn!(source = %source.path().display(), "drop_behind has no effect on this one of several");
+            tracing::warn!(source = %source.path().display(), "drop_behind has no effect on this source");
         }
         drops_any
     }
 
     fn dealt(&mut self, dealt: Dealt) {
-        self.walks[self.here].cursor.dealt(dealt);
+        self.members[self.here].cursor.dealt(dealt);
         if dealt.begun == self.dealt.begun {
             return;
         }
         self.dealt = dealt;
-        for Walk { cursor, stay, .. } in &mut self.walks {
+        for Member { cursor, stay, .. } in &mut self.members {
             if *stay == Stay::Left {
                 cursor.leave();
                 *stay = Stay::Until(dealt.begun);
@@ -351,14 +353,14 @@ impl Cursor for JoinedCursor {
     }
 
     fn leave(&mut self) {
-        self.walks[self.here].stay = Stay::Left;
+        self.members[self.here].stay = Stay::Left;
     }
 
     fn rewind(&mut self) -> Result<(), SourceError> {
         self.come_to(0);
-        for walk in &mut self.walks {
-            walk.cursor.rewind()?;
-            walk.at = 0;
+        for member in &mut self.members {
+            member.cursor.rewind()?;
+            member.at = 0;
         }
         Ok(())
     }
@@ -367,13 +369,13 @@ impl Cursor for JoinedCursor {
         let (number, local) = self.find(position);
         self.come_to(number);
         if let Some(records) = self.source.records_of(number) {
-            return self.walks[number].go_to(local.min(records));
+            return self.members[number].go_to(local.min(records));
         }
-        // Nobody knows how far it goes: the position may lie behind it.
-        if self.walks[number].at > local {
-            self.walks[number].go_to(0)?;
+        // The source's length is unknown: the position may be past its end.
+        if self.members[number].at > local {
+            self.members[number].go_to(0)?;
         }
-        for _ in self.walks[number].at..local {
+        for _ in self.members[number].at..local {
             if !self.skip()? {
                 break;
             }
@@ -383,26 +385,26 @@ impl Cursor for JoinedCursor {
 
     fn foresee(&mut self, position: u64) {
         let (number, local) = self.find(position);
-        self.walks[number].cursor.foresee(local);
+        self.members[number].cursor.foresee(local);
     }
 
     fn goes_on_until(&mut self, position: u64) {
         let (number, local) = self.find(position.saturating_sub(1));
-        for walk in &mut self.walks[..number] {
-            walk.cursor.goes_on_until(u64::MAX);
+        for member in &mut self.members[..number] {
+            member.cursor.goes_on_until(u64::MAX);
         }
         let is_known = position != u64::MAX;
         let end = if is_known { local.saturating_add(1) } else { u64::MAX };
-        self.walks[number].cursor.goes_on_until(end);
+        self.members[number].cursor.goes_on_until(end);
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
-        self.walks[self.here].cursor.give(id, run)
+        self.members[self.here].cursor.give(id, run)
     }
 
     fn held_bytes(&self) -> usize {
-        // What is unpacked ahead is shared: each that has begun knows all of it.
-        self.walks.iter().map(|walk| walk.cursor.held_bytes()).max().unwrap_or_default()
+        // The blocks unpacked ahead are shared: each cursor that has started counts all of them.
+        self.members.iter().map(|member| member.cursor.held_bytes()).max().unwrap_or_default()
     }
 }
 
@@ -414,7 +416,7 @@ mod tests {
     use crate::source::leveldb::LevelDb;
 
     #[test]
-    fn databases_share_what_is_unpacked_ahead_of_the_walk() {
+    fn databases_share_the_pool_of_unpacked_blocks() {
         let open = || {
             let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/snappy");
             LevelDb::open(data).unwrap()

@@ -1,4 +1,4 @@
-//! Who lends the bytes that a run holds: one lender, as a rule; several, where its records are of several databases.
+//! The lenders of the bytes that a run holds: usually one; several if its records are from several databases.
 
 use std::any::Any;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::SourceError;
 use super::checksum::{Keeper, TableChecksum};
 
-/// Whatever must stay alive for lent bytes to stay where they are: a read transaction, a mapped file.
+/// The owner of lent bytes, which keeps them valid and in place: a read transaction, a mapped file.
 #[derive(Clone)]
 pub struct Lender {
     owner: Arc<dyn Any + Send + Sync>,
-    /// The owner again, where it can check seals.
+    /// The owner again, if it can verify deferred checksums.
     keeper: Option<Arc<dyn Keeper>>,
 }
 
@@ -22,7 +22,7 @@ impl Lender {
         Lender { owner, keeper: None }
     }
 
-    /// Wraps the owner of bytes that are sealed.
+    /// Wraps the owner of bytes whose checksums may be deferred.
     pub(crate) fn keeping(owner: Arc<impl Keeper + 'static>) -> Self {
         Lender { owner: owner.clone(), keeper: Some(owner) }
     }
@@ -51,27 +51,29 @@ impl fmt::Debug for Lender {
     }
 }
 
-/// What a run keeps of each record besides, where its records, and their companions, may be of several lenders.
+/// Bytes that a run keeps for each record in addition, if its records and their companions may have several
+/// lenders.
 pub(crate) const LENDERS_BYTES: usize = 2 * size_of::<Lender>();
 
-/// How many of the last lenders are looked at for one that comes again.
+/// How many of the latest lenders are searched for one that occurs again.
 const LOOKED_AT: usize = 8;
 
-/// Those who lend what a run holds.
+/// The lenders of the bytes that a run holds.
 ///
 /// # Invariant
 ///
-/// Whoever was taken in stays until [`begin`](Self::begin), which is for when nothing is held that they lent.
+/// A lender that was taken in stays until [`begin`](Self::begin), which is called only when nothing that it
+/// lent is held.
 #[derive(Debug, Default)]
 pub(super) struct Lenders {
-    /// Kept over a beginning, for as long as the next one is the same: a run filled again and again by one cursor
-    /// clones the lender once.
+    /// Kept across `begin` while the next first lender is the same: a run that one cursor fills again and
+    /// again clones the lender once.
     first: Option<Lender>,
     others: Vec<Lender>,
 }
 
 impl Lenders {
-    /// Nothing is held any more; what comes next is of this lender, or is not lent.
+    /// Starts over when no lent bytes are held. `next` is the lender of the next record, if that is lent.
     pub(super) fn begin(&mut self, next: Option<&Lender>) {
         self.others.clear();
         if let Some(next) = next
@@ -81,12 +83,12 @@ impl Lenders {
         }
     }
 
-    /// For so many records, each of a lender of its own.
+    /// Room for this many records, each with its own lender.
     pub(super) fn with_capacity(records: usize) -> Self {
         Lenders { first: None, others: Vec::with_capacity(records) }
     }
 
-    /// Takes a lender in, unless it is there; its number.
+    /// Takes a lender in unless it is found; returns its number.
     pub(super) fn take_in(&mut self, lender: &Lender) -> usize {
         match &self.first {
             Some(first) if first.is(lender) => return 0,
@@ -96,8 +98,8 @@ impl Lenders {
                 return 0;
             }
         }
-        // A walk that goes back and forth between few finds them here. Where each record has one of its own, to look
-        // through all of them would take as long as there are pairs; and one that is held twice does no harm.
+        // A cursor that alternates between a few lenders finds them here. If every record has its own lender,
+        // a full search would take quadratic time. Holding a lender twice does no harm.
         let looked_at = self.others.len().saturating_sub(LOOKED_AT);
         if let Some(position) = self.others[looked_at..].iter().rposition(|other| other.is(lender)) {
             return looked_at + position + 1;
@@ -106,12 +108,12 @@ impl Lenders {
         self.others.len()
     }
 
-    /// All of them.
+    /// All lenders.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Lender> {
         self.first.iter().chain(&self.others)
     }
 
-    /// The lender of a number.
+    /// The lender with this number.
     pub(super) fn get(&self, number: usize) -> Option<&Lender> {
         match number.checked_sub(1) {
             None => self.first.as_ref(),

@@ -1,4 +1,4 @@
-//! Where records lie: one file a kind of database, one small trait for all.
+//! Record sources: one module per kind of database, one small trait for all.
 
 pub(crate) mod access;
 mod checksum;
@@ -46,22 +46,22 @@ pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
 pub use self::run::{Entry, Record, Run};
 
-/// How far ahead of a walk its files are read, where they are not in memory.
+/// How far ahead of a cursor its files are read when they are not in memory.
 const READ_AHEAD_BYTES: u64 = 64 << 20;
 
-/// A database of records, opened for reading.
+/// A source of records, opened for reading.
 ///
-/// A source is cheap to share; each walk over it is a [`Cursor`] of its own.
+/// A source is cheap to share; each [`Cursor`] reads it independently.
 pub trait Source: Send + Sync + fmt::Debug {
-    /// Where it lies: the name of the source in messages and in the registry.
+    /// The source's path, which names it in messages and in the registry.
     fn path(&self) -> &Path;
 
-    /// How many records it holds, where that is known without reading them.
+    /// The number of records, if known without reading them.
     fn records(&self) -> Option<u64>;
 
-    /// What tells its data set from others, and from itself before it was written to: by this a
-    /// [`Snapshot`](crate::Snapshot) is known to be of it. Not the path, nor the time of the last change: a copy is the
-    /// same data set. A feed adds its first record.
+    /// Tells this data set from others, and from its own earlier states. A [`Snapshot`](crate::Snapshot)
+    /// recognises its data set by this. The path and the modification time are not part of it: a copy is the
+    /// same data set. A feed adds the first record.
     fn identity(&self) -> Identity {
         match self.records() {
             Some(records) => Identity::new().with("records", records),
@@ -69,54 +69,57 @@ pub trait Source: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Whether each pass has the same records in the same order, which nearly all sources' have.
+    /// How passes over the source differ. Nearly every source has the same records in the same order in each
+    /// pass.
     fn passes(&self) -> Passes {
         Passes::Alike
     }
 
-    /// How many records each of the files has that it consists of, one behind the other, where that is known: what
-    /// [`AutoShardPolicy::File`](crate::order::AutoShardPolicy::File) shares out. A source that says nothing of it is one file.
+    /// The number of records in each of the consecutive files that make up the source, if known.
+    /// [`AutoShardPolicy::File`](crate::AutoShardPolicy::File) distributes these files. By default a source
+    /// is one file.
     fn file_records(&self) -> Option<Vec<u64>> {
         Some(vec![self.records()?])
     }
 
-    /// The names of these files, for messages. Nobody outside has to provide it.
+    /// The names of these files, for messages. Internal: other implementations need not provide it.
     #[doc(hidden)]
     fn files(&self) -> Files {
         Files::of([self.path()])
     }
 
-    /// Whether neighbouring records may be lent by several: whoever holds some of them makes room for the lenders. Nobody
-    /// outside has to provide it.
+    /// Whether neighbouring records may have different lenders. If so, holders of several records reserve
+    /// room for the lenders. Internal: other implementations need not provide it.
     #[doc(hidden)]
     fn has_several_lenders(&self) -> bool {
         false
     }
 
-    /// Bytes that it keeps in memory beside the page cache, as far as it knows them before a walk: part of a
-    /// feed's memory budget.
+    /// Bytes kept in memory outside the page cache, as far as known before a cursor is opened. A feed's
+    /// memory budget counts them.
     fn held_bytes(&self) -> usize {
         0
     }
 
-    /// Starts a walk before the first record.
+    /// Opens a cursor before the first record.
     ///
     /// # Errors
     ///
     /// [`SourceError`] if the database cannot be read.
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError>;
 
-    /// Whether a walk comes to any position at once ([`Cursor::seek`]), or has to walk there. Shuffling a source that
-    /// has to walk would read most of it for each record.
+    /// Whether a cursor seeks to any position directly ([`Cursor::seek`]) instead of scanning up to it.
+    /// Shuffling a source that has to scan would read most of it for each record.
     fn is_seekable(&self) -> bool {
         false
     }
 
-    /// Makes the source seekable, where that takes an index of its records: finds the index at `place`, or makes it
-    /// there, which may take seconds. A source that needs none, or for which there is none, is left as it is;
-    /// [`is_seekable`](Self::is_seekable) says which. Walks that have begun come to know of it at their next seek.
+    /// Makes the source seekable if that takes an index of its records: loads the index from `place`, or
+    /// builds it and stores it there, which may take seconds. A source that needs no index, or cannot have
+    /// one, stays as it is; [`is_seekable`](Self::is_seekable) tells which. Open cursors use the index from
+    /// their next seek on.
     ///
-    /// An index that is damaged, or is of the database as it was at another time, is made anew, and an event says so.
+    /// An index that is damaged, or is of another state of the database, is rebuilt; an event reports it.
     ///
     /// # Errors
     ///
@@ -125,20 +128,20 @@ pub trait Source: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Shows the last record, its key and its value, where a source that is not seekable comes to it at once
-    /// and can read it. Nobody outside has to provide it.
+    /// Calls `look` with the key and the value of the last record, if a source that is not seekable reaches
+    /// that record directly and can read it. Internal: other implementations need not provide it.
     #[doc(hidden)]
     fn look_at_last(&self, _look: &mut dyn FnMut(&[u8], &[u8])) {}
 
-    /// A checksum of the index of its records, where there is one, and where it is the same as long as the
-    /// data set is. Nobody outside has to provide it.
+    /// A checksum of the index of the records, if there is an index that stays the same as long as the data
+    /// set does. Internal: other implementations need not provide it.
     #[doc(hidden)]
     fn index_checksum(&self) -> Option<u32> {
         None
     }
 
-    /// As [`cursor`](Self::cursor), for whoever checks the seals of records before using their values. Nobody
-    /// outside can: there is no need to provide it.
+    /// Opens a [`cursor`](Self::cursor) for a caller that verifies deferred checksums before it uses the
+    /// values. Internal: other implementations cannot and need not provide it.
     ///
     /// # Errors
     ///
@@ -153,45 +156,46 @@ pub trait Source: Send + Sync + fmt::Debug {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Passes {
-    /// Not at all.
+    /// They do not differ.
     #[default]
     Alike,
-    /// The first one begins behind some records: a list with a `rand_skip`. In a [plan](crate::order::Plan), which knows records
-    /// by their positions, that makes no difference; a run in Caffe's ring cannot be gone on from.
+    /// The first pass starts after some records: a list with a `rand_skip`. A [plan](crate::Plan), which
+    /// knows records by position, is not affected; a run in round-robin order cannot be resumed.
     FirstIsShorter,
-    /// Each has an order of its own: a list that shuffles itself. No plan can say which record comes when.
+    /// Each pass has its own order: a list that shuffles itself. No plan can tell which record comes when.
     Shuffled,
 }
 
-/// The promise to check the seals of a run's records before their values are used, and who helps the walk meanwhile.
-/// Only this crate can give it; it is good for one walk, and for those that it consists of: they share their helpers.
+/// The promise to verify the deferred checksums of a run's records before their values are used, and the
+/// threads that help the cursor meanwhile. Only this crate can give it. It is good for one cursor and for the
+/// cursors that one consists of; they share their helpers.
 #[derive(Clone, Debug)]
 pub struct VerifiesLater {
     pool: Option<Rc<Pool>>,
 }
 
 impl VerifiesLater {
-    /// For the stages of a feed, whose workers do both.
+    /// The promise of a feed's stages, whose workers verify and help.
     pub(crate) fn promised(helpers: Option<Arc<dyn Helpers>>) -> Self {
         VerifiesLater { pool: helpers.map(Pool::new) }
     }
 
-    /// What they unpack ahead of the walk.
+    /// The pool of blocks that the helpers unpack ahead of the cursor.
     pub(self) fn pool(self) -> Option<Rc<Pool>> {
         self.pool
     }
 }
 
-/// A walk over a source, in key order. It stays on the thread that made it.
+/// Reads a source in key order, or seeks by position. A cursor stays on the thread that created it.
 pub trait Cursor {
-    /// Steps to the next record; `None` past the last one.
+    /// Reads the next record; `None` past the last one.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if the record cannot be read. The walk is over then.
+    /// [`SourceError`] if the record cannot be read. Reading ends there.
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError>;
 
-    /// Passes over the next record, of which nobody needs the bytes; `false` past the last one.
+    /// Passes over the next record without giving its bytes; `false` past the last one.
     ///
     /// # Errors
     ///
@@ -200,20 +204,21 @@ pub trait Cursor {
         Ok(self.advance()?.is_some())
     }
 
-    /// From now on has the system drop from its memory what the walk has passed and nobody uses any more, as far as
-    /// [`dealt`](Self::dealt) says so; `false` if it does not know how. To be asked before the first step. Nobody
-    /// outside has to provide it.
+    /// From now on, has the kernel drop from memory what the cursor has passed and nobody uses any more, as
+    /// [`dealt`](Self::dealt) reports; `false` if the cursor cannot. Called before the first step. Internal:
+    /// other implementations need not provide it.
     #[doc(hidden)]
     fn drop_behind(&mut self) -> bool {
         false
     }
 
-    /// How far the runs are that hold the walk's records, if it was asked to drop what is behind them: said before
-    /// the next step whenever a run was begun.
+    /// Reports the progress of the runs that hold the cursor's records, if [`drop_behind`](Self::drop_behind)
+    /// is on: before the next step whenever a run has begun.
     #[doc(hidden)]
     fn dealt(&mut self, _dealt: Dealt) {}
 
-    /// The walk is elsewhere from now on, in another database: where it stands may be dropped as well, once that is used.
+    /// Reading continues in another database: the place where this cursor stands may be dropped as well, once
+    /// its records are used.
     #[doc(hidden)]
     fn leave(&mut self) {}
 
@@ -224,12 +229,13 @@ pub trait Cursor {
     /// [`SourceError`] if the database cannot be read any more.
     fn rewind(&mut self) -> Result<(), SourceError>;
 
-    /// Goes to a position: the next step comes to the record of that number, counted from 0 in the order of the walk.
-    /// Past the last one, there is none to come to. Where the walk goes on to is as ever.
+    /// Seeks to a position: the next step returns the record of that number, counted from 0 in the cursor's
+    /// order. Reading then continues from there. Seeking past the end is allowed; [`advance`](Self::advance)
+    /// then returns `None`.
     ///
-    /// As it stands here this takes time in proportion to the position: the walk goes back and passes over all records
-    /// before it. A source that knows better ([`Source::is_seekable`]) should provide it, and so should one whose passes
-    /// differ, for it rewinds.
+    /// The default implementation takes time proportional to the position: it rewinds and passes over all
+    /// records before it. A source that can do better ([`Source::is_seekable`]) should override it. So should
+    /// a source whose passes differ, because the default rewinds.
     ///
     /// # Errors
     ///
@@ -244,82 +250,85 @@ pub trait Cursor {
         Ok(())
     }
 
-    /// A hint: soon the walk will be sent to this position. Nobody outside has to provide it.
+    /// A hint: the cursor will seek to this position soon. Internal: other implementations need not provide
+    /// it.
     #[doc(hidden)]
     fn foresee(&mut self, _position: u64) {}
 
-    /// A hint: from where it is sent next, the walk goes on from record to record up to this position, and then elsewhere;
-    /// `u64::MAX` where it goes on. What is read ahead of it is to end there. Nobody outside has to provide it.
+    /// A hint: after its next seek, the cursor reads record by record up to this position and then seeks
+    /// elsewhere; `u64::MAX` if it continues. Read-ahead should end there. Internal: other implementations
+    /// need not provide it.
     #[doc(hidden)]
     fn goes_on_until(&mut self, _position: u64) {}
 
-    /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so that a large
-    /// value need not be copied. Only of an entry that says so (`is_whole`), which none of a caller's own does; the
-    /// entry's bytes are gone then. `false` if nothing was added.
+    /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so
+    /// that a large value is not copied. Allowed only for an entry with `is_whole` set, which
+    /// caller-implemented cursors never produce. The entry's bytes are gone afterwards. `false` if nothing
+    /// was added.
     #[doc(hidden)]
     fn give(&mut self, _id: RecordId, _run: &mut Run) -> bool {
         false
     }
 
-    /// Bytes that the walk will keep in memory, as far as it knows them: part of a feed's memory budget, which asks at the
-    /// first record. Those of a caller's own source belong to [`Source::held_bytes`].
+    /// Bytes that the cursor will keep in memory, as far as it knows. A feed's memory budget counts them and
+    /// asks at the first record. Caller-implemented sources report theirs in [`Source::held_bytes`].
     #[doc(hidden)]
     fn held_bytes(&self) -> usize {
         0
     }
 }
 
-/// How far the runs of a walk's records are. Runs are counted as they are begun.
+/// Progress of the runs that hold a cursor's records. Runs are counted as they begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dealt {
-    /// How many have been begun.
+    /// The number of runs that have begun.
     pub(crate) begun: u64,
-    /// How many of the first ones are used, all of them.
+    /// The number of leading runs that are used completely.
     pub(crate) used: u64,
 }
 
-/// What can be wrong with a database as a whole.
+/// An error of a database as a whole.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// What a source of a caller's own says.
+    /// An error of a caller-implemented source.
     #[error("{}: {message}", shown::path(path))]
     Other {
         /// The source.
         path: PathBuf,
-        /// Its words.
+        /// The source's message.
         message: String,
     },
-    /// There is nothing at the path, or it may not be looked at.
+    /// Nothing is at the path, or it is not accessible.
     #[error("{}: cannot {action}: {message}", shown::path(path))]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// What the operating system said.
+        /// The operating system's message.
         message: String,
         /// The kind of that error.
         kind: io::ErrorKind,
     },
-    /// There is something at the path, but no database of this kind.
+    /// Something is at the path, but not a database of this kind.
     #[error("{}: not {kind}: there is no {missing} in it{hint}", shown::path(path))]
     NotADatabase {
         /// The folder, or the file.
         path: PathBuf,
-        /// The kind of database that was looked for, with its article.
+        /// The kind of database expected, with its article.
         kind: &'static str,
-        /// The file whose absence shows it.
+        /// The file that is missing.
         missing: &'static str,
-        /// What to do instead, or nothing.
+        /// What to do instead; may be empty.
         hint: &'static str,
     },
-    /// The file is not an LMDB's.
+    /// The file is not an LMDB data file.
     #[error("{}: not an LMDB data file: found {found}", shown::path(path))]
     NotLmdb {
         /// The database.
         path: PathBuf,
-        /// What it is instead.
+        /// What the file is instead.
         found: String,
     },
     /// The file is shorter than the pages its newest commit uses.
@@ -353,12 +362,12 @@ pub enum SourceError {
         path: PathBuf,
         /// The library's call that failed.
         call: &'static str,
-        /// What it said.
+        /// The library's message.
         message: String,
-        /// What to do about it, or nothing.
+        /// What to do about it; may be empty.
         hint: &'static str,
     },
-    /// The database ended, or changed, where it must not.
+    /// The database ended or changed where it must not.
     #[error("{}: {message} at record {index}", shown::path(path))]
     Broken {
         /// The database.
@@ -368,7 +377,7 @@ pub enum SourceError {
         /// What was found.
         message: String,
     },
-    /// A page of the database is not what it must be.
+    /// A page of the database is invalid.
     #[error(
         "{}: page {page} {message}{}; the file is damaged: copy it again from where it came",
         shown::path(path),
@@ -381,13 +390,13 @@ pub enum SourceError {
         page: u64,
         /// What was found.
         message: String,
-        /// The last key before that page, if the walk came to one.
+        /// The last key before that page, if the cursor reached one.
         before: Option<Key>,
     },
-    /// Somebody wrote to the database, and nothing kept them from the pages that were read.
+    /// The database was written to, and nothing kept the writer from the pages that were read.
     #[error(
-        "{}: transaction {found} was committed to it while transaction {transaction} was read without a lock; read it \
-         when nobody writes to it, or with its lock",
+        "{}: transaction {found} was committed to it while transaction {transaction} was read without a \
+         lock; read it when nobody writes to it, or with its lock",
         shown::path(path)
     )]
     WrittenTo {
@@ -395,28 +404,28 @@ pub enum SourceError {
         path: PathBuf,
         /// The transaction that was read.
         transaction: u64,
-        /// The newest one.
+        /// The newest transaction.
         found: u64,
     },
-    /// An LMDB's newest commit cannot be known.
+    /// The newest commit of an LMDB cannot be determined.
     #[error(
-        "{}: {found}; open it when nobody writes to it; if nobody does, the file was overwritten while a program had it \
-         open: end that program",
+        "{}: {found}; open it when nobody writes to it; if nobody does, the file was overwritten while a \
+         program had it open: end that program",
         shown::path(path)
     )]
     Busy {
         /// The database.
         path: PathBuf,
-        /// What is seen of it.
+        /// What was found.
         found: String,
     },
-    /// Another file took the database's place while it was opened.
+    /// Another file replaced the database while it was being opened.
     #[error("{}: another file took its place while it was opened; open it again", shown::path(path))]
     Replaced {
         /// The database.
         path: PathBuf,
     },
-    /// The file holds databases where records are looked for.
+    /// The file holds named databases instead of records.
     #[error(
         "{}: it holds databases and not records: {}; name one of them (lmdb_named, or LmdbOptions::name)",
         shown::path(path),
@@ -425,7 +434,7 @@ pub enum SourceError {
     HoldsDatabases {
         /// The file.
         path: PathBuf,
-        /// The names of the first ones.
+        /// The first few names.
         names: Vec<String>,
     },
     /// The file holds no database of this name.
@@ -435,23 +444,23 @@ pub enum SourceError {
         path: PathBuf,
         /// The name.
         name: String,
-        /// The names of the first ones that it holds.
+        /// The first few names that it holds.
         names: Vec<String>,
     },
-    /// There can be no index of the database's records.
-    #[error("{}: its records cannot be told by their positions: {found}; {hint}", shown::path(path))]
+    /// The database's records cannot be indexed.
+    #[error("{}: its records cannot be addressed by position: {found}; {hint}", shown::path(path))]
     NoPositions {
         /// The database.
         path: PathBuf,
-        /// What is in the way.
+        /// What prevents it.
         found: String,
         /// What to do about it.
         hint: &'static str,
     },
     /// A record and its companion have different keys.
     #[error(
-        "{}: record {index} has the key {key}, and its companion in {} the key {found}; pair databases that \
-         were written together, or match them by order",
+        "{}: record {index} has the key {key}, but its companion in {} has the key {found}; pair databases \
+         that were written together, or match them by order",
         shown::path(path),
         shown::path(companions)
     )]
@@ -464,13 +473,13 @@ pub enum SourceError {
         index: u64,
         /// The record's key.
         key: Key,
-        /// Its companion's.
+        /// The companion's key.
         found: Key,
     },
     /// A source ended before the one it is paired with.
     #[error(
-        "{}: it ends after {records} records, and {}, with which it is paired, does not; pair databases of as \
-         many records",
+        "{}: it ends after {records} records, but {}, with which it is paired, continues; pair databases \
+         with the same number of records",
         shown::path(path),
         shown::path(longer)
     )]
@@ -479,7 +488,7 @@ pub enum SourceError {
         path: PathBuf,
         /// How many records it has.
         records: u64,
-        /// The source that goes on.
+        /// The source that continues.
         longer: PathBuf,
     },
     /// A line of a list of files is empty.
@@ -490,10 +499,10 @@ pub enum SourceError {
         /// The line, counted from 1.
         line: usize,
     },
-    /// A label in a list of files is no 32-bit integer.
+    /// A label in a list of files does not fit a 32-bit integer.
     #[error(
-        "{}: line {line}: the label {found} does not fit 32 bits; labels are whole numbers from -2147483648 to \
-         2147483647",
+        "{}: line {line}: the label {found} does not fit 32 bits; labels are whole numbers from \
+         -2147483648 to 2147483647",
         shown::path(path)
     )]
     LabelRange {
@@ -504,7 +513,7 @@ pub enum SourceError {
         /// The label.
         found: String,
     },
-    /// A list of files has too few lines to begin so far down.
+    /// A list of files has too few lines to skip this many.
     #[error(
         "{}: not enough points to skip: {skip} of {found}; lower rand_skip to {found} or less",
         shown::path(path)
@@ -512,12 +521,12 @@ pub enum SourceError {
     NotEnoughToSkip {
         /// The list.
         path: PathBuf,
-        /// How many lines it has.
+        /// The number of lines in the list.
         found: usize,
-        /// How many were to be passed over.
+        /// The number of lines to skip.
         skip: usize,
     },
-    /// A file that a list names cannot be read.
+    /// A file named by a list cannot be read.
     #[error("{}: line {line}: cannot read {}: {message}", shown::path(path), shown::path(file))]
     ListedFile {
         /// The list.
@@ -526,7 +535,7 @@ pub enum SourceError {
         line: usize,
         /// The file.
         file: PathBuf,
-        /// What the operating system said.
+        /// The operating system's message.
         message: String,
     },
     /// A LevelDB cannot be read.
@@ -534,16 +543,16 @@ pub enum SourceError {
     LevelDb(#[from] LevelDbError),
 }
 
-/// After which key something was found.
+/// Displays the key after which something was found.
 struct Behind<'a>(&'a Option<Key>);
 
 impl fmt::Display for Behind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |key| write!(f, ", behind the record with the key {key}"))
+        self.0.as_ref().map_or(Ok(()), |key| write!(f, ", after the record with the key {key}"))
     }
 }
 
-/// Names of databases.
+/// Displays names of databases.
 struct Names<'a>(&'a [String]);
 
 impl fmt::Display for Names<'_> {
@@ -555,7 +564,7 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-/// What there is instead.
+/// Displays the databases that exist instead.
 struct Others<'a>(&'a [String]);
 
 impl fmt::Display for Others<'_> {
@@ -568,7 +577,8 @@ impl fmt::Display for Others<'_> {
 }
 
 impl SourceError {
-    /// The error of a source of a caller's own: which source, and what is wrong, in words or as another error.
+    /// Creates the error of a caller-implemented source, from the source's path and a message or another
+    /// error.
     pub fn other(path: impl Into<PathBuf>, message: impl fmt::Display) -> Self {
         SourceError::Other { path: path.into(), message: message.to_string() }
     }

@@ -1,4 +1,4 @@
-//! Two sources walked in step: an image and its mask, an image and its labels.
+//! Two sources read in step: an image and its mask, an image and its labels.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,17 +13,17 @@ use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceEr
 /// What makes a record of one source the companion of a record of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Matching {
-    /// Both have the same key. The first difference ends the feed: databases that were written apart are
-    /// easily sorted apart.
+    /// Both have the same key. The first mismatch ends the feed: databases that were written separately are
+    /// easily ordered differently.
     #[default]
     Keys,
     /// Both have the same position, whatever their keys.
     Order,
 }
 
-/// A source each of whose records has a companion from a second source.
+/// A source whose records each have a companion from a second source.
 ///
-/// Both must hold as many records: whichever ends first, the feed ends with an error that says so.
+/// Both must have the same number of records. If one ends first, the feed ends with an error that names it.
 pub(crate) struct Paired {
     first: Arc<dyn Source>,
     second: Arc<dyn Source>,
@@ -35,7 +35,7 @@ impl Paired {
         Paired { first, second, matching }
     }
 
-    /// That both have as many records, as far as it is known of both.
+    /// Checks that both have the same number of records, as far as both are known.
     pub(crate) fn check_counts(&self) -> Result<(), SourceError> {
         let (Some(first), Some(second)) = (self.first.records(), self.second.records()) else {
             return Ok(());
@@ -101,7 +101,7 @@ impl Source for Paired {
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
         self.first.index(place)?;
         self.second.index(place)?;
-        // Of some it is known only now.
+        // Some sources know their count only after indexing.
         self.check_counts()
     }
 
@@ -120,20 +120,20 @@ impl Source for Paired {
     }
 }
 
-/// What messages say of the two.
+/// What messages need to know about the two sources.
 struct Names {
     paths: [PathBuf; 2],
-    /// What each consists of.
+    /// The files of each.
     files: [Files; 2],
-    /// How many records each says that it has.
+    /// The number of records that each declares.
     records: [Option<u64>; 2],
 }
 
 impl Names {
-    /// The error that one of the two has no record at this position, and the other has.
+    /// The error for a position at which `ended` has no record and the other source has.
     fn unpaired(&self, ended: usize, index: u64) -> SourceError {
         let (path, longer) = (self.paths[ended].clone(), self.paths[1 - ended].clone());
-        // A seek may have gone further than the source goes.
+        // A seek may have gone past the end of the source.
         let records = self.records[ended].map_or(index, |records| records.min(index));
         SourceError::Unpaired { path, records, longer }
     }
@@ -144,7 +144,7 @@ struct PairedCursor {
     second: Box<dyn Cursor>,
     names: Names,
     matching: Matching,
-    /// The position that both are about to read.
+    /// The position that both cursors read next.
     index: u64,
 }
 
@@ -170,7 +170,7 @@ impl Cursor for PairedCursor {
         }
     }
 
-    /// Whoever does not read the two need not know that they belong together; but both must be there.
+    /// A skipped pair is not compared, but both records must exist.
     fn skip(&mut self) -> Result<bool, SourceError> {
         match (self.first.skip()?, self.second.skip()?) {
             (first, second) if first == second => {
@@ -186,7 +186,7 @@ impl Cursor for PairedCursor {
         for (path, _) in
             self.names.paths.iter().zip(drops).filter(|&(_, this)| !this && drops.contains(&true))
         {
-            tracing::warn!(source = %path.display(), "drop_behind has no effect on this one of two sources");
+            tracing::warn!(source = %path.display(), "drop_behind has no effect on this source");
         }
         drops.contains(&true)
     }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::source::image_list::ImageList;
 
-    /// Lists of files whose names are keys.
+    /// Two lists whose file names are the keys.
     fn pair(first: &[&str], second: &[&str], matching: Matching) -> (tempfile::TempDir, Paired) {
         let folder = tempfile::tempdir().unwrap();
         let list = |name: &str, files: &[&str]| -> Arc<dyn Source> {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn both_of_a_pair_are_sent_to_a_position() {
+    fn both_of_a_pair_seek_to_a_position() {
         let (_folder, pair) = pair(&["a", "b", "c", "d"], &["a", "b", "x", "d"], Matching::Keys);
         pair.index(&IndexPlace::Memory).unwrap();
         assert!(pair.is_seekable());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_pair_that_is_shorter_is_told_by_its_length_wherever_the_walk_was_sent() {
+    fn the_shorter_of_a_pair_is_reported_with_its_length_after_any_seek() {
         let (folder, pair) = pair(&["a", "b"], &["a", "b", "c", "d", "e", "f"], Matching::Order);
         let mut cursor = pair.cursor().unwrap();
         cursor.seek(4).unwrap();

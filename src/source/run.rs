@@ -1,8 +1,8 @@
-//! A run: a few records that travel together, lent by their database where it can lend them.
+//! A run: a few records handed over together, lent by their database if it can lend them.
 //!
-//! At 3 KB a record, handing records over one by one would cost more than reading them, so the reader
-//! deals them into runs. A run owns no pixel of a database that lends: it holds where each record lies,
-//! and the [`Lender`] that keeps it there.
+//! At 3 KB a record, handing records over one by one would cost more than reading them, so the reader deals
+//! them in runs. A run of lent records owns no pixels: it holds where each record is, and the [`Lender`] that
+//! keeps it there.
 
 #![expect(unsafe_code, reason = "a run keeps lent bytes past the borrow of the cursor that lent them")]
 
@@ -13,22 +13,23 @@ use super::checksum::{ChecksumAt, UnverifiedTable};
 use super::lenders::{Lender, Lenders};
 use crate::record::{RecordId, StepEnd};
 
-/// One record as a cursor shows it.
+/// A record as a cursor returns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     key: &'a [u8],
     value: &'a [u8],
     lender: Option<&'a Lender>,
-    /// Whether the lender's promise is for the key as well as for the value.
+    /// Whether the lender's promise covers the key as well as the value.
     is_key_lent: bool,
     companion: Option<Companion<'a>>,
-    /// The seal of the block that its value lies in, where whoever uses it has to check that. Lent by `lender`.
+    /// The deferred checksum of the block that the value is in, if its user has to verify it. `lender` lends
+    /// it.
     unverified: Option<UnverifiedTable<'a>>,
-    /// Whether its value is most of a buffer of the cursor's, which that can give away.
+    /// Whether the value is most of a cursor's buffer, which the cursor can give away.
     is_whole: bool,
 }
 
-/// The value of the record that goes with another.
+/// The value of a record's companion.
 #[derive(Clone, Copy, Debug)]
 struct Companion<'a> {
     value: &'a [u8],
@@ -36,7 +37,7 @@ struct Companion<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// A record whose bytes are the cursor's own and last until its next step. A run copies them.
+    /// A record whose bytes belong to the cursor and are valid until its next step. A run copies them.
     #[must_use]
     pub fn borrowed(key: &'a [u8], value: &'a [u8]) -> Self {
         Entry {
@@ -50,7 +51,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A record whose bytes outlast the cursor's next step. A run keeps only where they lie.
+    /// A record whose bytes outlast the cursor's next step. A run keeps only their location.
     ///
     /// # Safety
     ///
@@ -71,13 +72,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A record whose value outlasts the cursor's next step, while its key does not: keys that are stored
-    /// by what they share with the key before them are put together by the cursor. A run copies the key
-    /// and keeps where the value lies.
+    /// A record whose value outlasts the cursor's next step but whose key does not: prefix-compressed keys
+    /// are assembled by the cursor. A run copies the key and keeps the location of the value.
     ///
     /// # Safety
     ///
-    /// As for [`Entry::lent`], but for `value` alone.
+    /// The same as for [`Entry::lent`], for `value` alone.
     #[must_use]
     pub unsafe fn lent_value(key: &'a [u8], value: &'a [u8], lender: &'a Lender) -> Self {
         Entry {
@@ -91,35 +91,37 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The same record, and with it the value of another source's record: the mask of an image, its
-    /// labels. It travels with it from here on.
+    /// Attaches the value of another source's record, such as an image's mask or labels. It stays with this
+    /// record from now on.
     #[must_use]
     pub fn with_companion(self, other: Entry<'a>) -> Self {
-        debug_assert!(other.unverified.is_none(), "nobody checks a companion's seal");
+        debug_assert!(other.unverified.is_none(), "nobody verifies a companion's deferred checksum");
         Entry { companion: Some(Companion { value: other.value, lender: other.lender }), ..self }
     }
 
-    /// The same record, whose value lies in a block that nobody has verified. Its lender keeps the table.
+    /// The same record, with the block that its value is in marked as unverified. The record's lender keeps
+    /// the table.
     pub(crate) fn unverified(self, unverified: UnverifiedTable<'a>) -> Self {
         Entry { unverified: Some(unverified), ..self }
     }
 
-    /// The same record, whose value is most of a buffer that its cursor can [give](super::Cursor::give) to a run.
+    /// The same record, whose value is most of a buffer that its cursor can [give](super::Cursor::give) to a
+    /// run.
     pub(crate) fn whole(self) -> Self {
         Entry { is_whole: true, ..self }
     }
 
-    /// Whether its cursor can give its value to a run, with its buffer.
+    /// Whether the cursor can give the value to a run together with its buffer.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole && self.companion.is_none()
     }
 
-    /// Whether its value has still to be verified.
+    /// Whether the value is still to be verified.
     pub(crate) fn is_unverified(&self) -> bool {
         self.unverified.is_some()
     }
 
-    /// Verifies its value, if that is still to be done.
+    /// Verifies the value if that is still to be done.
     pub(crate) fn check(&self) -> Result<(), SourceError> {
         let Some(lender) = self.lender else { return Ok(()) };
         if let Some(unverified) = self.unverified {
@@ -128,7 +130,7 @@ impl<'a> Entry<'a> {
         lender.check_value(self.value)
     }
 
-    /// Whether its value outlasts the cursor's next step, and its companion's too.
+    /// Whether the value, and the companion's if there is one, outlast the cursor's next step.
     #[must_use]
     pub fn is_lent(&self) -> bool {
         self.lender.is_some() && self.companion.is_none_or(|companion| companion.lender.is_some())
@@ -146,18 +148,18 @@ impl<'a> Entry<'a> {
         self.value
     }
 
-    /// The value of the record that goes with it, if one does.
+    /// The companion's value, if there is a companion.
     #[must_use]
     pub fn companion(&self) -> Option<&'a [u8]> {
         self.companion.map(|companion| companion.value)
     }
 
-    /// The length of its value, and of its companion's.
+    /// The length of the value plus that of the companion's value.
     pub(crate) fn value_bytes(&self) -> usize {
         self.value.len() + self.companion.map_or(0, |companion| companion.value.len())
     }
 
-    /// How many bytes a run copies of it: what is not lent.
+    /// The number of bytes that a run copies of this record, because they are not lent.
     pub(crate) fn copied_bytes(&self) -> usize {
         let unless = |is_lent: bool, bytes: &[u8]| if is_lent { 0 } else { bytes.len() };
         let of_companion =
@@ -167,32 +169,32 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// One record of a run.
+/// A record of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Its name: its epoch, which in the ring is the pass over the source, and its position.
+    /// The record's epoch and position. In round-robin order the epoch is the pass over the source.
     pub id: RecordId,
-    /// Its key in the database.
+    /// The record's key in the database.
     pub key: &'a [u8],
-    /// Its value: for Caffe, the wire bytes of a Datum.
+    /// The record's value: for Caffe, the wire bytes of a Datum.
     pub value: &'a [u8],
-    /// The value of another source's record that goes with it, if one does.
+    /// The companion's value, if there is a companion.
     pub companion: Option<&'a [u8]>,
 }
 
-/// Where a key or a value lies.
+/// Where a key or a value is stored.
 #[derive(Debug)]
 enum Span {
-    /// In the lender's memory. The lifetime is a lie told only inside this file; see the invariants of
+    /// In the lender's memory. The lifetime is false, and confined to this file; see the invariants of
     /// [`Run`].
     Lent(&'static [u8]),
     /// In the run's own `copied`.
     Copied(Range<usize>),
 }
 
-/// What a run keeps of each record.
+/// Bytes that a run keeps for each record.
 pub(crate) const PLACE_BYTES: usize = size_of::<Place>();
-/// What it keeps besides, of each that has a companion.
+/// Bytes that it keeps in addition for each companion.
 pub(crate) const COMPANION_BYTES: usize = size_of::<Span>();
 
 #[derive(Debug)]
@@ -202,25 +204,25 @@ struct Place {
     value: Span,
 }
 
-/// A few records that travel together.
+/// A few records handed over together.
 ///
 /// # Invariants
 ///
-/// 1. Every `Span::Lent` in `places` was lent under one of `lenders`, and every one in `companions` under one of
-///    `companion_lenders`.
-/// 2. Lenders are let go of only while `places` and `companions` are empty, and dropped after them.
+/// 1. Every `Span::Lent` in `places` was lent under one of `lenders`, and every one in `companions` under one
+///    of `companion_lenders`.
+/// 2. Lenders are released only while `places` and `companions` are empty, and are dropped after them.
 /// 3. A lent span leaves the run only with the lifetime of a borrow of the run.
-/// 4. `companions` is empty, or has one for each of `places`.
-/// 5. For each record whose block has to be verified, `checksums` has the seal, at the record or at one before it. It
-///    is a seal of one of `lenders`, whose number it has.
+/// 4. `companions` is empty, or has one entry for each of `places`.
+/// 5. For each record whose block is still to be verified, `checksums` has the deferred checksum, at that
+///    record or an earlier one. Its keeper is one of `lenders`, and it has that lender's number.
 #[derive(Debug)]
 pub struct Run {
     places: Vec<Place>,
     companions: Vec<Span>,
-    /// In the order of their positions; no two neighbours of one block.
+    /// In the order of their positions; neighbours are of different blocks.
     checksums: Vec<ChecksumAt>,
-    /// What is not lent, at its front. What is behind that is of earlier records: bytes are not written for their own
-    /// sake.
+    /// The copied bytes are at the front. Whatever follows is left over from earlier records, to avoid
+    /// clearing memory.
     copied: Vec<u8>,
     copied_bytes: usize,
     value_bytes: usize,
@@ -230,7 +232,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// An empty run with room for `records` records. It grows past that if it must.
+    /// Creates an empty run with room for `records` records. It grows if it must.
     #[must_use]
     pub fn with_capacity(records: usize) -> Self {
         Run {
@@ -246,18 +248,18 @@ impl Run {
         }
     }
 
-    /// The same for records that may each be of another lender.
+    /// Creates an empty run for records that may each have a different lender.
     pub(crate) fn with_lenders(records: usize) -> Self {
         let lenders = || Lenders::with_capacity(records);
         Run { lenders: lenders(), companion_lenders: lenders(), ..Run::with_capacity(records) }
     }
 
-    /// Adds a record: where it lies if it is lent, its bytes otherwise.
+    /// Adds a record: its location if it is lent, its bytes otherwise.
     ///
     /// # Panics
     ///
-    /// If some of the run's records have a companion and some have none: a bug of the source. If one is sealed and
-    /// not lent, which no source of a caller's own can bring about.
+    /// If some of the run's records have a companion and others do not, which is a bug of the source. If a
+    /// record has a deferred checksum but is not lent, which caller-implemented sources cannot cause.
     pub fn push(&mut self, id: RecordId, entry: Entry<'_>) {
         let Entry { key, value, lender, is_key_lent, companion, unverified, is_whole: _ } = entry;
         if self.places.is_empty() {
@@ -266,7 +268,7 @@ impl Run {
         }
         let lender = lender.map(|lender| self.lenders.take_in(lender));
         if let Some(unverified) = unverified {
-            self.take_over(unverified, lender.expect("what is sealed is lent by whoever keeps its table"));
+            self.take_over(unverified, lender.expect("the keeper of its table lends the record"));
         }
         let is_lent = lender.is_some();
         let place =
@@ -283,8 +285,8 @@ impl Run {
         assert!(companions == 0 || companions == self.places.len(), "a record lacks its companion");
     }
 
-    /// Adds a record whose value lies in a buffer, and takes that for its own, which the other becomes. The record is
-    /// the run's first, and its key no longer than what lies before its value.
+    /// Adds a record together with the buffer that holds its value, and gives the run's own buffer in
+    /// exchange. The record is the run's first, and its key is no longer than the bytes before its value.
     pub(crate) fn exchange(&mut self, id: RecordId, key: &[u8], buffer: &mut Vec<u8>, value: Range<usize>) {
         assert!(self.places.is_empty(), "a run takes a buffer for its first record");
         self.lenders.begin(None);
@@ -296,25 +298,25 @@ impl Run {
         self.places.push(Place { id, key: Span::Copied(0..key.len()), value: Span::Copied(value) });
     }
 
-    /// Keeps the seal of the block that the next record lies in, by the number of its lender.
+    /// Takes over the deferred checksum of the next record's block, with the number of its lender.
     fn take_over(&mut self, unverified: UnverifiedTable<'_>, lender: usize) {
         let checksum = unverified.take();
         if self.checksums.last().is_some_and(|last| last.checksum == checksum && last.lender == lender) {
             return;
         }
         if self.checksums.capacity() == 0 {
-            // Once and for all: a block has at least one record.
+            // Reserved once: a block has at least one record.
             self.checksums.reserve_exact(self.places.capacity());
         }
         self.checksums.push(ChecksumAt { position: self.places.len(), checksum, lender });
     }
 
-    /// `is_lent` says that the bytes were lent under a lender that was taken in.
+    /// Keeps bytes. `is_lent` asserts that they were lent under a lender that was taken in.
     fn keep(&mut self, bytes: &[u8], is_lent: bool) -> Span {
         if is_lent {
             // SAFETY: only the lifetime changes. `Entry::lent` promised that the bytes stay readable and
-            // unwritten while a clone of their lender lives; the run's own is one and, by invariant 2,
-            // outlives the span; by invariant 3 nobody sees the false lifetime.
+            // unwritten while a clone of their lender lives. The run holds such a clone, which outlives the
+            // span by invariant 2. By invariant 3 nobody sees the false lifetime.
             Span::Lent(unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) })
         } else {
             let start = self.copied_bytes;
@@ -330,7 +332,7 @@ impl Run {
         }
     }
 
-    /// Forgets the records and keeps the room.
+    /// Removes the records and keeps the memory.
     pub fn clear(&mut self) {
         self.places.clear();
         self.companions.clear();
@@ -340,53 +342,53 @@ impl Run {
         self.step_end = None;
     }
 
-    /// Says that its records are the last of a step.
+    /// Marks its records as the last of a step.
     pub(crate) fn end_step(&mut self, end: StepEnd) {
         self.step_end = Some(end);
     }
 
-    /// The end of the step that its last record ends, if it ends one; of an empty run, that of a step in which its
-    /// consumer gets nothing.
+    /// The end of the step that the run's last record ends, if it ends one. For an empty run: the end of a
+    /// step in which the consumer gets no records.
     #[must_use]
     pub fn step_end(&self) -> Option<StepEnd> {
         self.step_end
     }
 
-    /// How many records are in it.
+    /// The number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there is none.
+    /// Whether the run has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The length of all its values together.
+    /// The total length of all values.
     #[must_use]
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
-    /// The record at a position, in the order they were added.
+    /// The record at a position, in the order of insertion.
     #[must_use]
     pub fn get(&self, position: usize) -> Option<Record<'_>> {
         self.places.get(position).map(|place| self.record(position, place))
     }
 
-    /// The records, in the order they were added.
+    /// The records, in the order of insertion.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Record<'_>> {
         self.places.iter().enumerate().map(|(position, place)| self.record(position, place))
     }
 
-    /// Looks whether what was read of the records until now was as it lay there when it was lent.
+    /// Checks that everything read of the records until now was as it was when it was lent.
     pub(crate) fn check_used(&self) -> Result<(), SourceError> {
         self.lenders.iter().chain(self.companion_lenders.iter()).try_for_each(Lender::check_used)
     }
 
-    /// What checks the seals of the records, for a walk over them from the first one on.
+    /// Verifies the deferred checksums while the records are used from the first one on.
     pub(crate) fn seal_checks(&self) -> Verifying<'_> {
         Verifying { run: self, next: 0 }
     }
@@ -404,25 +406,24 @@ impl Run {
     }
 }
 
-/// Checks the seals of a run as its records are used, one after the other.
+/// Verifies a run's deferred checksums as its records are used one after the other.
 #[derive(Debug)]
 pub(crate) struct Verifying<'a> {
     run: &'a Run,
-    /// The first seal that has not been checked.
+    /// The first deferred checksum that has not been verified.
     next: usize,
 }
 
 impl Verifying<'_> {
-    /// Verifies the block of the record at `position`, unless that has been done, or is not to be done here. Records
-    /// before it are not used any more.
+    /// Verifies the block of the record at `position`, unless that is done or not deferred. Records before it
+    /// are not used any more.
     pub(crate) fn before(&mut self, position: usize) -> Result<(), SourceError> {
         while let Some(ChecksumAt { checksum, lender, .. }) = self.due(position) {
-            let lender =
-                self.run.lenders.get(*lender).expect("a seal has the number of a lender that was taken in");
+            let lender = self.run.lenders.get(*lender).expect("a checksum has the number of a lender");
             lender.check(*checksum)?;
             self.next += 1;
         }
-        // Each lender knows its own values.
+        // Each lender recognises its own values.
         match self.run.places.get(position) {
             Some(Place { value: Span::Lent(value), .. }) => {
                 self.run.lenders.iter().try_for_each(|lender| lender.check_value(value))

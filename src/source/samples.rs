@@ -1,18 +1,18 @@
-//! What can be known of a data set for little, so that another one is not taken for it: its last record, and
+//! Samples that identify a data set cheaply, so that another one is not mistaken for it: the last record, and
 //! some that a seed picks.
 
 use super::{INDEX, Identity, Passes, Source, SourceError};
 use crate::base::splitmix::{SplitMix, fold};
 
-/// How many records are looked at, at the most, beside the last one: each may be two reads from a disk.
+/// The most records sampled besides the last one: each may take two disk reads.
 const RECORDS: u64 = 8;
 
-/// Tells these draws from all others of the seed.
-const CLUES: u64 = 0x636c_7565;
+/// Separates these draws from all others of the seed.
+const SAMPLES: u64 = 0x636c_7565;
 
-/// The clues that a seed picks: of some records by their positions, where a walk comes to them at once;
-/// otherwise of the last one alone, where the source knows the way. What cannot be read is left out: that is
-/// an error of the walk's, when it comes there.
+/// The samples that a seed picks: some records by position if the source is seekable; otherwise only the last
+/// one, if the source reaches it directly. A record that cannot be read is left out: a cursor reports that
+/// error when it gets there.
 pub(crate) fn look(source: &dyn Source, seed: u64) -> Identity {
     let mut samples = match source.index_checksum() {
         Some(checksum) => Identity::new().with_sample(INDEX, format_args!("checksum {checksum:08x}")),
@@ -23,7 +23,8 @@ pub(crate) fn look(source: &dyn Source, seed: u64) -> Identity {
     }
     match source.records().filter(|_| source.is_seekable()) {
         Some(records) => add_records(&mut samples, source, seed, records).unwrap_or_else(|error| {
-            tracing::debug!(source = %source.path().display(), %error, "not all records are known that a snapshot looks at");
+            let source = source.path().display();
+            tracing::debug!(%source, %error, "some of the records that a snapshot samples cannot be read");
         }),
         None => source.look_at_last(&mut |key, value| add(&mut samples, "last", key, value, None)),
     }
@@ -55,10 +56,10 @@ fn add(samples: &mut Identity, name: &str, key: &[u8], value: &[u8], companion: 
     *samples = std::mem::take(samples).with_record(name, key, value, companion);
 }
 
-/// In the order of the walk. Neither the first nor the last record is among them: those are known anyhow.
+/// Sorted. The first and the last record are excluded, because they are sampled anyway.
 fn positions(seed: u64, records: u64) -> Vec<u64> {
     let between = records.saturating_sub(2);
-    let mut draws = SplitMix(fold(seed, &[CLUES, records]));
+    let mut draws = SplitMix(fold(seed, &[SAMPLES, records]));
     let mut position = || {
         let high = (u128::from(draws.next()) * u128::from(between)) >> 64;
         u64::try_from(high).expect("less than as many") + 1

@@ -1,4 +1,4 @@
-//! Where a database's sidecar may lie, and what it is called there.
+//! Where a database's sidecar may be kept, and its name there.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,11 @@ use super::IndexPlace;
 
 const EXTENSION: &str = "percolator-index";
 
-/// How much of a path is kept in a name: file systems take 255 bytes, and a temporary file's name is longer.
+/// How much of a path is kept in the name: file systems allow 255 bytes, and a temporary file's name is
+/// longer.
 const READABLE_CHARS: usize = 100;
 
-/// The files that may be the sidecar, the one that is wanted first.
+/// The files that may be the sidecar, in order of preference.
 pub(super) fn sidecars(place: &IndexPlace, database: &Path) -> Vec<PathBuf> {
     match place {
         IndexPlace::Beside => {
@@ -36,8 +37,8 @@ fn cache_folder() -> Option<PathBuf> {
     Some(cache.join("percolator/indexes"))
 }
 
-/// A name for the sidecar in a folder of many: the end of the path, to be read, and a hash of all of it. Should two
-/// databases have one name even so, each finds that the other's index is not its own.
+/// The sidecar's name in a folder shared by many: the end of the path, for readers, and a hash of the whole
+/// path. If two databases still share a name, each recognises that the other's index is not its own.
 fn name_of(database: &Path) -> String {
     let path = database.as_os_str().as_encoded_bytes();
     let text = String::from_utf8_lossy(path);

@@ -1,9 +1,9 @@
-//! Where each record of a database lies, by its position: an index of 8 bytes a record, kept in a file beside the
-//! database (a *sidecar*), so that it is made once.
+//! The record index: where each record of a database is stored, by position. It has one or two numbers of 8
+//! bytes per record, and is kept in a file (a *sidecar*) so that it is built only once.
 //!
-//! What a place is, is the database's own to say and to check: nothing here, and nothing in a sidecar, is believed
-//! about the database. A sidecar is of one state of it, which its identity names; one that is of another state, or is
-//! damaged, is made anew.
+//! Each kind of database defines its own places and checks them. Nothing here, and nothing in a sidecar, is
+//! trusted about the database. A sidecar belongs to one state of the database, named by its identity. A
+//! sidecar of another state, or a damaged one, is rebuilt.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -20,8 +20,7 @@ use super::Identity;
 
 /// Where the index of a database's records is kept.
 ///
-/// Wherever that is: an index that cannot be written there is kept in memory, for this process alone, and a warning
-/// says so.
+/// An index that cannot be written there is kept in memory, for this process only, and a warning is logged.
 ///
 /// ```no_run
 /// use percolator::source::{IndexPlace, Lmdb, Source};
@@ -36,15 +35,15 @@ use super::Identity;
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexPlace {
-    /// In a file beside the database: for the folder `train_lmdb` that is `train_lmdb.percolator-index`. Where that
-    /// cannot be written, in the user's cache folder, `$XDG_CACHE_HOME/percolator/indexes` or
+    /// In a file beside the database: for the folder `train_lmdb`, the file `train_lmdb.percolator-index`. If
+    /// that cannot be written, in the user's cache folder: `$XDG_CACHE_HOME/percolator/indexes` or
     /// `~/.cache/percolator/indexes`.
     #[default]
     Beside,
-    /// In a file in this folder, which is made if it is not there. The file is named by the database's path, so that
-    /// one folder does for many.
+    /// In a file in this folder, which is created if it does not exist. The file name is derived from the
+    /// database's path, so one folder serves many databases.
     Folder(PathBuf),
-    /// In memory alone. It is made each time.
+    /// In memory only. Each process builds it again.
     Memory,
 }
 
@@ -58,11 +57,12 @@ pub(super) struct Subject<'a> {
     pub(super) place: &'a IndexPlace,
 }
 
-/// Where the records of one state of a database lie: for each as many numbers as its kind of database wants.
+/// Where the records of one state of a database are stored: a fixed count of numbers for each, which depends
+/// on the kind of database.
 #[derive(Debug)]
 pub(super) struct RecordIndex {
     body: Body,
-    /// How many a record has.
+    /// The count of numbers per record.
     numbers: u64,
 }
 
@@ -73,7 +73,7 @@ enum Body {
 }
 
 impl RecordIndex {
-    /// The index that is there, if one is and is of this state. Says what is wrong with those that are not.
+    /// Finds an existing index of this state. Logs why others cannot be used.
     pub(super) fn find(subject: &Subject<'_>) -> Option<Self> {
         sidecars(subject.place, &subject.database).into_iter().find_map(|path| {
             let Subject { kind, identity, .. } = subject;
@@ -90,7 +90,8 @@ impl RecordIndex {
             match found {
                 Unusable::Missing => {}
                 Unusable::Stale { found, wanted } => tracing::info!(
-                    %index, %found, %wanted, "a record index is not of the database as it is now: it is made anew"
+                    %index, %found, %wanted,
+                    "a record index is of another state of the database: it is made anew"
                 ),
                 Unusable::Damaged(damage) => {
                     tracing::warn!(%index, %damage, "a record index cannot be used: it is made anew");
@@ -100,7 +101,7 @@ impl RecordIndex {
         })
     }
 
-    /// The index of these places, kept where it is wanted or wherever that is possible.
+    /// Wraps a new index, and writes it to the first place that can be written.
     pub(super) fn keep(subject: &Subject<'_>, places: Vec<u64>) -> Self {
         Self::write(subject, &places);
         RecordIndex { body: Body::Memory(places), numbers: subject.kind.numbers() }
@@ -116,20 +117,21 @@ impl RecordIndex {
                     return;
                 }
                 Err(error) => {
-                    tracing::info!(%database, index = %path.display(), %error, "a record index cannot be kept there");
+                    let index = path.display();
+                    tracing::info!(%database, %index, %error, "a record index cannot be kept there");
                 }
             }
         }
         if *subject.place != IndexPlace::Memory {
             tracing::warn!(
                 %database,
-                "the record index is kept in memory alone, and made again by each process; IndexPlace::Folder names a \
-                 folder for it"
+                "the record index is kept in memory alone, and each process makes it again; set a folder \
+                 for it with IndexPlace::Folder"
             );
         }
     }
 
-    /// How many records it has.
+    /// The number of records.
     pub(super) fn records(&self) -> u64 {
         let numbers = match &self.body {
             Body::Memory(places) => places.len() as u64,
@@ -138,7 +140,7 @@ impl RecordIndex {
         numbers.checked_div(self.numbers).unwrap_or_default()
     }
 
-    /// A checksum of all places: of the checksums of the parts that a sidecar has them in.
+    /// A checksum of all places: of the checksums of the parts that a sidecar divides them into.
     pub(super) fn checksum(&self) -> u32 {
         match &self.body {
             Body::Memory(places) => sidecar::checksum_of(places),
@@ -146,13 +148,14 @@ impl RecordIndex {
         }
     }
 
-    /// The memory that it uses, or may come to use.
+    /// The memory that the index uses, or may come to use.
     pub(super) fn held_bytes(&self) -> usize {
         let numbers = self.records().saturating_mul(self.numbers);
         usize::try_from(numbers).unwrap_or(usize::MAX).saturating_mul(size_of::<u64>())
     }
 
-    /// Where the record at a position lies, of a kind that wants so many numbers; `None` past the last one.
+    /// The place of the record at a position, for a kind of database with this count of numbers; `None` past
+    /// the last record.
     #[inline]
     pub(super) fn place<const NUMBERS: usize>(
         &self,

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! magic: 8 bytes | version: 4 | kind: 4 | the file's length: 8 | numbers: 8 | identity's length: 4
-//! identity | a crc32c for each part of the places: 4 bytes each | zeros, up to a multiple of 8 | crc32c of all that: 4
+//! identity | a crc32c for each part of the places: 4 bytes each | zeros, up to a multiple of 8
+//! crc32c of all that: 4
 //! the places: numbers of 8 bytes, one or more a record, in parts of 64 KiB
 //! ```
 //!
-//! Numbers are little-endian. The file is read and not mapped, for a map of a file that somebody cuts ends the
-//! process; the head when it is opened, a part when a place in it is first asked for, and each is verified then.
+//! Numbers are little-endian. The file is read instead of mapped, because truncating a mapped file ends the
+//! process. The head is read and verified when the file is opened, a part when a place in it is first needed.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -27,10 +28,10 @@ const FIXED_BYTES: usize = 36;
 const NUMBER_BYTES: usize = size_of::<u64>();
 const PART_BYTES: usize = 64 << 10;
 const PART_NUMBERS: usize = PART_BYTES / NUMBER_BYTES;
-/// More than any database's identity has: a LevelDB's names its tables.
+/// More than the identity of any database: a LevelDB's names its tables.
 const IDENTITY_BYTES_MAX: usize = 16 << 20;
 
-/// What kind of database an index is of, hence what its places mean.
+/// The kind of database that an index is of, which determines what its places mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::source) enum Kind {
     Lmdb = 1,
@@ -38,7 +39,7 @@ pub(in crate::source) enum Kind {
 }
 
 impl Kind {
-    /// How many numbers say where a record lies: a power of two, so that all of them are in one part.
+    /// How many numbers make up a place: a power of two, so that a place is never split between parts.
     pub(super) fn numbers(self) -> u64 {
         match self {
             Kind::Lmdb => 1,
@@ -50,13 +51,13 @@ impl Kind {
 /// Why a sidecar cannot be used.
 #[derive(Debug)]
 pub(super) enum Unusable {
-    /// There is none.
+    /// There is no sidecar.
     Missing,
     /// It is of another state of the database.
     Stale {
-        /// What it is of.
+        /// The state that the sidecar is of.
         found: String,
-        /// What the database is.
+        /// The state that the database is in.
         wanted: String,
     },
     Damaged(Damage),
@@ -85,11 +86,11 @@ impl From<io::Error> for Unusable {
     }
 }
 
-/// A sidecar whose head is right.
+/// An open sidecar whose head is valid.
 #[derive(Debug)]
 pub(super) struct Sidecar {
     file: File,
-    /// How many numbers the places are.
+    /// The total count of numbers in the places.
     numbers: u64,
     /// Where the places begin.
     places_at: u64,
@@ -102,7 +103,7 @@ struct Part {
     places: OnceCell<Box<[u64]>>,
 }
 
-/// The head's numbers, as far as the file can have them.
+/// The fixed fields of the head, checked against the file's length.
 struct Fixed {
     kind: u32,
     numbers: u64,
@@ -112,9 +113,9 @@ struct Fixed {
 }
 
 impl Sidecar {
-    /// Opens the file, which must be of this kind and this state of a database. Reads its head alone.
+    /// Opens the file and verifies that it is of this kind and state of a database. Reads only the head.
     pub(super) fn open(path: &Path, kind: Kind, identity: &Identity) -> Result<Self, Unusable> {
-        // A pipe that nobody writes to would be waited for without end.
+        // Opening a pipe without a writer would block for ever.
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -122,7 +123,7 @@ impl Sidecar {
         }
         let mut fixed = [0; FIXED_BYTES];
         if metadata.len() < fixed.len() as u64 {
-            return Err(damaged(format!("it has {} bytes, and its head alone has more", metadata.len())));
+            return Err(damaged(format!("it has {} bytes, fewer than a head", metadata.len())));
         }
         file.read_exact_at(&mut fixed, 0)?;
         let Fixed { kind: found_kind, numbers, identity_bytes, parts, head_bytes } =
@@ -145,12 +146,12 @@ impl Sidecar {
         self.numbers
     }
 
-    /// Nothing is read for it.
+    /// A checksum of all places, computed without reading them.
     pub(super) fn checksum(&self) -> u32 {
         of_parts(self.parts.iter().map(|part| part.checksum))
     }
 
-    /// The places from a number on, up to the end of its part; `None` past the last one.
+    /// The numbers from index `at` to the end of its part; `None` past the last number.
     #[inline]
     pub(super) fn numbers_from(&self, at: usize) -> Result<Option<&[u64]>, Damage> {
         let number = at / PART_NUMBERS;
@@ -171,7 +172,8 @@ impl Sidecar {
         let found = crc32c(&part);
         if found != checksum {
             let message = format!(
-                "the part of the places at byte {at} has the checksum {found:#010x}, and should have {checksum:#010x}"
+                "the part of the places at byte {at} has the checksum {found:#010x} instead of \
+                 {checksum:#010x}"
             );
             return Err(Damage(message));
         }
@@ -180,14 +182,15 @@ impl Sidecar {
     }
 }
 
-/// Numbers from the front of some bytes; zero where there are none, which `read_fixed` has made sure of.
+/// Takes a number off the front of some bytes; zero if they are too few, which `read_fixed` rules out.
 fn number<const BYTES: usize>(bytes: &mut &[u8]) -> [u8; BYTES] {
     let Some((number, rest)) = bytes.split_first_chunk() else { return [0; BYTES] };
     *bytes = rest;
     *number
 }
 
-/// Reads what is at the front of a file of this length, and checks that the rest can be what it says.
+/// Reads the fixed fields from the front of a file of this length, and checks that they are consistent with
+/// the length.
 fn read_fixed(mut bytes: &[u8], file_bytes: u64) -> Result<Fixed, Unusable> {
     let bytes = &mut bytes;
     let magic: [u8; 8] = number(bytes);
@@ -197,19 +200,19 @@ fn read_fixed(mut bytes: &[u8], file_bytes: u64) -> Result<Fixed, Unusable> {
     let version = u32::from_le_bytes(number(bytes));
     if version != VERSION {
         return Err(damaged(format!(
-            "it has version {version} of the format, and this program reads {VERSION}"
+            "it has version {version} of the format, but this program reads {VERSION}"
         )));
     }
     let kind = u32::from_le_bytes(number(bytes));
-    let said_bytes = u64::from_le_bytes(number(bytes));
-    if said_bytes != file_bytes {
-        return Err(damaged(format!("it has {file_bytes} bytes, and says that it has {said_bytes}")));
+    let declared_bytes = u64::from_le_bytes(number(bytes));
+    if declared_bytes != file_bytes {
+        return Err(damaged(format!("it has {file_bytes} bytes, but its head declares {declared_bytes}")));
     }
     let numbers = u64::from_le_bytes(number(bytes));
     let identity_bytes = u32::from_le_bytes(number(bytes)) as usize;
     if identity_bytes > IDENTITY_BYTES_MAX {
         return Err(damaged(format!(
-            "its identity has {identity_bytes} bytes, of {IDENTITY_BYTES_MAX} at most"
+            "its identity has {identity_bytes} bytes; at most {IDENTITY_BYTES_MAX} are allowed"
         )));
     }
     let fits = || {
@@ -220,13 +223,14 @@ fn read_fixed(mut bytes: &[u8], file_bytes: u64) -> Result<Fixed, Unusable> {
     };
     let (parts, head_bytes) = fits().ok_or_else(|| {
         damaged(format!(
-            "{numbers} numbers and an identity of {identity_bytes} bytes are not its {file_bytes} bytes"
+            "{numbers} numbers and an identity of {identity_bytes} bytes do not add up to its \
+             {file_bytes} bytes"
         ))
     })?;
     Ok(Fixed { kind, numbers, identity_bytes, parts, head_bytes })
 }
 
-/// Up to the first place, which lies at a multiple of 8.
+/// The bytes before the first place, a multiple of 8.
 fn head_bytes(identity_bytes: usize, parts: usize) -> Option<usize> {
     let checksums_bytes = parts.checked_add(1)?.checked_mul(size_of::<u32>())?;
     FIXED_BYTES
@@ -235,7 +239,7 @@ fn head_bytes(identity_bytes: usize, parts: usize) -> Option<usize> {
         .checked_next_multiple_of(NUMBER_BYTES)
 }
 
-/// Verifies the head, and gives the checksums of the parts, and the identity.
+/// Verifies the head, and returns the checksums of the parts and the identity.
 fn read_head(
     head: &[u8],
     identity_bytes: usize,
@@ -250,14 +254,12 @@ fn read_head(
     let (head, wanted, identity, checksums) = split().ok_or_else(|| damaged("its head is too short"))?;
     let found = crc32c(head);
     if found != wanted {
-        return Err(damaged(format!(
-            "its head has the checksum {found:#010x}, and should have {wanted:#010x}"
-        )));
+        return Err(damaged(format!("its head has the checksum {found:#010x} instead of {wanted:#010x}")));
     }
     Ok((checksums.iter().map(|checksum| u32::from_le_bytes(*checksum)), identity))
 }
 
-/// The head of a file with these places.
+/// Builds the head of a file with these places.
 fn head_of(kind: Kind, identity: &Identity, places: &[u8]) -> Option<Vec<u8>> {
     let parts = places.chunks(PART_BYTES);
     let head_bytes = head_bytes(identity.as_bytes().len(), parts.len())?;
@@ -279,12 +281,12 @@ fn head_of(kind: Kind, identity: &Identity, places: &[u8]) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// What the checksums of places' parts come to.
+/// The combined checksum of the parts' checksums.
 fn of_parts(checksums: impl Iterator<Item = u32>) -> u32 {
     crc32c(&checksums.flat_map(u32::to_le_bytes).collect::<Vec<_>>())
 }
 
-/// What a sidecar of these places says that its parts come to.
+/// The combined checksum that a sidecar with these places has.
 pub(super) fn checksum_of(places: &[u64]) -> u32 {
     let bytes = |part: &[u64]| part.iter().flat_map(|place| place.to_le_bytes()).collect::<Vec<_>>();
     of_parts(places.chunks(PART_NUMBERS).map(|part| crc32c(&bytes(part))))

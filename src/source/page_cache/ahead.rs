@@ -1,38 +1,38 @@
-//! Reading ahead of a walk over a mapped file.
+//! Reading ahead of a cursor over a mapped file.
 //!
-//! Whoever touches a page of a map that is not in memory waits for the disk, page fault after page fault, and the
-//! workers would all wait at once. So the walk, which is ahead of them anyhow, has the system read what comes after it:
-//! a few chunks at a time, each only if it is not in memory, and only while the walk goes forward through the file.
-//! A database that was written in the order of its keys lies so.
+//! Touching a page of a map that is not in memory waits for the disk, one page fault after another, and all
+//! workers would wait at once. The cursor is ahead of the workers anyway, so it has the kernel read what
+//! comes next: a few chunks at a time, each only if it is not in memory, and only while the cursor moves
+//! forward through the file. A database that was written in key order is stored that way.
 //!
-//! A walk of some of the ranks of a job passes over the others' records, and cannot know where those lie that it wants
-//! before it has come to them. Where it passes over more than it takes, by and large, and more at a time than a request
-//! is worth, nothing is read ahead of it but the values that it takes, when it comes to them: the workers are a ring
-//! behind.
+//! A cursor for some ranks of a job passes over the records of the others, and learns where its own are only
+//! when it reaches them. If it passes over more than it takes, on average, and more at a time than a request
+//! is worth, nothing is read ahead except the values that it takes, requested when it reaches them: the
+//! workers are a whole ring of batches behind.
 
 use std::ops::Range;
 
 use crate::source::READ_AHEAD_BYTES;
 
-/// What is asked for at a time.
+/// The unit of requests.
 pub(super) const CHUNK_BYTES: u64 = 1 << 20;
-/// Chunks that are asked for at one step of the walk: the first records are not to wait for the whole window.
+/// Chunks requested in one step of the cursor, so that the first records do not wait for the whole window.
 const CHUNKS_A_STEP: u64 = 2;
-/// Steps forward, one after the other, after which a walk is taken to go on so.
+/// After this many consecutive forward steps, the cursor is assumed to continue forward.
 pub(super) const STEPS_FORWARD: u32 = 8;
 
-/// What of a file is to be asked for, as a walk goes through it.
+/// Decides what part of a file to request as a cursor moves through it.
 #[derive(Debug)]
 pub(super) struct Window {
     file_bytes: u64,
-    /// How far the walk goes on: to the end of the file, unless something else was said.
+    /// How far the cursor reads: to the end of the file unless set otherwise.
     end: u64,
-    /// Where the walk was when it was looked last.
+    /// Where the cursor was when this was last evaluated.
     at: u64,
     steps_forward: u32,
-    /// How far the file was asked for.
+    /// How far the file has been requested.
     asked: u64,
-    /// Where the walk may be without anything being asked for.
+    /// While the cursor is here, nothing needs to be requested.
     quiet: Range<u64>,
 }
 
@@ -41,19 +41,19 @@ impl Window {
         Window { file_bytes, end: file_bytes, at: 0, steps_forward: 0, asked: 0, quiet: 0..0 }
     }
 
-    /// Whether the walk is taken to go on as it went.
+    /// Whether the cursor is assumed to continue forward.
     #[inline]
     pub(super) fn is_forward(&self) -> bool {
         self.steps_forward > STEPS_FORWARD
     }
 
-    /// Nothing is asked for until the walk has gone forward again for a while.
+    /// Requests nothing until the cursor has moved forward for a while again.
     #[inline]
     pub(super) fn pause(&mut self) {
         (self.steps_forward, self.quiet) = (0, 0..0);
     }
 
-    /// The walk goes on up to there, and what it comes to is to be asked for again; or, for `None`, to the end of the file.
+    /// The cursor reads up to `end`, and what it reaches is requested again; `None` is the end of the file.
     pub(super) fn goes_on_until(&mut self, end: Option<u64>) {
         if let Some(end) = end {
             (self.end, self.asked) = (end.min(self.file_bytes), 0);
@@ -63,14 +63,14 @@ impl Window {
         self.quiet = 0..0;
     }
 
-    /// What to ask for now that the walk has come to `at`, to be cut into chunks: often nothing.
+    /// What to request now that the cursor has reached `at`, to be divided into chunks. Often empty.
     #[inline]
     pub(super) fn came_to(&mut self, at: u64) -> Range<u64> {
         if self.quiet.contains(&at) { at..at } else { self.look(at) }
     }
 
     fn look(&mut self, at: u64) -> Range<u64> {
-        // Forward by and large: a database has pages that lie a little before those of the records before.
+        // Forward on the whole: some pages of a database are slightly before those of the previous records.
         let is_near = at.abs_diff(self.at) <= READ_AHEAD_BYTES;
         self.at = at;
         if !is_near {
@@ -92,30 +92,31 @@ impl Window {
     }
 }
 
-/// What has to lie between two values for it to be worth a request of its own to leave it out.
+/// The smallest gap between two values for which separate requests are worthwhile.
 const GAP_BYTES: u64 = 128 << 10;
-/// Smaller values share their pages, with each other or with what the walk itself touches.
+/// Smaller values share their pages with each other, or with what the cursor itself touches.
 const OWN_PAGES_BYTES: u64 = 16 << 10;
 
-/// How far back it is remembered what a walk took, in bytes: sizes vary, and a few records say little of them.
+/// How many bytes back the cursor's choices are remembered: sizes vary, and a few records say little about
+/// them.
 const MEMORY_BYTES: u64 = READ_AHEAD_BYTES;
 
-/// How much a walk takes of what it comes to: some values one after the other, then passes over some, and so on.
+/// How much of what a cursor reaches it takes: it takes some consecutive values, passes over some, and so on.
 ///
-/// The sums are halved together when they come to more than is remembered, so that what was long ago counts for less.
-/// What makes a walk picky has to fall to less than half until it is so no longer: each change of mind costs what was
-/// read for the other one.
+/// The sums are halved together when they exceed what is remembered, so that old choices count for less. A
+/// selective cursor stays selective until the ratio falls to less than half of the threshold: each switch
+/// costs what was read for the other mode.
 #[derive(Debug, Default)]
-pub(super) struct Appetite {
+pub(super) struct Selectivity {
     taken: u64,
     passed_over: u64,
-    /// What the gaps have to come to together, to be worth requests of their own.
+    /// How large all gaps together must be for separate requests to be worthwhile.
     worth: u64,
     is_in_gap: bool,
-    is_picky: bool,
+    is_selective: bool,
 }
 
-impl Appetite {
+impl Selectivity {
     #[inline]
     pub(super) fn took(&mut self, bytes: u64) {
         self.is_in_gap = false;
@@ -136,10 +137,10 @@ impl Appetite {
         self.decide();
     }
 
-    /// Whether it saves something to ask for single values.
+    /// Whether requesting single values saves anything.
     #[inline]
-    pub(super) fn is_picky(&self) -> bool {
-        self.is_picky
+    pub(super) fn is_selective(&self) -> bool {
+        self.is_selective
     }
 
     #[inline]
@@ -150,8 +151,8 @@ impl Appetite {
             self.worth /= 2;
         }
         let least = self.worth.max(self.taken);
-        let least = if self.is_picky { least / 2 } else { least };
-        self.is_picky = self.passed_over > 0 && self.passed_over >= least;
+        let least = if self.is_selective { least / 2 } else { least };
+        self.is_selective = self.passed_over > 0 && self.passed_over >= least;
     }
 }
 
@@ -162,7 +163,7 @@ mod tests {
     const FILE_BYTES: u64 = 200 << 20;
 
     #[test]
-    fn a_walk_forward_is_ahead_of_itself_by_the_window_and_asks_for_everything_once() {
+    fn a_forward_cursor_requests_everything_once_and_a_window_ahead() {
         let mut window = Window::new(FILE_BYTES);
         let mut asked = 0;
         let mut steps = 0;
@@ -176,7 +177,7 @@ mod tests {
             assert!(asked == wanted.start || asked == 0, "{wanted:?}");
             assert!(wanted.end <= FILE_BYTES && wanted.start >= at);
             asked = wanted.end;
-            // Two chunks a step are more than a step is long.
+            // Two chunks per step are longer than a step.
             let reached = (at + READ_AHEAD_BYTES).min(FILE_BYTES);
             assert!(steps < 60 || asked + 2 * CHUNK_BYTES >= reached, "{at}: {asked}");
         }
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_in_no_order_asks_for_nothing() {
+    fn a_cursor_in_no_order_requests_nothing() {
         const FILE_BYTES: u64 = 20 << 30;
 
         let mut window = Window::new(FILE_BYTES);
@@ -208,7 +209,7 @@ mod tests {
         let mut window = Window::new(FILE_BYTES);
         let mut asked = 0;
         for at in (0..FILE_BYTES).step_by(4096) {
-            // Every third record lies before the one before it.
+            // Every third record is stored before its predecessor.
             let at = if at % 3 == 0 { at.saturating_sub(100 << 10) } else { at };
             let wanted = window.came_to(at);
             asked += wanted.end - wanted.start;
@@ -218,26 +219,26 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_goes_on_to_somewhere_asks_for_nothing_behind_that() {
-        const STRETCH: u64 = 9 << 20;
+    fn a_cursor_that_reads_up_to_an_end_requests_nothing_past_it() {
+        const SHARE: u64 = 9 << 20;
 
         let mut window = Window::new(FILE_BYTES);
         let mut asked = 0;
-        // Every second stretch is another's.
-        for start in (0..FILE_BYTES - STRETCH).step_by(18 << 20) {
-            window.goes_on_until(Some(start + STRETCH));
-            for at in (start..start + STRETCH).step_by(100_000) {
+        // Every second share is another rank's.
+        for start in (0..FILE_BYTES - SHARE).step_by(18 << 20) {
+            window.goes_on_until(Some(start + SHARE));
+            for at in (start..start + SHARE).step_by(100_000) {
                 let wanted = window.came_to(at);
                 assert!(
-                    wanted.is_empty() || wanted.start >= start && wanted.end <= start + STRETCH,
+                    wanted.is_empty() || wanted.start >= start && wanted.end <= start + SHARE,
                     "{wanted:?}"
                 );
                 asked += wanted.end - wanted.start;
             }
         }
-        assert!(asked > 10 * STRETCH, "{asked}");
+        assert!(asked > 10 * SHARE, "{asked}");
         window.goes_on_until(None);
-        assert!((0..100).any(|step| window.came_to(FILE_BYTES - STRETCH + step).end > FILE_BYTES - STRETCH));
+        assert!((0..100).any(|step| window.came_to(FILE_BYTES - SHARE + step).end > FILE_BYTES - SHARE));
     }
 
     #[test]
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_was_paused_has_to_go_forward_again_and_asks_for_nothing_twice() {
+    fn a_paused_cursor_must_move_forward_again_and_requests_nothing_twice() {
         let mut window = Window::new(FILE_BYTES);
         let mut asked = 0;
         for (step, at) in (0..FILE_BYTES).step_by(500_000).enumerate() {
@@ -273,16 +274,16 @@ mod tests {
         assert_eq!(asked, FILE_BYTES);
     }
 
-    /// At which of so many records of `bytes` a walk of ranks `first` to `end` of `of` is picky.
-    fn picky(bytes: u64, ranks: Range<usize>, of: usize) -> Vec<bool> {
-        let mut appetite = Appetite::default();
+    /// For each record of `bytes`, whether a cursor for ranks `first` to `end` of `of` is selective after it.
+    fn selective(bytes: u64, ranks: Range<usize>, of: usize) -> Vec<bool> {
+        let mut selectivity = Selectivity::default();
         let step = |record: usize| {
             if ranks.contains(&(record % of)) {
-                appetite.took(bytes);
+                selectivity.took(bytes);
             } else {
-                appetite.passed_over(bytes);
+                selectivity.passed_over(bytes);
             }
-            appetite.is_picky()
+            selectivity.is_selective()
         };
         (0..10 * of).map(step).collect()
     }
@@ -290,33 +291,42 @@ mod tests {
     #[test]
     fn one_rank_of_many_asks_for_its_own_large_values() {
         for first in [0, 3, 7] {
-            let picky = picky(150_000, first..first + 1, 8);
-            assert!(picky[2..].iter().all(|&is_picky| is_picky), "before a walk forward is known as one");
+            let selective = selective(150_000, first..first + 1, 8);
+            assert!(
+                selective[2..].iter().all(|&is_selective| is_selective),
+                "before a forward cursor is recognised"
+            );
         }
-        assert!(picky(20_000, 63..64, 64)[STEPS_FORWARD as usize..].iter().all(|&is_picky| is_picky));
-        assert!(picky(150_000, 2..4, 4)[4..].iter().all(|&is_picky| is_picky), "half of the ranks");
+        assert!(
+            selective(20_000, 63..64, 64)[STEPS_FORWARD as usize..].iter().all(|&is_selective| is_selective)
+        );
+        assert!(
+            selective(150_000, 2..4, 4)[4..].iter().all(|&is_selective| is_selective),
+            "half of the ranks"
+        );
     }
 
     #[test]
     fn small_values_and_small_gaps_are_read_through() {
-        assert!(!picky(3_000, 0..1, 100).contains(&true), "values that share pages");
-        assert!(!picky(50_000, 0..1, 2).contains(&true), "a gap that is not worth a request");
-        assert!(!picky(150_000, 0..1, 1).contains(&true), "a walk that takes everything");
-        assert!(!picky(150_000, 0..7, 8)[16..].contains(&true), "one that takes nearly everything");
+        assert!(!selective(3_000, 0..1, 100).contains(&true), "values that share pages");
+        assert!(!selective(50_000, 0..1, 2).contains(&true), "a gap that is not worth a request");
+        assert!(!selective(150_000, 0..1, 1).contains(&true), "a cursor that takes everything");
+        assert!(!selective(150_000, 0..7, 8)[16..].contains(&true), "one that takes nearly everything");
     }
 
     #[test]
-    fn a_walk_that_takes_everything_from_now_on_is_not_picky_for_more_than_it_remembers() {
-        // As ranks that pass over the others' records, and as one that skips the first records of all.
+    fn a_cursor_that_takes_everything_from_now_on_is_not_selective_for_more_than_it_remembers() {
+        // Like ranks that pass over the records of others, and like a cursor that skips the first records of
+        // all.
         for (gaps, bytes) in [(5, 700_000), (1_000, 700_000), (1, 10 << 30), (100_000, 100_000)] {
-            let mut appetite = Appetite::default();
+            let mut selectivity = Selectivity::default();
             for _ in 0..gaps {
-                appetite.took(100_000);
-                appetite.passed_over(bytes);
+                selectivity.took(100_000);
+                selectivity.passed_over(bytes);
             }
             let left = (0..2_000).filter(|_| {
-                appetite.took(100_000);
-                appetite.is_picky()
+                selectivity.took(100_000);
+                selectivity.is_selective()
             });
             let left = left.count() as u64 * 100_000;
             assert!(left < 2 * MEMORY_BYTES, "{left} bytes are taken one by one after {gaps} of {bytes}");
@@ -324,21 +334,22 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_took_everything_becomes_picky_when_it_passes_over_most() {
-        let mut appetite = Appetite::default();
+    fn a_cursor_that_took_everything_becomes_selective_when_it_passes_over_most() {
+        let mut selectivity = Selectivity::default();
         for _ in 0..100_000 {
-            appetite.took(100_000);
+            selectivity.took(100_000);
         }
         let mut walked = 0;
-        while !appetite.is_picky() {
-            appetite.took(100_000);
-            appetite.passed_over(700_000);
+        while !selectivity.is_selective() {
+            selectivity.took(100_000);
+            selectivity.passed_over(700_000);
             walked += 800_000;
         }
         assert!(walked < 2 * MEMORY_BYTES, "{walked}");
     }
 
-    /// Sizes as JPEGs have them: log-normal, of this mean and this standard deviation in means.
+    /// Sizes distributed like those of JPEGs: log-normal, with this mean, and this standard deviation in
+    /// units of the mean.
     #[expect(clippy::cast_possible_truncation, reason = "a size is a whole number of bytes")]
     fn sizes(seed: u64, mean: f64, deviation: f64) -> impl Iterator<Item = u64> {
         let mut state = seed;
@@ -353,7 +364,7 @@ mod tests {
         })
     }
 
-    /// What came of a walk that takes the records of one rank.
+    /// The result of a pass that takes the records of one rank.
     #[derive(Debug, Default)]
     struct Walked {
         file: u64,
@@ -367,32 +378,32 @@ mod tests {
     fn walk(sizes: impl Iterator<Item = u64>, rank: usize, of: usize) -> Walked {
         let sizes: Vec<u64> = sizes.take(RECORDS).collect();
         let file = sizes.iter().sum();
-        let (mut window, mut appetite) = (Window::new(file), Appetite::default());
-        let (mut walked, mut at, mut was_picky) = (Walked { file, ..Walked::default() }, 0, false);
+        let (mut window, mut selectivity) = (Window::new(file), Selectivity::default());
+        let (mut walked, mut at, mut was_selective) = (Walked { file, ..Walked::default() }, 0, false);
         for (record, bytes) in sizes.into_iter().enumerate() {
             let is_taken = record % of == rank;
             if is_taken {
-                appetite.took(bytes)
+                selectivity.took(bytes)
             } else {
-                appetite.passed_over(bytes)
+                selectivity.passed_over(bytes)
             }
-            let is_picky = appetite.is_picky();
-            if is_picky {
+            let is_selective = selectivity.is_selective();
+            if is_selective {
                 window.pause();
             } else {
                 let wanted = window.came_to(at);
                 walked.asked += wanted.end - wanted.start;
             }
             walked.taken += if is_taken { bytes } else { 0 };
-            walked.asked += if is_taken && is_picky { bytes } else { 0 };
-            walked.flips += usize::from(is_picky != was_picky);
-            (was_picky, at) = (is_picky, at + bytes);
+            walked.asked += if is_taken && is_selective { bytes } else { 0 };
+            walked.flips += usize::from(is_selective != was_selective);
+            (was_selective, at) = (is_selective, at + bytes);
         }
         walked
     }
 
     #[test]
-    fn sizes_that_vary_change_a_walks_mind_seldom() {
+    fn varying_sizes_seldom_change_the_decision() {
         for (mean, deviation) in [(110e3, 0.0), (110e3, 0.5), (110e3, 1.35), (40e3, 1.0), (300e3, 1.35)] {
             for of in [2, 3, 4, 8, 64] {
                 for seed in 0..10_usize {

@@ -1,4 +1,4 @@
-//! Pages of a mapped file that are not to stay in the system's memory.
+//! Dropping pages of a mapped file from memory.
 
 use std::fs::File;
 use std::io;
@@ -7,21 +7,21 @@ use std::sync::Once;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Drops so much of a file, or all from `start` on. The system drops no page that a process has mapped: so first out of
-/// the map, which is for `empty_map` to do, then out of the memory.
+/// Drops `len` bytes of a file from `start` on, or everything from there. The kernel drops no page that a
+/// process has mapped, so `empty_map` first takes the pages out of the map.
 pub(in crate::source) fn drop_pages(
     file: &File,
     start: u64,
     len: Option<NonZeroU64>,
     empty_map: impl FnOnce() -> io::Result<()>,
 ) {
-    static SAID: Once = Once::new();
+    static WARNED: Once = Once::new();
 
     let emptied = empty_map();
     let dropped = fadvise(file, start, len, Advice::DontNeed).map_err(io::Error::from);
     if let Err(error) = emptied.and(dropped) {
-        // What cannot be dropped once cannot be dropped a thousand times.
-        SAID.call_once(|| tracing::warn!(%error, "drop_behind: the system does not drop what was used"));
-        tracing::debug!(%error, start, "the system does not drop what was used");
+        // Warn only once: if one part cannot be dropped, none can.
+        WARNED.call_once(|| tracing::warn!(%error, "drop_behind: the kernel does not drop used pages"));
+        tracing::debug!(%error, start, "the kernel does not drop used pages");
     }
 }

@@ -1,16 +1,16 @@
-//! Other systems than Linux are left to themselves.
+//! Does nothing on systems other than Linux.
 
 use crate::source::Dealt;
 
-/// As where something is done.
+/// Has the same interface as on Linux.
 #[derive(Debug)]
 pub(in crate::source) struct PageCache;
 
 impl PageCache {
     /// # Safety
     ///
-    /// Nothing is asked for.
-    #[expect(unsafe_code, reason = "as where something is done")]
+    /// None required: nothing is done.
+    #[expect(unsafe_code, reason = "the same interface as on Linux")]
     pub(in crate::source) unsafe fn of(_path: &std::path::Path, _id: crate::source::file_id::FileId) -> Self {
         PageCache
     }

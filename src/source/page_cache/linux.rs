@@ -1,107 +1,107 @@
-//! What one walk asks of Linux for the map that it walks over.
+//! Linux's page cache, advised on behalf of one cursor over a map.
 
-#![expect(unsafe_code, reason = "it is for the walk to promise that the map stays")]
+#![expect(unsafe_code, reason = "the cursor promises that the map stays")]
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::ahead::{Appetite, CHUNK_BYTES, STEPS_FORWARD, Window};
+use super::ahead::{CHUNK_BYTES, STEPS_FORWARD, Selectivity, Window};
 use super::behind::{Trail, Way};
 use super::mapped::{Mapped, steps};
 use crate::source::file_id::FileId;
 use crate::source::{Dealt, READ_AHEAD_BYTES};
 
-/// What is dropped at a time: a few calls of the system for a thousand pages.
+/// The unit of dropping: a few system calls for a thousand pages.
 const PART_BYTES: u64 = 4 << 20;
 
-/// The memory that one walk over a mapped file has the system use for it. Where nothing can be done for the walk,
-/// it goes on without.
+/// The page cache of one cursor over a mapped file. If the kernel does not cooperate, the cursor works
+/// without.
 #[derive(Debug)]
 pub(in crate::source) struct PageCache {
     path: PathBuf,
     id: FileId,
     steps: u32,
-    /// When the map is looked for: a walk that only looks at the first record need not know.
+    /// The step at which the map is located. A cursor that only looks at the first record never needs it.
     steps_before: u32,
-    appetite: Appetite,
+    selectivity: Selectivity,
     drops_behind: bool,
-    walk: Option<Walk>,
+    active: Option<Active>,
 }
 
-/// A walk that has gone on for a while.
+/// The state of a cursor whose map is located.
 #[derive(Debug)]
-struct Walk {
+struct Active {
     mapped: Mapped,
     window: Window,
-    /// Whether pages around those that are touched are not read with them.
+    /// Whether page faults do not read neighbouring pages.
     is_narrow: bool,
     behind: Option<Behind>,
 }
 
-/// What is dropped.
+/// Tracks what is dropped.
 #[derive(Debug)]
 struct Behind {
     trail: Trail,
-    /// The end of the parts that the walk has come to; none where it was sent elsewhere.
+    /// The end of the parts that the cursor has reached; `usize::MAX` after a seek.
     end: usize,
 }
 
 impl PageCache {
-    /// Of a walk over a map of this file.
+    /// Creates the page cache of a cursor over a map of this file.
     ///
     /// # Safety
     ///
-    /// The map that the walk's records lie in is made before its first step, and stays for as long as the result
-    /// lives.
+    /// The map that contains the cursor's records is made before its first step, and stays for as long as the
+    /// result lives.
     pub(in crate::source) unsafe fn of(path: &Path, id: FileId) -> Self {
         PageCache {
             path: path.to_owned(),
             id,
             steps: 0,
             steps_before: STEPS_FORWARD,
-            appetite: Appetite::default(),
+            selectivity: Selectivity::default(),
             drops_behind: false,
-            walk: None,
+            active: None,
         }
     }
 
-    /// The walk has come to this record, and takes it.
+    /// The cursor has reached this record, and takes it.
     #[inline]
     pub(in crate::source) fn took(&mut self, key: &[u8], value: &[u8]) {
-        self.appetite.took(value.len() as u64);
+        self.selectivity.took(value.len() as u64);
         self.came_to(key, value, true);
     }
 
-    /// The walk has come to this record, and nobody will touch its value.
+    /// The cursor has reached this record, and nobody will touch its value.
     #[inline]
     pub(in crate::source) fn passed_over(&mut self, key: &[u8], value: &[u8]) {
-        self.appetite.passed_over(value.len() as u64);
+        self.selectivity.passed_over(value.len() as u64);
         self.came_to(key, value, false);
     }
 
-    /// From now on what was passed is dropped, once its runs are used.
+    /// From now on, what the cursor has passed is dropped once its runs are used.
     pub(in crate::source) fn drop_behind(&mut self) -> bool {
         (self.steps_before, self.drops_behind) = (1, true);
         true
     }
 
     pub(in crate::source) fn dealt(&mut self, dealt: Dealt) {
-        let Some(Walk { mapped, behind: Some(behind), .. }) = &mut self.walk else { return };
+        let Some(Active { mapped, behind: Some(behind), .. }) = &mut self.active else { return };
         behind.trail.dealt(dealt, |parts| mapped.drop_from_memory(bytes_of(&parts)));
     }
 
-    /// The walk goes on up to this value, and then elsewhere; or it goes on, for `None`. Whether that was taken in: a walk
-    /// that has hardly begun has nothing read ahead.
+    /// The cursor reads up to this value and then seeks elsewhere; `None` if it continues. `false` if this
+    /// was ignored, because a cursor that has hardly started has nothing read ahead.
     pub(in crate::source) fn goes_on_until(&mut self, last: Option<&[u8]>) -> bool {
-        let Some(Walk { mapped, window, .. }) = &mut self.walk else { return false };
+        let Some(Active { mapped, window, .. }) = &mut self.active else { return false };
         window.goes_on_until(last.map(|value| mapped.place_of(value).end));
         true
     }
 
-    /// The next step is somewhere else: what lies between is none of this walk's. Where it is not known how far it goes
-    /// on from there, that is to be seen first.
+    /// The next step is somewhere else, and what is between belongs to others. If it is not known how far the
+    /// cursor reads from there, read-ahead pauses until that shows.
     pub(in crate::source) fn jump(&mut self, is_end_known: bool) {
-        let Some(Walk { window, behind, .. }) = &mut self.walk else { return };
+        let Some(Active { window, behind, .. }) = &mut self.active else { return };
         if !is_end_known {
             window.pause();
         }
@@ -110,60 +110,61 @@ impl PageCache {
         }
     }
 
-    /// The walk has gone on to another file.
+    /// The cursor has moved to another file.
     pub(in crate::source) fn leave(&mut self) {
-        if let Some(Walk { behind: Some(behind), .. }) = &mut self.walk {
+        if let Some(Active { behind: Some(behind), .. }) = &mut self.active {
             behind.trail.leave();
         }
     }
 
     #[inline]
     fn came_to(&mut self, key: &[u8], value: &[u8], is_taken: bool) {
-        if self.walk.is_none() {
-            self.look(value);
+        if self.active.is_none() {
+            self.locate(value);
         }
-        if let Some(walk) = &mut self.walk {
-            walk.came_to(key, value, is_taken, self.appetite.is_picky());
+        if let Some(active) = &mut self.active {
+            active.came_to(key, value, is_taken, self.selectivity.is_selective());
         }
     }
 
     #[cold]
-    fn look(&mut self, value: &[u8]) {
+    fn locate(&mut self, value: &[u8]) {
         self.steps = self.steps.saturating_add(1);
         if self.steps != self.steps_before {
             return;
         }
-        // SAFETY: `value` lies in the walk's map, which stays for longer than this, as `of` was promised.
+        // SAFETY: `value` is in the cursor's map, which outlives the result, as `of` was promised.
         let mapped = unsafe { Mapped::find(&self.path, self.id, value.as_ptr().addr()) };
         if self.drops_behind && mapped.is_none() {
-            tracing::warn!(path = %self.path.display(), "nothing is dropped from memory: the map cannot be found");
+            let path = self.path.display();
+            tracing::warn!(%path, "nothing is dropped from memory: the map cannot be found");
         }
-        self.walk = mapped.map(|mapped| Walk::new(mapped, self.drops_behind));
+        self.active = mapped.map(|mapped| Active::new(mapped, self.drops_behind));
     }
 }
 
-impl Walk {
+impl Active {
     fn new(mapped: Mapped, drops_behind: bool) -> Self {
         let window = Window::new(mapped.file_bytes());
         let parts = parts_of(&(0..mapped.file_bytes())).end;
         let behind = drops_behind.then(|| Behind { trail: Trail::new(parts), end: usize::MAX });
-        Walk { mapped, window, is_narrow: false, behind }
+        Active { mapped, window, is_narrow: false, behind }
     }
 
     #[inline]
-    fn came_to(&mut self, key: &[u8], value: &[u8], is_taken: bool, is_picky: bool) {
+    fn came_to(&mut self, key: &[u8], value: &[u8], is_taken: bool, is_selective: bool) {
         let place = self.mapped.place_of(value);
         if let Some(behind) = &mut self.behind {
             behind.came_to(&self.mapped.place_of(key), &place);
         }
-        // What is passed over is not to be read in the wake of what the walk itself touches, and what was dropped
-        // not in that of what is touched again.
-        let is_narrow = is_picky || self.behind.is_some();
+        // Page faults of the cursor must not read values that it passes over, nor bring back what was dropped
+        // around a page that is touched again.
+        let is_narrow = is_selective || self.behind.is_some();
         if is_narrow != self.is_narrow {
             self.is_narrow = is_narrow;
             self.mapped.reads_around(!is_narrow);
         }
-        let wanted = if is_picky {
+        let wanted = if is_selective {
             self.window.pause();
             0..0
         } else {
@@ -171,7 +172,7 @@ impl Walk {
         };
         if !wanted.is_empty() {
             self.ask(wanted);
-        } else if is_taken && (is_picky || is_narrow && !self.window.is_forward()) {
+        } else if is_taken && (is_selective || is_narrow && !self.window.is_forward()) {
             self.mapped.will_need(place);
         }
     }
@@ -179,7 +180,8 @@ impl Walk {
     fn ask(&self, wanted: Range<u64>) {
         for start in steps(wanted.clone(), CHUNK_BYTES) {
             let end = (start + CHUNK_BYTES).min(wanted.end);
-            // Nothing is read around what is touched there, so that the last page says nothing of those before it.
+            // With `is_narrow`, faults read no neighbours, so the last page being in memory says nothing
+            // about the pages before it.
             if self.is_narrow || !self.mapped.is_in_memory(end - 1) {
                 self.mapped.will_need(start..end);
             }
@@ -187,7 +189,7 @@ impl Walk {
     }
 }
 
-impl Drop for Walk {
+impl Drop for Active {
     fn drop(&mut self) {
         if self.is_narrow {
             self.mapped.reads_around(true);
@@ -200,7 +202,7 @@ impl Behind {
     fn came_to(&mut self, key: &Range<u64>, value: &Range<u64>) {
         self.trail.came_to(Way::Keys, parts_of(key));
         let parts = parts_of(value);
-        // What lies between two records of a walk forward, and is neither's, was read ahead with them.
+        // In a forward pass, what is between two records and belongs to neither was read ahead with them.
         let ahead = parts_of(&(0..READ_AHEAD_BYTES)).end;
         let is_forward = (self.end..self.end.saturating_add(ahead)).contains(&parts.start);
         let start = if is_forward { self.end } else { parts.start };

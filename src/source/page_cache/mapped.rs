@@ -1,6 +1,6 @@
-//! A mapped file as the system has it in memory: what can be asked of it there, and given up.
+//! A mapped file in the page cache: requesting its pages, and giving them up.
 //!
-//! Nothing here changes what is read: a page that is not in memory is brought back by whoever touches it.
+//! Nothing here changes what is read: touching a page that is not in memory brings it back.
 
 #![expect(unsafe_code, reason = "advice about a map is given by its address")]
 
@@ -18,7 +18,7 @@ use super::dropped::drop_pages;
 use crate::source::file_id::FileId;
 use crate::source::in_memory::is_in_memory;
 
-/// What the system reads for one request, whatever it is asked for: Linux cuts it to what the disk is set to.
+/// The kernel reads this much for one request, however long the request: Linux cuts it to the disk's setting.
 const PIECE_BYTES: u64 = 128 << 10;
 
 /// A file, and where it is mapped.
@@ -29,26 +29,26 @@ pub(super) struct Mapped {
     map: Map,
 }
 
-/// A shared map of a file, or one part of it, by `/proc/self/maps`.
+/// A shared map of a file, or of a part of it, as listed in `/proc/self/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Map {
     addresses: Range<usize>,
-    /// The address of the file's beginning, or where that would be.
+    /// The address of the file's first byte, or where that would be.
     base: usize,
 }
 
 impl Mapped {
-    /// The file at `path`, and the map that has `address` in it. `None` where there is another file at the path by now,
-    /// or the map is none that advice can be given of.
+    /// Opens the file at `path` and finds the map that contains `address`. `None` if another file has
+    /// replaced it, or if the map takes no advice.
     ///
     /// # Safety
     ///
-    /// If `address` lies in a shared map of a file, that map stays for as long as the result lives.
+    /// If `address` is in a shared map of a file, that map stays for as long as the result lives.
     pub(super) unsafe fn find(path: &Path, id: FileId, address: usize) -> Option<Self> {
         let file = File::open(path).ok()?;
         let metadata = file.metadata().ok()?;
         if FileId::of(&metadata) != id {
-            tracing::debug!(path = %path.display(), "another file has taken the mapped one's place");
+            tracing::debug!(path = %path.display(), "another file has replaced the mapped one");
             return None;
         }
         let maps = std::fs::read("/proc/self/maps").ok()?;
@@ -60,40 +60,40 @@ impl Mapped {
         self.file_bytes
     }
 
-    /// Where in the file these bytes of the map are.
+    /// The position in the file of these bytes of the map.
     #[inline]
     pub(super) fn place_of(&self, bytes: &[u8]) -> Range<u64> {
         let start = bytes.as_ptr().addr().wrapping_sub(self.map.base) as u64;
         start..start.saturating_add(bytes.len() as u64)
     }
 
-    /// Has the system read a part of the file, without waiting for it.
+    /// Has the kernel read a part of the file, without waiting for it.
     pub(super) fn will_need(&self, part: Range<u64>) {
         for piece in steps(part.clone(), PIECE_BYTES) {
             let len = NonZeroU64::new(PIECE_BYTES.min(part.end - piece));
             if let Err(error) = fadvise(&self.file, piece, len, Advice::WillNeed) {
-                tracing::debug!(%error, piece, "the system does not read ahead");
+                tracing::debug!(%error, piece, "the kernel does not read ahead");
             }
         }
     }
 
-    /// Whether the system has a part of the file in memory, as far as that can be told.
+    /// Whether the byte at this position is in memory, as far as can be determined.
     pub(super) fn is_in_memory(&self, at: u64) -> bool {
         is_in_memory(&self.file, at)
     }
 
-    /// Has the system drop a part of the file from its memory. It keeps what another process, or another map of this
-    /// one, has in use.
+    /// Has the kernel drop a part of the file from memory. The kernel keeps pages that another process, or
+    /// another map in this process, has mapped.
     pub(super) fn drop_from_memory(&self, part: Range<u64>) {
         let Some(len) = NonZeroU64::new(part.end.saturating_sub(part.start)) else { return };
         drop_pages(&self.file, part.start, Some(len), || self.advise(&part, MapAdvice::LinuxDontNeed));
     }
 
-    /// Whether whoever touches a page that is not in memory has to wait for its neighbours as well.
+    /// Sets whether a page fault also reads the neighbouring pages.
     pub(super) fn reads_around(&self, is_so: bool) {
         let advice = if is_so { MapAdvice::Normal } else { MapAdvice::Random };
         if let Err(error) = self.advise(&(0..self.file_bytes), advice) {
-            tracing::debug!(%error, ?advice, "the system does not take advice about a map");
+            tracing::debug!(%error, ?advice, "the kernel does not accept advice about a map");
         }
     }
 
@@ -103,16 +103,18 @@ impl Mapped {
             return Ok(());
         }
         let start = std::ptr::without_provenance_mut::<c_void>(addresses.start);
-        // SAFETY: by `find`, the addresses are those of a shared map of a file, and it is still there. `Normal` and
-        // `Random` are hints. After `LinuxDontNeed` whoever reads the pages finds the file's bytes again, which are
-        // those that were there: nobody writes to a database that is open (docs/design.md), nor can through this map.
+        // SAFETY: by `find`, the addresses are those of a shared map of a file, and it still exists. `Normal`
+        // and `Random` are hints. After `LinuxDontNeed`, reading the pages gives the file's bytes again. They
+        // are the same bytes as before: nobody writes to a database that is open (docs/design.md), nor can
+        // anyone through this map.
         let advised = unsafe { madvise(start, addresses.len(), advice) };
         Ok(advised?)
     }
 }
 
 impl Map {
-    /// The map that an address lies in: a file's, and shared, so that nothing in it is this process's own.
+    /// Finds the map that an address is in. It must be a shared map of a file, so that no page in it is
+    /// private to this process.
     fn find(maps: &str, address: usize) -> Option<Self> {
         maps.lines().find_map(|line| {
             let mut words = line.split_ascii_whitespace();
@@ -126,7 +128,7 @@ impl Map {
         })
     }
 
-    /// Where a part of the file lies, as far as it lies in this map.
+    /// The addresses of a part of the file, as far as this map contains it.
     fn addresses_of(&self, part: &Range<u64>) -> Range<usize> {
         let address = |place: u64| {
             let place = usize::try_from(place).unwrap_or(usize::MAX);
@@ -137,7 +139,7 @@ impl Map {
     }
 }
 
-/// Where the steps from one place to another begin.
+/// The positions at which the steps through a part begin.
 pub(super) fn steps(part: Range<u64>, step: u64) -> impl Iterator<Item = u64> {
     let end = part.end;
     std::iter::successors(Some(part.start), move |at| at.checked_add(step)).take_while(move |&at| at < end)

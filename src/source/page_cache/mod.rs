@@ -1,5 +1,5 @@
-//! What the system keeps in memory of a mapped file for the walk over it: what the walk will come to, and, where it is
-//! asked to drop the rest, nothing else.
+//! What the kernel keeps in memory of a mapped file for one cursor: what the cursor will reach, and, if it
+//! drops what is behind it, nothing else.
 
 #[cfg(target_os = "linux")]
 mod ahead;
