@@ -57,8 +57,8 @@ pub enum DecodeError {
     },
     /// Samples of 16 bits, which Caffe accepts only if `force_color` or `force_gray` converts them to bytes.
     #[error(
-        "Image data type must be unsigned byte: the PNG file has samples of {bits} bits: allowed are 1 to 8, or \
-         any with force_color or force_gray"
+        "Image data type must be unsigned byte: the PNG file has samples of {bits} bits: allowed are 1 to 8, \
+         or any with force_color or force_gray"
     )]
     Depth {
         /// The number of bits per sample.
@@ -69,8 +69,8 @@ pub enum DecodeError {
     ResizeOfFloats,
     /// The image is empty, or larger than OpenCV or Caffe can count.
     #[error(
-        "Could not decode datum: the image is {found}: allowed are sides of 1 to {SIDE_MAX}, {PIXELS_MAX} pixels \
-         and {ELEMENTS_MAX} elements"
+        "Could not decode datum: the image is {found}: allowed are sides of 1 to {SIDE_MAX}, {PIXELS_MAX} \
+         pixels and {ELEMENTS_MAX} elements"
     )]
     Size {
         /// Channels, rows and columns, after the resize if there is one.

@@ -1,12 +1,12 @@
 //! Decodes an encoded file to the pixels that Caffe with OpenCV 4.6 gets from it.
 //!
 //! ```text
-//! headers   format, size, orientation; whether the file is complete      jpeg/, png/, exif.rs
-//! pixels    of a JPEG by our own decoder, only those that are needed      jpeg/
-//!           of a PNG interleaved, by a library                            png/pixels.rs
-//! planes    in the order B, G, R, A, as in records that are not encoded   jpeg/picture.rs, planes.rs, png/grey.rs
-//! turn      as the file's EXIF says                                       turn.rs
-//! resize    as `cv::resize` does                                          resize.rs
+//! headers   format, size, orientation; whether the file is complete   jpeg/, png/, exif.rs
+//! pixels    of a JPEG by our own decoder, only those that are needed   jpeg/
+//!           of a PNG interleaved, by a library                         png/pixels.rs
+//! planes    in the order B, G, R, A, as in raw records                 jpeg/picture.rs, planes.rs, png/grey.rs
+//! turn      as the file's EXIF says                                    turn.rs
+//! resize    as `cv::resize` does                                       resize.rs
 //! ```
 //!
 //! Everything is exact, bit for bit: the channels, the orientation, grey from colour, the resize. A PNG's

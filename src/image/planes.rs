@@ -103,7 +103,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matches_naive(layout in 0..LAYOUTS.len(), bytes in proptest::collection::vec(any::<u8>(), 8..700)) {
+        fn matches_naive(
+            layout in 0..LAYOUTS.len(),
+            bytes in proptest::collection::vec(any::<u8>(), 8..700),
+        ) {
             let (step, places) = LAYOUTS[layout];
             let pixels = bytes.len() / step;
             let interleaved = &bytes[..pixels * step];

@@ -6,10 +6,11 @@
 //! weights     = round((1 - part) * 2048), round(part * 2048)      ties to even
 //!
 //! along a row:    sum = pixels[near] * weights[0] + pixels[near + 1] * weights[1]
-//! down a column:  out = (weights[0] * (sum[near] >> 4) >> 16) + (weights[1] * (sum[near + 1] >> 4) >> 16) + 2 >> 2
+//! down a column:  term(row, weight) = weight * (sum[row] >> 4) >> 16
+//!                 out = term(near, weights[0]) + term(near + 1, weights[1]) + 2 >> 2
 //! ```
 //!
-//! Both terms of the last line are truncated before they are added. A row position outside the image keeps
+//! Both terms are truncated before they are added. A row position outside the image keeps
 //! its weights; a column position outside does not: a row above the first uses the first row with both
 //! weights. If both sides are exactly halved, OpenCV takes another path, the rounded mean of four pixels,
 //! with the same result.
@@ -207,7 +208,8 @@ mod tests {
             let mut out = vec![0; 2 * to.0 * to.1];
             let mut resizer = Resizer::default();
             // Tables of another width are not reused.
-            resizer.resize(&[1, 2, 3], ImageShape { channels: 1, height: 1, width: 3 }, &mut [0; 50], shape((1, 25)));
+            let other = ImageShape { channels: 1, height: 1, width: 3 };
+            resizer.resize(&[1, 2, 3], other, &mut [0; 50], shape((1, 25)));
             resizer.resize(planes, shape(from), &mut out, shape(to));
             let wanted: Vec<u8> =
                 planes.chunks_exact(from.0 * from.1).flat_map(|plane| naive(plane, from, to)).collect();

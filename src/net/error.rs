@@ -158,8 +158,8 @@ pub enum NetCause {
     StringNotClosed,
     /// An invalid escape sequence.
     #[error(
-        "invalid escape sequence in a string, at {found}: allowed are \\a \\b \\f \\n \\r \\t \\v \\\\ \\? \\' \\\", \
-         octal bytes to \\377, \\xFF, \\uFFFF and \\UFFFFFFFF"
+        "invalid escape sequence in a string, at {found}: allowed are \\a \\b \\f \\n \\r \\t \\v \\\\ \\? \
+         \\' \\\", octal bytes to \\377, \\xFF, \\uFFFF and \\UFFFFFFFF"
     )]
     Escape {
         /// The text from its backslash on.
@@ -244,8 +244,8 @@ pub enum NetCause {
 
     /// A net with both `layer` and `layers`.
     #[error(
-        "refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and 'layers' \
-         fields (the first of either: {layer} and {layers}); use one of them for the whole net"
+        "refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and \
+         'layers' fields (the first of either: {layer} and {layers}); use one of them for the whole net"
     )]
     BothLayerFields {
         /// The first `layer`, and its place if known.
@@ -255,8 +255,8 @@ pub enum NetCause {
     },
     /// A net of `layers` of which only some hold a V0 `layer`.
     #[error(
-        "the net has 'layers' both with a V0 'layer' in them ({old}) and without ({new}), of which Caffe would \
-         keep only the names of the blobs; write all of them in one way"
+        "the net has 'layers' both with a V0 'layer' in them ({old}) and without ({new}), of which Caffe \
+         would keep only the names of the blobs; write all of them in one way"
     )]
     MixedVersions {
         /// The first V0 layer, and its place if known.
@@ -324,7 +324,8 @@ pub enum LayerError {
     },
     /// Both a mean file and mean values.
     #[error(
-        "cannot specify mean_file and mean_value at the same time: found \"{mean_file}\" and {values} mean_value"
+        "cannot specify mean_file and mean_value at the same time: found \"{mean_file}\" and {values} \
+         mean_value"
     )]
     TwoMeans {
         /// The file.
@@ -337,8 +338,8 @@ pub enum LayerError {
     ColorAndGray,
     /// Only one of `new_height` and `new_width`.
     #[error(
-        "current implementation requires new_height and new_width to be set at the same time: found {new_height} \
-         and {new_width}"
+        "current implementation requires new_height and new_width to be set at the same time: found \
+         {new_height} and {new_width}"
     )]
     HalfSize {
         /// As set in the layer, or 0.
@@ -388,8 +389,8 @@ pub enum LayerError {
     },
     /// `propagate_down` set for bottoms that the data layer does not have.
     #[error(
-        "propagate_down must be specified either 0 times or once per bottom blob: found {found}, and the layer has \
-         {bottoms} bottom blobs; leave it out"
+        "propagate_down must be specified either 0 times or once per bottom blob: found {found}, and the \
+         layer has {bottoms} bottom blobs; leave it out"
     )]
     PropagateDown {
         /// The number found.
@@ -399,8 +400,8 @@ pub enum LayerError {
     },
     /// Loss weights for only some tops, or for more tops than there are.
     #[error(
-        "loss_weight must be unspecified or specified once per top blob: found {found}, and the layer has {tops} top \
-         blobs; leave it out"
+        "loss_weight must be unspecified or specified once per top blob: found {found}, and the layer has \
+         {tops} top blobs; leave it out"
     )]
     LossWeights {
         /// The number found.
@@ -410,8 +411,8 @@ pub enum LayerError {
     },
     /// Parameters for learned blobs, of which a data layer has none.
     #[error(
-        "too many params specified: found {found}, and a data layer has 0 blobs to train; leave them out (param, and in \
-         old layers blobs_lr, weight_decay and blob_share_mode)"
+        "too many params specified: found {found}, and a data layer has 0 blobs to train; leave them out \
+         (param, and in old layers blobs_lr, weight_decay and blob_share_mode)"
     )]
     Params {
         /// The number found.

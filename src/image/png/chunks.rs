@@ -121,9 +121,8 @@ impl Head {
             (4, 8 | 16) => Kind::GreyAlpha,
             (6, 8 | 16) => Kind::Rgba,
             _ => {
-                return Err(
-                    chunk.damaged(format!("a colour type of {kind} with {bits} bits, which PNG does not have"))
-                );
+                return Err(chunk
+                    .damaged(format!("a colour type of {kind} with {bits} bits, which PNG does not have")));
             }
         };
         let [w3, w2, w1, w0, h3, h2, h1, h0] = *sizes;

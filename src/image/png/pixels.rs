@@ -113,8 +113,7 @@ fn separate(
         (4, 2, _) => &[0, 0, 0, 1],
         (4, 4, _) => &[2, 1, 0, 3],
         _ => {
-            let message =
-                format!("{} samples per pixel for {} channels", samples.count, shape.channels);
+            let message = format!("{} samples per pixel for {} channels", samples.count, shape.channels);
             return Err(DecodeError::Library { format: FORMAT, message });
         }
     };

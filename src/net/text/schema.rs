@@ -46,7 +46,9 @@ message!(BlobShape, Others::Refused, None, { dim });
 
 message!(NetState, Others::Refused, None, { phase: proto::Phase, level, stage });
 
-message!(NetStateRule, Others::Refused, None, { phase: proto::Phase, min_level, max_level, stage, not_stage });
+message!(NetStateRule, Others::Refused, None, {
+    phase: proto::Phase, min_level, max_level, stage, not_stage,
+});
 
 message!(LayerParameter, Others::Skipped(OF_OTHER_LAYERS), Some(Form::V2), {
     name, r#type, bottom, top, loss_weight, param, propagate_down, include, exclude, phase: proto::Phase,
