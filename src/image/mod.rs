@@ -4,7 +4,7 @@
 //! headers   format, size, orientation; whether the file is complete   jpeg/, png/, exif.rs
 //! pixels    of a JPEG by our own decoder, only those that are needed   jpeg/
 //!           of a PNG interleaved, by a library                         png/pixels.rs
-//! planes    in the order B, G, R, A, as in raw records                 jpeg/picture.rs, planes.rs, png/grey.rs
+//! planes    in the order B, G, R, A, as in raw records                 jpeg/picture.rs, planes.rs, png/
 //! turn      as the file's EXIF says                                    turn.rs
 //! resize    as `cv::resize` does                                       resize.rs
 //! ```

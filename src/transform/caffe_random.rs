@@ -9,7 +9,7 @@
 //! | the thread that reads the database | | 1 | |
 //! | the transformer, if it mirrors or crops at random | 1 | 1 | 1 |
 //! | the shuffle of the list, if it is shuffled | | | 1 |
-//! | the number of lines passed over, if there is a `rand_skip` | | | 1 |
+//! | the number of lines skipped, if there is a `rand_skip` | | | 1 |
 //! | the transformer once more: this number is the seed it keeps | 1 | 1 | 1 |
 //! | the thread that prefetches | 1 | 1 | 1 |
 //!

@@ -7,7 +7,7 @@ use crate::base::shape::{BatchShape, Dtype, Layout};
 /// Where a batch's pixels are transformed.
 ///
 /// ```no_run
-/// use percolator::{Device, Feed, Place, Transform};
+/// use percolator::{Device, Feed, Transform, TransformPlace};
 ///
 /// let feed = Feed::builder()
 ///     .lmdb("ilsvrc12_train_lmdb")

@@ -1,8 +1,8 @@
 //! The inverse transform: from coefficients to samples.
 //!
 //! ```text
-//! for each column of coefficients: columns[..][x] = round(transform(coefficients[..][x] * steps[..][x]) * 4)
-//! for each row of those:           samples[y][..] = clamp(round(transform(columns[y][..]) / 32) + 128, 0..=255)
+//! for each coefficient column: columns[..][x] = round(transform(coefficients[..][x] * steps[..][x]) * 4)
+//! for each row of these:       samples[y][..] = clamp(round(transform(columns[y][..]) / 32) + 128, 0..=255)
 //! ```
 //!
 //! `transform` is that of Loeffler, Ligtenberg and Moschytz with factors of 13 fractional bits, as in

@@ -1,8 +1,8 @@
 //! The inverse transform to fewer samples: from a block of eight by eight to four, two or one on a side.
 //!
 //! ```text
-//! for each column of coefficients: columns[..][x] = round(transform(coefficients[..][x] * steps[..][x]) * 4)
-//! for each row of those:           samples[y][..] = clamp(round(transform(columns[y][..]) / 32) + 128, 0..=255)
+//! for each coefficient column: columns[..][x] = round(transform(coefficients[..][x] * steps[..][x]) * 4)
+//! for each row of these:       samples[y][..] = clamp(round(transform(columns[y][..]) / 32) + 128, 0..=255)
 //! ```
 //!
 //! `transform` yields as many numbers as there will be samples. Each is the mean of those of the full

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! scale of red, green and blue   such that their sum is white of luminance 1, by Cramer's rule
-//! possible                       if all scales are positive, and the chromaticities recomputed from the colours
-//!                                agree to 5 of 100000
+//! possible                       if all scales are positive, and the chromaticities recomputed from the
+//!                                colours agree to 5 of 100000
 //! ```
 //!
 //! All numbers are in units of 1/100000, and are rounded where libpng rounds them.
