@@ -4,8 +4,7 @@
 //! orientation decides what Caffe trains on:
 //!
 //! - Only the directory that the header points to is read, entry after entry. An entry of a tag that OpenCV
-//!   knows, with a
-//! value outside the block, ends the reading. What was found before it counts.
+//!   knows, with a value outside the block, ends the reading. What was found before it counts.
 //! - Of two orientations the first counts. A value that is not 1 to 8 turns nothing.
 //! - A block is little-endian if it starts with `II`, and otherwise big-endian, whatever it starts with.
 

@@ -89,7 +89,7 @@ pub enum WarningKind {
         /// How many, each occurrence counted.
         count: usize,
     },
-    /// Fields beside a V0 layer.
+    /// Fields beside a V0 layer, in the V1 layer that contains it.
     #[error("beside a V0 'layer', Caffe reads only bottom and top: {fields} ignored")]
     BesideV0 {
         /// The fields.

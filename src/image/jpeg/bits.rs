@@ -40,8 +40,8 @@ fn find_ones(bytes: &[u8]) -> Option<usize> {
 /// The number of bits that are ready after [`Bits::refill`].
 const READY: u32 = 56;
 
-/// A bit reader. The data is followed by any number of zeros: [`Bits::check`] tells from time to time whether
-/// they were read.
+/// A bit reader. The data is followed by any number of zeros. Callers use [`Bits::check`] from time to time
+/// to find out whether those were read.
 ///
 /// Invariant: the `count` upper bits of `bits` are the next ones. Those below are either zero or equal to the
 /// data at that position, so that it can be loaded again.

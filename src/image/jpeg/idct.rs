@@ -7,7 +7,7 @@
 //!
 //! `transform` is that of Loeffler, Ligtenberg and Moschytz with factors of 13 fractional bits, as in
 //! libjpeg's accurate integer transform. What is rounded, and when, decides the last bit of a sample, so both
-//! follow libjpeg. The integer widths follow libjpeg-turbo's vector code: an overflow of 16 bits wraps if
+//! follow libjpeg. The integer widths follow libjpeg-turbo's vector code: an overflow of 16 bits wraps when
 //! coefficients are multiplied or added, and saturates after the columns. No encoder makes coefficients that
 //! large.
 //!

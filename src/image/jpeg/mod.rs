@@ -18,16 +18,14 @@
 //! What is refused:
 //!
 //! - a file without its end marker, even if only that is missing. Data that was cut off cannot be told from
-//!   data that was
-//! never there. (OpenCV accepts such a file unless it is progressive, and makes up the missing part.)
+//!   data that was never there. (OpenCV accepts such a file unless it is progressive, and makes up the
+//!   missing part.)
 //! - a component without a scan, and in a progressive file a bit of a coefficient that no scan contains:
-//!   OpenCV accepts such a
-//! file, which may well have been truncated and closed, and is blurred;
+//!   OpenCV accepts such a file, which may well have been truncated and closed, and is blurred;
 //! - restart markers that are missing or out of order;
 //! - a scan that ends before all its codes, or has a code that is invalid at its place;
 //! - stray bytes between two segments, or after the codes of a scan. They are allowed before the end marker,
-//!   where many
-//! cameras leave some;
+//!   where many cameras leave some;
 //! - a second scan of a component, if the frame is neither progressive nor complete with its first scan;
 //! - CMYK, 12 bits, arithmetic coding, lossless: OpenCV reads the first, and refuses or may refuse the
 //!   others.
