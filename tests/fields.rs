@@ -271,7 +271,7 @@ fn what_cannot_be_decoded_so_is_refused_when_the_feed_is_built() {
     let error = FieldsError::Twice { field: "a".to_owned() };
     assert_eq!(build(twice), FeedError::Config(ConfigError::Fields(error)));
     let image = over().dtype(Dtype::I64);
-    assert!(build(image).to_string().contains("no image is made of i64"));
+    assert!(build(image).to_string().contains("no image has elements of i64"));
     let large = over().fields([Field::new("a", Dtype::I64, [usize::MAX / 64])]).decode(decode).batch_size(9);
     assert!(matches!(build(large), FeedError::Config(ConfigError::BatchTooLarge { .. })));
 }

@@ -167,7 +167,7 @@ fn stages_and_levels_choose_the_layers() {
     assert_eq!(warnings.len(), 1);
     assert_ends(
         &warnings[0].to_string(),
-        "googlenet_stages.prototxt:22:1: layer \"input\": of type Input, it is not fed by Percolator, which feeds \
+        "googlenet_stages.prototxt:22:1: layer \"input\": layers of type Input are not fed by Percolator, which feeds \
          Data and ImageData layers",
     );
 }
@@ -269,14 +269,14 @@ fn fields_of_forks_are_passed_over_only_where_they_change_nothing() {
     assert_eq!(of_net.len(), 3);
     assert_ends(
         &of_net[0].to_string(),
-        "nvcaffe.prototxt:2:1: the field \"default_forward_type\" is unknown and is passed over",
+        "nvcaffe.prototxt:2:1: the field \"default_forward_type\" is unknown and is ignored",
     );
 
     let refused = |file: &str, phase: Phase| open(file).data_layers(&phase.into()).unwrap_err().to_string();
     assert_ends(
         &refused("nvcaffe.prototxt", Phase::Test),
         "nvcaffe.prototxt:39:36: layer \"data\": transform_param.img_rand_resize_lower is NVCaffe's, and Percolator \
-         has no counterpart; without it the arrays would be others",
+         has no counterpart; without it the arrays would differ",
     );
     assert!(refused("intel.prototxt", Phase::Train).contains(
         "intel.prototxt:9:66: layer \"data\": data_param.shuffle is NVCaffe and Intel Caffe's, and Percolator has no"
@@ -456,8 +456,7 @@ fn a_file_is_told_by_its_content() {
     assert_eq!(
         error(b"layer\x00"),
         "net: neither a serialised net (not a serialised NetParameter: failed to decode Protobuf message: unexpected end group \
-         tag) nor the text of one (1:6: found the byte 0x00, with which nothing of protobuf's text format \
-         starts)"
+         tag) nor the text of one (1:6: found the byte 0x00, which starts no token of protobuf's text format)"
     );
     assert!(
         error(b"\x12\x00\xa2\x06\x00")
@@ -526,8 +525,8 @@ fn the_state_of_the_net_gives_way() {
     assert_eq!(
         found,
         [
-            "the net's own state says phase TEST; TRAIN was asked for and stands in its place",
-            "the net's own state says level 2; 0 was asked for and stands in its place",
+            "the net's own state sets phase TEST; the requested TRAIN overrides it",
+            "the net's own state sets level 2; the requested 0 overrides it",
         ]
     );
 }

@@ -284,10 +284,10 @@ fn unknown_fields_are_named_once_and_not_without_end() {
     let of_net = net.warnings(&NetState::default()).unwrap();
     let of_layer = &net.data_layers(&NetState::default()).unwrap()[0].warnings;
     assert_eq!((of_net.len(), of_layer.len()), (33, 33));
-    assert_eq!(of_net[0].to_string(), "1:1: the field \"fork_field_0\" is unknown and is passed over");
-    assert_eq!(of_net[32].to_string(), "8 more unknown fields are passed over");
+    assert_eq!(of_net[0].to_string(), "1:1: the field \"fork_field_0\" is unknown and is ignored");
+    assert_eq!(of_net[32].to_string(), "8 more unknown fields are ignored");
     let last = of_layer[32].to_string();
-    assert_eq!(last, "layer number 0 (without a name): 8 more unknown fields are passed over");
+    assert_eq!(last, "layer number 0 (without a name): 8 more unknown fields are ignored");
 }
 
 #[test]

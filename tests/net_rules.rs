@@ -77,7 +77,7 @@ fn a_field_in_the_wrong_place_of_a_fed_layer_is_refused() {
     }
     let other = warnings(&format!("layer {{ {data} forward_type: FLOAT {SOURCE} }}"));
     assert_eq!(other.len(), 1, "{other:?}");
-    assert!(other[0].contains("the field \"forward_type\" is unknown and is passed over"), "{other:?}");
+    assert!(other[0].contains("the field \"forward_type\" is unknown and is ignored"), "{other:?}");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn numbers_that_are_none_are_said() {
     assert_eq!(
         said("scale: nan"),
         [
-            "2:19: layer \"d\": transform_param.scale is NaN, as Caffe would take it; the arrays will not be of finite numbers"
+            "2:19: layer \"d\": transform_param.scale is NaN, which Caffe accepts; the arrays will have elements that are not finite"
         ]
     );
     assert_eq!(said("scale: 1e40").len(), 1);
@@ -295,7 +295,7 @@ fn numbers_that_are_none_are_said() {
     assert_eq!(
         means,
         [
-            "2:19: layer \"d\": transform_param.mean_value is -inf, as Caffe would take it; the arrays will not be of finite numbers"
+            "2:19: layer \"d\": transform_param.mean_value is -inf, which Caffe accepts; the arrays will have elements that are not finite"
         ]
     );
     let moved = warnings(

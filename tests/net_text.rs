@@ -173,7 +173,7 @@ fn what_protobuf_refuses_is_refused_where_it_stands() {
         ("// layer", "1:1: expected a field of NetParameter, found \"/\""),
         (
             "layer\n{ data_param\n{ größe: 1 } }",
-            "3:5: found \"ö\", with which nothing of protobuf's text format starts",
+            "3:5: found \"ö\", which starts no token of protobuf's text format",
         ),
         ("layer { data_param { [a.b]: 1 } }", "1:22: expected a field of DataParameter, found \"[\""),
         ("layer { convolution_param { pad: } }", "1:34: expected a value, found \"}\""),

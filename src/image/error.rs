@@ -1,21 +1,21 @@
-//! What can be wrong with an encoded file.
+//! Errors of an encoded file.
 
 use super::{ELEMENTS_MAX, PIXELS_MAX, SIDE_MAX};
 use crate::base::shape::ImageShape;
 
 /// Why an encoded file cannot be read. Offsets count from the file's first byte.
 ///
-/// Where Caffe gives up it says `Could not decode datum`, and so do these.
+/// When Caffe gives up, it says `Could not decode datum`, and so do these messages.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The file is of another format.
     #[error("Could not decode datum: found {found}: allowed are JPEG and PNG files")]
     Format {
-        /// What the first bytes say it is.
+        /// The format that its first bytes suggest.
         found: &'static str,
     },
-    /// The file ends too early.
+    /// The file is truncated.
     #[error(
         "Could not decode datum: the {format} file is cut short: it ends at byte {offset}, inside {inside}"
     )]
@@ -32,45 +32,45 @@ pub enum DecodeError {
     Damaged {
         /// JPEG or PNG.
         format: &'static str,
-        /// Where in the file.
+        /// The offset in the file.
         offset: usize,
         /// What is there, and what should be.
         found: String,
     },
-    /// The library that reads the format gave up.
+    /// The library that reads the format failed.
     #[error("Could not decode datum: the {format} file is damaged: {message}")]
     Library {
         /// JPEG or PNG.
         format: &'static str,
-        /// What the library said.
+        /// The library's message.
         message: String,
     },
-    /// The file is of a kind that is not read.
+    /// The file uses a feature that is not supported.
     #[error("Could not decode datum: the {format} file has {found}: allowed are {allowed}")]
     Unsupported {
         /// JPEG or PNG.
         format: &'static str,
-        /// What it has.
+        /// What was found.
         found: String,
-        /// What it may have.
+        /// What is supported.
         allowed: &'static str,
     },
-    /// Samples of 16 bits, which Caffe takes only where `force_color` or `force_gray` makes bytes of them.
+    /// Samples of 16 bits, which Caffe accepts only if `force_color` or `force_gray` converts them to bytes.
     #[error(
-        "Image data type must be unsigned byte: the PNG file has samples of {bits} bits: allowed are 1 to 8, or \
-         any with force_color or force_gray"
+        "Image data type must be unsigned byte: the PNG file has samples of {bits} bits: allowed are 1 to 8, \
+         or any with force_color or force_gray"
     )]
     Depth {
-        /// Bits of a sample.
+        /// The number of bits per sample.
         bits: u8,
     },
-    /// A resize was asked for of a record that holds floats.
+    /// A resize is requested, but the record holds floats.
     #[error("only images of bytes are resized, found a record of floats")]
     ResizeOfFloats,
-    /// The image is larger than OpenCV or Caffe can count, or nothing.
+    /// The image is empty, or larger than OpenCV or Caffe can count.
     #[error(
-        "Could not decode datum: the image is {found}: allowed are sides of 1 to {SIDE_MAX}, {PIXELS_MAX} pixels \
-         and {ELEMENTS_MAX} elements"
+        "Could not decode datum: the image is {found}: allowed are sides of 1 to {SIDE_MAX}, {PIXELS_MAX} \
+         pixels and {ELEMENTS_MAX} elements"
     )]
     Size {
         /// Channels, rows and columns, after the resize if there is one.
@@ -78,22 +78,22 @@ pub enum DecodeError {
     },
     /// The image is larger than the file could hold.
     #[error(
-        "Could not decode datum: the {format} file claims an image of {found}, which takes {wanted} bytes of data \
-         at the least, and has {bytes}"
+        "Could not decode datum: the {format} file claims an image of {found}, which takes at least \
+         {wanted} bytes of data, but has {bytes}"
     )]
     Claim {
         /// JPEG or PNG.
         format: &'static str,
         /// Channels, rows and columns.
         found: ImageShape,
-        /// The bytes that so large an image cannot do without.
+        /// The minimum number of bytes for an image of this size.
         wanted: usize,
-        /// The bytes there are.
+        /// The number of bytes found.
         bytes: usize,
     },
 }
 
-/// What a file that is neither JPEG nor PNG is, as far as its first bytes say.
+/// The name of a file format that is neither JPEG nor PNG, as far as its first bytes tell.
 pub(super) fn format_name(file: &[u8]) -> &'static str {
     const NAMES: [(&[u8], &str); 16] = [
         (b"BM", "a BMP file"),

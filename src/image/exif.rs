@@ -1,27 +1,27 @@
-//! Which way up an image is, by its EXIF.
+//! The orientation of an image, by its EXIF.
 //!
-//! This follows OpenCV's reader where it departs from the standard, for what it takes to be the orientation decides
-//! what Caffe trains on:
+//! This follows OpenCV's reader even where it departs from the standard, because what OpenCV takes for the
+//! orientation decides what Caffe trains on:
 //!
-//! - Only the directory that the header points to is read, entry after entry. An entry of a kind OpenCV knows whose
-//!   value lies outside the block ends the reading. What was found before it holds.
-//! - Of two orientations the first holds. One that is not 1 to 8 turns nothing.
-//! - A block is little-endian if it starts with two times `I`, and big-endian whatever else it starts with.
+//! - Only the directory that the header points to is read, entry after entry. An entry of a tag that OpenCV
+//!   knows, with a value outside the block, ends the reading. What was found before it counts.
+//! - Of two orientations the first counts. A value that is not 1 to 8 turns nothing.
+//! - A block is little-endian if it starts with `II`, and otherwise big-endian, whatever it starts with.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use crate::base::shape::ImageShape;
 
-/// The number that a TIFF header has behind its byte order.
+/// The number after the byte order in a TIFF header.
 const TIFF_MARK: u16 = 42;
 const ENTRY_BYTES: u32 = 12;
-/// Values of this length and shorter lie in the entry itself.
+/// Values of at most this length are stored in the entry itself.
 const INLINE_BYTES_MAX: usize = 4;
 
 /// The tag of the orientation.
 const ORIENTATION: u16 = 0x0112;
 
-/// How an image has to be turned: transposed first, then flipped. The default is not at all.
+/// How to turn an image: transposed first, then flipped. The default is not to turn it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Orientation {
     pub(super) transposed: bool,
@@ -32,7 +32,7 @@ pub(super) struct Orientation {
 }
 
 impl Orientation {
-    /// By the number that EXIF gives it.
+    /// The orientation with this EXIF number.
     pub(super) fn from_exif(number: u16) -> Self {
         let (transposed, mirrored, upside_down) = match number {
             2 => (false, true, false),
@@ -47,14 +47,14 @@ impl Orientation {
         Self { transposed, mirrored, upside_down }
     }
 
-    /// The shape of an image that was turned so.
+    /// The shape of an image after this turn.
     pub(super) fn apply(self, shape: ImageShape) -> ImageShape {
         let ImageShape { channels, height, width } = shape;
         if self.transposed { ImageShape { channels, height: width, width: height } } else { shape }
     }
 }
 
-/// The orientation in a block of EXIF, which starts with its TIFF header. A malformed block turns nothing.
+/// The orientation in an EXIF block, which starts with its TIFF header. A malformed block turns nothing.
 pub(super) fn orientation(block: &[u8]) -> Orientation {
     let little_endian = match block {
         [first] => *first == b'I',
@@ -62,7 +62,7 @@ pub(super) fn orientation(block: &[u8]) -> Orientation {
         [] => return Orientation::default(),
     };
     let mut found = None;
-    // `None` is where OpenCV stops; what was found before holds.
+    // `None` means that OpenCV stops there; what was found before counts.
     let _ = Tiff { block, little_endian }.read_directory(&mut found);
     found.map_or_else(Orientation::default, Orientation::from_exif)
 }
@@ -106,7 +106,7 @@ impl Tiff<'_> {
 
     fn check_text(&self, entry: u32) -> Option<()> {
         let len = self.u32(entry.wrapping_add(4))? as usize;
-        // A short text is looked for at the start of the block and not in its entry, as OpenCV does.
+        // OpenCV looks for a short text at the start of the block, not in its entry, and so does this.
         let at = if len > INLINE_BYTES_MAX { self.u32(entry.wrapping_add(8))? as usize } else { 8 };
         self.block.get(at..at.checked_add(len)?).map(drop)
     }
@@ -179,11 +179,11 @@ mod tests {
     fn an_entry_whose_value_lies_outside_ends_the_reading() {
         let make = (0x010f, 2, 100, 1000);
         assert_eq!(orientation(&block(&[make, SIXTH])), NONE);
-        assert_ne!(orientation(&block(&[SIXTH, make])), NONE, "what was found before it holds");
+        assert_ne!(orientation(&block(&[SIXTH, make])), NONE, "what was found before it counts");
         let resolution = (0x011a, 5, 1, u32::MAX);
         assert_eq!(orientation(&block(&[resolution, SIXTH])), NONE);
         let unknown = (0x9999, 2, 100, 1000);
-        assert_ne!(orientation(&block(&[unknown, SIXTH])), NONE, "one that is not known is passed over");
+        assert_ne!(orientation(&block(&[unknown, SIXTH])), NONE, "an unknown tag is skipped");
     }
 
     #[test]

@@ -1,34 +1,35 @@
-//! An encoded file, into the pixels that Caffe with OpenCV 4.6 has of it.
+//! Decodes an encoded file to the pixels that Caffe with OpenCV 4.6 gets from it.
 //!
 //! ```text
-//! file     what it is, how large, which way up, and whether all of it is there   jpeg.rs, png.rs, exif.rs
-//! pixels   of a JPEG by a decoder of our own, as far as they are needed          jpeg/
-//!          of a PNG interleaved, by a library                                    png/pixels.rs
-//! planes   in the order B, G, R, A, as a record that is not encoded has them     jpeg/picture.rs, planes.rs, png/grey.rs
-//! turned   as the file's EXIF says                                               turn.rs
-//! resized  as `cv::resize` does                                                  resize.rs
+//! headers   format, size, orientation; whether the file is complete   jpeg/, png/, exif.rs
+//! pixels    of a JPEG by our own decoder, only those that are needed   jpeg/
+//!           of a PNG interleaved, by a library                         png/pixels.rs
+//! planes    in the order B, G, R, A, as in raw records                 jpeg/picture.rs, planes.rs, png/
+//! turn      as the file's EXIF says                                    turn.rs
+//! resize    as `cv::resize` does                                       resize.rs
 //! ```
 //!
-//! Everything is exact, bit for bit: which channels, which orientation, grey from colour, the resize; a PNG's pixels
-//! by their nature; a JPEG's because every rounding is libjpeg-turbo's, with which OpenCV reads them.
+//! Everything is exact, bit for bit: the channels, the orientation, grey from colour, the resize. A PNG's
+//! pixels are exact by nature. A JPEG's are because every rounding is that of libjpeg-turbo, which OpenCV
+//! uses.
 //!
-//! Where it is asked for, and a resize makes an image smaller, a JPEG is decoded to a half, a quarter or an eighth of its
-//! sides, as small as the resize still finds enough. Those pixels are libjpeg-turbo's to the last bit, too, but not those
-//! that Caffe has, which resizes the whole image.
+//! On request, a JPEG that a resize makes smaller is decoded to a half, a quarter or an eighth of its sides:
+//! the smallest size that is enough for the resize. Those pixels are libjpeg-turbo's to the last bit, too.
+//! But they are not Caffe's, which resizes the full-size image.
 //!
-//! Where a part of an image is enough (a crop), and the image is neither turned nor resized, of a JPEG only what that
-//! part is made of is transformed, interpolated and coloured. All of its codes are read even so.
+//! If a part of an image is enough (a crop), and the image is neither turned nor resized, the JPEG decoder
+//! transforms, upsamples and colour-converts only what that part needs. It still reads all codes.
 //!
-//! A file that is damaged or cut short is an error, where OpenCV makes up what is missing.
+//! A file that is damaged or truncated is an error; OpenCV makes up the missing pixels.
 //!
 //! # Memory
 //!
-//! Our buffers grow to the largest image and are then reused. The PNG library allocates its own for each image.
-//! Neither can be made to ask for more by a file that claims to be larger than it could be: what is claimed is
-//! checked against what so many bytes can hold ([`jpeg::PIXELS_PER_BYTE_MAX`], [`png::INFLATED_PER_BYTE_MAX`]). A
-//! byte of a JPEG is at most 512 pixels; a byte of a PNG is at most 1032 bytes of samples, which are 8256 pixels where
-//! a sample is one bit. A pixel takes at most [`PIXEL_BYTES_MAX`], where those of a JPEG are counted in whole groups of
-//! blocks ([`file_pixels`]):
+//! Our buffers grow to the largest image and are then reused. The PNG library allocates its own for each
+//! image. A file that claims to be larger than it can be cannot make either allocate more: its claims are
+//! checked against what its number of bytes can hold ([`jpeg::PIXELS_PER_BYTE_MAX`],
+//! [`png::INFLATED_PER_BYTE_MAX`]). A byte of a JPEG is at most 512 pixels. A byte of a PNG is at most 1032
+//! bytes of samples, which are 8256 pixels of one-bit samples. A pixel takes at most [`PIXEL_BYTES_MAX`]
+//! bytes, with a JPEG's pixels counted in whole groups of blocks ([`file_pixels`]):
 //!
 //! | of a pixel | progressive JPEG | other JPEG | PNG of 8 bits, native | PNG of 16 bits |
 //! |---|---|---|---|---|
@@ -40,13 +41,13 @@
 //! | planes, turned or resized | 3 | 3 | 4 | 3 |
 //! | together | 15 3/8 | 9 | 12 | 14 |
 //!
-//! A decoder that meets all of them keeps the most of each line: 25 3/8. A JPEG that is decoded to fewer pixels than it
-//! has is counted with all of them: the next of its size may be no JPEG, and one that is a little smaller may have to be
-//! decoded whole.
+//! A decoder that reads all of these kinds keeps the largest buffer of each line: 25 3/8 in total. A JPEG
+//! that is decoded at a reduced size is counted with all its pixels: the next file of its size may not be a
+//! JPEG, and one that is slightly smaller may need the full size.
 //!
-//! What does not grow with the pixels is left out: the data of a JPEG's scan, of which no more are copied than the file
-//! is long, 40 KB of tables and blocks to read a JPEG with, a profile of at most 8 MB while a PNG is read that has one
-//! and of which grey is wanted, the few rows that are worked on, and 28 bytes for each column of a resize.
+//! Not counted is what does not grow with the pixels: the data of a JPEG's scan, of which at most the file's
+//! length is copied; 40 KB of tables and blocks to read a JPEG with; a profile of at most 8 MB while a PNG
+//! with one is read as grey; the few rows in progress; and 28 bytes for each column of a resize.
 
 mod error;
 mod exif;
@@ -63,32 +64,32 @@ use crate::record::datum::{Image, Pixels};
 use exif::Orientation;
 use resize::Resizer;
 
-/// The longest side of an image, and the most pixels: OpenCV's own limits.
+/// The longest side of an image in pixels, and the maximum number of pixels: OpenCV's own limits.
 const SIDE_MAX: usize = 1 << 20;
 const PIXELS_MAX: usize = 1 << 30;
 
-/// The most elements: Caffe counts a blob's in an `int`.
+/// The maximum number of elements: Caffe counts a blob's in an `int`.
 const ELEMENTS_MAX: usize = i32::MAX as usize;
 
-/// Bytes that a decoder may hold for each pixel of the largest image that it reads or makes: as the file has it, or
-/// resized, whichever is more.
+/// The bytes that a decoder may hold for each pixel of the largest image that it reads or makes: as stored in
+/// the file, or resized, whichever is larger.
 pub(crate) const PIXEL_BYTES_MAX: usize = 26;
 
-/// Which channels an encoded record is read with.
+/// The channels that an encoded record is decoded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ColorMode {
-    /// As the file has them: grey 1, colour 3, with transparency 4. Caffe's own choice, OpenCV's
+    /// As in the file: 1 for grey, 3 for colour, 4 with transparency. This is Caffe's default, OpenCV's
     /// `IMREAD_UNCHANGED`. EXIF orientation is not applied.
     #[default]
     Native,
-    /// Always 3: Caffe's `force_color`, `IMREAD_COLOR`. EXIF orientation is applied.
+    /// Always 3: Caffe's `force_color`, OpenCV's `IMREAD_COLOR`. EXIF orientation is applied.
     Color,
-    /// Always 1: Caffe's `force_gray`, `IMREAD_GRAYSCALE`. EXIF orientation is applied.
+    /// Always 1: Caffe's `force_gray`, OpenCV's `IMREAD_GRAYSCALE`. EXIF orientation is applied.
     Gray,
 }
 
 impl ColorMode {
-    /// How many channels a file of so many comes to.
+    /// The number of channels that a file with `native` channels is decoded to.
     fn channels(self, native: usize) -> usize {
         match self {
             ColorMode::Native => native,
@@ -97,13 +98,13 @@ impl ColorMode {
         }
     }
 
-    /// Which way an image is to be turned whose EXIF says `orientation`.
+    /// How to turn an image with this EXIF orientation.
     fn turn(self, orientation: Orientation) -> Orientation {
         if self == ColorMode::Native { Orientation::default() } else { orientation }
     }
 }
 
-/// A part of an image, in pixels. It is not empty.
+/// A part of an image, in pixels. Never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) top: usize,
@@ -112,31 +113,33 @@ pub(crate) struct Window {
     pub(crate) width: usize,
 }
 
-/// What is wanted of an encoded file.
+/// How an encoded file is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Decode {
     pub(crate) color: ColorMode,
-    /// Rows and columns that the image is resized to, after it was turned: ImageData's `new_height` and `new_width`.
+    /// The rows and columns that the image is resized to, after it is turned: ImageData's `new_height` and
+    /// `new_width`.
     pub(crate) resize: Option<(usize, usize)>,
-    /// Whether a JPEG may be decoded to fewer pixels than it has, where the resize leaves fewer still.
+    /// Whether a JPEG may be decoded at a reduced size, if the resize makes it smaller still.
     pub(crate) scaled: bool,
 }
 
 impl Decode {
-    /// Rows and columns that an image which is to be turned so needs to have as it lies, if it may be smaller than it is.
+    /// The rows and columns that an image needs before it is turned this way, if it may be decoded at a
+    /// reduced size.
     fn least(&self, turn: Orientation) -> Option<[usize; 2]> {
         let (height, width) = self.resize.filter(|_| self.scaled)?;
-        // A transposition is undone by another.
+        // A transposition is its own inverse.
         let ImageShape { height, width, .. } = turn.apply(ImageShape { channels: 1, height, width });
         Some([height, width])
     }
 
-    /// The shape of what a file comes to.
+    /// The shape of a file's output.
     fn output(&self, file: &Contents) -> Result<ImageShape, DecodeError> {
         self.resized_shape(file.turn.apply(file.shape))
     }
 
-    /// The shape that an image which is not encoded comes to.
+    /// The shape of the output for an image that is not encoded.
     pub(crate) fn resized(&self, image: &Image<'_>) -> Result<ImageShape, DecodeError> {
         match image.pixels {
             _ if self.resize.is_none() => Ok(image.shape),
@@ -145,12 +148,12 @@ impl Decode {
         }
     }
 
-    /// The part of a file's image that its planes are needed of: what `choose` says, if the output is the image as
-    /// it is decoded, or else all of it.
+    /// The part of a file's image that is needed in its planes: what `choose` returns if the output is the
+    /// image as decoded, and otherwise all of it.
     ///
     /// # Panics
     ///
-    /// Panics if the part that was chosen is not within the image.
+    /// Panics if the chosen part is not within the image.
     fn window(
         &self,
         file: &Contents,
@@ -182,20 +185,20 @@ impl Decode {
     }
 }
 
-/// What a file holds, by its own account.
+/// What a file's headers say about its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Contents {
-    /// The shape of its pixels as they are decoded, in the channels that are wanted, before they are turned.
+    /// The shape of its pixels as decoded, in the requested channels, before they are turned.
     shape: ImageShape,
-    /// The pixels that buffers are counted by: more than the image's where samples come in whole blocks, and where it is
-    /// decoded to fewer than it has.
+    /// The number of pixels by which buffers are counted. It is larger than the image's if samples come in
+    /// whole blocks, or if the image is decoded at a reduced size.
     pixels: usize,
-    /// Which way they are to be turned.
+    /// How to turn them.
     turn: Orientation,
 }
 
 impl Contents {
-    /// Fails where the image is larger than OpenCV reads.
+    /// Fails if the image is larger than OpenCV reads.
     fn new(shape: ImageShape, held: usize, turn: Orientation) -> Result<Self, DecodeError> {
         let pixels = shape.height.checked_mul(shape.width);
         let sides = shape.height.max(shape.width);
@@ -213,7 +216,7 @@ enum Format {
 }
 
 impl Format {
-    /// The format by the first bytes, as OpenCV tells it.
+    /// Detects the format by the first bytes, as OpenCV does.
     fn of(file: &[u8]) -> Result<Self, DecodeError> {
         if file.starts_with(jpeg::SIGNATURE) {
             Ok(Format::Jpeg)
@@ -225,12 +228,13 @@ impl Format {
     }
 }
 
-/// The shape that a file comes to, by what it says of itself: no pixel is read.
+/// The shape of a file's output, by its headers: no pixel is decoded.
 pub(crate) fn shape(file: &[u8], wanted: &Decode) -> Result<ImageShape, DecodeError> {
     wanted.output(&contents(file, wanted)?)
 }
 
-/// The pixels of a file's own image, before it is turned and resized, in whole blocks where it has any: none is read.
+/// The number of pixels of a file's own image, before it is turned and resized, in whole blocks if it has
+/// any. No pixel is decoded.
 pub(crate) fn file_pixels(file: &[u8], wanted: &Decode) -> Result<usize, DecodeError> {
     Ok(contents(file, wanted)?.pixels)
 }
@@ -242,24 +246,24 @@ fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeError> {
     }
 }
 
-/// Reads files one after another, in buffers that are kept. A worker has one of its own.
+/// Decodes files one after another, and keeps its buffers. Each worker has its own.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     jpeg: jpeg::Jpeg,
-    /// What the PNG library writes to.
+    /// The output of the PNG library.
     interleaved: Vec<u8>,
     planes: Vec<u8>,
-    /// Where the planes are turned or resized to; then the two change places.
+    /// The output of a turn or a resize; then the two buffers are swapped.
     spare: Vec<u8>,
     resizer: Resizer,
 }
 
 impl Decoder {
-    /// The pixels of a file. They lie in this decoder until it reads the next.
+    /// Decodes a file. The pixels stay in this decoder until it decodes the next file.
     ///
-    /// `window` is given the image's shape, and may say which part of it is enough. The planes have the shape of the
-    /// whole image even so, and hold the whole image's pixels in that part; beside it they hold anything. The file is
-    /// read to its end all the same: damage outside of the part is an error too.
+    /// `window` receives the image's shape, and may return the part that is enough. The planes still have the
+    /// shape of the whole image, with its pixels in that part and undefined content elsewhere. The file is
+    /// still read to its end: damage outside the part is an error too.
     ///
     /// # Panics
     ///
@@ -290,7 +294,7 @@ impl Decoder {
         Ok(Image { shape: output, pixels: Pixels::U8(&self.planes[..elements(output)]) })
     }
 
-    /// The pixels of an image that is not encoded: where they lie, unless it is to be resized.
+    /// The pixels of an image that is not encoded: the original ones, unless it is resized.
     pub(crate) fn resize<'a>(
         &'a mut self,
         image: Image<'a>,
@@ -308,17 +312,18 @@ impl Decoder {
     }
 }
 
-/// The first `len` bytes of a buffer that only grows, and to no more than was asked for. What was in it may be gone.
+/// Returns the first `len` bytes of a buffer that only grows, and never beyond what was requested. Its
+/// content may be lost.
 fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
-        // Not both at once.
+        // The old buffer is freed before the new one is allocated.
         drop(std::mem::take(buffer));
         *buffer = vec![0; len];
     }
     &mut buffer[..len]
 }
 
-/// As many as a shape has that was checked.
+/// The number of elements of a shape that has been checked.
 fn elements(shape: ImageShape) -> usize {
     shape.channels * shape.height * shape.width
 }

@@ -1,20 +1,20 @@
-//! Interleaved pixels, into planes.
+//! Separates interleaved pixels into planes.
 //!
 //! ```text
 //! for each plane c and each pixel i: planes[c][i] = interleaved[i * step + places[c]]
 //! ```
 
-/// How the pixels lie that a library has written.
+/// The layout of the pixels that a library has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interleaved {
-    /// Bytes of a pixel.
+    /// The number of bytes per pixel.
     pub(super) step: usize,
-    /// For each plane, which byte of a pixel it takes.
+    /// For each plane, the byte of a pixel that it takes.
     pub(super) places: &'static [usize],
 }
 
 impl Interleaved {
-    /// Pulls the planes apart. `planes` has room for as many pixels as there are.
+    /// Separates the planes. `planes` has room for all pixels.
     pub(super) fn separate(self, interleaved: &[u8], planes: &mut [u8]) {
         let Self { step, places } = self;
         let pixels = interleaved.len() / step;
@@ -32,7 +32,7 @@ impl Interleaved {
     }
 }
 
-/// One plane of the pixels.
+/// Extracts one plane.
 fn pick(interleaved: &[u8], step: usize, place: usize, plane: &mut [u8]) {
     if step == 1 {
         plane.copy_from_slice(interleaved);
@@ -48,7 +48,7 @@ struct Job<'a, P> {
     planes: P,
 }
 
-/// All planes in one pass, three of them or four. `SWAPPED` says that the first and the third change places.
+/// Separates all planes in one pass, three or four of them. `SWAPPED` swaps the first and the third.
 struct Separate<P, const STEP: usize, const SWAPPED: bool>(P);
 
 impl<'a, P, const STEP: usize, const SWAPPED: bool> pulp::WithSimd for Separate<Job<'a, P>, STEP, SWAPPED>
@@ -103,7 +103,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matches_naive(layout in 0..LAYOUTS.len(), bytes in proptest::collection::vec(any::<u8>(), 8..700)) {
+        fn matches_naive(
+            layout in 0..LAYOUTS.len(),
+            bytes in proptest::collection::vec(any::<u8>(), 8..700),
+        ) {
             let (step, places) = LAYOUTS[layout];
             let pixels = bytes.len() / step;
             let interleaved = &bytes[..pixels * step];

@@ -6,31 +6,33 @@
 //! weights     = round((1 - part) * 2048), round(part * 2048)      ties to even
 //!
 //! along a row:    sum = pixels[near] * weights[0] + pixels[near + 1] * weights[1]
-//! down a column:  out = (weights[0] * (sum[near] >> 4) >> 16) + (weights[1] * (sum[near + 1] >> 4) >> 16) + 2 >> 2
+//! down a column:  term(row, weight) = weight * (sum[row] >> 4) >> 16
+//!                 out = term(near, weights[0]) + term(near + 1, weights[1]) + 2 >> 2
 //! ```
 //!
-//! Both terms of the last line are cut off before they are added, and the weights of a row that lies outside the
-//! image are kept where those of a column are not: a row above the first is the first, weighed twice. OpenCV goes
-//! another way where both sides become exactly half, to the rounded mean of four pixels, which is the same.
+//! Both terms are truncated before they are added. A row position outside the image keeps
+//! its weights; a column position outside does not: a row above the first uses the first row with both
+//! weights. If both sides are exactly halved, OpenCV takes another path, the rounded mean of four pixels,
+//! with the same result.
 
 use crate::base::shape::ImageShape;
 
-/// What the weights of two pixels add up to.
+/// The sum of the weights of two pixels.
 const ONE: i32 = 2048;
-/// The bits of a sum that the columns do not need, so that it fits an `i16`.
+/// The bits by which a sum is shifted, so that it fits an `i16`; the columns do not need them.
 const SUM_SHIFT: u32 = 4;
 
-/// Where a row or a column of the result comes from.
+/// The input of one row or column of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tap {
-    /// The first of two neighbours, or one less than the first there is.
+    /// The first of two neighbours; -1 before the first one.
     near: isize,
     weights: [i16; 2],
 }
 
 impl Tap {
     fn new(index: usize, from: usize, to: usize) -> Self {
-        // The quotient's reciprocal, not the quotient the other way up: they differ in the last bit.
+        // The reciprocal of the quotient, not the inverse quotient: they differ in the last bit.
         let scale = 1.0 / (to as f64 / from as f64);
         #[expect(clippy::cast_possible_truncation, reason = "positions are single floats in OpenCV")]
         let position = ((index as f64 + 0.5) * scale - 0.5) as f32;
@@ -44,7 +46,7 @@ impl Tap {
         Self { near, weights: [weight(1.0 - part), weight(part)] }
     }
 
-    /// A column's: outside the image there is only the pixel at its edge.
+    /// The same as a column: outside the image, only the pixel at its edge counts.
     fn within(self, from: usize) -> Column {
         let last = from - 1;
         match usize::try_from(self.near) {
@@ -61,7 +63,7 @@ fn weight(part: f32) -> i16 {
     weight
 }
 
-/// The two pixels of a row that a column of the result is made of.
+/// The two pixels of a row from which a column of the result is computed.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     near: usize,
@@ -69,13 +71,13 @@ struct Column {
     weights: [i16; 2],
 }
 
-/// Resizes image after image. Its tables are kept, and made anew only where the widths change.
+/// Resizes image after image. It keeps its tables, and recomputes them only if the widths change.
 #[derive(Debug, Default)]
 pub(super) struct Resizer {
     /// The widths that the columns are for.
     widths: (usize, usize),
     columns: Vec<Column>,
-    /// Two rows of sums, and which row of the plane each is of.
+    /// Two rows of sums.
     sums: [Vec<i16>; 2],
 }
 
@@ -100,7 +102,7 @@ impl Resizer {
     }
 
     fn resize_plane(&mut self, plane: &[u8], from: ImageShape, out: &mut [u8], to: ImageShape) {
-        // Rows of the result go down the plane, and two that follow each other often share theirs.
+        // The rows of the result go down the plane, and consecutive ones often share an input row.
         let mut held = [None; 2];
         for (index, out) in out.chunks_exact_mut(to.width).enumerate() {
             let tap = Tap::new(index, from.height, to.height);
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The pseudo code above, pixel by pixel.
+    /// The pseudocode above, pixel by pixel.
     fn naive(plane: &[u8], from: (usize, usize), to: (usize, usize)) -> Vec<u8> {
         let at = |y: usize, x: usize| i32::from(plane[y * from.1 + x]);
         if from.0 == 2 * to.0 && from.1 == 2 * to.1 {
@@ -205,8 +207,9 @@ mod tests {
             let planes = &bytes[..2 * from.0 * from.1];
             let mut out = vec![0; 2 * to.0 * to.1];
             let mut resizer = Resizer::default();
-            // Tables of another width are not taken for these.
-            resizer.resize(&[1, 2, 3], ImageShape { channels: 1, height: 1, width: 3 }, &mut [0; 50], shape((1, 25)));
+            // Tables of another width are not reused.
+            let other = ImageShape { channels: 1, height: 1, width: 3 };
+            resizer.resize(&[1, 2, 3], other, &mut [0; 50], shape((1, 25)));
             resizer.resize(planes, shape(from), &mut out, shape(to));
             let wanted: Vec<u8> =
                 planes.chunks_exact(from.0 * from.1).flat_map(|plane| naive(plane, from, to)).collect();

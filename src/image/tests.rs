@@ -1,4 +1,4 @@
-//! Tests of the decoder as a worker has it; `tests/decode.rs` holds those of what it reads.
+//! Tests of the decoder as a worker uses it; `tests/decode.rs` tests the decoded content.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn pixels<'a>(image: &Image<'a>) -> &'a [u8] {
     }
 }
 
-/// Whatever was read before, and into whatever buffers.
+/// Earlier files and the state of the buffers do not affect the result.
 #[test]
 fn a_file_comes_to_the_same_after_any_other() {
     let names =
@@ -26,10 +26,11 @@ fn a_file_comes_to_the_same_after_any_other() {
     let cases: Vec<_> =
         names.iter().flat_map(|name| wants.clone().map(move |wanted| (name, wanted))).collect();
     let mut kept = Decoder::default();
-    for round in 0..3 {
+    for repetition in 0..3 {
         for at in 0..cases.len() {
-            // Each round in another order: these steps have no divisor in common with the number of cases.
-            let (name, wanted) = cases[at * [1, 5, 11][round] % cases.len()];
+            // Each repetition uses another order: these steps have no divisor in common with the number of
+            // cases.
+            let (name, wanted) = cases[at * [1, 5, 11][repetition] % cases.len()];
             let (mut fresh, file) = (Decoder::default(), file(name));
             let (kept, fresh) = (
                 kept.decode(&file, &wanted, |_| None).unwrap(),
@@ -52,7 +53,7 @@ fn an_error_leaves_the_decoder_as_good_as_new() {
         bad.drain(at..at + 9);
         let _ = decoder.decode(&bad, &wanted, |_| None);
         assert!(pixels(&decoder.decode(&good, &wanted, |_| None).unwrap()) == first, "after {name}");
-        // Of fewer components than the one that was given up.
+        // A file with fewer components than the failed one.
         let _ = decoder.decode(&bad, &wanted, |_| None);
         assert!(decoder.decode(&grey, &wanted, |_| None).is_ok(), "grey after {name}");
     }
@@ -69,7 +70,7 @@ fn buffers_are_kept() {
         }
         let mut buffers =
             [&decoder.interleaved, &decoder.planes, &decoder.spare].map(|buffer| buffer.as_ptr());
-        // Two of them change places.
+        // Two of them are swapped.
         buffers[1..].sort();
         buffers
     };
@@ -79,7 +80,7 @@ fn buffers_are_kept() {
 
 #[test]
 fn a_pixel_takes_no_more_than_is_said() {
-    // One decoder for all: what one format needs stays while another is read.
+    // One decoder for all: the buffers of one format stay while another is read.
     let (mut decoder, mut most) = (Decoder::default(), 0);
     for name in
         ["resize_rgba.png", "rgba_16.png", "420_progressive.jpg", "444_restart_progressive.jpg", "exif_6.jpg"]
@@ -94,7 +95,7 @@ fn a_pixel_takes_no_more_than_is_said() {
             ] {
                 let (wanted, file) = (Decode { color, resize, scaled }, file(name));
                 let pixels = file_pixels(&file, &wanted);
-                // The second image finds planes and turned planes to have changed places.
+                // For the second image, the planes and the turned planes have been swapped.
                 for _ in 0..3 {
                     let Ok(image) = decoder.decode(&file, &wanted, |_| None) else { continue };
                     let shape = image.shape;

@@ -1,12 +1,13 @@
-//! An image turned the right way up.
+//! Turns an image upright.
 
 use super::exif::Orientation;
 use crate::base::shape::ImageShape;
 
-/// Pixels on a side of the square that is transposed at a time: its rows and columns stay in the first-level cache.
+/// The side in pixels of the square that is transposed at a time: its rows and columns stay in the
+/// first-level cache.
 const TILE: usize = 32;
 
-/// Turns the planes of an image of `shape`. `out` has as many elements.
+/// Turns the planes of an image of `shape`. `out` has the same number of elements.
 pub(super) fn turn(how: Orientation, planes: &[u8], shape: ImageShape, out: &mut [u8]) {
     let pixels = shape.height * shape.width;
     for (plane, out) in planes.chunks_exact(pixels).zip(out.chunks_exact_mut(pixels)) {
@@ -16,7 +17,7 @@ pub(super) fn turn(how: Orientation, planes: &[u8], shape: ImageShape, out: &mut
         } else {
             out.copy_from_slice(plane);
         }
-        // Both flips together are the plane read backwards.
+        // Both flips together reverse the plane.
         match (how.mirrored, how.upside_down) {
             (true, true) => out.reverse(),
             (true, false) => out.chunks_exact_mut(width).for_each(<[u8]>::reverse),
@@ -38,7 +39,7 @@ fn transpose(plane: &[u8], height: usize, width: usize, out: &mut [u8]) {
     }
 }
 
-/// Exchanges the first row with the last, the second with the last but one, and so on.
+/// Swaps the first row with the last, the second with the second to last, and so on.
 fn flip(plane: &mut [u8], width: usize) {
     let mut rows = plane.chunks_exact_mut(width);
     while let (Some(upper), Some(lower)) = (rows.next(), rows.next_back()) {
@@ -51,7 +52,7 @@ fn flip(plane: &mut [u8], width: usize) {
 mod tests {
     use super::*;
 
-    /// Where EXIF's own words put the pixel at (y, x) of an image that is shown upright.
+    /// Where the EXIF standard stores the pixel (y, x) of the upright image.
     fn stored_at(number: u16, y: usize, x: usize, height: usize, width: usize) -> (usize, usize) {
         match number {
             1 => (y, x),

@@ -1,4 +1,4 @@
-//! The wire bytes of a net, `.caffemodel` files among them.
+//! Nets in binary format (wire bytes), `.caffemodel` files among them.
 
 use prost::Message as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
@@ -7,16 +7,17 @@ use super::error::{NetCause, NetError};
 use super::{BYTES_MAX, LAYERS_MAX};
 use crate::proto::NetParameter;
 
-/// Reads the wire bytes of a net. Weights are skipped where they lie: the schema has no field for them.
+/// Reads a net from wire bytes. Weights are skipped without a copy: the schema has no field for them.
 ///
 /// # Errors
 ///
-/// What is wrong with the bytes.
+/// The bytes are not a `NetParameter`, or are too large, or hold too many layers.
 pub(super) fn parse(bytes: &[u8]) -> Result<NetParameter, NetError> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(NetError::new(NetCause::TooLarge { allowed: BYTES_MAX }));
     }
-    // Three bytes can be a layer, which is a thousand in memory: they are counted before any is made.
+    // Three bytes can encode a layer, which takes a thousand in memory: layers are counted before any is
+    // decoded.
     if count_layers(bytes).map_err(unreadable)? > LAYERS_MAX {
         return Err(NetError::new(NetCause::TooManyLayers { allowed: LAYERS_MAX }));
     }
@@ -27,7 +28,7 @@ fn unreadable(error: prost::DecodeError) -> NetError {
     NetError::new(NetCause::Binary { message: error.to_string() })
 }
 
-/// How many layers of either form there are.
+/// The number of layers, of both `layer` and `layers`.
 fn count_layers(mut bytes: &[u8]) -> Result<usize, prost::DecodeError> {
     const LAYERS: u32 = 2;
     const LAYER: u32 = 100;
@@ -40,9 +41,10 @@ fn count_layers(mut bytes: &[u8]) -> Result<usize, prost::DecodeError> {
     Ok(count)
 }
 
-/// Whether these bytes cannot be text: they have a control character that is no whitespace.
+/// Whether these bytes cannot be text: they contain a control character that is not whitespace.
 ///
-/// The key of every layer is one, or holds one, so that the bytes of a net with a layer always do.
+/// The key of every layer is such a character, or contains one, so the bytes of a net with a layer always
+/// qualify.
 pub(super) fn cannot_be_text(bytes: &[u8]) -> bool {
     bytes.iter().any(|&byte| matches!(byte, 0..=8 | 0x0e..=0x1f | 0x7f))
 }
@@ -53,7 +55,7 @@ mod tests {
     use crate::proto::{LayerParameter, V1LayerParameter};
 
     #[test]
-    fn layers_are_counted_before_they_are_made() {
+    fn layers_are_counted_before_they_are_decoded() {
         let bytes = [0xa2, 0x06, 0x00].repeat(LAYERS_MAX);
         assert_eq!(parse(&bytes).unwrap().layer.len(), LAYERS_MAX);
         let error = parse(&[bytes, vec![0x12, 0x00]].concat()).unwrap_err();

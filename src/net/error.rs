@@ -1,4 +1,4 @@
-//! What can be wrong with a net: where it stands, what was found, and what is allowed.
+//! Errors of a net: the place, what was found, and what is allowed.
 
 use std::fmt;
 use std::io;
@@ -9,9 +9,9 @@ use crate::base::shown;
 /// A place in the text of a net.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextPlace {
-    /// From 1.
+    /// The line, from 1.
     pub line: u32,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: u32,
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for TextPlace {
     }
 }
 
-/// What a message begins with: `path:line:column: `, as far as these are known.
+/// The prefix of a message, `path:line:column: `, as far as these are known.
 pub(super) struct Origin<'a> {
     pub(super) path: Option<&'a Path>,
     pub(super) at: Option<TextPlace>,
@@ -38,18 +38,18 @@ impl fmt::Display for Origin<'_> {
     }
 }
 
-/// The most characters of a net's own words that a message shows, escapes counted as they are shown.
+/// The maximum number of characters of a net's own text that a message shows. Escapes count as shown.
 const SHOWN_MAX: usize = 60;
 
-/// The most layers, or names, that a message lists.
+/// The maximum number of layers, or names, that a message lists.
 pub(super) const LISTED_MAX: usize = 20;
 
-/// A net's own words as a message shows them: cut where they are long, on one line.
+/// A net's own text as a message shows it: truncated if long, on one line.
 pub(super) fn clip(text: &str) -> String {
     clip_escaped(text, |_| false)
 }
 
-/// The inside of a string as the net has it: its backslashes and quotes are escapes already.
+/// As [`clip`], for the raw content of a quoted string: its backslashes and quotes are already escapes.
 pub(super) fn clip_written(raw: &[u8]) -> String {
     clip_escaped(&String::from_utf8_lossy(raw), |character| matches!(character, '\\' | '\'' | '"'))
 }
@@ -68,7 +68,7 @@ fn clip_escaped(text: &str, is_plain: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// The first of these names, and how many more there are.
+/// The first of these names, and the number of the rest.
 pub(super) fn clip_list(names: &[String]) -> String {
     let mut listed: Vec<_> = names.iter().take(LISTED_MAX).map(|name| clip(name)).collect();
     let more = names.len().saturating_sub(LISTED_MAX);
@@ -78,14 +78,14 @@ pub(super) fn clip_list(names: &[String]) -> String {
     listed.join(", ")
 }
 
-/// A net that cannot be read, or cannot be fed.
+/// An error for a net that cannot be read or fed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetError {
-    /// The file, where the net came from one.
+    /// The file, if the net was read from one.
     pub path: Option<PathBuf>,
-    /// The place in its text, where it has one.
+    /// The place in the text, if known.
     pub at: Option<TextPlace>,
-    /// What is wrong. It is part of the message, and therefore not given again as the error's source.
+    /// The cause. The message contains it, so it is not also the error's source.
     pub cause: Box<NetCause>,
 }
 
@@ -95,12 +95,12 @@ impl NetError {
         Self { path: None, at: None, cause: Box::new(cause) }
     }
 
-    /// An error at a place of the text.
+    /// An error at a place in the text.
     pub(super) fn at(place: TextPlace, cause: NetCause) -> Self {
         Self { at: Some(place), ..Self::new(cause) }
     }
 
-    /// The same, of this file.
+    /// The same error, in this file.
     pub(super) fn within(self, path: Option<&Path>) -> Self {
         Self { path: path.map(Path::to_owned), ..self }
     }
@@ -114,31 +114,31 @@ impl fmt::Display for NetError {
 
 impl std::error::Error for NetError {}
 
-/// What can be wrong with a net.
+/// The cause of a [`NetError`].
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NetCause {
     /// The file cannot be read.
     #[error("cannot be read: {message}")]
     Io {
-        /// What the operating system said.
+        /// The operating system's message.
         message: String,
         /// The kind of that error.
         kind: io::ErrorKind,
     },
-    /// There is more of it than Caffe reads.
+    /// The net is larger than Caffe accepts.
     #[error("a net may have at most {allowed} bytes, found more")]
     TooLarge {
-        /// The most bytes there may be.
+        /// The maximum number of bytes.
         allowed: u64,
     },
-    /// The bytes are no serialised `NetParameter`.
+    /// The bytes are not a serialised `NetParameter`.
     #[error("not a serialised NetParameter: {message}")]
     Binary {
-        /// What the bytes are wrong in.
+        /// What is wrong with the bytes.
         message: String,
     },
-    /// The file has bytes that no text has, and is not a serialised net either.
+    /// The file has bytes that text cannot have, and is not a serialised net either.
     #[error("neither a serialised net ({binary}) nor the text of one ({text})")]
     Neither {
         /// What is wrong with it as wire bytes.
@@ -148,53 +148,53 @@ pub enum NetCause {
     },
 
     /// A character that starts no token.
-    #[error("found {found}, with which nothing of protobuf's text format starts")]
+    #[error("found {found}, which starts no token of protobuf's text format")]
     Character {
         /// The character, quoted, or its byte.
         found: String,
     },
-    /// A string has no end.
+    /// A string is not closed.
     #[error("the string is not closed on its line; did you miss a quote?")]
     StringNotClosed,
-    /// An escape that there is not.
+    /// An invalid escape sequence.
     #[error(
-        "invalid escape sequence in a string, at {found}: allowed are \\a \\b \\f \\n \\r \\t \\v \\\\ \\? \\' \\\", \
-         octal bytes to \\377, \\xFF, \\uFFFF and \\UFFFFFFFF"
+        "invalid escape sequence in a string, at {found}: allowed are \\a \\b \\f \\n \\r \\t \\v \\\\ \\? \
+         \\' \\\", octal bytes to \\377, \\xFF, \\uFFFF and \\UFFFFFFFF"
     )]
     Escape {
         /// The text from its backslash on.
         found: String,
     },
-    /// A path whose bytes are not text. Names of other things are read whatever their bytes.
+    /// A path that is not UTF-8. Other names are read whatever their bytes.
     #[error("the string of {field} is not UTF-8; rename the file, or give its path in UTF-8")]
     NotUtf8 {
         /// The field.
         field: &'static str,
     },
-    /// Digits that are no number.
+    /// A malformed number.
     #[error("\"{found}\" is not a number of protobuf's text format")]
     Number {
-        /// The text up to the next blank or symbol.
+        /// The text up to the next whitespace or symbol.
         found: String,
     },
-    /// Something else must stand here.
+    /// An unexpected token.
     #[error("expected {expected}, found {found}")]
     Expected {
-        /// What must stand here.
+        /// What is expected here.
         expected: String,
-        /// What does.
+        /// What was found.
         found: String,
     },
-    /// Messages in messages in messages.
+    /// Messages are nested too deeply.
     #[error("messages are nested too deeply: allowed are {allowed} levels")]
     TooDeep {
-        /// The most levels there may be.
+        /// The maximum number of levels.
         allowed: usize,
     },
-    /// More layers than any net has.
+    /// Too many layers.
     #[error("the net has too many layers: allowed are {allowed}")]
     TooManyLayers {
-        /// The most there may be.
+        /// The maximum number of layers.
         allowed: usize,
     },
     /// A field that the message does not have.
@@ -204,10 +204,10 @@ pub enum NetCause {
         message: &'static str,
         /// The field as written.
         found: String,
-        /// What it may have been meant to be.
+        /// What may have been meant.
         hint: String,
     },
-    /// A field that may be given once.
+    /// A field that may be set only once.
     #[error("non-repeated field \"{field}\" is specified multiple times")]
     Duplicate {
         /// The field.
@@ -220,9 +220,9 @@ pub enum NetCause {
         field: &'static str,
         /// The number as written.
         found: String,
-        /// The smallest there may be.
+        /// The smallest allowed value.
         min: i64,
-        /// The largest there may be.
+        /// The largest allowed value.
         max: u64,
     },
     /// A value that the enum does not have.
@@ -232,85 +232,85 @@ pub enum NetCause {
         field: &'static str,
         /// The value as written.
         found: String,
-        /// The names there are.
+        /// The allowed names and numbers.
         allowed: String,
     },
-    /// A solver's file where a net's is due.
+    /// A solver in place of a net.
     #[error("this is a solver, not a net: it has the field \"{field}\"; give the net that it names")]
     Solver {
         /// The field that only a solver has.
         field: &'static str,
     },
 
-    /// A net in two versions of the format at once.
+    /// A net with both `layer` and `layers`.
     #[error(
-        "refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and 'layers' \
-         fields (the first of either: {layer} and {layers}); use one of them for the whole net"
+        "refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and \
+         'layers' fields (the first of either: {layer} and {layers}); use one of them for the whole net"
     )]
     BothLayerFields {
-        /// Where the first `layer` stands, or which one it is.
+        /// The first `layer`, and its place if known.
         layer: String,
-        /// Where the first `layers` stands, or which one it is.
+        /// The first `layers`, and its place if known.
         layers: String,
     },
     /// A net of `layers` of which only some hold a V0 `layer`.
     #[error(
-        "the net has 'layers' both with a V0 'layer' in them ({old}) and without ({new}), of which Caffe would \
-         keep only the names of the blobs; write all of them in one way"
+        "the net has 'layers' both with a V0 'layer' in them ({old}) and without ({new}), of which Caffe \
+         would keep only the names of the blobs; write all of them in one way"
     )]
     MixedVersions {
-        /// Where the first V0 layer stands, or which one it is.
+        /// The first V0 layer, and its place if known.
         old: String,
-        /// Where the first V1 layer stands, or which one it is.
+        /// The first V1 layer, and its place if known.
         new: String,
     },
-    /// A layer cannot be.
+    /// An invalid layer.
     #[error("layer {layer}: {error}")]
     Layer {
-        /// Its name, quoted, or its number where it has none.
+        /// The layer's name, quoted, or its number if it has no name.
         layer: String,
         /// What is wrong with it.
         error: LayerError,
     },
-    /// No layer of the net is fed in the state that was asked for.
+    /// No layer of the net is fed in the requested state.
     #[error(
         "in the state {state} the net has no data layer that Percolator feeds (Data or ImageData): {found}"
     )]
     NoDataLayer {
         /// The phase, the level and the stages.
         state: String,
-        /// The layers that may have been meant, each with why it is left out.
+        /// The layers that may have been meant, each with the reason why it is left out.
         found: String,
     },
 }
 
-/// What can be wrong with one layer.
+/// What is wrong with one layer.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LayerError {
-    /// Rules of both kinds.
+    /// Both include and exclude rules.
     #[error("specify either include rules or exclude rules; not both")]
     BothRules,
-    /// A batch of nothing.
+    /// No batch size.
     #[error("positive batch size required: {field} is not set, or 0")]
     NoBatchSize {
-        /// Which batch size.
+        /// The field that sets it.
         field: &'static str,
     },
-    /// A batch of more records than a blob of Caffe has room for.
+    /// A batch with more records than a Caffe blob can hold.
     #[error("{field} is {found}: allowed are 1 to {allowed}")]
     BatchSize {
-        /// Which batch size.
+        /// The field that sets it.
         field: &'static str,
-        /// What it is.
+        /// The value found.
         found: u32,
-        /// The most it may be.
+        /// The largest allowed batch size.
         allowed: u32,
     },
-    /// Nothing would ever be read.
+    /// A prefetch of 0: nothing would ever be read.
     #[error("data_param.prefetch is 0: allowed are 1 batch or more, and 4 are the default")]
     NoPrefetch,
-    /// There is nothing to read from.
+    /// No path to read from.
     #[error("{field} is not set, or empty")]
     NoPath {
         /// The field that names a file.
@@ -322,57 +322,58 @@ pub enum LayerError {
         /// Its number.
         found: i32,
     },
-    /// Both kinds of mean.
+    /// Both a mean file and mean values.
     #[error(
-        "cannot specify mean_file and mean_value at the same time: found \"{mean_file}\" and {values} mean_value"
+        "cannot specify mean_file and mean_value at the same time: found \"{mean_file}\" and {values} \
+         mean_value"
     )]
     TwoMeans {
         /// The file.
         mean_file: String,
-        /// How many values there are.
+        /// The number of mean values.
         values: usize,
     },
-    /// Both kinds of decoding.
+    /// Both `force_color` and `force_gray`.
     #[error("cannot set both force_color and force_gray")]
     ColorAndGray,
-    /// Half a size.
+    /// Only one of `new_height` and `new_width`.
     #[error(
-        "current implementation requires new_height and new_width to be set at the same time: found {new_height} \
-         and {new_width}"
+        "current implementation requires new_height and new_width to be set at the same time: found \
+         {new_height} and {new_width}"
     )]
     HalfSize {
-        /// As in the layer, or 0.
+        /// As set in the layer, or 0.
         new_height: u32,
-        /// As in the layer, or 0.
+        /// As set in the layer, or 0.
         new_width: u32,
     },
-    /// An image of more elements than a blob of Caffe has room for.
+    /// An image with more elements than a Caffe blob can hold.
     #[error("images of {new_height}x{new_width} are too large: allowed are {allowed} elements")]
     Size {
-        /// As in the layer.
+        /// As set in the layer.
         new_height: u32,
-        /// As in the layer.
+        /// As set in the layer.
         new_width: u32,
-        /// The most elements there may be.
+        /// The maximum number of elements.
         allowed: u32,
     },
-    /// A size of the V0 form, which has a sign.
+    /// A negative size in a V0 layer, where sizes are signed.
     #[error("{field} is {found}: allowed are 0 or more")]
     Negative {
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// The value found.
         found: i32,
     },
-    /// Something flows into a data layer.
+    /// A data layer with bottoms.
     #[error("{} {kind} layer takes 0 bottom blobs as input, found {found}", article(kind))]
     Bottoms {
         /// The type of the layer.
         kind: &'static str,
-        /// How many there are.
+        /// The number found.
         found: usize,
     },
-    /// A layer of nothing, or of more than data and labels.
+    /// A data layer without tops, or with more than data and labels.
     #[error(
         "{} {kind} layer produces {}2 top blobs as output, found {found}",
         article(kind),
@@ -381,40 +382,40 @@ pub enum LayerError {
     Tops {
         /// The type of the layer.
         kind: &'static str,
-        /// How many there are.
+        /// The number found.
         found: usize,
-        /// How many there must be at the least.
+        /// The minimum number of tops.
         least: usize,
     },
-    /// A wish for the blobs that flow in, of which a data layer has none.
+    /// `propagate_down` set for bottoms that the data layer does not have.
     #[error(
-        "propagate_down must be specified either 0 times or once per bottom blob: found {found}, and the layer has \
-         {bottoms} bottom blobs; leave it out"
+        "propagate_down must be specified either 0 times or once per bottom blob: found {found}, and the \
+         layer has {bottoms} bottom blobs; leave it out"
     )]
     PropagateDown {
-        /// How many there are.
+        /// The number found.
         found: usize,
-        /// How many blobs flow in.
+        /// The number of bottoms.
         bottoms: usize,
     },
-    /// Weights of some tops, or of more than there are.
+    /// Loss weights for only some tops, or for more tops than there are.
     #[error(
-        "loss_weight must be unspecified or specified once per top blob: found {found}, and the layer has {tops} top \
-         blobs; leave it out"
+        "loss_weight must be unspecified or specified once per top blob: found {found}, and the layer has \
+         {tops} top blobs; leave it out"
     )]
     LossWeights {
-        /// How many there are.
+        /// The number found.
         found: usize,
-        /// How many blobs flow out.
+        /// The number of tops.
         tops: usize,
     },
-    /// Wishes for blobs of its own, of which a data layer has none.
+    /// Parameters for learned blobs, of which a data layer has none.
     #[error(
-        "too many params specified: found {found}, and a data layer has 0 blobs to train; leave them out (param, and in \
-         old layers blobs_lr, weight_decay and blob_share_mode)"
+        "too many params specified: found {found}, and a data layer has 0 blobs to train; leave them out \
+         (param, and in old layers blobs_lr, weight_decay and blob_share_mode)"
     )]
     Params {
-        /// How many there are.
+        /// The number found.
         found: usize,
     },
     /// Two blobs of one name.
@@ -422,20 +423,20 @@ pub enum LayerError {
     SameTop {
         /// The blob.
         top: String,
-        /// The layer before, or the same one.
+        /// The earlier layer, or the same one.
         earlier: String,
     },
-    /// A field of a fork that would change the arrays.
-    #[error("{field} is {owner}'s, and Percolator has no counterpart; without it the arrays would be others")]
+    /// A fork's field that would change the arrays.
+    #[error("{field} is {owner}'s, and Percolator has no counterpart; without it the arrays would differ")]
     Foreign {
-        /// Message and field.
+        /// The message and the field.
         field: String,
-        /// Whose field it is.
+        /// The fork, or forks, that have the field.
         owner: &'static str,
     },
 }
 
-/// The article that goes before a layer's type.
+/// The indefinite article for a layer type.
 fn article(kind: &str) -> &'static str {
     if kind.starts_with('I') { "an" } else { "a" }
 }

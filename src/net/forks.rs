@@ -1,35 +1,35 @@
 //! The fields that known forks of Caffe added to the messages of data layers.
 //!
-//! They are known by name only: the forks give the same numbers to different fields, so that in wire bytes
-//! they cannot be told apart.
+//! They are recognised by name only: forks reuse the same field numbers for different fields, so wire bytes
+//! do not tell them apart.
 
-/// When a fork's field changes nothing in the arrays.
+/// When a fork's field does not affect the arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Harmless {
-    /// Whatever it says: it sets how fast, not what, or serves another field of this table.
+    /// With any value: it affects speed only, or modifies another field of this table.
     Always,
-    /// Where it is false.
+    /// If it is false.
     False,
-    /// Where it is one of these numbers.
+    /// If it is one of these numbers.
     Numbers(&'static [f64]),
-    /// Where it is this name.
+    /// If it is this name.
     Word(&'static str),
-    /// Where it is a message that says nothing.
+    /// If it is an empty message.
     Empty,
     /// Never.
     Never,
 }
 
-/// A field that a fork of Caffe has, and Caffe has not.
+/// A field that a fork of Caffe has and Caffe does not.
 #[derive(Debug)]
 pub(super) struct Fork {
     /// The message that it was added to.
     pub(super) message: &'static str,
     /// Its name.
     pub(super) field: &'static str,
-    /// Whose it is.
+    /// The fork, or forks, that have it.
     pub(super) owner: &'static str,
-    /// When it changes nothing in the arrays.
+    /// When it does not affect the arrays.
     pub(super) harmless: Harmless,
 }
 
@@ -48,7 +48,7 @@ impl Fork {
 
 const NVCAFFE: &str = "NVCaffe";
 const INTEL: &str = "Intel Caffe";
-/// In all three, in SSD's Caffe first.
+/// All three have it; SSD's Caffe had it first.
 const SSD_AND_OTHERS: &str = "SSD, NVCaffe and Intel Caffe";
 const NVCAFFE_AND_INTEL: &str = "NVCaffe and Intel Caffe";
 
@@ -62,7 +62,7 @@ const fn fork(message: &'static str, field: &'static str, owner: &'static str, h
 }
 
 const ZERO: Harmless = Harmless::Numbers(&[0.0]);
-/// A factor that stretches nothing.
+/// A factor that scales nothing.
 const ONE: Harmless = Harmless::Numbers(&[1.0]);
 
 static FORKS: &[Fork] = &[
@@ -76,7 +76,7 @@ static FORKS: &[Fork] = &[
     fork(IMAGE_DATA, "cache", NVCAFFE, Harmless::Always),
     fork(IMAGE_DATA, "precache", NVCAFFE, Harmless::Always),
     fork(IMAGE_DATA, "short_side", NVCAFFE, ZERO),
-    // Lists are cut to a share only where this is above 1.
+    // Lists are cut to a share only if this is above 1.
     fork(IMAGE_DATA, "dataset_share_per_node", NVCAFFE, Harmless::Numbers(&[0.0, 1.0])),
     fork(LAYER, "annotated_data_param", SSD_AND_OTHERS, Harmless::Never),
     fork(TRANSFORM, "use_gpu_transform", NVCAFFE, Harmless::Always),
@@ -91,7 +91,7 @@ static FORKS: &[Fork] = &[
     fork(TRANSFORM, "vertical_stretch_upper", NVCAFFE, ONE),
     fork(TRANSFORM, "horizontal_stretch_lower", NVCAFFE, ONE),
     fork(TRANSFORM, "horizontal_stretch_upper", NVCAFFE, ONE),
-    // These three say how to do what the six fields before them ask for.
+    // These three only set how the six fields before them are carried out.
     fork(TRANSFORM, "interpolation_algo_down", NVCAFFE, Harmless::Always),
     fork(TRANSFORM, "interpolation_algo_up", NVCAFFE, Harmless::Always),
     fork(TRANSFORM, "allow_upscale", NVCAFFE, Harmless::Always),
@@ -111,7 +111,7 @@ static FORKS: &[Fork] = &[
     fork(TRANSFORM, "pad", INTEL, ZERO),
 ];
 
-/// The field of a fork that has this name in this message.
+/// The fork's field with this name in this message.
 pub(super) fn find(message: &str, field: &str) -> Option<&'static Fork> {
     FORKS.iter().find(|fork| fork.message == message && fork.field == field)
 }

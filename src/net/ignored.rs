@@ -1,18 +1,19 @@
-//! Fields that Caffe's schema has and its layers do not read: said aloud, where Caffe is silent.
+//! Fields that Caffe's schema has but its layers do not read. Caffe ignores them silently; here they are
+//! warnings.
 
 use super::error::TextPlace;
 use super::layer::TransformSpec;
 use super::text::notes::LayerNotes;
-use super::warning::{Passed, WarningKind};
+use super::warning::{Ignored, WarningKind};
 use crate::proto::{DataParameter, ImageDataParameter, LayerParameter};
 
 const MOVED: &str = "write it in transform_param";
 
-/// A field of a message, its name in a net, whether it asks for anything, and what to write instead.
+/// A field of a message, its name in a net, whether it is set to something, and what to write instead.
 type Row = (&'static str, &'static str, bool, &'static str);
 
-/// What a Data layer says in vain.
-pub(super) fn of_data(param: &DataParameter, notes: &LayerNotes) -> Vec<Passed> {
+/// The fields of `data_param` that a Data layer ignores.
+pub(super) fn of_data(param: &DataParameter, notes: &LayerNotes) -> Vec<Ignored> {
     let rows = [
         ("scale", "data_param.scale", is_scale(param.scale()), MOVED),
         ("mean_file", "data_param.mean_file", param.mean_file.is_some(), MOVED),
@@ -34,8 +35,8 @@ pub(super) fn of_data(param: &DataParameter, notes: &LayerNotes) -> Vec<Passed> 
     warnings("DataParameter", &rows, notes)
 }
 
-/// What an ImageData layer says in vain.
-pub(super) fn of_image_data(param: &ImageDataParameter, notes: &LayerNotes) -> Vec<Passed> {
+/// The fields of `image_data_param` that an ImageData layer ignores.
+pub(super) fn of_image_data(param: &ImageDataParameter, notes: &LayerNotes) -> Vec<Ignored> {
     let rows = [
         ("scale", "image_data_param.scale", is_scale(param.scale()), MOVED),
         ("mean_file", "image_data_param.mean_file", param.mean_file.is_some(), MOVED),
@@ -45,8 +46,9 @@ pub(super) fn of_image_data(param: &ImageDataParameter, notes: &LayerNotes) -> V
     warnings("ImageDataParameter", &rows, notes)
 }
 
-/// What the transform of an ImageData layer says in vain: its images are decoded before it sees them.
-pub(super) fn of_image_transform(transform: &TransformSpec, notes: &LayerNotes) -> Vec<Passed> {
+/// The fields of `transform_param` that an ImageData layer ignores: its images are decoded before the
+/// transform.
+pub(super) fn of_image_transform(transform: &TransformSpec, notes: &LayerNotes) -> Vec<Ignored> {
     let instead = "an ImageData layer has image_data_param.is_color";
     let rows = [
         ("force_color", "transform_param.force_color", transform.force_color, instead),
@@ -55,20 +57,20 @@ pub(super) fn of_image_transform(transform: &TransformSpec, notes: &LayerNotes) 
     warnings("TransformationParameter", &rows, notes)
 }
 
-/// The parameters of other kinds of layers that a Data layer has.
-pub(super) fn of_other_kinds_than_data(layer: &LayerParameter, notes: &LayerNotes) -> Vec<Passed> {
+/// The parameters of other layer types in a Data layer.
+pub(super) fn of_other_kinds_than_data(layer: &LayerParameter, notes: &LayerNotes) -> Vec<Ignored> {
     let instead = "a Data layer has data_param";
     let images = ("image_data_param", "image_data_param", layer.image_data_param.is_some(), instead);
     let [hdf5, memory, window] = of_unfed_kinds(layer, instead);
     in_layer(&[images, hdf5, memory, window], notes)
 }
 
-/// The parameters of other kinds of layers that an ImageData layer has.
-pub(super) fn of_other_kinds_than_image_data(layer: &LayerParameter, notes: &LayerNotes) -> Vec<Passed> {
+/// The parameters of other layer types in an ImageData layer.
+pub(super) fn of_other_kinds_than_image_data(layer: &LayerParameter, notes: &LayerNotes) -> Vec<Ignored> {
     let instead = "an ImageData layer has image_data_param";
     let mut warnings = in_layer(&of_unfed_kinds(layer, instead), notes);
     let Some(data) = &layer.data_param else { return warnings };
-    // Every layer that prefetches looks for this one in data_param.
+    // Every layer that prefetches reads this field of data_param.
     if (DataParameter { prefetch: None, ..data.clone() }) != DataParameter::default() {
         let is_other = |field: &&(&str, &str, TextPlace)| field.0 == "DataParameter" && field.1 != "prefetch";
         let at = notes.fields.iter().find(is_other).map(|&(_, _, at)| at).or(notes.at);
@@ -90,20 +92,19 @@ fn is_scale(scale: f32) -> bool {
     scale.to_bits() != 1_f32.to_bits()
 }
 
-fn warnings(message: &'static str, rows: &[Row], notes: &LayerNotes) -> Vec<Passed> {
+fn warnings(message: &'static str, rows: &[Row], notes: &LayerNotes) -> Vec<Ignored> {
     of_messages(&[message, "V0LayerParameter"], rows, notes)
 }
 
-fn in_layer(rows: &[Row], notes: &LayerNotes) -> Vec<Passed> {
+fn in_layer(rows: &[Row], notes: &LayerNotes) -> Vec<Ignored> {
     of_messages(&["LayerParameter", "V1LayerParameter"], rows, notes)
 }
 
-fn of_messages(messages: &[&'static str; 2], rows: &[Row], notes: &LayerNotes) -> Vec<Passed> {
-    let asked = rows.iter().filter(|(_, _, asks, _)| *asks);
-    asked
-        .map(|&(field, name, _, instead)| {
-            let at = notes.place(&messages.map(|message| (message, field)));
-            (at, WarningKind::Ignored { field: name, instead })
-        })
-        .collect()
+fn of_messages(messages: &[&'static str; 2], rows: &[Row], notes: &LayerNotes) -> Vec<Ignored> {
+    let set = rows.iter().filter(|(_, _, is_set, _)| *is_set);
+    set.map(|&(field, name, _, instead)| {
+        let at = notes.place(&messages.map(|message| (message, field)));
+        (at, WarningKind::Ignored { field: name, instead })
+    })
+    .collect()
 }

@@ -1,10 +1,10 @@
-//! The types of layers: what each form of a net calls them, and what they mean for a feed.
+//! Layer types: their names in each format of a net, and their role for a feed.
 
 use super::text::notes::Fillers;
 use crate::proto::V1LayerParameter;
 use crate::proto::v1_layer_parameter::LayerType;
 
-/// A type's V1 number, its name as `layer` has it, and its name as a V0 layer has it.
+/// A type's V1 number, its name in `layer`, and its name in a V0 layer.
 const TYPES: &[(LayerType, &str, Option<&str>)] = &[
     (LayerType::Absval, "AbsVal", None),
     (LayerType::Accuracy, "Accuracy", Some("accuracy")),
@@ -47,22 +47,22 @@ const TYPES: &[(LayerType, &str, Option<&str>)] = &[
     (LayerType::Threshold, "Threshold", None),
 ];
 
-/// The name that `layer` has for a V1 type.
+/// The name of a V1 type in `layer`.
 pub(super) fn of_v1(number: i32) -> Option<&'static str> {
     TYPES.iter().find(|(v1, _, _)| *v1 as i32 == number).map(|&(_, name, _)| name)
 }
 
-/// The V1 type that a V0 layer's type became.
+/// The V1 type of a V0 type name.
 pub(super) fn of_v0(kind: &str) -> Option<LayerType> {
     TYPES.iter().find(|(_, _, v0)| *v0 == Some(kind)).map(|&(v1, _, _)| v1)
 }
 
-/// The name that a V0 layer has for a V1 type.
+/// The name of a V1 type in a V0 layer.
 pub(super) fn v0_name(v1: LayerType) -> Option<&'static str> {
     TYPES.iter().find(|(other, _, _)| *other == v1).and_then(|&(_, _, v0)| v0)
 }
 
-/// Further types of Caffe that have no number, for they came after V1, and that draw nothing at set-up.
+/// Caffe's types without a V1 number, because they came after V1, that draw nothing at set-up.
 const DRAWING_NOTHING: &[&str] = &[
     "BatchNorm",
     "BatchReindex",
@@ -80,7 +80,7 @@ const DRAWING_NOTHING: &[&str] = &[
     "Tile",
 ];
 
-/// Types whose parameters, or whose data, a filler may draw.
+/// Types whose parameters or data a filler may draw.
 const FILLED: &[&str] = &[
     "Bias",
     "Convolution",
@@ -95,12 +95,12 @@ const FILLED: &[&str] = &[
     "Scale",
 ];
 
-/// Types that start a prefetch thread, or crop and mirror, with random numbers of their own.
+/// Types that start a prefetch thread, or crop and mirror, and seed their own generators for it.
 const DRAWING_DATA: &[&str] = &["MemoryData", "WindowData"];
 
 /// Whether setting up a layer of this type may take numbers from the generator that all layers share.
 ///
-/// A type that Caffe does not have may do anything.
+/// An unknown type may do anything.
 pub(super) fn may_draw(kind: &str, fillers: Fillers) -> bool {
     if FILLED.contains(&kind) || fillers == Fillers::Present {
         return fillers != Fillers::Absent;
@@ -109,29 +109,29 @@ pub(super) fn may_draw(kind: &str, fillers: Fillers) -> bool {
     !of_caffe || DRAWING_DATA.contains(&kind)
 }
 
-/// What a layer is to a feed.
+/// A layer's role for a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It reads records of a database, which Percolator does in its place.
+    /// Reads records from a database. Percolator does this in its place.
     Data,
-    /// It reads images of a list, which Percolator does in its place.
+    /// Reads images from a list. Percolator does this in its place.
     ImageData,
-    /// It supplies data in a way of its own.
+    /// Supplies data in some other way.
     Supplier,
-    /// It works on what others supply.
-    Worker,
+    /// Supplies no data.
+    Other,
 }
 
-/// Types that supply data whatever their blobs.
+/// Types that supply data, whatever their blobs.
 const SUPPLIERS: &[&str] =
     &["AnnotatedData", "DummyData", "HDF5Data", "Input", "MemoryData", "VideoData", "WindowData"];
 
-/// Whether layers of this type are fed, by the name that `layer` has for it.
+/// Whether layers of this type are fed, by their name in `layer`.
 pub(super) fn is_fed(kind: &str) -> bool {
     matches!(role(kind, 0, 0), Role::Data | Role::ImageData)
 }
 
-/// Whether a layer of V1, or the V0 layer that it holds, is fed.
+/// Whether a V1 layer, or the V0 layer in it, is fed.
 pub(super) fn is_fed_v1(layer: &V1LayerParameter) -> bool {
     let v1 = match &layer.layer {
         Some(v0) => of_v0(v0.r#type()),
@@ -140,15 +140,15 @@ pub(super) fn is_fed_v1(layer: &V1LayerParameter) -> bool {
     v1.and_then(|v1| of_v1(v1.into())).is_some_and(is_fed)
 }
 
-/// What a layer of this type is, given how many blobs flow in and out.
+/// The role of a layer of this type with these numbers of bottoms and tops.
 pub(super) fn role(kind: &str, bottoms: usize, tops: usize) -> Role {
     match kind {
         "Data" => Role::Data,
         "ImageData" => Role::ImageData,
-        // A learned blob comes out of nothing, but is no data.
-        "Parameter" => Role::Worker,
+        // A learned blob has no bottom, but is not data.
+        "Parameter" => Role::Other,
         _ if SUPPLIERS.contains(&kind) || (bottoms == 0 && tops > 0) => Role::Supplier,
-        _ => Role::Worker,
+        _ => Role::Other,
     }
 }
 
@@ -178,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_out_of_nothing_is_data() {
+    fn what_has_no_bottoms_is_data() {
         assert_eq!(role("Python", 0, 2), Role::Supplier);
-        assert_eq!(role("Python", 1, 1), Role::Worker);
+        assert_eq!(role("Python", 1, 1), Role::Other);
         assert_eq!(role("MemoryData", 0, 2), Role::Supplier);
-        assert_eq!(role("Parameter", 0, 1), Role::Worker);
-        assert_eq!(role("Silence", 1, 0), Role::Worker);
+        assert_eq!(role("Parameter", 0, 1), Role::Other);
+        assert_eq!(role("Silence", 1, 0), Role::Other);
     }
 }

@@ -1,15 +1,15 @@
-//! One layer that loads data: what it says, checked as Caffe checks it when it sets the layer up.
+//! One layer that loads data: its parameters, checked as Caffe checks them when it sets the layer up.
 
 use std::path::PathBuf;
 
 use super::error::{LayerError, TextPlace, clip};
 use super::ignored;
 use super::text::notes::LayerNotes;
-use super::warning::{Passed, WarningKind};
+use super::warning::{Ignored, WarningKind};
 use crate::proto::data_parameter::Db;
 use crate::proto::{ImageDataParameter, LayerParameter};
 
-/// The most elements that a blob of Caffe may have: it counts them in an `int`.
+/// The maximum number of elements in a Caffe blob, which counts them in an `int`.
 const BLOB_ELEMENTS_MAX: u32 = i32::MAX as u32;
 
 /// Where a layer's records come from. Paths are as the net has them; see [`rooted`](super::rooted).
@@ -29,51 +29,51 @@ pub enum LayerSource {
     ImageList {
         /// The text file.
         list: PathBuf,
-        /// Set before each name as it is: no slash is added.
+        /// Prepended to each name as it is: no slash is added.
         root_folder: String,
         /// Whether the list is shuffled before each pass.
         shuffle: bool,
-        /// At the start, a random number of lines below this is passed over.
+        /// If not 0, a random number of lines below this is skipped at the start.
         rand_skip: u32,
-        /// Height of the images in pixels, or 0 for the file's own. Never 0 where the width is not.
+        /// The height of the images in pixels, or 0 for the file's own. Never 0 unless the width is.
         new_height: u32,
-        /// Width of the images in pixels, or 0 for the file's own. Never 0 where the height is not.
+        /// The width of the images in pixels, or 0 for the file's own. Never 0 unless the height is.
         new_width: u32,
-        /// Three channels, or one.
+        /// Whether images are decoded to three channels instead of one.
         is_color: bool,
     },
 }
 
-/// What is done to each image, as the net has it: no file is opened.
+/// The transform of each image, as the net has it: no file is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformSpec {
-    /// Multiplies each pixel once the mean is subtracted.
+    /// The factor of each pixel, applied after the mean is subtracted.
     pub scale: f32,
     /// Whether images are mirrored at random.
     pub mirror: bool,
-    /// The side of a square, in pixels, or 0 for no crop.
+    /// The side of the square crop in pixels, or 0 for no crop.
     pub crop_size: u32,
-    /// A `BlobProto` of the images' own shape. Not together with mean values.
+    /// The file of a `BlobProto` of the images' own shape. Never set together with mean values.
     pub mean_file: Option<PathBuf>,
-    /// One for all channels, or one for each.
+    /// The mean values: one for all channels, or one for each.
     pub mean_values: Vec<f32>,
-    /// Whether encoded records are decoded to three channels. Not together with grey.
+    /// Whether encoded records are decoded to three channels. Never set together with `force_gray`.
     pub force_color: bool,
     /// Whether encoded records are decoded to one channel.
     pub force_gray: bool,
 }
 
-/// What a layer says, found good.
+/// A layer's parameters after all checks.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) batch_size: usize,
     pub(super) prefetch: Option<usize>,
     pub(super) transform: TransformSpec,
     pub(super) source: LayerSource,
-    pub(super) warnings: Vec<Passed>,
+    pub(super) warnings: Vec<Ignored>,
 }
 
-/// An error of a layer, and where it stands.
+/// An error of a layer, and its place.
 type Fault = (Option<TextPlace>, LayerError);
 
 const DATA: &str = "DataParameter";
@@ -134,7 +134,7 @@ pub(super) fn image_data(layer: &LayerParameter, notes: &LayerNotes) -> Result<C
     Ok(Checked { batch_size, prefetch: prefetch(layer, notes)?, transform, source, warnings })
 }
 
-/// Nothing flows in; data, or data and labels, flow out. ImageData always has both.
+/// Checks the numbers of blobs: no bottoms, and data or data and labels as tops. ImageData always has both.
 fn check_blobs(
     kind: &'static str,
     layer: &LayerParameter,
@@ -158,8 +158,8 @@ fn check_blobs(
     Ok(())
 }
 
-/// What Caffe counts when a layer is set up: a weight for each top, where it still has them, and no more `param`
-/// than the layer has blobs of its own.
+/// Checks the numbers that Caffe checks when it sets a layer up: one loss weight for each top, unless the
+/// weights were moved, and no more `param` than the layer has blobs of its own.
 pub(super) fn check_counts(
     layer: &LayerParameter,
     notes: &LayerNotes,
@@ -173,7 +173,7 @@ pub(super) fn check_counts(
     let found = layer.param.len();
     if found > 0 {
         let of_v1 = ["param", "blobs_lr", "weight_decay", "blob_share_mode"].map(|field| (V1, field));
-        // What stands beside a V0 layer counts for nothing.
+        // What is beside a V0 layer has no effect.
         let of_others = [(V0, "blobs_lr"), (V0, "weight_decay"), (LAYER, "param")];
         let at = notes.place(&[&of_others[..], &of_v1].concat());
         return Err((at, LayerError::Params { found }));
@@ -189,7 +189,8 @@ fn batch_size(field: &'static str, found: u32) -> Result<usize, LayerError> {
     }
 }
 
-/// Batches that are read ahead, where the net says. All prefetching layers of Caffe look for the number in `data_param`.
+/// The number of batches that are read ahead, if the net sets it. All of Caffe's prefetching layers read it
+/// from `data_param`.
 fn prefetch(layer: &LayerParameter, notes: &LayerNotes) -> Result<Option<usize>, Fault> {
     match layer.data_param.as_ref().and_then(|param| param.prefetch) {
         Some(0) => Err((notes.place(&[(DATA, "prefetch")]), LayerError::NoPrefetch)),
@@ -201,7 +202,7 @@ fn path(field: &'static str, found: &str) -> Result<PathBuf, LayerError> {
     if found.is_empty() { Err(LayerError::NoPath { field }) } else { Ok(PathBuf::from(found)) }
 }
 
-/// Both sides or none, and no more elements than Caffe can count.
+/// Checks the image size: both sides or none, and no more elements than Caffe can count.
 fn check_size(param: &ImageDataParameter) -> Result<(), (&'static str, LayerError)> {
     let (new_height, new_width) = (param.new_height(), param.new_width());
     if (new_height == 0) != (new_width == 0) {
@@ -216,8 +217,9 @@ fn check_size(param: &ImageDataParameter) -> Result<(), (&'static str, LayerErro
     Ok(())
 }
 
-/// Where the one that counts of a `scale` or a `mean_file` stands: a V0 layer's own, or the one that the upgrade of
-/// V1 moved out of the data parameter, which has none since then, or else that of `transform_param`.
+/// The place of the `scale` or `mean_file` that takes effect. It is a V0 layer's own. Or it is the one that
+/// the V1 upgrade moved out of the data parameter, which no longer has it. Otherwise it is that of
+/// `transform_param`.
 fn transform_place(
     layer: &LayerParameter,
     notes: &LayerNotes,
@@ -236,8 +238,8 @@ fn transform_place(
     notes.place(&[(V0, v0), (moved.map_or(TRANSFORM, |(message, _)| message), field)])
 }
 
-/// Numbers that leave no pixel a number, which Caffe takes without a word.
-fn not_finite(layer: &LayerParameter, transform: &TransformSpec, notes: &LayerNotes) -> Vec<Passed> {
+/// Warns of factors and means that are not finite, which Caffe accepts silently.
+fn not_finite(layer: &LayerParameter, transform: &TransformSpec, notes: &LayerNotes) -> Vec<Ignored> {
     let mut warnings = Vec::new();
     let mut check = |field, number: f32, at: Option<TextPlace>| {
         if !number.is_finite() {

@@ -1,8 +1,8 @@
-//! Caffe's nets, `.prototxt` and `.caffemodel`: which data layers they have, and what these ask for.
+//! Caffe nets (`.prototxt` and `.caffemodel`): which data layers they have, and how those are configured.
 //!
-//! A net is read (`text`, `binary`), brought to today's form (`upgrade`), filtered by a state
-//! (`state`), and what is left of its data layers is checked (`layer`) and given out. No file but the net's
-//! own is opened.
+//! A net is read ([`text`], [`binary`]), upgraded to the current format ([`upgrade`]) and filtered by a state
+//! ([`state`]). The data layers that remain are checked ([`layer`]) and returned ([`select`]). No file but
+//! the net's own is opened.
 
 mod binary;
 mod error;
@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use self::text::notes::{Fillers, Form, LayerNotes, Notes};
-use self::warning::Passed;
+use self::warning::Ignored;
 use crate::base::input_file;
 use crate::proto::NetParameter;
 
@@ -30,17 +30,18 @@ pub use self::select::DataLayer;
 pub use self::state::NetState;
 pub use self::warning::{NetWarning, WarningKind};
 
-/// The largest net that is read: Caffe's `kProtoReadBytesLimit`.
+/// The largest net file that is read, in bytes: Caffe's `kProtoReadBytesLimit`.
 const BYTES_MAX: u64 = i32::MAX as u64;
 
-/// The most layers of a net: far more than any has, and few enough that their messages, which are larger in
-/// memory than the few bytes that can ask for one, stay below 160 MiB.
+/// The maximum number of layers in a net, far more than any real net has. A few bytes of input can declare a
+/// layer, and its message is much larger in memory. With this bound, all messages together stay below 160
+/// MiB.
 ///
-/// Beside its layers, a net takes up to about a hundred times its own bytes: a rule of two bytes on the wire is
-/// 72 in a vector that doubles. Weights take nothing.
+/// Apart from its layers, a net takes up to about a hundred times its own size: a rule of two bytes on the
+/// wire is 72 bytes in a vector that doubles. Weights take nothing.
 const LAYERS_MAX: usize = 1 << 16;
 
-/// A net of Caffe, brought to today's form.
+/// A Caffe net, upgraded to the current format.
 ///
 /// ```
 /// use percolator::{Net, Phase};
@@ -66,31 +67,32 @@ const LAYERS_MAX: usize = 1 << 16;
 pub struct Net {
     path: Option<PathBuf>,
     parameter: NetParameter,
-    /// What is known of each layer beside its message, in the same order.
-    layers: Vec<LayerRecord>,
-    /// What is passed over of the net as a whole.
-    passed: Vec<Passed>,
+    /// What is known about each layer beyond its message, in the same order.
+    layers: Vec<LayerInfo>,
+    /// What is ignored of the net as a whole.
+    ignored: Vec<Ignored>,
 }
 
-/// What is known of a layer beside its message.
+/// What is known about a layer beyond its message.
 #[derive(Clone, Debug)]
-struct LayerRecord {
+struct LayerInfo {
     notes: LayerNotes,
-    /// What the upgrade passed over.
-    passed: Vec<Passed>,
+    /// What the upgrade ignored.
+    ignored: Vec<Ignored>,
 }
 
 impl Net {
-    /// Reads a net from a file, be it text or wire bytes.
+    /// Reads a net from a file, in text or binary format.
     ///
-    /// The content says which: wire bytes of a net that has a layer always hold a control character that is no
-    /// whitespace, and text that protobuf reads holds none outside of comments and strings. So a file without
-    /// any is read as text; a file with some is read as wire bytes first, and as text where that fails.
+    /// The content decides the format. The wire bytes of a net with at least one layer always contain a
+    /// control character that is not whitespace. Text that protobuf accepts has none outside comments and
+    /// strings. So a file without any is read as text. A file with some is read as wire bytes first, and as
+    /// text if that fails.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or what is in it is wrong in form. The error names the path and, for text, the
-    /// line and the column. Where the file could be either, what is wrong with both.
+    /// The file cannot be read, or its content is malformed. The error names the path and, for text, the line
+    /// and the column. If the file could be in either format, the error says what is wrong with both.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, NetError> {
         let path = path.as_ref();
         let net = read(path).and_then(|bytes| {
@@ -98,7 +100,7 @@ impl Net {
                 return Self::of_text(&bytes);
             }
             Self::from_binary(&bytes).or_else(|binary| {
-                // A serialised net that is wrong as a net is not text for that.
+                // A serialised net that is invalid as a net is not text either.
                 if !matches!(*binary.cause, NetCause::Binary { .. }) {
                     return Err(binary);
                 }
@@ -111,22 +113,24 @@ impl Net {
         Ok(Self { path: Some(path.to_owned()), ..net })
     }
 
-    /// Reads the text of a net.
+    /// Reads a net in text format.
     ///
     /// # Errors
     ///
-    /// The text is not protobuf's, or a value is not of its field's type, or a message that all nets need is not as
-    /// Caffe's schema has it. The error names the line and the column. Fields that a data layer must not have are
-    /// refused by [`data_layers`](Self::data_layers), if the layer is part of the net.
+    /// The text is not in protobuf's text format, a value does not have its field's type, or a message that
+    /// all nets need does not match Caffe's schema. The error names the line and the column. Fields that a
+    /// data layer must not have are refused by [`data_layers`](Self::data_layers), if the layer is part of
+    /// the net.
     pub fn from_text(text: &str) -> Result<Self, NetError> {
         Self::of_text(text.as_bytes())
     }
 
-    /// Reads the wire bytes of a net.
+    /// Reads a net in binary format (wire bytes).
     ///
     /// # Errors
     ///
-    /// The bytes are not a `NetParameter`, or hold both `layer` and `layers`.
+    /// The bytes are not a `NetParameter`, hold both `layer` and `layers`, or hold more layers than any net
+    /// has.
     pub fn from_binary(bytes: &[u8]) -> Result<Self, NetError> {
         let parameter = binary::parse(bytes)?;
         let unseen = LayerNotes { fillers: Fillers::Unknown, ..LayerNotes::default() };
@@ -142,25 +146,25 @@ impl Net {
     }
 
     fn new(parameter: NetParameter, notes: Notes) -> Result<Self, NetError> {
-        let (parameter, passed) = upgrade::upgrade(parameter, &notes.layers)?;
-        let layers = notes.layers.into_iter().zip(passed);
-        let layers = layers.map(|((_, notes), passed)| LayerRecord { notes, passed }).collect();
-        Ok(Self { path: None, parameter, layers, passed: notes.unknown.warnings().collect() })
+        let (parameter, ignored) = upgrade::upgrade(parameter, &notes.layers)?;
+        let layers = notes.layers.into_iter().zip(ignored);
+        let layers = layers.map(|((_, notes), ignored)| LayerInfo { notes, ignored }).collect();
+        Ok(Self { path: None, parameter, layers, ignored: notes.unknown.warnings().collect() })
     }
 
-    /// The net in today's form: its layers are all in `layer`.
+    /// The net in the current format: all its layers are in `layer`.
     #[must_use]
     pub fn parameter(&self) -> &NetParameter {
         &self.parameter
     }
 
-    /// What messages about the feed of one of its layers begin with: the file, the place, the layer.
+    /// The prefix of messages about the feed of one of the net's layers: the file, the place, the layer.
     pub(crate) fn title_of(&self, layer: &DataLayer) -> String {
         let origin = error::Origin { path: self.path(), at: layer.at };
         format!("{origin}layer \"{}\"", error::clip(&layer.name))
     }
 
-    /// The file that the net came from.
+    /// The file that the net was read from, if any.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
@@ -168,15 +172,15 @@ impl Net {
 }
 
 impl NetParameter {
-    /// Reads the text of a net as it is written, in whatever form: [`Net`] brings it to today's.
+    /// Reads a net in text format as written, without an upgrade. [`Net`] upgrades it to the current format.
     ///
-    /// What the schema does not have, because no data layer needs it, is checked for its form and gone.
+    /// Fields that no data layer needs are not in the schema. Their syntax is checked, and they are dropped.
     ///
     /// # Errors
     ///
-    /// As [`Net::from_text`]. A field of a fork that would change the arrays is an error, too, and so is one that
-    /// Caffe refuses in a layer of type Data or ImageData, for they would be gone without a trace; a [`Net`]
-    /// refuses them once their layer is asked for.
+    /// As [`Net::from_text`]. A fork's field that would change the arrays is an error, too. So is a field
+    /// that Caffe refuses in a layer of type Data or ImageData. Otherwise such fields would be dropped
+    /// without a trace; a [`Net`] refuses them when their layer is requested.
     pub fn from_text(text: &str) -> Result<Self, NetError> {
         let (parameter, notes) = text::parse(text.as_bytes())?;
         let (mut old, mut new) = (parameter.layers.iter(), parameter.layer.iter());
@@ -197,7 +201,7 @@ impl NetParameter {
         Ok(parameter)
     }
 
-    /// Reads the wire bytes of a net as they are: [`Net`] brings it to today's form.
+    /// Reads a net in binary format as it is, without an upgrade. [`Net`] upgrades it to the current format.
     ///
     /// # Errors
     ///
@@ -207,15 +211,16 @@ impl NetParameter {
     }
 }
 
-/// A path of a net, seen from `root`: as it is where it is absolute, or where there is no root.
+/// Resolves a path in a net against `root`. An absolute path stays as it is, and so does any path without a
+/// root.
 ///
-/// Caffe itself knows no root but the working directory.
+/// Caffe itself resolves paths against the working directory only.
 #[must_use]
 pub fn rooted(root: Option<&Path>, path: &Path) -> PathBuf {
     root.map_or_else(|| path.to_owned(), |root| root.join(path))
 }
 
-/// How messages call a layer: by its name, quoted, or by its number from 0.
+/// A layer's name in messages: its own, quoted, or its number from 0.
 fn layer_name(name: Option<&str>, index: usize) -> String {
     match name {
         Some(name) if !name.is_empty() => format!("\"{}\"", error::clip(name)),
@@ -223,7 +228,7 @@ fn layer_name(name: Option<&str>, index: usize) -> String {
     }
 }
 
-/// The bytes of a file no larger than [`BYTES_MAX`].
+/// Reads a file of at most [`BYTES_MAX`] bytes.
 fn read(path: &Path) -> Result<Vec<u8>, NetError> {
     input_file::read(path, BYTES_MAX).map_err(|error| {
         NetError::new(match error.kind() {

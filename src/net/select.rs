@@ -1,4 +1,4 @@
-//! The data layers of a net that are fed in a state, in the order of the net.
+//! The data layers of a net that are part of it in a given state, in the order of the net.
 
 use std::collections::HashMap;
 
@@ -7,45 +7,45 @@ use super::kinds::{self, Role};
 use super::layer::{self, LayerSource, TransformSpec};
 use super::state::{self, NetState};
 use super::warning::{NetWarning, WarningKind};
-use super::{LayerRecord, Net, layer_name, upgrade};
+use super::{LayerInfo, Net, layer_name, upgrade};
 use crate::base::shape::Phase;
 use crate::proto::LayerParameter;
 
-/// A layer that reads records of a database or images of a list, as the net has it.
+/// A layer that reads records from a database, or images from a list, as the net defines it.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataLayer {
-    /// Its name, which may be empty.
+    /// The layer's name. May be empty.
     pub name: String,
-    /// The blobs that it fills: data, or data and labels.
+    /// The blobs that the layer fills: data, or data and labels.
     pub tops: Vec<String>,
-    /// Its own phase, or else the net's.
+    /// The layer's own phase, or else the state's.
     pub phase: Phase,
-    /// Records in a batch.
+    /// The number of records in a batch.
     pub batch_size: usize,
-    /// Batches that are read ahead, where the net says; Caffe takes 4 where it does not.
+    /// The number of batches that are read ahead, if the net sets it. Caffe's default is 4.
     pub prefetch: Option<usize>,
-    /// What is done to each image.
+    /// The transform of each image.
     pub transform: TransformSpec,
     /// Where the records come from.
     pub source: LayerSource,
-    /// Whether a layer before it, other than those given out here, may draw random numbers when it is set up.
+    /// Whether an earlier layer, other than those returned here, may draw random numbers at set-up.
     ///
-    /// Caffe's layers all draw from one generator, in the order of the net, so where this is true, the random
-    /// numbers of this layer are not those that Caffe would draw.
+    /// All of Caffe's layers draw from one generator, in the order of the net. So if this is true, this
+    /// layer's random numbers are not those that Caffe would draw.
     pub preceded_by_other: bool,
-    /// Where the layer stands in the text.
+    /// The layer's place in the text.
     pub at: Option<TextPlace>,
-    /// What is passed over of it.
+    /// What is ignored of the layer.
     pub warnings: Vec<NetWarning>,
 }
 
-/// A layer that is part of the net in a state.
+/// A layer that is part of the net in the given state.
 #[derive(Clone, Copy)]
 struct Kept<'a> {
     index: usize,
     layer: &'a LayerParameter,
-    record: &'a LayerRecord,
+    info: &'a LayerInfo,
     role: Role,
 }
 
@@ -55,12 +55,12 @@ impl Kept<'_> {
     }
 
     fn may_draw(&self) -> bool {
-        kinds::may_draw(self.layer.r#type(), self.record.notes.fillers)
+        kinds::may_draw(self.layer.r#type(), self.info.notes.fillers)
     }
 }
 
-/// Whether Caffe's `InsertSplits` moves a layer's weights to a layer that it makes itself, so that nobody counts
-/// them: it does so where a top that has one is read by a layer behind.
+/// Whether Caffe's `InsertSplits` moves a layer's weights to a split layer of its own making, so that their
+/// number is not checked. It does so if a later layer reads a top that has a weight.
 fn are_weights_moved(layer: &LayerParameter, later: &[Kept<'_>]) -> bool {
     let weighted = layer.top.iter().zip(&layer.loss_weight).filter(|(_, weight)| **weight != 0.0);
     let mut weighted = weighted.map(|(top, _)| top);
@@ -68,14 +68,14 @@ fn are_weights_moved(layer: &LayerParameter, later: &[Kept<'_>]) -> bool {
 }
 
 impl Net {
-    /// The layers that read a database or a list of images and are part of the net in this state, in the order
-    /// of the net. There is at least one.
+    /// Returns the layers that read a database or a list of images and are part of the net in this state, in
+    /// the order of the net. There is at least one.
     ///
     /// # Errors
     ///
-    /// No such layer is left, and the error lists those that were found and why each is left out; two layers
-    /// produce one blob; a layer has rules of both kinds; or one of the layers cannot be set up: it has a field
-    /// that Caffe does not know there, no batch size, no source, two means, and so on.
+    /// No such layer is left: the error lists the layers found and why each is left out. Two layers produce
+    /// one blob. A layer has both include and exclude rules. Or one of the layers cannot be set up: it has a
+    /// field that Caffe does not know there, no batch size, no source, two means, and so on.
     pub fn data_layers(&self, state: &NetState) -> Result<Vec<DataLayer>, NetError> {
         let state = state.with(self.parameter.state.as_ref());
         let kept = self.kept(&state)?;
@@ -95,16 +95,16 @@ impl Net {
         Ok(fed)
     }
 
-    /// What is passed over in this state that belongs to no layer given out by
-    /// [`data_layers`](Self::data_layers): fields of the net itself, and layers that supply data in another way.
+    /// Returns what is ignored in this state and belongs to no layer that [`data_layers`](Self::data_layers)
+    /// returns: fields of the net itself, and layers that supply data in another way.
     ///
     /// # Errors
     ///
-    /// A layer has rules of both kinds.
+    /// A layer has both include and exclude rules.
     pub fn warnings(&self, state: &NetState) -> Result<Vec<NetWarning>, NetError> {
         let own = self.parameter.state.as_ref();
         let overridden = state.overrides(own).into_iter().map(|kind| (None, kind));
-        let of_net = self.passed.iter().cloned().chain(overridden);
+        let of_net = self.ignored.iter().cloned().chain(overridden);
         let mut warnings: Vec<_> = of_net.map(|(at, kind)| self.warning(at, None, kind)).collect();
         let inputs = upgrade::inputs(&self.parameter);
         if !inputs.is_empty() {
@@ -113,7 +113,7 @@ impl Net {
         for kept in self.kept(&state.with(own))? {
             if kept.role == Role::Supplier {
                 let kind = WarningKind::NotFed { kind: kind_of(kept.layer) };
-                warnings.push(self.warning(kept.record.notes.at, Some(kept.name()), kind));
+                warnings.push(self.warning(kept.info.notes.at, Some(kept.name()), kind));
             }
         }
         Ok(warnings)
@@ -123,22 +123,22 @@ impl Net {
         NetWarning { path: self.path.clone(), at, layer, kind }
     }
 
-    /// The layers in the order of the net, with what is known of each.
-    fn records(&self) -> impl Iterator<Item = Kept<'_>> {
-        self.parameter.layer.iter().zip(&self.layers).enumerate().map(|(index, (layer, record))| {
+    /// All layers in the order of the net, with what is known about each.
+    fn all_layers(&self) -> impl Iterator<Item = Kept<'_>> {
+        self.parameter.layer.iter().zip(&self.layers).enumerate().map(|(index, (layer, info))| {
             let role = kinds::role(layer.r#type(), layer.bottom.len(), layer.top.len());
-            Kept { index, layer, record, role }
+            Kept { index, layer, info, role }
         })
     }
 
-    /// The layers that are part of the net in a state, which has the net's own stages.
+    /// The layers that are part of the net in `state`, which includes the net's own stages.
     fn kept(&self, state: &NetState) -> Result<Vec<Kept<'_>>, NetError> {
         let mut kept = Vec::new();
         let state = state.matcher();
-        for record in self.records() {
-            let at = record.record.notes.at;
-            if state.keeps(record.layer).map_err(|error| self.layer_error(&record, at, error))? {
-                kept.push(record);
+        for layer in self.all_layers() {
+            let at = layer.info.notes.at;
+            if state.keeps(layer.layer).map_err(|error| self.layer_error(&layer, at, error))? {
+                kept.push(layer);
             }
         }
         Ok(kept)
@@ -153,11 +153,11 @@ impl Net {
         NetError { at, ..error }.within(self.path.as_deref())
     }
 
-    /// Caffe's `AppendTop`: a layer may work in place, that is, on the bottom of the same number; every other
-    /// blob is new. The net's own inputs come first, as one layer.
+    /// Checks blob names as Caffe's `AppendTop` does. A layer may work in place, on the bottom with the same
+    /// index as the top; every other top must be a new name. The net's own inputs come first, as one layer.
     fn check_tops(&self, kept: &[Kept<'_>]) -> Result<(), NetError> {
         let inputs = || "\"input\" (the net's own inputs)".to_owned();
-        // Names are made for an error only: there may be many tops to a long name.
+        // Names are formatted only for an error: many tops may belong to one layer with a long name.
         let mut seen: HashMap<&str, Option<&Kept<'_>>> = HashMap::new();
         let same = |top: &str, earlier: Option<&Kept<'_>>| {
             let earlier = earlier.map_or_else(inputs, Kept::name);
@@ -174,7 +174,7 @@ impl Net {
                     continue;
                 }
                 if let Some(earlier) = seen.insert(top, Some(kept)) {
-                    return Err(self.layer_error(kept, kept.record.notes.top(index), same(top, earlier)));
+                    return Err(self.layer_error(kept, kept.info.notes.top(index), same(top, earlier)));
                 }
             }
         }
@@ -188,11 +188,11 @@ impl Net {
         state: &NetState,
         preceded_by_other: bool,
     ) -> Result<DataLayer, NetError> {
-        let Kept { layer, record: LayerRecord { notes, passed }, .. } = kept;
+        let Kept { layer, info: LayerInfo { notes, ignored }, .. } = kept;
         if let Some(error) = notes.refusal() {
             return Err(error.within(self.path.as_deref()));
         }
-        let mut warnings = passed.clone();
+        let mut warnings = ignored.clone();
         for foreign in &notes.foreign {
             let (field, owner, at) = (foreign.fork.name(), foreign.fork.owner, Some(foreign.at));
             if !foreign.harmless {
@@ -225,7 +225,7 @@ impl Net {
         })
     }
 
-    /// Says of every layer that may have been meant why it is not fed.
+    /// The error that says of every layer that may have been meant why it is not fed.
     fn no_data_layer(&self, state: &NetState, kept: &[Kept<'_>]) -> NetError {
         let is_kept = |found: &Kept<'_>| kept.binary_search_by_key(&found.index, |kept| kept.index).is_ok();
         let reason = |found: &Kept<'_>| match found.role {
@@ -233,7 +233,7 @@ impl Net {
             _ if is_kept(found) => "layers of this type are not fed",
             _ => "layers of this type are not fed, and its rules leave it out of this state",
         };
-        let suppliers: Vec<_> = self.records().filter(|found| found.role != Role::Worker).collect();
+        let suppliers: Vec<_> = self.all_layers().filter(|found| found.role != Role::Other).collect();
         let mut listed: Vec<_> = suppliers
             .iter()
             .take(LISTED_MAX)
@@ -247,7 +247,7 @@ impl Net {
             }
         };
         count(suppliers.len().saturating_sub(LISTED_MAX), "more that supply data");
-        count(self.parameter.input.len(), "blobs that are inputs, fed by hand");
+        count(self.parameter.input.len(), "input blobs, which the caller fills");
         count(self.layers.len() - suppliers.len(), "layers that supply no data");
         if listed.is_empty() {
             listed.push("it has no layers".to_owned());
@@ -257,7 +257,7 @@ impl Net {
     }
 }
 
-/// A layer's type as messages show it.
+/// A layer's type in messages.
 fn kind_of(layer: &LayerParameter) -> String {
     let kind = clip(layer.r#type());
     if kind.is_empty() { "(none)".to_owned() } else { kind }

@@ -1,4 +1,4 @@
-//! A net's state, and which layers it leaves in: Caffe's `FilterNet`.
+//! A net's state, and which layers it keeps: Caffe's `FilterNet`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,22 +8,22 @@ use super::warning::WarningKind;
 use crate::base::shape::Phase;
 use crate::proto::{self, LayerParameter, NetStateRule};
 
-/// What the rules of a net's layers are matched against.
+/// The state that the rules of a net's layers are matched against.
 ///
-/// As with Caffe's own `Net`, the phase and the level stand in place of those in the net's `state`, and the
-/// stages are added to those there.
+/// As in Caffe's own `Net`, the phase and the level replace those in the net's `state`, and the stages are
+/// added to its stages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct NetState {
     /// Training or testing.
     pub phase: Phase,
-    /// For rules of `min_level` and `max_level`.
+    /// The level, for `min_level` and `max_level` rules.
     pub level: i32,
-    /// For rules of `stage` and `not_stage`.
+    /// The stages, for `stage` and `not_stage` rules.
     pub stages: Vec<String>,
 }
 
 impl From<Phase> for NetState {
-    /// This phase, level 0 and no stages.
+    /// A state with this phase, level 0 and no stages.
     fn from(phase: Phase) -> Self {
         Self { phase, ..Self::default() }
     }
@@ -40,24 +40,24 @@ impl fmt::Display for NetState {
     }
 }
 
-/// The phase that a field holds, where it holds one.
+/// The phase that a field holds, if any.
 pub(super) fn phase(number: Option<i32>) -> Option<Phase> {
     match proto::Phase::try_from(number?) {
         Ok(proto::Phase::Train) => Some(Phase::Train),
         Ok(proto::Phase::Test) => Some(Phase::Test),
-        // protobuf takes a number that the enum does not have for an unknown field.
+        // protobuf treats a number that the enum lacks as an unknown field.
         Err(_) => None,
     }
 }
 
 impl NetState {
-    /// This state with the stages of the net's own.
+    /// This state with the net's own stages added.
     pub(super) fn with(&self, own: Option<&proto::NetState>) -> Self {
         let own = own.map_or(&[][..], |own| &own.stage);
         Self { stages: [own, &self.stages].concat(), ..self.clone() }
     }
 
-    /// What this state overrides of the net's own.
+    /// The fields of the net's own state that this state overrides.
     pub(super) fn overrides(&self, own: Option<&proto::NetState>) -> Vec<WarningKind> {
         let own_phase = own.and_then(|own| phase(own.phase)).filter(|&own| own != self.phase);
         let own_level = own.and_then(|own| own.level).filter(|&own| own != self.level);
@@ -67,13 +67,13 @@ impl NetState {
         overridden.map(|(field, own, given)| WarningKind::State { field, own, given }).collect()
     }
 
-    /// This state, ready to be matched against many rules.
+    /// A matcher for this state, to match many rules.
     pub(super) fn matcher(&self) -> Matcher<'_> {
         Matcher { state: self, stages: self.stages.iter().map(String::as_str).collect() }
     }
 }
 
-/// A state, with its stages where each is found at once: rules may name as many as the state has.
+/// A state with its stages in a hash set: a rule may name as many stages as the state has.
 #[derive(Debug)]
 pub(super) struct Matcher<'a> {
     state: &'a NetState,
@@ -85,7 +85,7 @@ impl Matcher<'_> {
     ///
     /// # Errors
     ///
-    /// The layer has rules of both kinds.
+    /// The layer has both include and exclude rules.
     pub(super) fn keeps(&self, layer: &LayerParameter) -> Result<bool, LayerError> {
         match (layer.include.as_slice(), layer.exclude.as_slice()) {
             ([], exclude) => Ok(!exclude.iter().any(|rule| self.meets(rule))),
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(
             overridden,
             [
-                "the net's own state says phase TRAIN; TEST was asked for and stands in its place",
-                "the net's own state says level 3; 1 was asked for and stands in its place",
+                "the net's own state sets phase TRAIN; the requested TEST overrides it",
+                "the net's own state sets level 3; the requested 1 overrides it",
             ]
         );
         assert_eq!(state(Phase::Train, 3, &[]).overrides(own.as_ref()), []);

@@ -1,41 +1,41 @@
-//! Old forms of a net to today's, as Caffe's `UpgradeNetAsNeeded` does it: V0 layers to V1, the transform out
-//! of the data parameters of V1, and V1 to `layer`.
+//! Upgrades old formats of a net to the current one, as Caffe's `UpgradeNetAsNeeded` does: V0 layers to V1,
+//! the transform out of V1 data parameters, and V1 to `layer`.
 
 use super::error::{LayerError, NetCause, NetError, TextPlace, clip};
 use super::kinds;
 use super::layer_name;
 use super::text::notes::{Form, LayerNotes};
-use super::warning::{Passed, WarningKind};
+use super::warning::{Ignored, WarningKind};
 use crate::proto::v1_layer_parameter::LayerType;
 use crate::proto::{
     DataParameter, Hdf5DataParameter, ImageDataParameter, LayerParameter, NetParameter, ParamSpec,
     TransformationParameter, V0LayerParameter, V1LayerParameter, WindowDataParameter,
 };
 
-/// A net of `layer`s, and what was passed over of each.
+/// Returns the net with all layers in `layer`, and what was ignored of each.
 ///
-/// `notes` has one entry a layer, of either form.
+/// `notes` has one entry for each layer, in either format.
 ///
 /// # Errors
 ///
-/// The net is written in two forms at once, or a V0 size is negative.
+/// The net mixes two formats, or a V0 size is negative.
 pub(super) fn upgrade(
     mut net: NetParameter,
     notes: &[(Form, LayerNotes)],
-) -> Result<(NetParameter, Vec<Vec<Passed>>), NetError> {
+) -> Result<(NetParameter, Vec<Vec<Ignored>>), NetError> {
     check_forms(&net, notes)?;
-    let mut passed = vec![Vec::new(); notes.len()];
+    let mut ignored = vec![Vec::new(); notes.len()];
     if net.layers.is_empty() {
-        return Ok((net, passed));
+        return Ok((net, ignored));
     }
-    let layers = std::mem::take(&mut net.layers).into_iter().zip(notes).zip(&mut passed).enumerate();
-    let layers = layers.map(|(index, ((mut layer, (_, notes)), passed))| {
+    let layers = std::mem::take(&mut net.layers).into_iter().zip(notes).zip(&mut ignored).enumerate();
+    let layers = layers.map(|(index, ((mut layer, (_, notes)), ignored))| {
         let mut kind = notes.kind.clone();
         if let Some(v0) = layer.layer.take() {
-            note_what_v0_hides(&layer, notes, passed);
+            note_what_v0_hides(&layer, notes, ignored);
             let name = layer_name(v0.name.as_deref(), index);
             kind = v0.r#type.as_deref().filter(|kind| kinds::of_v0(kind).is_none()).map(clip);
-            layer = v0_to_v1(v0, layer, notes, passed).map_err(|(field, error)| {
+            layer = v0_to_v1(v0, layer, notes, ignored).map_err(|(field, error)| {
                 let at = notes.place(&[("V0LayerParameter", field)]);
                 NetError { at, ..NetError::new(NetCause::Layer { layer: name, error }) }
             })?;
@@ -44,16 +44,16 @@ pub(super) fn upgrade(
         Ok(v1_to_v2(layer, kind))
     });
     net.layer = layers.collect::<Result<_, NetError>>()?;
-    Ok((net, passed))
+    Ok((net, ignored))
 }
 
-/// The blobs that Caffe's `UpgradeNetInput` makes a layer of, the first of the net. Without a shape there is no
+/// The blobs that Caffe's `UpgradeNetInput` turns into a layer, the net's first. Without a shape there is no
 /// such layer.
 pub(super) fn inputs(net: &NetParameter) -> &[String] {
     if net.input_shape.is_empty() && net.input_dim.is_empty() { &[] } else { &net.input }
 }
 
-/// A net has one form of layer. The error stands where the second one begins.
+/// Checks that all layers have one format. The error's place is where the second format begins.
 fn check_forms(net: &NetParameter, notes: &[(Form, LayerNotes)]) -> Result<(), NetError> {
     let name_of = |layer: &V1LayerParameter, index| {
         let v0_name = layer.layer.as_ref().and_then(|v0| v0.name.as_deref());
@@ -83,8 +83,8 @@ fn check_forms(net: &NetParameter, notes: &[(Form, LayerNotes)]) -> Result<(), N
     Err(NetError { at: place(old).max(place(new)), ..NetError::new(cause) })
 }
 
-/// Says which fields stand beside a V0 layer, where Caffe drops them.
-fn note_what_v0_hides(beside: &V1LayerParameter, notes: &LayerNotes, passed: &mut Vec<Passed>) {
+/// Notes the fields beside a V0 layer, which Caffe drops.
+fn note_what_v0_hides(beside: &V1LayerParameter, notes: &LayerNotes, ignored: &mut Vec<Ignored>) {
     let hidden = [
         ("name", beside.name.is_some()),
         ("type", beside.r#type.is_some() || notes.kind.is_some()),
@@ -105,20 +105,20 @@ fn note_what_v0_hides(beside: &V1LayerParameter, notes: &LayerNotes, passed: &mu
     let fields: Vec<_> = hidden.iter().filter(|(_, there)| *there).map(|&(field, _)| field).collect();
     if let Some(&first) = fields.first() {
         let at = notes.place(&[("V1LayerParameter", first)]);
-        passed.push((at, WarningKind::BesideV0 { fields: fields.join(", ") }));
+        ignored.push((at, WarningKind::BesideV0 { fields: fields.join(", ") }));
     }
 }
 
-/// Caffe's `UpgradeV0LayerParameter`, for what data layers read.
+/// Caffe's `UpgradeV0LayerParameter`, for the fields that data layers read.
 ///
 /// # Errors
 ///
-/// A field that must not be negative, and that it is.
+/// The field that is negative, and the error.
 fn v0_to_v1(
     v0: V0LayerParameter,
     beside: V1LayerParameter,
     notes: &LayerNotes,
-    passed: &mut Vec<Passed>,
+    ignored: &mut Vec<Ignored>,
 ) -> Result<V1LayerParameter, (&'static str, LayerError)> {
     let new_height = unsigned("new_height", v0.new_height)?;
     let new_width = unsigned("new_width", v0.new_width)?;
@@ -134,7 +134,7 @@ fn v0_to_v1(
         ..V1LayerParameter::default()
     };
     if let Some(v1_type) = v1_type {
-        note_what_v0_misplaces(&v0, v1_type, notes, passed);
+        note_what_v0_misplaces(&v0, v1_type, notes, ignored);
     }
     match v1_type {
         Some(LayerType::Data) => {
@@ -169,13 +169,13 @@ fn v0_to_v1(
     Ok(layer)
 }
 
-/// Says which fields of one kind of V0 layer stand in a layer of another kind, as Caffe does of all but those that
-/// it moves to `transform_param` whatever the type.
+/// Notes fields of one V0 layer type in a layer of another, as Caffe does. Fields that Caffe moves to
+/// `transform_param` whatever the type are excepted.
 fn note_what_v0_misplaces(
     v0: &V0LayerParameter,
     v1_type: LayerType,
     notes: &LayerNotes,
-    passed: &mut Vec<Passed>,
+    ignored: &mut Vec<Ignored>,
 ) {
     use LayerType::{Data, Hdf5Data, ImageData, WindowData};
     let Some(kind) = kinds::v0_name(v1_type) else { return };
@@ -193,12 +193,12 @@ fn note_what_v0_misplaces(
         ("det_crop_mode", v0.det_crop_mode.is_some(), &[WindowData]),
     ];
     let misplaced = fields.iter().filter(|(_, there, types)| *there && !types.contains(&v1_type));
-    passed.extend(misplaced.map(|&(field, _, _)| {
+    ignored.extend(misplaced.map(|&(field, _, _)| {
         (notes.place(&[("V0LayerParameter", field)]), WarningKind::V0Field { field, kind })
     }));
 }
 
-/// V0 gave these fields a sign, which nothing else about them has.
+/// Converts a field that V0 declares as signed although only unsigned values make sense.
 fn unsigned(field: &'static str, found: Option<i32>) -> Result<Option<u32>, (&'static str, LayerError)> {
     let Some(found) = found else { return Ok(None) };
     u32::try_from(found).map(Some).map_err(|_| (field, LayerError::Negative { field, found }))
@@ -228,8 +228,8 @@ fn v0_window(v0: V0LayerParameter) -> WindowDataParameter {
     }
 }
 
-/// Caffe's `UpgradeNetDataTransformation`: the transform that V1 data layers held in their own message
-/// replaces what `transform_param` says.
+/// Caffe's `UpgradeNetDataTransformation`: the transform in a V1 data parameter replaces the fields of
+/// `transform_param`.
 fn move_transform(layer: &mut V1LayerParameter) {
     macro_rules! move_out_of {
         ($message:expr) => {
@@ -264,7 +264,7 @@ fn replace_transform(transform: &mut Option<TransformationParameter>, moved: Tra
     transform.mirror = moved.mirror.or(transform.mirror);
 }
 
-/// Caffe's `UpgradeV1LayerParameter`. A type that the schema does not have keeps the name it came with.
+/// Caffe's `UpgradeV1LayerParameter`. A type that the schema does not have keeps its written name.
 fn v1_to_v2(v1: V1LayerParameter, kind: Option<String>) -> LayerParameter {
     let named = v1.r#type.and_then(|number| match (number, kinds::of_v1(number)) {
         (_, Some(name)) => Some(name.to_owned()),
@@ -299,8 +299,8 @@ mod tests {
     fn upgraded(text: &str) -> LayerParameter {
         let net = NetParameter::from_text(text).unwrap();
         let notes = vec![(Form::V1, LayerNotes::default()); net.layers.len()];
-        let (mut net, passed) = upgrade(net, &notes).unwrap();
-        assert_eq!((net.layers.len(), passed.concat().len()), (0, 0));
+        let (mut net, ignored) = upgrade(net, &notes).unwrap();
+        assert_eq!((net.layers.len(), ignored.concat().len()), (0, 0));
         net.layer.remove(0)
     }
 
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_v0_data_layer_becomes_its_own() {
+    fn every_v0_data_layer_is_upgraded() {
         let common = "name: 'n' source: 's' batchsize: 2 scale: 3 meanfile: 'm' cropsize: 4 mirror: true";
         let transform = "transform_param { scale: 3 mean_file: 'm' crop_size: 4 mirror: true }";
         for (v0, v2) in [
@@ -342,7 +342,7 @@ mod tests {
         for (kind, param) in
             [("DATA", "data_param"), ("IMAGE_DATA", "image_data_param"), ("WINDOW_DATA", "window_data_param")]
         {
-            // What is moved replaces what was there.
+            // Moved fields replace those of transform_param.
             let there = "scale: 9 mean_file: 'x' crop_size: 9 mirror: false";
             let found = upgraded(&format!(
                 "layers {{ type: {kind} {param} {{ {old} source: 's' }} transform_param {{ {there} }} }}"
@@ -352,7 +352,7 @@ mod tests {
                 format!("layer {{ type: '{name}' {param} {{ source: 's' }} transform_param {{ {old} }} }}");
             assert_eq!(found, layer(&wanted), "{kind}");
         }
-        // A parameter of another type than the layer's is nobody's business.
+        // A parameter of another layer type stays where it is.
         let found = upgraded(&format!("layers {{ type: DATA image_data_param {{ {old} }} }}"));
         assert_eq!(found, layer(&format!("layer {{ type: 'Data' image_data_param {{ {old} }} }}")));
     }

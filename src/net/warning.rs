@@ -1,20 +1,20 @@
-//! What is passed over in a net although somebody may have meant something by it.
+//! What is ignored in a net although it may have been meant to have an effect.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::error::{Origin, TextPlace};
 
-/// Something in a net that is not heeded. The caller logs it.
+/// Something in a net that is ignored. The caller logs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetWarning {
-    /// The file, where the net came from one.
+    /// The file, if the net was read from one.
     pub path: Option<PathBuf>,
-    /// The place in its text, where it has one.
+    /// The place in the text, if known.
     pub at: Option<TextPlace>,
-    /// The layer's name, quoted, or its number where it has none; `None` where it is the net's own.
+    /// The layer's name, quoted, or its number if it has no name. `None` for the net itself.
     pub layer: Option<String>,
-    /// What is not heeded.
+    /// What is ignored.
     pub kind: WarningKind,
 }
 
@@ -28,22 +28,22 @@ impl fmt::Display for NetWarning {
     }
 }
 
-/// Something that is passed over, and where it stands.
-pub(super) type Passed = (Option<TextPlace>, WarningKind);
+/// What is ignored, and its place.
+pub(super) type Ignored = (Option<TextPlace>, WarningKind);
 
-/// What is not heeded.
+/// What is ignored.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WarningKind {
-    /// A field that Caffe's schema has and Caffe's layer does not read.
+    /// A field that Caffe's schema has but Caffe's layer does not read.
     #[error("{field} is ignored, as in Caffe; {instead}")]
     Ignored {
-        /// Message and field.
+        /// The message and the field.
         field: &'static str,
         /// What to write instead.
         instead: &'static str,
     },
-    /// A message of which a layer reads one field, with others in it.
+    /// A message of which the layer reads only one field, with others set.
     #[error("{message} is ignored but for {read}, as in Caffe; {instead}")]
     IgnoredBut {
         /// The message.
@@ -53,15 +53,15 @@ pub enum WarningKind {
         /// What to write instead.
         instead: &'static str,
     },
-    /// An infinite number, or none, with which pixels are reckoned.
-    #[error("{field} is {found}, as Caffe would take it; the arrays will not be of finite numbers")]
+    /// An infinite or NaN parameter that enters the pixel arithmetic.
+    #[error("{field} is {found}, which Caffe accepts; the arrays will have elements that are not finite")]
     NotFinite {
-        /// Message and field.
+        /// The message and the field.
         field: &'static str,
-        /// What it is.
+        /// The value found.
         found: String,
     },
-    /// Blobs that are filled by hand.
+    /// Blobs that the caller fills.
     #[error(
         "the net's own inputs ({names}) are not fed by Percolator, which feeds Data and ImageData layers"
     )]
@@ -69,27 +69,27 @@ pub enum WarningKind {
         /// The first of their names.
         names: String,
     },
-    /// A field of a fork that changes nothing in the arrays, or is set to what changes nothing.
-    #[error("{field} is {owner}'s and is passed over; it changes nothing in the arrays")]
+    /// A fork's field that does not affect the arrays, or is set to a value that does not.
+    #[error("{field} is {owner}'s and is ignored; it changes nothing in the arrays")]
     Foreign {
-        /// Message and field.
+        /// The message and the field.
         field: String,
-        /// Whose field it is.
+        /// The fork, or forks, that have the field.
         owner: &'static str,
     },
     /// A field that neither Caffe nor a known fork has.
-    #[error("the field \"{field}\" is unknown and is passed over")]
+    #[error("the field \"{field}\" is unknown and is ignored")]
     Unknown {
         /// The field.
         field: String,
     },
-    /// More such fields than are named.
-    #[error("{count} more unknown fields are passed over")]
+    /// Further unknown fields that are not named.
+    #[error("{count} more unknown fields are ignored")]
     MoreUnknown {
-        /// How many, counting each time.
+        /// How many, each occurrence counted.
         count: usize,
     },
-    /// A field beside a V0 layer.
+    /// Fields beside a V0 layer, in the V1 layer that contains it.
     #[error("beside a V0 'layer', Caffe reads only bottom and top: {fields} ignored")]
     BesideV0 {
         /// The fields.
@@ -104,19 +104,19 @@ pub enum WarningKind {
         kind: &'static str,
     },
     /// A layer that supplies data, but not through Percolator.
-    #[error("of type {kind}, it is not fed by Percolator, which feeds Data and ImageData layers")]
+    #[error("layers of type {kind} are not fed by Percolator, which feeds Data and ImageData layers")]
     NotFed {
         /// The layer's type.
         kind: String,
     },
-    /// What the net says of its own state gives way to what the caller says.
-    #[error("the net's own state says {field} {own}; {given} was asked for and stands in its place")]
+    /// A field of the net's own state that the caller's state overrides.
+    #[error("the net's own state sets {field} {own}; the requested {given} overrides it")]
     State {
         /// `phase` or `level`.
         field: &'static str,
-        /// What the net says.
+        /// The net's value.
         own: String,
-        /// What the caller says.
+        /// The caller's value.
         given: String,
     },
 }

@@ -1,52 +1,52 @@
 //! Caffe's own random sequence: which number of which generator decides what.
 //!
-//! `Caffe::set_random_seed` seeds one mt19937, the parent. While a net is set up, its layers, in the order
-//! of the file, take numbers of the parent as the seeds of generators of their own. A layer that loads data
-//! takes, in this order:
+//! `Caffe::set_random_seed` seeds one mt19937, the parent. During net set-up the layers, in the order of the
+//! file, draw numbers from the parent as seeds for their own generators. A layer that loads data draws, in
+//! this order:
 //!
 //! | taken by | a `Data` layer today | a `Data` layer of 2015 to 2016 | an `ImageData` layer |
 //! |---|---|---|---|
 //! | the thread that reads the database | | 1 | |
 //! | the transformer, if it mirrors or crops at random | 1 | 1 | 1 |
 //! | the shuffle of the list, if it is shuffled | | | 1 |
-//! | the number of lines passed over, if there is a `rand_skip` | | | 1 |
+//! | the number of lines skipped, if there is a `rand_skip` | | | 1 |
 //! | the transformer once more: this number is the seed it keeps | 1 | 1 | 1 |
 //! | the thread that prefetches | 1 | 1 | 1 |
 //!
 //! The transformer then draws for each record, in record order: mirror, if it mirrors; row and column of the
-//! crop, if it crops in TRAIN. Each choice of `n` is the number modulo `n`.
+//! crop, if it crops in TRAIN. A choice among `n` is the number modulo `n`.
 
 use rand_mt::Mt;
 
 use super::random::{Draw, Reduction};
 
-/// Which Caffe's sequence: the two differ in how many numbers a `Data` layer takes while it is set up.
+/// Which Caffe version's sequence to use. They differ in how many numbers a `Data` layer draws at set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CaffeEra {
-    /// Caffe's last release and its master since 2016-11-22.
+    /// Caffe's last release, and its master since 2016-11-22.
     #[default]
     Today,
     /// Caffe from 2015-05-18 to 2016-11-22, which read databases through a `DataReader`.
     DataReader,
 }
 
-/// Caffe's random sequence for the transformer of one layer.
+/// Caffe's random sequence for one layer's transformer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CaffeRandom {
     seed: u32,
-    /// How many of the parent's numbers come before the one that seeds the transformer.
+    /// How many of the parent's numbers precede the one that seeds the transformer.
     before: usize,
 }
 
 impl CaffeRandom {
-    /// The transformer's generator in a lane, which has the parent of Caffe's solver of that rank.
+    /// The transformer's generator in a lane. The lane's parent is that of Caffe's solver of the same rank.
     pub(super) fn transformer(self, lane: usize) -> Mt {
         let lane = u32::try_from(lane).unwrap_or(u32::MAX);
         Mt::new(nth(self.seed.wrapping_add(lane), self.before))
     }
 }
 
-/// What a transformer's generator gives a record, in the order it is drawn.
+/// The numbers that a record draws from the transformer's generator, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Takes {
     pub(crate) mirror: bool,
@@ -60,7 +60,7 @@ impl Takes {
         self.mirror || self.crop
     }
 
-    /// A record's numbers. What is not drawn is 0, and nobody looks at it.
+    /// Draws a record's numbers. Numbers that are not drawn are 0 and never used.
     pub(super) fn draw(self, generator: &mut Mt) -> Draw {
         let mut next = |is_drawn: bool| if is_drawn { generator.next_u32() } else { 0 };
         // The order of the fields is the order of the draws.
@@ -73,7 +73,7 @@ impl Takes {
     }
 }
 
-/// A layer that loads data, as far as its set-up takes random numbers.
+/// The properties of a data layer that decide how many random numbers its set-up draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) kind: LayerKind,
@@ -81,7 +81,7 @@ pub(crate) struct SetUp {
     pub(crate) is_random: bool,
 }
 
-/// The kinds of such layers.
+/// The kind of a data layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LayerKind {
     Data,
@@ -89,7 +89,7 @@ pub(crate) enum LayerKind {
 }
 
 impl SetUp {
-    /// The random numbers that the layer takes from the parent of this seed, after those that were taken.
+    /// The random numbers that the layer draws from the parent with this seed, after the numbers in `taken`.
     pub(crate) fn seeds(self, seed: u32, era: CaffeEra, taken: Taken) -> LayerSeeds {
         let mut before = taken.by(era) + self.of_reader(era) + usize::from(self.is_random);
         let mut take_if = |is_taken: bool| {
@@ -102,15 +102,15 @@ impl SetUp {
         LayerSeeds { transformer: CaffeRandom { seed, before }, shuffle, skip }
     }
 
-    /// How many numbers it takes in all.
+    /// How many numbers the layer draws in total.
     fn takes(self, era: CaffeEra) -> usize {
         let (shuffles, skips) = self.of_list();
-        // The transformer's twice, and the one of the thread that prefetches.
+        // Two for the transformer, one for the prefetch thread.
         let others = 2 * usize::from(self.is_random) + 1;
         self.of_reader(era) + usize::from(shuffles) + usize::from(skips) + others
     }
 
-    /// Whether it shuffles a list, and whether it skips some of it.
+    /// Whether the layer shuffles a list, and whether it skips lines of it.
     fn of_list(self) -> (bool, bool) {
         match self.kind {
             LayerKind::Data => (false, false),
@@ -124,7 +124,7 @@ impl SetUp {
     }
 }
 
-/// How many of the parent's numbers a net's layers have taken so far, in either era.
+/// How many of the parent's numbers a net's layers have drawn so far, for either era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Taken {
     today: usize,
@@ -132,7 +132,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Sets up the next layer.
+    /// Counts the next layer's numbers.
     pub(crate) fn add(&mut self, layer: SetUp) {
         self.today += layer.takes(CaffeEra::Today);
         self.data_reader += layer.takes(CaffeEra::DataReader);
@@ -146,17 +146,17 @@ impl Taken {
     }
 }
 
-/// The random numbers that a layer takes while it is set up.
+/// The random numbers that a layer draws at set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LayerSeeds {
     pub(crate) transformer: CaffeRandom,
     /// The seed of the generator that shuffles the list.
     pub(crate) shuffle: Option<u32>,
-    /// The number that `rand_skip` reduces.
+    /// The number that is taken modulo `rand_skip`.
     pub(crate) skip: Option<u32>,
 }
 
-/// A number of the generator with this seed, counted from 0.
+/// The `number`th output, from 0, of the generator with this seed.
 fn nth(seed: u32, number: usize) -> u32 {
     let mut generator = Mt::new(seed);
     for _ in 0..number {
@@ -247,7 +247,7 @@ mod tests {
                 before
             })
         };
-        // One that is not random has no generator, and takes only its thread's number.
+        // A layer without randomness has no generator, and draws only its thread's number.
         assert_eq!(before(CaffeEra::Today), [1, 4, 6, 8]);
         assert_eq!(before(CaffeEra::DataReader), [2, 6, 9, 12]);
     }
@@ -264,8 +264,8 @@ mod tests {
         let mut taken = Taken::default();
         taken.add(list(true, true));
         taken.add(DATA);
-        // The transformer's, the shuffle's, the skip's, the transformer's again, the thread's; and then those
-        // of a Data layer, which in its time had a reader as well.
+        // The numbers of the transformer, the shuffle, the skip, the transformer again and the thread, and
+        // then those of a Data layer, which in the DataReader era had a reader as well.
         assert_eq!((taken.today, taken.data_reader), (5 + 3, 5 + 4));
     }
 

@@ -1,4 +1,4 @@
-//! Why a transform cannot be made, or cannot be applied to a record.
+//! Errors of a transform: it cannot be made, or it cannot be applied to a record.
 
 use crate::base::shape::{Dtype, ImageShape};
 
@@ -6,45 +6,45 @@ use crate::base::shape::{Dtype, ImageShape};
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TransformError {
-    /// Images of a type that none is made of.
-    #[error("no image is made of {dtype}; say f32, u8, f16 or bf16")]
+    /// An element type that images do not have.
+    #[error("no image has elements of {dtype}; choose f32, u8, f16 or bf16")]
     Dtype {
-        /// The type that was asked for.
+        /// The requested type.
         dtype: Dtype,
     },
-    /// Both a mean image and mean values were asked for.
+    /// Both a mean image and mean values are set.
     #[error(
         "cannot specify mean_file and mean_value at the same time: found {image} and {values} mean_value"
     )]
     TwoMeans {
         /// The shape of the mean image.
         image: ImageShape,
-        /// How many mean values there are.
+        /// The number of mean values.
         values: usize,
     },
 
-    /// The mean file holds no mean image.
+    /// The mean file does not hold a mean image.
     #[error("{message}")]
     MeanFile {
-        /// Which file, and why not.
+        /// The file, and what is wrong with it.
         message: String,
     },
 
-    /// A batch of bytes was asked for together with a mean, which bytes cannot represent.
+    /// A batch of bytes is requested together with a mean, which bytes cannot represent.
     #[error("u8 output takes no mean, found {found}; f32, f16 and bf16 output take one")]
     MeanOfBytes {
-        /// What was subtracted.
+        /// The mean.
         found: String,
     },
 
-    /// A batch of bytes was asked for together with a scale, which bytes cannot represent.
+    /// A batch of bytes is requested together with a scale, which bytes cannot represent.
     #[error("u8 output takes no scale but 1, found {found}; f32, f16 and bf16 output take any")]
     ScaleOfBytes {
         /// The scale.
         found: f32,
     },
 
-    /// A batch of bytes was asked for of a record that holds floats.
+    /// A batch of bytes is requested, but the record holds floats.
     #[error("u8 output takes records of bytes, found a record of floats")]
     BytesOfFloats,
 
@@ -64,16 +64,16 @@ pub enum TransformError {
         image: ImageShape,
     },
 
-    /// There are neither one nor as many mean values as channels.
+    /// The number of mean values is neither one nor the number of channels.
     #[error("specify either 1 mean_value or as many as channels: {channels}, found {found}")]
     MeanValueCount {
-        /// How many mean values there are.
+        /// The number of mean values.
         found: usize,
-        /// How many channels the record has.
+        /// The number of the record's channels.
         channels: usize,
     },
 
-    /// The mean image is not of the record's shape, before the crop.
+    /// The mean image does not have the record's shape before the crop.
     #[error("the mean image must have the shape of the uncropped image: {image}, found {mean}")]
     MeanImageShape {
         /// The shape of the mean image.
@@ -82,25 +82,25 @@ pub enum TransformError {
         image: ImageShape,
     },
 
-    /// The record does not hold as many pixels as its shape says.
-    #[error("an image of {image} must hold as many pixels, found {found}")]
+    /// The record's number of pixels does not match its shape.
+    #[error("the number of pixels must match the shape {image}, found {found}")]
     PixelCount {
         /// The record's shape.
         image: ImageShape,
-        /// How many pixels it holds.
+        /// The number of pixels in the record.
         found: usize,
     },
 
-    /// The record's output does not fill its place in the batch, whose shape another record set.
+    /// The record's output does not fill its place in the batch, whose shape another record determined.
     #[error(
         "a record of {output} must fill its place in the batch: {place_bytes} bytes, found {found_bytes}"
     )]
     PlaceSize {
         /// The shape of the record's output.
         output: ImageShape,
-        /// How many bytes its place in the batch has.
+        /// The size of its place in the batch, in bytes.
         place_bytes: usize,
-        /// How many bytes the output takes.
+        /// The size of the output, in bytes.
         found_bytes: usize,
     },
 }

@@ -1,6 +1,6 @@
-//! What runs over the pixels.
+//! The inner loops over the pixels.
 //!
-//! The slow version, which the property tests hold this module to, is
+//! The slow version, with which the property tests compare this module, is
 //!
 //! ```text
 //! for (c, y, x) in the output:
@@ -9,14 +9,14 @@
 //!     output[to] = (pixels[from] - mean[from]) * scale
 //! ```
 //!
-//! Here it goes row by row, and along a row [`LANES`] pixels at a time, in plain array arithmetic that the compiler
-//! turns into vector instructions. The output is always written upwards in memory and a mirrored row read
-//! downwards, for writes are what memory is slow at. Subtraction and multiplication round separately, as in Caffe:
-//! contracting them to one fused operation would change the last bit.
+//! Here the work goes row by row, and along a row [`LANES`] pixels at a time, in plain array arithmetic that
+//! the compiler turns into vector instructions. The output is always written in ascending order, and a
+//! mirrored row is read in descending order, because writes are the slower part. Subtraction and
+//! multiplication round separately, as in Caffe: a fused operation would change the last bit.
 //!
-//! A record is one [`Job`], compiled once per instruction set and chosen at run time by [`pulp`], once per
-//! record. Everything below it is `inline(always)`, and there are no closures, which cannot be: what is not inlined
-//! is compiled for the baseline, and is several times slower.
+//! A record is one [`Job`], which is compiled once per instruction set. [`pulp`] picks one at run time, once
+//! per record. Everything below it is `inline(always)`, and there are no closures, which cannot be: code that
+//! is not inlined is compiled for the baseline and is several times slower.
 
 use std::array;
 
@@ -29,17 +29,17 @@ use crate::base::cache_lines;
 use crate::base::shape::ImageShape;
 use crate::record::datum::Strided;
 
-/// Pixels computed at a time: as many floats as the widest register holds, or a few of the narrower ones.
+/// The number of pixels computed at a time: the floats in the widest register, or in a few narrower ones.
 ///
-/// The steps are written over arrays of this length, not left to the compiler to find in a loop over the row: it
-/// would unroll such a loop to many times this, and do a narrow row one pixel at a time.
+/// The steps are written out over arrays of this length. If the compiler had to find them in a loop over the
+/// row, it would unroll that loop to many times this length, and process a narrow row one pixel at a time.
 const LANES: usize = 16;
 
-/// How many pixels ahead of their use large records are asked for. The processor sees by itself that rows follow one
-/// another, but not beyond the end of a page.
+/// How many pixels ahead of their use large records are prefetched. The hardware prefetcher follows the rows
+/// by itself, but not across the end of a page.
 const AHEAD: usize = 2048;
 
-/// The part of an image that is transformed, in pixels, and whether it is written right to left.
+/// The part of an image that is transformed, in pixels, and whether it is mirrored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) top: usize,
@@ -61,12 +61,12 @@ pub(super) enum Mean<'a> {
 /// The work on one record.
 pub(super) struct Job<'a, R, E> {
     pub(super) source: Source<'a, R>,
-    /// Where the output is put together that is to be written past the caches; `None` where it is not.
+    /// The stage for an output that is written past the caches; `None` for ordinary writes.
     pub(super) stage: Option<&'a mut Stage>,
-    /// Room for one row of every channel, where the output's order is row, column, channel; `None` where it is
+    /// Room for one row of every channel, if the output's order is row, column, channel; `None` if it is
     /// channel, row, column.
     pub(super) planes: Option<&'a mut [E]>,
-    /// Exactly the elements of the source's window, in every channel.
+    /// The output: exactly the elements of the source's window, in every channel.
     pub(super) out: &'a mut [E],
 }
 
@@ -89,8 +89,8 @@ impl<R: Rows, E: Element<R::Pixel>> pulp::WithSimd for Job<'_, R, E> {
 #[inline(always)]
 fn fill_planar<R: Rows, E: Element<R::Pixel>, S: Sink<E>>(mut source: Source<'_, R>, mut out: S) {
     let Window { height, width, mirrored, .. } = source.window;
-    // Whole rows that are not mirrored follow one another in the image as in the output: one long row, but for what is
-    // asked for ahead, row by row.
+    // Whole rows that are not mirrored are contiguous in both the image and the output, so they are one long
+    // row. Large outputs are excluded, because prefetching goes row by row.
     let merge = R::CONTIGUOUS && width == source.input.width && !mirrored && !S::IS_LARGE;
     let (rows, row_width) = if merge { (1, height * width) } else { (height, width) };
     for c in 0..source.input.channels {
@@ -119,8 +119,8 @@ fn fill_interleaved<R: Rows, E: Element<R::Pixel>>(
 
 /// What a record's output is computed from.
 ///
-/// Invariants, which the caller keeps: `window` lies within `input` and is not empty; `rows` and a mean image hold
-/// the elements of `input`; mean values are one or as many as its channels.
+/// Invariants, which the caller upholds: `window` is within `input` and not empty; `rows` and a mean image
+/// hold the elements of `input`; there is one mean value, or one for each channel.
 pub(super) struct Source<'a, R> {
     pub(super) rows: R,
     pub(super) input: ImageShape,
@@ -130,7 +130,7 @@ pub(super) struct Source<'a, R> {
 }
 
 impl<R: Rows> Source<'_, R> {
-    /// Fills the next `width` elements from the pixels of channel `c` from row `y` of the window.
+    /// Fills the next `width` elements from row `y` of the window, in channel `c`.
     #[inline(always)]
     fn fill<E: Element<R::Pixel>, S: Sink<E>>(&mut self, c: usize, y: usize, width: usize, out: &mut S) {
         let Self { input, window, scale, .. } = *self;
@@ -141,7 +141,7 @@ impl<R: Rows> Source<'_, R> {
             Mean::Image(pixels) => RowMean::Pixels(&pixels[start..start + width]),
         };
         if S::IS_LARGE {
-            self.rows.ask_for(start + AHEAD, width);
+            self.rows.prefetch(start + AHEAD, width);
         }
         let pixels = self.rows.row(start, width);
         let row = RowJob { mean, scale, mirrored: window.mirrored };
@@ -158,20 +158,20 @@ impl<R: Rows> Source<'_, R> {
 
 /// Where rows of pixels come from.
 pub(super) trait Rows {
-    /// What a row holds.
+    /// The pixel type of a row.
     type Pixel: Pixel;
 
-    /// Whether rows may be any length, up to all that is left of the image.
+    /// Whether rows may be of any length, up to the rest of the image.
     const CONTIGUOUS: bool;
 
-    /// The `width` pixels from element `start` of the image.
+    /// Returns the `width` pixels from element `start` of the image.
     fn row(&mut self, start: usize, width: usize) -> &[Self::Pixel];
 
-    /// Says that they will be wanted soon; of those that the image does not have, nothing is said.
-    fn ask_for(&self, start: usize, width: usize);
+    /// Prefetches these pixels. Pixels beyond the image are ignored.
+    fn prefetch(&self, start: usize, width: usize);
 }
 
-/// Pixels that lie one after another.
+/// Pixels that are contiguous.
 pub(super) struct Contiguous<'a, P>(pub(super) &'a [P]);
 
 impl<P: Pixel> Rows for Contiguous<'_, P> {
@@ -185,13 +185,13 @@ impl<P: Pixel> Rows for Contiguous<'_, P> {
     }
 
     #[inline(always)]
-    fn ask_for(&self, start: usize, width: usize) {
+    fn prefetch(&self, start: usize, width: usize) {
         let from = start.min(self.0.len());
         cache_lines::ask_for_once(bytemuck::cast_slice(&self.0[from..(from + width).min(self.0.len())]));
     }
 }
 
-/// Floats with gaps between them, which are closed in a buffer of one row of the window.
+/// Floats with gaps between them, which are gathered into a buffer of one row of the window.
 pub(super) struct Spaced<'a> {
     pub(super) floats: Strided<'a>,
     pub(super) row: &'a mut [f32],
@@ -210,7 +210,7 @@ impl Rows for Spaced<'_> {
     }
 
     #[inline(always)]
-    fn ask_for(&self, _: usize, _: usize) {}
+    fn prefetch(&self, _: usize, _: usize) {}
 }
 
 /// A pixel as a record stores it.
@@ -249,7 +249,7 @@ enum RowMean<'a> {
 }
 
 impl<'a> RowJob<'a> {
-    /// The same job on the `width` pixels from `start`.
+    /// The same job for the `width` pixels from `start`.
     #[inline(always)]
     fn part(self, start: usize, width: usize) -> RowJob<'a> {
         let mean = match self.mean {
@@ -260,7 +260,7 @@ impl<'a> RowJob<'a> {
     }
 }
 
-/// An element of a batch that can be made of pixels of type `P`.
+/// An element of a batch that can be made from pixels of type `P`.
 pub(super) trait Element<P>: Pod {
     /// Fills a row of the output from as many pixels.
     fn fill(out: &mut [Self], pixels: &[P], row: RowJob<'_>);
@@ -327,8 +327,8 @@ fn fill_lanes<P: Pixel, M: Means, F: Float>(out: &mut [F], pixels: &[P], means: 
         if to == last {
             return;
         }
-        // The last step ends with the row and does some pixels of the one before again: cheaper than a loop
-        // over what is left, of which a narrow row is mostly made.
+        // The last step ends at the end of the row and repeats some pixels of the previous step. That is
+        // cheaper than a loop over the remainder, which is most of a narrow row.
         to = (to + LANES).min(last);
     }
 }
@@ -347,7 +347,7 @@ trait Means: Copy {
     /// What is subtracted in column `x`.
     fn value(self, x: usize) -> f32;
 
-    /// What is subtracted in [`LANES`] columns from `x`.
+    /// What is subtracted in the [`LANES`] columns from `x`.
     fn lanes(self, x: usize) -> [f32; LANES];
 }
 
@@ -381,10 +381,10 @@ fn lanes<T: Copy>(row: &[T], start: usize) -> [T; LANES] {
     *row[start..].first_chunk().expect("a row has LANES elements from any start")
 }
 
-/// Deals the elements of a row, channel by channel in `planes`, to the row pixel by pixel in `out`.
+/// Interleaves a row: reads it channel by channel from `planes`, and writes it pixel by pixel to `out`.
 #[inline(always)]
 fn interleave<E: Copy>(planes: &[E], width: usize, out: &mut [E]) {
-    // Where the number of channels is known to the compiler it shuffles whole registers.
+    // With a number of channels known at compile time, the compiler shuffles whole registers.
     match planes.len() / width {
         3 => {
             let (first, rest) = planes.split_at(width);

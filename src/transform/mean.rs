@@ -12,7 +12,7 @@ use crate::base::shape::ImageShape;
 use crate::base::shown;
 use crate::proto::BlobProto;
 
-/// The largest mean file that is read: Caffe's `kProtoReadBytesLimit`.
+/// The largest mean file that is read, in bytes: Caffe's `kProtoReadBytesLimit`.
 const FILE_BYTES_MAX: u64 = i32::MAX as u64;
 
 /// A mean image, which is subtracted from every record pixel by pixel.
@@ -21,7 +21,7 @@ const FILE_BYTES_MAX: u64 = i32::MAX as u64;
 #[derive(Clone, PartialEq)]
 pub struct MeanImage {
     shape: ImageShape,
-    /// Exactly as many as the shape says, which is more than none.
+    /// As many as the shape says, and at least one.
     pixels: Arc<[f32]>,
 }
 
@@ -29,12 +29,12 @@ pub struct MeanImage {
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum MeanImageError {
-    /// What follows went wrong with this file.
+    /// An error with this file.
     #[error("mean file {}: {error}", shown::path(path))]
     File {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         error: Box<MeanImageError>,
     },
 
@@ -57,22 +57,22 @@ pub enum MeanImageError {
         found: Vec<i64>,
     },
 
-    /// There are not as many elements as the shape says.
-    #[error("an image of {shape} must hold as many elements, found {found}")]
+    /// The number of elements does not match the shape.
+    #[error("the number of elements must match the shape {shape}, found {found}")]
     ElementCount {
         /// The shape.
         shape: ImageShape,
-        /// How many elements there are.
+        /// The number of elements found.
         found: usize,
     },
 }
 
 impl MeanImage {
-    /// A mean image of `pixels` in the order channel, row, column.
+    /// Creates a mean image of `pixels` in the order channel, row, column.
     ///
     /// # Errors
     ///
-    /// Fails where the shape is empty or `pixels` is not as long as the shape says.
+    /// Fails if the shape is empty, or if the length of `pixels` does not match it.
     pub fn new(shape: ImageShape, pixels: impl Into<Vec<f32>>) -> Result<Self, MeanImageError> {
         let pixels = pixels.into();
         if pixels.is_empty() || shape.checked_elements() != Some(pixels.len()) {
@@ -81,12 +81,12 @@ impl MeanImage {
         Ok(Self { shape, pixels: pixels.into() })
     }
 
-    /// Reads a `.binaryproto` file, such as Caffe's `compute_image_mean` writes.
+    /// Reads a `.binaryproto` file, as written by Caffe's `compute_image_mean`.
     ///
     /// # Errors
     ///
-    /// Fails as [`from_blob`](Self::from_blob) does, or where the file cannot be read or has more than 2^31 - 1
-    /// bytes, as in Caffe. The error names the path.
+    /// Fails as [`from_blob`](Self::from_blob) does, and if the file cannot be read or, as in Caffe, has more
+    /// than 2^31 - 1 bytes. The error names the path.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MeanImageError> {
         let path = path.as_ref();
         read(path)
@@ -94,15 +94,15 @@ impl MeanImage {
             .map_err(|error| MeanImageError::File { path: path.to_owned(), error: Box::new(error) })
     }
 
-    /// Reads the bytes of a serialised `BlobProto`, by the rule of Caffe's `Blob::FromProto`.
+    /// Reads a serialised `BlobProto`, by the rules of Caffe's `Blob::FromProto`.
     ///
-    /// Where any of the legacy fields num, channels, height and width is present, they are the shape and `shape`
-    /// is ignored. Where there is any `double_data`, it is the data, cast to f32, and `data` is ignored.
+    /// If any of the legacy fields num, channels, height and width is present, they are the shape and `shape`
+    /// is ignored. If there is any `double_data`, it is the data, cast to f32, and `data` is ignored.
     ///
     /// # Errors
     ///
-    /// Fails where the bytes are not a `BlobProto`, where the shape is not that of one image (three dimensions,
-    /// or four of which the first is 1), or where the data is not as long as the shape says.
+    /// Fails if the bytes are not a `BlobProto`, if the shape is not that of one image (three dimensions, or
+    /// four of which the first is 1), or if the number of elements does not match the shape.
     pub fn from_blob(bytes: &[u8]) -> Result<Self, MeanImageError> {
         let blob = BlobProto::decode(bytes).map_err(MeanImageError::Parse)?;
         let shape = image_shape(dimensions(&blob))?;
@@ -114,7 +114,7 @@ impl MeanImage {
         Self::new(shape, pixels)
     }
 
-    /// Channels, height and width.
+    /// The shape: channels, height and width.
     #[must_use]
     pub fn shape(&self) -> ImageShape {
         self.shape
@@ -127,14 +127,14 @@ impl MeanImage {
     }
 }
 
-/// The shape says what a reader wants to know; a quarter of a million pixels would bury it.
+/// Shows only the shape: a quarter of a million pixels would be unreadable.
 impl fmt::Debug for MeanImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MeanImage({})", self.shape)
     }
 }
 
-/// The bytes of a file no larger than [`FILE_BYTES_MAX`].
+/// Reads a file of at most [`FILE_BYTES_MAX`] bytes.
 fn read(path: &Path) -> Result<Vec<u8>, MeanImageError> {
     input_file::read(path, FILE_BYTES_MAX).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => MeanImageError::TooLarge,
@@ -142,7 +142,7 @@ fn read(path: &Path) -> Result<Vec<u8>, MeanImageError> {
     })
 }
 
-/// The dimensions that Caffe takes a blob to have.
+/// The dimensions of a blob as Caffe reads them.
 fn dimensions(blob: &BlobProto) -> Vec<i64> {
     let legacy = [blob.num, blob.channels, blob.height, blob.width];
     if legacy.iter().any(Option::is_some) {
@@ -152,7 +152,7 @@ fn dimensions(blob: &BlobProto) -> Vec<i64> {
     blob.shape.as_ref().map_or_else(Vec::new, |shape| shape.dim.clone())
 }
 
-/// The image that a blob's dimensions are.
+/// The image shape of a blob's dimensions.
 fn image_shape(found: Vec<i64>) -> Result<ImageShape, MeanImageError> {
     let (&[channels, height, width] | &[1, channels, height, width]) = found.as_slice() else {
         return Err(MeanImageError::Dimensions { found });
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(read(&legacy()), Ok(image.clone()));
         assert_eq!(read(&shaped(&[3, 1, 2])), Ok(image.clone()));
         assert_eq!(read(&shaped(&[1, 3, 1, 2])), Ok(image.clone()));
-        // The legacy fields win where any is there.
+        // The legacy fields win if any is present.
         assert_eq!(read(&BlobProto { shape: shaped(&[6]).shape, ..legacy() }), Ok(image));
     }
 
@@ -216,7 +216,7 @@ mod tests {
         refused(&BlobProto::default(), "[]");
         assert_eq!(
             read(&shaped(&[3, 2, 2])),
-            Err("an image of 3x2x2 must hold as many elements, found 6".to_owned())
+            Err("the number of elements must match the shape 3x2x2, found 6".to_owned())
         );
         let huge = read(&shaped(&[i64::MAX, i64::MAX, 2])).unwrap_err();
         assert!(huge.ends_with("found 6"), "{huge}");

@@ -1,7 +1,7 @@
 //! From a record's pixels to a batch's elements: crop, mirror, subtract the mean, scale.
 //!
-//! [`Transform`] is what a user asks for, in the words of Caffe's `transform_param`. `Transformer` is the same,
-//! checked as far as it can be before a record is seen: the workers run it, each with a `Scratch` of its own.
+//! [`Transform`] is the user's description, in the terms of Caffe's `transform_param`. [`Transformer`] is the
+//! same after all checks that need no record. The workers run it, each with its own [`Scratch`].
 
 mod caffe_random;
 mod error;
@@ -30,10 +30,10 @@ pub use on_device::{Cut, DeviceTransform, Staged, TransformPlace};
 pub(crate) use random::{Draw, Draws, Randomness};
 pub(crate) use transformer::{Scratch, Transformer};
 
-/// What is done to every record, as Caffe's `transform_param`.
+/// The transform of every record, as in Caffe's `transform_param`.
 ///
-/// An element of the output is `(pixel - mean) * scale`, computed in f32 with both operations rounded, as Caffe
-/// computes it. The mean of a pixel is that of its place in the image as stored, before crop and mirror.
+/// An element of the output is `(pixel - mean) * scale`, computed in f32 with both operations rounded, as
+/// Caffe computes it. A pixel's mean is that of its place in the stored image, before crop and mirror.
 ///
 /// ```
 /// use percolator::Transform;
@@ -43,7 +43,7 @@ pub(crate) use transformer::{Scratch, Transformer};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
-    /// Height and width of the output, or 0 for those of the image.
+    /// The height and width of the output, or 0 for those of the image.
     crop: u32,
     mirror: bool,
     mean_values: Vec<f32>,
@@ -75,15 +75,15 @@ impl Transform {
 
     /// Cuts a square of this height and width out of every image, or none if 0: Caffe's `crop_size`.
     ///
-    /// The square lies at random in [`Phase::Train`] and in the centre in [`Phase::Test`], where an odd pixel is
-    /// left over at the bottom and at the right.
+    /// The square's place is random in [`Phase::Train`] and central in [`Phase::Test`]. If the centre is not
+    /// exact, the odd pixel is left over at the bottom and at the right.
     #[must_use]
     pub fn crop(self, crop: u32) -> Self {
         Self { crop, ..self }
     }
 
-    /// Whether every second image, at random, is mirrored left to right: Caffe's `mirror`, which it also does
-    /// in [`Phase::Test`].
+    /// Whether images are mirrored left to right at random, every second one on average: Caffe's `mirror`. As
+    /// in Caffe, this applies in [`Phase::Test`] too.
     #[must_use]
     pub fn mirror(self, mirror: bool) -> Self {
         Self { mirror, ..self }
@@ -102,13 +102,13 @@ impl Transform {
         Self { mean_values: values.into(), ..self }
     }
 
-    /// Subtracts an image of the shape that every record has before the crop: Caffe's `mean_file`.
+    /// Subtracts an image, which has the shape of every record before the crop: Caffe's `mean_file`.
     #[must_use]
     pub fn mean_image(self, image: MeanImage) -> Self {
         Self { mean_image: Some(MeanChoice::Image(image)), ..self }
     }
 
-    /// The same, from a binaryproto that is opened when the feed is built.
+    /// As [`mean_image`](Self::mean_image), read from a binaryproto file when the feed is built.
     #[must_use]
     pub fn mean_file(self, path: impl Into<PathBuf>) -> Self {
         Self { mean_image: Some(MeanChoice::File(path.into())), ..self }
@@ -120,49 +120,52 @@ impl Transform {
         Self { scale, ..self }
     }
 
-    /// Which channels an encoded record is decoded to: Caffe's `force_color` and `force_gray`. Records that
-    /// are not encoded stay what they are.
+    /// Sets the channels that an encoded record is decoded to: Caffe's `force_color` and `force_gray`.
+    /// Records that are not encoded stay as they are.
     #[must_use]
     pub fn color(mut self, color: ColorMode) -> Self {
         self.decode.color = color;
         self
     }
 
-    /// Resizes every image of bytes before anything else is done to it, as OpenCV's `cv::resize` does
-    /// (bilinear): the `new_height` and `new_width` of Caffe's `ImageData`.
+    /// Resizes every image of bytes before anything else is done to it, as OpenCV's bilinear `cv::resize`
+    /// does: the `new_height` and `new_width` of Caffe's `ImageData`.
     #[must_use]
     pub fn resize(mut self, height: u32, width: u32) -> Self {
         self.decode.resize = Some((height as usize, width as usize));
         self
     }
 
-    /// Whether a JPEG that is made smaller by [`resize`](Self::resize) is decoded to a half, a quarter or an eighth of its
-    /// sides first; not if not said. Images of our tests come at 1.3 to 2.6 times the rate (docs/benchmarks.md), and it
-    /// **changes the pixels**: they are no longer Caffe's.
+    /// Whether a JPEG that [`resize`](Self::resize) makes smaller is first decoded to a half, a quarter or an
+    /// eighth of its sides (default: no). On our test images this is 1.3 to 2.6 times as fast
+    /// (docs/benchmarks.md), and it **changes the pixels**: they are no longer Caffe's.
     ///
-    /// Of these sizes and the whole the smallest is decoded that has at least as many rows and as many columns as are wanted,
-    /// in an image that was turned as its EXIF says, where [`color`](Self::color) has that done. Halves are rounded up:
-    /// 375 rows come to 188, 94 and 47. What is decoded is what OpenCV reads with `IMREAD_REDUCED_COLOR_2`, `_4` and `_8`, bit
-    /// for bit: each pixel is about the mean of those that it stands for. It is then resized as otherwise.
+    /// Of the three reduced sizes and the full size, the decoder picks the smallest that has at least as many
+    /// rows and columns as the resize produces. If [`color`](Self::color) applies EXIF orientation, this
+    /// holds for the turned image. Reduced sides are rounded up: 375 rows become 188, 94 and 47. The reduced
+    /// image is what OpenCV reads with `IMREAD_REDUCED_COLOR_2`, `_4` and `_8`, bit for bit: each pixel is
+    /// about the mean of those that it replaces. The resize then works as usual.
     ///
-    /// A resize alone looks at four pixels of the whole image for each that it makes, and passes over the others. So what is
-    /// fine comes out smooth here, and jagged in Caffe. Of the photographs of our tests, 500x375 large, the two
-    /// differ by 3.1 levels of 255 a pixel in the mean at 128x128 (from a half), by 5.0 at 90x90 (from a quarter) and by
-    /// 9.2 at 40x40 (from an eighth).
+    /// A plain resize computes each output pixel from four pixels of the full image and ignores the others.
+    /// So fine detail is smooth here and aliased in Caffe. On our test photographs, 500x375 pixels each, the
+    /// two differ by a mean of 3.1 levels of 255 per pixel at 128x128 (from a half), by 5.0 at 90x90 (from a
+    /// quarter) and by 9.2 at 40x40 (from an eighth).
     ///
-    /// Content moves, too. A resize stretches the whole of what it is given, and a size that was rounded up stands for a
-    /// little more than the image: what lies in the image at one place comes to lie further left and further up, by nothing
-    /// at the left and upper edges and by the most at the right and lower ones. That is 0.34 of an output pixel for 375
-    /// rows at 128, 0.9 for 57 at 8, always less than one, and nothing where the side is a multiple of the reduction. A
-    /// paired target that is decoded whole, or is no JPEG, is out of step with its image by as much.
+    /// Content also moves. A resize stretches its whole input, and a side that was rounded up covers slightly
+    /// more than the image. So content shifts to the left and up: by nothing at the left and upper edges, and
+    /// by the most at the right and lower ones. The shift is 0.34 of an output pixel for 375 rows at 128 and
+    /// 0.9 for 57 at 8. It is always less than one, and zero if the side is a multiple of the reduction. A
+    /// paired target that is decoded at full size, or is not a JPEG, is misaligned with its image by as much.
     ///
-    /// Nothing changes without a resize, for PNGs, for records that are not encoded, and where a half has too few pixels. All
-    /// of a file's codes are read and damage is found whatever the size. The memory budget stays that of whole images.
+    /// The option has no effect without a resize, on PNGs, on records that are not encoded, and on images of
+    /// which a half has too few pixels. At every size, all of a file's codes are read and damage is found.
+    /// The memory budget stays that of full-size images.
     ///
     /// ```
     /// use percolator::{ColorMode, Transform};
     ///
-    /// let transform = Transform::new().color(ColorMode::Color).resize(256, 256).scaled_decode(true).crop(227);
+    /// let transform =
+    ///     Transform::new().color(ColorMode::Color).resize(256, 256).scaled_decode(true).crop(227);
     /// # assert_ne!(transform, transform.clone().scaled_decode(false));
     /// ```
     #[must_use]
@@ -171,28 +174,28 @@ impl Transform {
         self
     }
 
-    /// Whether it was asked for smaller decoding that nothing can come of.
+    /// Whether scaled decoding is set without a resize, and therefore has no effect.
     pub(crate) fn scales_in_vain(&self) -> bool {
         self.decode.scaled && self.decode.resize.is_none()
     }
 
-    /// Whether channels were asked for that an encoded record may not have.
+    /// Whether the channels are set to something that an encoded record may not have.
     pub(crate) fn forces_color(&self) -> bool {
         self.decode.color != ColorMode::Native
     }
 
-    /// The side of the crop, in pixels, or 0 for none.
+    /// The side of the crop in pixels, or 0 for none.
     pub(crate) fn crop_side(&self) -> u32 {
         self.crop
     }
 
-    /// The random numbers that a record takes.
+    /// The random numbers that a record draws.
     pub(crate) fn takes(&self, phase: Phase) -> Takes {
         Takes { mirror: self.mirror, crop: self.crop > 0 && phase == Phase::Train }
     }
 }
 
-/// The same as [`Transform::new`].
+/// As [`Transform::new`].
 impl Default for Transform {
     fn default() -> Self {
         Self::new()

@@ -1,4 +1,4 @@
-//! The slow, obvious twin of the kernels, and the tests that hold them to it bit for bit.
+//! The slow, obvious reference for the kernels, and the tests that compare them bit for bit.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::base::shape::{Dtype, ImageShape, Layout, Phase};
 use crate::proto::Datum;
 use crate::record::datum::{Image, Pixels};
 
-/// A record's pixels, and how they are stored.
+/// How a record's pixels are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stored {
     Bytes,
@@ -44,7 +44,7 @@ struct Case {
     mean: MeanKind,
     scale: f32,
     draw: Draw,
-    /// Tells one record's pixels from another's.
+    /// Makes one record's pixels differ from another's.
     seed: u64,
 }
 
@@ -63,7 +63,7 @@ const ORDINARY: Case = Case {
 };
 
 impl Case {
-    /// The same, or `None` where bytes are asked for of what bytes cannot hold.
+    /// This case, or `None` if it requests bytes where bytes cannot hold the result.
     fn allowed(self) -> Option<Self> {
         let bytes = self.stored == Stored::Bytes && self.mean == MeanKind::None && self.scale == 1.0;
         (self.dtype != Dtype::U8 || bytes).then_some(self)
@@ -73,7 +73,7 @@ impl Case {
         self.shape.checked_elements().unwrap()
     }
 
-    /// Floats of every kind, NaN and infinities among them; bytes where the record stores bytes.
+    /// Floats of every kind, including NaN and infinities, or bytes if the record stores bytes.
     fn pixels(&self) -> Vec<f32> {
         (0..self.elements() as u64)
             .map(|i| match self.stored {
@@ -113,7 +113,7 @@ fn float(hash: u64) -> f32 {
     }
 }
 
-/// The transform as it is written down: one pixel at a time.
+/// The transform by its definition, one pixel at a time.
 fn naive(case: &Case, pixels: &[f32]) -> Vec<u8> {
     let Case { shape: ImageShape { channels, height, width }, draw, .. } = *case;
     let transform = case.transform();
@@ -205,7 +205,7 @@ fn arches() -> Vec<pulp::Arch> {
     arches
 }
 
-/// Equal bits, or NaN both: which NaN comes of two is not specified.
+/// Whether all elements have equal bits or are both NaN: which NaN two NaNs produce is not specified.
 fn same(dtype: Dtype, a: &[u8], b: &[u8]) -> bool {
     fn same_floats<T: bytemuck::Pod>(a: &[u8], b: &[u8], is_nan: fn(T) -> bool) -> bool {
         let size = size_of::<T>();
@@ -224,15 +224,16 @@ fn same(dtype: Dtype, a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// What batches hold that nothing was written to.
+/// The content of batches before anything is written.
 const UNTOUCHED: u32 = 0xa5a5_a5a5;
 
-/// Of a worker whose batches stay in the caches, and of one whose do not.
+/// The scratch of a worker whose batches stay in the caches, and of one whose batches do not.
 fn scratches() -> [Scratch; 2] {
     [Scratch::default(), Scratch::past_caches()]
 }
 
-/// Holds the kernels to the twin, on every instruction set, written through the caches and past them.
+/// Compares the kernels with the reference on every instruction set, with writes through the caches and past
+/// them.
 fn check(case: &Case, scratches: &mut [Scratch; 2]) {
     let pixels = case.pixels();
     let expected = naive(case, &pixels);
@@ -241,7 +242,7 @@ fn check(case: &Case, scratches: &mut [Scratch; 2]) {
     let output = transformer.output_shape(case.shape).unwrap();
     assert_eq!(output.checked_elements().unwrap() * case.dtype.size(), expected.len(), "{case:?}");
     with_image(case, &pixels, &mut |image| {
-        // A place in a batch is aligned for the batch's type, and lies anywhere in a cache line.
+        // A place in a batch is aligned for the batch's type, and may start anywhere in a cache line.
         let start = usize::try_from(case.seed % 64).unwrap() / case.dtype.size() * case.dtype.size();
         for (arch, scratch) in arches().into_iter().flat_map(|arch| [(arch, 0), (arch, 1)]) {
             transformer.arch = arch;
@@ -275,10 +276,10 @@ const MEANS: [MeanKind; 4] = [MeanKind::None, MeanKind::One, MeanKind::PerChanne
 #[test]
 fn every_combination_matches_naive() {
     let shape = |channels, height, width| ImageShape { channels, height, width };
-    // Rows of one pixel, of less than, just, and a little more than one step of the kernels.
+    // Rows of one pixel, and rows of less than, exactly, and a little more than one step of the kernels.
     let shapes = [shape(3, 5, 5), shape(1, 7, 1), shape(2, 1, 16), shape(3, 17, 17), shape(4, 9, 35)];
     let cases = cross(vec![ORDINARY], &shapes, |case, shape| case.shape = shape);
-    // No crop, all of the smaller side, and one pixel less where there is one.
+    // No crop, a crop of the smaller side, and one of a pixel less, if there is one.
     let cases = cross(cases, &[None, Some(0), Some(1)], |case, less: Option<u32>| {
         let side = u32::try_from(case.shape.height.min(case.shape.width)).unwrap();
         case.crop = less.map_or(0, |less| side.saturating_sub(less).max(1));
@@ -310,7 +311,7 @@ fn any_draw() -> impl Strategy<Value = Draw> {
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
-    // Some rows are longer than the floats that are narrowed at a time.
+    // Some rows are longer than the number of floats that are narrowed at a time.
     let width = prop_oneof![4 => 1_usize..=70, 1 => 250_usize..=530];
     let shape = (1_usize..=5, 1_usize..=24, width).prop_map(|(channels, height, width)| ImageShape {
         channels,

@@ -1,18 +1,19 @@
-//! Floats of 16 bits, made of f32 by rounding to nearest even, in integer arithmetic without a branch: what the compiler
-//! turns into vector instructions, whatever the processor has for halves. The bits are those of `half`, NaNs' included.
+//! Rounds f32 to 16-bit floats, to nearest even, in branchless integer arithmetic. The compiler turns this
+//! into vector instructions on every processor, with or without hardware support for halves. The bits equal
+//! those of the crate `half`, including NaNs.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-/// A float that f32 are rounded to.
+/// A float type that f32 are rounded to.
 pub(super) trait Float: Pod {
-    /// Rounds to nearest, of two as near to the even one.
+    /// Rounds to nearest, ties to even.
     fn round(value: f32) -> Self;
 
-    /// Rounds each.
+    /// Rounds each value.
     #[inline(always)]
     fn round_all<const N: usize>(values: [f32; N]) -> [Self; N] {
-        // No closure, which would be compiled for the baseline.
+        // Not a closure, which would be compiled for the baseline.
         let mut rounded = [Self::zeroed(); N];
         for i in 0..N {
             rounded[i] = Self::round(values[i]);
@@ -43,27 +44,29 @@ impl Float for bf16 {
 }
 
 const INFINITE: u32 = 0x7f80_0000;
-/// Where an f32 has its exponent, and by how much more it is biased than a half's.
+/// The position of an f32's exponent, and its bias minus a half's.
 const EXPONENT_BIT: u32 = 23;
 const BIAS: u32 = 127 - 15;
-/// The bits of its mantissa that a half has no room for.
+/// The mantissa bits that a half has no room for.
 const LOST_BITS: u32 = 13;
-/// From here on a float is more than a half can be, even rounded; below the other it is subnormal as a half.
+/// From the first value on, a float is too large for a half, even rounded. Below the second it is subnormal
+/// as a half.
 const TOO_LARGE: u32 = (127 + 16) << EXPONENT_BIT;
 const SUBNORMAL: u32 = (127 - 14) << EXPONENT_BIT;
-/// A half's infinity, and the bit that makes a NaN a quiet one.
+/// A half's infinity, and the bit that makes a NaN quiet.
 const HALF_INFINITE: u32 = 0x7c00;
 const HALF_QUIET: u32 = 0x0200;
 
 #[inline(always)]
 fn f16_bits(bits: u32) -> u16 {
     let magnitude = bits & !(1 << 31);
-    // Half of what is lost, and a bit more where what is left is odd: what carries over has rounded up, up to infinity.
+    // Add half a unit of the last kept place, or one less if that place is even: a carry rounds up, to
+    // infinity at most.
     let odd = (magnitude >> LOST_BITS) & 1;
     let half_of_lost = (1 << (LOST_BITS - 1)) - 1;
     let normal = magnitude.wrapping_sub(BIAS << EXPONENT_BIT).wrapping_add(half_of_lost + odd) >> LOST_BITS;
-    // A half has the same steps everywhere below its normal numbers, and so does an f32 from 0.5 on: the steps that
-    // matter, for that sum is rounded to them.
+    // Below its normal numbers a half has a constant spacing, which is that of an f32 from 0.5 on. So adding
+    // 0.5 rounds to the steps of a half.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
     let nan = HALF_INFINITE | HALF_QUIET | (magnitude >> LOST_BITS);
     let large = if magnitude > INFINITE { nan } else { HALF_INFINITE };

@@ -1,4 +1,4 @@
-//! The part of a transform that a device does: all of it, but for the crop.
+//! The part of a transform that a device does: all of it but the crop.
 
 use super::transformer::Mean;
 use super::{MeanImage, Transformer};
@@ -7,7 +7,7 @@ use crate::base::shape::{BatchShape, Dtype, Layout};
 /// Where a batch's pixels are transformed.
 ///
 /// ```no_run
-/// use percolator::{Device, Feed, Place, Transform};
+/// use percolator::{Device, Feed, Transform, TransformPlace};
 ///
 /// let feed = Feed::builder()
 ///     .lmdb("ilsvrc12_train_lmdb")
@@ -20,35 +20,37 @@ use crate::base::shape::{BatchShape, Dtype, Layout};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum TransformPlace {
-    /// On the host, by the workers: what crosses to a device is what is trained on.
+    /// On the host, by the workers. The finished elements cross to the device.
     #[default]
     Host,
-    /// On the lane's device. The workers decode, resize and crop; what crosses is each record's window as it is
-    /// stored, a byte a pixel where records hold bytes. The device mirrors, subtracts the mean, scales, and writes
-    /// the elements in the batch's type and order. The result is the host's, bit for bit (of a NaN, that it is one).
+    /// On the lane's device. The workers decode, resize and crop. Each record's window crosses as it is
+    /// stored, one byte per pixel if records hold bytes. The device mirrors, subtracts the mean, scales, and
+    /// writes the elements in the batch's type and layout. The result equals the host's bit for bit, except
+    /// that a NaN may be a different NaN.
     ///
-    /// The first record of a batch says what crosses: after one of bytes, one that holds floats ends the feed, though the
-    /// host would take both. [Targets](crate::Target) are transformed on the host even so.
+    /// The first record of a batch determines the type that crosses. After a first record of bytes, a record
+    /// that holds floats ends the feed, though the host would accept both. [Targets](crate::Target) are
+    /// always transformed on the host.
     Device,
 }
 
-/// What is cut out of one record's image, and whether it is mirrored.
+/// The window cut out of one record's image, and whether it is mirrored.
 ///
 /// The layout is C's, for kernels to read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Cut {
-    /// The first row, in pixels of the image.
+    /// The window's first row, in pixels of the image.
     pub top: u32,
-    /// The first column.
+    /// The window's first column, in pixels of the image.
     pub left: u32,
     /// 1 if the window is to be mirrored left to right, 0 if not.
     pub mirrored: u32,
 }
 
-/// What a device does to the pixels of every batch of a lane, after the host has cut the records' windows:
-/// `(pixel - mean) * scale` in f32, both operations rounded, then rounded to nearest even where the element has 16
-/// bits.
+/// What a device does to the pixels of each batch of a lane, after the host has cut out the records' windows:
+/// `(pixel - mean) * scale` in f32, both operations rounded. A 16-bit element is then rounded to nearest
+/// even.
 #[derive(Clone, Debug)]
 pub struct DeviceTransform {
     mean: Mean,
@@ -60,18 +62,19 @@ pub struct DeviceTransform {
 /// A batch as the host sends it, to be transformed on its device.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged<'a> {
-    /// The shape of the pixels that are to be made. The records' windows, which are the
-    /// [batch's](crate::device::HostBatch::arrays) first array, are of the same height and width, in [`Layout::Nchw`], and of
-    /// the type that the batch's first record holds: [`Dtype::U8`] or [`Dtype::F32`].
+    /// The shape of the transformed pixels. The records' windows are the [batch's](crate::HostBatch::arrays)
+    /// first array. They have the same height and width, in [`Layout::Nchw`], and the type that the batch's
+    /// first record holds: [`Dtype::U8`] or [`Dtype::F32`].
     pub transformed: BatchShape,
-    /// One a record. They lie in the batch's memory.
+    /// One cut per record, stored in the batch's memory.
     pub cuts: &'a [Cut],
-    /// Where they begin in the batch's memory.
+    /// The offset of the cuts in the batch's memory, in bytes.
     pub cuts_offset: usize,
 }
 
 impl DeviceTransform {
-    /// Of an image whose shape, before the crop, is the mean image's: what is subtracted from each pixel.
+    /// The mean image, if any, which is subtracted from each pixel. It has the shape of the images before the
+    /// crop.
     #[must_use]
     pub fn mean_image(&self) -> Option<&MeanImage> {
         match &self.mean {
@@ -80,7 +83,7 @@ impl DeviceTransform {
         }
     }
 
-    /// Where there is no mean image: what is subtracted, one value for all channels or one for each.
+    /// The mean values if there is no mean image: one value for all channels, or one for each.
     #[must_use]
     pub fn mean_values(&self) -> &[f32] {
         match &self.mean {
@@ -89,13 +92,13 @@ impl DeviceTransform {
         }
     }
 
-    /// What is multiplied by, after that.
+    /// The factor applied after the mean is subtracted.
     #[must_use]
     pub fn scale(&self) -> f32 {
         self.scale
     }
 
-    /// The type of the elements. Where it is [`Dtype::U8`], nothing is subtracted, and the scale is 1.
+    /// The element type. If it is [`Dtype::U8`], nothing is subtracted and the scale is 1.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.dtype
@@ -129,7 +132,7 @@ impl Cutter {
         Cutter { bytes: only_cuts(Dtype::U8), floats: only_cuts(Dtype::F32) }
     }
 
-    /// Cuts windows that are sent as elements of this type: what the first record of a batch holds.
+    /// The transformer that cuts windows of this element type, which is that of the batch's first record.
     pub(crate) fn to(&self, dtype: Dtype) -> &Transformer {
         match dtype {
             Dtype::U8 => &self.bytes,

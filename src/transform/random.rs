@@ -1,8 +1,8 @@
 //! The random numbers of a record.
 //!
-//! A record takes up to three: whether to mirror it, and where the crop begins, down and across. They are
-//! drawn raw, as 32 bits each, in the order of a lane's records, and reduced to a choice by the rule the
-//! [`Draw`] carries, so that the transform does not know where they came from.
+//! A record draws up to three: whether to mirror it, and the crop's first row and first column. They are
+//! drawn as raw 32-bit numbers, in the order of a lane's records. The [`Draw`] carries the rule that reduces
+//! them to choices, so the transform does not depend on their origin.
 
 use rand_mt::Mt;
 
@@ -10,18 +10,18 @@ use super::caffe_random::{CaffeRandom, Takes};
 use crate::base::splitmix::{self, SplitMix};
 use crate::record::RecordId;
 
-/// Where the random numbers of a feed come from.
+/// Where a feed's random numbers come from.
 ///
-/// Invariant: a record's draw depends on nothing that varies between two runs over the same stream, such as
-/// the number of threads or their timing.
+/// Invariant: a record's draw never depends on anything that varies between two runs over the same stream,
+/// such as the number of threads or their timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Randomness {
-    /// A pure function of the seed and the record: a stream resumes anywhere.
+    /// A pure function of the seed and the record: a stream can resume anywhere.
     Indexed {
-        /// Tells one sequence from another.
+        /// Selects the sequence.
         seed: u64,
     },
-    /// Caffe's own sequence: one generator a lane, from which its records draw in turn.
+    /// Caffe's own sequence: one generator per lane, from which its records draw in turn.
     Caffe(CaffeRandom),
 }
 
@@ -37,7 +37,7 @@ impl Randomness {
     }
 }
 
-/// The draws of one lane's records, to be taken in the order of the records.
+/// The draws of one lane's records, to be taken in record order.
 #[derive(Clone, Debug)]
 pub(crate) enum Draws {
     Indexed { seed: u64 },
@@ -45,12 +45,12 @@ pub(crate) enum Draws {
 }
 
 impl Draws {
-    /// Whether a record's draw depends on how many came before.
+    /// Whether a record's draw depends on the number of draws before it.
     pub(crate) fn are_in_turn(&self) -> bool {
         matches!(self, Draws::Caffe { takes, .. } if takes.any())
     }
 
-    /// Passes over the draws of so many records.
+    /// Skips the draws of `records` records.
     pub(crate) fn pass(&mut self, records: u64) {
         if let Draws::Caffe { generator, takes } = self {
             for _ in 0..records {
@@ -59,7 +59,7 @@ impl Draws {
         }
     }
 
-    /// The draw of the lane's next record.
+    /// Returns the draw of the lane's next record.
     pub(crate) fn next(&mut self, record: RecordId) -> Draw {
         match self {
             Draws::Indexed { seed } => indexed(*seed, record),
@@ -68,16 +68,16 @@ impl Draws {
     }
 }
 
-/// Folds the seed, the epoch and the index into a key, one `SplitMix64` step per word, and takes the high
-/// halves of the next three outputs of the `SplitMix64` which that key seeds. The numbers are pinned by a
-/// test: a release that changed them would change every resumed training run.
+/// Folds the seed, the epoch and the index into a key, one `SplitMix64` step per word. The numbers are the
+/// high halves of the first three outputs of a `SplitMix64` seeded with that key. A test pins them: a release
+/// that changed them would change every resumed training run.
 fn indexed(seed: u64, record: RecordId) -> Draw {
     let mut generator = SplitMix(splitmix::fold(seed, &[record.epoch, record.index]));
     let mut next = || (generator.next() >> 32) as u32;
     Draw { mirror: next(), height: next(), width: next(), reduction: Reduction::MultiplyShift }
 }
 
-/// The raw random numbers of one record, and the rule that makes choices of them.
+/// The raw random numbers of one record, and the rule that reduces them to choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Draw {
     /// Decides whether the record is mirrored.
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn neighbours_draw_apart() {
-        // A record's mirror says nothing of the next record's, the next epoch's, or the next seed's.
+        // A record's mirror is independent of the next record's, the next epoch's, and the next seed's.
         for (seed, epoch, index) in [(0, 0, 1), (0, 1, 0), (1, 0, 0)] {
             let mut counts = [0; 4];
             for i in 0..10_000 {

@@ -1,10 +1,11 @@
 //! Where the rows of a record's output go, one after the other.
 //!
-//! A batch that stays in the caches is written as it is computed. One that does not is written past them: an ordinary
-//! write has the processor read the line first, which is as much traffic again as the output itself. Such a write must
-//! be of whole lines, or it is several times slower than an ordinary one, and a row is seldom a whole number of lines.
-//! So rows are put together in a [`Stage`], which stays in the first-level cache, and leave it in lines, across the
-//! ends of rows. At a record's own ends, which fall into lines of its neighbours, writes are ordinary.
+//! A batch that stays in the caches is written as it is computed. A larger one is written past the caches: an
+//! ordinary write makes the processor read the line first, which doubles the memory traffic. A write past the
+//! caches must cover whole lines, or it is several times slower than an ordinary one, and a row is seldom a
+//! whole number of lines. So rows are assembled in a [`Stage`], which stays in the first-level cache, and are
+//! written out in whole lines, across row boundaries. At a record's two ends, which share lines with its
+//! neighbours, writes are ordinary.
 
 #![expect(unsafe_code, reason = "writes past the caches are ordered by hand")]
 
@@ -12,22 +13,24 @@ use bytemuck::Pod;
 
 use crate::base::cache_lines::{self, LINE_BYTES, Page};
 
-/// Takes a record's output, row by row.
+/// The destination of a record's output, which arrives row by row.
 pub(super) trait Sink<E> {
-    /// Whether so much is written, and therefore read, that it pays to ask for what is read ahead of its use.
+    /// Whether the output is so large that prefetching the input pays off.
     const IS_LARGE: bool;
 
-    /// Room for the next elements: as many as are wanted, or as fit in one piece, and at least one.
+    /// Returns room for the next elements: `wanted` of them, or as many as fit in one piece, and at least
+    /// one.
     ///
     /// # Panics
     ///
-    /// If a record's rows are longer than its place: a bug of the caller. Nothing beyond the place is written.
+    /// If a record's rows are longer than its place, which is a bug of the caller. Nothing beyond the place
+    /// is written.
     fn room(&mut self, wanted: usize) -> &mut [E];
 }
 
 const TOO_LONG: &str = "a record's rows are longer than its place";
 
-/// The output itself.
+/// Writes straight to the output.
 pub(super) struct Direct<'a, E>(pub(super) &'a mut [E]);
 
 impl<E> Sink<E> for Direct<'_, E> {
@@ -42,13 +45,13 @@ impl<E> Sink<E> for Direct<'_, E> {
     }
 }
 
-/// Where rows are put together to lines.
+/// The buffer in which rows are assembled into lines.
 pub(super) type Stage = Page;
 
-/// The output, written past the caches.
+/// Writes to the output past the caches.
 ///
-/// Invariant: `stage[from..to]` is what comes next in `out`, and not yet there, and `out` has as much room. It lies in the
-/// stage's lines as it will in those of the output.
+/// Invariant: `stage[from..to]` is the next part of `out`, not yet written, and `out` has room for it. Each
+/// element has the same offset within a line in the stage as it will have in the output.
 pub(super) struct Streamed<'a, E: Pod> {
     stage: &'a mut [E],
     from: usize,
@@ -65,7 +68,7 @@ impl<'a, E: Pod> Streamed<'a, E> {
         Streamed { stage: bytemuck::cast_slice_mut(&mut stage.0), from: within, to: within, out }
     }
 
-    /// Writes the whole lines of the stage, and moves what is left to its beginning.
+    /// Writes the stage's whole lines, and moves the rest to its beginning.
     #[inline(always)]
     fn flush(&mut self) {
         self.write_plainly(self.from.next_multiple_of(Self::LINE).min(self.to));
@@ -73,8 +76,9 @@ impl<'a, E: Pod> Streamed<'a, E> {
         if lines > self.from {
             let (now, later) = std::mem::take(&mut self.out).split_at_mut(lines - self.from);
             let staged = bytemuck::cast_slice(&self.stage[self.from..lines]);
-            // SAFETY: the drop fences, which is the end of this record's work, and until then nobody else reads what is
-            // borrowed here. Nobody forgets the value: it is a local of the functions that fill a record.
+            // SAFETY: `drop` issues the fence, at the end of this record's work. Until then the output is
+            // borrowed here, so nothing else reads it. The value is never forgotten: it is a local variable
+            // of the functions that fill a record.
             unsafe { cache_lines::write_past_caches(bytemuck::cast_slice_mut(now), staged) };
             self.out = later;
             self.stage.copy_within(lines..self.to, 0);
@@ -82,7 +86,7 @@ impl<'a, E: Pod> Streamed<'a, E> {
         }
     }
 
-    /// Writes the stage up to `end`, as any memory is written.
+    /// Writes the stage up to `end` with ordinary writes.
     #[inline(always)]
     fn write_plainly(&mut self, end: usize) {
         let (now, later) = std::mem::take(&mut self.out).split_at_mut(end - self.from);
@@ -110,7 +114,8 @@ impl<E: Pod> Sink<E> for Streamed<'_, E> {
 impl<E: Pod> Drop for Streamed<'_, E> {
     #[inline(always)]
     fn drop(&mut self) {
-        // In a panic the record is lost, and what is staged with it: it may be that which has no room.
+        // After a panic the record is lost, with its staged elements: these may be the ones that have no
+        // room.
         if !std::thread::panicking() {
             self.flush();
             self.write_plainly(self.to);
@@ -124,7 +129,7 @@ impl<E: Pod> Drop for Streamed<'_, E> {
 mod tests {
     use super::*;
 
-    /// Puts rows of 100 into a place of so many elements, which lies within a longer output.
+    /// Puts rows of 100 into a place of `place` elements within a longer output.
     #[cfg(debug_assertions)]
     fn put_rows(rows: usize, place: usize, is_streamed: bool) {
         let (mut stage, mut out) = (Stage::filled(0), vec![0_u32; 10_000]);

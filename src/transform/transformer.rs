@@ -1,4 +1,4 @@
-//! A [`Transform`] as the workers run it: checked as far as it can be before a record is seen, and then, record by record,
+//! A [`Transform`] as the workers run it: first all checks that need no record, and then, record by record,
 //! from pixels to a place in a batch.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
 use crate::image::{self, Decode};
 use crate::record::datum::{Floats, Image, Pixels};
 
-/// What is subtracted; exactly one of what Caffe takes for exclusive.
+/// What is subtracted: one of the two, which Caffe treats as exclusive.
 #[derive(Clone, Debug)]
 pub(super) enum Mean {
     /// Never empty: no mean is a mean of 0, which changes no bit of any pixel.
@@ -21,7 +21,7 @@ pub(super) enum Mean {
     Image(MeanImage),
 }
 
-/// A [`Transform`] to one phase, element type and layout.
+/// A [`Transform`] for one phase, element type and layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Transformer {
     pub(super) crop: u32,
@@ -32,11 +32,11 @@ pub(crate) struct Transformer {
     pub(super) dtype: Dtype,
     pub(super) layout: Layout,
     pub(super) decode: Decode,
-    /// The instruction set that was found, so that a record does not ask again.
+    /// The detected instruction set, so that it is not detected again for each record.
     pub(super) arch: pulp::Arch,
 }
 
-/// Buffers that a worker keeps from record to record, so that they grow once and are never freed.
+/// Buffers that a worker keeps from record to record: they only grow, and are not freed.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// All floats of a record that stores them irregularly.
@@ -46,17 +46,17 @@ pub(crate) struct Scratch {
     rooms: Rooms,
 }
 
-/// Room that any record may need on its way to its place.
+/// Buffers that any record may need.
 #[derive(Debug, Default)]
 struct Rooms {
     /// One row of every channel, in elements of at most four bytes.
     planes: Vec<f32>,
-    /// Where rows are put together to cache lines; `None` where batches stay in the caches.
+    /// Where rows are assembled into cache lines; `None` if batches stay in the caches.
     stage: Option<Box<Stage>>,
 }
 
 impl Scratch {
-    /// Buffers of a worker whose batches are larger than the caches.
+    /// The buffers of a worker whose batches are larger than the caches.
     pub(crate) fn past_caches() -> Self {
         let rooms = Rooms { stage: Some(Box::new(Stage::filled(0))), ..Rooms::default() };
         Scratch { rooms, ..Scratch::default() }
@@ -64,12 +64,13 @@ impl Scratch {
 }
 
 impl Transformer {
-    /// Checks what can be checked before a record is seen.
+    /// Creates a transformer, after all checks that need no record.
     ///
     /// # Errors
     ///
-    /// Fails where no image is made of `dtype`, where there are both mean values and a mean image, where `dtype` is u8 and there is a mean or a
-    /// scale, and where the mean file, whose path begins at `root` if it is relative, holds no mean image.
+    /// Fails if images do not have elements of `dtype`, if there are both mean values and a mean image, if
+    /// `dtype` is u8 and there is a mean or a scale, and if the mean file does not hold a mean image. A
+    /// relative path of the mean file is resolved against `root`.
     pub(crate) fn new(
         transform: &Transform,
         root: &Path,
@@ -111,7 +112,7 @@ impl Transformer {
         Ok(Self { crop, mirror, mean, scale, phase, dtype, layout, decode, arch: pulp::Arch::new() })
     }
 
-    /// Elements of the mean image, or 0 where there is none.
+    /// The number of elements of the mean image, or 0 if there is none.
     pub(crate) fn mean_elements(&self) -> usize {
         match &self.mean {
             Mean::Values(_) => 0,
@@ -119,28 +120,28 @@ impl Transformer {
         }
     }
 
-    /// What is wanted of a record before it is transformed.
+    /// How a record is decoded before the transform.
     pub(crate) fn decode(&self) -> &Decode {
         &self.decode
     }
 
-    /// Whether it cuts a part out of every image.
+    /// Whether the transform crops.
     pub(crate) fn crops(&self) -> bool {
         self.crop > 0
     }
 
-    /// A batch of one record of the shape `image`.
+    /// The shape of a batch of one record with the shape `image`.
     pub(crate) fn batch_shape(&self, image: ImageShape) -> BatchShape {
         BatchShape { records: 1, image, layout: self.layout, dtype: self.dtype }
     }
 
-    /// The shape that a record of shape `input` is given: its channels, and the crop's height and width or its
-    /// own. It is the same in either layout.
+    /// The output shape of a record of shape `input`: its channels, with the height and width of the crop or
+    /// else its own. It is the same for either layout.
     ///
     /// # Errors
     ///
-    /// Fails where the transform cannot be applied to such a record: it is empty or smaller than the crop, or
-    /// the mean is of another shape.
+    /// Fails if the transform cannot be applied to such a record: it is empty or smaller than the crop, or
+    /// the mean has another shape.
     pub(crate) fn output_shape(&self, input: ImageShape) -> Result<ImageShape, TransformError> {
         let ImageShape { channels, height, width } = input;
         if channels == 0 || height == 0 || width == 0 {
@@ -166,16 +167,16 @@ impl Transformer {
 
     /// Writes the transformed pixels of one record to its place in the batch, each element once.
     ///
-    /// Allocates nothing after `scratch` has seen the largest record.
+    /// Allocates nothing once `scratch` has seen the largest record.
     ///
     /// # Errors
     ///
-    /// Fails as [`output_shape`](Self::output_shape) does; where the record holds fewer or more pixels than its
-    /// shape says; where it holds floats and the batch bytes; and where the output is not as long as `out`.
+    /// Fails as [`output_shape`](Self::output_shape) does; if the record's number of pixels does not match
+    /// its shape; if it holds floats and the batch bytes; and if the output is not as long as `out`.
     ///
     /// # Panics
     ///
-    /// Panics if `out` is not aligned to the elements of the batch.
+    /// Panics if `out` is not aligned for the elements of the batch.
     pub(crate) fn apply(
         &self,
         image: &Image<'_>,
@@ -191,7 +192,7 @@ impl Transformer {
         if image.shape.checked_elements() != Some(found) {
             return Err(TransformError::PixelCount { image: image.shape, found });
         }
-        // No more elements than `found`; only their size can overflow, and no place is as large as that.
+        // There are no more elements than `found`. Only their size can overflow, and no place is that large.
         let found_bytes = (output.channels * output.height * output.width).saturating_mul(self.dtype.size());
         if out.len() != found_bytes {
             return Err(TransformError::PlaceSize { output, place_bytes: out.len(), found_bytes });
@@ -206,11 +207,11 @@ impl Transformer {
         }
     }
 
-    /// What is cut out of a record for the device to transform.
+    /// The window to cut out of a record for the device to transform.
     ///
     /// # Errors
     ///
-    /// As [`apply`](Self::apply), of what the device does: the host only cuts.
+    /// Fails as [`apply`](Self::apply) does for the device's part of the work; the host only cuts.
     pub(crate) fn cut(&self, image: &Image<'_>, draw: Draw) -> Result<Cut, TransformError> {
         let output = self.output_shape(image.shape)?;
         if self.dtype == Dtype::U8 && matches!(image.pixels, Pixels::F32(_)) {
@@ -221,7 +222,7 @@ impl Transformer {
         Ok(Cut { top: offset(top), left: offset(left), mirrored: mirrored.into() })
     }
 
-    /// The part of an image of this shape that is looked at, if it can be transformed.
+    /// The part of an image of this shape that the transform reads, if it can be applied.
     pub(crate) fn part(&self, image: ImageShape, draw: Draw) -> Option<image::Window> {
         let output = self.output_shape(image).ok()?;
         let Window { top, left, height, width, .. } = self.window(image, output, draw);
@@ -246,7 +247,7 @@ impl Transformer {
             Dtype::U8 => self.run::<_, u8>(rows, task, rooms),
             Dtype::F16 => self.run::<_, f16>(rows, task, rooms),
             Dtype::Bf16 => self.run::<_, bf16>(rows, task, rooms),
-            _ => unreachable!("`new` refuses what no image is made of"),
+            _ => unreachable!("`new` refuses element types that images do not have"),
         }
     }
 
@@ -278,7 +279,7 @@ impl Transformer {
             Dtype::U8 => return Err(TransformError::BytesOfFloats),
             Dtype::F16 => self.run::<_, f16>(rows, task, rooms),
             Dtype::Bf16 => self.run::<_, bf16>(rows, task, rooms),
-            _ => unreachable!("`new` refuses what no image is made of"),
+            _ => unreachable!("`new` refuses element types that images do not have"),
         }
         Ok(())
     }
@@ -301,14 +302,14 @@ impl Transformer {
         };
         let out: &mut [E] = bytemuck::cast_slice_mut(out);
         let source = Source { rows, input, window, mean, scale: self.scale };
-        // Rows of all channels at once must fit the stage beside the part of a line that is left from the row before.
+        // A row of all channels must fit the stage beside the partial line left from the previous row.
         let fits = |planes: &[E]| size_of_val(planes) <= PAGE_BYTES - LINE_BYTES;
         let stage = stage.as_deref_mut().filter(|_| planes.as_deref().is_none_or(fits));
         self.arch.dispatch(Job { source, stage, planes, out });
     }
 }
 
-/// What of one record does not depend on its pixels' type: what is read and where it goes.
+/// The part of a record's work that does not depend on the pixel type: what is read and where it goes.
 struct Task<'a> {
     input: ImageShape,
     window: Window,

@@ -1,12 +1,12 @@
-//! The bits of scan data, from the highest of the first byte down.
+//! Reads the bits of scan data, from the highest bit of the first byte down.
 //!
-//! The data are free of the zeros that a file has behind each byte of ones, and of fill bytes: [`unescape`] takes
-//! them out while it looks for the marker where the data end. So eight bytes can be loaded wherever the reader is.
+//! The data has neither the zero that a file stuffs after each 0xff byte nor fill bytes: [`unescape`] removes
+//! them while it looks for the marker that ends the data. So eight bytes can be loaded at any position.
 
 use super::huffman::{Entry, Fault, Table};
 
-/// Copies scan data up to the marker where they end, without what is put between them lest they be taken for a
-/// marker. Returns where the marker is, or `None` where the data end without one.
+/// Copies scan data up to the marker that ends it, without stuffed bytes and fill bytes. Returns the position
+/// of the marker, or `None` if the data ends without one.
 pub(super) fn unescape(file: &[u8], data: &mut Vec<u8>) -> Option<usize> {
     let mut at = 0usize;
     loop {
@@ -19,16 +19,16 @@ pub(super) fn unescape(file: &[u8], data: &mut Vec<u8>) -> Option<usize> {
                 data.push(0xff);
                 at = at.saturating_add(2);
             }
-            // Any number of fill bytes may come before what they belong to.
+            // Any number of fill bytes may come first.
             0xff => at = at.saturating_add(1),
             _ => return Some(at),
         }
     }
 }
 
-/// Where the first byte of ones is, with which a marker may start.
+/// The position of the first 0xff byte, which may start a marker.
 fn find_ones(bytes: &[u8]) -> Option<usize> {
-    // Whole chunks are searched as vectors, which a search for the first is not.
+    // Testing whole chunks is vectorised; a search for the first position is not.
     let (chunks, _) = bytes.as_chunks::<32>();
     let clean =
         chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, &byte| any | (byte == 0xff)));
@@ -37,14 +37,14 @@ fn find_ones(bytes: &[u8]) -> Option<usize> {
     Some(start.saturating_add(found))
 }
 
-/// Bits that are ready after [`Bits::refill`].
+/// The number of bits that are ready after [`Bits::refill`].
 const READY: u32 = 56;
 
-/// A reader of bits. Behind the last there are zeros, any number of them: whether they were there is asked once in
-/// a while, by [`Bits::check`].
+/// A bit reader. The data is followed by any number of zeros. Callers use [`Bits::check`] from time to time
+/// to find out whether those were read.
 ///
-/// Invariant: the `count` upper bits of `bits` are the next ones, and what is below them is either zero or what the
-/// data have there, so that it can be loaded once more.
+/// Invariant: the `count` upper bits of `bits` are the next ones. Those below are either zero or equal to the
+/// data at that position, so that it can be loaded again.
 pub(super) struct Bits<'a> {
     data: &'a [u8],
     /// The first byte of which not all bits are counted.
@@ -58,13 +58,13 @@ impl<'a> Bits<'a> {
         Self { data, at: 0, bits: 0, count: 0 }
     }
 
-    /// Fails where more was read than there is.
+    /// Fails if more was read than there is.
     #[inline(always)]
     pub(super) fn check(&self) -> Result<(), Fault> {
         if 8 * self.at - self.count as usize > 8 * self.data.len() { Err(Fault::Short) } else { Ok(()) }
     }
 
-    /// Whole bytes that have not been read.
+    /// The number of whole bytes that have not been read.
     pub(super) fn bytes_left(&self) -> usize {
         self.data.len().saturating_sub((8 * self.at - self.count as usize).div_ceil(8))
     }
@@ -81,7 +81,7 @@ impl<'a> Bits<'a> {
         self.count |= READY;
     }
 
-    /// What is left of the data, and zeros.
+    /// The rest of the data, padded with zeros.
     #[cold]
     #[inline(never)]
     fn last_word(&self) -> u64 {
@@ -92,29 +92,30 @@ impl<'a> Bits<'a> {
         u64::from_be_bytes(word)
     }
 
-    /// The table's entry for the next bits, which are ready.
+    /// The table's entry for the next bits, which must be ready.
     #[inline(always)]
     pub(super) fn entry(&self, table: &Table) -> Entry {
         table.entry(self.bits)
     }
 
-    /// Passes over bits that are ready.
+    /// Skips bits, which must be ready.
     #[inline(always)]
-    pub(super) fn pass(&mut self, count: u32) {
+    pub(super) fn skip(&mut self, count: u32) {
         debug_assert!(count <= self.count);
         self.count -= count;
         self.bits <<= count;
     }
 
-    /// The number that up to 32 bits make, which are ready.
+    /// Takes an unsigned number of up to 32 bits, which must be ready.
     #[inline(always)]
     pub(super) fn take(&mut self, count: u32) -> u32 {
         let number = (self.bits >> 32 >> (32 - count)) as u32;
-        self.pass(count);
+        self.skip(count);
         number
     }
 
-    /// The number with a sign that up to 16 bits make, which are ready: those that start with a zero are negative.
+    /// Takes a signed number of up to 16 bits, which must be ready: numbers that start with a zero bit are
+    /// negative.
     #[inline(always)]
     pub(super) fn take_signed(&mut self, count: u32) -> i32 {
         let negative = if self.bits >> 63 == 0 { -1 } else { 0 };
@@ -122,7 +123,8 @@ impl<'a> Bits<'a> {
         number + (negative & ((-1 << count) + 1))
     }
 
-    /// The symbol of the next code, whose entry does not say all. Behind it 32 bits are ready.
+    /// Takes the symbol of the next code, which its entry does not fully decode. Afterwards 32 bits are
+    /// ready.
     #[inline(always)]
     pub(super) fn rest_of(&mut self, entry: Entry, table: &Table) -> Result<u8, Fault> {
         self.refill();
@@ -130,24 +132,25 @@ impl<'a> Bits<'a> {
             Some(found) => found,
             None => table.long(self.bits)?,
         };
-        self.pass(len);
+        self.skip(len);
         Ok(symbol)
     }
 
-    /// The next code's symbol. Behind it 32 bits are ready.
+    /// Takes the next code's symbol. Afterwards 32 bits are ready.
     #[inline(always)]
     pub(super) fn symbol(&mut self, table: &Table) -> Result<u8, Fault> {
         self.refill();
         self.rest_of(self.entry(table), table)
     }
 
-    /// The next difference of means: a code, and the bits that it says. The table is one of differences.
+    /// Takes the next DC difference: a code, and the bits that it announces. The table must be one of
+    /// differences.
     #[inline(always)]
     pub(super) fn difference(&mut self, table: &Table) -> Result<i32, Fault> {
         self.refill();
         let entry = self.entry(table);
         if entry.is_whole() {
-            self.pass(entry.len());
+            self.skip(entry.len());
             return Ok(entry.value().into());
         }
         let size = self.rest_of(entry, table)?;
@@ -184,7 +187,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_put_between_is_taken_out(
+        fn stuffed_bytes_are_removed(
             data in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xff)], 0..200),
             fill in 0..3usize,
             marker in 1..0xffu8,

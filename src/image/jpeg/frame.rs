@@ -1,10 +1,10 @@
-//! A JPEG's frame: its size, and the components that its scans bring.
+//! A JPEG's frame: its size, and the components that its scans contain.
 
 use super::idct::SIDE;
 use super::{FORMAT, damaged};
 use crate::image::DecodeError;
 
-/// The longest side that libjpeg reads.
+/// The longest side that libjpeg reads, in pixels.
 const SIDE_MAX: usize = 65_500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -12,13 +12,13 @@ pub(super) struct Component {
     pub(super) id: u8,
     pub(super) across: usize,
     pub(super) down: usize,
-    /// Which table its coefficients are multiplied by.
+    /// Its quantization table.
     pub(super) quantizer: usize,
-    /// Samples on a side of its blocks once they are transformed: [`SIDE`] or fewer.
+    /// The number of samples on a side of its transformed blocks: [`SIDE`] or fewer.
     pub(super) side: usize,
 }
 
-/// A frame of 1 or 3 components of 8 bits, each side at least 1.
+/// A frame with 1 or 3 components of 8 bits, each side at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) height: usize,
@@ -29,12 +29,12 @@ pub(super) struct Frame {
     pub(super) across: usize,
     pub(super) down: usize,
     pub(super) progressive: bool,
-    /// Pixels to which each [`SIDE`] of a row or a column are decoded.
+    /// The number of pixels to which each [`SIDE`] pixels of a row or a column are decoded.
     side: usize,
 }
 
 impl Frame {
-    /// Reads the segment of the marker `code`, which lies at `offset`.
+    /// Parses the segment of the marker `code`, which is at `offset`.
     pub(super) fn parse(code: u8, offset: usize, segment: &[u8]) -> Result<Self, DecodeError> {
         check_process(code)?;
         let Some((&[bits, h1, h0, w1, w0, count], triples)) = segment.split_first_chunk() else {
@@ -86,15 +86,15 @@ impl Frame {
         &self.components[..self.count]
     }
 
-    /// Whether the components are called R, G and B, by which they are recognised where nothing else says.
+    /// Whether the components are named R, G and B, which identifies RGB if nothing else does.
     pub(super) fn is_named_rgb(&self) -> bool {
         self.components().iter().map(|component| component.id).eq(*b"RGB")
     }
 
-    /// The same frame, decoded to `side` pixels for each [`SIDE`]: to 8, 4, 2 or 1.
+    /// The same frame, decoded to `side` pixels for each [`SIDE`]: 8, 4, 2 or 1.
     ///
-    /// A component with fewer samples than pixels is reduced less where that brings it nearer to one a pixel, by the same in
-    /// rows and columns: so does libjpeg, and which transform a block takes decides its samples.
+    /// A subsampled component is reduced less if that brings it closer to one sample per pixel, equally in
+    /// rows and columns. So does libjpeg, and the transform that a block takes decides its samples.
     pub(super) fn reduced(mut self, side: usize) -> Self {
         self.side = side;
         let (down, across) = (self.down * side, self.across * side);
@@ -108,18 +108,18 @@ impl Frame {
         self
     }
 
-    /// Rows and columns of pixels of the image as it is decoded.
+    /// The rows and columns of pixels of the image as decoded.
     pub(super) fn pixels(&self) -> [usize; 2] {
         [self.height, self.width].map(|pixels| (pixels * self.side).div_ceil(SIDE))
     }
 
-    /// Whether samples that are fewer than the pixels may be interpolated. libjpeg does not where it makes one sample of a
-    /// block.
+    /// Whether subsampled components may be interpolated. libjpeg does not interpolate if it makes one sample
+    /// of a block.
     pub(super) fn interpolates(&self) -> bool {
         self.side > 1
     }
 
-    /// Rows and columns of pixels, as they are decoded, to a sample of a component.
+    /// The rows and columns of decoded pixels per sample of a component.
     pub(super) fn steps(&self, component: &Component) -> [usize; 2] {
         [
             self.down * self.side / (component.down * component.side),
@@ -127,7 +127,7 @@ impl Frame {
         ]
     }
 
-    /// Rows and columns of samples of a component that have to do with the image.
+    /// The rows and columns of a component's samples that belong to the image.
     pub(super) fn samples(&self, component: &Component) -> [usize; 2] {
         [
             (self.height * component.down * component.side).div_ceil(self.down * SIDE),
@@ -135,24 +135,24 @@ impl Frame {
         ]
     }
 
-    /// Rows and columns of blocks of a component that have to do with the image.
+    /// The rows and columns of a component's blocks that belong to the image.
     pub(super) fn blocks(&self, component: &Component) -> [usize; 2] {
         self.samples(component).map(|samples| samples.div_ceil(component.side))
     }
 
-    /// Rows and columns of groups of blocks, of all components, that have to do with the image.
+    /// The rows and columns of groups of blocks, of all components, that belong to the image.
     pub(super) fn groups(&self) -> [usize; 2] {
         [self.height.div_ceil(SIDE * self.down), self.width.div_ceil(SIDE * self.across)]
     }
 
-    /// Pixels of those groups: what no plane of samples is larger than, however it is decoded.
+    /// The number of pixels in those groups, which no plane of samples exceeds at any decoded size.
     pub(super) fn group_pixels(&self) -> usize {
         let [rows, columns] = self.groups();
         [columns, SIDE * self.down, SIDE * self.across].into_iter().fold(rows, usize::saturating_mul)
     }
 }
 
-/// Fails where the frame is coded in a way that is not read.
+/// Fails if the frame's coding is not supported.
 fn check_process(code: u8) -> Result<(), DecodeError> {
     let found = match code {
         0xc0..=0xc2 => return Ok(()),
@@ -172,7 +172,7 @@ pub(super) fn unsupported(found: String, allowed: &'static str) -> DecodeError {
 mod tests {
     use super::*;
 
-    /// A frame whose first component is sampled so, and the other two once.
+    /// A frame whose first component has these sampling factors, and the other two 1x1.
     fn frame(height: u8, width: u8, across: u8, down: u8) -> Frame {
         let segment = [8, 0, height, 0, width, 3, 1, across << 4 | down, 0, 2, 0x11, 0, 3, 0x11, 0];
         Frame::parse(0xc0, 0, &segment).unwrap()
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn components_that_are_sampled_less_are_reduced_less() {
-        // Sampling, the side that is asked for, the second component's, and its steps down and across.
+        // Sampling, the requested side, the second component's side, and its steps down and across.
         for (sampling, side, other, steps) in [
             ((1, 1), 4, 4, [1, 1]),
             ((2, 2), 8, 8, [2, 2]),

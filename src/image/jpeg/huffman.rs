@@ -3,44 +3,42 @@
 use super::damaged;
 use crate::image::DecodeError;
 
-/// What is wrong with the data of a scan.
+/// An error in the data of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// They end before all codes are there.
+    /// The data ends before all codes were read.
     Short,
-    /// A code that the table does not have, or that has no meaning in this scan.
+    /// A code that the table does not have, or that is invalid in this scan.
     NoCode,
-    /// A code that belongs to no coefficient of its block.
+    /// A code for a coefficient beyond its block.
     Outside,
-    /// No table, or one that is none.
+    /// A Huffman table is missing or invalid.
     Table,
-    /// No table of what coefficients are multiples of.
+    /// A quantization table is missing.
     Quantizer,
-    /// They go on where all codes are there.
+    /// The data continues after the last code.
     Long,
-    /// The component has had a scan before, which brought all of it.
+    /// The component has already had a scan, which contained all of it.
     Twice,
 }
 
 impl Fault {
-    /// Of the scan data from `start` to `end`.
+    /// The error for scan data from `start` to `end`.
     #[cold]
     pub(super) fn at(self, start: usize, end: usize) -> DecodeError {
         match self {
-            Fault::Short => damaged(end, "a marker, before the data of the scan are complete"),
-            Fault::NoCode => {
-                damaged(start, "a stretch of scan data with a code that its table does not have")
-            }
-            Fault::Outside => damaged(start, "a stretch of scan data with a code that is in no block"),
-            Fault::Table => damaged(start, "a scan, and a Huffman table of it is missing or wrong"),
-            Fault::Quantizer => damaged(start, "a scan, and a quantization table of it is missing"),
-            Fault::Long => damaged(end, "a marker, and stray bytes before it, behind the codes of the scan"),
+            Fault::Short => damaged(end, "a marker, before the scan data is complete"),
+            Fault::NoCode => damaged(start, "scan data with a code that its table does not have"),
+            Fault::Outside => damaged(start, "scan data with a code for a coefficient beyond its block"),
+            Fault::Table => damaged(start, "a scan whose Huffman table is missing or invalid"),
+            Fault::Quantizer => damaged(start, "a scan whose quantization table is missing"),
+            Fault::Long => damaged(end, "a marker, preceded by stray bytes after the last code of the scan"),
             Fault::Twice => damaged(start, "a second scan of a component: one is allowed"),
         }
     }
 }
 
-/// The tables that a file has defined so far, as they lie there: how many codes there are of each length, and the
+/// The tables that a file has defined so far, as stored there: the number of codes of each length, and the
 /// symbols.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Specs<'a> {
@@ -48,11 +46,11 @@ pub(super) struct Specs<'a> {
     ac: [Option<&'a [u8]>; 4],
 }
 
-/// How many lengths a code may have.
+/// The number of code lengths.
 pub(super) const LENGTHS: usize = 16;
 
 impl<'a> Specs<'a> {
-    /// The tables of a segment. `None` where it is malformed.
+    /// Adds the tables of a segment. `None` if it is malformed.
     pub(super) fn define(&mut self, mut segment: &'a [u8]) -> Option<()> {
         while let Some((&class, rest)) = segment.split_first() {
             let symbols: usize = rest.get(..LENGTHS)?.iter().map(|&count| usize::from(count)).sum();
@@ -75,32 +73,33 @@ impl<'a> Specs<'a> {
     }
 }
 
-/// Codes of so many bits are looked up at once, with the number behind them where it fits.
+/// Codes of up to this many bits are looked up directly, together with the number after them if it fits.
 const LOOKUP_BITS: u32 = 10;
 
 /// What the symbols of a table mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// The bits of a difference of means.
+    /// The number of bits of a DC difference.
     Difference,
-    /// A run of zeros and the bits of the coefficient behind it; any run of less than 15 and no bits is the block's
-    /// end.
+    /// A run of zeros, and the number of bits of the coefficient after it. A run of less than 15 with no bits
+    /// is the end of the block.
     Coefficient,
-    /// The same, but for the ends of blocks, which are left to the reader.
+    /// The same, except for ends of blocks, which are left to the reader.
     Band,
-    /// Left to the reader altogether.
+    /// Left to the reader.
     Symbol,
 }
 
-/// What a table says of the next [`LOOKUP_BITS`] bits: of a whole entry the value, how far it lies behind the last
-/// one, and how long code and value are; of others the symbol and the code's length, or nothing.
+/// What a table says about the next [`LOOKUP_BITS`] bits. A whole entry has the value, its distance from the
+/// last one, and the combined length of code and value. Other entries have the symbol and the code's length,
+/// or nothing.
 ///
-/// From the lowest bit: length (6 bits: a shift by it needs no mask), a free one, whether it is not whole (1), advance
-/// (8), value or symbol (16).
+/// From the lowest bit: length (6 bits, so that a shift by it needs no mask), one unused, whether it is not
+/// whole (1), advance (8), value or symbol (16).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry(u32);
 
-/// The advance of a block's end: further than any block reaches.
+/// The advance of an end of block: beyond the end of any block.
 pub(super) const END: usize = 128;
 
 impl Entry {
@@ -113,7 +112,7 @@ impl Entry {
         Entry(len | advance << 8 | u32::from(value) << 16)
     }
 
-    /// The entry of these bits, which start with a code of this length.
+    /// The entry for these bits, which start with a code of this length.
     fn new(len: u32, symbol: u8, meaning: Meaning, bits: u32) -> Self {
         let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
         let (advance, size) = match (meaning, run, size) {
@@ -137,7 +136,7 @@ impl Entry {
         self.0 & Self::NOT_WHOLE == 0
     }
 
-    /// Bits of a whole entry.
+    /// The number of bits of the entry.
     #[inline(always)]
     pub(super) fn len(self) -> u32 {
         self.0 & 0x3f
@@ -153,7 +152,7 @@ impl Entry {
         (self.0 >> 16) as i16
     }
 
-    /// The code's length and symbol, of an entry that is not whole.
+    /// The code's length and symbol, for an entry that is not whole.
     #[inline(always)]
     pub(super) fn symbol(self) -> Option<(u32, u8)> {
         let [_, _, symbol, _] = self.0.to_le_bytes();
@@ -165,9 +164,9 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Table {
     short: [Entry; 1 << LOOKUP_BITS],
-    /// Of each length, the code after the last, left-aligned in 16 bits.
+    /// For each length, the code after the last one, left-aligned in 16 bits.
     ends: [u32; LENGTHS],
-    /// What has to be added to the code of a length to come to its symbol.
+    /// For each length, the number to add to a code to get its symbol's index.
     offsets: [i32; LENGTHS],
     symbols: [u8; 256],
 }
@@ -199,7 +198,7 @@ impl Table {
                 code += 1;
                 at += 1;
             }
-            // No code is all ones, nor is one longer than its length.
+            // No code is all ones, and none exceeds its length.
             if count > 0 && code >= 1 << len {
                 return Err(Fault::Table);
             }
@@ -215,7 +214,7 @@ impl Table {
         self.short[(bits >> (64 - LOOKUP_BITS)) as usize]
     }
 
-    /// The length and the symbol of the code with which these bits start, which is not in `short`.
+    /// The length and the symbol of the code at the start of these bits, which is not in `short`.
     #[cold]
     #[inline(never)]
     pub(super) fn long(&self, bits: u64) -> Result<(u32, u8), Fault> {
@@ -235,7 +234,7 @@ mod tests {
     use crate::image::jpeg::bits::Bits;
     use proptest::prelude::*;
 
-    /// The bits one by one, and then zeros.
+    /// The bits one by one, followed by zeros.
     struct Naive(Vec<bool>, usize);
 
     impl Naive {
@@ -251,7 +250,7 @@ mod tests {
             if count > 0 && number < 1 << (count - 1) { number - (1 << count) + 1 } else { number }
         }
 
-        /// By the codes of each length in turn, counted up.
+        /// Counts up the codes of each length in turn.
         fn symbol(&mut self, spec: &[u8]) -> Option<u8> {
             let (mut code, mut first, mut at) = (0, 0, 0);
             for &count in &spec[..LENGTHS] {
@@ -292,15 +291,17 @@ mod tests {
         ) {
             let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1 == 1;
             let mut naive = Naive((0..8 * bytes.len()).map(bit).collect(), 0);
-            let small: Vec<u8> =
-                spec.iter().enumerate().map(|(at, &byte)| if at < LENGTHS { byte } else { byte % 16 }).collect();
+            let small =
+                spec.iter().enumerate().map(|(at, &byte)| if at < LENGTHS { byte } else { byte % 16 });
+            let small: Vec<u8> = small.collect();
             let new = |spec: &[u8], meaning| Table::new(spec, meaning).unwrap();
-            let means = new(&small, Meaning::Difference);
-            let tables = [Meaning::Coefficient, Meaning::Band, Meaning::Symbol].map(|meaning| new(&spec, meaning));
+            let differences = new(&small, Meaning::Difference);
+            let meanings = [Meaning::Coefficient, Meaning::Band, Meaning::Symbol];
+            let tables = meanings.map(|meaning| new(&spec, meaning));
             let mut bits = Bits::new(&bytes);
             for step in steps {
                 let found = match step {
-                    0 => match (bits.difference(&means), naive.symbol(&small)) {
+                    0 => match (bits.difference(&differences), naive.symbol(&small)) {
                         (Ok(found), Some(size)) => {
                             prop_assert_eq!(found, naive.take_signed(size.into()));
                             true
@@ -323,7 +324,7 @@ mod tests {
                             prop_assert!(ends || advance != END);
                             prop_assert_eq!(entry.advance(), advance);
                             prop_assert_eq!(i32::from(entry.value()), naive.take_signed(size.into()));
-                            bits.pass(entry.len());
+                            bits.skip(entry.len());
                             true
                         } else {
                             let found = bits.rest_of(entry, table).ok();
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_none_are_refused() {
+    fn invalid_tables_are_refused() {
         let mut counts = [0; LENGTHS];
         counts[0] = 2;
         let none = Table::new(&[&counts[..], &[1, 2]].concat(), Meaning::Symbol);

@@ -1,31 +1,32 @@
-//! The inverse transform: coefficients into samples.
+//! The inverse transform: from coefficients to samples.
 //!
 //! ```text
-//! for each column of coefficients: columns[..][x] = round(transform(coefficients[..][x] * steps[..][x]) * 4)
-//! for each row of those:           samples[y][..] = round(transform(columns[y][..]) / 32) + 128, cut to 0..=255
+//! for each coefficient column: columns[..][x] = round(transform(coefficients[..][x] * steps[..][x]) * 4)
+//! for each row of these:       samples[y][..] = clamp(round(transform(columns[y][..]) / 32) + 128, 0..=255)
 //! ```
 //!
-//! `transform` is the one of Loeffler, Ligtenberg and Moschytz with factors of 13 fractional bits, as in libjpeg's
-//! accurate integer transform. What is rounded, and when, decides the last bit of a sample, so it is that one's; and
-//! so are the widths of the numbers (what overflows 16 bits wraps where coefficients are multiplied or added, and is
-//! cut to them behind the columns), as libjpeg-turbo has them in its vector code. No encoder makes
-//! coefficients so large.
+//! `transform` is that of Loeffler, Ligtenberg and Moschytz with factors of 13 fractional bits, as in
+//! libjpeg's accurate integer transform. What is rounded, and when, decides the last bit of a sample, so both
+//! follow libjpeg. The integer widths follow libjpeg-turbo's vector code: an overflow of 16 bits wraps when
+//! coefficients are multiplied or added, and saturates after the columns. No encoder makes coefficients that
+//! large.
 //!
-//! Everything is plain arithmetic on arrays of eight, which the compiler turns into vectors: eight columns at once,
-//! and then, the block turned over, eight rows at once. (Two blocks at once, in arrays of sixteen, it made into
-//! something twice as slow.) A quarter of the work is enough where only the sixteen
-//! lowest frequencies are there, none where only the mean is.
+//! Everything is plain arithmetic on arrays of eight, which the compiler turns into vectors: eight columns at
+//! once, and then, after a transposition, eight rows at once. (It compiled two blocks at once, in arrays of
+//! sixteen, to code half as fast.) A quarter of the work is enough if only the sixteen lowest frequencies are
+//! present, and none if only the DC is.
 
 use super::quantize::Block;
 
-/// Samples on a side of a block.
+/// The number of samples on a side of a block.
 pub(super) const SIDE: usize = 8;
 
-/// Fractional bits of the factors, and of what is kept between columns and rows.
+/// The fractional bits of the factors, and of the values between columns and rows.
 pub(super) const FACTOR_BITS: u32 = 13;
 pub(super) const COLUMN_BITS: u32 = 2;
 
-/// Of coefficients in the order of their frequencies, how many certainly lie in the quarter of the lowest.
+/// The number of first coefficients, in order of frequency, that are certain to be in the quarter of the
+/// lowest.
 pub(super) const QUARTER: usize = 10;
 
 pub(super) type Words = [i16; SIDE];
@@ -53,13 +54,13 @@ const F_2_053: i32 = factor(2.053_119_869);
 const F_2_562: i32 = factor(2.562_915_447);
 const F_3_072: i32 = factor(3.072_711_026);
 
-/// Writes the samples of a block to the rows of `out`, which are `stride` apart. `coded` is more than the number of
-/// every coefficient that is not zero, in the order of their frequencies.
+/// Writes the samples of a block to the rows of `out`, which are `stride` apart. `coded` is more than the
+/// index, in order of frequency, of every coefficient that is not zero.
 #[inline(always)]
 pub(super) fn inverse(block: &Block, steps: &Block, coded: usize, out: &mut [u8], stride: usize) {
     if coded <= 1 {
-        let mean = block[0].wrapping_mul(steps[0]) << COLUMN_BITS;
-        let sample = sample(descale(i32::from(mean) << FACTOR_BITS, FACTOR_BITS + COLUMN_BITS + 3));
+        let dc = block[0].wrapping_mul(steps[0]) << COLUMN_BITS;
+        let sample = sample(descale(i32::from(dc) << FACTOR_BITS, FACTOR_BITS + COLUMN_BITS + 3));
         for row in out.chunks_mut(stride).take(SIDE) {
             row[..SIDE].fill(sample);
         }
@@ -77,34 +78,34 @@ pub(super) fn inverse(block: &Block, steps: &Block, coded: usize, out: &mut [u8]
     }
 }
 
-/// Both passes. `LOW` says that the four higher frequencies are zero in either direction.
+/// Both passes. With `LOW`, the four higher frequencies are zero in either direction.
 #[inline(always)]
 fn transform<const LOW: bool>(mut columns: [Words; SIDE]) -> Samples {
-    let means_alone = columns[1..].iter().flatten().fold(0, |any, &word| any | word) == 0;
-    if means_alone {
-        // What overflows here wraps.
-        let mut mean = columns[0];
-        for word in &mut mean {
+    let dc_only = columns[1..].iter().flatten().fold(0, |any, &word| any | word) == 0;
+    if dc_only {
+        // An overflow here wraps.
+        let mut dc = columns[0];
+        for word in &mut dc {
             *word <<= COLUMN_BITS;
         }
-        columns = [mean; SIDE];
+        columns = [dc; SIDE];
     } else {
         let passed = pass::<LOW>(&columns);
         for (words, longs) in columns.iter_mut().zip(&passed) {
             *words = narrow(longs, FACTOR_BITS - COLUMN_BITS);
         }
     }
-    let passed = pass::<LOW>(&turn_over(columns));
+    let passed = pass::<LOW>(&transpose(columns));
     let mut samples = [[0; SIDE]; SIDE];
     for (samples, longs) in samples.iter_mut().zip(&passed) {
         for (out, &long) in samples.iter_mut().zip(longs) {
             *out = sample(descale(long, FACTOR_BITS + COLUMN_BITS + 3));
         }
     }
-    turn_samples_over(samples)
+    transpose_samples(samples)
 }
 
-/// One pass, along the outer axis. The results have [`FACTOR_BITS`] more fractional bits.
+/// One pass along the outer axis. The results have [`FACTOR_BITS`] more fractional bits.
 #[inline(always)]
 fn pass<const LOW: bool>(rows: &[Words; SIDE]) -> [Longs; SIDE] {
     let zero = [0; SIDE];
@@ -112,7 +113,7 @@ fn pass<const LOW: bool>(rows: &[Words; SIDE]) -> [Longs; SIDE] {
     let [in4, in5, in6, in7] = if LOW { [zero; 4] } else { [rows[4], rows[5], rows[6], rows[7]] };
     let mut out = [[0; SIDE]; SIDE];
     for at in 0..SIDE {
-        // Sums of two are still of 16 bits.
+        // Sums of two still have 16 bits.
         let wide = i32::from;
         let (z2, z3) = (wide(in2[at]), wide(in6[at]));
         let even = [
@@ -147,7 +148,7 @@ fn pass<const LOW: bool>(rows: &[Words; SIDE]) -> [Longs; SIDE] {
     out
 }
 
-/// Without so many fractional bits, rounded half up.
+/// Drops `bits` fractional bits, rounding half up.
 #[inline(always)]
 pub(super) fn descale(long: i32, bits: u32) -> i32 {
     long.wrapping_add(1 << (bits - 1)) >> bits
@@ -158,7 +159,7 @@ pub(super) fn narrow(longs: &Longs, bits: u32) -> Words {
     let mut words = [0; SIDE];
     for (word, &long) in words.iter_mut().zip(longs) {
         let cut = descale(long, bits).clamp(i16::MIN.into(), i16::MAX.into());
-        #[expect(clippy::cast_possible_truncation, reason = "just cut to this")]
+        #[expect(clippy::cast_possible_truncation, reason = "just clamped to this")]
         let narrowed = cut as i16;
         *word = narrowed;
     }
@@ -170,9 +171,9 @@ pub(super) fn sample(level: i32) -> u8 {
     (level + 128).clamp(0, 255) as u8
 }
 
-/// Rows into columns, by exchanging ever larger parts of rows: that takes no more than shifts and masks.
+/// Transposes rows and columns by swapping ever larger parts of rows, which takes only shifts and masks.
 #[inline(always)]
-pub(super) fn turn_over(rows: [Words; SIDE]) -> [Words; SIDE] {
+pub(super) fn transpose(rows: [Words; SIDE]) -> [Words; SIDE] {
     let mut twos: [[u32; 4]; SIDE] = bytemuck::cast(rows);
     for at in [0, 2, 4, 6] {
         let (upper, lower) = (twos[at], twos[at + 1]);
@@ -197,9 +198,9 @@ pub(super) fn turn_over(rows: [Words; SIDE]) -> [Words; SIDE] {
     bytemuck::cast(fours)
 }
 
-/// The same with bytes, a row of which is one number.
+/// The same for bytes, with each row as one integer.
 #[inline(always)]
-pub(super) fn turn_samples_over(rows: Samples) -> Samples {
+pub(super) fn transpose_samples(rows: Samples) -> Samples {
     let mut rows = rows.map(u64::from_le_bytes);
     for (step, mask) in
         [(1, 0x00ff_00ff_00ff_00ff), (2, 0x0000_ffff_0000_ffff), (4, 0x0000_0000_ffff_ffffu64)]
@@ -220,7 +221,7 @@ pub(super) mod tests {
     use crate::image::jpeg::scan::COEFFICIENTS;
     use proptest::prelude::*;
 
-    /// The transform of eight numbers, in integers that nothing overflows.
+    /// The transform of eight numbers, in integers that never overflow.
     fn line(input: [i64; 8], bits: u32) -> [i64; 8] {
         let [f0, f1, f2, f3, f4, f5] = [F_0_298, F_0_390, F_0_541, F_0_765, F_0_899, F_1_175].map(i64::from);
         let [g0, g1, g2, g3, g4, g5] = [F_1_501, F_1_847, F_1_961, F_2_053, F_2_562, F_3_072].map(i64::from);
@@ -276,7 +277,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A block of these coefficients, in the order of their frequencies, and what they are multiples of.
+    /// A block of these coefficients, in order of frequency, and its quantization steps.
     pub(in crate::image::jpeg) fn block(lowest: &[i16], mean: i16, step: i16) -> [Block; 2] {
         let (mut block, mut steps) = ([0; COEFFICIENTS], [step; COEFFICIENTS]);
         for (&at, &level) in ZIGZAG.iter().zip(lowest) {
@@ -303,13 +304,13 @@ pub(super) mod tests {
             let wanted = naive(&block, &steps);
             for (row, wanted) in out.chunks(stride).zip(wanted.chunks(SIDE)) {
                 prop_assert_eq!(&row[..SIDE], wanted);
-                prop_assert!(row[SIDE..].iter().all(|&byte| byte == 1), "a byte beside the block");
+                prop_assert!(row[SIDE..].iter().all(|&byte| byte == 1), "a byte outside the block");
             }
         }
 
         #[test]
-        fn turned_over_means_rows_for_columns(rows in any::<[Words; SIDE]>(), bytes in any::<Samples>()) {
-            let (turned, turned_bytes) = (turn_over(rows), turn_samples_over(bytes));
+        fn transposition_swaps_rows_and_columns(rows in any::<[Words; SIDE]>(), bytes in any::<Samples>()) {
+            let (turned, turned_bytes) = (transpose(rows), transpose_samples(bytes));
             for (y, x) in (0..SIDE).flat_map(|y| (0..SIDE).map(move |x| (y, x))) {
                 prop_assert_eq!(turned[x][y], rows[y][x]);
                 prop_assert_eq!(turned_bytes[x][y], bytes[y][x]);
@@ -317,8 +318,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Numbers that no encoder makes: nothing panics, whatever processor it is has the same samples, and
-    /// those that nothing overflows are the naive ones.
+    /// Coefficients that no encoder makes: nothing panics, all instruction sets yield the same samples, and
+    /// those without overflow equal the naive ones.
     #[test]
     fn any_coefficients_are_transformed() {
         for level in [i16::MIN, -1, 1, i16::MAX] {
@@ -336,7 +337,7 @@ pub(super) mod tests {
                     assert_eq!(plain, naive(&block, &steps), "{coded} of {level}");
                 }
                 if coded == 1 {
-                    assert_eq!(plain, [plain[0]; COEFFICIENTS], "a mean alone is flat: {level}");
+                    assert_eq!(plain, [plain[0]; COEFFICIENTS], "a DC alone is flat: {level}");
                 }
             }
         }

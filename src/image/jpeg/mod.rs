@@ -1,34 +1,36 @@
 //! JPEG files, bit for bit as libjpeg-turbo reads them, or not at all.
 //!
 //! ```text
-//! markers    what the file says of itself; each scan's data, up to a marker   walk, frame, scan, quantize
-//! codes      coefficients, block by block or scan by scan                     reader, sequential, progressive
-//!            of bits, by tables                                               bits, huffman, tables
-//! samples    of each component, as far as the window needs them               part, idct, reduced, picture
-//! pixels     as many as the image has, and their colours                      upsample, ycc, picture
+//! markers    headers and tables; each scan's data, up to a marker   walk, frame, scan, quantize
+//! codes      to coefficients, block by block or scan by scan        reader, sequential, progressive
+//!            from bits, by tables                                   bits, huffman, tables
+//! samples    of each component, those that the window needs         part, idct, reduced, picture
+//! pixels     upsampled, in their colours                            upsample, ycc, picture
 //! ```
 //!
-//! One walk over the file does it all. A file that is not progressive brings its blocks whole: those that the window
-//! needs are transformed as they come, of the others the codes are passed over. Of a progressive one the coefficients
-//! are kept to its end.
+//! One pass over the file does it all. A file that is not progressive has its blocks whole: those that the
+//! window needs are transformed as they arrive, and the codes of the others are skipped. The coefficients of
+//! a progressive file are kept to its end.
 //!
-//! Where a smaller image is enough ([`scale`]), blocks are transformed to fewer samples, as libjpeg-turbo does when it is
-//! asked for a half, a quarter or an eighth.
+//! If a smaller image is enough ([`scale`]), blocks are transformed to fewer samples, as libjpeg-turbo does
+//! for a half, a quarter or an eighth.
 //!
 //! What is refused:
 //!
-//! - a file without its end marker, even if only that is missing. What is cut off cannot be told from what was
-//!   never there. (OpenCV takes such a file unless it is progressive, and makes up what is missing.)
-//! - a component without a scan, and in a progressive file a bit of a coefficient that no scan brings: OpenCV takes
-//!   such a file, which may well be one that was cut and closed, and is blurred;
+//! - a file without its end marker, even if only that is missing. Data that was cut off cannot be told from
+//!   data that was never there. (OpenCV accepts such a file unless it is progressive, and makes up the
+//!   missing part.)
+//! - a component without a scan, and in a progressive file a bit of a coefficient that no scan contains:
+//!   OpenCV accepts such a file, which may well have been truncated and closed, and is blurred;
 //! - restart markers that are missing or out of order;
-//! - a scan that ends before all its codes are there, or has a code that means nothing there;
-//! - stray bytes between two segments, or behind the codes of a scan, but not before the end marker, where many
-//!   cameras leave some;
-//! - a second scan of a component where the frame is neither progressive nor complete with its first scan;
-//! - CMYK, 12 bits, arithmetic coding, lossless: OpenCV reads the first, everything else it refuses or may refuse.
+//! - a scan that ends before all its codes, or has a code that is invalid at its place;
+//! - stray bytes between two segments, or after the codes of a scan. They are allowed before the end marker,
+//!   where many cameras leave some;
+//! - a second scan of a component, if the frame is neither progressive nor complete with its first scan;
+//! - CMYK, 12 bits, arithmetic coding, lossless: OpenCV reads the first, and refuses or may refuse the
+//!   others.
 //!
-//! Behind the end marker there may be anything. Damage that leaves as many codes as there should be cannot be told.
+//! Anything may follow the end marker. Damage that leaves the right number of codes is not detectable.
 
 mod bits;
 mod frame;
@@ -56,18 +58,19 @@ use picture::{Mixing, Rows, Write};
 use reader::Reader;
 use walk::Walk;
 
-/// How a JPEG file starts.
+/// The first bytes of a JPEG file.
 pub(super) const SIGNATURE: &[u8] = b"\xff\xd8\xff";
 
-/// The most pixels that a byte of a JPEG can stand for: a block of 64 takes a bit at the least.
+/// The maximum number of pixels per byte of a JPEG: a block of 64 takes at least one bit.
 pub(super) const PIXELS_PER_BYTE_MAX: usize = 512;
 
-/// The most scans. Encoders make about ten; a file of many more is made to keep a reader busy.
+/// The maximum number of scans. Encoders write about ten; a file with many more is made to keep a decoder
+/// busy.
 const SCANS_MAX: usize = 100;
 
 const FORMAT: &str = "JPEG";
 
-/// What the samples of three components are.
+/// The colour space of three components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Colors {
     Ycc,
@@ -83,7 +86,7 @@ struct Head {
 }
 
 impl Head {
-    /// The same of the image as small as it may be decoded.
+    /// The same head, for the smallest size at which the image may be decoded.
     fn reduced(mut self, wanted: &Decode) -> Self {
         let (image, turn) = ([self.frame.height, self.frame.width], wanted.color.turn(self.orientation));
         if let Some(least) = wanted.least(turn) {
@@ -110,7 +113,7 @@ pub(super) fn contents(file: &[u8], wanted: &Decode) -> Result<Contents, DecodeE
     Walk::new(file).head()?.reduced(wanted).contents(file, wanted.color)
 }
 
-/// Reads JPEG after JPEG. Its buffers are kept.
+/// Decodes JPEG after JPEG, and keeps its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Jpeg {
     reader: Reader,
@@ -120,7 +123,8 @@ pub(super) struct Jpeg {
 }
 
 impl Jpeg {
-    /// Reads the planes of a file, which only grow; of a file of which a window is enough, the window's part of them.
+    /// Decodes the planes of a file, or only a window of them if that is enough. The planes' buffer only
+    /// grows.
     pub(super) fn read(
         &mut self,
         file: &[u8],
@@ -132,7 +136,7 @@ impl Jpeg {
         let mut walk = Walk::new(file);
         let head = walk.head()?.reduced(wanted);
         let contents = head.contents(file, wanted.color)?;
-        // An output that is refused is refused before anything is made room for.
+        // A refused output is refused before anything is allocated.
         let window = wanted.window(&contents, window)?;
         let (frame, shape) = (&head.frame, contents.shape);
         let mixing = Mixing::new(frame.components().len(), head.colors, shape.channels);
@@ -149,7 +153,7 @@ impl Jpeg {
 
 #[cfg(test)]
 impl Jpeg {
-    /// What grows with the pixels.
+    /// The bytes of the buffers that grow with the pixels.
     pub(super) fn bytes(&self) -> usize {
         self.reader.bytes()
     }

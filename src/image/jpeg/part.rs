@@ -3,18 +3,18 @@
 use super::frame::{Component, Frame};
 use crate::image::Window;
 
-/// How a component's samples become as many as the image has pixels, along one axis.
+/// How a component is upsampled to the image's pixels, along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Axis {
-    /// Pixels to a sample.
+    /// The number of pixels per sample.
     pub(super) step: usize,
-    /// Samples of the component that have to do with the image.
+    /// The number of the component's samples that belong to the image.
     pub(super) samples: usize,
-    /// The first sample that is needed, and the one behind the last: of those that the pixels lie in, and where
-    /// neighbours have a part in them, of one more at either side.
+    /// The first needed sample, and the one after the last: those under the pixels and, if neighbours
+    /// contribute, one more on either side.
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Whether there are two pixels to a sample, and the neighbours of the sample have a part in them.
+    /// Whether there are two pixels per sample, to which the sample's neighbours contribute.
     pub(super) interpolates: bool,
 }
 
@@ -27,18 +27,18 @@ impl Axis {
         Self { step, samples, start, end, interpolates }
     }
 
-    /// The blocks in which the samples lie, `side` of them in each.
+    /// The blocks that contain the samples, `side` samples in each.
     fn blocks(self, side: usize) -> std::ops::Range<usize> {
         self.start / side..self.end.div_ceil(side)
     }
 }
 
-/// A part of a component, in samples and in blocks. It is empty where the component is not needed.
+/// A part of a component, in samples and in blocks. It is empty if the component is not needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) rows: std::ops::Range<usize>,
     pub(super) columns: std::ops::Range<usize>,
-    /// Samples on a side of a block.
+    /// The number of samples on a side of a block.
     pub(super) side: usize,
 }
 
@@ -52,25 +52,25 @@ impl Part {
         self.rows.contains(&row) && self.columns.contains(&column)
     }
 
-    /// Bytes from a row of its samples to the next.
+    /// The distance in bytes between rows of its samples.
     #[inline(always)]
     pub(super) fn stride(&self) -> usize {
         self.side * self.columns.len()
     }
 
-    /// How many samples it has.
+    /// The number of its samples.
     pub(super) fn samples(&self) -> usize {
         self.side * self.rows.len() * self.stride()
     }
 
-    /// Where a block starts that it contains.
+    /// The offset of a block that it contains.
     #[inline(always)]
     pub(super) fn start_of(&self, row: usize, column: usize) -> usize {
         self.side * ((row - self.rows.start) * self.stride() + column - self.columns.start)
     }
 }
 
-/// The rows and the columns of a component's samples that a window of the image, as it is decoded, is made of.
+/// The rows and the columns of a component's samples that a window of the decoded image is made of.
 pub(super) fn axes(frame: &Frame, component: &Component, window: Window) -> [Axis; 2] {
     let ([rows, columns], [down, across]) = (frame.samples(component), frame.steps(component));
     let interpolates = frame.interpolates();

@@ -1,4 +1,4 @@
-//! A JPEG's samples, component by component, and the image's planes that they come to.
+//! A JPEG's samples, component by component, and the image's planes made from them.
 
 use super::Colors;
 use super::frame::Frame;
@@ -12,20 +12,20 @@ use super::ycc;
 use crate::base::shape::ImageShape;
 use crate::image::{Window, room};
 
-/// The samples of one component, as far as they are needed.
+/// The needed samples of one component.
 #[derive(Debug)]
 pub(super) struct Plane {
     pub(super) samples: Vec<u8>,
     pub(super) part: Part,
-    /// What its coefficients are multiples of.
+    /// The quantization steps.
     pub(super) steps: Block,
-    /// Rows and columns.
+    /// The axes of rows and of columns.
     axes: [Axis; 2],
 }
 
 impl Plane {
-    /// Transforms a block, whose samples start at `start`. `coded` is more than the number of every coefficient that
-    /// is not zero.
+    /// Transforms a block, whose samples start at `start`. `coded` is more than the index of every
+    /// coefficient that is not zero.
     #[inline(always)]
     pub(super) fn transform(&mut self, block: &Block, coded: usize, start: usize) {
         let (out, stride) = (&mut self.samples[start..], self.part.stride());
@@ -43,12 +43,12 @@ impl Default for Plane {
     }
 }
 
-/// The samples of an image. Its buffers are kept.
+/// The samples of an image. Keeps its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Planes(pub(super) [Plane; 3]);
 
 impl Planes {
-    /// Makes room for what a window of the image is made of, which are the first `needed` components.
+    /// Makes room for what a window of the image needs, from the first `needed` components.
     pub(super) fn start(&mut self, frame: &Frame, window: Window, needed: usize) {
         for plane in &mut self.0 {
             plane.part = Part::default();
@@ -66,16 +66,16 @@ impl Planes {
     }
 }
 
-/// How the planes of an image come about.
+/// How the planes of an image are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mixing {
-    /// All of them are the first component.
+    /// All planes are the first component.
     Grey,
-    /// B, G, R of Y, Cb, Cr.
+    /// B, G, R from Y, Cb, Cr.
     Ycc,
-    /// B, G, R of R, G, B.
+    /// B, G, R from R, G, B.
     Rgb,
-    /// Grey of R, G, B.
+    /// Grey from R, G, B.
     GreyOfRgb,
 }
 
@@ -89,17 +89,17 @@ impl Mixing {
         }
     }
 
-    /// How many components are needed.
+    /// The number of components that are needed.
     pub(super) fn components(self) -> usize {
         if self == Mixing::Grey { 1 } else { 3 }
     }
 }
 
-/// Rows of pixels of the components. They are kept.
+/// Rows of pixels of the components. The buffers are kept.
 #[derive(Debug, Default)]
 pub(super) struct Rows([Row; 3]);
 
-/// Writes a window of an image to its planes, and nothing beside it.
+/// Writes a window of an image to its planes, and nothing outside it.
 pub(super) struct Write<'a> {
     pub(super) planes: &'a Planes,
     pub(super) rows: &'a mut Rows,

@@ -1,15 +1,15 @@
-//! The scans of a progressive JPEG: each brings a few bits of a few coefficients of every block.
+//! The scans of a progressive JPEG: each contains a few bits of a few coefficients of every block.
 //!
 //! ```text
-//! first scan of the means       for each block: a code, and as many bits as it says
-//! first scan of the others      for each block: for each coefficient: a code, and as many bits as it says
-//! refinement of the means       for each block: a bit
-//! refinement of the others      for each block: codes, and a bit for each coefficient that is not zero so far
+//! first scan of the DCs         for each block: a code, and as many bits as it says
+//! first scan of the ACs         for each block: for each coefficient: a code, and as many bits as it says
+//! refinement of the DCs         for each block: a bit
+//! refinement of the ACs         for each block: codes, and a bit for each coefficient not zero so far
 //! ```
 //!
-//! Beside the coefficients it is kept which of them are not zero, as the bits of a number: those are what a
-//! refinement walks over. A run of blocks that have no more codes is longer than the codes that say so; where one
-//! ends at the end of a scan, the bits of its refinement still have to be there.
+//! For each block, a bit mask records which coefficients are not zero: a refinement visits those. A run of
+//! blocks without further codes can be longer than the codes that announce it. If a run ends at the end of a
+//! scan, the bits of its refinement must still be present.
 
 #![expect(clippy::cast_possible_truncation, reason = "coefficients are of 16 bits, and wrap as libjpeg's do")]
 
@@ -25,9 +25,10 @@ use super::tables::Tables;
 #[derive(Debug, Default)]
 pub(super) struct Coefficients {
     blocks: Vec<Block>,
-    /// For each block, which coefficients are not zero: the lowest bit is the first in the order of frequencies.
+    /// For each block, which coefficients are not zero: the lowest bit is the first in order of frequency.
     coded: Vec<u64>,
-    /// Where each component's blocks start. They lie in the order in which a scan of it alone reads them.
+    /// Where each component's blocks start. They are in the order in which a scan of that component alone
+    /// reads them.
     starts: [usize; 3],
 }
 
@@ -47,7 +48,7 @@ impl Coefficients {
         self.coded.resize(count, 0);
     }
 
-    /// Transforms what the planes need.
+    /// Transforms the blocks that the planes need.
     pub(super) fn transform(&self, frame: &Frame, planes: &mut Planes) {
         pulp::Arch::new().dispatch(Transform { coefficients: self, frame, planes });
     }
@@ -83,27 +84,27 @@ impl pulp::WithSimd for Transform<'_> {
     }
 }
 
-/// Units of a scan, up to a marker.
-pub(super) struct Stretch<'a> {
+/// The units of a scan up to a marker.
+pub(super) struct Interval<'a> {
     pub(super) coefficients: &'a mut Coefficients,
     pub(super) frame: &'a Frame,
     pub(super) scan: &'a Scan,
     pub(super) dc: &'a Tables,
     pub(super) ac: &'a Tables,
-    /// The first unit and how many there are.
+    /// The first unit, and the number of units.
     pub(super) first: usize,
     pub(super) units: usize,
     pub(super) bits: Bits<'a>,
 }
 
-impl<'a> pulp::WithSimd for Stretch<'a> {
+impl<'a> pulp::WithSimd for Interval<'a> {
     type Output = Result<Bits<'a>, Fault>;
 
     // Counting bits takes an instruction that not every processor has.
     #[inline(always)]
     fn with_simd<S: pulp::Simd>(mut self, _: S) -> Self::Output {
         if self.scan.first == 0 {
-            self.means()?;
+            self.read_dc()?;
             return Ok(self.bits);
         }
         let member = self.scan.members()[0];
@@ -121,14 +122,14 @@ impl<'a> pulp::WithSimd for Stretch<'a> {
     }
 }
 
-impl Stretch<'_> {
+impl Interval<'_> {
     #[inline(always)]
-    fn means(&mut self) -> Result<(), Fault> {
+    fn read_dc(&mut self) -> Result<(), Fault> {
         let [_, units_across] = self.scan.units(self.frame);
-        let (mut means, low) = ([0i32; 3], self.scan.low);
+        let (mut values, low) = ([0i32; 3], self.scan.low);
         for unit in self.first..self.first + self.units {
             let (row, column) = (unit / units_across, unit % units_across);
-            for (member, mean) in self.scan.members().iter().zip(&mut means) {
+            for (member, value) in self.scan.members().iter().zip(&mut values) {
                 let component = &self.frame.components()[member.component];
                 let ([down, across], [rows, columns]) =
                     (self.scan.blocks_of(component), self.frame.blocks(component));
@@ -138,13 +139,13 @@ impl Stretch<'_> {
                             self.bits.refill();
                             self.bits.take(1).cast_signed() << low
                         } else {
-                            *mean = mean.wrapping_add(self.bits.difference(self.dc.get(member.dc)?)?);
-                            *mean << low
+                            *value = value.wrapping_add(self.bits.difference(self.dc.get(member.dc)?)?);
+                            *value << low
                         };
                         if y < rows && x < columns {
                             let at = self.coefficients.starts[member.component] + y * columns + x;
-                            let mean = &mut self.coefficients.blocks[at][0];
-                            *mean = if self.scan.refines() { *mean | bits as i16 } else { bits as i16 };
+                            let dc = &mut self.coefficients.blocks[at][0];
+                            *dc = if self.scan.refines() { *dc | bits as i16 } else { bits as i16 };
                         }
                         self.bits.check()?;
                     }
@@ -155,7 +156,7 @@ impl Stretch<'_> {
     }
 }
 
-/// A band of coefficients, of blocks one after the other.
+/// A band of coefficients, of consecutive blocks.
 struct Band<'a, B> {
     blocks: B,
     scan: &'a Scan,
@@ -164,7 +165,7 @@ struct Band<'a, B> {
 }
 
 impl<'b, B: Iterator<Item = (&'b mut Block, &'b mut u64)>> Band<'_, B> {
-    /// The first scan.
+    /// The first scan of the band.
     #[inline(always)]
     fn read(&mut self) -> Result<(), Fault> {
         let Self { blocks, scan, table, bits } = self;
@@ -174,7 +175,7 @@ impl<'b, B: Iterator<Item = (&'b mut Block, &'b mut u64)>> Band<'_, B> {
                 bits.refill();
                 let entry = bits.entry(table);
                 let (advance, value) = if entry.is_whole() {
-                    bits.pass(entry.len());
+                    bits.skip(entry.len());
                     (entry.advance(), entry.value())
                 } else {
                     let symbol = bits.rest_of(entry, table)?;
@@ -196,7 +197,8 @@ impl<'b, B: Iterator<Item = (&'b mut Block, &'b mut u64)>> Band<'_, B> {
                     }
                     let level = value << scan.low;
                     if level == 0 {
-                        // A number too large for its bits: to libjpeg, whose coefficients are as wide, it is none.
+                        // The number is too large for its bits: in libjpeg, whose coefficients are equally
+                        // wide, it becomes zero.
                         return Err(Fault::Outside);
                     }
                     block[usize::from(ZIGZAG[at])] = level;
@@ -212,7 +214,7 @@ impl<'b, B: Iterator<Item = (&'b mut Block, &'b mut u64)>> Band<'_, B> {
     fn refine(&mut self) -> Result<(), Fault> {
         let Self { blocks, scan, table, bits } = self;
         let band = !0 << scan.first & !0 >> (COEFFICIENTS - 1 - scan.last);
-        // Blocks that have no more codes, this one included.
+        // The number of blocks without further codes, this one included.
         let mut run = 0;
         for (block, coded) in blocks {
             let mut rest = band;
@@ -229,17 +231,17 @@ impl<'b, B: Iterator<Item = (&'b mut Block, &'b mut u64)>> Band<'_, B> {
                     (_, 1) => -1,
                     _ => return Err(Fault::NoCode),
                 };
-                // The coefficient that the code is about; all before it that are not zero have a bit.
-                let about = behind(rest & !*coded, zeros);
-                let passed = rest & about.wrapping_sub(1);
-                refine(bits, block, passed & *coded, scan.low);
-                rest &= !(passed | about);
+                // The coefficient that the code refers to. Each nonzero one before it has a refinement bit.
+                let target = nth_set(rest & !*coded, zeros);
+                let skipped = rest & target.wrapping_sub(1);
+                refine(bits, block, skipped & *coded, scan.low);
+                rest &= !(skipped | target);
                 if value != 0 {
-                    if about == 0 {
+                    if target == 0 {
                         return Err(Fault::Outside);
                     }
-                    block[usize::from(ZIGZAG[about.trailing_zeros() as usize & 63])] = value << scan.low;
-                    *coded |= about;
+                    block[usize::from(ZIGZAG[target.trailing_zeros() as usize & 63])] = value << scan.low;
+                    *coded |= target;
                 }
             }
             if run > 0 {
@@ -252,7 +254,7 @@ impl<'b, B: Iterator<Item = (&'b mut Block, &'b mut u64)>> Band<'_, B> {
     }
 }
 
-/// Reads one bit more of each of these coefficients, away from zero.
+/// Reads one more bit of each of these coefficients, which moves it away from zero.
 #[inline(always)]
 fn refine(bits: &mut Bits<'_>, block: &mut Block, mut coded: u64, low: u8) {
     while coded != 0 {
@@ -270,10 +272,10 @@ fn refine(bits: &mut Bits<'_>, block: &mut Block, mut coded: u64, low: u8) {
     }
 }
 
-/// The bit of these behind so many others, or none.
+/// The bit of `bits` after `others` lower ones, or zero if there is none.
 #[inline(always)]
-fn behind(bits: u64, mut others: u32) -> u64 {
-    // No loop with so many rounds, for nobody can foresee where it ends.
+fn nth_set(bits: u64, mut others: u32) -> u64 {
+    // Not a loop with `others` iterations: the processor cannot predict its end.
     let mut left = [bits; 4];
     loop {
         for at in 1..4 {

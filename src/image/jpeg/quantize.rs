@@ -1,13 +1,13 @@
-//! What the coefficients of a JPEG are multiples of.
+//! The quantization tables of a JPEG.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::scan::COEFFICIENTS;
 
-/// The coefficients of a block, or what they are multiples of, row after row.
+/// The coefficients of a block, or their quantization steps, row after row.
 pub(super) type Block = [i16; COEFFICIENTS];
 
-/// Where in a block the coefficients lie, from the lowest frequencies to the highest.
+/// The index in a block of each coefficient, from the lowest frequency to the highest.
 pub(super) const ZIGZAG: [u8; COEFFICIENTS] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7,
     14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39,
@@ -22,7 +22,7 @@ pub(super) struct Quantizers([Option<Quantizer>; 4]);
 struct Quantizer(Block);
 
 impl Quantizers {
-    /// The tables of a segment. `None` where it is malformed.
+    /// Adds the tables of a segment. `None` if it is malformed.
     pub(super) fn define(&mut self, mut segment: &[u8]) -> Option<()> {
         while let Some((&class, rest)) = segment.split_first() {
             let mut block = [0; COEFFICIENTS];
@@ -46,7 +46,7 @@ impl Quantizers {
         Some(())
     }
 
-    /// A table that was defined.
+    /// Returns a table that was defined.
     pub(super) fn get(&self, at: usize) -> Option<&Block> {
         self.0.get(at)?.as_ref().map(|Quantizer(block)| block)
     }
@@ -62,7 +62,7 @@ mod tests {
         let mut places = ZIGZAG;
         places.sort_unstable();
         assert!(places.iter().copied().eq(0..64));
-        // Each lies beside the one before it, along the diagonals.
+        // Each is adjacent to the one before it, along the diagonals.
         for pair in ZIGZAG.windows(2) {
             let [from, to] = [0, 1].map(|at| (pair[at] / 8, pair[at] % 8));
             assert!(from.0.abs_diff(to.0) <= 1 && from.1.abs_diff(to.1) <= 1, "{from:?} to {to:?}");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_none_are_refused() {
+    fn invalid_tables_are_refused() {
         let table = [&[0], &[1; 64][..]].concat();
         let mut tables = Quantizers::default();
         assert!(tables.define(&table).is_some());

@@ -1,4 +1,4 @@
-//! The data of a JPEG's scans, into samples.
+//! Decodes the data of a JPEG's scans to samples.
 
 use super::bits::Bits;
 use super::frame::Frame;
@@ -11,7 +11,7 @@ use super::sequential::{self, Batch};
 use super::tables::Tables;
 use crate::image::Window;
 
-/// Reads scan after scan. Its buffers are kept.
+/// Reads scan after scan, and keeps its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     pub(super) planes: Planes,
@@ -21,16 +21,16 @@ pub(super) struct Reader {
     ac: Tables,
     /// Which components have had a scan.
     seen: [bool; 3],
-    /// Whether a scan has brought all components at once.
+    /// Whether one scan has contained all components.
     is_complete: bool,
-    /// Whether this scan's samples are wanted.
+    /// Whether this scan's samples are needed.
     wanted: bool,
-    /// Units of this scan that have been read.
+    /// The number of this scan's units that have been read.
     done: usize,
 }
 
 impl Reader {
-    /// Starts a file, of which a window is needed, made of so many of its components.
+    /// Starts a file of which a window is needed, computed from the first `components` components.
     pub(super) fn start(&mut self, frame: &Frame, window: Window, components: usize) {
         self.planes.start(frame, window, components);
         (self.seen, self.is_complete) = ([false; 3], false);
@@ -39,7 +39,7 @@ impl Reader {
         }
     }
 
-    /// Starts a scan with the tables that are defined so far.
+    /// Starts a scan with the tables defined so far.
     pub(super) fn start_scan(
         &mut self,
         frame: &Frame,
@@ -48,7 +48,8 @@ impl Reader {
         quantizers: &Quantizers,
     ) -> Result<(), Fault> {
         self.done = 0;
-        // A file that is not progressive is complete with a scan of all components, and libjpeg looks at no more.
+        // A file that is not progressive is complete after one scan of all components; libjpeg reads no
+        // further.
         self.wanted = frame.progressive || !self.is_complete;
         self.is_complete |= scan.members().len() == frame.components().len();
         for member in scan.members() {
@@ -57,7 +58,7 @@ impl Reader {
                 return Err(Fault::Twice);
             }
             if !seen {
-                // The table counts that is there when the first scan comes.
+                // The table defined at the component's first scan counts.
                 let quantizer = quantizers.get(frame.components()[member.component].quantizer);
                 self.planes.0[member.component].steps = *quantizer.ok_or(Fault::Quantizer)?;
             }
@@ -76,7 +77,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the next `units` of a scan, whose data are these. There may be more data, `may_end_late`.
+    /// Reads the next `units` of a scan from their data. With `may_end_late`, trailing data is allowed.
     pub(super) fn read(
         &mut self,
         frame: &Frame,
@@ -88,19 +89,19 @@ impl Reader {
         let Self { planes, coefficients, batch, dc, ac, .. } = self;
         let (bits, first) = (Bits::new(data), self.done);
         let bits = if frame.progressive {
-            let stretch = progressive::Stretch { coefficients, frame, scan, dc, ac, first, units, bits };
-            pulp::Arch::new().dispatch(stretch)
+            let interval = progressive::Interval { coefficients, frame, scan, dc, ac, first, units, bits };
+            pulp::Arch::new().dispatch(interval)
         } else {
             let wanted = self.wanted;
-            let stretch =
-                sequential::Stretch { frame, scan, dc, ac, planes, batch, wanted, first, units, bits };
-            pulp::Arch::new().dispatch(stretch)
+            let interval =
+                sequential::Interval { frame, scan, dc, ac, planes, batch, wanted, first, units, bits };
+            pulp::Arch::new().dispatch(interval)
         }?;
         self.done += units;
         if bits.bytes_left() > 0 && !may_end_late { Err(Fault::Long) } else { Ok(()) }
     }
 
-    /// Makes samples of what is not yet.
+    /// Transforms what is not yet transformed.
     pub(super) fn finish(&mut self, frame: &Frame) {
         if frame.progressive {
             self.coefficients.transform(frame, &mut self.planes);

@@ -1,19 +1,20 @@
-//! The inverse transform to fewer samples: a block of eight on a side into four, two or one.
+//! The inverse transform to fewer samples: from a block of eight by eight to four, two or one on a side.
 //!
 //! ```text
-//! for each column of coefficients: columns[..][x] = round(transform(coefficients[..][x] * steps[..][x]) * 4)
-//! for each row of those:           samples[y][..] = round(transform(columns[y][..]) / 32) + 128, cut to 0..=255
+//! for each coefficient column: columns[..][x] = round(transform(coefficients[..][x] * steps[..][x]) * 4)
+//! for each row of these:       samples[y][..] = clamp(round(transform(columns[y][..]) / 32) + 128, 0..=255)
 //! ```
 //!
-//! `transform` gives as many numbers as there are to be samples, each the mean of those of the whole transform that it
-//! stands for. To these means some frequencies add nothing (the fifth to pairs; to fours all even ones but the mean),
-//! and are not looked at. The factors and the roundings are those of libjpeg's reduced integer transforms, the widths of
-//! the numbers those of libjpeg-turbo's vector code, as in `idct`. One sample it makes without any, in C, where what
-//! is far too large or too small for a byte wraps before it is cut.
+//! `transform` yields as many numbers as there will be samples. Each is the mean of those of the full
+//! transform that it replaces. Some frequencies contribute nothing to these means and are ignored: the fifth
+//! for four samples; for two, all even ones but the DC. The factors and the roundings are those of libjpeg's
+//! reduced integer transforms. The integer widths are those of libjpeg-turbo's vector code, as in `idct`. The
+//! transform to one sample has no vector code there. In its C code, a value far outside the range of a byte
+//! wraps before it is clamped.
 
 use super::idct::{
-    COLUMN_BITS, FACTOR_BITS, Longs, SIDE, Words, descale, factor, narrow, sample, turn_over,
-    turn_samples_over,
+    COLUMN_BITS, FACTOR_BITS, Longs, SIDE, Words, descale, factor, narrow, sample, transpose,
+    transpose_samples,
 };
 use super::quantize::Block;
 
@@ -32,8 +33,8 @@ const F_2_172: i32 = factor(2.172_734_803);
 const F_2_562: i32 = factor(2.562_915_447);
 const F_3_624: i32 = factor(3.624_509_785);
 
-/// Writes the `side` rows of `side` samples of a block, 4, 2 or 1, to the rows of `out`, which are `stride` apart.
-/// `coded` is more than the number of every coefficient that is not zero, in the order of their frequencies.
+/// Writes the `side` rows of `side` samples of a block, 4, 2 or 1, to the rows of `out`, which are `stride`
+/// apart. `coded` is more than the index, in order of frequency, of every coefficient that is not zero.
 #[inline(always)]
 pub(super) fn inverse(
     side: usize,
@@ -44,9 +45,9 @@ pub(super) fn inverse(
     stride: usize,
 ) {
     match side {
-        4 if coded <= 1 => fill::<4>(four_of_mean(block, steps), out, stride),
+        4 if coded <= 1 => fill::<4>(four_of_dc(block, steps), out, stride),
         4 => write(four(block, steps), out, stride),
-        2 if coded <= 1 => fill::<2>(two_of_mean(block, steps), out, stride),
+        2 if coded <= 1 => fill::<2>(two_of_dc(block, steps), out, stride),
         2 => write(two(block, steps), out, stride),
         _ => out[0] = one(block, steps),
     }
@@ -64,7 +65,7 @@ fn write<const SAMPLES: usize>(samples: [[u8; SAMPLES]; SAMPLES], out: &mut [u8]
     }
 }
 
-/// The coefficients, times what they are multiples of.
+/// The coefficients, multiplied by their quantization steps.
 #[inline(always)]
 fn scale(block: &Block, steps: &Block) -> [Words; SIDE] {
     let mut rows = [[0; SIDE]; SIDE];
@@ -77,43 +78,43 @@ fn scale(block: &Block, steps: &Block) -> [Words; SIDE] {
 }
 
 #[inline(always)]
-fn four_of_mean(block: &Block, steps: &Block) -> u8 {
+fn four_of_dc(block: &Block, steps: &Block) -> u8 {
     let mean = block[0].wrapping_mul(steps[0]) << COLUMN_BITS;
     sample(descale(i32::from(mean) << (FACTOR_BITS + 1), FACTOR_BITS + COLUMN_BITS + 4))
 }
 
 #[inline(always)]
 fn four(block: &Block, steps: &Block) -> [[u8; 4]; 4] {
-    let means_alone =
+    let dc_only =
         block[SIDE..4 * SIDE].iter().chain(&block[5 * SIDE..]).fold(0, |any, &word| any | word) == 0;
     let rows = scale(block, steps);
     let mut columns = [[0; SIDE]; SIDE];
-    if means_alone {
-        // What overflows here wraps.
-        let mut mean = rows[0];
-        for word in &mut mean {
+    if dc_only {
+        // An overflow here wraps.
+        let mut dc = rows[0];
+        for word in &mut dc {
             *word <<= COLUMN_BITS;
         }
-        columns[..4].fill(mean);
+        columns[..4].fill(dc);
     } else {
         for (words, longs) in columns.iter_mut().zip(&four_pass(&rows)) {
             *words = narrow(longs, FACTOR_BITS - COLUMN_BITS + 1);
         }
     }
-    // Half of each vector is empty, which costs less than to make shorter ones.
-    let passed = four_pass(&turn_over(columns));
+    // Half of each vector is unused, which costs less than building shorter ones.
+    let passed = four_pass(&transpose(columns));
     let mut samples = [[0; SIDE]; SIDE];
     for (samples, longs) in samples.iter_mut().zip(&passed) {
         for (out, &long) in samples.iter_mut().zip(longs) {
             *out = sample(descale(long, FACTOR_BITS + COLUMN_BITS + 4));
         }
     }
-    let [row0, row1, row2, row3, ..] = turn_samples_over(samples);
+    let [row0, row1, row2, row3, ..] = transpose_samples(samples);
     [row0, row1, row2, row3].map(|[at0, at1, at2, at3, ..]| [at0, at1, at2, at3])
 }
 
-/// One pass, along the outer axis, on which the fifth frequency is left out. The results have one fractional bit more
-/// than [`FACTOR_BITS`] more.
+/// One pass along the outer axis, without the fifth frequency. The results have [`FACTOR_BITS`] + 1 more
+/// fractional bits.
 #[inline(always)]
 fn four_pass(rows: &[Words; SIDE]) -> [Longs; 4] {
     let [in0, in1, in2, in3, _, in5, in6, in7] = rows.map(|row| row);
@@ -135,7 +136,7 @@ fn four_pass(rows: &[Words; SIDE]) -> [Longs; 4] {
 }
 
 #[inline(always)]
-fn two_of_mean(block: &Block, steps: &Block) -> u8 {
+fn two_of_dc(block: &Block, steps: &Block) -> u8 {
     let mean = i32::from(block[0].wrapping_mul(steps[0])) << COLUMN_BITS;
     sample(descale(mean << (FACTOR_BITS + 2), FACTOR_BITS + COLUMN_BITS + 5))
 }
@@ -153,7 +154,7 @@ fn two(block: &Block, steps: &Block) -> [[u8; 2]; 2] {
     columns.map(|longs| {
         let bits = FACTOR_BITS - COLUMN_BITS + 2;
         let words = narrow(&longs, bits);
-        // The mean is not narrowed, but its upper bits are shifted out.
+        // The DC is not narrowed, but its upper bits are shifted out.
         let mean = descale(longs[0], bits) << (FACTOR_BITS + 2);
         let odd = two_odd(words[1], words[3], words[5], words[7]);
         [mean.wrapping_add(odd), mean.wrapping_sub(odd)]
@@ -161,7 +162,7 @@ fn two(block: &Block, steps: &Block) -> [[u8; 2]; 2] {
     })
 }
 
-/// By how much the first of two numbers is above their mean, from the odd frequencies.
+/// How much the first of two numbers exceeds their mean, from the odd frequencies.
 #[inline(always)]
 fn two_odd(in1: i16, in3: i16, in5: i16, in7: i16) -> i32 {
     let wide = i32::from;
@@ -171,7 +172,7 @@ fn two_odd(in1: i16, in3: i16, in5: i16, in7: i16) -> i32 {
 #[inline(always)]
 fn one(block: &Block, steps: &Block) -> u8 {
     let level = descale(i32::from(block[0]) * i32::from(steps[0]), 3);
-    // Two bits more than a sample has and one for the sign, and no more.
+    // Keeps 10 bits: two more than a sample has, one of them the sign.
     sample(level << 22 >> 22)
 }
 
@@ -183,8 +184,8 @@ mod tests {
     use crate::image::jpeg::scan::COEFFICIENTS;
     use proptest::prelude::*;
 
-    /// What each of a line's frequencies counts in each of its numbers. The second half is the first, mirrored: of odd
-    /// frequencies with the other sign.
+    /// The factor of each frequency of a line in each of its numbers. The second half mirrors the first, with
+    /// the opposite sign for odd frequencies.
     fn factors(side: usize) -> Vec<[i64; 8]> {
         let one = 1 << FACTOR_BITS;
         let half = if side == 4 {
@@ -203,31 +204,31 @@ mod tests {
         half.iter().copied().chain(mirrored).map(|row| row.map(i64::from)).collect()
     }
 
-    /// Columns, then rows, one number at a time, in integers that nothing overflows.
+    /// Columns, then rows, one number at a time, in integers that never overflow.
     fn naive(side: usize, block: &Block, steps: &Block) -> Vec<u8> {
         let coefficient = |y: usize, x: usize| i64::from(block[8 * y + x]) * i64::from(steps[8 * y + x]);
         let cut = |level: i64| u8::try_from((level + 128).clamp(0, 255)).unwrap();
         if side == 1 {
             return vec![cut((coefficient(0, 0) + 4) >> 3)];
         }
-        let round = |sum: i64, bits: u32| (sum + (1 << (bits - 1))) >> bits;
+        let rounded = |sum: i64, bits: u32| (sum + (1 << (bits - 1))) >> bits;
         let (factors, more) = (factors(side), side.ilog2());
         let mut out = Vec::new();
         for y in 0..side {
             let column = |x: usize| {
                 let sum = (0..8).map(|at| factors[y][at] * coefficient(at, x)).sum();
-                round(sum, FACTOR_BITS - COLUMN_BITS + 3 - more)
+                rounded(sum, FACTOR_BITS - COLUMN_BITS + 3 - more)
             };
             let columns: Vec<i64> = (0..8).map(column).collect();
             for factors in &factors {
                 let sum = factors.iter().zip(&columns).map(|(factor, column)| factor * column).sum();
-                out.push(cut(round(sum, FACTOR_BITS + COLUMN_BITS + 6 - more)));
+                out.push(cut(rounded(sum, FACTOR_BITS + COLUMN_BITS + 6 - more)));
             }
         }
         out
     }
 
-    /// The samples that the block stands for, in floating point, and the means of those that come together.
+    /// The samples of the block in floating point, averaged over each group that becomes one sample.
     fn exact(side: usize, block: &Block, steps: &Block) -> Vec<f64> {
         let basis = |frequency: usize, at: usize| {
             let angle = (2 * at + 1) as f64 * frequency as f64 * std::f64::consts::PI / 16.0;
@@ -278,12 +279,12 @@ mod tests {
             let wanted = naive(side, &block, &steps);
             for (row, wanted) in out.chunks(stride).zip(wanted.chunks(side)) {
                 prop_assert_eq!(&row[..side], wanted);
-                prop_assert!(row[side..].iter().all(|&byte| byte == 1), "a byte beside the block");
+                prop_assert!(row[side..].iter().all(|&byte| byte == 1), "a byte outside the block");
             }
         }
 
         #[test]
-        fn a_sample_is_the_mean_of_those_it_stands_for(
+        fn a_sample_is_the_mean_of_those_it_replaces(
             lowest in prop::collection::vec(-40..40i16, 0..=COEFFICIENTS),
             mean in -300..300i16,
             side in prop::sample::select(vec![4, 2, 1usize]),
@@ -297,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Numbers that no encoder makes: nothing panics.
+    /// Coefficients that no encoder makes do not cause a panic.
     #[test]
     fn any_coefficients_are_transformed() {
         for (side, level) in

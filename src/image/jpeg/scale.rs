@@ -1,9 +1,10 @@
-//! How small a JPEG may be decoded that is made smaller afterwards anyhow.
+//! Chooses the size at which a JPEG is decoded before it is resized to a smaller one.
 
 use super::idct::SIDE;
 
-/// To how many pixels each [`SIDE`] of a row or a column are decoded, 8, 4, 2 or 1: the fewest with which an image of
-/// these sides is nowhere smaller than what is wanted. Of two numbers that come to the same size it is the larger.
+/// The number of pixels, 8, 4, 2 or 1, to which each [`SIDE`] pixels of a row or a column are decoded: the
+/// fewest with which an image of these sides is at least as large as `wanted` both ways. Of two numbers with
+/// the same resulting size, it is the larger.
 pub(super) fn side(image: [usize; 2], wanted: [usize; 2]) -> usize {
     let decoded = |side: usize| image.map(|pixels| pixels.div_ceil(SIDE / side));
     let mut side = SIDE;
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_image_smaller_is_not_done() {
+    fn a_reduction_that_changes_no_size_is_not_done() {
         assert_eq!(side([1, 1], [1, 1]), 8);
         assert_eq!(side([2, 1], [1, 1]), 4);
         assert_eq!(side([3, 4], [1, 1]), 2);

@@ -1,4 +1,4 @@
-//! A JPEG's scan: which bits of which coefficients it brings, and what the scans of a file come to together.
+//! A JPEG's scan: which bits of which coefficients it contains, and whether a file's scans are complete.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -6,16 +6,16 @@ use super::damaged;
 use super::frame::{Component, Frame, unsupported};
 use crate::image::DecodeError;
 
-/// The coefficients of a block.
+/// The number of coefficients in a block.
 pub(super) const COEFFICIENTS: usize = 64;
 
-/// The most bits that a scan may leave to later ones.
+/// The maximum number of bits that a scan may leave to later ones.
 const LOW_MAX: u8 = 13;
 
-/// The most blocks in a unit.
+/// The maximum number of blocks in a unit.
 pub(super) const UNIT_BLOCKS_MAX: usize = 10;
 
-/// A component of a scan, by its place in the frame, and the Huffman tables that it uses.
+/// A component of a scan, by its index in the frame, and the Huffman tables that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Member {
     pub(super) component: usize,
@@ -28,16 +28,17 @@ pub(super) struct Member {
 pub(super) struct Scan {
     members: [Member; 3],
     count: usize,
-    /// The coefficients it brings, in zigzag order. All of them where the frame is not progressive.
+    /// The coefficients it contains, in zigzag order. All of them if the frame is not progressive.
     pub(super) first: usize,
     pub(super) last: usize,
-    /// The lowest bit that was brought before, and the one that is brought now. No bit was before the first scan.
+    /// The lowest bit of the scans before this one, and of this one. There is no earlier bit before the first
+    /// scan.
     high: Option<u8>,
     pub(super) low: u8,
 }
 
 impl Scan {
-    /// Reads the header, whose marker lies before `offset`.
+    /// Parses the header, whose marker is before `offset`.
     pub(super) fn parse(frame: &Frame, offset: usize, header: &[u8]) -> Result<Self, DecodeError> {
         let count = usize::from(header.first().copied().unwrap_or(0));
         let (ids, rest) = header.get(1..).unwrap_or_default().as_chunks::<2>();
@@ -63,7 +64,7 @@ impl Scan {
         }
         scan.check_size(frame)?;
         if !frame.progressive {
-            // What the header says is passed over, as by libjpeg.
+            // The header's values are ignored, as by libjpeg.
             (scan.first, scan.last, scan.high, scan.low) = (0, COEFFICIENTS.saturating_sub(1), None, 0);
         } else if !scan.is_possible() {
             let found = format!("a scan of coefficients {first} to {last}, bits {} to {low}", bits >> 4);
@@ -72,7 +73,7 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Fails where a unit has more blocks than the format allows, and libjpeg reads.
+    /// Fails if a unit has more blocks than the format allows and libjpeg reads.
     fn check_size(&self, frame: &Frame) -> Result<(), DecodeError> {
         let components = self.members().iter().filter_map(|member| frame.components().get(member.component));
         let blocks: usize =
@@ -101,12 +102,13 @@ impl Scan {
         self.members.get(..self.count).unwrap_or_default()
     }
 
-    /// Whether it brings another bit of coefficients that were there before.
+    /// Whether the scan refines coefficients of earlier scans by another bit.
     pub(super) fn refines(&self) -> bool {
         self.high.is_some()
     }
 
-    /// Rows and columns of the units it is coded in: blocks of its only component, or groups of blocks of all.
+    /// The rows and columns of the units it is coded in: blocks of its only component, or groups of blocks of
+    /// all.
     pub(super) fn units(&self, frame: &Frame) -> [usize; 2] {
         match self.members() {
             [only] => frame.components().get(only.component).map_or([0; 2], |only| frame.blocks(only)),
@@ -114,13 +116,13 @@ impl Scan {
         }
     }
 
-    /// Rows and columns of blocks of a component in a unit.
+    /// The rows and columns of a component's blocks in a unit.
     pub(super) fn blocks_of(&self, component: &Component) -> [usize; 2] {
         if self.count == 1 { [1; 2] } else { [component.down, component.across] }
     }
 }
 
-/// How far the scans have come: for each coefficient of each component the lowest bit that was brought.
+/// The progress of the scans: for each coefficient of each component, the lowest bit read so far.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     lowest: [[Option<u8>; COEFFICIENTS]; 3],
@@ -131,16 +133,16 @@ impl Progress {
         Self { lowest: [[None; COEFFICIENTS]; 3] }
     }
 
-    /// A scan, whose header lies at `offset`. Fails where it does not go on from those before it.
+    /// Adds a scan, whose header is at `offset`. Fails if it does not continue the scans before it.
     pub(super) fn add(&mut self, scan: &Scan, offset: usize) -> Result<(), DecodeError> {
         for member in scan.members() {
             let Some(lowest) = self.lowest.get_mut(member.component) else { continue };
             if scan.first > 0 && lowest.first() == Some(&None) {
-                return Err(damaged(offset, "a scan of details, before any of the means"));
+                return Err(damaged(offset, "an AC scan, before any DC scan of its component"));
             }
             for lowest in lowest.iter_mut().take(scan.last.saturating_add(1)).skip(scan.first) {
                 if lowest.unwrap_or(0) != scan.high.unwrap_or(0) {
-                    return Err(damaged(offset, "a scan that does not go on from those before it"));
+                    return Err(damaged(offset, "a scan that does not continue the scans before it"));
                 }
                 *lowest = Some(scan.low);
             }
@@ -148,7 +150,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Whether every bit of every coefficient has come.
+    /// Whether every bit of every coefficient has been read.
     pub(super) fn is_complete(&self, frame: &Frame) -> bool {
         let mut components = self.lowest.iter().take(frame.components().len());
         components.all(|lowest| lowest.iter().all(|lowest| *lowest == Some(0)))

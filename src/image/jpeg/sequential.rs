@@ -1,13 +1,13 @@
-//! The scans of a JPEG that is not progressive: each brings its blocks whole, one after the other.
+//! The scans of a JPEG that is not progressive: each has its blocks whole, one after the other.
 //!
 //! ```text
 //! for each unit, for each member of the scan, for each of its blocks:
-//!     the mean's difference to the last one's, then codes of (zeros, coefficient) up to the block's end
+//!     the DC's difference to the previous one, then codes of (zeros, coefficient) up to the block's end
 //! ```
 //!
-//! A block that the window needs is transformed soon after it was read, in a batch with some others, and is then
-//! forgotten. Of one that it does not need, the codes are passed over, and so are all but the mean's where the block
-//! comes to one sample.
+//! A block that the window needs is transformed soon after it is read, in a batch with some others, and is
+//! then discarded. The codes of other blocks are skipped. So are those of all coefficients but the DC if the
+//! block becomes one sample.
 
 #![expect(clippy::cast_possible_truncation, reason = "coefficients are of 16 bits, and wrap as libjpeg's do")]
 
@@ -19,11 +19,12 @@ use super::quantize::{Block, ZIGZAG};
 use super::scan::{COEFFICIENTS, Scan, UNIT_BLOCKS_MAX};
 use super::tables::Tables;
 
-/// Blocks that are read before they are transformed: few enough to stay in the first-level cache, and enough that a
-/// coefficient has left the processor's store buffer when it is loaded with its neighbours.
+/// The number of blocks that are read before they are transformed. They are few enough to stay in the
+/// first-level cache, and enough that a coefficient has left the processor's store buffer when it is loaded
+/// with its neighbours.
 const BATCH: usize = 32;
 
-/// Blocks between reading and transform.
+/// Blocks that are read and not yet transformed.
 #[derive(Debug)]
 pub(super) struct Batch {
     blocks: [Block; BATCH],
@@ -36,7 +37,7 @@ pub(super) struct Batch {
 struct Place {
     component: usize,
     start: usize,
-    /// More than the number of every coefficient that is not zero.
+    /// More than the index of every coefficient that is not zero.
     coded: usize,
 }
 
@@ -56,35 +57,35 @@ impl Batch {
     }
 }
 
-/// Units of a scan, up to a marker.
-pub(super) struct Stretch<'a> {
+/// The units of a scan up to a marker.
+pub(super) struct Interval<'a> {
     pub(super) frame: &'a Frame,
     pub(super) scan: &'a Scan,
     pub(super) dc: &'a Tables,
     pub(super) ac: &'a Tables,
     pub(super) planes: &'a mut Planes,
     pub(super) batch: &'a mut Batch,
-    /// Whether blocks are transformed, where the window needs them.
+    /// Whether the blocks that the window needs are transformed.
     pub(super) wanted: bool,
-    /// The first unit and how many there are.
+    /// The first unit, and the number of units.
     pub(super) first: usize,
     pub(super) units: usize,
     pub(super) bits: Bits<'a>,
 }
 
-/// What is read of a member of the scan in each unit.
+/// How a member of the scan is read in each unit.
 #[derive(Clone, Copy)]
 struct Member<'a> {
     component: usize,
     dc: &'a Table,
     ac: &'a Table,
-    /// Rows and columns of blocks.
+    /// The rows and columns of its blocks in a unit.
     blocks: [usize; 2],
-    /// The last block's mean.
-    mean: i32,
+    /// The previous block's DC coefficient.
+    dc_value: i32,
 }
 
-impl<'a> pulp::WithSimd for Stretch<'a> {
+impl<'a> pulp::WithSimd for Interval<'a> {
     type Output = Result<Bits<'a>, Fault>;
 
     #[inline(always)]
@@ -93,11 +94,11 @@ impl<'a> pulp::WithSimd for Stretch<'a> {
         for (slot, member) in members.iter_mut().zip(self.scan.members()) {
             let blocks = self.scan.blocks_of(&self.frame.components()[member.component]);
             let (dc, ac) = (self.dc.get(member.dc)?, self.ac.get(member.ac)?);
-            *slot = Some(Member { component: member.component, dc, ac, blocks, mean: 0 });
+            *slot = Some(Member { component: member.component, dc, ac, blocks, dc_value: 0 });
         }
         let [_, across] = self.scan.units(self.frame);
         let (mut row, mut column) = (self.first / across, self.first % across);
-        // A stretch that was damaged may have left some.
+        // A damaged interval may have left some blocks.
         self.batch.len = 0;
         let mut left = self.units;
         while left > 0 {
@@ -115,7 +116,7 @@ impl<'a> pulp::WithSimd for Stretch<'a> {
     }
 }
 
-impl Stretch<'_> {
+impl Interval<'_> {
     #[inline(always)]
     fn unit(
         &mut self,
@@ -128,23 +129,23 @@ impl Stretch<'_> {
             let [down, across] = member.blocks;
             for y in row * down..(row + 1) * down {
                 for x in column * across..(column + 1) * across {
-                    member.mean = member.mean.wrapping_add(self.bits.difference(member.dc)?);
+                    member.dc_value = member.dc_value.wrapping_add(self.bits.difference(member.dc)?);
                     if self.wanted && part.contains(y, x) {
                         let at = self.batch.len;
                         let block = &mut self.batch.blocks[at];
                         *block = [0; COEFFICIENTS];
-                        block[0] = member.mean as i16;
+                        block[0] = member.dc_value as i16;
                         let coded = if part.side > 1 {
                             read(&mut self.bits, member.ac, block)?
                         } else {
-                            pass(&mut self.bits, member.ac)?;
+                            skip(&mut self.bits, member.ac)?;
                             1
                         };
                         let start = part.start_of(y, x);
                         self.batch.places[at] = Place { component: member.component, start, coded };
                         self.batch.len = at + 1;
                     } else {
-                        pass(&mut self.bits, member.ac)?;
+                        skip(&mut self.bits, member.ac)?;
                     }
                     self.bits.check()?;
                 }
@@ -154,10 +155,10 @@ impl Stretch<'_> {
     }
 }
 
-/// Entries of the table that are looked up before bits are made ready again.
+/// The number of table lookups per refill of the bits.
 const LOOKUPS: usize = 4;
 
-/// Reads all coefficients of a block but the mean. Returns more than the number of every one that is not zero.
+/// Reads all coefficients of a block but the DC. Returns more than the index of every one that is not zero.
 #[inline(always)]
 fn read(bits: &mut Bits<'_>, table: &Table, block: &mut Block) -> Result<usize, Fault> {
     let mut at = 0;
@@ -175,24 +176,24 @@ fn read(bits: &mut Bits<'_>, table: &Table, block: &mut Block) -> Result<usize, 
     }
 }
 
-/// The last coefficient of a block, or what stands for its end.
+/// Handles the last coefficient of a block, or the end-of-block code.
 #[inline(always)]
 fn end(block: &mut Block, last: usize, at: usize, value: i16) -> Result<usize, Fault> {
     if at == COEFFICIENTS - 1 {
         block[at] = value;
         return Ok(COEFFICIENTS);
     }
-    // A run of zeros may reach behind the end.
+    // A run of zeros may extend past the end.
     if value == 0 { Ok(last + 1) } else { Err(Fault::Outside) }
 }
 
-/// How far the next coefficient is behind the last one, and its value. Bits are ready for a table's entry, and are for as
-/// many as before.
+/// Returns the distance of the next coefficient from the last one, and its value. Bits must be ready for one
+/// table lookup; if they were ready for more, they still are for one less.
 #[inline(always)]
 fn next(bits: &mut Bits<'_>, table: &Table) -> Result<(usize, i16), Fault> {
     let entry = bits.entry(table);
     if entry.is_whole() {
-        bits.pass(entry.len());
+        bits.skip(entry.len());
         return Ok((entry.advance(), entry.value()));
     }
     let symbol = bits.rest_of(entry, table)?;
@@ -201,7 +202,7 @@ fn next(bits: &mut Bits<'_>, table: &Table) -> Result<(usize, i16), Fault> {
     Ok(coefficient)
 }
 
-/// The same of one that no entry has whole, whose bits are ready.
+/// The same for a coefficient that no entry fully decodes. Its bits must be ready.
 #[inline(always)]
 fn coefficient(bits: &mut Bits<'_>, symbol: u8) -> (usize, i16) {
     let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
@@ -211,9 +212,9 @@ fn coefficient(bits: &mut Bits<'_>, symbol: u8) -> (usize, i16) {
     (run + 1, bits.take_signed(size) as i16)
 }
 
-/// Passes over all coefficients of a block but the mean.
+/// Skips all coefficients of a block but the DC.
 #[inline(always)]
-fn pass(bits: &mut Bits<'_>, table: &Table) -> Result<(), Fault> {
+fn skip(bits: &mut Bits<'_>, table: &Table) -> Result<(), Fault> {
     let mut at = 0;
     loop {
         bits.refill();

@@ -1,8 +1,8 @@
-//! The Huffman tables that scans are read with. They are kept, for many files have the same.
+//! The Huffman tables that scans are read with. They are kept, because many files have the same ones.
 
 use super::huffman::{Fault, LENGTHS, Meaning, Table};
 
-/// The tables of one class, of means or of the others.
+/// The tables of one class, DC or AC.
 #[derive(Debug, Default)]
 pub(super) struct Tables([Option<Kept>; 4]);
 
@@ -14,7 +14,7 @@ struct Kept {
 }
 
 impl Tables {
-    /// Makes the table at `at` be the one that `spec` describes.
+    /// Sets the table at `at` to the one that `spec` describes.
     pub(super) fn set(&mut self, at: usize, spec: &[u8], meaning: Meaning) -> Result<(), Fault> {
         let kept = self.0.get_mut(at).ok_or(Fault::Table)?;
         if kept.as_ref().is_some_and(|kept| kept.spec == spec && kept.meaning == meaning) {
@@ -28,7 +28,7 @@ impl Tables {
                 (kept.meaning, *kept.table) = (meaning, table);
             }
             none => {
-                // No table is longer.
+                // The length of the longest table.
                 let mut room = Vec::with_capacity(LENGTHS + 256);
                 room.extend_from_slice(spec);
                 *none = Some(Kept { spec: room, meaning, table: Box::new(table) });
@@ -37,7 +37,7 @@ impl Tables {
         Ok(())
     }
 
-    /// A table that was set.
+    /// Returns a table that was set.
     pub(super) fn get(&self, at: usize) -> Result<&Table, Fault> {
         self.0.get(at).and_then(Option::as_ref).map(|kept| &*kept.table).ok_or(Fault::Table)
     }

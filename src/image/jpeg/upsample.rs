@@ -1,25 +1,26 @@
-//! As many samples as the image has pixels.
+//! Upsamples a component to the image's number of pixels.
 //!
 //! ```text
-//! two pixels to a sample    the nearer sample counts three quarters, the one beyond a quarter; at the edge the
-//!                           nearer one is the one beyond, too
+//! two pixels per sample     the nearer sample has weight 3/4, the one beyond 1/4; at the edge the nearer one
+//!                           is also the one beyond
 //!     across                (3 * nearer + beyond + [1, 2][x % 2]) / 4
 //!     down                  (3 * nearer + beyond + [1, 2][y % 2]) / 4
-//!     both                  sums of rows: s = 3 * nearer + beyond; of those (3 * nearer + beyond + [8, 7][x % 2]) / 16
-//! otherwise                 the sample that the pixel lies in
+//!     both                  sums of rows: s = 3 * nearer + beyond
+//!                           of those: (3 * nearer + beyond + [8, 7][x % 2]) / 16
+//! otherwise                 the sample that contains the pixel
 //! ```
 //!
-//! That is libjpeg-turbo's "fancy upsampling" to the last bit. Along rows of two samples or fewer it does not do it, nor
-//! where a block comes to one pixel.
+//! That is libjpeg-turbo's "fancy upsampling" to the last bit. It does not interpolate along rows of two
+//! samples or fewer, nor if a block becomes one pixel.
 
 #![expect(clippy::cast_possible_truncation, reason = "a mean of bytes is a byte")]
 
 use super::part::{Axis, Part};
 
-/// Rows of at most so many samples are not interpolated along.
+/// Rows of at most this many samples are not interpolated horizontally.
 const PLAIN_SAMPLES_MAX: usize = 2;
 
-/// A component's samples, of the blocks of its part.
+/// A component's samples: those of the blocks of its part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Samples<'a> {
     pub(super) samples: &'a [u8],
@@ -28,16 +29,16 @@ pub(super) struct Samples<'a> {
     pub(super) across: Axis,
 }
 
-/// Room for a row of one component.
+/// Buffers for a row of one component.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    /// Sums of two rows, with one more at each end.
+    /// The sums of two rows, with one more element at each end.
     sums: Vec<i16>,
     pixels: Vec<u8>,
 }
 
 impl Samples<'_> {
-    /// The samples of a row that are needed.
+    /// The needed samples of a row.
     #[inline(always)]
     fn row(&self, y: usize) -> &[u8] {
         let start = (y - self.part.side * self.part.rows.start) * self.part.stride();
@@ -45,7 +46,7 @@ impl Samples<'_> {
         &self.samples[start + self.across.start - left..start + self.across.end - left]
     }
 
-    /// The pixels of the row `y`, from the column `left` on, `width` of them.
+    /// Returns `width` pixels of row `y`, from the column `left` on.
     #[inline(always)]
     pub(super) fn pixels<'r>(&'r self, y: usize, left: usize, width: usize, room: &'r mut Row) -> &'r [u8] {
         let (own, across) = (y / self.down.step, self.across);
@@ -80,16 +81,16 @@ impl Samples<'_> {
     }
 }
 
-/// Pixels between two rows.
+/// Interpolates between two rows.
 #[inline(always)]
 fn between(nearer: &[u8], beyond: &[u8], y: usize, out: &mut [u8]) {
-    let round = if y.is_multiple_of(2) { 1 } else { 2 };
+    let rounding = if y.is_multiple_of(2) { 1 } else { 2 };
     for ((out, &nearer), &beyond) in out.iter_mut().zip(nearer).zip(beyond) {
-        *out = ((3 * u16::from(nearer) + u16::from(beyond) + round) >> 2) as u8;
+        *out = ((3 * u16::from(nearer) + u16::from(beyond) + rounding) >> 2) as u8;
     }
 }
 
-/// Sums of two rows, where the first and the last are there twice.
+/// The weighted sum of two rows, with the first and the last element repeated.
 #[inline(always)]
 fn sum(nearer: &[u8], beyond: &[u8], sums: &mut [i16]) {
     for ((sum, &nearer), &beyond) in sums[1..].iter_mut().zip(nearer).zip(beyond) {
@@ -98,7 +99,7 @@ fn sum(nearer: &[u8], beyond: &[u8], sums: &mut [i16]) {
     double_ends(sums);
 }
 
-/// A row, where the first and the last are there twice.
+/// A row, with the first and the last element repeated.
 #[inline(always)]
 fn widen(nearer: &[u8], sums: &mut [i16]) {
     for (sum, &nearer) in sums[1..].iter_mut().zip(nearer) {
@@ -113,14 +114,15 @@ fn double_ends(sums: &mut [i16]) {
     (sums[0], sums[last]) = (sums[1], sums[last - 1]);
 }
 
-/// Two pixels to each sum, with so much added for the left and the right one, and without so many fractional bits.
+/// Computes two pixels for each sum, with the rounding terms `LEFT` and `RIGHT`, and drops `BITS` fractional
+/// bits.
 #[inline(always)]
 fn along<const LEFT: i16, const RIGHT: i16, const BITS: u32>(sums: &[i16], out: &mut [u8]) {
     let len = sums.len() - 2;
-    let (before, own, behind) = (&sums[..len], &sums[1..=len], &sums[2..]);
+    let (before, own, after) = (&sums[..len], &sums[1..=len], &sums[2..]);
     let (pairs, _) = out.as_chunks_mut::<2>();
-    for (((pair, &before), &own), &behind) in pairs.iter_mut().zip(before).zip(own).zip(behind) {
-        *pair = [((3 * own + before + LEFT) >> BITS) as u8, ((3 * own + behind + RIGHT) >> BITS) as u8];
+    for (((pair, &before), &own), &after) in pairs.iter_mut().zip(before).zip(own).zip(after) {
+        *pair = [((3 * own + before + LEFT) >> BITS) as u8, ((3 * own + after + RIGHT) >> BITS) as u8];
     }
 }
 
@@ -132,7 +134,7 @@ mod tests {
     use crate::image::jpeg::part::axes;
     use proptest::prelude::*;
 
-    /// A pixel by the formulas, of the whole component.
+    /// A pixel of the whole component, by the formulas.
     fn naive(
         samples: &dyn Fn(usize, usize) -> u8,
         [down, across]: [Axis; 2],
@@ -175,11 +177,12 @@ mod tests {
             let frame = Frame::parse(0xc0, 0, &segment).unwrap().reduced(side);
             let [height, width] = frame.pixels();
             let (top, left) = (window.0 % height, window.1 % width);
-            let window =
-                Window { top, left, height: 1 + window.2 % (height - top), width: 1 + window.3 % (width - left) };
+            let (height, width) = (1 + window.2 % (height - top), 1 + window.3 % (width - left));
+            let window = Window { top, left, height, width };
             let component = &frame.components()[factors.2];
             let sample = |y: usize, x: usize| {
-                let number = (y as u32).wrapping_mul(0x9e37_79b9) ^ (x as u32).wrapping_mul(0x85eb_ca6b) ^ seed;
+                let (y, x) = ((y as u32).wrapping_mul(0x9e37_79b9), (x as u32).wrapping_mul(0x85eb_ca6b));
+                let number = y ^ x ^ seed;
                 (number.wrapping_mul(0xc2b2_ae35) >> 24) as u8
             };
             let [down, across] = axes(&frame, component, window);
@@ -192,8 +195,9 @@ mod tests {
             let mut room = Row::default();
             for y in top..top + window.height {
                 let found = samples.pixels(y, left, window.width, &mut room);
+                let columns = left..left + window.width;
                 let wanted: Vec<u8> =
-                    (left..left + window.width).map(|x| naive(&sample, [down, across], side > 1, y, x)).collect();
+                    columns.map(|x| naive(&sample, [down, across], side > 1, y, x)).collect();
                 prop_assert_eq!(found, &wanted[..], "row {}", y);
             }
         }

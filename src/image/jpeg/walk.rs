@@ -1,4 +1,4 @@
-//! A JPEG file, from marker to marker.
+//! Reads a JPEG file marker by marker.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -12,7 +12,7 @@ use super::{Colors, FORMAT, Head, SCANS_MAX, damaged};
 use crate::image::DecodeError;
 use crate::image::exif::{self, Orientation};
 
-/// The bytes of a marker that have a meaning here.
+/// The marker codes that matter here.
 mod marker {
     pub(super) const TEM: u8 = 0x01;
     pub(super) const DHT: u8 = 0xc4;
@@ -30,14 +30,14 @@ mod marker {
     pub(super) const COM: u8 = 0xfe;
 }
 
-/// A JFIF segment that is shorter is none, to libjpeg.
+/// libjpeg does not recognise a JFIF segment shorter than this.
 const JFIF_BYTES_MIN: usize = 14;
 
-/// A walk from marker to marker.
+/// A position in a file that moves from marker to marker.
 pub(super) struct Walk<'a> {
     file: &'a [u8],
     at: usize,
-    /// Units of a scan between two restart markers. Zero is none.
+    /// The number of a scan's units between two restart markers. Zero is none.
     interval: usize,
     tables: Specs<'a>,
     quantizers: Quantizers,
@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
                 }
                 marker::APP1 => {
                     let segment = self.segment()?;
-                    // Only the first counts, and its name is not looked at, as in OpenCV.
+                    // As in OpenCV, only the first counts, and its name is not checked.
                     exif.get_or_insert(segment.get(6..).unwrap_or_default());
                 }
                 marker::APP14 => {
@@ -78,7 +78,7 @@ impl<'a> Walk<'a> {
                     frame = Some(Frame::parse(code, offset, segment)?);
                 }
                 marker::EOI => return Err(damaged(offset, "the end marker, before any scan")),
-                code => self.pass(code, offset)?,
+                code => self.other(code, offset)?,
             }
         }
         let frame: Frame = frame.ok_or_else(|| damaged(self.at, "a scan, before any frame"))?;
@@ -89,8 +89,8 @@ impl<'a> Walk<'a> {
         Ok(Head { frame, colors, orientation })
     }
 
-    /// Reads from the first scan, whose marker is behind, to the end marker, behind which it stops. `data` is room
-    /// for scan data.
+    /// Reads from the first scan, whose marker has been read, through the end marker. `data` is a buffer for
+    /// scan data.
     pub(super) fn scans(
         &mut self,
         frame: &Frame,
@@ -116,18 +116,21 @@ impl<'a> Walk<'a> {
                 0xc0..=0xc3 | 0xc5..=0xcf => {
                     return Err(damaged(offset, "a second frame: one is allowed"));
                 }
-                code => self.pass(code, offset)?,
+                code => self.other(code, offset)?,
             }
             code = self.marker()?;
         }
         if !progress.is_complete(frame) {
-            return Err(damaged(self.at, "the end, and a component has had no scan, or not all of them"));
+            return Err(damaged(
+                self.at,
+                "the end, but a component has had no scan, or not all of its scans",
+            ));
         }
         Ok(())
     }
 
-    /// Passes over a segment that does not matter here, or a marker without one.
-    fn pass(&mut self, code: u8, offset: usize) -> Result<(), DecodeError> {
+    /// Handles any other marker: takes its tables or its restart interval, or skips it and its segment.
+    fn other(&mut self, code: u8, offset: usize) -> Result<(), DecodeError> {
         match code {
             marker::TEM => Ok(()),
             code if marker::RST.contains(&code) => Ok(()),
@@ -147,17 +150,18 @@ impl<'a> Walk<'a> {
                     .ok_or_else(|| damaged(offset, "a malformed quantization table"))
             }
             marker::DNL | marker::APP0..=marker::APP15 | marker::COM => self.segment().map(drop),
-            marker::SOI => Err(damaged(offset, "another file's start")),
-            code => Err(damaged(offset, format!("a marker that JPEG does not have, 0x{code:02x}"))),
+            marker::SOI => Err(damaged(offset, "the start of another file")),
+            code => Err(damaged(offset, format!("a marker unknown to JPEG, 0x{code:02x}"))),
         }
     }
 
-    /// The next marker. There may be fill bytes before it and nothing else, unless a scan or the file ends there.
+    /// Returns the next marker. Only fill bytes may precede it, except for the end marker: stray bytes may
+    /// precede that.
     fn marker(&mut self) -> Result<u8, DecodeError> {
         let start = self.at;
         loop {
             let Some(&[fill, code]) = self.file.get(self.at..).and_then(<[u8]>::first_chunk) else {
-                return Err(self.truncated("what comes before its end marker"));
+                return Err(self.truncated("the data before its end marker"));
             };
             if fill == 0xff && code != 0xff && code != 0 {
                 let stray = self.at.saturating_sub(start);
@@ -167,7 +171,7 @@ impl<'a> Walk<'a> {
                     .get(start..)
                     .is_some_and(|bytes| bytes.iter().take(stray).all(|&byte| byte == 0xff));
                 if !only_fill && code != marker::EOI {
-                    return Err(damaged(start, format!("no marker but {stray} stray bytes")));
+                    return Err(damaged(start, format!("{stray} stray bytes in place of a marker")));
                 }
                 return Ok(code);
             }
@@ -175,19 +179,19 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What a segment holds behind its length.
+    /// Returns the content of a segment after its length.
     fn segment(&mut self) -> Result<&'a [u8], DecodeError> {
         let rest = self.file.get(self.at..).unwrap_or_default();
         let Some((len, rest)) = rest.split_first_chunk() else { return Err(self.truncated("a segment")) };
         let Some(len) = usize::from(u16::from_be_bytes(*len)).checked_sub(2) else {
-            return Err(damaged(self.at, "a segment that is shorter than its length"));
+            return Err(damaged(self.at, "a segment with a length of less than 2"));
         };
         let Some(segment) = rest.get(..len) else { return Err(self.truncated("a segment")) };
         self.at = self.at.saturating_add(2).saturating_add(len);
         Ok(segment)
     }
 
-    /// Reads the data of a scan, which end at a marker that does not belong to them.
+    /// Reads the data of a scan, which ends at a marker that does not belong to it.
     fn data(
         &mut self,
         frame: &Frame,
@@ -211,7 +215,7 @@ impl<'a> Walk<'a> {
             let is_restart = code.is_some_and(|code| marker::RST.contains(code));
             if units == 0 {
                 // Some encoders end the last interval with a marker too.
-                let found = "scan data behind the last restart marker there should be";
+                let found = "scan data after the last restart marker that is due";
                 return if is_restart || end != start { Err(damaged(start, found)) } else { Ok(()) };
             }
             // Many cameras leave stray bytes before the end marker.
@@ -221,12 +225,12 @@ impl<'a> Walk<'a> {
             match code {
                 Some(code) if is_restart => {
                     if due != *code {
-                        return Err(damaged(end, format!("the marker 0x{code:02x}: due is 0x{due:02x}")));
+                        return Err(damaged(end, format!("the marker 0x{code:02x}, but 0x{due:02x} is due")));
                     }
                     due = marker::RST.start() | due.wrapping_add(1) & 7;
                 }
                 _ if units > 0 => {
-                    let found = format!("a marker that ends the scan, and {units} of its units are missing");
+                    let found = format!("a marker that ends the scan, with {units} of its units missing");
                     return Err(damaged(end, found));
                 }
                 _ => return Ok(()),
@@ -276,10 +280,7 @@ mod tests {
             let error = walk(&with("444.jpg", code, &[0, 1])).unwrap_err();
             assert!(matches!(error, DecodeError::Damaged { .. }), "{code:#x}: {error}");
         }
-        assert!(
-            walk(&with("444.jpg", marker::EOI, &[0, 1])).is_ok(),
-            "behind the last scan there may be some"
-        );
+        assert!(walk(&with("444.jpg", marker::EOI, &[0, 1])).is_ok(), "allowed after the last scan");
     }
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_component_has_a_scan() {
-        // Those of the first two components alone.
+        // Only the scans of the first two components.
         let mut file = file("separate_scans.jpg");
         let last = file.windows(2).rposition(|pair| pair == [0xff, marker::SOS]).unwrap();
         file.truncate(last);

@@ -1,8 +1,8 @@
-//! The colours of a JPEG's samples, by libjpeg's integer arithmetic.
+//! Colour conversion of a JPEG's samples, in libjpeg's integer arithmetic.
 //!
 //! ```text
 //! R = Y + (1.40200 * Cr)                       Cb, Cr about 128, products to 16 fractional bits,
-//! G = Y - (0.34414 * Cb) - (0.71414 * Cr)      rounded half up, sums cut to 0..=255
+//! G = Y - (0.34414 * Cb) - (0.71414 * Cr)      rounded half up, sums clamped to 0..=255
 //! B = Y + (1.77200 * Cb)
 //! grey = 0.29900 * R + 0.58700 * G + 0.11400 * B
 //! ```
@@ -16,7 +16,7 @@ const RED_TO_GREY: u32 = 19_595;
 const GREEN_TO_GREY: u32 = 38_470;
 const BLUE_TO_GREY: u32 = 7_471;
 
-/// A row of Y, Cb, Cr into rows of B, G, R.
+/// Converts a row of Y, Cb, Cr to rows of B, G, R.
 #[inline(always)]
 pub(super) fn to_bgr([luma, cb, cr]: [&[u8]; 3], [blue, green, red]: [&mut [u8]; 3]) {
     let outs = blue.iter_mut().zip(green).zip(red);
@@ -28,7 +28,7 @@ pub(super) fn to_bgr([luma, cb, cr]: [&[u8]; 3], [blue, green, red]: [&mut [u8];
     }
 }
 
-/// A row of R, G, B into one of grey.
+/// Converts a row of R, G, B to a row of grey.
 #[inline(always)]
 pub(super) fn to_grey([red, green, blue]: [&[u8]; 3], grey: &mut [u8]) {
     for (((&red, &green), &blue), grey) in red.iter().zip(green).zip(blue).zip(grey) {
@@ -49,7 +49,7 @@ fn clamp(level: i32) -> u8 {
 mod tests {
     use super::*;
 
-    /// The whole cube in steps, against the formulas in floating point.
+    /// Compares the whole cube, in steps, with the formulas in floating point.
     #[test]
     fn the_formulas_hold_to_half_a_level() {
         let steps = || (0..=255u8).step_by(5);

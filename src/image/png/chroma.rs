@@ -1,20 +1,20 @@
-//! The chromaticities of a PNG's cHRM chunk, and which of them libpng takes to be wrong.
+//! The chromaticities of a PNG's cHRM chunk, and which of them libpng rejects.
 //!
 //! ```text
-//! scale of red, green and blue   such that together they are white of luminance 1, by Cramer's rule
-//! possible                       if all scales are positive, and the colours of which these are the chromaticities
-//!                                have them again, to 5 of 100000
+//! scale of red, green and blue   such that their sum is white of luminance 1, by Cramer's rule
+//! possible                       if all scales are positive, and the chromaticities recomputed from the
+//!                                colours agree to 5 of 100000
 //! ```
 //!
-//! All numbers are in hundred thousandths, and are rounded where libpng rounds them.
+//! All numbers are in units of 1/100000, and are rounded where libpng rounds them.
 
-/// One, with its sign.
+/// One, as a signed number.
 const UNIT: i64 = super::ONE as i64;
-/// Products of two differences are divided by so much, lest they be more than 31 bits.
+/// Products of two differences are divided by this, so that they fit 31 bits.
 const PRODUCT_SHRINK: i64 = 7;
-/// How far chromaticities may be off that were computed from themselves.
+/// The largest allowed error of recomputed chromaticities.
 const SLIP: i64 = 5;
-/// The least luminance of white.
+/// The minimum luminance of white.
 const WHITE_MIN: i64 = 5;
 
 type Point = [i64; 2];
@@ -30,7 +30,7 @@ impl Chromaticities {
     pub(super) const SRGB: Self =
         Self { white: [31_270, 32_900], colors: [[64_000, 33_000], [30_000, 60_000], [15_000, 6_000]] };
 
-    /// `None` where a number has its sign bit set: such a chunk is passed over.
+    /// Returns `None` if a number has its sign bit set: such a chunk is ignored.
     pub(super) fn parse(chunk: &[u8; 32]) -> Option<Self> {
         let number = |at: usize| {
             let number = u32::from_be_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]);
@@ -46,7 +46,7 @@ impl Chromaticities {
         points.zip(others).all(|(a, b)| (a - b).abs() <= distance)
     }
 
-    /// Whether there can be such.
+    /// Whether such chromaticities are possible.
     pub(super) fn are_possible(&self) -> bool {
         let in_triangle = |&[x, y]: &Point| x <= UNIT && y <= UNIT - x;
         self.colors.iter().chain([&self.white]).all(in_triangle)
@@ -54,7 +54,7 @@ impl Chromaticities {
             && self.round_trip().is_some_and(|back| self.is_near(&back, SLIP))
     }
 
-    /// The chromaticities that are computed from the colours that are computed from these.
+    /// The chromaticities that are recomputed from the colours computed from these.
     fn round_trip(&self) -> Option<Self> {
         let Self { white, colors: [red, green, blue] } = *self;
         let from_blue = |[x, y]: Point| [x - blue[0], y - blue[1]];
@@ -92,7 +92,7 @@ fn project(color: [i64; 3]) -> Option<Point> {
     Some([scaled(color[0], UNIT, sum)?, scaled(color[1], UNIT, sum)?])
 }
 
-/// `a * b / c`, rounded. `None` where that is nothing, or more than 32 bits.
+/// `a * b / c`, rounded. `None` if that is undefined or exceeds 32 bits.
 fn scaled(a: i64, b: i64, c: i64) -> Option<i64> {
     if c == 0 {
         return None;

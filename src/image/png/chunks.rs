@@ -1,4 +1,4 @@
-//! A PNG file, from chunk to chunk.
+//! Reads a PNG file chunk by chunk.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -10,10 +10,10 @@ use super::{FORMAT, Head, Kind, SIGNATURE, crc32};
 use crate::image::DecodeError;
 use crate::image::exif::{self, Orientation};
 
-/// The longest side that libpng reads.
+/// The longest side that libpng reads, in pixels.
 const SIDE_MAX: usize = 1_000_000;
 
-/// The lengths that a palette may have, of those that are multiples of three.
+/// The lengths in bytes that a palette may have, among multiples of three.
 const PALETTE_BYTES: RangeInclusive<usize> = 3..=768;
 
 /// A chunk of a file.
@@ -30,7 +30,7 @@ impl<'a> Chunk<'a> {
         let truncated = |inside| DecodeError::Truncated { format: FORMAT, offset: file.len(), inside };
         let rest = file.get(offset..).unwrap_or_default();
         let Some((len, rest)) = rest.split_first_chunk() else {
-            return Err(truncated("what comes before its end chunk"));
+            return Err(truncated("the chunks before its end chunk"));
         };
         let Some((kind, rest)) = rest.split_first_chunk() else { return Err(truncated("a chunk's name")) };
         let len = u32::from_be_bytes(*len) as usize;
@@ -40,12 +40,12 @@ impl<'a> Chunk<'a> {
         Ok(Self { offset, kind: *kind, data, crc: u32::from_be_bytes(*crc) })
     }
 
-    /// Where the next chunk starts.
+    /// The offset of the next chunk.
     fn end(&self) -> usize {
         self.offset.saturating_add(12).saturating_add(self.data.len())
     }
 
-    /// Whether the data are those that were written. What does not matter much is passed over where they are not.
+    /// Whether the checksum matches. A damaged chunk that matters little is ignored.
     fn is_intact(&self) -> bool {
         crc32([&self.kind, self.data]) == self.crc
     }
@@ -56,7 +56,7 @@ impl<'a> Chunk<'a> {
 }
 
 impl Head {
-    /// Walks over all chunks, to the last. Inflates a profile only if the gamma is wanted.
+    /// Reads all chunks, to the last. Inflates a profile only if the gamma is wanted.
     pub(super) fn parse(file: &[u8], wants_gamma: bool) -> Result<Self, DecodeError> {
         let header = Chunk::at(file, SIGNATURE.len())?;
         let mut head = Self::parse_header(&header)?;
@@ -87,7 +87,7 @@ impl Head {
                     gamma.give(u32::from_be_bytes([a, b, c, d]));
                 }
                 (b"sRGB", &[intent]) if early && chunk.is_intact() => gamma.give_srgb(intent),
-                // libpng has looked at a profile before it comes to the checksum.
+                // libpng uses a profile before it reaches the checksum.
                 (b"iCCP", data) if early && wants_gamma && head.kind.has_colors() => {
                     gamma.give_profile(|| Profile::parse(data));
                 }
@@ -121,9 +121,8 @@ impl Head {
             (4, 8 | 16) => Kind::GreyAlpha,
             (6, 8 | 16) => Kind::Rgba,
             _ => {
-                return Err(
-                    chunk.damaged(format!("a colour type of {kind} with {bits} bits, which PNG has not"))
-                );
+                return Err(chunk
+                    .damaged(format!("a colour type of {kind} with {bits} bits, which PNG does not have")));
             }
         };
         let [w3, w2, w1, w0, h3, h2, h1, h0] = *sizes;

@@ -1,6 +1,6 @@
-//! The gamma of a PNG, and tables to linear light and back, as libpng has them.
+//! The gamma of a PNG, and tables to linear light and back, as in libpng.
 //!
-//! Gamma is in hundred thousandths. Two that differ by less than a twentieth are held to be the same.
+//! Gamma is in units of 1/100000. Two values that differ by less than a twentieth count as equal.
 
 use std::ops::RangeInclusive;
 
@@ -8,30 +8,30 @@ use super::ONE;
 use super::chroma::Chromaticities;
 use super::profile::Profile;
 
-/// A gamma that differs from one by no more is taken to be one.
+/// A gamma that differs from one by at most this counts as one.
 const INSIGNIFICANT: u32 = 5_000;
-/// What libpng takes for a gamma.
+/// The gammas that libpng accepts.
 const ALLOWED: RangeInclusive<u32> = 16..=625_000_000;
 const SRGB: u32 = 45_455;
-/// The rendering intents that an sRGB chunk may give.
+/// The number of rendering intents that an sRGB chunk may give.
 const INTENTS: u8 = 4;
 
-/// What the chunks of a file say of its gamma, one after another.
+/// What a file's chunks say about its gamma, one after another.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gamma {
     known: Option<u32>,
     /// Whether it is from a gAMA chunk.
     given: bool,
-    /// Whether an sRGB chunk, or a profile that is held to be sRGB, was there.
+    /// Whether there was an sRGB chunk, or a profile that is recognised as sRGB.
     srgb: bool,
-    /// Of a cHRM chunk.
+    /// Those of a cHRM chunk.
     chromaticities: Option<Chromaticities>,
-    /// After a chunk that is wrong no other counts.
+    /// After an invalid chunk no other counts.
     invalid: bool,
 }
 
 impl Gamma {
-    /// A gAMA chunk. One that contradicts an sRGB chunk does not count.
+    /// Takes a gAMA chunk. One that contradicts an sRGB chunk does not count.
     pub(super) fn give(&mut self, gamma: u32) {
         if !ALLOWED.contains(&gamma) || self.given {
             self.invalid = true;
@@ -41,7 +41,7 @@ impl Gamma {
         }
     }
 
-    /// An sRGB chunk.
+    /// Takes an sRGB chunk.
     pub(super) fn give_srgb(&mut self, intent: u8) {
         if intent >= INTENTS || self.srgb {
             self.invalid = true;
@@ -51,7 +51,7 @@ impl Gamma {
         }
     }
 
-    /// An iCCP chunk.
+    /// Takes an iCCP chunk.
     pub(super) fn give_profile(&mut self, profile: impl FnOnce() -> Profile) {
         if self.srgb {
             self.invalid = true;
@@ -66,7 +66,7 @@ impl Gamma {
         }
     }
 
-    /// A cHRM chunk. It is of no use here, but may be wrong.
+    /// Takes a cHRM chunk. It is not used here, but it may be invalid.
     pub(super) fn give_chromaticities(&mut self, chunk: &[u8; 32]) {
         let Some(found) = Chromaticities::parse(chunk) else { return };
         let contradicts_srgb = self.srgb && !found.is_near(&Chromaticities::SRGB, 100);
@@ -79,16 +79,16 @@ impl Gamma {
     }
 }
 
-/// From samples in light as the eye has it to linear ones, and back.
+/// Tables from gamma-encoded samples to linear light, and back.
 pub(super) struct Tables {
     pub(super) to_linear: [u8; 256],
     pub(super) from_linear: [u8; 256],
 }
 
 impl Tables {
-    /// For a file's gamma. `None` where it makes no difference.
+    /// Creates the tables for a file's gamma. `None` if it makes no difference.
     pub(super) fn new(gamma: u32) -> Option<Self> {
-        // libpng assumes a screen that undoes the file's gamma, and then undoes that: it rounds twice.
+        // libpng assumes a screen gamma that undoes the file's, and then inverts that: it rounds twice.
         let screen = quotient(ONE, gamma);
         (is_significant(gamma) || is_significant(screen))
             .then(|| Self { to_linear: table(screen), from_linear: table(quotient(ONE, screen)) })

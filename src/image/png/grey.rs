@@ -1,4 +1,4 @@
-//! Grey from the colours of a PNG, as libpng's `png_set_rgb_to_gray(0.299, 0.587)` computes it.
+//! Computes grey from a PNG's colours, as libpng's `png_set_rgb_to_gray(0.299, 0.587)` does.
 //!
 //! ```text
 //! if R == G == B:  grey = R
@@ -12,7 +12,7 @@ const RED: u32 = 9_797;
 const GREEN: u32 = 19_234;
 const BLUE: u32 = 3_737;
 
-/// The grey of pixels of `step` bytes, R, G and B first.
+/// Computes the grey of pixels of `step` bytes, R, G and B first.
 pub(super) fn from_rgb(pixels: &[u8], step: usize, tables: Option<&Tables>, plane: &mut [u8]) {
     for (pixel, out) in pixels.chunks_exact(step).zip(plane) {
         let [red, green, blue] = [pixel[0], pixel[1], pixel[2]];
@@ -29,7 +29,7 @@ pub(super) fn from_rgb(pixels: &[u8], step: usize, tables: Option<&Tables>, plan
     }
 }
 
-/// The grey of pixels of `step` bytes, whose samples are of two; of the result, the upper byte.
+/// Computes the grey of pixels of `step` bytes with samples of two bytes. Keeps the upper byte of the result.
 pub(super) fn from_rgb_16(pixels: &[u8], step: usize, plane: &mut [u8]) {
     for (pixel, out) in pixels.chunks_exact(step).zip(plane) {
         let [red, green, blue] =

@@ -1,4 +1,4 @@
-//! PNG files: what their chunks say, and what OpenCV with libpng makes of it.
+//! PNG files: what their chunks say, and how OpenCV with libpng reads them.
 //!
 //! | the file has | Native | Color | Gray |
 //! |---|---|---|---|
@@ -7,9 +7,9 @@
 //! | colour or a palette | 3 | 3 | grey from colour |
 //! | colour with alpha, or a transparent colour | 4 | 3 | grey from colour |
 //!
-//! A transparent grey is not taken for transparency. Alpha that is not wanted is dropped, not blended. Gamma has no
-//! part in this but for grey from colour, which libpng computes in linear light where the file gives its gamma, or has
-//! a profile that is known to be sRGB.
+//! A transparent grey does not count as transparency. Unwanted alpha is dropped, not blended. Gamma plays no
+//! part except in grey from colour: libpng computes it in linear light if the file gives its gamma, or has a
+//! profile that is known to be sRGB.
 
 mod chroma;
 mod chunks;
@@ -23,25 +23,25 @@ use super::{ColorMode, Contents, DecodeError};
 use crate::base::shape::ImageShape;
 pub(super) use pixels::read;
 
-/// How a PNG file starts.
+/// The first bytes of a PNG file.
 pub(super) const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// The most bytes that a byte of deflated data can come to: 258 of them take two bits.
+/// The maximum number of bytes that a byte of deflated data expands to: two bits can encode 258 bytes.
 pub(super) const INFLATED_PER_BYTE_MAX: usize = 1032;
 
 const FORMAT: &str = "PNG";
 
-/// One, in the hundred thousandths that a PNG counts gamma and chromaticities in.
+/// One, in the units of 1/100000 in which a PNG gives gamma and chromaticities.
 const ONE: u32 = 100_000;
 
-/// The checksum of these bytes, one after the other, as a PNG has it behind each chunk.
+/// The checksum of these parts, concatenated, as a PNG stores it after each chunk.
 fn crc32<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32IsoHdlc);
     parts.into_iter().for_each(|part| digest.update(part));
     u32::try_from(digest.finalize()).expect("a checksum of 32 bits has 32")
 }
 
-/// What the samples of a pixel are.
+/// The colour type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Grey,
@@ -71,15 +71,15 @@ impl Kind {
 struct Head {
     height: usize,
     width: usize,
-    /// Bits of a sample.
+    /// The number of bits per sample.
     bits: u8,
     kind: Kind,
     /// Whether a colour, or colours of the palette, are transparent.
     transparent: bool,
-    /// In hundred thousandths, where the file gives it.
+    /// The gamma in units of 1/100000, if the file gives it.
     gamma: Option<u32>,
     orientation: Orientation,
-    /// Bytes of image data.
+    /// The number of bytes of image data.
     data_bytes: usize,
 }
 
@@ -107,6 +107,6 @@ impl Head {
 
 /// What a file holds, by its chunks. No data is inflated.
 pub(super) fn contents(file: &[u8], color: ColorMode) -> Result<Contents, DecodeError> {
-    // What the gamma is does not matter to its size.
+    // The gamma does not affect the size.
     Head::parse(file, false)?.contents(color)
 }

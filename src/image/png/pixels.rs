@@ -1,4 +1,4 @@
-//! PNG pixels, by the crate `png`.
+//! Reads PNG pixels with the crate `png`.
 
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,8 +11,8 @@ use crate::base::shape::ImageShape;
 use crate::image::planes::Interleaved;
 use crate::image::{ColorMode, Contents, Decode, DecodeError, elements, room};
 
-/// What the crate may allocate for chunks other than the image's, beside the file's own length and a row of
-/// the image.
+/// The bytes that the crate may allocate for chunks other than the image's, in addition to the file's own
+/// length and a row of the image.
 const CHUNK_BYTES_MAX: usize = 1 << 16;
 /// Four samples of two bytes.
 const PIXEL_BYTES_MAX: usize = 8;
@@ -26,7 +26,7 @@ pub(in crate::image) fn read(
 ) -> Result<Contents, DecodeError> {
     let head = Head::parse(file, wanted.color == ColorMode::Gray)?;
     let contents = head.contents(wanted.color)?;
-    // An output that is refused is refused before anything is made room for.
+    // A refused output is refused before anything is allocated.
     wanted.output(&contents)?;
     let shape = contents.shape;
     // Nothing of the decoder is used after a panic.
@@ -34,18 +34,18 @@ pub(in crate::image) fn read(
     let library = |message| DecodeError::Library { format: FORMAT, message };
     let samples = match read {
         Ok(samples) => samples.map_err(|error| library(error.to_string()))?,
-        Err(_) => return Err(library("the crate png panicked over it".to_owned())),
+        Err(_) => return Err(library("the crate png panicked".to_owned())),
     };
     let interleaved = &interleaved[..head.height * head.width * samples.step()];
     separate(&head, samples, interleaved, shape, room(planes, elements(shape)))?;
     Ok(contents)
 }
 
-/// How the pixels lie that were read.
+/// The layout of the pixels that were read.
 #[derive(Clone, Copy)]
 struct Samples {
     count: usize,
-    /// Of a sample.
+    /// The number of bytes per sample.
     bytes: usize,
 }
 
@@ -55,14 +55,14 @@ impl Samples {
     }
 }
 
-/// Reads the pixels as the file has them, but for palettes, and samples of fewer than 8 bits.
+/// Reads the pixels as stored, except that palettes, and samples of fewer than 8 bits, are expanded.
 fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<Samples, DecodingError> {
     let row = head.width.saturating_mul(PIXEL_BYTES_MAX).saturating_add(1);
     let limits = Limits { bytes: CHUNK_BYTES_MAX.saturating_add(file.len()).saturating_add(row) };
     let mut options = DecodeOptions::default();
     options.set_ignore_text_chunk(true);
     options.set_ignore_iccp_chunk(true);
-    // Adler-32, the last word on whether the pixels are those that were written.
+    // Verify Adler-32, the final check that the pixels are those that were written.
     options.set_ignore_adler32(false);
     let mut decoder = Decoder::new_with_options(Cursor::new(file), options);
     decoder.set_limits(limits);
@@ -73,7 +73,7 @@ fn read_samples(file: &[u8], head: &Head, interleaved: &mut Vec<u8>) -> Result<S
     let out = room(interleaved, head.height * head.width * samples.step());
     let frame = reader.next_frame(out)?;
     if (frame.height as usize, frame.width as usize) != (head.height, head.width) {
-        // An animation's first frame: animations are not read, and this one has nothing else.
+        // The first frame of an animation: animations are not read, and this file has no other image.
         return Err(DecodingError::LimitsExceeded);
     }
     reader.finish()?;
@@ -99,7 +99,7 @@ fn separate(
             if head.gamma.and_then(Tables::new).is_some() {
                 return Err(DecodeError::Unsupported {
                     format: FORMAT,
-                    found: "colours of 16 bits and a gamma, of which grey is wanted".to_owned(),
+                    found: "16-bit colours and a gamma, and is to be read as grey".to_owned(),
                     allowed: "such files in colour (force_color, or is_color in an ImageData layer)",
                 });
             }
@@ -108,13 +108,12 @@ fn separate(
         }
         (3, 1 | 2, _) => &[0, 0, 0],
         (3, _, 1) => &[2, 1, 0],
-        // Big-endian: the first byte of a sample is its upper.
+        // Samples are big-endian: the first byte is the upper one.
         (3, _, _) => &[4, 2, 0],
         (4, 2, _) => &[0, 0, 0, 1],
         (4, 4, _) => &[2, 1, 0, 3],
         _ => {
-            let message =
-                format!("{} samples a pixel where {} channels are due", samples.count, shape.channels);
+            let message = format!("{} samples per pixel for {} channels", samples.count, shape.channels);
             return Err(DecodeError::Library { format: FORMAT, message });
         }
     };

@@ -1,7 +1,7 @@
-//! The colour profile of a PNG, as far as libpng looks at it.
+//! The colour profile of a PNG, as far as libpng uses it.
 //!
-//! It knows a few profiles by their checksums, and takes a file with one of them for sRGB. Of another it checks that
-//! it is one; a file with a profile that is wrong has no gamma from then on.
+//! libpng recognises a few profiles by their checksums, and treats a file with one of them as sRGB. It only
+//! validates any other. In a file with an invalid profile, no later chunk sets a gamma.
 
 use std::io::Cursor;
 use std::ops::RangeInclusive;
@@ -11,27 +11,27 @@ use ::png::{Decoder, Limits};
 use super::SIGNATURE;
 use super::crc32;
 
-/// The shortest chunk that is looked at: a name, which is taken to be of 79 bytes, and the shortest deflated data.
+/// The shortest chunk that is considered: a name, assumed to take 79 bytes, and the shortest deflated data.
 const CHUNK_BYTES_MIN: usize = 92;
-/// How long a profile's name is, which comes first.
+/// The length of a profile's name, which comes first.
 const NAME_BYTES: RangeInclusive<usize> = 1..=79;
-/// The longest profile that libpng reads.
+/// The longest profile that libpng reads, in bytes.
 const PROFILE_BYTES_MAX: usize = 8_000_000;
 
-/// Where the table of contents starts, behind the number of its entries.
+/// The offset of the table of contents, after the number of its entries.
 const ENTRIES: usize = 132;
 const ENTRY_BYTES: usize = 12;
-/// Intents from here on are wrong; those above 3 are unknown and allowed.
+/// Intents from this value on are invalid; those from 4 up to it are unknown but allowed.
 const INTENT_MAX: u32 = 0xffff;
 
-/// What a profile says of a file.
+/// What a profile says about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
     /// It is sRGB.
     Srgb,
-    /// It is not one.
+    /// It is not a valid profile.
     Invalid,
-    /// It is passed over.
+    /// It is ignored.
     Other,
 }
 
@@ -41,7 +41,7 @@ struct Known {
     adler: u32,
     crc: u32,
     intent: u32,
-    /// The first word of the identity that it holds. Zero is none.
+    /// The first word of its profile ID. Zero is none.
     id: u32,
 }
 
@@ -49,7 +49,7 @@ const fn known(len: usize, adler: u32, crc: u32, intent: u32, id: u32) -> Known 
     Known { len, adler, crc, intent, id }
 }
 
-/// Four from color.org, and three by Hewlett-Packard and Microsoft without an identity.
+/// Four from color.org, and three by Hewlett-Packard and Microsoft without a profile ID.
 const KNOWN: [Known; 7] = [
     known(3_048, 0x0a3f_d9f6, 0x3b87_72b9, 0, 0x29f8_3dde),
     known(3_052, 0x4909_e5e1, 0x427e_bb21, 1, 0xc95b_d637),
@@ -61,7 +61,7 @@ const KNOWN: [Known; 7] = [
 ];
 
 impl Profile {
-    /// By the data of an iCCP chunk, of a file with colours.
+    /// Classifies the data of an iCCP chunk, in a file with colours.
     pub(super) fn parse(chunk: &[u8]) -> Self {
         if chunk.len() < CHUNK_BYTES_MIN {
             return Profile::Other;
@@ -86,7 +86,7 @@ impl Known {
     }
 }
 
-/// The profile without what lies behind it. `None` where it is none that may be in a file with colours.
+/// The profile without trailing bytes. `None` if it is not valid in a file with colours.
 fn checked(inflated: &[u8]) -> Option<&[u8]> {
     let len = word(inflated, 0)? as usize;
     if !(ENTRIES..=PROFILE_BYTES_MAX).contains(&len) {
@@ -120,7 +120,8 @@ fn adler_of(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// What the chunk holds, by the crate that reads PNGs: it is given a file of nothing else.
+/// Inflates the chunk's profile with the crate that reads PNGs, which is given a minimal file around the
+/// chunk.
 fn inflate(chunk: &[u8]) -> Option<Vec<u8>> {
     let mut file = SIGNATURE.to_vec();
     let parts: [(&[u8; 4], &[u8]); 3] = [

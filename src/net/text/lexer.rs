@@ -1,4 +1,4 @@
-//! Bytes to tokens of protobuf's text format, each with the place where it starts.
+//! Splits bytes into tokens of protobuf's text format, each with its place.
 
 use super::literal;
 use crate::net::error::{NetCause, NetError, TextPlace, clip, clip_written};
@@ -6,21 +6,21 @@ use crate::net::error::{NetCause, NetError, TextPlace, clip, clip_written};
 /// A token, which borrows from the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'a> {
-    /// A name: of a field, of an enum's value, of a constant.
+    /// An identifier: the name of a field, an enum value, or a constant.
     Word(&'a str),
     /// Decimal, hexadecimal or octal digits, without a sign.
     Integer(&'a str),
     /// Digits with a point, an exponent or a trailing `f`, without a sign.
     Float(&'a str),
-    /// What stands between two quotes, escapes as written. They have been checked.
+    /// The content between two quotes, with its escapes as written and already checked.
     Quoted(&'a [u8]),
     /// One of [`SYMBOLS`].
     Symbol(u8),
-    /// Behind the last token.
+    /// The end of the text.
     End,
 }
 
-/// The characters that are a token each.
+/// The characters that are tokens by themselves.
 const SYMBOLS: &[u8] = b":{}<>[],;-./";
 
 impl Token<'_> {
@@ -35,26 +35,26 @@ impl Token<'_> {
     }
 }
 
-/// Splits a text into tokens. Comments and whitespace are passed over.
+/// Splits a text into tokens. Skips comments and whitespace.
 #[derive(Debug)]
 pub(super) struct Lexer<'a> {
     text: &'a [u8],
-    /// The next byte that is not part of a token yet.
+    /// The offset of the next byte that is not part of a token yet.
     at: usize,
-    /// Where that byte stands.
+    /// That byte's place.
     place: TextPlace,
 }
 
 impl<'a> Lexer<'a> {
-    /// Starts before the first token, behind a byte order mark if there is one.
+    /// Starts before the first token, after a byte order mark if there is one.
     pub(super) fn new(text: &'a [u8]) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         Self { text, at: 0, place: TextPlace { line: 1, column: 1 } }
     }
 
-    /// The next token and where it starts.
+    /// Returns the next token and its place.
     pub(super) fn token(&mut self) -> Result<(Token<'a>, TextPlace), NetError> {
-        self.pass_over_blanks();
+        self.skip_whitespace();
         let place = self.place;
         let token = match self.peek() {
             None => Token::End,
@@ -62,7 +62,7 @@ impl<'a> Lexer<'a> {
             Some(b'0'..=b'9') => self.number(place)?,
             Some(b'.') if self.text.get(self.at + 1).is_some_and(u8::is_ascii_digit) => self.number(place)?,
             Some(byte) if byte == b'_' || byte.is_ascii_alphabetic() => {
-                Token::Word(self.run(|byte| byte == b'_' || byte.is_ascii_alphanumeric()))
+                Token::Word(self.take_while(|byte| byte == b'_' || byte.is_ascii_alphanumeric()))
             }
             Some(symbol) if SYMBOLS.contains(&symbol) => {
                 self.step();
@@ -77,7 +77,7 @@ impl<'a> Lexer<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// Takes one byte. Bytes that continue a UTF-8 character take no column of their own.
+    /// Takes one byte. UTF-8 continuation bytes do not count as columns.
     fn step(&mut self) {
         match self.peek() {
             None => return,
@@ -91,7 +91,7 @@ impl<'a> Lexer<'a> {
         self.at += 1;
     }
 
-    fn pass_over_blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
                 b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' => self.step(),
@@ -105,8 +105,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes bytes as long as they are `wanted`, which must be ASCII.
-    fn run(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
+    /// Takes bytes while they are `wanted`. All of these must be ASCII.
+    fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at;
         while self.peek().is_some_and(&wanted) {
             self.step();
@@ -114,7 +114,7 @@ impl<'a> Lexer<'a> {
         self.since(start)
     }
 
-    /// The ASCII text from `start` to here.
+    /// The ASCII text from `start` to the current offset.
     fn since(&self, start: usize) -> &'a str {
         std::str::from_utf8(&self.text[start..self.at]).unwrap_or_default()
     }
@@ -148,30 +148,30 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self, place: TextPlace) -> Result<Token<'a>, NetError> {
         let start = self.at;
-        let digits = self.run(|byte| byte.is_ascii_digit());
-        // Of another base, and therefore whole: the digits are taken below.
+        let digits = self.take_while(|byte| byte.is_ascii_digit());
+        // Hexadecimal or octal, and therefore an integer: its digits are taken below.
         let hexadecimal = digits == "0" && matches!(self.peek(), Some(b'x' | b'X'));
         let prefixed = hexadecimal || (digits.len() > 1 && digits.starts_with('0'));
         let mut float = false;
         if !prefixed {
             float = self.peek() == Some(b'.');
-            self.run(|byte| byte == b'.');
-            self.run(|byte| byte.is_ascii_digit());
+            self.take_while(|byte| byte == b'.');
+            self.take_while(|byte| byte.is_ascii_digit());
             if matches!(self.peek(), Some(b'e' | b'E')) {
                 float = true;
                 self.step();
                 if matches!(self.peek(), Some(b'+' | b'-')) {
                     self.step();
                 }
-                self.run(|byte| byte.is_ascii_digit());
+                self.take_while(|byte| byte.is_ascii_digit());
             }
             if matches!(self.peek(), Some(b'f' | b'F')) {
                 float = true;
                 self.step();
             }
         }
-        // Whatever touches the number is part of it, and may make it a bad one.
-        self.run(|byte| byte == b'.' || byte == b'_' || byte.is_ascii_alphanumeric());
+        // Whatever touches the number is part of it, and may make it invalid.
+        self.take_while(|byte| byte == b'.' || byte == b'_' || byte.is_ascii_alphanumeric());
         let text = self.since(start);
         let good = if float { literal::float(text).is_some() } else { literal::is_integer(text) };
         if !good {
@@ -180,7 +180,7 @@ impl<'a> Lexer<'a> {
         Ok(if float { Token::Float(text) } else { Token::Integer(text) })
     }
 
-    /// The character at hand, as a message shows it.
+    /// The current character as a message shows it.
     fn character(&self) -> String {
         let rest = &self.text[self.at..];
         let rest = &rest[..rest.len().min(4)];
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_comes_apart_into_tokens() {
+    fn a_text_is_split_into_tokens() {
         use Token::{Float, Integer, Quoted, Symbol, Word};
         assert_eq!(
             tokens("layer{top:'a\\'b' # \"c\n crop_size:0x1F,_x-.5}"),
@@ -269,10 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_may_be_of_any_bytes() {
+    fn a_comment_may_have_any_bytes() {
         let mut lexer = Lexer::new(b"# \xff\xfe\x00\n\xff");
         let error = lexer.token().unwrap_err().to_string();
-        assert_eq!(error, "2:1: found the byte 0xff, with which nothing of protobuf's text format starts");
+        assert_eq!(error, "2:1: found the byte 0xff, which starts no token of protobuf's text format");
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! What the digits and the quoted strings of protobuf's text format stand for.
+//! Decodes the numbers and the quoted strings of protobuf's text format.
 
 use crate::net::error::{NetCause, clip_written};
 
-/// Whether these are digits of one base: decimal, `0x` hexadecimal, or octal after a `0`.
+/// Whether these are the digits of one base: decimal, `0x` hexadecimal, or octal after a `0`.
 pub(super) fn is_integer(text: &str) -> bool {
     let (digits, radix) = digits(text);
     !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix))
 }
 
-/// The number that checked digits are, or `None` where it does not fit.
+/// The value of checked digits, or `None` if it overflows.
 pub(super) fn integer(text: &str) -> Option<u64> {
     let (digits, radix) = digits(text);
     u64::from_str_radix(digits, radix).ok()
 }
 
-/// Whether an integer is written in decimal, as a float must be.
+/// Whether an integer is written in decimal. A float field takes no other base.
 pub(super) fn is_decimal(text: &str) -> bool {
     digits(text).1 == 10
 }
@@ -27,12 +27,12 @@ fn digits(text: &str) -> (&str, u32) {
     }
 }
 
-/// The float that digits with a point, an exponent or a trailing `f` are. Too large is infinite.
+/// The value of digits with a point, an exponent or a trailing `f`. Too large is infinite.
 pub(super) fn float(text: &str) -> Option<f64> {
     text.strip_suffix(['f', 'F']).unwrap_or(text).parse().ok()
 }
 
-/// The float that a name is, in any case of its letters.
+/// The value of a float constant's name, in any letter case.
 pub(super) fn constant(word: &str) -> Option<f64> {
     if word.eq_ignore_ascii_case("inf") || word.eq_ignore_ascii_case("infinity") {
         return Some(f64::INFINITY);
@@ -40,11 +40,11 @@ pub(super) fn constant(word: &str) -> Option<f64> {
     word.eq_ignore_ascii_case("nan").then_some(f64::NAN)
 }
 
-/// Hands the bytes that a quoted string stands for to `out`, piece by piece.
+/// Passes the decoded bytes of a quoted string to `out`, piece by piece.
 ///
 /// # Errors
 ///
-/// What is wrong with an escape, and the offset of its backslash.
+/// The offset of an invalid escape's backslash, and the error.
 pub(super) fn unescape(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Result<(), (usize, NetCause)> {
     let mut at = 0;
     while at < raw.len() {
@@ -63,7 +63,7 @@ pub(super) fn unescape(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Result<(), (us
     Ok(())
 }
 
-/// Reads the escape that `raw` starts with; its length, or `None` where it is none.
+/// Decodes the escape that `raw` starts with. Returns its length, or `None` if it is invalid.
 fn escape(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Option<usize> {
     let simple = match *raw.get(1)? {
         b'a' => 0x07,
@@ -91,7 +91,7 @@ fn escape(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Option<usize> {
     Some(2)
 }
 
-/// Reads `\uXXXX`, two of them that are a surrogate pair, or `\UXXXXXXXX`.
+/// Decodes `\uXXXX`, a surrogate pair of two of these, or `\UXXXXXXXX`.
 fn code_point(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Option<usize> {
     let long = raw.get(1) == Some(&b'U');
     let digits = if long { 8 } else { 4 };
@@ -109,7 +109,7 @@ fn code_point(raw: &[u8], out: &mut dyn FnMut(&[u8])) -> Option<usize> {
     Some(taken)
 }
 
-/// The number that the first `max` digits are, or as many as there are, but at least `min`; and how many.
+/// The value of up to `max` leading digits, of which there must be at least `min`, and how many there are.
 fn number(raw: &[u8], radix: u32, min: usize, max: usize) -> Option<(u32, usize)> {
     let digits = raw.iter().take(max).map_while(|&byte| char::from(byte).to_digit(radix));
     let (value, length) =

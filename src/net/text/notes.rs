@@ -1,10 +1,10 @@
-//! What a text says of its layers beyond the messages that it is read into.
+//! What is noted about a net's layers beyond the messages that the text is read into.
 
 use crate::net::error::{NetCause, NetError, TextPlace, clip};
 use crate::net::forks::Fork;
-use crate::net::warning::{Passed, WarningKind};
+use crate::net::warning::{Ignored, WarningKind};
 
-/// Which of the two fields of a net a layer stands in.
+/// Which of a net's two fields a layer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::net) enum Form {
     /// `layers`, which holds V0 layers too.
@@ -13,25 +13,25 @@ pub(in crate::net) enum Form {
     V2,
 }
 
-/// A field of a fork, as it was found.
+/// A fork's field that was found.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::net) struct Foreign {
-    /// Which one.
+    /// The field.
     pub(in crate::net) fork: &'static Fork,
-    /// Where it stands.
+    /// Its place.
     pub(in crate::net) at: TextPlace,
-    /// Whether it changes nothing in the arrays.
+    /// Whether its value does not affect the arrays.
     pub(in crate::net) harmless: bool,
 }
 
-/// The most names of unknown fields that are kept.
+/// The maximum number of unknown field names that are kept.
 const NAMES_MAX: usize = 32;
 
-/// Fields of nobody, each once.
+/// The unknown fields, each name once.
 #[derive(Clone, Debug, Default)]
 pub(in crate::net) struct Unknown {
     names: Vec<(String, TextPlace)>,
-    /// Fields beyond [`NAMES_MAX`].
+    /// The number of fields beyond [`NAMES_MAX`].
     more: usize,
 }
 
@@ -49,8 +49,8 @@ impl Unknown {
         }
     }
 
-    /// What is to be said of them.
-    pub(in crate::net) fn warnings(&self) -> impl Iterator<Item = Passed> {
+    /// The warnings about them.
+    pub(in crate::net) fn warnings(&self) -> impl Iterator<Item = Ignored> {
         let known = self.names.iter().map(|(field, at)| {
             let kind = WarningKind::Unknown { field: field.clone() };
             (Some(*at), kind)
@@ -67,36 +67,37 @@ pub(in crate::net) enum Fillers {
     Absent,
     /// The text has one.
     Present,
-    /// Wire bytes are not looked through for them.
+    /// Unknown: wire bytes are not searched for fillers.
     Unknown,
 }
 
-/// What is noted of one layer.
+/// What is noted about one layer.
 #[derive(Clone, Debug, Default)]
 pub(in crate::net) struct LayerNotes {
-    /// Where the layer's field name stands, or its brace in a list; `None` for wire bytes.
+    /// The place of the layer's field name, or of its brace in a list; `None` for wire bytes.
     pub(in crate::net) at: Option<TextPlace>,
-    /// Where each field of the schema first stands, by message and field. As many as the schema has, at most.
+    /// The first place of each schema field, by message and field. Never longer than the schema.
     pub(in crate::net) fields: Vec<(&'static str, &'static str, TextPlace)>,
-    /// Fields of forks: of each the first that is harmless, and the first that is not.
+    /// Fork fields: for each, the first harmless occurrence and the first other one.
     pub(in crate::net) foreign: Vec<Foreign>,
-    /// Fields of nobody.
+    /// Unknown fields.
     pub(in crate::net) unknown: Unknown,
     /// Whether there are fillers at any depth.
     pub(in crate::net) fillers: Fillers,
-    /// A type of V1 or V0 that the schema does not have.
+    /// A V1 or V0 type that the schema does not have.
     pub(in crate::net) kind: Option<String>,
-    /// What Caffe refuses the layer for. Whether anybody asks for it is not known while it is read.
+    /// Why Caffe refuses the layer. While the layer is read, it is unknown whether it will be requested.
     pub(in crate::net) refused: Option<(TextPlace, Box<NetCause>)>,
-    /// Where the first tops stand, in their order.
+    /// The places of the first tops, in order.
     pub(in crate::net) tops: Vec<TextPlace>,
 }
 
-/// The most tops whose places are kept: a place takes as much as some tops take of the text.
+/// The maximum number of tops whose places are kept: a place takes as much memory as several tops take in the
+/// text.
 const TOPS_MAX: usize = 64;
 
 impl LayerNotes {
-    /// Notes a field of a fork.
+    /// Notes a fork's field.
     pub(in crate::net) fn note_foreign(&mut self, found: Foreign) {
         let same = |noted: &Foreign| std::ptr::eq(noted.fork, found.fork) && noted.harmless == found.harmless;
         if !self.foreign.iter().any(same) {
@@ -104,26 +105,26 @@ impl LayerNotes {
         }
     }
 
-    /// Notes what the layer is refused for, if it is the first such thing.
+    /// Notes the reason to refuse the layer, if it is the first.
     pub(in crate::net) fn refuse(&mut self, at: TextPlace, cause: impl FnOnce() -> NetCause) {
         if self.refused.is_none() {
             self.refused = Some((at, Box::new(cause())));
         }
     }
 
-    /// What the layer must be refused for, if it is fed.
+    /// The reason to refuse the layer if it is fed.
     pub(in crate::net) fn refusal(&self) -> Option<NetError> {
         self.refused.as_ref().map(|(at, cause)| NetError::at(*at, NetCause::clone(cause)))
     }
 
-    /// Notes where the next top stands.
+    /// Notes the place of the next top.
     pub(in crate::net) fn note_top(&mut self, at: TextPlace) {
         if self.tops.len() < TOPS_MAX {
             self.tops.push(at);
         }
     }
 
-    /// Where a top stands, or else the layer.
+    /// The place of a top, or else of the layer.
     pub(in crate::net) fn top(&self, index: usize) -> Option<TextPlace> {
         self.tops.get(index).copied().or(self.at)
     }
@@ -133,7 +134,7 @@ impl LayerNotes {
         self.fields.iter().any(|&(message, field, _)| (message, field) == wanted)
     }
 
-    /// Where the first of these fields (message, field) that is set stands, or else the layer.
+    /// The place of the first of these fields (message, field) that is set, or else of the layer.
     pub(in crate::net) fn place(&self, wanted: &[(&str, &str)]) -> Option<TextPlace> {
         let found = wanted
             .iter()
@@ -142,11 +143,11 @@ impl LayerNotes {
     }
 }
 
-/// What is noted of a net.
+/// What is noted about a net.
 #[derive(Debug, Default)]
 pub(in crate::net) struct Notes {
-    /// The layers of either form, in the order of the text.
+    /// The layers of either format, in the order of the text.
     pub(in crate::net) layers: Vec<(Form, LayerNotes)>,
-    /// Top-level fields of nobody.
+    /// Unknown top-level fields.
     pub(in crate::net) unknown: Unknown,
 }

@@ -1,59 +1,60 @@
-//! Fields into messages: who may stand where, and how often.
+//! Reads fields into messages: which fields are allowed where, and how often.
 
 use super::lexer::{Lexer, Token};
 use super::notes::{Fillers, Foreign, Form, LayerNotes, Notes};
 use crate::net::error::{NetCause, NetError, TextPlace, clip};
 use crate::net::forks;
 
-/// How deep messages may be nested: protobuf's own limit for wire bytes.
+/// The maximum nesting depth of messages: protobuf's own limit for wire bytes.
 const DEPTH_MAX: usize = 100;
 
-/// The most characters of a name that is compared with the names there are.
+/// The maximum length of a name, in bytes, for which a similar field name is looked up.
 const COMPARED_MAX: usize = 40;
 
 /// A message that text can be read into.
 pub(super) trait Message: Default {
     /// Its name in the schema.
     const NAME: &'static str;
-    /// The fields of the schema.
+    /// Its fields in the schema.
     const FIELDS: &'static [&'static str];
-    /// What happens to other fields.
+    /// How other fields are handled.
     const OTHERS: Others;
-    /// For a layer: the form that it is written in.
+    /// For a layer: its format.
     const LAYER: Option<Form> = None;
 
-    /// Where a field that this message does not have belongs, as a hint says it.
+    /// For a field that this message does not have: where it belongs, as a hint for an error.
     fn home(name: &str) -> Option<&'static str>;
 
     /// Reads the value of one of [`FIELDS`](Self::FIELDS), whose name has just been read.
     fn read(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError>;
 }
 
-/// What happens to fields that the schema does not have.
+/// How fields that are not in the schema are handled.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Others {
     /// They are refused.
     Refused,
     /// Their layer is refused, if it is fed.
     RefusedIfFed,
-    /// They are passed over: Caffe has these besides. Those nearly named like one of the schema are refused, in
-    /// a layer if it is fed; and in a layer so are those that belong elsewhere.
-    PassedOver(&'static [&'static str]),
+    /// These are fields that Caffe has in addition, and are skipped. Unknown fields are skipped too, with two
+    /// exceptions: a field with a name close to one of the schema is refused (in a layer, only if the layer
+    /// is fed), and so is a field of a fed layer that belongs elsewhere.
+    Skipped(&'static [&'static str]),
 }
 
-/// Reads a text, one token ahead.
+/// Parses a text with one token of lookahead.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     lexer: Lexer<'a>,
     pub(super) next: Token<'a>,
-    /// Where [`next`](Self::next) starts.
+    /// The place of [`next`](Self::next).
     pub(super) at: TextPlace,
-    /// Where the field stands whose value is being read: its name, or its place in a list.
+    /// The place of the field whose value is being read: of its name, or of its element in a list.
     pub(super) field_at: TextPlace,
-    /// The messages that are open.
+    /// The number of open messages.
     depth: usize,
     pub(super) notes: Notes,
-    /// Whether an open message is a layer: the last one of the notes.
+    /// Whether one of the open messages is a layer: the last layer in the notes.
     in_layer: bool,
 }
 
@@ -73,7 +74,7 @@ impl<'a> Reader<'a> {
         Ok(message)
     }
 
-    /// Reads a message in its braces or angle brackets.
+    /// Reads a message in braces or angle brackets.
     pub(super) fn message<M: Message>(&mut self) -> Result<M, NetError> {
         let close = self.open()?;
         if let Some(form) = M::LAYER {
@@ -88,7 +89,7 @@ impl<'a> Reader<'a> {
         Ok(message)
     }
 
-    /// Takes the token that opens a message; the one that will close it.
+    /// Takes the token that opens a message, and returns the one that will close it.
     pub(super) fn open(&mut self) -> Result<Token<'static>, NetError> {
         let close = match self.next {
             Token::Symbol(b'{') => b'}',
@@ -120,12 +121,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The notes of the layer that is open.
+    /// The notes of the open layer.
     pub(super) fn layer(&mut self) -> Option<&mut LayerNotes> {
         self.notes.layers.last_mut().filter(|_| self.in_layer).map(|(_, layer)| layer)
     }
 
-    /// Reads a field, name, value and separator.
+    /// Reads a field: name, value and separator.
     fn field<M: Message>(&mut self, message: &mut M) -> Result<(), NetError> {
         let (token, at) = (self.next, self.at);
         match token {
@@ -133,9 +134,7 @@ impl<'a> Reader<'a> {
                 self.advance()?;
                 self.named_field(message, name, at)?;
             }
-            Token::Symbol(b'[') if matches!(M::OTHERS, Others::PassedOver(_)) => {
-                self.pass_over_extension()?
-            }
+            Token::Symbol(b'[') if matches!(M::OTHERS, Others::Skipped(_)) => self.skip_extension()?,
             _ => return Err(self.expected(&format!("a field of {}", M::NAME))),
         }
         self.separator()
@@ -153,8 +152,8 @@ impl<'a> Reader<'a> {
             return message.read(field, self);
         }
         if let Some(fork) = forks::find(M::NAME, name) {
-            let passed = self.pass_over()?;
-            let harmless = passed.is_harmless(fork.harmless);
+            let skipped = self.skip()?;
+            let harmless = skipped.is_harmless(fork.harmless);
             if let Some(layer) = self.layer() {
                 layer.note_foreign(Foreign { fork, at, harmless });
             }
@@ -162,13 +161,13 @@ impl<'a> Reader<'a> {
         }
         self.note_filler(name);
         self.other_field::<M>(name, at)?;
-        self.pass_over().map(drop)
+        self.skip().map(drop)
     }
 
     /// Refuses or notes a field that neither the schema nor a fork has.
     fn other_field<M: Message>(&mut self, name: &str, at: TextPlace) -> Result<(), NetError> {
         let nearest = nearest(name, M::FIELDS);
-        if let Others::PassedOver(others) = M::OTHERS {
+        if let Others::Skipped(others) = M::OTHERS {
             if others.contains(&name) {
                 return Ok(());
             }
@@ -179,11 +178,11 @@ impl<'a> Reader<'a> {
         let cause = || no_such_field::<M>(name, nearest);
         match M::OTHERS {
             Others::Refused => Err(NetError::at(at, cause())),
-            Others::RefusedIfFed | Others::PassedOver(_) => self.refuse(at, cause),
+            Others::RefusedIfFed | Others::Skipped(_) => self.refuse(at, cause),
         }
     }
 
-    /// Refuses the layer that is open, if it is fed; outside of layers, the net.
+    /// Refuses the open layer, if it is fed. Outside layers, refuses the net.
     pub(super) fn refuse(&mut self, at: TextPlace, cause: impl FnOnce() -> NetCause) -> Result<(), NetError> {
         match self.layer() {
             Some(layer) => layer.refuse(at, cause),
@@ -192,7 +191,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Notes where a top stands, if this is the field of one: only layers have it.
+    /// Notes the place of a top, if this field is `top`, which only layers have.
     pub(super) fn note_top(&mut self, field: &str) {
         let at = self.field_at;
         if field == "top"
@@ -210,7 +209,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes a field of nobody, which outside of layers only a net passes over.
+    /// Notes an unknown field. Outside layers, only the net itself allows such fields.
     fn note_unknown(&mut self, name: &str, at: TextPlace) -> Result<(), NetError> {
         if let Some(layer) = self.layer() {
             layer.unknown.note(name, at);
@@ -222,7 +221,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Notes a field by whose name a layer says how its parameters are filled.
+    /// Notes from a field's name whether the layer has a filler.
     pub(super) fn note_filler(&mut self, name: &str) {
         if (name == "filler" || name.ends_with("_filler"))
             && let Some(layer) = self.layer()
@@ -236,13 +235,13 @@ impl<'a> Reader<'a> {
         if matches!(self.next, Token::Symbol(b';' | b',')) { self.advance() } else { Ok(()) }
     }
 
-    /// Takes the next token.
+    /// Advances to the next token.
     pub(super) fn advance(&mut self) -> Result<(), NetError> {
         (self.next, self.at) = self.lexer.token()?;
         Ok(())
     }
 
-    /// Takes this symbol, if it is next.
+    /// Takes this symbol if it is next, and returns whether it was.
     pub(super) fn take(&mut self, symbol: u8) -> Result<bool, NetError> {
         let there = self.next == Token::Symbol(symbol);
         if there {
@@ -251,14 +250,14 @@ impl<'a> Reader<'a> {
         Ok(there)
     }
 
-    /// The error that something else is next than what must be.
+    /// An error for a token other than the expected one.
     pub(super) fn expected(&self, expected: &str) -> NetError {
         let cause = NetCause::Expected { expected: expected.to_owned(), found: self.next.shown() };
         NetError::at(self.at, cause)
     }
 }
 
-/// Fields that a solver has and no net.
+/// Fields that a solver has and a net does not.
 const SOLVERS_OWN: &[&str] = &["net", "train_net", "test_net", "net_param", "train_net_param", "base_lr"];
 
 fn no_such_field<M: Message>(name: &str, nearest: Option<&str>) -> NetCause {
@@ -270,7 +269,7 @@ fn no_such_field<M: Message>(name: &str, nearest: Option<&str>) -> NetCause {
     NetCause::NoSuchField { message: M::NAME, found: clip(name), hint }
 }
 
-/// The field that `name` is probably a slip for.
+/// The field that `name` is probably a misspelling of.
 fn nearest(name: &str, fields: &[&'static str]) -> Option<&'static str> {
     if name.len() > COMPARED_MAX {
         return None;
@@ -282,8 +281,7 @@ fn nearest(name: &str, fields: &[&'static str]) -> Option<&'static str> {
     (distance <= near).then_some(field)
 }
 
-/// How many letters must be put in, left out, changed or swapped with their neighbours to come from one name to
-/// the other.
+/// The number of insertions, deletions, changes and swaps of neighbours that turn one name into the other.
 fn distance(from: &str, to: &str) -> usize {
     let (from, to) = (from.as_bytes(), to.as_bytes());
     let mut before = vec![0; to.len() + 1];
@@ -308,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_told_from_another_name() {
+    fn a_misspelling_is_distinguished_from_another_name() {
         let fields = ["data_param", "top", "batch_size"];
         assert_eq!(nearest("dat_param", &fields), Some("data_param"));
         assert_eq!(nearest("bacth_size", &fields), Some("batch_size"));

@@ -1,4 +1,4 @@
-//! The messages of a net, field by field, as `proto/caffe.proto` has them.
+//! The messages of a net, field by field, as in `proto/caffe.proto`.
 
 use super::notes::Form;
 use super::reader::{Message, Others, Reader};
@@ -6,7 +6,8 @@ use super::value::{Enumeration, EnumerationSlot as _, Slot as _};
 use crate::net::error::NetError;
 use crate::proto;
 
-/// A message's fields, each read by its own type: `name`, or `name: Type` for an enum.
+/// Implements [`Message`] for fields that are each read by their own type: `name`, or `name: Type` for an
+/// enum.
 macro_rules! message {
     ($message:ident, $others:expr, $layer:expr, { $($field:ident $(: $enumeration:ty)?),* $(,)? }) => {
         impl Message for proto::$message {
@@ -22,7 +23,7 @@ macro_rules! message {
             fn read(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError> {
                 match field {
                     $(message!(@name $field) => message!(@fill self.$field, field, text $(, $enumeration)?),)*
-                    _ => text.pass_over().map(drop),
+                    _ => text.skip().map(drop),
                 }
             }
         }
@@ -37,7 +38,7 @@ macro_rules! message {
     };
 }
 
-message!(NetParameter, Others::PassedOver(&[]), None, {
+message!(NetParameter, Others::Skipped(&[]), None, {
     name, layers, input, input_dim, force_backward, state, debug_info, input_shape, layer,
 });
 
@@ -45,22 +46,24 @@ message!(BlobShape, Others::Refused, None, { dim });
 
 message!(NetState, Others::Refused, None, { phase: proto::Phase, level, stage });
 
-message!(NetStateRule, Others::Refused, None, { phase: proto::Phase, min_level, max_level, stage, not_stage });
+message!(NetStateRule, Others::Refused, None, {
+    phase: proto::Phase, min_level, max_level, stage, not_stage,
+});
 
-message!(LayerParameter, Others::PassedOver(OF_OTHER_LAYERS), Some(Form::V2), {
+message!(LayerParameter, Others::Skipped(OF_OTHER_LAYERS), Some(Form::V2), {
     name, r#type, bottom, top, loss_weight, param, propagate_down, include, exclude, phase: proto::Phase,
     transform_param, data_param, hdf5_data_param, image_data_param, memory_data_param, window_data_param,
 });
 
-message!(ParamSpec, Others::PassedOver(&["name", "share_mode", "lr_mult", "decay_mult"]), None, {});
+message!(ParamSpec, Others::Skipped(&["name", "share_mode", "lr_mult", "decay_mult"]), None, {});
 
-message!(V1LayerParameter, Others::PassedOver(OF_OTHER_LAYERS), Some(Form::V1), {
+message!(V1LayerParameter, Others::Skipped(OF_OTHER_LAYERS), Some(Form::V1), {
     layer, bottom, top, name, r#type: proto::v1_layer_parameter::LayerType, data_param, hdf5_data_param,
     image_data_param, window_data_param, memory_data_param, include, exclude, transform_param, loss_weight,
     param, blob_share_mode: proto::v1_layer_parameter::DimCheckMode, blobs_lr, weight_decay,
 });
 
-message!(V0LayerParameter, Others::PassedOver(OF_OTHER_V0_LAYERS), None, {
+message!(V0LayerParameter, Others::Skipped(OF_OTHER_V0_LAYERS), None, {
     name, r#type, source, scale, meanfile, batchsize, cropsize, mirror, rand_skip, det_fg_threshold,
     det_bg_threshold, det_fg_fraction, det_context_pad, det_crop_mode, new_height, new_width, shuffle_images,
     blobs_lr, weight_decay,
@@ -89,7 +92,7 @@ message!(WindowDataParameter, Others::RefusedIfFed, None, {
     context_pad, crop_mode, cache_images, root_folder,
 });
 
-/// Where a data layer's field that stands in `message`, which has none of this name, belongs.
+/// For a field name that `message` does not have: where a data layer has it.
 fn home(message: &str, name: &str) -> Option<&'static str> {
     fn has<M: Message>(name: &str) -> bool {
         M::FIELDS.contains(&name)
@@ -138,7 +141,7 @@ impl Enumeration for proto::v1_layer_parameter::DimCheckMode {
     }
 }
 
-/// A fork's own type of layer is no error: the layer is passed over like others that load no data.
+/// A layer type of a fork is not an error: the layer is ignored like others that load no data.
 impl Enumeration for proto::v1_layer_parameter::LayerType {
     const VALUES: &'static str = "any";
     const OPEN: bool = true;
@@ -148,7 +151,7 @@ impl Enumeration for proto::v1_layer_parameter::LayerType {
     }
 }
 
-/// What Caffe's layers of both forms have besides.
+/// The other fields of Caffe's layers, of either format.
 const OF_OTHER_LAYERS: &[&str] = &[
     "accuracy_param",
     "argmax_param",
@@ -196,7 +199,7 @@ const OF_OTHER_LAYERS: &[&str] = &[
     "tile_param",
 ];
 
-/// What the one message of Caffe's V0 layers has besides.
+/// The other fields of Caffe's one message for V0 layers.
 const OF_OTHER_V0_LAYERS: &[&str] = &[
     "alpha",
     "beta",

@@ -1,4 +1,4 @@
-//! Values: one of a type, and how many of them a field holds.
+//! Values: how one of each type is read, and how many a field holds.
 
 use super::lexer::Token;
 use super::literal;
@@ -7,10 +7,10 @@ use crate::net::error::{NetCause, NetError, clip};
 
 /// A value that a field may hold.
 pub(super) trait Value: Sized {
-    /// Whether the colon before it may be left out.
+    /// Whether the colon before the value may be omitted.
     const IS_MESSAGE: bool = false;
 
-    /// Reads one.
+    /// Reads one value.
     fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError>;
 }
 
@@ -22,9 +22,9 @@ impl<M: Message> Value for M {
     }
 }
 
-/// The fields that name files. Those of other strings are names, which are compared and shown, and may
-/// therefore be of any bytes: where they are not UTF-8, each byte is a character, as in Latin-1. (Two names of a net
-/// would be taken for one only if they were one name in two encodings.)
+/// The string fields that name files. Other strings are names, which are only compared and shown, so they may
+/// have any bytes. A name that is not UTF-8 is read as Latin-1: each byte is a character. (Two names of a net
+/// would be mistaken for one only if they were the same name in two encodings.)
 const PATHS: &[&str] = &["source", "mean_file", "meanfile", "root_folder"];
 
 impl Value for String {
@@ -36,13 +36,13 @@ impl Value for String {
         let mut bytes = Vec::new();
         while let Token::Quoted(raw) = text.next {
             bytes.reserve(raw.len());
-            // The lexer has found the escapes good.
+            // The lexer has already checked the escapes.
             let _ = literal::unescape(raw, &mut |piece| bytes.extend_from_slice(piece));
             text.advance()?;
         }
         match String::from_utf8(bytes) {
             Ok(string) => Ok(string),
-            // Caffe reads any bytes. A path made of other bytes would be another file's.
+            // Caffe reads any bytes. A path converted from Latin-1 would name another file.
             Err(error) => {
                 if PATHS.contains(&field) {
                     text.refuse(at, || NetCause::NotUtf8 { field })?;
@@ -85,7 +85,7 @@ impl Value for bool {
     }
 }
 
-/// As protobuf reads it: rounded to f64 first, and that to f32.
+/// Rounded to f64 first and then to f32, as in protobuf.
 impl Value for f32 {
     fn read(field: &'static str, text: &mut Reader<'_>) -> Result<Self, NetError> {
         let negative = text.take(b'-')?;
@@ -105,7 +105,7 @@ impl Value for f32 {
 }
 
 impl Reader<'_> {
-    /// Reads a whole number. One that has no negative values takes no sign either, not even before a 0.
+    /// Reads a whole number. Unsigned types take no minus sign, not even before a 0.
     fn integer<T>(&mut self, field: &'static str, min: T, max: T) -> Result<T, NetError>
     where
         T: TryFrom<i128> + Into<i128>,
@@ -128,7 +128,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// Reads an enum's value, by name or by number.
+    /// Reads an enum value, by name or by number.
     fn enumeration<E: Enumeration>(&mut self, field: &'static str) -> Result<Option<i32>, NetError> {
         let at = self.at;
         let refused = |found: String| {
@@ -161,14 +161,14 @@ impl Reader<'_> {
 pub(super) trait Enumeration: TryFrom<i32> + Into<i32> {
     /// Its names and numbers, as a message lists them.
     const VALUES: &'static str;
-    /// Whether a name that it does not have is noted as the layer's type instead of refused.
+    /// Whether an unknown name is noted as the layer's type instead of refused.
     const OPEN: bool = false;
 
-    /// The value of this name.
+    /// The value with this name.
     fn named(name: &str) -> Option<Self>;
 }
 
-/// How many values a field holds.
+/// The place of a field's values: one or many.
 pub(super) trait Slot {
     /// Reads what follows the field's name.
     fn fill(&mut self, field: &'static str, text: &mut Reader<'_>) -> Result<(), NetError>;
@@ -194,7 +194,7 @@ impl<T: Value> Slot for Vec<T> {
     }
 }
 
-/// The same of numbers that stand for an enum's values.
+/// As [`Slot`], for numbers that represent enum values.
 pub(super) trait EnumerationSlot {
     /// Reads what follows the field's name.
     fn fill_enumeration<E: Enumeration>(
@@ -234,7 +234,7 @@ impl EnumerationSlot for Vec<i32> {
     }
 }
 
-/// Reads a value, or a list of them.
+/// Reads a value, or a bracketed list of values.
 fn each<'a>(
     text: &mut Reader<'a>,
     mut read: impl FnMut(&mut Reader<'a>) -> Result<(), NetError>,
@@ -265,7 +265,7 @@ fn once<T>(slot: &Option<T>, field: &'static str, text: &Reader<'_>) -> Result<(
     }
 }
 
-/// Takes the colon between name and value.
+/// Takes the colon between name and value. Messages may omit it.
 fn colon<T: Value>(text: &mut Reader<'_>) -> Result<(), NetError> {
     if text.take(b':')? || T::IS_MESSAGE { Ok(()) } else { Err(text.expected("\":\"")) }
 }

@@ -1,4 +1,4 @@
-//! What no data layer needs: its form is checked, and it is passed over.
+//! Skips fields that no data layer needs, after a check of their syntax.
 
 use super::lexer::Token;
 use super::literal;
@@ -6,32 +6,32 @@ use super::reader::Reader;
 use crate::net::error::NetError;
 use crate::net::forks::Harmless;
 
-/// What was passed over.
+/// A skipped value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Passed<'a> {
+pub(super) enum Skipped<'a> {
     /// A number or a name.
     Scalar {
-        /// Whether a minus stands before it.
+        /// Whether a minus sign precedes it.
         negative: bool,
         /// The token.
         token: Token<'a>,
     },
-    /// A message that says nothing.
+    /// An empty message.
     Empty,
     /// Anything else.
     Other,
 }
 
-impl Passed<'_> {
-    /// Whether a fork's field of this value changes nothing.
+impl Skipped<'_> {
+    /// Whether a fork's field with this value does not affect the arrays.
     pub(super) fn is_harmless(self, harmless: Harmless) -> bool {
         match (harmless, self) {
-            (Harmless::Always, _) | (Harmless::Empty, Passed::Empty) => true,
-            (Harmless::False, Passed::Scalar { negative: false, token }) => is_false(token),
-            (Harmless::Numbers(numbers), Passed::Scalar { negative, token }) => {
+            (Harmless::Always, _) | (Harmless::Empty, Skipped::Empty) => true,
+            (Harmless::False, Skipped::Scalar { negative: false, token }) => is_false(token),
+            (Harmless::Numbers(numbers), Skipped::Scalar { negative, token }) => {
                 number(token).is_some_and(|found| numbers.contains(&if negative { -found } else { found }))
             }
-            (Harmless::Word(word), Passed::Scalar { negative: false, token }) => token == Token::Word(word),
+            (Harmless::Word(word), Skipped::Scalar { negative: false, token }) => token == Token::Word(word),
             _ => false,
         }
     }
@@ -48,39 +48,39 @@ fn is_false(token: Token<'_>) -> bool {
 fn number(token: Token<'_>) -> Option<f64> {
     match token {
         Token::Float(digits) => literal::float(digits),
-        #[expect(clippy::cast_precision_loss, reason = "what is compared with is small")]
+        #[expect(clippy::cast_precision_loss, reason = "the numbers compared with are small")]
         Token::Integer(digits) => literal::integer(digits).map(|number| number as f64),
         _ => None,
     }
 }
 
 impl<'a> Reader<'a> {
-    /// Passes over the value of a field whose name has just been read.
-    pub(super) fn pass_over(&mut self) -> Result<Passed<'a>, NetError> {
+    /// Skips the value of a field whose name has just been read.
+    pub(super) fn skip(&mut self) -> Result<Skipped<'a>, NetError> {
         let colon = self.take(b':')?;
         match self.next {
-            Token::Symbol(b'{' | b'<') => self.pass_over_message(),
-            Token::Symbol(b'[') => self.pass_over_list(),
-            _ if colon => self.pass_over_scalar(),
+            Token::Symbol(b'{' | b'<') => self.skip_message(),
+            Token::Symbol(b'[') => self.skip_list(),
+            _ if colon => self.skip_scalar(),
             _ => Err(self.expected("\":\" or \"{\"")),
         }
     }
 
-    /// Passes over an extension, or the message of an `Any`: its name in brackets, and its value.
-    pub(super) fn pass_over_extension(&mut self) -> Result<(), NetError> {
-        self.pass_over_bracketed_name()?;
-        self.pass_over().map(drop)
+    /// Skips an extension, or the message of an `Any`: its name in brackets, and its value.
+    pub(super) fn skip_extension(&mut self) -> Result<(), NetError> {
+        self.skip_bracketed_name()?;
+        self.skip().map(drop)
     }
 
-    fn pass_over_bracketed_name(&mut self) -> Result<(), NetError> {
+    fn skip_bracketed_name(&mut self) -> Result<(), NetError> {
         loop {
-            // First the bracket, then the point or the stroke between two words.
+            // Takes the opening bracket first, and then the dot or the slash between two words.
             self.advance()?;
             if !matches!(self.next, Token::Word(_)) {
                 return Err(self.expected("a name"));
             }
             self.advance()?;
-            // A type's address may hold hyphens too.
+            // A type URL may contain hyphens too.
             while matches!(self.next, Token::Symbol(b'-') | Token::Word(_)) {
                 self.advance()?;
             }
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn pass_over_message(&mut self) -> Result<Passed<'a>, NetError> {
+    fn skip_message(&mut self) -> Result<Skipped<'a>, NetError> {
         let close = self.open()?;
         let empty = self.next == close;
         while self.next != close {
@@ -101,29 +101,29 @@ impl<'a> Reader<'a> {
                 Token::Word(name) => {
                     self.note_filler(name);
                     self.advance()?;
-                    self.pass_over()?;
+                    self.skip()?;
                 }
-                Token::Symbol(b'[') => self.pass_over_extension()?,
+                Token::Symbol(b'[') => self.skip_extension()?,
                 _ => return Err(self.expected("a field")),
             }
             self.separator()?;
         }
         self.close()?;
-        Ok(if empty { Passed::Empty } else { Passed::Other })
+        Ok(if empty { Skipped::Empty } else { Skipped::Other })
     }
 
-    fn pass_over_list(&mut self) -> Result<Passed<'a>, NetError> {
+    fn skip_list(&mut self) -> Result<Skipped<'a>, NetError> {
         self.advance()?;
         if self.take(b']')? {
-            return Ok(Passed::Other);
+            return Ok(Skipped::Other);
         }
         loop {
             match self.next {
-                Token::Symbol(b'{' | b'<') => self.pass_over_message()?,
-                _ => self.pass_over_scalar()?,
+                Token::Symbol(b'{' | b'<') => self.skip_message()?,
+                _ => self.skip_scalar()?,
             };
             if self.take(b']')? {
-                return Ok(Passed::Other);
+                return Ok(Skipped::Other);
             }
             if !self.take(b',')? {
                 return Err(self.expected("\",\" or \"]\""));
@@ -131,12 +131,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn pass_over_scalar(&mut self) -> Result<Passed<'a>, NetError> {
+    fn skip_scalar(&mut self) -> Result<Skipped<'a>, NetError> {
         if matches!(self.next, Token::Quoted(_)) {
             while matches!(self.next, Token::Quoted(_)) {
                 self.advance()?;
             }
-            return Ok(Passed::Other);
+            return Ok(Skipped::Other);
         }
         let negative = self.take(b'-')?;
         let token = self.next;
@@ -146,6 +146,6 @@ impl<'a> Reader<'a> {
             _ => return Err(self.expected("a value")),
         }
         self.advance()?;
-        Ok(Passed::Scalar { negative, token })
+        Ok(Skipped::Scalar { negative, token })
     }
 }
