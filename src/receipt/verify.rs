@@ -16,7 +16,7 @@ use super::verdict::{
     AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
     GivenSteps, MissingSteps, Verdict,
 };
-use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_clues, check_same};
+use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_samples, check_same};
 use crate::order::{OrderError, Plan};
 use crate::receipt::content::ContentHash;
 use crate::source::Identity;
@@ -140,7 +140,7 @@ impl<'a> Audit<'a> {
             let pair = [(first.0, plan), (name, &receipt.plan)];
             check_same("run", pair, |fact| ["files", "shuffle", "seed"].contains(&fact))?;
             check_times(pair)?;
-            samples.iter().try_for_each(|said| check_clues([*said, (name, &receipt.samples)]))?;
+            samples.iter().try_for_each(|said| check_samples([*said, (name, &receipt.samples)]))?;
             samples.push((name, &receipt.samples));
             match parties.iter_mut().find(|party| *party.plan == receipt.plan) {
                 Some(party) => party.witnesses.push(number),
