@@ -147,7 +147,8 @@ mod tests {
         #[test]
         fn other_records_come_to_another_digest(mut records: Vec<(u8, u8)>, mut others: Vec<(u8, u8)>) {
             let of = |records: &[(u8, u8)]| {
-                digest(&records.iter().map(|&(epoch, index)| (epoch.into(), index.into())).collect::<Vec<_>>())
+                let wide = records.iter().map(|&(epoch, index)| (epoch.into(), index.into()));
+                digest(&wide.collect::<Vec<_>>())
             };
             let same = of(&records) == of(&others);
             records.sort_unstable();

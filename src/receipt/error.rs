@@ -100,6 +100,6 @@ pub enum ReceiptError {
 fn what_is_smaller(kind: &str) -> &'static str {
     match kind {
         DIGEST => "make one without each record's hash",
-        _ => "give each session of the run a receipt of its own, all of which are verified together",
+        _ => "give each session of the run a receipt of its own, and verify them together",
     }
 }

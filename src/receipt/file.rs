@@ -112,7 +112,7 @@ mod tests {
         let error = save(KIND, &path, &receipt, bytes - 1).unwrap_err();
         let said = error.to_string();
         let wanted =
-            format!("the receipt would have {bytes} bytes, and files of at most {} are read", bytes - 1);
+            format!("the receipt would be {bytes} bytes, and files of at most {} are read", bytes - 1);
         assert!(said.contains(&wanted) && said.contains("a receipt of its own"), "{said}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
         assert!(matches!(load::<Receipt>(KIND, &path, bytes - 1), Err(ReceiptError::Read { .. })));

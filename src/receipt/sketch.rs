@@ -200,7 +200,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_named_is_the_difference(
-            epoch: u64, both in prop::collection::btree_map(0_u64..1 << 43, 1_i64..4, 0..300), more in few(), less in few(),
+            epoch: u64, both in prop::collection::btree_map(0_u64..1 << 43, 1_i64..4, 0..300),
+            more in few(), less in few(),
         ) {
             let key = EpochKey::of(epoch);
             let with = |some: &Counts| {

@@ -132,7 +132,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_are_those_of_a_list(given in prop::collection::vec((0_u64..40, 0_u64..20, 1_i64..4), 0..8)) {
+        fn counts_are_those_of_a_list(
+            given in prop::collection::vec((0_u64..40, 0_u64..20, 1_i64..4), 0..8),
+        ) {
             let (mut steps, mut merged) = (Steps::default(), Steps::default());
             for &(start, len, times) in &given {
                 steps.add(start..start + len, times);
@@ -142,7 +144,8 @@ mod tests {
             }
             prop_assert_eq!(&merged, &steps);
             let counts = counts(&given);
-            let count = |step| steps.ranges().find(|(range, _)| range.contains(&step)).map_or(0, |(_, times)| times.cast_signed());
+            let range_of = |step: u64| steps.ranges().find(|(range, _)| range.contains(&step));
+            let count = |step| range_of(step).map_or(0, |(_, times)| times.cast_signed());
             prop_assert_eq!((0..60).map(count).collect::<Vec<_>>(), counts.clone());
             let missing = |of: Range<u64>| -> Vec<u64> { steps.missing(of).into_iter().flatten().collect() };
             let due: Vec<u64> = (5..50).filter(|&step| counts[usize::try_from(step).unwrap()] == 0).collect();

@@ -47,10 +47,7 @@ pub enum SnapshotError {
     #[error(transparent)]
     Receipt(ReceiptError),
     /// The snapshot and the receipt have the same path.
-    #[error(
-        "{}: the snapshot and the receipt cannot be one file: give each its own path",
-        shown::path(path)
-    )]
+    #[error("{}: the snapshot and the receipt cannot be one file: give each its own path", shown::path(path))]
     SamePlace {
         /// The file.
         path: PathBuf,
