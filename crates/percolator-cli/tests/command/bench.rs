@@ -445,7 +445,7 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     assert!(bench.fail(&with(&["--rounds", "0"]), 2).contains("--rounds"));
     assert!(bench.fail(&with(&["--seconds", "-1"]), 2).contains("--seconds"));
     assert!(bench.fail(&with(&["--goal", "0.5"]), 2).contains("--plot"));
-    assert!(bench.fail(&with(&["--plot", "p.svg", "--goal", "nan"]), 2).contains("allowed are more than 0"));
+    assert!(bench.fail(&with(&["--plot", "p.svg", "--goal", "nan"]), 2).contains("must be more than 0"));
     assert!(bench.fail(&["--lmdb", "nowhere"], 1).contains("nowhere"));
     assert!(bench.fail(&["nowhere.prototxt"], 1).contains("nowhere.prototxt"));
     assert!(

@@ -397,7 +397,7 @@ fn records_of_several_shapes_make_no_array() {
     let dump = Dump::new();
     let message = dump.fail(["--lmdb", "png_mixed_lmdb", "--batches", "12"]);
     assert!(message.starts_with("png_mixed_lmdb: batch "), "{message}");
-    assert!(message.contains("arrays of different shape cannot be joined"), "{message}");
+    assert!(message.contains("arrays of different shapes cannot be joined"), "{message}");
     // What it advises can be done.
     let advice = message.split("--batches ").nth(1).unwrap();
     dump.pass(["--lmdb", "png_mixed_lmdb", "--batches", advice]);
@@ -412,7 +412,7 @@ fn a_net_that_cannot_be_read_is_named_with_the_place() {
     let message = Dump::new().fail(["missing.prototxt"]);
     assert_eq!(message, "missing.prototxt: cannot be read: No such file or directory (os error 2)");
     let message = Dump::new().fail(["."]);
-    assert!(message.ends_with("this is a folder: a database is given with --lmdb or --leveldb"), "{message}");
+    assert!(message.ends_with("this is a folder: give a database with --lmdb or --leveldb"), "{message}");
     let message = Dump::with_net("layer {\n  name: 'd'\n  nmae 'x'\n}").fail(["net.prototxt"]);
     assert!(message.starts_with("net.prototxt:3:8: expected \":\""), "{message}");
     let crop = LAYER.replace("data_param", "transform_param { crop: 3 }\ndata_param");

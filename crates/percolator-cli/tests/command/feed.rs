@@ -528,7 +528,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
 fn numbers_that_no_pixel_survives_are_refused() {
     for option in ["--scale=nan", "--scale=inf", "--scale=1e39", "--mean-value=1,nan", "--mean-value=-inf"] {
         let message = refuse(&["--lmdb", "raw_lmdb", option], 2);
-        assert!(message.contains("not a finite number"), "{option}: {message}");
+        assert!(message.contains("not a finite 32-bit number"), "{option}: {message}");
     }
     assert!(feed(&["--lmdb", "raw_lmdb", "--scale", "-0.5"]).status.success());
 }

@@ -46,11 +46,11 @@ fn the_command_proves_a_run_and_names_what_is_wrong() {
     assert!(text.contains("epoch 1: covered: 64 records, each once\n"), "{text}");
     assert!(text.contains("all 2 epoch(s) were covered exactly once"), "{text}");
     let (code, text) = verify(&["0.receipt", "1.receipt", "--epochs", "3"]);
-    assert!(code == 1 && text.contains("epoch 2 was not covered, and --epochs 3 asks for it"), "{text}");
+    assert!(code == 1 && text.contains("epoch 2 was not covered, and --epochs 3 requires it"), "{text}");
 
     let (code, text) = verify(&["1.receipt"]);
     assert!(
-        code == 1 && text.contains("no receipt is of replica 0 of 2: bring those of all ranks"),
+        code == 1 && text.contains("no receipt of replica 0 of 2: give those of all ranks"),
         "{text}"
     );
     assert!(
@@ -79,12 +79,12 @@ fn the_command_proves_a_run_and_names_what_is_wrong() {
     assert!(
         code == 1
             && text
-                .contains("0.receipt says \"shuffle global\", and other.receipt says \"shuffle window 7\""),
+                .contains("0.receipt has \"shuffle global\", and other.receipt has \"shuffle window 7\""),
         "{text}"
     );
     std::fs::write(folder.join("cut.receipt"), "percolator receipt 1\nsource").unwrap();
     let (code, text) = verify(&["0.receipt", "cut.receipt"]);
-    assert!(code == 1 && text.contains("cut.receipt: not a whole receipt: it is cut short"), "{text}");
+    assert!(code == 1 && text.contains("cut.receipt: not a valid receipt: it is cut short"), "{text}");
     assert_eq!(verify(&[]).0, 2);
 }
 
@@ -141,7 +141,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
             "{text}"
         );
         let (code, text) = verify("without", digest);
-        assert!(code == 1 && text.contains("they are written with --receipt-contents"), "{text}");
+        assert!(code == 1 && text.contains("have them written with --receipt-contents"), "{text}");
     }
     let (code, text) = verify("stopped", "sum.digest");
     assert!(code == 0 && text.contains("20 of 64 records; bytes not proven"), "{text}");
@@ -151,7 +151,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
     assert!(code == 1 && text.contains("make it with --each-record"), "{text}");
     assert_eq!(verify("drop", "each.digest").0, 0);
     let (code, text) = verify("receipt", "both.digest");
-    assert!(code == 1 && text.contains("both.digest says \"128 records\""), "{text}");
+    assert!(code == 1 && text.contains("both.digest has \"128 records\""), "{text}");
 }
 
 /// A digest of other data, of the same length, and with the same first and last record.
@@ -188,7 +188,7 @@ fn the_command_refuses_other_data_by_their_digest() {
     fails(&["verify-run", "given.receipt", "--digest", "forged.digest"], "they are not of one data set");
     fails(
         &["verify-run", "alone.receipt", "--digest", "forged.digest"],
-        "other bytes than the data set has were delivered in epoch 0",
+        "the bytes delivered in epoch 0 differ from the data set's",
     );
     let (_, text) = command(&["verify-run", "alone.receipt", "--digest", "forged.digest", "--json"], folder);
     let found: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
@@ -198,7 +198,7 @@ fn the_command_refuses_other_data_by_their_digest() {
     // A run does not go on with another digest than it had.
     feed(&["--batches", "3", "--digest", "sum.digest", "--snapshot", "run.snapshot"]);
     let resume = ["--index", "memory", "--resume", "run.snapshot", "--digest"];
-    fails(&[&job[..], &resume, &["forged.digest"]].concat(), "the snapshot is of other data");
+    fails(&[&job[..], &resume, &["forged.digest"]].concat(), "the snapshot was not taken of");
     fails(&[&job[..], &resume, &["both.digest"]].concat(), "the digest is of other data");
     feed(&[&resume[..], &["sum.digest"]].concat());
     fails(&["verify-run", "alone.receipt", "--digest", "run.snapshot"], "it is no digest");
