@@ -487,8 +487,7 @@ fn processes_that_were_told_different_things_are_refused() {
         distribute_from_fn(&workers, InputOptions::new(), described).unwrap_err()
     });
     for error in &found {
-        let due =
-            "process 1 has 4 replica(s), and process 0 has 2: configure all processes alike";
+        let due = "process 1 has 4 replica(s), and process 0 has 2: configure all processes alike";
         assert_eq!(error.to_string(), due);
     }
     let found = processes(2, move |_, end| {

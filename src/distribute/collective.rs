@@ -91,10 +91,10 @@ struct Table {
 
 /// # Invariants
 ///
-/// 1. `gathered` is of the last complete round. It stays until all have read it: the next round is complete only
-///    when all have given to it, and a process that gives to it has read.
-/// 2. A process that has given to the current round waits for it, and so has not left. So a process that has left
-///    has not given.
+/// 1. `gathered` is of the last complete round. It stays until all have read it: the next round is complete
+///    only when all have given to it, and a process that gives to it has read.
+/// 2. A process that has given to the current round waits for it, and so has not left. So a process that has
+///    left has not given.
 #[derive(Debug)]
 struct Rounds {
     /// What each process has given to the current round.

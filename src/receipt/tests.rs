@@ -296,7 +296,8 @@ proptest! {
     #[test]
     fn a_run_that_went_on_as_another_job_is_sound_and_one_that_lost_a_batch_is_not(
         plan in plans(), cut in 0_usize..12, ahead in prop::collection::vec(0_usize..3, 3),
-        world in (1_usize..4, 1_usize..4), size in 1_u64..7, is_global: bool, is_caffe: bool, last in 0_usize..4, lost: Index,
+        world in (1_usize..4, 1_usize..4), size in 1_u64..7, is_global: bool, is_caffe: bool,
+        last in 0_usize..4, lost: Index,
     ) {
         prop_assume!(plan.policy().0 != AutoShardPolicy::Off && plan.job().records() > 0);
         let batch = if is_global { BatchSize::Global(size) } else { BatchSize::PerReplica(size) };

@@ -86,8 +86,8 @@ impl Dump {
             if batch.shape() != shape {
                 let (found, first) = (batch.shape(), shape);
                 bail!(
-                    "{}: batch {number} is {found} and the first {first}, and arrays of different shapes cannot \
-                     be joined: crop, or dump --batches {number}",
+                    "{}: batch {number} is {found} and the first {first}, and arrays of different shapes \
+                     cannot be joined: crop, or dump --batches {number}",
                     origin.display()
                 );
             }

@@ -60,9 +60,9 @@ const RECORDS_MAX: i64 = 99_999_999;
 ///
 /// The largest share binds; copy_1 and cpu are only reported. If none reaches a half while the workers are at
 /// work four fifths of the time, the processor binds: cpu. GB are 10^9 bytes, and copies are counted in bytes
-/// written. The measurement starts once the pipeline has been through its source, or has run as long as a round
-/// lasts. With --cold it starts when the pipeline is built, and ends with the first pass. --drop-behind needs
-/// --cold.
+/// written. The measurement starts once the pipeline has been through its source, or has run as long as a
+/// round lasts. With --cold it starts when the pipeline is built, and ends with the first pass. --drop-behind
+/// needs --cold.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
     group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "synthetic"]).required(true))]

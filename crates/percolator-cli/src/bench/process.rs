@@ -26,7 +26,7 @@ impl Memory {
         Memory { status: File::open("/proc/self/status").ok(), buffer: vec![0; 8192] }
     }
 
-    /// The resident bytes that are not of a file.
+    /// The resident anonymous memory, in bytes.
     pub(super) fn anonymous_bytes(&mut self) -> Option<u64> {
         let length = self.status.as_ref()?.read_at(&mut self.buffer, 0).ok()?;
         anonymous_bytes(std::str::from_utf8(&self.buffer[..length]).ok()?)

@@ -1,4 +1,4 @@
-//! `percolator plan` prints what a plan says, and refuses what cannot be.
+//! `percolator plan` prints a job's plan, and refuses an impossible one.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -63,7 +63,7 @@ fn the_command_prints_what_the_plan_says() {
     assert!(out.contains("0-9\n") && out.contains("... and 2 more: give --step, or --json"), "{out}");
 }
 
-/// A step of more positions than memory holds is printed as it is told, to whoever reads it.
+/// A step of more positions than fit in memory is streamed to its reader.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_command_prints_a_step_that_no_memory_holds() {
@@ -86,7 +86,7 @@ fn the_command_prints_a_step_that_no_memory_holds() {
         let mut out = child.stdout.take().unwrap();
         out.read_exact(&mut front).unwrap();
         assert!(front.starts_with(due.as_bytes()), "{arguments}: {}", String::from_utf8_lossy(&front[..200]));
-        // Nobody reads on.
+        // The reader closes the pipe.
         drop(out);
         assert!(child.wait().unwrap().success(), "{arguments}");
     }
