@@ -17,9 +17,9 @@
 //!
 //! 1. **All processes end at the same step.** A plan has the same number of steps for each. Without a plan,
 //!    no process ends before all have reported that they have nothing left.
-//! 2. **Every process learns of a failure.** If the processes agree on each step, a process that fails reports
-//!    it in its next round, with the worker's name, and then leaves. It skips no round, so no process waits
-//!    for it.
+//! 2. **Every process learns of a failure.** If the processes agree on each step, a process that fails
+//!    reports it in its next round, with the worker's name, and then leaves. It skips no round, so no process
+//!    waits for it.
 //! 3. The batches taken for a step go back to their lanes on every path.
 
 mod agreement;
