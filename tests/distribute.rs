@@ -435,7 +435,7 @@ fn other_processes_are_told_which_worker_failed() {
         job.filter_map(Result::err).map(|error| error.to_string()).collect::<Vec<_>>()
     });
     for told in &found[..2] {
-        assert_eq!(told, &["worker \"w2\" failed, in another process: its error is there"]);
+        assert_eq!(told, &["worker \"w2\" failed in another process, which has its error"]);
     }
     assert!(found[2][0].starts_with("worker \"w2\": ") && found[2].len() == 1, "{:?}", found[2]);
 }
@@ -492,8 +492,7 @@ fn processes_that_were_told_different_things_are_refused() {
         distribute_from_fn(&workers, InputOptions::new(), described).unwrap_err()
     });
     for error in &found {
-        let due =
-            "process 1 has 4 replica(s), and process 0 has 2: all processes of a job are told the same of it";
+        let due = "process 1 has 4 replica(s), and process 0 has 2: configure all processes alike";
         assert_eq!(error.to_string(), due);
     }
     let found = processes(2, move |_, end| {
@@ -803,7 +802,7 @@ fn who_has_given_to_a_round_may_leave_and_who_has_not_ends_it() {
     for (_, second) in [&found[0], &found[2]] {
         assert_eq!(
             second.as_ref().unwrap_err(),
-            "process 1 of 3 has left, and the others cannot go on without it"
+            "process 1 of 3 has left, and the others cannot continue without it"
         );
     }
 }

@@ -413,7 +413,7 @@ fn a_database_that_grew_is_refused() {
         common::write_lmdb(&path, [common::image(20, 1, 4, 4)]);
         let error = describe().resume(&snapshot).build().unwrap_err();
         let said = error.to_string();
-        assert!(said.contains("it says \"records 20\", and here it is \"records 21\""), "{said}");
+        assert!(said.contains("it has \"records 20\", and here it is \"records 21\""), "{said}");
         let copy = folder.path().join("copy");
         common::write_images(&copy, 20, 1, 4, 4);
         let moved = hosts(Feed::builder().lmdb(&copy).batch_size(3).index(IndexPlace::Memory), 1);

@@ -1,4 +1,4 @@
-//! What the processes of a job agree on, and whom they name where they cannot.
+//! What the processes of a job agree on, and which worker they name when they cannot.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use super::error::DistributeError;
 use super::input_workers::InputWorkers;
 use crate::order::World;
 
-/// What ends the input, and the worker that it is told of to other processes.
+/// What ends the input, and the worker named to other processes.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) worker: usize,
     pub(super) error: DistributeError,
 }
 
-/// What must be the same for all processes, in the order of [`FACTS`].
+/// What must be the same in all processes, in the order of [`FACTS`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobFacts([u64; FACTS.len()]);
 
@@ -23,32 +23,33 @@ const FACTS: [&str; 5] = [
     "replica(s)",
     "feed(s)",
     "step(s) in the first epoch",
-    "as the sum of what is planned (data, batch, shuffle, seed, epochs, where it goes on)",
+    "as the checksum of its plan (data, batch, shuffle, seed, epochs, first step)",
 ];
 
 impl JobFacts {
-    /// `steps` are those of the first epoch, and `plan` is a text that says all else, of a job that goes by one.
+    /// `steps` is the number of steps of the first epoch. `plan` is a text of everything else, if the job has
+    /// a plan.
     pub(super) fn of(world: World, feeds: usize, steps: u64, plan: &str) -> Self {
         let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, plan.as_bytes());
         JobFacts([world.workers() as u64, world.replicas() as u64, feeds as u64, steps, sum])
     }
 }
 
-/// The first word of a round: all is well, or a worker failed, counted from 1.
+/// The first word of a round: this, or the number of a failed worker, counted from 1.
 const WELL: u64 = 0;
 
-/// The processes of a job that have met, each of which knows what the others feed.
+/// The processes of a job after they have met. Each knows which workers the others feed.
 #[derive(Debug)]
 pub(super) struct Agreement {
     collective: Arc<dyn Collective>,
     names: Vec<String>,
-    /// The process that feeds each worker; not yet known when they meet.
+    /// The process that feeds each worker. Empty until the processes have met.
     fed_by: Vec<usize>,
 }
 
 impl Agreement {
-    /// Meets the other processes. Whoever could not start its feeds comes, too, and says so: then this is an error to the
-    /// others.
+    /// Meets the other processes. A process that could not start its feeds meets them too and reports it,
+    /// which is an error for the others.
     pub(super) fn meet(
         collective: &Arc<dyn Collective>,
         workers: &InputWorkers,
@@ -85,7 +86,8 @@ impl Agreement {
         Ok(agreement)
     }
 
-    /// A round to which each process brings words, or the number of a worker of its own that failed. The words of each, by rank.
+    /// Takes part in a round with words, or with the number of a worker of this process that failed. Returns
+    /// the words of each process, by rank.
     pub(super) fn round(
         &self,
         state: Result<(), usize>,
@@ -93,7 +95,7 @@ impl Agreement {
     ) -> Result<Vec<Vec<u64>>, DistributeError> {
         let state = state.map_or_else(|worker| worker as u64 + 1, |()| WELL);
         let brought: Vec<u64> = std::iter::once(state).chain(words.iter().copied()).collect();
-        let gathered = self.collective.all_gather(&brought).map_err(|error| self.told_of_workers(error))?;
+        let gathered = self.collective.all_gather(&brought).map_err(|error| self.with_workers(error))?;
         let of_each: Vec<&[u64]> = gathered.chunks(brought.len()).collect();
         let failed = of_each.iter().map(|words| words[0]).find(|&state| state != WELL);
         if let Some(failed) = failed {
@@ -104,8 +106,8 @@ impl Agreement {
         Ok(of_each.into_iter().map(|words| words[1..].to_vec()).collect())
     }
 
-    /// An error of the collective, with the names of the workers that it is of.
-    fn told_of_workers(&self, error: CollectiveError) -> DistributeError {
+    /// Turns an error of the collective into one that names the workers of the process.
+    fn with_workers(&self, error: CollectiveError) -> DistributeError {
         match error {
             CollectiveError::Left { rank, .. } if self.fed_by.contains(&rank) => {
                 let of_it = self.names.iter().zip(&self.fed_by).filter(|(_, process)| **process == rank);

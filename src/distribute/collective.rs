@@ -1,4 +1,4 @@
-//! How the processes of a job tell each other numbers, and how threads of one process do.
+//! How the processes of a job, or threads of one process, exchange numbers.
 
 use std::error::Error;
 use std::fmt;
@@ -6,67 +6,70 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-/// One process's end of what joins the processes of a job. Each has a rank; they go round by round, all of them through the same
-/// rounds in the same order, and nobody is through a round before all have come to it.
+/// One process's end of the connection between a job's processes. Each process has a rank. All processes go
+/// through the same rounds in the same order, and no process leaves a round before all have entered it.
 ///
-/// One operation is enough for whatever is agreed here, and it says who said what. Over MPI it is `MPI_Allgather`, over
-/// NCCL or Gloo an all-gather of 64-bit words. What goes through it is small: some words a replica a step.
+/// One operation is enough for everything agreed here, and it shows which process sent what. Over MPI it is
+/// `MPI_Allgather`; over NCCL or Gloo, an all-gather of 64-bit words. The traffic is small: a few words per
+/// replica and step.
 ///
-/// An implementation must let every wait end: where a process has gone, the rounds that it did not come to are
-/// [`CollectiveError::Left`] to the others; and a round to which they bring different numbers of words is
-/// [`CollectiveError::Uneven`] to all.
+/// Implementations must end every wait. When a process has left, the rounds that it did not enter return
+/// [`CollectiveError::Left`] to the others. A round to which processes bring different numbers of words
+/// returns [`CollectiveError::Uneven`] to all.
 pub trait Collective: Send + Sync + fmt::Debug {
-    /// Which of the processes this is, from 0.
+    /// The rank of this process, from 0.
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// The number of processes.
     fn size(&self) -> usize;
 
-    /// Gives some words, as many as every other process in this round, and gets those of all, by rank, one behind the other.
+    /// Sends words, the same number from every process in this round, and returns those of all, concatenated
+    /// by rank.
     ///
     /// # Errors
     ///
-    /// [`CollectiveError`]. After one, each further round is one, too.
+    /// [`CollectiveError`]. After one error, every further round returns one, too.
     fn all_gather(&self, words: &[u64]) -> Result<Vec<u64>, CollectiveError>;
 }
 
-/// The processes of a job cannot agree any more.
+/// Why the processes of a job can no longer agree.
 #[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CollectiveError {
-    /// One has gone.
-    #[error("process {rank} of {size} has left, and the others cannot go on without it")]
+    /// A process has left.
+    #[error("process {rank} of {size} has left, and the others cannot continue without it")]
     Left {
-        /// Which.
+        /// Its rank.
         rank: usize,
-        /// How many there were.
+        /// The number of processes.
         size: usize,
     },
-    /// Two are not at the same place of their programs.
+    /// Two processes are at different places of their programs.
     #[error(
-        "process {rank} brought {found} word(s) to a round, and another {wanted}: all must go through the same rounds in the \
-         same order"
+        "process {rank} brought {found} word(s) to a round, and another brought {wanted}: all must go \
+         through the same rounds in the same order"
     )]
     Uneven {
         /// The process.
         rank: usize,
-        /// Words that it brought.
+        /// The number of words it brought.
         found: usize,
-        /// Words that another had brought before.
+        /// The number of words another process had brought before.
         wanted: usize,
     },
-    /// What joins them failed.
+    /// The connection failed.
     #[error("the processes of the job cannot reach each other: {0}")]
     Failed(Arc<dyn Error + Send + Sync>),
 }
 
-/// A [`Collective`] within one process, each of whose "processes" is a thread of it. Dropping an end is leaving.
+/// A [`Collective`] within one process, whose "processes" are threads. Dropping an end leaves the collective.
 ///
 /// ```
 /// use percolator::distribute::{Collective, LocalCollective};
 ///
 /// let ends = LocalCollective::group(2);
-/// let threads = ends.into_iter().map(|end| std::thread::spawn(move || end.all_gather(&[10 + end.rank() as u64])));
+/// let gather = |end: LocalCollective| move || end.all_gather(&[10 + end.rank() as u64]);
+/// let threads = ends.into_iter().map(|end| std::thread::spawn(gather(end)));
 /// for thread in threads.collect::<Vec<_>>() {
 ///     assert_eq!(thread.join().unwrap().unwrap(), [10, 11]);
 /// }
@@ -75,35 +78,36 @@ pub enum CollectiveError {
 pub struct LocalCollective {
     rank: usize,
     table: Arc<Table>,
-    /// Held through a round: calls of one end are rounds one after the other.
+    /// Held for a whole round, so that calls on one end are consecutive rounds.
     turn: Mutex<()>,
 }
 
 #[derive(Debug)]
 struct Table {
     rounds: Mutex<Rounds>,
-    /// A round is complete, or never will be.
+    /// Signalled when a round is complete, or never will be.
     changed: Condvar,
 }
 
 /// # Invariants
 ///
-/// 1. `gathered` is of the round that was completed last. It stays until all have read it: the next round is complete only
-///    when all have given to it, and who gives to it has read.
-/// 2. Who has given to the round under way waits for it, and so has not left: who has left is missing.
+/// 1. `gathered` is of the last complete round. It stays until all have read it: the next round is complete
+///    only when all have given to it, and a process that gives to it has read.
+/// 2. A process that has given to the current round waits for it, and so has not left. So a process that has
+///    left has not given.
 #[derive(Debug)]
 struct Rounds {
-    /// By each, to the round that is under way.
+    /// What each process has given to the current round.
     given: Vec<Option<Vec<u64>>>,
     complete: u64,
     gathered: Vec<u64>,
     has_left: Vec<bool>,
-    /// It stays.
+    /// Permanent once set.
     fault: Option<CollectiveError>,
 }
 
 impl LocalCollective {
-    /// The ends of so many processes, by rank.
+    /// Returns the ends of `size` processes, by rank.
     #[must_use]
     pub fn group(size: usize) -> Vec<LocalCollective> {
         let rounds = Rounds {
@@ -119,7 +123,7 @@ impl LocalCollective {
 }
 
 impl Rounds {
-    /// Takes a process's words; whether the round is complete by that.
+    /// Takes a process's words. Returns whether that completes the round.
     fn give(&mut self, rank: usize, words: &[u64]) -> bool {
         let other = self.given.iter().flatten().map(Vec::len).find(|&wanted| wanted != words.len());
         if let Some(wanted) = other {
@@ -135,7 +139,7 @@ impl Rounds {
         is_complete
     }
 
-    /// Why the round that is under way will not be complete.
+    /// Why the current round will not be complete.
     fn fault(&mut self) -> Option<CollectiveError> {
         if self.fault.is_none() {
             let left = self.has_left.iter().position(|&has_left| has_left);
@@ -164,7 +168,7 @@ impl Collective for LocalCollective {
         if rounds.give(self.rank, words) || rounds.fault.is_some() {
             self.table.changed.notify_all();
         }
-        // Of a round that was completed, a later fault takes nothing.
+        // A later fault does not affect a complete round.
         while rounds.complete == round {
             if let Some(fault) = rounds.fault() {
                 return Err(fault);

@@ -12,44 +12,44 @@ use crate::record::StepId;
 #[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DistributeError {
-    /// The job cannot be divided so.
+    /// The job cannot be divided among these workers and replicas.
     #[error(transparent)]
     Order(#[from] OrderError),
-    /// Workers that have not the same number of devices.
+    /// Workers have different numbers of devices.
     #[error(
-        "worker {worker:?} has {found} device(s), and worker {first:?} has {wanted}: every worker has the same number of \
-         replicas; give each as many devices"
+        "worker {worker:?} has {found} device(s), and worker {first:?} has {wanted}: every worker must have \
+         the same number of replicas; give each the same number of devices"
     )]
     UnevenDevices {
         /// The worker.
         worker: String,
-        /// How many devices it has.
+        /// Its number of devices.
         found: usize,
         /// The first worker.
         first: String,
-        /// How many that has.
+        /// The first worker's number of devices.
         wanted: usize,
     },
-    /// Two workers of one name.
-    #[error("two workers are named {name:?}: errors name workers, so give each a name of its own")]
+    /// Two workers have one name.
+    #[error("two workers are named {name:?}: errors name workers, so give each its own name")]
     SameName {
         /// The name.
         name: String,
     },
-    /// A process that feeds no worker.
+    /// The process feeds no worker.
     #[error(
-        "none of the {workers} worker(s) is of this process: say InputWorker::here for those that it feeds"
+        "none of the {workers} worker(s) is in this process: use InputWorker::here for those that it feeds"
     )]
     NoneHere {
-        /// How many workers there are.
+        /// The number of workers.
         workers: usize,
     },
-    /// A worker's feed could not be built, or it has ended with an error.
+    /// A worker's feed could not be built, or has ended with an error.
     #[error("worker {worker:?}: {error}")]
     Worker {
         /// The worker.
         worker: String,
-        /// What is wrong. It is part of the message, and therefore not given again as the error's source.
+        /// What is wrong. It is part of the message, so it is not the error's source as well.
         error: Box<FeedError>,
     },
     /// The function that describes a worker's feed failed.
@@ -57,36 +57,34 @@ pub enum DistributeError {
     Function {
         /// The worker that it was called for.
         worker: String,
-        /// What it said.
+        /// The function's error.
         error: Arc<dyn Error + Send + Sync>,
     },
     /// A worker of another process failed.
-    #[error("worker {worker:?} failed, in another process: its error is there")]
+    #[error("worker {worker:?} failed in another process, which has its error")]
     Elsewhere {
         /// The worker.
         worker: String,
     },
-    /// A process has gone without a word.
+    /// A process has left without reporting a failure.
     #[error("process {rank} has left the job, and with it its worker(s) {}", workers.join(", "))]
     ProcessLeft {
-        /// The process, by its rank in the collective.
+        /// Its rank in the collective.
         rank: usize,
         /// The workers that it fed.
         workers: Vec<String>,
     },
-    /// The processes have to agree, and cannot.
+    /// The processes must agree, but have no collective.
     #[error(
-        "workers of other processes take part, and {what} must be agreed with them: give the workers a way, with \
+        "other processes take part, and {what} must be agreed with them: give the workers a collective, with \
          InputWorkers::collective"
     )]
     NoCollective {
-        /// What must be agreed.
+        /// What must be agreed on.
         what: &'static str,
     },
-    /// The processes were told different things of the job.
-    #[error(
-        "process {rank} has {found} {what}, and process 0 has {wanted}: all processes of a job are told the same of it"
-    )]
+    /// The processes are configured differently.
+    #[error("process {rank} has {found} {what}, and process 0 has {wanted}: configure all processes alike")]
     NotOneJob {
         /// What differs.
         what: &'static str,
@@ -97,57 +95,58 @@ pub enum DistributeError {
         /// What process 0 has.
         wanted: u64,
     },
-    /// A worker that is fed by nobody, or by several.
+    /// A worker is fed by no process, or by several.
     #[error(
-        "worker {worker:?} is fed by {processes} of the {of} processes: each worker is one process's own"
+        "worker {worker:?} is fed by {processes} of the {of} processes: exactly one must feed each worker"
     )]
     NotFedOnce {
         /// The worker.
         worker: String,
-        /// How many processes say that it is theirs.
+        /// The number of processes that feed it.
         processes: usize,
-        /// How many there are.
+        /// The number of processes.
         of: usize,
     },
-    /// One data set for each replica is none that is divided.
+    /// `distribute` was asked for one data set per replica.
     #[error(
-        "a data set that is distributed is divided, and not made anew for each replica: say PerWorker, or describe each \
-         replica's own with distribute_from_fn"
+        "distribute divides one data set, and does not make one for each replica: use PerWorker, or describe \
+         each replica's own with distribute_from_fn"
     )]
     PerReplicaDataset,
-    /// Two feeds of one data set that found different ones.
+    /// Two feeds of one data set found different records.
     #[error(
-        "the data set has other records for one worker than for another: it must not be written to while a job reads it"
+        "two workers found different records in the data set: it must not be written to while a job reads it"
     )]
     DataChanged,
-    /// Replicas that would go on from different steps.
+    /// The snapshot's replicas are at different steps.
     #[error(
-        "the job goes on from a snapshot whose replicas are apart, one at {wanted} and another at {found}, and its steps have one of each: go on \
-         with Feed::lanes until they are at one, or take snapshots behind whole steps"
+        "the job resumes from a snapshot whose replicas are apart, one at {wanted} and another at {found}, \
+         and each of its steps needs a batch of every replica: resume with Feed::lanes until they are at one \
+         step, or take snapshots after whole steps"
     )]
     Apart {
-        /// Where one is.
+        /// The step of one replica.
         found: StepId,
-        /// Where the first is.
+        /// The step of the first replica.
         wanted: StepId,
     },
-    /// A mean of nothing.
+    /// A mean over no records.
     #[error("there is no mean: no replica has a record at this step")]
     NothingToReduce,
-    /// Values that are not of one form.
+    /// Replicas reduce different numbers of values.
     #[error(
-        "replica {replica} has {found} number(s) to reduce, and the replicas before it have {wanted}: all replicas reduce \
-         values of one form"
+        "replica {replica} has {found} number(s) to reduce, and the replicas before it have {wanted}: all \
+         replicas must reduce the same number of values"
     )]
     UnevenValues {
         /// The replica.
         replica: usize,
-        /// How many it has.
+        /// Its number of values.
         found: usize,
-        /// How many were due.
+        /// The number expected.
         wanted: usize,
     },
-    /// The processes cannot agree any more.
+    /// The processes can no longer agree.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
 }

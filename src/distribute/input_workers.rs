@@ -1,4 +1,4 @@
-//! Which worker feeds which devices, and which workers are of this process.
+//! Which worker feeds which devices, and which workers are in this process.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use super::error::DistributeError;
 use crate::device::Device;
 use crate::order::{OrderError, Process, World};
 
-/// The workers of a job, in their order, each with the devices that it feeds: TensorFlow's `InputWorkers`. All have the same
-/// number of devices. The replicas are these devices, numbered through.
+/// The workers of a job, in order, each with the devices it feeds: TensorFlow's `InputWorkers`. All have the
+/// same number of devices. The replicas are these devices, numbered consecutively.
 ///
-/// Some of the workers are of this process, which feeds their devices; the others are only counted.
+/// Some of the workers are in this process, which feeds their devices. The others are only counted.
 #[derive(Clone, Debug)]
 pub struct InputWorkers {
     world: World,
@@ -18,7 +18,7 @@ pub struct InputWorkers {
     collective: Option<Arc<dyn Collective>>,
 }
 
-/// A worker, or host, of a job: its name, and its devices.
+/// A worker, or host, of a job: its name and its devices.
 #[derive(Clone, Debug)]
 pub struct InputWorker {
     name: String,
@@ -28,17 +28,17 @@ pub struct InputWorker {
 #[derive(Clone, Debug)]
 enum Devices {
     Here(Vec<Device>),
-    /// So many, of another process.
+    /// This many, of another process.
     Elsewhere(usize),
 }
 
 impl InputWorker {
-    /// A worker of this process.
+    /// A worker in this process.
     pub fn here(name: impl Into<String>, devices: impl IntoIterator<Item = Device>) -> Self {
         InputWorker { name: name.into(), devices: Devices::Here(devices.into_iter().collect()) }
     }
 
-    /// A worker of another process, with so many devices.
+    /// A worker in another process, with this many devices.
     pub fn elsewhere(name: impl Into<String>, devices: usize) -> Self {
         InputWorker { name: name.into(), devices: Devices::Elsewhere(devices) }
     }
@@ -49,7 +49,7 @@ impl InputWorker {
         &self.name
     }
 
-    /// How many devices it feeds.
+    /// The number of devices it feeds.
     #[must_use]
     pub fn replicas(&self) -> usize {
         match &self.devices {
@@ -60,16 +60,17 @@ impl InputWorker {
 }
 
 impl InputWorkers {
-    /// A job of these workers. All its processes name the same ones, in the same order.
+    /// A job of these workers. All its processes must list the same workers in the same order.
     ///
     /// # Errors
     ///
-    /// [`OrderError::Zero`] if there are no workers, or no devices, [`OrderError::UnevenReplicas`] if replicas are no multiple of
-    /// workers, [`DistributeError::UnevenDevices`] if they are one and workers have different numbers;
-    /// [`DistributeError::SameName`]; [`DistributeError::NoneHere`].
+    /// [`OrderError::Zero`] if there are no workers or no devices; [`OrderError::UnevenReplicas`] if the
+    /// number of replicas is not a multiple of the number of workers; [`DistributeError::UnevenDevices`] if
+    /// it is a multiple and workers have different numbers of devices; [`DistributeError::SameName`];
+    /// [`DistributeError::NoneHere`].
     pub fn new(workers: impl IntoIterator<Item = InputWorker>) -> Result<Self, DistributeError> {
         let workers: Vec<InputWorker> = workers.into_iter().collect();
-        // More than can be counted is more than anybody has.
+        // Saturating: no job has that many.
         let replicas = workers.iter().fold(0, |sum: usize, worker| sum.saturating_add(worker.replicas()));
         let world = World::new(workers.len(), replicas)?;
         for (number, worker) in workers.iter().enumerate() {
@@ -98,12 +99,12 @@ impl InputWorkers {
         Self::new([InputWorker::here("worker 0", devices)])
     }
 
-    /// A job of one worker a process, with as many devices as this one.
+    /// A job of one worker per process, each with as many devices as this one.
     ///
     /// # Errors
     ///
-    /// [`OrderError::Zero`] if there are no devices, or no processes; [`OrderError::NoSuchMember`] if the process is none
-    /// of them.
+    /// [`OrderError::Zero`] if there are no devices or no processes; [`OrderError::NoSuchMember`] if the
+    /// process is not one of them.
     pub fn of_process(
         process: &Process,
         devices: impl IntoIterator<Item = Device>,
@@ -123,15 +124,16 @@ impl InputWorkers {
         Self::new((0..world.workers()).map(worker))
     }
 
-    /// How this process agrees with those that feed the other workers. Each process has its own end of it, which is held by these
-    /// workers, by what was made of them, and by the weights of its steps: the last of them to be dropped drops it.
+    /// Sets how this process agrees with those that feed the other workers. Each process has its own end. It
+    /// is held by these workers, by what is made of them, and by the weights of its steps: dropping the last
+    /// of these drops the end.
     #[must_use]
     pub fn collective(mut self, collective: impl Collective + 'static) -> Self {
         self.collective = Some(Arc::new(collective));
         self
     }
 
-    /// The job's workers and replicas, as they are counted.
+    /// The numbers of the job's workers and replicas.
     #[must_use]
     pub fn world(&self) -> World {
         self.world
@@ -151,7 +153,7 @@ impl InputWorkers {
         })
     }
 
-    /// Whether some of them are of other processes.
+    /// Whether some workers are in other processes.
     pub(super) fn is_split(&self) -> bool {
         self.workers.iter().any(|worker| matches!(worker.devices, Devices::Elsewhere(_)))
     }

@@ -1,4 +1,4 @@
-//! The steps of a job, as one of its processes has them.
+//! One process's iterator over the steps of a job.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::feed::{Batch, Feed, Lane, take_step};
 use crate::order::{OrderError, World};
 use crate::record::StepEnd;
 
-/// The steps of a job, as one of its processes has them: TensorFlow's `tf.distribute.DistributedIterator`, and its data
-/// set, which is not made anew for each.
+/// One process's iterator over the steps of a job: TensorFlow's `tf.distribute.DistributedIterator`, together
+/// with its data set, which is not recreated for each iteration.
 ///
-/// Each step has the next batch of each replica of this process. Drop them, on whichever threads, before many more steps are
-/// taken: a lane whose batches are all held has none to fill. After an error, or the end, it yields `None` for ever. Dropping it
-/// ends all feeds of this process, and the [collective's](InputWorkers::collective) other ends hear of it once nobody here
-/// holds this one any more.
+/// Each step has the next batch of each replica of this process. Drop the batches, on any thread, before
+/// taking many more steps: a lane whose batches are all held has none to fill. After an error, or the end,
+/// the iterator yields `None` for ever. Dropping it ends all feeds of this process. The
+/// [collective's](InputWorkers::collective) other ends see that it has left once nothing here holds this end.
 #[derive(Debug)]
 #[must_use = "a job is fed step by step"]
 pub struct DistributedIterator {
@@ -32,12 +32,12 @@ pub struct DistributedIterator {
     is_over: bool,
 }
 
-/// Where it is known from how many records each replica has, and which step is the last.
+/// How the number of records of each replica, and the last step, are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// By arithmetic.
+    /// Computed from the plan.
     Planned,
-    /// By what all say at each step; for so many feeds.
+    /// Agreed by all processes at each step.
     Agreed { feeds: usize },
 }
 
@@ -68,21 +68,21 @@ impl Pipeline {
     }
 }
 
-/// A step of a job: the batches of this process's replicas, and what each replica's part weighs.
+/// A step of a job: the batches of this process's replicas, and each replica's weight.
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct DistributedStep {
     /// The next batch of each replica of this process.
     pub batches: PerReplica<Batch>,
-    /// How many records each replica of the whole job has.
+    /// The number of records of each replica of the whole job.
     pub weights: StepWeights,
-    /// Which step it is, in a job that goes by a plan.
+    /// The number of the step, in a job with a plan.
     pub step: Option<StepEnd>,
 }
 
 impl DistributedIterator {
-    /// Meets the other processes, if there is a way to, and begins. Where the feeds could not be started, the others hear of
-    /// it first.
+    /// Meets the other processes, if there is a collective, and starts. If the feeds could not be started,
+    /// the other processes are informed first.
     pub(super) fn start(
         workers: &InputWorkers,
         pipelines: Result<Vec<Pipeline>, Failure>,
@@ -97,7 +97,7 @@ impl DistributedIterator {
         let pipelines = pipelines.map_err(|failure| failure.error)?;
         let reach = match met {
             Some(agreement) => Reach::Job(Arc::new(agreement?)),
-            None if workers.is_split() => Reach::Unsaid,
+            None if workers.is_split() => Reach::Unset,
             None => Reach::Here,
         };
         let here = workers.here().map(|(number, ..)| world.replicas_of(number));
@@ -106,25 +106,25 @@ impl DistributedIterator {
         Ok(DistributedIterator { world, names, pipelines, replicas, end, reach, is_over: false })
     }
 
-    /// The job's workers and replicas.
+    /// The numbers of the job's workers and replicas.
     #[must_use]
     pub fn world(&self) -> World {
         self.world
     }
 
-    /// Which replicas of the job are of this process.
+    /// The replicas of the job that are in this process.
     #[must_use]
     pub fn replicas(&self) -> &[usize] {
         &self.replicas
     }
 
-    /// The feeds of this process, each with its worker's name, to be asked for their statistics, or to be cancelled. Their lanes
-    /// are here.
+    /// The feeds of this process, each with its worker's name, for their statistics and for cancelling them.
+    /// Their lanes stay in the iterator.
     pub fn feeds(&self) -> impl Iterator<Item = (&str, &Feed)> {
         self.pipelines.iter().map(|pipeline| (&*self.names[pipeline.worker], &pipeline.feed))
     }
 
-    /// The next batch of each replica of this process, or none where its lane has ended.
+    /// The next batch of each replica of this process; none if its lane has ended.
     fn take(&mut self) -> Result<Vec<Option<Batch>>, Failure> {
         let mut taken = Vec::with_capacity(self.replicas.len());
         for pipeline in &mut self.pipelines {
@@ -136,7 +136,7 @@ impl DistributedIterator {
         Ok(taken)
     }
 
-    /// Puts empty batches where there are none.
+    /// Replaces missing batches by empty ones.
     fn fill_up(&mut self, taken: Vec<Option<Batch>>) -> Result<Vec<Batch>, Failure> {
         let mut taken = taken.into_iter();
         let mut batches = Vec::with_capacity(self.replicas.len());
@@ -164,35 +164,35 @@ impl DistributedIterator {
 
     fn next_agreed(&mut self) -> Result<Option<DistributedStep>, DistributeError> {
         let taken = self.take();
-        // What each replica says: nothing any more, or how many records, counted from 1.
-        let mut said = vec![0; self.world.replicas()];
+        // One word per replica: 0 if it has ended, otherwise its number of records plus 1.
+        let mut words = vec![0; self.world.replicas()];
         for (&replica, batch) in self.replicas.iter().zip(taken.iter().flatten()) {
-            said[replica] = batch.as_ref().map_or(0, |batch| batch.len() as u64 + 1);
+            words[replica] = batch.as_ref().map_or(0, |batch| batch.len() as u64 + 1);
         }
         let is_alone = matches!(self.reach, Reach::Here);
-        if is_alone && taken.is_ok() && said.iter().all(|&word| word == 0) {
+        if is_alone && taken.is_ok() && words.iter().all(|&word| word == 0) {
             return Ok(None);
         }
-        // Before the round: should there be no memory for an empty batch, the others are told now.
+        // Before the round, so that a lack of memory for an empty batch is reported to the others now.
         let batches = taken.and_then(|taken| self.fill_up(taken));
-        let (batches, said) = match &self.reach {
+        let (batches, words) = match &self.reach {
             Reach::Job(agreement) => {
                 let state = batches.as_ref().map(|_| ()).map_err(|failure| failure.worker);
-                let heard = agreement.round(state, &said);
+                let heard = agreement.round(state, &words);
                 let batches = batches.map_err(|failure| failure.error)?;
-                (batches, heard?.into_iter().fold(vec![0; said.len()], joined))
+                (batches, heard?.into_iter().fold(vec![0; words.len()], joined))
             }
-            Reach::Here | Reach::Unsaid => (batches.map_err(|failure| failure.error)?, said),
+            Reach::Here | Reach::Unset => (batches.map_err(|failure| failure.error)?, words),
         };
-        if said.iter().all(|&word| word == 0) {
+        if words.iter().all(|&word| word == 0) {
             return Ok(None);
         }
-        let counts = said.into_iter().map(|word| word.saturating_sub(1)).collect();
+        let counts = words.into_iter().map(|word| word.saturating_sub(1)).collect();
         Ok(Some(self.step(batches, counts, None)))
     }
 
     fn step(&self, batches: Vec<Batch>, counts: Vec<u64>, step: Option<StepEnd>) -> DistributedStep {
-        // Only now are they handed over, all of them.
+        // Only now are all of them handed over.
         let lanes = self.pipelines.iter().flat_map(|pipeline| &pipeline.lanes);
         lanes.zip(&batches).for_each(|(lane, batch)| lane.note(batch));
         let batches = PerReplica::new(&self.replicas, batches);
@@ -203,7 +203,7 @@ impl DistributedIterator {
 impl Iterator for DistributedIterator {
     type Item = Result<DistributedStep, DistributeError>;
 
-    /// The next step; waits for its batches, and, where steps are agreed, for the other processes.
+    /// Returns the next step. Waits for its batches and, if steps are agreed on, for the other processes.
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {
             return None;
@@ -215,8 +215,9 @@ impl Iterator for DistributedIterator {
         if !matches!(step, Ok(Some(_))) {
             self.is_over = true;
             if step.is_err() {
-                // Who waits for this process elsewhere hears that it has left as soon as nobody else here holds on to it.
-                self.reach = Reach::Unsaid;
+                // Processes that wait for this one see that it has left once nothing else here holds the
+                // collective.
+                self.reach = Reach::Unset;
             }
             for pipeline in &mut self.pipelines {
                 pipeline.lanes.clear();
@@ -234,13 +235,13 @@ fn facts(world: World, pipelines: &[Pipeline], end: End) -> JobFacts {
         End::Planned => {
             let first = pipelines.first().map(|first| &first.feed);
             let steps = first.and_then(Feed::plan).and_then(|plan| plan.steps(0).ok()).unwrap_or(0);
-            let schedule_slice = first.map(Feed::schedule_text).unwrap_or_default();
-            JobFacts::of(world, world.workers(), steps, &schedule_slice)
+            let schedule = first.map(Feed::schedule_text).unwrap_or_default();
+            JobFacts::of(world, world.workers(), steps, &schedule)
         }
     }
 }
 
-/// What all processes say of all replicas, each of its own.
-fn joined(said: Vec<u64>, more: Vec<u64>) -> Vec<u64> {
-    said.into_iter().zip(more).map(|(one, other)| one.max(other)).collect()
+/// Merges two processes' words for all replicas.
+fn joined(words: Vec<u64>, more: Vec<u64>) -> Vec<u64> {
+    words.into_iter().zip(more).map(|(one, other)| one.max(other)).collect()
 }

@@ -1,24 +1,26 @@
-//! One job of many workers: each step's batches of all replicas together, as TensorFlow's `tf.distribute` gives them.
+//! A job of many workers: each step's batches of all replicas together, as TensorFlow's `tf.distribute` gives
+//! them.
 //!
 //! ```text
-//!  InputWorkers   worker -> devices; which workers are of this process
+//!  InputWorkers   worker -> devices; which workers are in this process
 //!      |
-//!      |  distribute            one feed a worker, by one plan
-//!      |  distribute_from_fn    one feed a call, as the function described it
+//!      |  distribute            one feed per worker, all of one plan
+//!      |  distribute_from_fn    one feed per call, as the function describes it
 //!      v
 //!  DistributedIterator   a step: the next batch of each replica of this process
-//!      |                 how many records each replica of the job has: from the plan, or agreed (Collective)
+//!      |                 each replica's number of records: from the plan, or agreed on (Collective)
 //!      v
-//!  DistributedStep       PerReplica<Batch>, StepWeights, which reduce what comes of them
+//!  DistributedStep       PerReplica<Batch>, and StepWeights, which reduce values computed from the batches
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. **All end at the same step**, in all processes: a plan has as many steps for each, and where there is none, nobody
-//!    ends before all have said that they have nothing left.
-//! 2. **What fails here is told there.** Where the processes agree on each step, a process that fails says so in its next
-//!    round, by the worker's name, and then leaves; no round is left out, so nobody waits for it.
-//! 3. What was taken of a step goes back to its lanes on every path.
+//! 1. **All processes end at the same step.** A plan has the same number of steps for each. Without a plan,
+//!    no process ends before all have reported that they have nothing left.
+//! 2. **Every process learns of a failure.** If the processes agree on each step, a process that fails
+//!    reports it in its next round, with the worker's name, and then leaves. It skips no round, so no process
+//!    waits for it.
+//! 3. The batches taken for a step go back to their lanes on every path.
 
 mod agreement;
 mod collective;
@@ -46,16 +48,17 @@ use crate::device::Device;
 use crate::feed::FeedBuilder;
 use crate::order::InputContext;
 
-/// Divides a data set among the replicas of a job: at each step, the records of a global batch, whose parts add up to it.
-/// TensorFlow's `experimental_distribute_dataset`.
+/// Divides a data set among the replicas of a job: at each step, the parts of the replicas add up to a global
+/// batch. TensorFlow's `experimental_distribute_dataset`.
 ///
-/// Each worker of this process has a feed of its own, [`FeedBuilder::worker`] of the job, with the worker's devices for
-/// lanes; what else was said of the data set holds for each ([threads](FeedBuilder::threads) and a [memory
-/// limit](FeedBuilder::memory_limit), too, are of one worker). It is sharded by its [policy](FeedBuilder::policy), and
-/// goes on for as many [epochs](FeedBuilder::epochs) as it says. Who gets what is arithmetic ([`Plan`](crate::order::Plan)), so
-/// processes need not speak to each other: where the workers were given a [collective](InputWorkers::collective), all
-/// processes meet once, here, to see that they are of one job. Nor, then, do they hear of each other's errors, before
-/// they next meet in a [reduction](StepWeights::reduce).
+/// Each worker of this process has its own feed, a [`FeedBuilder::worker`] of the job, with the worker's
+/// devices for lanes. The data set's other options apply to each of these feeds:
+/// [threads](FeedBuilder::threads) and a [memory limit](FeedBuilder::memory_limit) are per worker, too. Its
+/// [policy](FeedBuilder::policy) shards it, and it lasts as many [epochs](FeedBuilder::epochs) as it is set
+/// to. Who gets what is arithmetic ([`Plan`](crate::Plan)), so processes need not communicate. If the workers
+/// have a [collective](InputWorkers::collective), all processes meet once, here, to check that they are of
+/// one job. So a process does not see another's error before they next meet in a
+/// [reduction](StepWeights::reduce).
 ///
 /// ```
 /// use percolator::Device;
@@ -79,8 +82,9 @@ use crate::order::InputContext;
 ///
 /// # Errors
 ///
-/// [`DistributeError`]: of a worker whose feed cannot be built, by its name; [`DistributeError::PerReplicaDataset`] if it was
-/// to be replicated [per replica](InputReplicationMode::PerReplica). Nothing is left running.
+/// [`DistributeError`], with the worker's name if its feed cannot be built;
+/// [`DistributeError::PerReplicaDataset`] if the mode is [per replica](InputReplicationMode::PerReplica).
+/// Nothing is left running.
 pub fn distribute(
     dataset: FeedBuilder,
     global_batch_size: usize,
@@ -100,18 +104,19 @@ pub fn distribute(
     DistributedIterator::start(workers, pipelines.and_then(of_one_plan), End::Planned)
 }
 
-/// Calls a function for each worker, and makes one job of the feeds that it describes: TensorFlow's
+/// Calls a function for each worker, and makes one job of the feeds it describes: TensorFlow's
 /// `distribute_datasets_from_function`.
 ///
-/// The function is told which call it is, of how many ([`InputContext`]). Nothing is batched or sharded behind its back: what
-/// it returns is fed as it is, to the worker's devices, or, [per replica](InputReplicationMode::PerReplica), to the one
-/// device of the call. It is called for the workers of this process only, in their order.
+/// The function is given the number of the call and of all calls ([`InputContext`]). Its feeds are neither
+/// batched nor sharded any further: each goes to the worker's devices as it is or, [per
+/// replica](InputReplicationMode::PerReplica), to the one device of the call. The function is called for the
+/// workers of this process only, in their order.
 ///
-/// How long the feeds are is not known before they end, and they may differ. So it is agreed at each step, among the
-/// processes by their [collective](InputWorkers::collective), which replicas still have records. Those that have none get
-/// empty batches, of the right shape and type and with a batch dimension of 0, until none has any; then all end. (Where a
-/// feed [pads](crate::LastBatch::Pad), they are padded, too.) The shape is that of the replica's own feed: whether all
-/// feeds have one is for the function to say.
+/// The lengths of the feeds are unknown before they end, and may differ. So the processes agree at each step,
+/// over their [collective](InputWorkers::collective), which replicas still have records. Those that have none
+/// get empty batches, of the right shape and dtype and with a batch dimension of 0, until no replica has any;
+/// then all end. (If a feed [pads](crate::LastBatch::Pad), its empty batches are padded, too.) The shape is
+/// that of the replica's own feed: the function must make sure that all feeds have the same one.
 ///
 /// ```
 /// use percolator::{Device, Feed};
@@ -135,7 +140,7 @@ pub fn distribute(
 /// # Errors
 ///
 /// [`DistributeError`]: [`Function`](DistributeError::Function) if the function failed,
-/// [`NoCollective`](DistributeError::NoCollective) if there are other processes, and no way to agree with them.
+/// [`NoCollective`](DistributeError::NoCollective) if there are other processes and no collective.
 pub fn distribute_from_fn<E>(
     workers: &InputWorkers,
     options: InputOptions,
@@ -145,7 +150,7 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     if workers.is_split() && workers.collective_of_job().is_none() {
-        return Err(DistributeError::NoCollective { what: "who still has records" });
+        return Err(DistributeError::NoCollective { what: "which replicas still have records" });
     }
     let world = workers.world();
     let num_input_pipelines = match options.mode() {
@@ -168,19 +173,19 @@ where
     DistributedIterator::start(workers, pipelines, End::Agreed { feeds: num_input_pipelines })
 }
 
-/// What one feed of this process is for.
+/// The place of one feed of this process in the job.
 struct Seat<'a> {
     worker: usize,
     name: &'a str,
-    /// Which of the job's feeds it is.
+    /// The number of the feed in the job.
     pipeline: usize,
-    /// The replica that its first device is.
+    /// The replica of its first device.
     first_replica: usize,
     devices: &'a [Device],
 }
 
 impl Seat<'_> {
-    /// Starts its feed, to its devices.
+    /// Starts its feed for its devices.
     fn build(&self, described: FeedBuilder, options: InputOptions) -> Result<Pipeline, Failure> {
         let fed = options.applied_to(described, self.devices, self.first_replica);
         match fed.build() {
@@ -217,7 +222,8 @@ fn seats(workers: &InputWorkers, mode: InputReplicationMode) -> Vec<Seat<'_>> {
     workers.here().flat_map(of_worker).collect()
 }
 
-/// Checks that all feeds of this process go by one plan, each of which opened its source by itself, and from one step on.
+/// Checks that all feeds of this process have one plan, although each opened its source by itself, and one
+/// next step.
 fn of_one_plan(pipelines: Vec<Pipeline>) -> Result<Vec<Pipeline>, Failure> {
     let Some(first) = pipelines.first().map(Pipeline::feed) else { return Ok(pipelines) };
     let (plan, next) = (first.plan(), first.next_steps().first().copied());

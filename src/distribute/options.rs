@@ -1,4 +1,4 @@
-//! What can be said of how batches come to replicas.
+//! Options for how batches get to replicas.
 
 use crate::device::Device;
 use crate::feed::FeedBuilder;
@@ -7,17 +7,17 @@ use crate::feed::FeedBuilder;
 /// `tf.distribute.InputReplicationMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InputReplicationMode {
-    /// Once a worker; the worker's replicas share the feed.
+    /// Once per worker; the worker's replicas share the feed.
     #[default]
     PerWorker,
-    /// Once a replica, each of which has a feed of its own.
+    /// Once per replica; each has its own feed.
     PerReplica,
 }
 
-/// How batches come to their replicas: TensorFlow's `tf.distribute.InputOptions`, by its names.
+/// How batches get to their replicas: TensorFlow's `tf.distribute.InputOptions`, with its names.
 ///
-/// Its `place_dataset_on_device` has no counterpart: a feed has its reader on the host. Where its transform is done,
-/// [`FeedBuilder::transform_on`] says.
+/// `place_dataset_on_device` has no counterpart: a feed's reader is on the host.
+/// [`FeedBuilder::transform_on`] sets where its transform runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "options are for distribute"]
 pub struct InputOptions {
@@ -28,46 +28,48 @@ pub struct InputOptions {
 }
 
 impl InputOptions {
-    /// TensorFlow's defaults, but for what [`prefetch`](Self::prefetch) says.
+    /// TensorFlow's defaults, except for [`prefetch`](Self::prefetch).
     pub fn new() -> Self {
         InputOptions::default()
     }
 
-    /// Whether batches go to the workers' devices, which is so if not said, or stay on the host. Then a lane ends at the host
-    /// whatever its device is, and that device takes no part: batches are in ordinary memory, and what a device was to
-    /// [transform](FeedBuilder::transform_on) is refused.
+    /// Whether batches go to the workers' devices (default) or stay on the host. If they stay, every lane
+    /// ends at the host, whatever its device, and that device takes no part: batches are in ordinary memory,
+    /// and a [transform](FeedBuilder::transform_on) on the device is refused.
     ///
-    /// TensorFlow takes this with [`InputReplicationMode::PerWorker`] only; here it goes with both.
+    /// TensorFlow allows this with [`InputReplicationMode::PerWorker`] only; here it works with both modes.
     pub fn fetch_to_device(mut self, fetches: bool) -> Self {
         self.keeps_on_host = !fetches;
         self
     }
 
-    /// How often the function is called; once a worker if not said.
+    /// How often the function is called (default: once per worker).
     ///
-    /// TensorFlow knows [`InputReplicationMode::PerReplica`] on one host only; here it may be any number.
+    /// TensorFlow allows [`InputReplicationMode::PerReplica`] on one host only; here any number of hosts may
+    /// use it.
     pub fn replication_mode(mut self, mode: InputReplicationMode) -> Self {
         self.replication_mode = mode;
         self
     }
 
-    /// Batches that wait for each replica at its device, beside the one that it holds; 1, TensorFlow's default, if
-    /// [`prefetch`](Self::prefetch) alone was said.
+    /// The number of batches that wait at each replica's device, beside the one it holds. The default is 1,
+    /// as in TensorFlow, if only [`prefetch`](Self::prefetch) is set.
     ///
-    /// A feed has one ring of batches a lane, from the reader to the replica's hands ([`FeedBuilder::prefetch`]), and not
-    /// buffers one behind the other. So its depth is the sum: the batch that the replica holds, those that wait for it, and the
-    /// replica's part of those that are prefetched. With 0 of both, nothing is filled while a batch is held.
+    /// A feed has one ring of batches per lane, from the reader to the replica ([`FeedBuilder::prefetch`]),
+    /// instead of consecutive buffers. So the ring's depth is the sum: the batch that the replica holds,
+    /// those that wait for it, and the replica's part of those that are prefetched. With 0 for both, nothing
+    /// is filled while a batch is held.
     pub fn per_replica_buffer_size(mut self, batches: usize) -> Self {
         self.per_replica_buffer_size = Some(batches);
         self
     }
 
-    /// Batches that a feed has under way beyond those, for all its replicas together; as many as it has replicas, as
-    /// TensorFlow has of a data set that it divides, if [`per_replica_buffer_size`](Self::per_replica_buffer_size) alone
-    /// was said.
+    /// The number of further batches that a feed has under way, for all its replicas together. If only
+    /// [`per_replica_buffer_size`](Self::per_replica_buffer_size) is set, it is the number of replicas, as
+    /// TensorFlow has for a data set that it divides.
     ///
-    /// If neither was said, the ring is as deep as the feed's builder says, or chosen by the feed, which begins one deeper than
-    /// TensorFlow's defaults come to: 4 batches, and not 3.
+    /// If neither is set, the ring is as deep as the feed's builder says, or the feed chooses: it starts one
+    /// batch deeper than TensorFlow's defaults, with 4 batches instead of 3.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = Some(batches);
         self
@@ -77,7 +79,7 @@ impl InputOptions {
         self.replication_mode
     }
 
-    /// The feed as it was described, to these devices, the first of which is a replica of that number.
+    /// Applies the options to a feed for these devices, the first of which is replica `first_replica`.
     pub(super) fn applied_to(
         self,
         described: FeedBuilder,
@@ -94,7 +96,7 @@ impl InputOptions {
         }
     }
 
-    /// How many batches a lane's ring has, where that was said, in a feed of so many replicas.
+    /// The depth of a lane's ring in a feed of this many replicas, if it is set.
     fn ring(self, replicas: usize) -> Option<usize> {
         if (self.per_replica_buffer_size, self.prefetch) == (None, None) {
             return None;

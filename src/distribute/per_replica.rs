@@ -1,12 +1,12 @@
-//! One value a replica.
+//! One value per replica.
 
 use std::sync::Arc;
 
-/// A value for each replica of this process, in the order of the replicas: TensorFlow's `PerReplica`. The values of other
-/// processes' replicas are with them.
+/// A value for each replica of this process, in the order of the replicas: TensorFlow's `PerReplica`. Other
+/// processes hold the values of their own replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerReplica<T> {
-    /// As many as there are values, ascending.
+    /// As many as `values`, ascending.
     replicas: Arc<[usize]>,
     values: Vec<T>,
 }
@@ -14,7 +14,7 @@ pub struct PerReplica<T> {
 impl<T> PerReplica<T> {
     /// # Panics
     ///
-    /// If there are not as many values as replicas: a bug of the caller.
+    /// If the numbers of values and replicas differ: a bug of the caller.
     pub(super) fn new(replicas: &Arc<[usize]>, values: Vec<T>) -> Self {
         assert_eq!(replicas.len(), values.len(), "each replica of this process has one value");
         PerReplica { replicas: replicas.clone(), values }
@@ -26,13 +26,13 @@ impl<T> PerReplica<T> {
         &self.values
     }
 
-    /// Which replicas of the job they are of.
+    /// The replicas of the job that the values are of.
     #[must_use]
     pub fn replicas(&self) -> &[usize] {
         &self.replicas
     }
 
-    /// The value of a replica of the job, if it is one of this process.
+    /// The value of a replica of the job, if the replica is in this process.
     #[must_use]
     pub fn get(&self, replica: usize) -> Option<&T> {
         let place = self.replicas.binary_search(&replica).ok()?;
@@ -44,16 +44,16 @@ impl<T> PerReplica<T> {
         self.values.iter()
     }
 
-    /// What becomes of each, replica by replica.
+    /// Maps each value, replica by replica.
     pub fn map<U>(self, each: impl FnMut(T) -> U) -> PerReplica<U> {
         PerReplica { replicas: self.replicas, values: self.values.into_iter().map(each).collect() }
     }
 
-    /// What becomes of each, or the first error.
+    /// Maps each value, or returns the first error.
     ///
     /// # Errors
     ///
-    /// The first that `each` gives; those behind it are not asked.
+    /// The first error of `each`, which is not called for later values.
     pub fn try_map<U, E>(self, each: impl FnMut(T) -> Result<U, E>) -> Result<PerReplica<U>, E> {
         let values = self.values.into_iter().map(each).collect::<Result<_, E>>()?;
         Ok(PerReplica { replicas: self.replicas, values })
@@ -78,13 +78,14 @@ impl<'a, T> IntoIterator for &'a PerReplica<T> {
     }
 }
 
-/// What a replica can bring to a [reduction](crate::distribute::StepWeights::reduce): some numbers on the host. They are added up as `f64`,
-/// in the order of the replicas of each process, and then of the processes; so another number of processes may round otherwise.
+/// A value that a replica can bring to a [reduction](crate::StepWeights::reduce): some numbers on the host.
+/// They are added up as `f64`, in the order of the replicas of each process, and then of the processes. So
+/// another number of processes may round differently.
 pub trait HostValue: Sized {
-    /// Its numbers.
+    /// Returns its numbers.
     fn numbers(&self) -> Vec<f64>;
 
-    /// The value of such numbers.
+    /// Makes a value of such numbers.
     fn from_numbers(numbers: Vec<f64>) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! How much each replica's part of a step weighs, and what comes of all parts together.
+//! The weight of each replica's part of a step, and reductions over all parts.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use super::per_replica::{HostValue, PerReplica};
 /// How the replicas' values become one: TensorFlow's `tf.distribute.ReduceOp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceOp {
-    /// They are added up.
+    /// The sum.
     Sum,
-    /// Their mean, each weighted by how many records it is of.
+    /// The mean, each value weighted by its replica's number of records.
     Mean,
 }
 
-/// How many records each replica of the job has at a step: what its part weighs.
+/// The number of records of each replica of the job at a step: the weights of their parts.
 #[derive(Clone, Debug)]
 pub struct StepWeights {
     counts: Vec<u64>,
     reach: Reach,
 }
 
-/// Whom a reduction is made with.
+/// The processes that take part in a reduction.
 #[derive(Clone, Debug)]
 pub(super) enum Reach {
     /// All replicas are of this process.
     Here,
-    /// There are others, and it was not said how they are reached.
-    Unsaid,
+    /// There are other processes, and no collective to reach them.
+    Unset,
     Job(Arc<Agreement>),
 }
 
@@ -37,25 +37,25 @@ impl StepWeights {
         StepWeights { counts, reach: reach.clone() }
     }
 
-    /// The records of each replica of the job: true ones, and no padding.
+    /// The number of records of each replica of the job, without padding.
     #[must_use]
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The records of all replicas together.
+    /// The number of records of all replicas together.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How many replicas of the job have any.
+    /// The number of replicas of the job that have any records.
     #[must_use]
     pub fn num_replicas_with_values(&self) -> usize {
         self.counts.iter().filter(|&&count| count > 0).count()
     }
 
-    /// Which part of the step's records a replica has; they add up to 1, unless there are none at all.
+    /// A replica's fraction of the step's records. The fractions add up to 1, unless there are no records.
     ///
     /// # Panics
     ///
@@ -65,20 +65,22 @@ impl StepWeights {
         as_f64(self.counts[replica]) / as_f64(self.records().max(1))
     }
 
-    /// One value of all replicas' values, the same in every process. Other processes must make the same call at the same
-    /// place of their programs, through the [collective](crate::distribute::InputWorkers::collective).
+    /// Reduces all replicas' values to one, which is the same in every process. Other processes must make the
+    /// same call at the same place of their programs, through the
+    /// [collective](crate::InputWorkers::collective).
     ///
-    /// The value of a replica that has no record counts for nothing, in the sum as in the mean, even where it is no
-    /// number: a loss over an empty batch often is none. There TensorFlow parts from this: its mean over replicas
-    /// (`axis=None`) has each of them weigh the same, and an empty one, too.
+    /// The value of a replica without records is ignored, in the sum as in the mean, even if it is NaN: a
+    /// loss over an empty batch often is. TensorFlow differs here: its mean over replicas (`axis=None`)
+    /// weighs all of them equally, including empty ones.
     ///
-    /// It is meant for losses and the like. Every process gets every other's numbers, which for a model's gradients would be too
-    /// many.
+    /// This is meant for losses and the like. Every process gets every other's numbers, which are too many
+    /// for a model's gradients.
     ///
     /// # Errors
     ///
-    /// [`DistributeError::NothingToReduce`] for a mean where no replica has a record; [`DistributeError::UnevenValues`];
-    /// [`DistributeError::NoCollective`] if there are other processes, and no way to reach them; and what the collective says.
+    /// [`DistributeError::NothingToReduce`] for a mean if no replica has a record;
+    /// [`DistributeError::UnevenValues`]; [`DistributeError::NoCollective`] if there are other processes and
+    /// no collective; and the collective's errors.
     pub fn reduce<T: HostValue>(&self, op: ReduceOp, values: &PerReplica<T>) -> Result<T, DistributeError> {
         let total = self.records();
         if op == ReduceOp::Mean && total == 0 {
@@ -87,9 +89,11 @@ impl StepWeights {
         let here = self.sum_here(op, values);
         let sum = match &self.reach {
             Reach::Here => here?,
-            Reach::Unsaid => return Err(DistributeError::NoCollective { what: "what comes of all values" }),
+            Reach::Unset => {
+                return Err(DistributeError::NoCollective { what: "the reduction of all values" });
+            }
             Reach::Job(agreement) => {
-                // Whoever cannot go on comes to the round all the same, with what makes it fail for all.
+                // A process that failed still enters the round, with the words that make it fail for all.
                 let words: Vec<u64> = here.iter().flatten().map(|number| number.to_bits()).collect();
                 let gathered = agreement.round(Ok(()), &words);
                 here?;
@@ -101,7 +105,7 @@ impl StepWeights {
         Ok(T::from_numbers(sum.into_iter().map(|number| number / divisor).collect()))
     }
 
-    /// What this process brings.
+    /// This process's part of the sum.
     fn sum_here<T: HostValue>(
         &self,
         op: ReduceOp,

@@ -1,10 +1,9 @@
-//! What a record's bytes come to: a hash of 128 bits of its position, its key, its value and its companion's
-//! value.
+//! The content hash of a record: 128 bits of its position, key, value and companion's value.
 //!
-//! The hash is XXH3 (128 bits) of each part by itself, and then of the position, the parts' lengths and their
-//! hashes. So a byte that moves from the key to the value changes it, and so do two records that change
-//! places. XXH3 is specified, and the same on all machines: what other releases wrote down stays valid. It
-//! has no key and is proof against mistakes, not against somebody who looks for a collision.
+//! Each part is hashed by itself with XXH3 (128 bits). Then the position, the parts' lengths and their hashes
+//! are hashed. So a byte that moves from the key to the value changes the hash, and so do two records that
+//! change places. XXH3 is specified and is the same on all machines, so what other releases wrote stays
+//! valid. It has no key: it protects against mistakes, not against somebody who looks for a collision.
 
 use twox_hash::XxHash3_128;
 
@@ -14,17 +13,17 @@ use crate::source::Record;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContentHash(pub(crate) u128);
 
-/// Stands for the length of a companion that there is none of.
+/// The length that stands for a missing companion.
 const NO_COMPANION: u64 = u64::MAX;
 
 impl ContentHash {
-    /// The low half: what is kept where the hash of each record is.
+    /// The low half, which is kept where the hash of each record is kept.
     #[expect(clippy::cast_possible_truncation, reason = "the other half is left out")]
     pub(crate) fn low(self) -> u64 {
         self.0 as u64
     }
 
-    /// The epoch is no part of it: each epoch has the same bytes.
+    /// Hashes a record. The epoch is not part of the hash: each epoch has the same bytes.
     pub(crate) fn of(record: &Record<'_>) -> Self {
         let companion = record.companion.unwrap_or_default();
         let companion_bytes = record.companion.map_or(NO_COMPANION, |companion| companion.len() as u64);
@@ -83,8 +82,8 @@ mod tests {
         }
     }
 
-    /// Receipts and digests of other releases must stay valid, whatever this machine's instructions are. The
-    /// hashes were made with another implementation, the crate xxhash-rust.
+    /// Receipts and digests of other releases must stay valid, whatever this machine's instruction set. The
+    /// hashes were computed with another implementation, the crate xxhash-rust.
     #[test]
     fn what_records_come_to_is_pinned() {
         let long: Vec<u8> = (0..70_000_u32).map(|at| (at.wrapping_mul(at) >> 7).to_le_bytes()[0]).collect();

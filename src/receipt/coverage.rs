@@ -1,4 +1,4 @@
-//! How often each record of an epoch was delivered: a counter a position.
+//! How often each record of an epoch was delivered: one counter per position.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ impl Counts {
         Counts(vec![0; records])
     }
 
-    /// Counts a record so many times; below zero, takes them back. A record that the data set does not have is no part of it.
+    /// Counts a record `times` times; if negative, takes them back. Ignores a record that the data set does
+    /// not have.
     pub(super) fn add(&mut self, index: u64, times: i64) {
         if let Some(count) = usize::try_from(index).ok().and_then(|index| self.0.get_mut(index)) {
             let sum = i64::from(*count).saturating_add(times);
@@ -25,17 +26,17 @@ impl Counts {
         self.0.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// What came more often than is due.
+    /// The records that came more often than `due`.
     pub(super) fn doubled(&self, due: u32) -> Positions {
         self.positions(|_, count| count.saturating_sub(due))
     }
 
-    /// What came less often than is due.
+    /// The records that came less often than `due`.
     pub(super) fn missing(&self, due: u32) -> Positions {
         self.positions(|_, count| due.saturating_sub(count))
     }
 
-    /// As [`missing`](Self::missing), of some records.
+    /// Like [`missing`](Self::missing), of these records only.
     pub(super) fn missing_of(&self, some: &BTreeSet<u64>, due: u32) -> Positions {
         self.positions(|index, count| if some.contains(&index) { due.saturating_sub(count) } else { 0 })
     }

@@ -1,4 +1,4 @@
-//! What a whole data set holds, to hold receipts against.
+//! The digest of a whole data set, with which receipts are compared.
 
 use std::path::Path;
 use std::thread;
@@ -13,58 +13,57 @@ use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
 use crate::source::{FIRST, Identity, Run, Source, SourceError};
 
-/// What the records of a data set hold, all of them: what receipts that keep
-/// [contents](crate::FeedBuilder::receipt_contents) are held against.
-/// [`FeedBuilder::digest`](crate::FeedBuilder::digest) makes one, in a walk over the data set.
+/// A digest of the contents of all records of a data set. Receipts that keep
+/// [contents](crate::FeedBuilder::receipt_contents) are compared with it.
+/// [`FeedBuilder::digest`](crate::FeedBuilder::digest) makes one in a pass over the data set.
 ///
 /// It is text ([`Display`](std::fmt::Display), [`FromStr`]), with a checksum. A data set whose records are
-/// permuted, renamed or changed has another one; a copy has the same, whatever kind of database it is.
+/// permuted, renamed or changed has another digest. A copy has the same one, whatever kind of database it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataDigest {
-    /// For people: a copy lies elsewhere.
+    /// For messages only: a copy is stored elsewhere.
     source: String,
-    /// Its first and its last record.
+    /// Samples of the first and the last record.
     samples: Identity,
     contents: Digest,
     each: Option<Vec<u64>>,
 }
 
-/// How much a [`DataDigest`] says.
+/// What a [`DataDigest`] contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DigestDetail {
-    /// The sum over all records: some hundred bytes. It proves what an epoch had that was delivered as a
-    /// whole.
+    /// The sum over all records: about a hundred bytes. It proves an epoch that was delivered as a whole.
     #[default]
     Sum,
-    /// Beside it 64 bits of each record's hash: 16 bytes a record. It also proves what has been delivered of
-    /// an epoch that is under way, or that drops records, and says which receipt is wrong.
+    /// The sum, and 64 bits of each record's hash: 16 bytes per record. It also proves what was delivered of
+    /// an epoch that is under way or drops records, and names the receipt that is wrong.
     EachRecord,
 }
 
-/// How much a run takes in.
+/// The limits of a run.
 const RUN_BYTES: usize = 256 << 10;
 const RUN_RECORDS: usize = 1024;
 
-/// Some records on their way to be hashed, and the position of the first.
+/// A run to be hashed, and the position of its first record.
 type Part = (u64, Run);
 
-/// What comes of them.
+/// The results.
 #[derive(Debug, Default)]
 struct Sums {
     contents: Digest,
-    /// By the position of the first of each part.
+    /// The hashes of each part, with the position of its first record.
     each: Vec<(u64, Vec<u64>)>,
-    /// Somebody wrote to the data meanwhile.
+    /// Set if the data were written to in the meantime.
     changed: Option<SourceError>,
 }
 
 impl DataDigest {
-    /// Walks over a source; the hashing is done on all processors.
+    /// Reads a source from start to end; all processors hash.
     pub(crate) fn of(source: &dyn Source, detail: DigestDetail) -> Result<Self, SourceError> {
         let sums = Mutex::new(Sums::default());
         let hash = |(first, run): &Part| {
             let (contents, each) = hash(run, detail);
-            // What was lent is right if nobody had written to it by the time it was used.
+            // Lent bytes are right if nobody had written to them by the time they were used.
             match run.check_used() {
                 Ok(()) => sums.lock().add(*first, contents, each),
                 Err(changed) => sums.lock().changed = Some(changed),
@@ -78,7 +77,7 @@ impl DataDigest {
                 move || {
                     for part in parts {
                         hash(&part);
-                        // There is room for all runs; an error means that the walk has ended.
+                        // There is room for all runs; an error means that the pass has ended.
                         let _ = give_back.try_send(part.1);
                     }
                 }
@@ -89,7 +88,7 @@ impl DataDigest {
                 thread::Builder::new().name(name).spawn_scoped(scope, work).is_ok()
             });
             let is_alone = hashers.count() == 0;
-            // Whoever is left alone must not wait for the others.
+            // If no hasher could be started, this thread must not wait for one.
             drop((parts, give_back));
             let mut runs = 0;
             let samples = walk(source, |part| {
@@ -117,45 +116,46 @@ impl DataDigest {
         Ok(DataDigest { source: one_line(&source.path().to_string_lossy()), samples, contents, each })
     }
 
-    /// Where the records came from, as the feed was told.
+    /// The path of the source, as the feed was configured.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// How many records there are, and what they come to.
+    /// The number of records, and the sum of their content hashes.
     #[must_use]
     pub fn contents(&self) -> Digest {
         self.contents
     }
 
-    /// How much it says.
+    /// What the digest contains.
     #[must_use]
     pub fn detail(&self) -> DigestDetail {
         if self.each.is_some() { DigestDetail::EachRecord } else { DigestDetail::Sum }
     }
 
-    /// The same, but for what it says of each record.
+    /// The digest without each record's hash.
     #[must_use]
     pub fn sum(&self) -> Self {
         DataDigest { each: None, source: self.source.clone(), samples: self.samples.clone(), ..*self }
     }
 
-    /// What the data set is known by: this digest itself, too.
+    /// The samples of the data set, with this digest itself among them.
     pub(crate) fn samples(&self) -> Identity {
         self.samples.clone().with_sample("contents", self.contents)
     }
 
-    /// What the record at a position comes to, as far as it is said.
+    /// The low half of the hash of the record at a position, if it is kept.
     pub(super) fn low_hash(&self, index: u64) -> Option<u64> {
         self.each.as_ref()?.get(usize::try_from(index).ok()?).copied()
     }
 
-    /// Writes it to a file, which has its name only once it is whole.
+    /// Writes the digest to a file, which has its name only once it is complete.
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Write`]; [`ReceiptError::TooLarge`] if it has more than 8 GiB, which would not be read.
+    /// [`ReceiptError::Write`]; [`ReceiptError::TooLarge`] if the text exceeds 8 GiB and so could not be read
+    /// back.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ReceiptError> {
         file::save(KIND, path.as_ref(), self, file::BYTES_MAX)
     }
@@ -164,15 +164,15 @@ impl DataDigest {
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Read`], also if it is no regular file or has more than 8 GiB, and [`ReceiptError::Text`] if it
-    /// was cut or edited, was written by a later release, or is something else.
+    /// [`ReceiptError::Read`], also if it is not a regular file or exceeds 8 GiB; [`ReceiptError::Text`] if
+    /// it was cut off or edited, was written by a later release, or is something else.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ReceiptError> {
         file::load(KIND, path.as_ref(), file::BYTES_MAX)
     }
 }
 
-/// Walks over a source from its first record on and hands its records over in runs, each for an empty one.
-/// Returns clues of the first and the last record.
+/// Reads a source from its first record on and hands its records over in runs, each in exchange for an empty
+/// one. Returns samples of the first and the last record.
 fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<Identity, SourceError> {
     let mut cursor = source.cursor()?;
     cursor.seek(0)?;
@@ -197,7 +197,7 @@ fn walk(source: &dyn Source, mut hand_over: impl FnMut(Part) -> Run) -> Result<I
     Ok(samples)
 }
 
-/// What the records of a run come to, and each of them, where that is wanted.
+/// The digest of a run's contents, and, if `detail` asks for it, the low half of each record's hash.
 fn hash(run: &Run, detail: DigestDetail) -> (Digest, Vec<u64>) {
     let (mut contents, mut each) = (Digest::default(), Vec::new());
     for record in run.iter() {
@@ -222,7 +222,7 @@ impl Sums {
 pub(super) const KIND: &str = "digest";
 const VERSION: u32 = 1;
 
-/// Of how many records a line has the hashes.
+/// The number of hashes per line.
 const LINE_RECORDS: usize = 64;
 const HEX_DIGITS: usize = 16;
 
@@ -232,7 +232,7 @@ const HEX_DIGITS: usize = 16;
 /// clue first "00000000_n01440764_1": 196651 bytes, checksum 9f8e2d00
 /// clue last "01281166_n15075141_99": 196651 bytes, checksum 1f0a88e3
 /// contents 0123456789abcdef0123456789abcdef of 1281167
-/// each 0123456789abcdef...                       64 records' low halves, where they were asked for
+/// each 0123456789abcdef...                       64 records' low halves, if kept
 /// ...
 /// checksum 5c1e0f6b
 /// ```
@@ -276,7 +276,7 @@ impl FromStr for DataDigest {
             if (sum, each.len() as u64) != (contents.low(), contents.records()) {
                 let wanted =
                     format!("hashes of {} records, whose sum is that of \"contents\",", contents.records());
-                return Err(facts.fault_before(&wanted, &format!("{} that come to {sum:016x}", each.len())));
+                return Err(facts.fault_before(&wanted, &format!("{} whose sum is {sum:016x}", each.len())));
             }
         }
         facts.end()?;
@@ -286,6 +286,6 @@ impl FromStr for DataDigest {
 
 fn low_hash(digits: &[u8]) -> Option<u64> {
     let digits = str::from_utf8(digits).ok().filter(|digits| digits.len() == HEX_DIGITS)?;
-    // A sign is no digit.
+    // A sign is not a digit.
     digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }

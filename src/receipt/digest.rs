@@ -1,4 +1,4 @@
-//! A sum of records that does not depend on their order, nor on who added which.
+//! A digest of records that does not depend on their order, nor on who added which.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
@@ -8,11 +8,11 @@ use crate::base::splitmix::{self, GAMMA};
 use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
 
-/// What records come to, in whatever order and on whatever lane: a sum of what each is mixed to, and their number.
-/// Digests of lanes and of ranks add up to that of all their records.
+/// An order-free digest of records: the sum of the marks that the records are mixed to, and their number.
+/// Digests of lanes and of ranks add up to the digest of all their records.
 ///
-/// Two multisets of records that differ come to the same digest by a chance of 2^-64 or so. It is proof against mistakes, and not
-/// against somebody who looks for such records.
+/// Two different multisets of records have the same digest with a probability of about 2^-64. This protects
+/// against mistakes, not against somebody who looks for such records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Digest {
     sum: u128,
@@ -25,13 +25,13 @@ impl Digest {
         self.add_marked(EpochKey::of(record.epoch).mark(record.index), 1);
     }
 
-    /// How many records were added.
+    /// The number of records added.
     #[must_use]
     pub fn records(self) -> u64 {
         self.records
     }
 
-    /// Adds a record so many times; below zero, takes it out.
+    /// Adds a record `times` times; if negative, takes it out.
     #[inline]
     pub(super) fn add_marked(&mut self, mark: Mark, times: i64) {
         let wide = u128::from(mark.high) << 64 | u128::from(mark.low);
@@ -39,24 +39,24 @@ impl Digest {
         self.records = self.records.wrapping_add_signed(times);
     }
 
-    /// Adds what a record holds so many times.
+    /// Adds a record's content hash `times` times; if negative, takes it out.
     #[inline]
     pub(super) fn add_content(&mut self, hash: ContentHash, times: i64) {
         self.sum = self.sum.wrapping_add(hash.0.wrapping_mul(i128::from(times).cast_unsigned()));
         self.records = self.records.wrapping_add_signed(times);
     }
 
-    /// The low half of the sum: that of the records' low halves.
+    /// The low half of the sum, which is the sum of the records' low halves.
     pub(super) fn low(self) -> u64 {
         ContentHash(self.sum).low()
     }
 
-    /// As many records, and the low half of their sum.
+    /// The digest with only the low half of the sum.
     pub(super) fn only_low(self) -> Self {
         Digest { sum: self.low().into(), ..self }
     }
 
-    /// The same so many times.
+    /// The digest of these records, each `times` times.
     pub(super) fn times(self, times: u64) -> Self {
         Digest { sum: self.sum.wrapping_mul(times.into()), records: self.records.wrapping_mul(times) }
     }
@@ -78,14 +78,14 @@ impl Add for Digest {
     }
 }
 
-/// The sum, and how many records it is of: `0123456789abcdef0123456789abcdef of 60000`.
+/// The sum and the number of records: `0123456789abcdef0123456789abcdef of 60000`.
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x} of {}", self.sum, self.records)
     }
 }
 
-/// There is nothing to say of what is wrong: whoever reads it has the line.
+/// The error needs no details: its caller has the line.
 impl FromStr for Digest {
     type Err = std::num::ParseIntError;
 
@@ -95,11 +95,11 @@ impl FromStr for Digest {
     }
 }
 
-/// What all records of an epoch are mixed with.
+/// The key that all records of an epoch are mixed with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EpochKey(u64);
 
-/// What a record is mixed to: 128 bits that are a function of the epoch and the index, and of nothing else.
+/// What a record is mixed to: 128 bits, a function of the epoch and the index alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) low: u64,
@@ -147,7 +147,8 @@ mod tests {
         #[test]
         fn other_records_come_to_another_digest(mut records: Vec<(u8, u8)>, mut others: Vec<(u8, u8)>) {
             let of = |records: &[(u8, u8)]| {
-                digest(&records.iter().map(|&(epoch, index)| (epoch.into(), index.into())).collect::<Vec<_>>())
+                let wide = records.iter().map(|&(epoch, index)| (epoch.into(), index.into()));
+                digest(&wide.collect::<Vec<_>>())
             };
             let same = of(&records) == of(&others);
             records.sort_unstable();

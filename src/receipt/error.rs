@@ -1,4 +1,4 @@
-//! Why a receipt cannot be had, or several cannot be held against each other.
+//! Why a receipt cannot be read or written, or receipts cannot be verified together.
 
 use std::path::PathBuf;
 
@@ -18,22 +18,22 @@ pub enum ReceiptError {
         kind: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error message.
         message: String,
     },
-    /// A file cannot be written. What was there before is as it was.
+    /// A file cannot be written. The previous file is untouched.
     #[error("{}: cannot write the {kind}: {message}", shown::path(path))]
     Write {
         /// A receipt, or a digest.
         kind: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error message.
         message: String,
     },
-    /// A text is larger than any file that is read. What was in its place before is as it was.
+    /// A text is larger than the largest file that is read. The previous file is untouched.
     #[error(
-        "{}: the {kind} would have {found} bytes, and files of at most {allowed} are read: {}",
+        "{}: the {kind} would be {found} bytes, and files of at most {allowed} are read: {}",
         shown::path(path),
         what_is_smaller(kind)
     )]
@@ -42,13 +42,13 @@ pub enum ReceiptError {
         kind: &'static str,
         /// The file.
         path: PathBuf,
-        /// How large it would be.
+        /// The size it would have, in bytes.
         found: u64,
-        /// How large it may be.
+        /// The largest size allowed, in bytes.
         allowed: u64,
     },
-    /// A file is no receipt as it was written.
-    #[error("{}: not a whole {kind}: {fault}", shown::path(path))]
+    /// A file is not a receipt, or not as it was written.
+    #[error("{}: not a valid {kind}: {fault}", shown::path(path))]
     Text {
         /// A receipt, or a digest.
         kind: &'static str,
@@ -57,37 +57,37 @@ pub enum ReceiptError {
         /// What is wrong with it.
         fault: TextFault,
     },
-    /// There is nothing to verify.
-    #[error("there is no receipt: bring those of all ranks of a run")]
+    /// No receipts were given.
+    #[error("there is no receipt to verify: give those of all ranks of a run")]
     None,
-    /// Two that say different things of what must be the same.
+    /// Two receipts, or a receipt and a digest, that disagree on something they must share.
     #[error(
-        "{one} says {one_says:?}, and {other} says {other_says:?}: they are not of one {of}; take out what does not belong \
-         here"
+        "{one} has {one_says:?}, and {other} has {other_says:?}: they are not of one {of}; leave out what \
+         does not belong"
     )]
     Differ {
-        /// What they would have to be of: `run`, or, to be merged, `plan`.
+        /// What they would have to share: a `run`, a `data set`, or, to be merged, a `plan`.
         of: &'static str,
         /// One of them.
         one: String,
-        /// What it says, as its file does.
+        /// Its line, as in its file.
         one_says: String,
         /// The other one.
         other: String,
-        /// What that one says.
+        /// The other one's line.
         other_says: String,
     },
-    /// A data set of more records than are counted.
-    #[error("{records} records: at most {allowed} are verified, each has a counter in memory")]
+    /// The data set has more records than can be counted.
+    #[error("{records} records: at most {allowed} can be verified, since each has a counter in memory")]
     TooMany {
-        /// How many there are.
+        /// The number of records.
         records: u64,
-        /// How many there may be.
+        /// The largest number allowed.
         allowed: u64,
     },
-    /// The plan does not have what is claimed by it.
+    /// The plan does not have the steps that the receipt lists.
     #[error(
-        "{name}: its plan does not have what it was given by it: {error}; take the receipt as the feed wrote it"
+        "{name}: its plan does not have the steps it lists: {error}; use the receipt as the feed wrote it"
     )]
     Order {
         /// The receipt.
@@ -100,6 +100,6 @@ pub enum ReceiptError {
 fn what_is_smaller(kind: &str) -> &'static str {
     match kind {
         DIGEST => "make one without each record's hash",
-        _ => "give each session of the run a receipt of its own, all of which are verified together",
+        _ => "give each session of the run a receipt of its own, and verify them together",
     }
 }

@@ -1,4 +1,4 @@
-//! A receipt, or a digest, as a file.
+//! Files of receipts and digests.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -10,19 +10,20 @@ use crate::base::checked_text::TextFault;
 use crate::base::input_file;
 use crate::base::whole_file;
 
-/// The largest file that is read, and so the largest that is written: a receipt of more than a million epochs,
-/// or a digest with a hash of each of some 500 million records.
+/// The largest file that is read, and so the largest that is written: a receipt of more than a million
+/// epochs, or a digest with the hashes of about 500 million records.
 pub(crate) const BYTES_MAX: u64 = 8 << 30;
 
 impl Receipt {
-    /// Writes it to a file, which has its name only once it is whole: a file that was there before is
-    /// replaced then, and not before. Symbolic links are followed, and only a regular file is replaced. Where
-    /// a snapshot is saved as well, [`Snapshot::save_with_receipt`](crate::Snapshot::save_with_receipt) has
-    /// both there or neither.
+    /// Writes the receipt to a file, which has its name only once it is complete: an existing file is
+    /// replaced then, and not before. Symbolic links are followed, and only a regular file is replaced. To
+    /// save a snapshot as well, use [`Snapshot::save_with_receipt`](crate::Snapshot::save_with_receipt),
+    /// which leaves both there or neither.
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Write`]; [`ReceiptError::TooLarge`] if it has more than 8 GiB, which would not be read.
+    /// [`ReceiptError::Write`]; [`ReceiptError::TooLarge`] if the text exceeds 8 GiB and so could not be read
+    /// back.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ReceiptError> {
         save(KIND, path.as_ref(), self, BYTES_MAX)
     }
@@ -31,19 +32,19 @@ impl Receipt {
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Read`], also if it is no regular file or has more than 8 GiB, and
-    /// [`ReceiptError::Text`] if it was cut or edited, was written by a later release, or is something else.
+    /// [`ReceiptError::Read`], also if it is not a regular file or exceeds 8 GiB; [`ReceiptError::Text`] if
+    /// it was cut off or edited, was written by a later release, or is something else.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ReceiptError> {
         load(KIND, path.as_ref(), BYTES_MAX)
     }
 
-    /// Its text, if a file of that is read again.
+    /// Returns the receipt's text, if it can be read back from a file.
     pub(crate) fn text_for(&self, path: &Path, bytes_max: u64) -> Result<String, ReceiptError> {
         text_for(KIND, path, self, bytes_max)
     }
 }
 
-/// Writes what is read again to a file, whole or not at all.
+/// Writes a text that can be read back to a file, whole or not at all.
 pub(super) fn save(
     kind: &'static str,
     path: &Path,
@@ -73,14 +74,14 @@ fn text_for(
     }
 }
 
-/// Reads a text from a regular file of so many bytes at the most.
+/// Reads a text from a regular file of at most `bytes_max` bytes.
 pub(super) fn load<T: FromStr<Err = TextFault>>(
     kind: &'static str,
     path: &Path,
     bytes_max: u64,
 ) -> Result<T, ReceiptError> {
     match input_file::read_if_begins(path, b"percolator ", bytes_max) {
-        // What is no text is something else, or was damaged: either is found.
+        // Invalid UTF-8 is something else, or damage: the parser finds either.
         Ok(bytes) => String::from_utf8_lossy(&bytes).parse().map_err(|fault| ReceiptError::Text {
             kind,
             path: path.to_owned(),
@@ -111,7 +112,7 @@ mod tests {
         let error = save(KIND, &path, &receipt, bytes - 1).unwrap_err();
         let said = error.to_string();
         let wanted =
-            format!("the receipt would have {bytes} bytes, and files of at most {} are read", bytes - 1);
+            format!("the receipt would be {bytes} bytes, and files of at most {} are read", bytes - 1);
         assert!(said.contains(&wanted) && said.contains("a receipt of its own"), "{said}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
         assert!(matches!(load::<Receipt>(KIND, &path, bytes - 1), Err(ReceiptError::Read { .. })));

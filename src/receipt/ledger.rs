@@ -1,4 +1,4 @@
-//! What a lane writes down of each batch that it hands over.
+//! What a lane records of each batch that it hands over.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::record::{RecordId, StepEnd};
 /// What was delivered of an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Of the records that are of this epoch, in whichever epoch's steps they came.
+    /// The records of this epoch, in whichever epoch's steps they came.
     pub(super) digest: Digest,
     pub(super) sketch: Sketch,
-    /// Of what those of them hold whose bytes were hashed: as many, where that was asked for.
+    /// The contents of those records whose bytes were hashed: all of them if contents are kept.
     pub(super) contents: Digest,
-    /// Of each replica, the steps of this epoch that it was given, empty ones too.
+    /// The steps of this epoch that each replica was given, including empty ones.
     pub(super) steps: BTreeMap<usize, Steps>,
 }
 
 impl Entry {
-    /// Adds a record of this epoch so many times; below zero, takes it out.
+    /// Adds a record of this epoch `times` times; if negative, takes it out.
     #[inline]
     pub(super) fn add(&mut self, key: EpochKey, index: u64, times: i64) {
         let mark = key.mark(index);
@@ -42,7 +42,7 @@ impl Entry {
 /// What was delivered, epoch by epoch.
 pub(super) type Entries = BTreeMap<u64, Entry>;
 
-/// What one replica was given. It takes up some 5 KiB an epoch, and allocates when an epoch begins.
+/// What one replica was given. It takes about 5 KiB per epoch, and allocates when an epoch begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     pub(super) replica: usize,
@@ -54,15 +54,15 @@ impl Ledger {
         Ledger { replica, entries: Entries::new() }
     }
 
-    /// Writes down a batch: the step that it is a share of, its records, and what they hold, of all of them
-    /// or of none.
+    /// Records a batch: the step it is a share of, its records, and the content hashes of all of them or of
+    /// none.
     pub(crate) fn fold(&mut self, step: Option<StepEnd>, records: &[RecordId], contents: &[ContentHash]) {
         debug_assert!(contents.is_empty() || contents.len() == records.len());
         if let Some(StepEnd { epoch, step, .. }) = step {
             let entry = self.entries.entry(epoch).or_default();
             entry.steps.entry(self.replica).or_default().add(step..step + 1, 1);
         }
-        // Most batches are of one epoch, which is looked up once.
+        // Most batches are of one epoch, which is then looked up once.
         let mut contents = contents.iter();
         for records in records.chunk_by(|one, next| one.epoch == next.epoch) {
             let epoch = records[0].epoch;

@@ -1,10 +1,11 @@
-//! What was delivered, written down so that it can be proven that an epoch was covered exactly once.
+//! Records of what was delivered, which prove that an epoch was covered exactly once.
 //!
-//! Each lane folds the records that it hands over into a [`Digest`], which does not depend on their order, and into a
-//! sketch, which can name the records by which two digests differ if they are few; and it notes the steps that it was
-//! given. That is a [`Receipt`]: a page of text an epoch, whatever its number of records. The receipts of all ranks, and
-//! of all sessions of a run, make a [`Verdict`]: what was delivered is what those steps come to by the plan, and those
-//! steps have every record exactly once; or these records are missing, and those came twice.
+//! Each lane folds the records that it hands over into an order-free [`Digest`] and into a sketch, which can
+//! name the records by which two digests differ if they are few. It also notes the steps it was given.
+//! Together these are a [`Receipt`]: a page of text per epoch, whatever its number of records. The receipts
+//! of all ranks and all sessions of a run make a [`Verdict`]: either what was delivered is what the plan has
+//! for those steps, and those steps have every record exactly once; or these records are missing, and those
+//! came twice.
 
 pub(crate) mod content;
 mod coverage;
@@ -38,30 +39,30 @@ use crate::base::checked_text::TextWriter;
 use crate::order::Plan;
 use crate::source::Identity;
 
-/// What some lanes of a run were given: [`Feed::receipt`](crate::Feed::receipt) and [`Lane::receipt`](crate::Lane::receipt)
-/// give one, [`Verdict::of`] takes those of the whole run.
+/// What some lanes of a run were given. [`Feed::receipt`](crate::Feed::receipt) and
+/// [`Lane::receipt`](crate::Lane::receipt) return one, and [`Verdict::of`] takes those of the whole run.
 ///
 /// It is text ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr)), with a checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// For people: ranks may have the same data in different places.
+    /// For messages only: ranks may have the same data in different places.
     source: String,
-    /// What is known of the data: ranks whose clues differ have other data.
+    /// Samples of the data: ranks whose samples differ have different data.
     samples: Identity,
     plan: Plan,
-    /// Whose receipt it is, whether they were given anything or not.
+    /// The replicas it covers, whether they were given anything or not.
     replicas: BTreeSet<usize>,
     entries: Entries,
 }
 
 impl Receipt {
-    /// One that says nothing yet.
+    /// An empty receipt.
     pub(crate) fn new(source: &str, identity: &Identity, plan: &Plan) -> Self {
         let (source, samples) = (one_line(source), identity.of_records());
         Receipt { source, samples, plan: plan.clone(), replicas: BTreeSet::new(), entries: Entries::new() }
     }
 
-    /// Adds what a lane has written down.
+    /// Adds a lane's ledger.
     pub(crate) fn add(&mut self, ledger: &Ledger) {
         self.replicas.insert(ledger.replica);
         self.add_entries(&ledger.entries);
@@ -73,44 +74,44 @@ impl Receipt {
         }
     }
 
-    /// Where the records came from, as the feed was told.
+    /// The path of the source, as the feed was configured.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Who was to get what.
+    /// The plan by which the records were delivered.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The replicas of the job that it is of.
+    /// The replicas of the job that the receipt covers.
     pub fn replicas(&self) -> impl Iterator<Item = usize> {
         self.replicas.iter().copied()
     }
 
-    /// What was delivered of each epoch's records, as far as anything was.
+    /// The digest of the records delivered in each epoch, for epochs of which any were.
     pub fn digests(&self) -> impl Iterator<Item = (u64, Digest)> {
         self.entries.iter().map(|(&epoch, entry)| (epoch, entry.digest))
     }
 
-    /// What the records that were delivered of each epoch hold, as far as
-    /// [that](crate::FeedBuilder::receipt_contents) was asked for.
+    /// The digest of the contents of the records delivered in each epoch, as far as contents were
+    /// [kept](crate::FeedBuilder::receipt_contents).
     pub fn contents(&self) -> impl Iterator<Item = (u64, Digest)> {
         let entries = self.entries.iter().filter(|(_, entry)| entry.contents.records() > 0);
         entries.map(|(&epoch, entry)| (epoch, entry.contents))
     }
 
-    /// Adds what other lanes were given, or the same ones in another session, by the same plan.
+    /// Adds what other lanes of the same plan were given, or the same lanes in another session.
     ///
     /// # Errors
     ///
-    /// [`ReceiptError::Differ`] if it is by another plan, or of other data.
+    /// [`ReceiptError::Differ`] if the other receipt is of another plan or of other data.
     pub fn merge(&mut self, other: &Receipt) -> Result<(), ReceiptError> {
         let names = ["this receipt", "the one to be added"];
         check_same("plan", [(names[0], &self.plan), (names[1], &other.plan)], |_| true)?;
-        check_clues([(names[0], &self.samples), (names[1], &other.samples)])?;
+        check_samples([(names[0], &self.samples), (names[1], &other.samples)])?;
         self.samples.take_in(&other.samples);
         self.replicas.extend(&other.replicas);
         self.add_entries(&other.entries);
@@ -118,13 +119,13 @@ impl Receipt {
     }
 }
 
-/// A fact is one line.
+/// Replaces control characters: a fact is one line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// That what is known of the data in one place is not otherwise in the other.
-fn check_clues([one, other]: [(&str, &Identity); 2]) -> Result<(), ReceiptError> {
+/// Checks that the samples of two data sets do not contradict each other.
+fn check_samples([one, other]: [(&str, &Identity); 2]) -> Result<(), ReceiptError> {
     match one.1.contradiction(other.1) {
         None => Ok(()),
         Some((one_says, other_says)) => Err(ReceiptError::Differ {
@@ -137,19 +138,19 @@ fn check_clues([one, other]: [(&str, &Identity); 2]) -> Result<(), ReceiptError>
     }
 }
 
-/// That two plans say the same, in the facts that are asked for.
+/// Checks that two plans agree on the facts for which `is_checked` is true.
 fn check_same(
     of: &'static str,
     [one, other]: [(&str, &Plan); 2],
-    is_asked_for: impl Fn(&str) -> bool,
+    is_checked: impl Fn(&str) -> bool,
 ) -> Result<(), ReceiptError> {
     let [one_says, other_says] = [one.1, other.1].map(|plan| {
         let mut text = TextWriter::new("plan", 0);
         plan.write(&mut text);
         let text = text.checksum();
-        // Without the title, and without the checksum, which is the last.
+        // Skips the title, and the checksum, which is the last line.
         let facts = text.lines().skip(1).filter(|fact| !fact.starts_with("checksum "));
-        let facts = facts.filter(|fact| fact.split(' ').next().is_some_and(&is_asked_for));
+        let facts = facts.filter(|fact| fact.split(' ').next().is_some_and(&is_checked));
         facts.map(str::to_owned).collect::<Vec<_>>()
     });
     let fact =
@@ -167,7 +168,7 @@ fn check_same(
     }
 }
 
-/// As much of a fact as a message has room for: a list of files may be long.
+/// Truncates a fact for a message: a list of files may be long.
 fn shortened(mut fact: String) -> String {
     const SHOWN: usize = 80;
 

@@ -1,11 +1,12 @@
-//! Names the records by which two multisets of records of one epoch differ, without having kept either: an invertible
-//! Bloom lookup table (Goodrich and Mitzenmacher 2011).
+//! Names the records by which two multisets of records of one epoch differ, without keeping either: an
+//! invertible Bloom lookup table (Goodrich and Mitzenmacher 2011).
 //!
-//! A record goes to one cell of each of three parts. A cell adds up how many records came, their indexes and what they
-//! are mixed to. Sketches subtract, cell by cell, and what both have is gone. Where few records are left, some cell has
-//! only one of them, `n` times: its sum of indexes is then `n` times an index, and its other sum `n` times what that
-//! record is mixed to, which is no chance. That record is taken out of its cells, and others are then alone in theirs,
-//! until all cells are empty. Where there are too many, some cells stay, and none of the names is believed.
+//! A record goes to one cell of each of three parts. A cell adds up the number of records, their indexes and
+//! their marks (what they are mixed to). Sketches subtract cell by cell, and what both have cancels out. If
+//! few records are left, some cell has only one of them, `n` times: its sum of indexes is then `n` times an
+//! index, and its sum of marks `n` times that record's mark, which is no coincidence. That record is taken
+//! out of its cells, which leaves others alone in theirs, until all cells are empty. If too many records are
+//! left, some cells stay, and none of the names is trusted.
 
 use std::array;
 use std::collections::BTreeMap;
@@ -14,13 +15,13 @@ use std::str::FromStr;
 
 use super::digest::{EpochKey, Mark};
 
-/// A record is in one cell of each.
+/// Each record is in one cell of each part.
 const PARTS: usize = 3;
-/// Cells of a part: a power of two.
+/// The number of cells in a part: a power of two.
 const PART_CELLS: usize = 64;
 const CELLS: usize = PARTS * PART_CELLS;
 
-/// Sums that wrap: what is subtracted is gone, whatever came between.
+/// Wrapping sums: what is added and subtracted cancels out, whatever came between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cell {
     count: u64,
@@ -44,7 +45,7 @@ impl Cell {
         }
     }
 
-    /// The only record in it, and how many times it is there, or, below zero, is missing.
+    /// The only record in the cell, and how many times it is there; negative if it is missing.
     fn only(self, key: EpochKey) -> Option<(u64, i64)> {
         let times = self.count.cast_signed();
         let indexes = self.indexes.cast_signed();
@@ -68,7 +69,7 @@ impl Default for Sketch {
     }
 }
 
-/// The cells are for nobody to read.
+/// The cells are not readable, so they are only counted.
 impl fmt::Debug for Sketch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = self.cells.iter().filter(|cell| **cell != Cell::default()).count();
@@ -76,7 +77,7 @@ impl fmt::Debug for Sketch {
     }
 }
 
-/// Where a record's cells are.
+/// The numbers of a record's cells.
 #[inline]
 fn places(mark: Mark) -> [usize; PARTS] {
     array::from_fn(|part| {
@@ -86,10 +87,10 @@ fn places(mark: Mark) -> [usize; PARTS] {
 }
 
 impl Sketch {
-    /// Adds a record so many times; below zero, takes it out.
+    /// Adds a record `times` times; if negative, takes it out.
     #[inline]
     pub(super) fn add(&mut self, index: u64, mark: Mark, times: i64) {
-        // Sums that wrap know no sign.
+        // Wrapping sums have no sign.
         let times = times.cast_unsigned();
         for place in places(mark) {
             self.cells[place].add(index, mark, times);
@@ -103,8 +104,8 @@ impl Sketch {
         }
     }
 
-    /// What this one has more than another of the same epoch, by record; below zero, what it lacks. `None` if these are too
-    /// many to be named: up to some tens always or nearly always can be.
+    /// What this sketch has beyond another of the same epoch, by record; negative for what it lacks. `None`
+    /// if these records are too many to be named: up to some tens can be named always, or nearly always.
     pub(super) fn beyond(&self, other: &Self, key: EpochKey) -> Option<BTreeMap<u64, i64>> {
         let mut left = self.clone();
         for (cell, other) in left.cells.iter_mut().zip(&*other.cells) {
@@ -114,7 +115,8 @@ impl Sketch {
         let mut waiting: Vec<usize> = (0..CELLS).collect();
         while let Some(place) = waiting.pop() {
             let Some((index, times)) = left.cells[place].only(key) else { continue };
-            // A record that comes out twice, or more records than there are cells, are no record: sums that only look so.
+            // A record that comes out twice, or more records than there are cells, are not records: the sums
+            // only look so.
             if named.insert(index, times).is_some() || named.len() > CELLS {
                 return None;
             }
@@ -127,7 +129,7 @@ impl Sketch {
     }
 }
 
-/// The cells, each as its three sums, or as a stroke if they are 0.
+/// The cells: each as its three sums, or as a dash if they are 0.
 impl fmt::Display for Sketch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, cell) in self.cells.iter().enumerate() {
@@ -141,7 +143,7 @@ impl fmt::Display for Sketch {
     }
 }
 
-/// It is no sketch. There is no more to say: whoever reads it has the line.
+/// The text is not a sketch. The error needs no details: its caller has the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoSketch;
 
@@ -198,7 +200,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_named_is_the_difference(
-            epoch: u64, both in prop::collection::btree_map(0_u64..1 << 43, 1_i64..4, 0..300), more in few(), less in few(),
+            epoch: u64, both in prop::collection::btree_map(0_u64..1 << 43, 1_i64..4, 0..300),
+            more in few(), less in few(),
         ) {
             let key = EpochKey::of(epoch);
             let with = |some: &Counts| {
@@ -208,7 +211,8 @@ mod tests {
             };
             let (one, other) = (with(&more), with(&less));
             let named = sketch(key, &one).beyond(&sketch(key, &other), key);
-            // Two records with all three cells in common cannot be told apart: seldom, and then nothing is named.
+            // Two records with all three cells in common cannot be separated. This is rare, and then nothing
+            // is named.
             if let Some(named) = named {
                 prop_assert_eq!(named, beyond(&one, &other));
             }
@@ -226,7 +230,7 @@ mod tests {
         }
     }
 
-    /// How many of 1,000 differences of so many records are named.
+    /// How many of 1,000 differences of this many records are named.
     fn named_of_1000(records: u64) -> usize {
         let named = |round: u64| {
             let key = EpochKey::of(round);

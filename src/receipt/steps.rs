@@ -1,20 +1,20 @@
-//! Which steps were given, and how often each.
+//! The steps that were given, and how often each.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A multiset of steps, kept as the changes of its counts: +1 where steps begin that were given, -1 behind them. So steps
-/// one after the other take up two entries, however many they are, and equal multisets are equal.
+/// A multiset of steps, kept as the changes of its counts: +1 where given steps begin, -1 where they end. So
+/// consecutive steps take two entries, however many they are, and equal multisets compare equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps(BTreeMap<u64, i64>);
 
 impl Steps {
-    /// Adds neighbours so many times.
+    /// Adds consecutive steps `times` times.
     pub(super) fn add(&mut self, steps: Range<u64>, times: i64) {
         if !steps.is_empty() {
-            // Of steps one by one, one entry goes and one comes: the map does not grow.
+            // Adding steps one by one removes one entry and adds one: the map does not grow.
             self.change(steps.start, times);
             self.change(steps.end, -times);
         }
@@ -33,7 +33,7 @@ impl Steps {
         other.0.iter().for_each(|(&at, &by)| self.change(at, by));
     }
 
-    /// Neighbours that were given equally often, and how often: once or more.
+    /// The ranges of steps that were given equally often, and how often: at least once.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (Range<u64>, u64)> {
         let mut times = 0;
         let ends = self.0.keys().skip(1);
@@ -44,12 +44,12 @@ impl Steps {
         ranges.filter(|(_, times)| *times > 0)
     }
 
-    /// Those that were given more than once.
+    /// The steps that were given more than once.
     pub(super) fn doubled(&self) -> impl Iterator<Item = Range<u64>> {
         self.ranges().filter(|(_, times)| *times > 1).map(|(steps, _)| steps)
     }
 
-    /// Those of a range that were not given.
+    /// The steps of a range that were not given.
     pub(super) fn missing(&self, of: Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut at = of.start;
@@ -62,19 +62,19 @@ impl Steps {
         missing
     }
 
-    /// The first step, and the one behind the last: the same if there are none.
+    /// The first step, and the one after the last; equal if there are none.
     pub(super) fn bounds(&self) -> Range<u64> {
         let bound = |entry: Option<(&u64, &i64)>| entry.map_or(0, |(&step, _)| step);
         bound(self.0.first_key_value())..bound(self.0.last_key_value())
     }
 
-    /// Whether one of these was given.
+    /// Whether any of these steps was given.
     pub(super) fn has_any_of(&self, steps: &Range<u64>) -> bool {
         self.ranges().any(|(given, _)| given.start < steps.end && steps.start < given.end)
     }
 }
 
-/// `0..469 470..472*2`: the second was given twice.
+/// `0..469 470..472*2`: steps 470 and 471 were given twice.
 impl fmt::Display for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (Range { start, end }, times)) in self.ranges().enumerate() {
@@ -88,7 +88,7 @@ impl fmt::Display for Steps {
     }
 }
 
-/// There is no more to say: whoever reads it has the line.
+/// The text is not a list of steps. The error needs no details: its caller has the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoSteps;
 
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// The naive twin: a count a step.
+    /// The naive twin: one count per step.
     fn counts(given: &[(u64, u64, i64)]) -> Vec<i64> {
         let count = |step| {
             given
@@ -132,7 +132,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_are_those_of_a_list(given in prop::collection::vec((0_u64..40, 0_u64..20, 1_i64..4), 0..8)) {
+        fn counts_are_those_of_a_list(
+            given in prop::collection::vec((0_u64..40, 0_u64..20, 1_i64..4), 0..8),
+        ) {
             let (mut steps, mut merged) = (Steps::default(), Steps::default());
             for &(start, len, times) in &given {
                 steps.add(start..start + len, times);
@@ -142,7 +144,8 @@ mod tests {
             }
             prop_assert_eq!(&merged, &steps);
             let counts = counts(&given);
-            let count = |step| steps.ranges().find(|(range, _)| range.contains(&step)).map_or(0, |(_, times)| times.cast_signed());
+            let range_of = |step: u64| steps.ranges().find(|(range, _)| range.contains(&step));
+            let count = |step| range_of(step).map_or(0, |(_, times)| times.cast_signed());
             prop_assert_eq!((0..60).map(count).collect::<Vec<_>>(), counts.clone());
             let missing = |of: Range<u64>| -> Vec<u64> { steps.missing(of).into_iter().flatten().collect() };
             let due: Vec<u64> = (5..50).filter(|&step| counts[usize::try_from(step).unwrap()] == 0).collect();

@@ -1,4 +1,4 @@
-//! Receipts of made-up runs: what went wrong in them is known, and must be found; what did not must not.
+//! Receipts of synthetic runs: what went wrong in them is known and must be found; nothing else must be.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -38,7 +38,7 @@ fn given(plan: &Plan, epochs: std::ops::Range<u64>) -> Vec<Given> {
     given
 }
 
-/// A receipt of each worker, by way of its text.
+/// One receipt per worker, parsed from its text.
 fn receipts(plan: &Plan, given: &[Given]) -> Vec<Receipt> {
     let receipt = |worker| {
         let mut receipt = Receipt::new("made/up", &Identity::new(), plan);
@@ -69,7 +69,7 @@ fn counts(given: &[Given]) -> BTreeMap<RecordId, i64> {
     counts
 }
 
-/// What of an epoch is missing, and what came too often, against what was due.
+/// How many of an epoch's records are missing, and how many came too often, compared with what was due.
 fn naive(epoch: u64, due: &[Given], found: &[Given]) -> (u64, u64) {
     let (due, found) = (counts(due), counts(found));
     let beyond = |one: &BTreeMap<RecordId, i64>, other: &BTreeMap<RecordId, i64>| {
@@ -115,14 +115,16 @@ proptest! {
         let mut found = given(&plan, 0..epochs);
         let last = given(&plan, epochs..epochs + 1);
         let stop = if last.is_empty() { 0 } else { stop.index(last.len() + 1) };
-        // The last step to all or to none: an epoch that has ended for one must have ended for all.
+        // The last step goes to all or to none: an epoch that has ended for one must have ended for all.
         let stop = if last.get(stop).is_some_and(|given| given.end.is_last) { last.len() } else { stop };
         found.extend_from_slice(&last[..stop]);
         prop_assume!(!found.is_empty());
         let verdict = verdict(&receipts(&plan, &found));
         prop_assert!(verdict.is_sound(), "{verdict:?}");
         for epoch in &verdict.epochs {
-            let delivered: i64 = counts(&found).iter().filter(|(record, _)| record.epoch == epoch.epoch).map(|(_, times)| times).sum();
+            let found = counts(&found);
+            let of_epoch = found.iter().filter(|(record, _)| record.epoch == epoch.epoch);
+            let delivered: i64 = of_epoch.map(|(_, times)| times).sum();
             prop_assert_eq!(epoch.delivered, delivered.unsigned_abs());
             prop_assert_eq!(epoch.due, epoch.delivered + epoch.dropped + epoch.pending);
             if epoch.epoch < epochs {
@@ -135,7 +137,9 @@ proptest! {
     }
 
     #[test]
-    fn a_record_that_is_not_of_its_step_is_named(plan in plans(), which: Index, place: Index, change in 0..3, other: Index) {
+    fn a_record_that_is_not_of_its_step_is_named(
+        plan in plans(), which: Index, place: Index, change in 0..3, other: Index,
+    ) {
         let due = given(&plan, 0..2);
         let mut found = due.clone();
         let full: Vec<usize> = (0..found.len()).filter(|&number| !found[number].records.is_empty()).collect();
@@ -190,13 +194,14 @@ proptest! {
         prop_assume!(end.epoch < last_claimed);
         let verdict = verdict(&receipts(&plan, &found));
         for epoch in verdict.epochs.iter().filter(|epoch| epoch.epoch < last_claimed) {
-            prop_assert_eq!((epoch.missing.count, epoch.doubled.count), naive(epoch.epoch, &due, &found), "{}", epoch);
+            let counts = (epoch.missing.count, epoch.doubled.count);
+            prop_assert_eq!(counts, naive(epoch.epoch, &due, &found), "{}", epoch);
             prop_assert!(epoch.deviations.is_empty());
             let (missing, doubled) = (&epoch.missing_steps, &epoch.doubled_steps);
             let steps = end.step..end.step + 1;
             match (epoch.epoch == end.epoch, is_doubled) {
                 (false, _) => prop_assert!(missing.is_empty() && doubled.is_empty()),
-                // Of an epoch without any step, that is all there is to say.
+                // Nothing more can be known of an epoch without any step.
                 (true, false) if found.iter().all(|given| given.end.epoch != end.epoch) => {}
                 (true, false) => {
                     let replicas = due[which].replica..due[which].replica + 1;
@@ -205,11 +210,12 @@ proptest! {
                 (true, true) => {
                     let replica = due[which].replica;
                     let worker = replica / plan.world().replicas_per_worker();
-                    prop_assert_eq!(doubled, &[DoubledSteps { replica, steps, receipts: vec![format!("receipt {worker}")] }]);
+                    let receipts = vec![format!("receipt {worker}")];
+                    prop_assert_eq!(doubled, &[DoubledSteps { replica, steps, receipts }]);
                 }
             }
         }
-        // An epoch before all that are in a receipt is nobody's, unless it is asked for.
+        // An epoch before all those in the receipts is missed only if it is asked for.
         prop_assert!(verdict.epochs[0].epoch == 0 || verdict.first_not_covered(1) == Some(0));
         if !due[which].records.is_empty() && verdict.epochs[0].epoch == 0 {
             prop_assert_eq!(verdict.is_sound(), false);
@@ -244,18 +250,19 @@ fn a_run_may_go_on_with_another_number_of_ranks() {
     let cut = |plan: &Plan, steps: std::ops::Range<u64>| -> Vec<Given> {
         given(plan, 0..1).into_iter().filter(|given| steps.contains(&given.end.step)).collect()
     };
-    // Three steps of 8, then from the 24th record on steps of 4.
+    // Three steps of 8, then steps of 4 from the 24th record on.
     let first = receipts(&before, &cut(&before, 0..3));
     let second = receipts(&after, &[cut(&after, 6..10), given(&after, 1..2)].concat());
     let whole = verdict(&[first.clone(), second.clone()].concat());
     assert!(whole.is_sound() && whole.first_not_covered(2).is_none(), "{whole:?}");
-    // The same, a step too late.
+    // The same, one step too late.
     let late = receipts(&after, &[cut(&after, 7..10), given(&after, 1..2)].concat());
     let lacking = verdict(&[first, late].concat());
     assert_eq!((lacking.epochs[0].state, lacking.epochs[0].missing.count), (EpochState::Broken, 4));
 }
 
-/// What a replica is given from a step on, until so many batches or an epoch's beginning; and where it is then.
+/// What a replica is given from a step on, for at most this many batches and until an epoch begins; and its
+/// next step.
 fn given_from(
     plan: &Plan,
     replica: usize,
@@ -285,11 +292,12 @@ fn given_from(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// Cut anywhere, its replicas apart, and gone on with as any other job.
+    /// Cut anywhere, with replicas at different steps, and resumed as any other job.
     #[test]
     fn a_run_that_went_on_as_another_job_is_sound_and_one_that_lost_a_batch_is_not(
-        plan in plans(), cut in 0_usize..12, ahead in prop::collection::vec(0_usize..3, 3), world in (1_usize..4, 1_usize..4), size in 1_u64..7,
-        is_global: bool, is_caffe: bool, last in 0_usize..4, lost: Index,
+        plan in plans(), cut in 0_usize..12, ahead in prop::collection::vec(0_usize..3, 3),
+        world in (1_usize..4, 1_usize..4), size in 1_u64..7, is_global: bool, is_caffe: bool,
+        last in 0_usize..4, lost: Index,
     ) {
         prop_assume!(plan.policy().0 != AutoShardPolicy::Off && plan.job().records() > 0);
         let batch = if is_global { BatchSize::Global(size) } else { BatchSize::PerReplica(size) };
@@ -307,22 +315,24 @@ proptest! {
         let (after_plan, next) = plan.resumed(&job, &next).unwrap();
         let until = next[0].epoch + 2;
         let replicas = 0..after_plan.world().replicas();
-        let after: Vec<Given> =
-            replicas.flat_map(|replica| given_from(&after_plan, replica, next[replica], usize::MAX, until).0).collect();
+        let given_after = |replica| given_from(&after_plan, replica, next[replica], usize::MAX, until).0;
+        let after: Vec<Given> = replicas.flat_map(given_after).collect();
         let of = |before: &[Given], after: &[Given]| {
             verdict(&[receipts(&plan, before), receipts(&after_plan, after)].concat())
         };
         let found = of(&before, &after);
-        prop_assert!(found.is_sound(), "{:?} and {:?}: {}", plan, after_plan, found.epochs.iter().map(|epoch| format!("{epoch}\n")).collect::<String>());
+        let said: String = found.epochs.iter().map(|epoch| format!("{epoch}\n")).collect();
+        prop_assert!(found.is_sound(), "{:?} and {:?}: {}", plan, after_plan, said);
         let mut epochs: Vec<u64> = found.epochs.iter().map(|epoch| epoch.epoch).collect();
         epochs.dedup();
         prop_assert_eq!(epochs.len(), found.epochs.len(), "each epoch is judged once");
-        // A batch of the epoch in which the run went on, or of the one before.
-        let of_change: Vec<usize> = (0..before.len()).filter(|&batch| !before[batch].records.is_empty()).collect();
+        // Lose a batch of the epoch in which the run resumed, or of the one before.
+        let of_change: Vec<usize> =
+            (0..before.len()).filter(|&batch| !before[batch].records.is_empty()).collect();
         if !of_change.is_empty() && after.iter().any(|given| given.end.epoch > next[0].epoch) {
             let mut lacking = before.clone();
             lacking.remove(of_change[lost.index(of_change.len())]);
-            // An epoch that is in no receipt any more is missed by whoever asks for it.
+            // An epoch that is now in no receipt is missed only if it is asked for.
             let found = of(&lacking, &after);
             prop_assert!(!found.is_sound() || found.first_not_covered(next[0].epoch + 1).is_some());
         }
@@ -337,10 +347,10 @@ fn a_rank_without_a_receipt_is_named() {
     assert!(!verdict.is_sound());
     assert_eq!(verdict.absent_replicas, [AbsentReplicas { replicas: 1..3, of: 4 }]);
     let said = verdict.absent_replicas[0].to_string();
-    assert_eq!(said, "no receipt is of replicas 1..3 of 4: bring those of all ranks");
+    assert_eq!(said, "no receipt of replicas 1..3 of 4: give those of all ranks");
 }
 
-/// By OFF each worker has all records: how often they came in all does not tell who had them.
+/// With OFF each worker has all records: how often they came in total does not show who had them.
 #[test]
 fn a_worker_that_had_everything_twice_does_not_make_up_for_another() {
     let world = World::new(2, 2).unwrap();
@@ -398,7 +408,7 @@ fn receipts_of_other_runs_are_told_apart_by_what_differs() {
     };
     let difference = |one: &str, other: &str| {
         Err(format!(
-            "a says {one:?}, and b says {other:?}: they are not of one run; take out what does not belong here"
+            "a has {one:?}, and b has {other:?}: they are not of one run; leave out what does not belong"
         ))
     };
     assert_eq!(said(job().seed(3)), difference("seed 0", "seed 3"));
@@ -417,13 +427,13 @@ fn receipts_of_other_runs_are_told_apart_by_what_differs() {
     assert_eq!(Verdict::of([]), Err(ReceiptError::None));
 }
 
-/// What a record holds in these tests.
+/// The content hash of a record in these tests.
 fn content(index: u64) -> ContentHash {
     let [low, high] = [1, 2].map(|half| splitmix::fold(half, &[index]));
     ContentHash(u128::from(high) << 64 | u128::from(low))
 }
 
-/// The digest of a data set of so many such records, by way of its text.
+/// The digest of a data set of this many records, parsed from its text.
 fn data(records: u64, detail: DigestDetail) -> DataDigest {
     let sum = (0..records).fold(0, |sum: u128, index| sum.wrapping_add(content(index).0));
     let mut text = TextWriter::new("digest", 1);
@@ -441,7 +451,7 @@ fn data(records: u64, detail: DigestDetail) -> DataDigest {
     data
 }
 
-/// A receipt of each worker, of what the records held; `holds` says what.
+/// One receipt per worker, with contents; `holds` gives each record's content hash.
 fn receipts_of_contents(
     plan: &Plan,
     given: &[Given],
@@ -491,7 +501,8 @@ proptest! {
             let due = if is_whole { ContentsVerdict::Proven } else { ContentsVerdict::NotKnown };
             prop_assert_eq!(epoch.contents.as_ref(), Some(&due));
         }
-        let is_provable = by_sum.epochs.iter().all(|epoch| epoch.state != EpochState::Covered || epoch.dropped == 0);
+        let is_provable =
+            by_sum.epochs.iter().all(|epoch| epoch.state != EpochState::Covered || epoch.dropped == 0);
         prop_assert_eq!(by_sum.is_sound(), is_provable);
 
         let full: Vec<usize> = (0..found.len()).filter(|&number| !found[number].records.is_empty()).collect();
@@ -504,11 +515,12 @@ proptest! {
         let wrong = receipts_of_contents(&plan, &found, holds);
         let whole = verdict_by(&sum, &wrong);
         for (before, epoch) in by_sum.epochs.iter().zip(&whole.epochs) {
-            let is_of_changed = epoch.epoch == changed.epoch && before.contents == Some(ContentsVerdict::Proven);
+            let is_of_changed =
+                epoch.epoch == changed.epoch && before.contents == Some(ContentsVerdict::Proven);
             let differs = matches!(&epoch.contents, Some(ContentsVerdict::Differ(_)));
             prop_assert_eq!(differs, is_of_changed);
         }
-        // Of an epoch that is not whole, the low halves alone.
+        // For an incomplete epoch, the low halves alone are compared.
         let each = verdict_by(&each, &wrong);
         prop_assert_eq!(each.is_sound(), bit >= 64 && whole == by_sum);
         if bit < 64 {
@@ -531,8 +543,7 @@ fn bytes_that_differ_are_told_with_both_sums() {
     let said = verdict.epochs[0].to_string();
     let found = wrong[0].contents().next().unwrap().1;
     let due = data(40, DigestDetail::Sum).contents();
-    let told =
-        format!("\n  receipt 0: other bytes than the data set has: they come to {found}, and must to {due}");
+    let told = format!("\n  receipt 0: bytes differ from the data set's: digest {found}, expected {due}");
     assert!(said.starts_with("epoch 0: covered: 40 records") && said.ends_with(&told), "{said}");
 }
 
@@ -556,7 +567,7 @@ fn a_digest_of_another_length_and_one_that_contradicts_itself_are_refused() {
     let receipt =
         receipts_of_contents(&plan, &given(&plan, 0..1), |record, _| content(record.index)).remove(0);
     let error = Verdict::with_digest(("d", &data(41, DigestDetail::Sum)), [("r", &receipt)]).unwrap_err();
-    let said = "d says \"41 records\", and r says \"40 records\": they are not of one data set";
+    let said = "d has \"41 records\", and r has \"40 records\": they are not of one data set";
     assert!(error.to_string().starts_with(said), "{error}");
     let text = data(40, DigestDetail::EachRecord).to_string();
     for (from, to, due) in [
@@ -574,7 +585,7 @@ fn a_digest_of_another_length_and_one_that_contradicts_itself_are_refused() {
     }
 }
 
-/// Receipts of releases before this one have neither clues nor contents.
+/// Receipts of earlier releases have neither samples nor contents.
 #[test]
 fn receipts_of_the_first_version_are_read() {
     let plan = plan(40, 8, 1);

@@ -1,17 +1,17 @@
-//! A receipt as text.
+//! A receipt's text.
 //!
 //! ```text
 //! percolator receipt 2
 //! source /data/train_lmdb
 //! clue last "01281166_n15075141_99": 196651 bytes, checksum 1f0a88e3
-//! ...                                            what else is known of the data
+//! ...                                            further samples of the data
 //! files 1281167
-//! ...                                            the job, as a snapshot has it
+//! ...                                            the job, as in a snapshot
 //! replicas 0..4
 //! epoch 0
 //! digest 0123456789abcdef0123456789abcdef of 640584
 //! sketch 1f.8a3.7e01c9... - ...
-//! contents fedcba9876543210fedcba9876543210 of 640584     where they were asked for
+//! contents fedcba9876543210fedcba9876543210 of 640584     if contents were kept
 //! steps 0 0..1252                                replica 0 was given these
 //! steps 1 0..1252
 //! checksum 5c1e0f6b
@@ -29,7 +29,7 @@ use crate::order::Plan;
 use crate::source::Identity;
 
 pub(super) const KIND: &str = "receipt";
-/// The first one had no clues and no contents.
+/// Version 1 had neither samples ("clue" lines) nor contents.
 const VERSION: u32 = 2;
 
 impl fmt::Display for Receipt {
@@ -75,7 +75,7 @@ impl FromStr for Receipt {
 
         let replicas = facts.value_by("replicas", "replicas of this job, as 0..4", |value| {
             let ranges: Steps = value.parse().ok()?;
-            // Before they are listed: there may be said to be any number.
+            // Checked before they are listed: the text may claim any number of replicas.
             let is_of_job = ranges.bounds().end <= plan.world().replicas() as u64;
             let listed = ranges.ranges().flat_map(|(replicas, _)| replicas);
             let listed = listed.take_while(|_| is_of_job).map(usize::try_from);
@@ -97,7 +97,7 @@ impl FromStr for Receipt {
     }
 }
 
-/// What was delivered of an epoch, as the lines after its number say.
+/// Reads what was delivered of an epoch, from the lines after its number.
 fn entry(
     facts: &mut TextReader<'_>,
     plan: &Plan,

@@ -1,35 +1,35 @@
-//! What receipts come to, epoch by epoch, as it is said to people.
+//! What receipts prove, epoch by epoch, with texts for people.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::Digest;
 
-/// How many ranges of positions are named.
+/// The number of ranges of positions that are listed.
 const RANGES_MAX: usize = 16;
 
 /// What the receipts of a run prove. [`Verdict::of`] gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Of each epoch that is in a receipt, in their order.
+    /// The epochs that are in a receipt, in order.
     pub epochs: Vec<EpochVerdict>,
-    /// Epochs that are in none, between others that are.
+    /// Epochs that are in no receipt, between others that are.
     pub absent_epochs: Vec<Range<u64>>,
-    /// Replicas of which there is no receipt.
+    /// Replicas without a receipt.
     pub absent_replicas: Vec<AbsentReplicas>,
 }
 
 impl Verdict {
-    /// Whether nothing is wrong: each epoch is covered exactly once, or, the last one, still under way, and no receipt is
-    /// missing; and, where a digest of the data set was at hand, the bytes of each epoch that is covered are
-    /// proven. Epochs before the first one in the receipts are not asked for.
+    /// Whether nothing is wrong: each epoch is covered exactly once, or, if it is the last one, still under
+    /// way; no receipt is missing; and, if a digest of the data set was given, the bytes of each covered
+    /// epoch are proven. Epochs before the first one in the receipts are not checked.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let has_all = self.absent_epochs.is_empty() && self.absent_replicas.is_empty();
         has_all && self.epochs.iter().all(EpochVerdict::is_sound)
     }
 
-    /// The first of this many epochs, from 0 on, that was not covered.
+    /// The first epoch that was not covered, of this many from 0 on.
     #[must_use]
     pub fn first_not_covered(&self, epochs: u64) -> Option<u64> {
         let covered = self.epochs.iter().filter(|epoch| epoch.state == EpochState::Covered);
@@ -44,16 +44,17 @@ impl Verdict {
     }
 }
 
-/// How it stands with an epoch.
+/// The state of an epoch.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpochState {
-    /// Each record was delivered as often as is due: once, or, by [`AutoShardPolicy::Off`](crate::order::AutoShardPolicy::Off), once to
-    /// each worker. What the plan drops is not due.
+    /// Each record was delivered as often as it is due: once, or, with
+    /// [`AutoShardPolicy::Off`](crate::AutoShardPolicy::Off), once to each worker. What the plan drops is not
+    /// due.
     Covered,
-    /// It is the last one, and its last steps were not given yet. Nothing is wrong so far.
+    /// It is the last epoch, and its last steps were not given yet. Nothing is wrong so far.
     UnderWay,
-    /// Records are missing, or came too often, or are not those of the steps that a receipt says.
+    /// Records are missing, came too often, or are not those of the steps that a receipt lists.
     Broken,
 }
 
@@ -63,31 +64,31 @@ pub enum EpochState {
 pub struct EpochVerdict {
     /// The epoch.
     pub epoch: u64,
-    /// How it stands with it.
+    /// Its state.
     pub state: EpochState,
     /// How often each record is due.
     pub times: u64,
-    /// How many records are due, if nothing is dropped.
+    /// How many records are due if nothing is dropped.
     pub due: u64,
-    /// How many were delivered, those that came too often included.
+    /// How many were delivered, including those that came too often.
     pub delivered: u64,
-    /// How many the plan leaves out of the epoch, on purpose.
+    /// How many the plan leaves out of the epoch by design.
     pub dropped: u64,
-    /// How many are still to come, where it is under way.
+    /// How many are still to come, if it is under way.
     pub pending: u64,
-    /// What is missing: where the epoch is under way, of the steps that were passed over.
+    /// What is missing. If the epoch is under way: what is missing of the steps that were passed over.
     pub missing: Positions,
     /// What came too often.
     pub doubled: Positions,
-    /// Its steps, where all receipts that have any are by one plan.
+    /// Its steps, if all receipts that have any are of one plan.
     pub steps: Option<GivenSteps>,
     /// The steps that are missing.
     pub missing_steps: Vec<MissingSteps>,
     /// The steps that were given more than once.
     pub doubled_steps: Vec<DoubledSteps>,
-    /// The receipts that say other records than their steps come to.
+    /// The receipts whose records are not those of their steps.
     pub deviations: Vec<Deviation>,
-    /// What its records held, where a [digest](crate::receipt::DataDigest) of the data set was at hand.
+    /// What its records contained, if a [digest](crate::DataDigest) of the data set was given.
     pub contents: Option<ContentsVerdict>,
 }
 
@@ -95,7 +96,7 @@ impl EpochVerdict {
     fn is_sound(&self) -> bool {
         match &self.contents {
             None | Some(ContentsVerdict::Proven) => self.state != EpochState::Broken,
-            // Of one that has ended, whoever brings a digest wants the proof.
+            // A digest is given for proof, so an epoch that has ended must be proven.
             Some(ContentsVerdict::NotKnown) => self.state == EpochState::UnderWay,
             Some(ContentsVerdict::Differ(_) | ContentsVerdict::NotSaid { .. }) => false,
         }
@@ -106,56 +107,56 @@ impl EpochVerdict {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentsVerdict {
-    /// All that were delivered hold what the data set does.
+    /// All delivered records contain what the data set does.
     Proven,
     /// Some do not.
     Differ(Vec<ContentsDeviation>),
-    /// Receipts do not say what all their records held.
+    /// Some receipts lack the contents of some of their records.
     NotSaid {
         /// The receipts.
         receipts: Vec<String>,
     },
-    /// Not all records of the data set were delivered, each as often as is due, and what is known of the data
-    /// set is the sum over all of them: [`DigestDetail::EachRecord`](crate::receipt::DigestDetail::EachRecord) knows
+    /// Not all records of the data set were delivered as often as they are due, and the digest has only the
+    /// sum over all of them. One with [`DigestDetail::EachRecord`](crate::DigestDetail::EachRecord) can prove
     /// more.
     NotKnown,
 }
 
-/// Receipts of other bytes than the data set has.
+/// Receipts whose bytes differ from the data set's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentsDeviation {
-    /// The receipts: one where each record's hash is known, otherwise all that have records of the epoch.
+    /// One receipt if each record's hash is known, otherwise all that have records of the epoch.
     pub receipts: Vec<String>,
-    /// What they say.
+    /// The digest of the receipts' contents.
     pub found: Digest,
-    /// What the same records come to in the data set.
+    /// The digest of the same records in the data set.
     pub due: Digest,
 }
 
-/// How far an epoch has come.
+/// How far an epoch has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenSteps {
-    /// How many steps it has.
+    /// The number of steps of the epoch.
     pub of: u64,
-    /// How many all replicas were given, from the first on.
+    /// The number of steps that all replicas were given, counted from the first.
     pub by_all: u64,
-    /// How many the replica was given that is furthest.
+    /// The number of steps that the furthest replica was given.
     pub by_some: u64,
 }
 
 /// Positions of records in the data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
-    /// How many there are. One that is missing twice, or came twice too often, counts twice.
+    /// How many there are. A position that is missing twice, or came twice too often, counts twice.
     pub count: u64,
-    /// The first of them.
+    /// The first of them, as ranges.
     pub ranges: Vec<Range<u64>>,
     /// Whether there are more.
     pub has_more: bool,
 }
 
 impl Positions {
-    /// Adds a position behind all others, so many times.
+    /// Adds a position after all others, `times` times.
     pub(super) fn push(&mut self, position: u64, times: u64) {
         self.count += times;
         let has_room = self.ranges.len() < RANGES_MAX;
@@ -184,46 +185,46 @@ impl fmt::Display for Positions {
 /// Replicas without a receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsentReplicas {
-    /// Which.
+    /// The replicas.
     pub replicas: Range<usize>,
-    /// How many their job has.
+    /// The number of replicas of their job.
     pub of: usize,
 }
 
 /// Steps that are in no receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingSteps {
-    /// Whose: of each of these.
+    /// The replicas, each of which lacks these steps.
     pub replicas: Range<usize>,
-    /// Which.
+    /// The steps.
     pub steps: Range<u64>,
 }
 
 /// Steps that were given more than once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoubledSteps {
-    /// To whom.
+    /// The replica that was given them.
     pub replica: usize,
-    /// Which.
+    /// The steps.
     pub steps: Range<u64>,
-    /// The receipts that say so.
+    /// The receipts that list them.
     pub receipts: Vec<String>,
 }
 
-/// A receipt of other records than its steps come to by its plan.
+/// A receipt whose records are not those that its plan has for its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
     /// The receipt.
     pub receipt: String,
-    /// Which records were delivered, and how many times too often; below zero, how many times they were not. `None` if these
-    /// are too many to be named.
+    /// The records, and how many times too often each was delivered; negative for how many times it was not.
+    /// `None` if they are too many to be named.
     pub records: Option<Vec<(u64, i64)>>,
 }
 
 impl fmt::Display for AbsentReplicas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let replicas = Members(&self.replicas);
-        write!(f, "no receipt is of {replicas} of {}: bring those of all ranks", self.of)
+        write!(f, "no receipt of {replicas} of {}: give those of all ranks", self.of)
     }
 }
 
@@ -247,7 +248,7 @@ impl fmt::Display for DoubledSteps {
 
 impl fmt::Display for Deviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: other records than its steps come to: ", self.receipt)?;
+        write!(f, "{}: its records are not those of its steps: ", self.receipt)?;
         let Some(records) = &self.records else { return f.write_str("more than can be named") };
         for (number, (record, times)) in records.iter().enumerate() {
             let separator = if number == 0 { "" } else { ", " };
@@ -265,11 +266,7 @@ impl fmt::Display for Deviation {
 impl fmt::Display for ContentsDeviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ContentsDeviation { receipts, found, due } = self;
-        write!(
-            f,
-            "{}: other bytes than the data set has: they come to {found}, and must to {due}",
-            receipts.join(", ")
-        )
+        write!(f, "{}: bytes differ from the data set's: digest {found}, expected {due}", receipts.join(", "))
     }
 }
 
@@ -285,7 +282,7 @@ impl fmt::Display for Members<'_> {
     }
 }
 
-/// A line, and one more for each thing that explains it.
+/// One line, and a further line for each detail.
 impl fmt::Display for EpochVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let EpochVerdict { epoch, times, due, delivered, dropped, .. } = self;
@@ -307,7 +304,7 @@ impl fmt::Display for EpochVerdict {
                 write!(f, "{delivered} of {due} records")?;
             }
             EpochState::Broken => {
-                write!(f, "not as it should be: {delivered} records delivered, {due} due")?;
+                write!(f, "broken: {delivered} records delivered, {due} due")?;
             }
         }
         if *dropped > 0 {
@@ -316,13 +313,10 @@ impl fmt::Display for EpochVerdict {
         match &self.contents {
             Some(ContentsVerdict::Proven) => write!(f, "; bytes as in the data set")?,
             Some(ContentsVerdict::NotKnown) => {
-                write!(
-                    f,
-                    "; bytes not proven: the digest is of all records together, and these are not all"
-                )?;
+                write!(f, "; bytes not proven: the digest covers all records together, and not all came")?;
             }
             Some(ContentsVerdict::NotSaid { receipts }) => {
-                write!(f, "\n  {}: without the bytes of all their records", receipts.join(", "))?;
+                write!(f, "\n  {}: no content hashes of some records", receipts.join(", "))?;
             }
             Some(ContentsVerdict::Differ(deviations)) => {
                 deviations.iter().try_for_each(|deviation| write!(f, "\n  {deviation}"))?;

@@ -1,9 +1,9 @@
-//! Holds receipts against their plans and against each other.
+//! Verifies receipts against their plans and against each other.
 //!
-//! A receipt says what was delivered in two ways: as steps, which come to certain records by its plan, and as a digest of
-//! the records themselves. That both are the same proves that nothing was lost or doubled on the way through a feed. The
-//! steps of all receipts together then say how often each record came. What digests have beyond the steps is counted,
-//! too, where it can be named.
+//! A receipt has what was delivered in two forms: as steps, whose records its plan gives, and as a digest of
+//! the records themselves. If both agree, nothing was lost or doubled on the way through a feed. The steps of
+//! all receipts together then give how often each record came. What digests have beyond the steps is counted
+//! too, if it can be named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,40 +16,40 @@ use super::verdict::{
     AbsentReplicas, ContentsDeviation, ContentsVerdict, Deviation, DoubledSteps, EpochState, EpochVerdict,
     GivenSteps, MissingSteps, Verdict,
 };
-use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_clues, check_same};
+use super::{DataDigest, Digest, DigestDetail, Receipt, ReceiptError, check_same, check_samples};
 use crate::order::{OrderError, Plan};
 use crate::receipt::content::ContentHash;
 use crate::source::Identity;
 
-/// The most records of a data set that is verified: 16 GiB of counters.
+/// The largest data set that can be verified, in records: 16 GiB of counters.
 const RECORDS_MAX: u64 = 1 << 32;
 
 impl Verdict {
-    /// What the receipts of a run prove, each with a name to speak of it by. It takes those of all ranks and of all
-    /// sessions: where a run was continued, also by other plans, as long as they are of the same data set, seed and
-    /// shuffle.
+    /// Verifies the receipts of a run, each with a name for messages: those of all ranks and of all sessions.
+    /// A resumed run may have been continued by other plans, as long as data set, seed and shuffle are the
+    /// same.
     ///
-    /// An epoch that is followed by another one in any receipt, or of which a receipt has the last step, must have been
-    /// covered; an epoch that is not is under way, and steps that no replica has come to are not missing.
+    /// An epoch must be covered if any receipt has its last step or a later epoch. Otherwise it is under way,
+    /// and steps that no replica has reached are not missing.
     ///
     /// # Errors
     ///
-    /// [`ReceiptError`] if there are none, or if they are not of one run.
+    /// [`ReceiptError`] if there are no receipts, or if they are of different runs.
     pub fn of<'a>(receipts: impl IntoIterator<Item = (&'a str, &'a Receipt)>) -> Result<Self, ReceiptError> {
         Audit::of(receipts.into_iter().collect(), None)?.verdict()
     }
 
-    /// As [`of`](Self::of), and that the right bytes were delivered: those of the data set that the digest is
-    /// of, which has a name as well. Receipts must be [of contents](crate::FeedBuilder::receipt_contents).
+    /// Like [`of`](Self::of), and verifies that the right bytes were delivered: those of the data set of the
+    /// digest, which has a name as well. Receipts must [keep contents](crate::FeedBuilder::receipt_contents).
     ///
-    /// Where the digest has the sum over all records alone, it proves the epochs that were delivered as a
-    /// whole. Of one that is under way, or drops records, it takes one with [each record's
-    /// hash](crate::receipt::DigestDetail::EachRecord).
+    /// A digest with only the sum over all records proves epochs that were delivered as a whole. An epoch
+    /// that is under way or drops records needs one with [each record's
+    /// hash](crate::DigestDetail::EachRecord).
     ///
     /// # Errors
     ///
     /// As [`of`](Self::of), and [`ReceiptError::Differ`] if the receipts are of another data set than the
-    /// digest, as far as that is seen without their bytes: by its length, and its first and last record.
+    /// digest, as far as its length and its first and last record show.
     pub fn with_digest<'a>(
         digest: (&'a str, &'a DataDigest),
         receipts: impl IntoIterator<Item = (&'a str, &'a Receipt)>,
@@ -68,7 +68,8 @@ impl Audit<'_> {
         let mut said: BTreeSet<u64> = entries().map(|(&epoch, _)| epoch).collect();
         let last_claimed = claimed.last().copied().unwrap_or(0);
         let mut epochs = Vec::new();
-        // Steps of an epoch have its records and later ones; and earlier ones where a run went on that was apart.
+        // The steps of an epoch have records of that epoch and of later ones, and of earlier ones if the run
+        // resumed while its replicas were at different steps.
         let mut claimed: Vec<(u64, u64)> =
             claimed.into_iter().map(|epoch| (audit.reaches_back_to(epoch), epoch)).collect();
         claimed.sort_unstable();
@@ -83,7 +84,7 @@ impl Audit<'_> {
                 epochs.push(audit.judge(epoch, last_claimed)?);
             }
         }
-        // Records, and not a single step.
+        // Epochs with records but without a step.
         for epoch in said {
             epochs.push(audit.judge(epoch, last_claimed)?);
         }
@@ -93,14 +94,14 @@ impl Audit<'_> {
     }
 }
 
-/// A receipt, and what its steps come to.
+/// A receipt, and the records of its steps.
 struct Witness<'a> {
     name: &'a str,
     receipt: &'a Receipt,
     expected: Entries,
 }
 
-/// Receipts by one plan.
+/// The receipts of one plan.
 struct Party<'a> {
     plan: &'a Plan,
     witnesses: Vec<usize>,
@@ -110,11 +111,11 @@ struct Audit<'a> {
     witnesses: Vec<Witness<'a>>,
     parties: Vec<Party<'a>>,
     records: usize,
-    /// How often each record is due in an epoch.
+    /// How often each record is due per epoch.
     times: u32,
-    /// What the data set holds.
+    /// The digest of the data set.
     data: Option<&'a DataDigest>,
-    /// Of epochs that have records in the steps seen so far.
+    /// The counts of each epoch that has records in the steps seen so far.
     counts: BTreeMap<u64, Counts>,
 }
 
@@ -140,7 +141,7 @@ impl<'a> Audit<'a> {
             let pair = [(first.0, plan), (name, &receipt.plan)];
             check_same("run", pair, |fact| ["files", "shuffle", "seed"].contains(&fact))?;
             check_times(pair)?;
-            samples.iter().try_for_each(|said| check_clues([*said, (name, &receipt.samples)]))?;
+            samples.iter().try_for_each(|said| check_samples([*said, (name, &receipt.samples)]))?;
             samples.push((name, &receipt.samples));
             match parties.iter_mut().find(|party| *party.plan == receipt.plan) {
                 Some(party) => party.witnesses.push(number),
@@ -158,7 +159,7 @@ impl<'a> Audit<'a> {
         })
     }
 
-    /// The first epoch that any record is of in the steps of one.
+    /// The first epoch of which the steps of `epoch` have a record.
     fn reaches_back_to(&self, epoch: u64) -> u64 {
         self.parties.iter().map(|party| party.plan.reaches_back_to(epoch)).min().unwrap_or(epoch)
     }
@@ -192,7 +193,7 @@ impl<'a> Audit<'a> {
         Ok(())
     }
 
-    /// What is found of an epoch, of which all steps were counted that have records of it.
+    /// Judges an epoch. All steps that have records of it have been counted.
     fn judge(&mut self, epoch: u64, last_claimed: u64) -> Result<EpochVerdict, ReceiptError> {
         let mut counts = self.counts.remove(&epoch).unwrap_or_else(|| Counts::of(self.records));
         let mut contents = self.contents(epoch);
@@ -209,7 +210,7 @@ impl<'a> Audit<'a> {
         let (mut dropped, mut pending) = (0, 0);
         let missing = if progress.must_be_covered {
             for index in self.left_out(epoch, progress.is_only)? {
-                // As if it had come: one that did come is one too many.
+                // Counted as if it had come, so a dropped record that did come is one too many.
                 counts.add(index, 1);
                 dropped += 1;
             }
@@ -224,7 +225,8 @@ impl<'a> Audit<'a> {
         let doubled_steps = self.doubled_steps(epoch, &progress);
         let steps = progress.steps();
         let missing_steps: Vec<_> = progress.parties.into_iter().flat_map(|party| party.missing).collect();
-        // Where each worker has all records, one that had them twice makes up for another in their sum, and not in the steps.
+        // If every worker has all records, a worker that had them twice makes up for another in the sum, but
+        // not in the steps.
         let is_step_by_step = self.times == 1 || missing_steps.is_empty() && doubled_steps.is_empty();
         let is_once = missing.count == 0 && doubled.count == 0 && is_step_by_step;
         let is_sound = is_once && deviations.is_empty();
@@ -233,7 +235,7 @@ impl<'a> Audit<'a> {
             (true, 0) => EpochState::Covered,
             (true, _) => EpochState::UnderWay,
         };
-        // Also of receipts that are right one by one: there, half of each hash was looked at.
+        // Also if each receipt by itself is right: that compared only half of each hash.
         let may_be_proven = matches!(contents, Some(ContentsVerdict::NotKnown | ContentsVerdict::Proven));
         if may_be_proven && state == EpochState::Covered && dropped == 0 {
             contents = Some(self.contents_of_all(epoch));
@@ -256,8 +258,8 @@ impl<'a> Audit<'a> {
         })
     }
 
-    /// The records of an epoch that plans leave out on purpose, of those that came to where they do. `is_only` says that
-    /// one plan alone has records of the epoch.
+    /// The records of an epoch that its plans leave out by design, for plans that got to the point where they
+    /// do. `is_only`: one plan alone has records of the epoch.
     fn left_out(&self, epoch: u64, is_only: bool) -> Result<Vec<u64>, ReceiptError> {
         let mut left_out = Vec::new();
         for party in &self.parties {
@@ -268,7 +270,7 @@ impl<'a> Audit<'a> {
                 let steps = plan.steps(of).map_err(|error| not_of_plan(name, error))?;
                 let given = self.given(party, of);
                 let is_at_end = given.values().any(|given| given.bounds().end == steps);
-                // One that goes on with less than a step leaves all of it out.
+                // A plan that resumes with less than a step leaves all of it out.
                 let is_all = steps == 0 && plan.goes_on_in() == Some(of);
                 if is_at_end || is_all || is_only && of == epoch && !given.is_empty() {
                     let shares = plan.left_out(of).map_err(|error| not_of_plan(name, error))?;
@@ -292,7 +294,7 @@ impl<'a> Audit<'a> {
         given
     }
 
-    /// What is found of an epoch's bytes, receipt by receipt.
+    /// Compares an epoch's bytes, receipt by receipt.
     fn contents(&self, epoch: u64) -> Option<ContentsVerdict> {
         let data = self.data?;
         let none = Entry::default();
@@ -324,7 +326,7 @@ impl<'a> Audit<'a> {
         })
     }
 
-    /// What is found of the bytes of an epoch that all records came in, as often as is due.
+    /// Compares the bytes of an epoch of which all records came as often as they are due.
     fn contents_of_all(&self, epoch: u64) -> ContentsVerdict {
         let of = |witness: &Witness<'_>| witness.receipt.entries.get(&epoch).map(|entry| entry.contents);
         let having = self.witnesses.iter().filter_map(|witness| Some((witness.name, of(witness)?)));
@@ -337,7 +339,7 @@ impl<'a> Audit<'a> {
         ContentsVerdict::Differ(vec![ContentsDeviation { receipts, found, due }])
     }
 
-    /// What the receipts have of an epoch beyond what their steps come to.
+    /// What the receipts have of an epoch beyond the records of their steps.
     fn deviations(&mut self, epoch: u64) -> Vec<Deviation> {
         let deviation = |witness: &mut Witness<'_>| {
             let due = witness.expected.remove(&epoch).unwrap_or_default();
@@ -348,7 +350,7 @@ impl<'a> Audit<'a> {
             }
             let key = EpochKey::of(epoch);
             let records = found.sketch.beyond(&due.sketch, key).filter(|records| {
-                // Names that do not explain the digests are not believed.
+                // Names that do not explain the digests are not trusted.
                 let mut explained = due.clone();
                 records.iter().for_each(|(&index, times)| explained.add(key, index, *times));
                 explained.digest == found.digest
@@ -359,7 +361,7 @@ impl<'a> Audit<'a> {
         self.witnesses.iter_mut().filter_map(deviation).collect()
     }
 
-    /// How far each party has come in an epoch.
+    /// How far each party has got in an epoch.
     fn progress(&self, epoch: u64, last_claimed: u64) -> Result<Progress<'_>, ReceiptError> {
         let mut parties = Vec::new();
         let mut goes_on = false;
@@ -425,36 +427,37 @@ impl<'a> Audit<'a> {
     }
 }
 
-/// How far an epoch has come.
+/// How far an epoch has got.
 struct Progress<'a> {
-    /// Those that have steps of it.
+    /// The parties that have steps of the epoch.
     parties: Vec<PartyProgress<'a>>,
-    /// Whether it has ended, or others have begun after it.
+    /// Whether the epoch has ended, or a later one has begun.
     must_be_covered: bool,
-    /// Whether no other plan has records of it.
+    /// Whether no other plan has records of the epoch.
     is_only: bool,
 }
 
 struct PartyProgress<'a> {
-    /// One of its receipts.
+    /// The name of one of its receipts.
     name: &'a str,
     plan: &'a Plan,
     /// Its receipts, by number.
     witnesses: &'a [usize],
-    /// To each replica.
+    /// The steps each replica was given.
     given: BTreeMap<usize, Steps>,
-    /// How many steps the epoch has.
+    /// The number of steps of the epoch.
     of: u64,
-    /// Whether any replica was given the last one.
+    /// Whether any replica was given the last step.
     is_at_end: bool,
     missing: Vec<MissingSteps>,
 }
 
 impl PartyProgress<'_> {
-    /// Where several plans share an epoch, each has a part of its steps, and only gaps within it are known to be missing.
+    /// If several plans share an epoch, each has a part of its steps, and only gaps within that part are
+    /// known to be missing.
     fn find_missing(&mut self, is_only: bool, must_be_covered: bool) {
         let none = Steps::default();
-        // Neighbours that miss the same are said together.
+        // Adjacent replicas that miss the same steps are reported together.
         let mut groups: Vec<(Range<usize>, Vec<Range<u64>>)> = Vec::new();
         for replica in 0..self.plan.world().replicas() {
             let given = self.given.get(&replica).unwrap_or(&none);
@@ -486,7 +489,7 @@ impl Progress<'_> {
         Some(GivenSteps { of: *of, by_all, by_some })
     }
 
-    /// The records of an epoch that are in the steps that are missing.
+    /// The records of an epoch that are in the missing steps.
     fn passed_over(&self, epoch: u64) -> Result<BTreeSet<u64>, ReceiptError> {
         let mut records = BTreeSet::new();
         for party in &self.parties {
@@ -504,7 +507,7 @@ impl Progress<'_> {
     }
 }
 
-/// That two plans have each record equally often.
+/// Checks that two plans have each record equally often.
 fn check_times([one, other]: [(&str, &Plan); 2]) -> Result<(), ReceiptError> {
     let [one_times, other_times] = [one.1, other.1].map(Plan::times_each);
     let says = |times| format!("each record {times} time(s) in an epoch");
@@ -520,7 +523,7 @@ fn check_times([one, other]: [(&str, &Plan); 2]) -> Result<(), ReceiptError> {
     })
 }
 
-/// That the data set has as many records as the run.
+/// Checks that the data set has as many records as the run.
 fn check_records(
     (name, data): (&str, &DataDigest),
     (other, records): (&str, u64),

@@ -1,4 +1,4 @@
-//! Why a run cannot be taken down, or cannot go on.
+//! Why a snapshot cannot be taken, or a run cannot resume from one.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::base::shown;
 use crate::order::OrderError;
 use crate::receipt::ReceiptError;
 
-/// A snapshot cannot be made, read, or gone on from.
+/// A snapshot cannot be taken, read or resumed from.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
@@ -18,98 +18,95 @@ pub enum SnapshotError {
         path: PathBuf,
         /// What was being done.
         action: &'static str,
-        /// What the operating system said.
+        /// The operating system's error message.
         message: String,
     },
-    /// It is larger than any file that is read. What was in its place before is as it was.
+    /// The snapshot is larger than the largest file that is read. The previous file is untouched.
     #[error(
-        "{}: the snapshot would have {found} bytes, and files of at most {allowed} are read: have the source say less of \
-         what it is known by (Source::identity)",
+        "{}: the snapshot would be {found} bytes, and files of at most {allowed} are read: have the source \
+         report less in Source::identity",
         shown::path(path)
     )]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// How large it would be.
+        /// The size it would have, in bytes.
         found: u64,
-        /// How large it may be.
+        /// The largest size allowed, in bytes.
         allowed: u64,
     },
-    /// A text is not a snapshot as it was written.
-    #[error("{}not a snapshot that can be used: {fault}", of_file(path.as_ref()))]
+    /// A text is not a snapshot, or not as it was written.
+    #[error("{}not a valid snapshot: {fault}", of_file(path.as_ref()))]
     Text {
-        /// The file, if it is from one.
+        /// The file, if the text is from one.
         path: Option<PathBuf>,
         /// What is wrong.
         fault: TextFault,
     },
-    /// The receipt that goes with it cannot be written.
+    /// The receipt saved with the snapshot cannot be written.
     #[error(transparent)]
     Receipt(ReceiptError),
-    /// A snapshot and a receipt in one file.
-    #[error(
-        "{}: the snapshot and the receipt cannot be one file: give each a path of its own",
-        shown::path(path)
-    )]
+    /// The snapshot and the receipt have the same path.
+    #[error("{}: the snapshot and the receipt cannot be one file: give each its own path", shown::path(path))]
     SamePlace {
         /// The file.
         path: PathBuf,
     },
-    /// It is of other data than the feed's.
+    /// The snapshot was taken of other data than the feed's.
     #[error(
-        "the snapshot is of other data than {}: of {} it says \"{was}\", and here it is \"{is}\"; go on with the data \
-         it was taken of, or begin anew",
+        "the snapshot was not taken of {}: for {} it has \"{was}\", and here it is \"{is}\"; resume with the \
+         data it was taken of, or start a new run",
         shown::path(source_path),
         shown::path(taken_of)
     )]
     OtherData {
         /// What the feed reads.
         source_path: PathBuf,
-        /// What was read then.
+        /// What the feed of the snapshot read.
         taken_of: PathBuf,
-        /// The first fact that differs, as it was.
+        /// The first fact that differs, as the snapshot has it.
         was: String,
-        /// The same, as it is.
+        /// The same fact of the feed's data.
         is: String,
     },
-    /// The run cannot go on as this job.
-    #[error("the snapshot cannot be gone on from: {0}")]
+    /// The run cannot resume as this job.
+    #[error("cannot resume from the snapshot: {0}")]
     Order(OrderError),
-    /// Crops and mirroring would be drawn from something else.
+    /// Crops and mirroring would be drawn from another seed or sequence.
     #[error(
-        "crops and mirroring were drawn from \"{was}\", and are to be drawn from \"{is}\": what comes would not be what would have come; say the \
-         same seed, or begin anew"
+        "crops and mirroring were drawn from \"{was}\", and would now be drawn from \"{is}\", so the resumed \
+         run would differ; set the same seed, or start a new run"
     )]
     OtherDraws {
-        /// What it was.
+        /// What they were drawn from.
         was: String,
-        /// What it is.
+        /// What they would be drawn from.
         is: String,
     },
-    /// None were given.
-    #[error("no snapshots to join: give those that the workers of one job took")]
+    /// No snapshots were given.
+    #[error("no snapshots to join: give those taken by the workers of one job")]
     None,
-    /// Only some replicas are known, and not all of them are at one step.
+    /// Only some replicas' steps are known, and those replicas are not all at one step.
     #[error(
-        "the snapshot says of {known} of {replicas} replicas where they are, and those are not at the same step: join the \
-         snapshots of all workers with Snapshot::join"
+        "the snapshot knows the steps of only {known} of {replicas} replicas, and these are at different \
+         steps: join the snapshots of all workers with Snapshot::join"
     )]
     Unknown {
-        /// How many it tells of.
+        /// The number of replicas whose step is known.
         known: usize,
-        /// How many there are.
+        /// The number of replicas of the job.
         replicas: usize,
     },
-    /// Snapshots that are not of one run.
-    #[error("these snapshots are not of one run: {what} differ; join those that one job's workers took")]
+    /// The snapshots are of different runs.
+    #[error("these snapshots are of different runs: {what} differ; join those that one job's workers took")]
     NotOfOne {
         /// What differs.
         what: &'static str,
     },
-    /// No two passes over the source need be alike.
+    /// Passes over the source may differ from each other.
     #[error(
-        "{}: the list shuffles itself, or begins behind its first lines, and such a run cannot be gone on from: leave out its shuffle and \
-         rand_skip, and say .epochs(0).shuffle(Shuffle::Global)",
+        "{}: the list shuffles itself, or skips its first lines, and such a run cannot be resumed: remove \
+         its shuffle and rand_skip, and set .epochs(0).shuffle(Shuffle::Global)",
         shown::path(source_path)
     )]
     PassesDiffer {
@@ -118,13 +115,14 @@ pub enum SnapshotError {
     },
     /// Caffe's random numbers belong to the lanes they were drawn for.
     #[error(
-        "Caffe's random sequence is one of each replica's, from its first record on, and the run is to go on as another job: \
-         go on with the same replicas and batches, or draw by .seed(...), which depends on the record alone"
+        "each replica draws Caffe's random sequence from its first record on, so the run cannot resume as \
+         another job: resume with the same replicas and batches, or draw by .seed(...), which depends on the \
+         record alone"
     )]
     CaffeRandom,
 }
 
-// The error is part of the message, and therefore not its source: it would be said twice.
+// The inner error is part of the message, so it is not the source: it would be printed twice.
 impl From<OrderError> for SnapshotError {
     fn from(error: OrderError) -> Self {
         SnapshotError::Order(error)

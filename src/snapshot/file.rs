@@ -1,16 +1,16 @@
-//! A snapshot in a file, and the receipt that is there together with it.
+//! A snapshot's file, saved together with a receipt.
 //!
-//! No two files can be renamed at once. So the snapshot is first put in its place with the receipt in the
-//! same file, behind its own text: at that moment both are there. Then the receipt is written to its own
-//! place, and at last the snapshot without it. A process that is killed in between leaves a snapshot that
-//! carries its receipt, and whoever goes on from it ([`Snapshot::recover`]) does the rest.
+//! Two files cannot be renamed at once. So the snapshot is first renamed into place with the receipt's text
+//! behind its own, in one file: that rename publishes both. Then the receipt is written to its own path, and
+//! finally the snapshot alone. A process killed in between leaves a snapshot that carries its receipt, and
+//! [`Snapshot::recover`], with which a run resumes, completes the save.
 //!
 //! ```text
 //! percolator snapshot 1
 //! ...
 //! checksum 5c1e0f6b
 //! percolator carried-receipt 1
-//! place 0.receipt                       from the snapshot's folder; whatever is no printable ASCII as %XX
+//! place 0.receipt                       relative to the snapshot's folder; all but printable ASCII as %XX
 //! line percolator receipt 1             the receipt, line by line
 //! line source /data/train_lmdb
 //! ...
@@ -34,10 +34,10 @@ use crate::receipt::{self, Receipt};
 const CARRIED: &str = "carried-receipt";
 const CARRIED_VERSION: u32 = 1;
 
-/// How large the files are at the most that are read, and so those that are written.
+/// The largest files that are read, and so the largest that are written.
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// Of a snapshot alone. How much it knows its data by is its source's to say.
+    /// A snapshot alone. The source decides how long its identity is.
     snapshot: u64,
     receipt: u64,
 }
@@ -45,42 +45,43 @@ struct Bounds {
 const BOUNDS: Bounds = Bounds { snapshot: 64 << 20, receipt: receipt::file::BYTES_MAX };
 
 impl Bounds {
-    /// Of a snapshot that carries a receipt.
+    /// The limit for a snapshot that carries a receipt.
     fn carrying(self) -> u64 {
-        /// Three times as much as the longest path that can be opened, with the lines that a text has anyhow.
+        /// Three times the longest path that can be opened, plus the lines every text has.
         const PLACE_BYTES_MAX: u64 = 16 << 10;
 
-        // Each of the receipt's lines is named, by less than it has itself.
+        // Each line of the receipt gets a `line` prefix, which is shorter than the line itself.
         self.snapshot + 2 * self.receipt + PLACE_BYTES_MAX
     }
 }
 
-/// A receipt that is in its snapshot's file, and may not be in its own.
+/// A receipt stored in its snapshot's file, and possibly not in its own yet.
 struct Carried {
     place: PathBuf,
     text: String,
 }
 
 impl Snapshot {
-    /// Writes it to a file, which is never there by half: it is written beside it and then put in its place.
-    /// Symbolic links are followed, and only a regular file is replaced.
+    /// Writes the snapshot to a file. The file is never partial: a temporary file beside it is written, then
+    /// renamed. Symbolic links are followed, and only a regular file is replaced.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Io`]; [`SnapshotError::TooLarge`] if it has more than 64 MiB, which would not be read.
+    /// [`SnapshotError::Io`]; [`SnapshotError::TooLarge`] if the text exceeds 64 MiB and so could not be read
+    /// back.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SnapshotError> {
         self.write(path.as_ref(), "", BOUNDS)
     }
 
-    /// Writes it, and a receipt of the same lanes to a file of its own, so that both are there or neither,
-    /// whenever the process may be killed: [`recover`](Self::recover) finds them so.
+    /// Writes the snapshot, and a receipt of the same lanes to its own file, so that both are there or
+    /// neither, whenever the process is killed: [`recover`](Self::recover) completes an interrupted save.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Io`] if the snapshot cannot be written, [`SnapshotError::TooLarge`] if it would not be
-    /// read, and what was there before is as it was; [`SnapshotError::Receipt`] if the receipt cannot be
-    /// written, and then it is kept in the snapshot's file until it is recovered, but for one that would not be
-    /// read; [`SnapshotError::SamePlace`] if both paths lead to one file.
+    /// [`SnapshotError::Io`] if the snapshot cannot be written, and [`SnapshotError::TooLarge`] if it could
+    /// not be read back; the previous files are then untouched. [`SnapshotError::Receipt`] if the receipt
+    /// cannot be written: it then stays in the snapshot's file until it is recovered, unless it is one that
+    /// could not be read back. [`SnapshotError::SamePlace`] if both paths lead to one file.
     pub fn save_with_receipt(
         &self,
         path: impl AsRef<Path>,
@@ -94,7 +95,7 @@ impl Snapshot {
         self.save(path)
     }
 
-    /// Writes it with the receipt in the same file.
+    /// Writes the snapshot with the receipt in the same file.
     fn carry(
         &self,
         path: &Path,
@@ -117,24 +118,24 @@ impl Snapshot {
             .map_err(|error| unwritable(path, &error))
     }
 
-    /// Reads it from a file. A receipt that the file may carry is left there.
+    /// Reads a snapshot from a file. A receipt carried in the file stays there.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Io`] if the file cannot be read, or is no regular one; [`SnapshotError::Text`] if it
-    /// is cut, was edited, is of a later release, or is no snapshot at all.
+    /// [`SnapshotError::Io`] if the file cannot be read or is not a regular file; [`SnapshotError::Text`] if
+    /// it is cut off, was edited, is of a later release, or is not a snapshot.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
         load(path.as_ref(), BOUNDS).map(|(snapshot, _carried)| snapshot)
     }
 
-    /// Reads it from a file, as [`load`](Self::load). Where a process was killed while it [saved it with a
-    /// receipt](Self::save_with_receipt), the receipt is now written to its place: what goes on from here
-    /// proves the whole run.
+    /// Reads a snapshot from a file like [`load`](Self::load), and completes an interrupted [save with a
+    /// receipt](Self::save_with_receipt): the receipt is written to its own path, so that a resumed run can
+    /// prove the whole run.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load); [`SnapshotError::Receipt`] or [`SnapshotError::Io`] if the receipt, or then
-    /// the snapshot, cannot be written.
+    /// As [`load`](Self::load); [`SnapshotError::Receipt`] or [`SnapshotError::Io`] if the receipt, or after
+    /// it the snapshot, cannot be written.
     pub fn recover(path: impl AsRef<Path>) -> Result<Self, SnapshotError> {
         let path = path.as_ref();
         let (snapshot, carried) = load(path, BOUNDS)?;
@@ -143,7 +144,7 @@ impl Snapshot {
             let place = folder_of(&snapshot_place).join(place);
             let of_text = |fault| SnapshotError::Text { path: Some(path.to_owned()), fault };
             let receipt: Receipt = text.parse().map_err(of_text)?;
-            // Whatever the snapshot says its place is: nothing but a receipt gives way to one.
+            // Whatever path the snapshot gives: a receipt replaces nothing but a receipt.
             if fs::metadata(&place).is_ok_and(|there| there.len() > 0) {
                 Receipt::load(&place).map_err(SnapshotError::Receipt)?;
             }
@@ -154,21 +155,20 @@ impl Snapshot {
     }
 }
 
-/// That a snapshot and a receipt go to two files.
+/// Checks that the snapshot and the receipt are two files.
 fn check_places(path: &Path, receipt_path: &Path) -> Result<(), SnapshotError> {
-    // Where either cannot be looked at, it cannot be written either, which says so in its own words.
+    // A path that cannot be examined cannot be written either, and that error says why.
     match whole_file::is_same_place(path, receipt_path) {
         Ok(true) => Err(SnapshotError::SamePlace { path: path.to_owned() }),
         Ok(false) | Err(_) => Ok(()),
     }
 }
 
-/// A path as it is seen from the folder of another one, so that both can be moved together; absolute where it
-/// lies elsewhere.
+/// `other` relative to the folder of `path`, so that both can be moved together; absolute if it is elsewhere.
 fn from_folder_of(path: &Path, other: &Path) -> io::Result<PathBuf> {
     let folder = fs::canonicalize(folder_of(&place_of(path)?))?;
     let Some(name) = other.file_name() else { return Ok(other.to_owned()) };
-    // A folder that is not there is found out by whoever writes to it.
+    // A missing folder is an error of the write to come.
     let other_folder =
         fs::canonicalize(folder_of(other)).or_else(|_| std::path::absolute(folder_of(other)))?;
     Ok(other_folder.strip_prefix(folder).unwrap_or(&other_folder).join(name))
@@ -178,16 +178,16 @@ fn load(path: &Path, bounds: Bounds) -> Result<(Snapshot, Option<Carried>), Snap
     let bytes = input_file::read_if_begins(path, b"percolator ", bounds.carrying()).map_err(|error| {
         SnapshotError::Io { path: path.to_owned(), action: "read", message: error.to_string() }
     })?;
-    // What is no text has lost its checksum with the letters that stand for the others.
+    // A text with invalid UTF-8 fails its checksum, because of the replacement characters.
     let text = String::from_utf8_lossy(&bytes);
     let (snapshot, carried) = split(&text);
     let parsed = read(snapshot).and_then(|snapshot| Ok((snapshot, carried.map(Carried::read).transpose()?)));
     parsed.map_err(|fault| SnapshotError::Text { path: Some(path.to_owned()), fault })
 }
 
-/// A snapshot's text, and that of the receipt that it carries.
+/// A snapshot's text, and that of the receipt it carries.
 fn split(text: &str) -> (&str, Option<&str>) {
-    // No line of a snapshot begins so: its facts have names of their own.
+    // No line of a snapshot begins like this: its facts have other names.
     match text.find(&format!("\npercolator {CARRIED} ")) {
         Some(end) => (&text[..=end], Some(&text[end + 1..])),
         None => (text, None),
@@ -219,7 +219,7 @@ impl Carried {
     }
 }
 
-/// A path as one word, whatever its bytes are.
+/// A path as one word, whatever its bytes.
 fn encoded(path: &Path) -> String {
     let mut text = String::new();
     for &byte in path.as_os_str().as_bytes() {
@@ -281,13 +281,13 @@ mod tests {
         assert_eq!(error, SnapshotError::SamePlace { path: at("s") });
     }
 
-    /// The moments at which a process may be killed that saves both: before the first file has its name,
-    /// after that, and after the second has its own.
+    /// The moments at which a process that saves both may be killed: before the first file is renamed, after
+    /// that, and after the second is renamed.
     #[test]
     fn whoever_goes_on_has_both_or_neither() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        // Names that no text holds as they are.
+        // Names that must be escaped in the text.
         let receipt_name = OsString::from_vec(b"r %\n\xff".to_vec());
         let receipt_path = folder.path().join(&receipt_name);
         let (old, old_receipt) = run(7);
@@ -304,7 +304,7 @@ mod tests {
             old_receipt.to_string(),
             "it is left where it is"
         );
-        // The folder may have been moved meanwhile.
+        // The folder may have been moved in the meantime.
         let moved = folder.path().with_extension("moved");
         fs::rename(folder.path(), &moved).unwrap();
         fs::create_dir(folder.path()).unwrap();
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(found, new_receipt.to_string());
         }
         assert_eq!(fs::read_dir(&moved).unwrap().count(), 2);
-        // And the snapshot's path may lead there through a link.
+        // The snapshot's path may also be a link to it.
         new.write(&moved.join("s"), &carried.to_text(), BOUNDS).unwrap();
         fs::remove_file(moved.join(&receipt_name)).unwrap();
         std::os::unix::fs::symlink(moved.join("s"), at("link")).unwrap();
@@ -324,7 +324,8 @@ mod tests {
         fs::remove_dir_all(&moved).unwrap();
     }
 
-    /// Whatever is written is read: at each moment of a save, and with a receipt of the shortest lines there are.
+    /// Everything that is written can be read back: at each moment of a save, and with a receipt of the
+    /// shortest lines.
     #[test]
     fn what_would_not_be_read_is_not_written() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! Where a run is, so that it can go on from there.
+//! The state of a run, from which it can resume.
 //!
-//! Because the order of a run is a function of its job, a place in it is a step: a snapshot says what the job is, of what
-//! data, and which step each replica comes to next. What was prefetched and not delivered is simply delivered later.
+//! The order of a run is a function of its job, so a place in the run is a step. A snapshot records the job,
+//! what identifies its data, and the next step of each replica. Batches that were prefetched but not
+//! delivered are delivered after resuming.
 
 mod error;
 mod file;
@@ -21,11 +22,11 @@ use crate::record::StepId;
 use crate::source::Identity;
 use crate::transform::CaffeEra;
 
-/// Where a run is: its job, its data, and the step that each replica comes to next. A [feed](crate::Feed::snapshot) or a
-/// [lane](crate::Lane::snapshot) tells it after any batch, and a feed that is [built with it](crate::FeedBuilder::resume)
-/// goes on from there: bit for bit, and without reading what came before.
+/// The state of a run: its job, its data, and the next step of each replica. A [feed](crate::Feed::snapshot)
+/// or a [lane](crate::Lane::snapshot) can take one after any batch, and a feed [built with
+/// it](crate::FeedBuilder::resume) resumes from there: bit for bit, and without reading what came before.
 ///
-/// It is a small text, for people too ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr),
+/// It is a small, readable text ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr),
 /// [`save`](Self::save), [`load`](Self::load)), best kept in one file with the model it belongs to:
 ///
 /// ```text
@@ -42,11 +43,11 @@ use crate::transform::CaffeEra;
 /// checksum 5c1e0f6b
 /// ```
 ///
-/// It holds nothing of the model, and nothing of what is done to the records: crops and mirroring are drawn from the seed, the
-/// epoch and the record, so that a feed built with the same transform gives the same bytes.
+/// It holds nothing of the model and nothing of the transform: crops and mirroring are drawn from the seed,
+/// the epoch and the record, so a feed built with the same transform gives the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The path of what was read, for messages.
+    /// The source's path, for messages.
     source: PathBuf,
     identity: Identity,
     dealt_by: DealtBy,
@@ -73,30 +74,31 @@ impl fmt::Display for DrawnFrom {
     }
 }
 
-/// By what law the records come.
+/// The dealing rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DealtBy {
-    /// Caffe's ring, which knows of no epochs: its steps are counted from the start.
+    /// Caffe's round-robin order, which has no epochs: its steps are counted from the start.
     Ring(Ring),
     Plan(Arc<Plan>),
 }
 
-/// Caffe's ring.
+/// Caffe's round-robin order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ring {
-    /// Records that each rank takes at a step.
+    /// The number of records each rank takes per step.
     pub(crate) batch_size: u64,
     pub(crate) ranks: usize,
-    /// After how many passes it ends, if it does.
+    /// The number of passes after which the run ends, if it does.
     pub(crate) passes: Option<NonZeroU64>,
 }
 
 impl Ring {
-    /// The same as a job, now that it is known how many records there are.
+    /// The equivalent job, once the number of records is known.
     pub(crate) fn job(self, files: &[u64], seed: u64) -> Result<Job, OrderError> {
         let job =
             Job::new(files, BatchSize::PerReplica(self.batch_size), World::new(1, self.ranks)?).seed(seed);
-        // One that ends has a short last batch; otherwise each pass begins where the one before it ends.
+        // A run that ends has a short last batch. Otherwise each pass begins in the batch where the one
+        // before it ends.
         let last_batch = if self.passes.is_some() { LastBatch::Keep } else { LastBatch::Wrap };
         Ok(job.assignment(Assignment::Caffe).last_batch(last_batch))
     }
@@ -110,20 +112,20 @@ fn draws_alike(one: DrawnFrom, other: DrawnFrom) -> bool {
     one == other || matches!((one, other), (DrawnFrom::Caffe(..), DrawnFrom::Caffe(..)))
 }
 
-/// How a run goes on.
+/// How a run resumes.
 #[derive(Clone, Debug)]
 pub(crate) struct Resumed {
     pub(crate) plan: Plan,
     /// The first step of each replica.
     pub(crate) next: Vec<StepId>,
-    /// Whether it is the ring that it was, with the ring's count of steps.
+    /// Whether the run was and stays in round-robin order, with its count of steps.
     pub(crate) is_ring: bool,
     /// Whether each replica gets what it would have got.
     pub(crate) keeps_lanes: bool,
 }
 
 impl Resumed {
-    /// A run at its beginning.
+    /// A run from its start.
     pub(crate) fn begun(plan: Plan) -> Self {
         let next = vec![StepId::default(); plan.world().replicas()];
         Resumed { plan, next, is_ring: false, keeps_lanes: true }
@@ -141,14 +143,15 @@ impl Snapshot {
         Snapshot { source: source.to_owned(), identity, dealt_by, draws, next: next.into_iter().collect() }
     }
 
-    /// The step that a replica of the job comes to next, if that is known: of its own replicas a worker's snapshot
-    /// tells it, and of others only where all are at the same step. In the ring, steps are counted from the start.
+    /// The next step of a replica of the job, if known. A worker's snapshot knows it for the worker's own
+    /// replicas, and for others only when all are at the same step. In round-robin order, steps are counted
+    /// from the start.
     #[must_use]
     pub fn next(&self, replica: usize) -> Option<StepId> {
         self.next.get(&replica).copied().or_else(|| self.common().filter(|_| replica < self.replicas()))
     }
 
-    /// How many replicas the job has.
+    /// The number of replicas of the job.
     #[must_use]
     pub fn replicas(&self) -> usize {
         match &self.dealt_by {
@@ -157,7 +160,7 @@ impl Snapshot {
         }
     }
 
-    /// The plan that the run goes by; `None` for Caffe's ring.
+    /// The run's plan; `None` for Caffe's round-robin order.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         match &self.dealt_by {
@@ -166,12 +169,13 @@ impl Snapshot {
         }
     }
 
-    /// The snapshot of a job, of those that its workers took. Needed only where they took them after different steps.
+    /// Joins the snapshots taken by a job's workers into the job's snapshot. Needed only if the workers took
+    /// them after different steps.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::None`] if there are none, [`SnapshotError::NotOfOne`] if they are not of one run, or two say
-    /// differently where a replica is.
+    /// [`SnapshotError::None`] if there are none; [`SnapshotError::NotOfOne`] if they are of different runs,
+    /// or two of them disagree on a replica's step.
     pub fn join<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> Result<Snapshot, SnapshotError> {
         let mut snapshots = snapshots.into_iter();
         let Some(first) = snapshots.next() else {
@@ -199,7 +203,7 @@ impl Snapshot {
         Ok(joined)
     }
 
-    /// That crops and mirroring go on being drawn from what they were.
+    /// Checks that crops and mirroring are still drawn from the same seed or sequence.
     pub(crate) fn check_draws(&self, draws: DrawnFrom) -> Result<(), SnapshotError> {
         match self.draws == draws {
             true => Ok(()),
@@ -207,14 +211,14 @@ impl Snapshot {
         }
     }
 
-    /// The step that all replicas that it tells of are at, if they are at one.
+    /// The step of all replicas whose step is known, if they are at one step.
     fn common(&self) -> Option<StepId> {
         let mut steps = self.next.values();
         let first = steps.next()?;
         steps.all(|step| step == first).then_some(*first)
     }
 
-    /// That it is of this data.
+    /// Checks that the snapshot was taken of this data.
     pub(crate) fn check_data(&self, source: &Path, identity: &Identity) -> Result<(), SnapshotError> {
         let difference = self.identity.difference(identity.as_bytes());
         match difference.or_else(|| self.identity.contradiction(identity)) {
@@ -228,7 +232,8 @@ impl Snapshot {
         }
     }
 
-    /// The steps that all replicas come to; of `lanes` alone, where the others go on by themselves.
+    /// The next step of every replica. Only those of `lanes` must be known; other replicas resume by
+    /// themselves.
     fn next_of_all(&self, lanes: Option<Range<usize>>) -> Result<Vec<StepId>, SnapshotError> {
         let (common, replicas) = (self.common(), self.replicas());
         let is_asked = |replica: &usize| lanes.as_ref().is_none_or(|lanes| lanes.contains(replica));
@@ -239,8 +244,8 @@ impl Snapshot {
         Ok((0..replicas).map(|replica| known(replica).unwrap_or_default()).collect())
     }
 
-    /// How the run goes on as a job of files of so many records, as far as these lanes of it need to know; `is_ring` says
-    /// that what goes on is a ring.
+    /// How the run resumes as `job`, over files of these numbers of records, as far as these lanes of it need
+    /// to know. `is_ring`: the resumed job is in round-robin order, too.
     pub(crate) fn resumed(
         &self,
         job: &Job,

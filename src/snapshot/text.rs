@@ -1,4 +1,4 @@
-//! A snapshot as text, and in a file.
+//! A snapshot's text.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::source::Identity;
 use crate::transform::CaffeEra;
 
 const KIND: &str = "snapshot";
-/// The first one had no clues.
+/// Version 1 had no samples ("clue" lines).
 const VERSION: u32 = 2;
 
 impl fmt::Display for Snapshot {
-    /// The whole text, line by line. It ends with a line break, which is part of it.
+    /// Writes the whole text, line by line, with its final line break.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = TextWriter::new(KIND, VERSION);
         text.fact("source", OneLine(&self.source.display().to_string()));
@@ -53,7 +53,8 @@ impl FromStr for Snapshot {
 
     /// # Errors
     ///
-    /// [`SnapshotError::Text`] if it is cut, was edited, is of a later release, or is no snapshot at all.
+    /// [`SnapshotError::Text`] if the text is cut off, was edited, is of a later release, or is not a
+    /// snapshot.
     fn from_str(text: &str) -> Result<Self, SnapshotError> {
         read(text).map_err(|fault| SnapshotError::Text { path: None, fault })
     }
@@ -100,7 +101,7 @@ pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
     Ok(snapshot)
 }
 
-/// A ring that can be.
+/// Parses a round-robin order, if it is a valid one.
 fn ring(text: &str, passes: u64) -> Option<Ring> {
     let words: Vec<&str> = text.split(' ').collect();
     let [batch_size, "records", ranks, "ranks"] = words[..] else { return None };

@@ -1,4 +1,4 @@
-//! What several subcommands ask for: a source, a transform, a state.
+//! Arguments shared by several subcommands: a source, a state, a transform.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,39 +10,40 @@ use percolator::net::{DataLayer, LayerSource, NetState};
 use percolator::source::Access;
 use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform, shown};
 
-/// Where the records come from. Whoever asks for it says in a group that one of these is needed.
+/// The source of the records. Each subcommand that uses it requires one of these in an argument group.
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// The Caffe net whose data layer to feed: a .prototxt, or a .caffemodel.
     #[arg(value_name = "NET")]
     pub(super) net: Option<PathBuf>,
-    /// The Caffe LMDB to read: its folder, or its data.mdb. Said again, one more: they are one data set.
+    /// The Caffe LMDB to read: its folder, or its data.mdb. Repeat it to read several as one data set.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["net", "leveldb"])]
     pub(super) lmdb: Vec<PathBuf>,
-    /// The Caffe LevelDB to read: its folder. Said again, one more: they are one data set.
+    /// The Caffe LevelDB to read: its folder. Repeat it to read several as one data set.
     #[arg(long, value_name = "PATH", conflicts_with = "net")]
     pub(super) leveldb: Vec<PathBuf>,
 }
 
-/// Which of a net's layers are meant.
+/// Selects a net's layer, and how its source is read.
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {
-    /// Training (random crops) or testing (central ones).
+    /// Training (random crops) or testing (centre crops).
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     phase: PhaseArg,
-    /// The net's level, for its rules of min_level and max_level.
+    /// The net's level, for its min_level and max_level rules.
     #[arg(long, default_value_t = 0, conflicts_with_all = ["lmdb", "leveldb"], allow_negative_numbers = true)]
     level: i32,
-    /// The net's stages, for its rules of stage and not_stage.
+    /// The net's stages, for its stage and not_stage rules.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["lmdb", "leveldb"])]
     stage: Vec<String>,
     /// The net's data layer; needed only if it has several.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lmdb", "leveldb"])]
     layer: Option<String>,
-    /// The data layer that fills this blob: where several have one name, it tells them apart.
+    /// The data layer that fills this blob; needed only if several layers have one name.
     #[arg(long, value_name = "BLOB", conflicts_with_all = ["lmdb", "leveldb"])]
     top: Option<String>,
-    /// Where the relative paths of the source, and those in the net, begin [default: the working directory].
+    /// The folder to which paths of the source, and paths in the net, are relative [default: the working
+    /// directory].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Read what is left of a LevelDB whose logs lack writes, with a warning for each gap.
@@ -51,47 +52,48 @@ pub(super) struct StateArgs {
     /// How the files of databases are read.
     #[arg(long, value_enum, default_value_t)]
     access: AccessArg,
-    /// Of each --lmdb the database of this name.
+    /// Read the database of this name in each --lmdb.
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
 }
 
-/// What is done to each record, where no net says it.
+/// The transform of each record, if no net sets it.
 #[derive(Debug, Default, Args)]
 #[group(multiple = true, conflicts_with = "net")]
 pub(super) struct TransformArgs {
-    /// Resize every image first, to so many rows and columns.
+    /// First resize every image to this many rows and columns.
     #[arg(long, value_name = "HxW", value_parser = size)]
     resize: Option<[u32; 2]>,
-    /// Cut a square of this many pixels out of every image; 0 is no crop.
+    /// Crop a square of this many pixels from every image; 0 does not crop.
     #[arg(long)]
     crop: Option<u32>,
-    /// Mirror every second image, at random; `--mirror=false` does not.
+    /// Mirror images at random, every second one on average; `--mirror=false` does not.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     mirror: Option<bool>,
-    /// Subtract these values: one for all channels, or one a channel.
+    /// Subtract these values: one for all channels, or one per channel.
     #[arg(long, value_delimiter = ',', value_parser = finite, allow_hyphen_values = true,
         conflicts_with = "mean_file")]
     mean_value: Vec<f32>,
     /// Subtract the image in this binaryproto.
     #[arg(long, value_name = "FILE")]
     mean_file: Option<PathBuf>,
-    /// Multiply by this.
+    /// Multiply by this factor, after subtracting.
     #[arg(long, allow_negative_numbers = true, value_parser = finite)]
     scale: Option<f32>,
-    /// The channels that encoded images are decoded to.
+    /// The channels to decode encoded images to.
     #[arg(long, value_enum, default_value_t)]
     color: ColorArg,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum AccessArg {
-    /// Mapped, but read where they lie on a network file system.
+    /// Map files, but read them on a network file system.
     #[default]
     Chosen,
-    /// Mapped: the fastest. If one is cut or cannot be read meanwhile, the system ends the process.
+    /// Map files: the fastest. If a file is truncated or cannot be read meanwhile, the system kills the
+    /// process.
     Mapped,
-    /// Read into memory: whatever goes wrong with one is an error.
+    /// Read files into memory: whatever goes wrong with one is an error.
     Read,
 }
 
@@ -114,19 +116,19 @@ enum PhaseArg {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum ColorArg {
-    /// Those that the image has.
+    /// The image's own channels.
     #[default]
     Native,
-    /// Three: Caffe's force_color.
+    /// Three channels: Caffe's force_color.
     Color,
-    /// One: Caffe's force_gray.
+    /// One channel: Caffe's force_gray.
     Gray,
 }
 
-/// A database that is given by itself, and not by a net.
+/// A database given by itself, without a net.
 #[derive(Clone, Debug)]
 pub(super) enum Database {
-    /// The database of a name, or the unnamed one.
+    /// An LMDB's database of this name, or its unnamed one.
     Lmdb(PathBuf, Option<String>),
     LevelDb(PathBuf),
 }
@@ -138,23 +140,23 @@ impl Database {
     }
 }
 
-/// A feed, and what is known of it from its net.
+/// A feed, and what its arguments say of it.
 pub(super) struct Described {
     pub(super) feed: FeedBuilder,
-    /// Where its records come from, as it was given.
+    /// The source of its records, as given.
     pub(super) origin: PathBuf,
-    /// Where they lie, or the first of them, from `root` on.
+    /// The source, or the first of several, relative to `root`.
     pub(super) source: LayerSource,
-    /// The working directory, if it is empty.
+    /// The folder that relative paths start from; the working directory if empty.
     pub(super) root: PathBuf,
-    /// The channels that encoded ones are decoded to.
+    /// The channels that encoded images are decoded to.
     pub(super) color: ColorMode,
-    /// Whether the layer gives out labels: one without a second top does not.
+    /// Whether the layer outputs labels: one without a second top does not.
     pub(super) has_labels: bool,
 }
 
 impl SourceArgs {
-    /// What lies at these paths, which begin at `root`: databases, or a net.
+    /// The databases, or the net, at these paths, which are relative to `root`.
     pub(super) fn found(paths: &[PathBuf], root: &Path) -> anyhow::Result<Self> {
         let mut found = SourceArgs { net: None, lmdb: Vec::new(), leveldb: Vec::new() };
         for path in paths {
@@ -181,7 +183,7 @@ impl SourceArgs {
         state.check_database(!self.lmdb.is_empty() && self.leveldb.is_empty())?;
         let mut described = match self {
             SourceArgs { net: Some(path), .. } if path.is_dir() => bail!(
-                "{}: a net is a file, and this is a folder: a database is given with --lmdb or --leveldb",
+                "{}: a net is a file, and this is a folder: give a database with --lmdb or --leveldb",
                 shown::path(path)
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
@@ -209,7 +211,7 @@ impl SourceArgs {
 }
 
 impl Described {
-    /// The records of databases as they are, one behind the other; nothing of none.
+    /// The records of databases as they are, one database after the other; `None` without databases.
     fn of_databases(databases: impl IntoIterator<Item = Database>) -> Option<Self> {
         let mut databases = databases.into_iter();
         let first = Described::of_database(databases.next()?);
@@ -239,7 +241,7 @@ impl Described {
 }
 
 impl StateArgs {
-    /// Where relative paths begin.
+    /// The folder that relative paths start from.
     pub(super) fn root(&self) -> &Path {
         self.root.as_deref().unwrap_or(Path::new(""))
     }
@@ -249,16 +251,16 @@ impl StateArgs {
         self.access.access()
     }
 
-    /// That a database is named only where all that is read are LMDBs.
+    /// Checks that a database is named only if all sources are LMDBs.
     pub(super) fn check_database(&self, is_lmdb: bool) -> anyhow::Result<()> {
         ensure!(
             is_lmdb || self.database.is_none(),
-            "--database names a database of an LMDB: say --lmdb PATH"
+            "--database names a database of an LMDB: use it with --lmdb PATH"
         );
         Ok(())
     }
 
-    /// The database that is meant of an LMDB that holds several.
+    /// The database to read in an LMDB that has several.
     pub(super) fn database(&self) -> Option<&str> {
         self.database.as_deref()
     }
@@ -270,7 +272,7 @@ impl StateArgs {
         }
     }
 
-    /// The layer that is meant.
+    /// The layer that the arguments select.
     fn layer_of(&self, net: &Net, path: &Path) -> anyhow::Result<Described> {
         let state = NetState { phase: self.phase(), level: self.level, stages: self.stage.clone() };
         let layers: Vec<_> = net.data_layers(&state)?;
@@ -315,7 +317,7 @@ impl StateArgs {
 const LISTED_MAX: usize = 20;
 const SHOWN_MAX: usize = 60;
 
-/// Names as a message lists them.
+/// Formats names for a message.
 fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = names.len().saturating_sub(LISTED_MAX);
     let shown = |name: &str| format!("{:?}", name.chars().take(SHOWN_MAX).collect::<String>());
@@ -327,7 +329,7 @@ fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 }
 
 impl TransformArgs {
-    /// What was asked for; what was not is as in `transform`.
+    /// The configured transform; anything not set is as in `transform`.
     pub(super) fn or(&self, mut transform: Transform) -> Transform {
         if let Some([height, width]) = self.resize {
             transform = transform.resize(height, width);
@@ -344,12 +346,12 @@ impl TransformArgs {
         transform.color(self.color())
     }
 
-    /// Whether it is said what to subtract.
+    /// Whether a mean to subtract is set.
     pub(super) fn has_mean(&self) -> bool {
         !self.mean_value.is_empty() || self.mean_file.is_some()
     }
 
-    /// What was asked to be subtracted.
+    /// Adds the mean to subtract.
     pub(super) fn mean(&self, transform: Transform) -> Transform {
         match &self.mean_file {
             Some(path) => transform.mean_file(path),
@@ -366,29 +368,29 @@ impl TransformArgs {
     }
 }
 
-/// A height and a width, as an option gives them.
+/// Parses a height and a width.
 fn size(text: &str) -> Result<[u32; 2], String> {
     let sides = text.split_once('x').and_then(|(height, width)| {
         let [height, width] = [height, width].map(|side| side.parse().ok().filter(|&side| side > 0));
         Some([height?, width?])
     });
     sides.ok_or_else(|| {
-        "not a height and a width: allowed are two whole numbers of 1 or more, as 256x256".to_owned()
+        "not a height and a width: give two whole numbers of 1 or more, such as 256x256".to_owned()
     })
 }
 
-/// A number that pixels can be reckoned with, as an option gives it.
+/// Parses a finite number for pixel arithmetic.
 fn finite(text: &str) -> Result<f32, String> {
     let number: f32 = text.parse().map_err(|_| "not a number")?;
     if number.is_finite() {
         Ok(number)
     } else {
-        Err("not a finite number of 32 bits: every pixel would be lost".to_owned())
+        Err("not a finite 32-bit number: every pixel would be lost".to_owned())
     }
 }
 
-/// A time, as an option gives it.
+/// Parses a duration in seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "not a time: allowed are 0 seconds or more".to_owned())
+    Duration::try_from_secs_f64(seconds).map_err(|_| "not a time: give 0 seconds or more".to_owned())
 }

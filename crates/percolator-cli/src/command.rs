@@ -16,27 +16,28 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the pipeline against consumers that only count, and say what waited for what.
+    /// Run the pipeline with consumers that only count batches, and report what waited for what.
     ///
-    /// SIGINT and SIGTERM stop it at its next batch, with snapshot and receipt written; the exit codes are
-    /// then 130 and 143.
+    /// On SIGINT or SIGTERM, the run stops at its next batch and writes its snapshot and receipt. It then
+    /// exits with 130 or 143.
     Feed(feed::Feed),
-    // What it says of itself stands at the arguments.
+    // Its help text is on its arguments.
     Bench(bench::Bench),
-    /// Write what a net would see as NumPy arrays.
+    /// Write the batches that a net would see as NumPy arrays.
     Dump(dump::Dump),
     /// Print which records each replica of a job gets at each step, without reading them.
     Plan(plan::Plan),
-    /// Prove by its receipts that each epoch of a run was covered exactly once, or name what is missing or came twice.
+    /// Prove from its receipts that each epoch of a run was covered exactly once, or name what is missing or
+    /// doubled.
     ///
-    /// The exit code is 1 where anything is missing or came twice in an epoch that has ended: another one has begun, or its last
-    /// step was given. An epoch under way is no error.
+    /// The exit code is 1 if anything is missing or doubled in an epoch that has ended, that is, if its last
+    /// step was given or another epoch has begun. An epoch under way is not an error.
     VerifyRun(verify_run::VerifyRun),
-    /// Say what the records of a data set hold, for verify-run and feed, which take it by --digest.
+    /// Digest the contents of a data set, for the option --digest of verify-run and feed.
     ///
-    /// It reads the whole data set, once.
+    /// Reads the whole data set once.
     Digest(digest::Digest),
-    /// List what batches can be fed to here, and how fast.
+    /// List the devices that can be fed here, and their copy rates.
     Devices(devices::Devices),
 }
 

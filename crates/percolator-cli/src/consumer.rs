@@ -1,4 +1,4 @@
-//! What takes a lane's batches, for the command: it counts them, or stands for training.
+//! The command's consumers of lanes, which count batches or simulate training.
 
 use std::thread::Builder;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use percolator::device::{StepTimes, SyntheticStep};
 
 use super::stop::Enough;
 
-/// One lane's consumer.
+/// The consumer of one lane.
 pub(super) struct Consumer {
     lane: Lane,
     step: Step,
 }
 
-/// What a consumer does with a batch before it lets go of it.
+/// What a consumer does with a batch before dropping it.
 enum Step {
     Nothing,
     Pause(Duration),
@@ -38,11 +38,11 @@ impl Consumer {
         Ok(Consumer { lane, step })
     }
 
-    /// Takes batches until it is enough; says, where a GPU knows, how long it waited for them.
+    /// Takes batches until `enough` is reached. Reports how long it waited for them, if a GPU measured it.
     fn consume(self, enough: &Enough<'_>) -> anyhow::Result<Option<String>> {
         let Consumer { mut lane, step } = self;
         let said = Self::take(&mut lane, step, enough);
-        // The process may be about to end, and nobody is to be at a driver then.
+        // The process may be about to exit, and no thread may be inside a driver then.
         lane.close();
         said
     }
@@ -73,8 +73,8 @@ impl Consumer {
     }
 }
 
-/// Has all consumers take batches until it is enough, on threads of their own but for the last, which has
-/// this one; what each says. Where a thread cannot be started, all stop at their next batch.
+/// Runs all consumers until `enough` is reached, each on its own thread, except for the last one, which runs
+/// on this thread. Returns their reports. If a thread cannot be started, all stop at their next batch.
 pub(super) fn consume(
     mut consumers: Vec<Consumer>,
     enough: &Enough<'_>,

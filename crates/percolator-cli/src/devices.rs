@@ -1,4 +1,4 @@
-//! `percolator devices`: what batches can be fed to here.
+//! `percolator devices`: lists the devices that can be fed here.
 
 use std::io::Write as _;
 
@@ -23,10 +23,10 @@ impl Devices {
     #[cfg(not(feature = "cuda-driver"))]
     fn gpus(&self) -> String {
         let _ = self.no_rates;
-        "cuda   this build drives no GPUs: build it with the feature cuda\n".to_owned()
+        "cuda   this build has no GPU support: build it with the feature cuda\n".to_owned()
     }
 
-    /// What is not there, or cannot be asked, is said and no failure: the host can be fed even so.
+    /// A missing driver or device is reported and is not a failure: the host can be fed anyway.
     #[cfg(feature = "cuda-driver")]
     fn gpus(&self) -> String {
         let devices = match percolator::device::CudaDevice::all() {
@@ -38,8 +38,8 @@ impl Devices {
     }
 
     #[cfg(feature = "cuda-driver")]
-    fn gpu(&self, device: &percolator::device::CudaDevice) -> String {
-        /// As a batch of a few hundred images is large.
+    fn gpu(&self, device: &percolator::CudaDevice) -> String {
+        /// About the size of a batch of a few hundred images.
         const COPY_BYTES: usize = 64 << 20;
         const ROUNDS: usize = 10;
 
@@ -48,7 +48,8 @@ impl Devices {
         let free =
             device.free_bytes.map_or("an unknown part".to_owned(), |free| format!("{:.1}", gibibytes(free)));
         let mut said = format!(
-            "cuda:{}  {}, {free} of {:.1} GiB free, compute {major}.{minor}, PCI {}, {numa}, driver for CUDA {}",
+            "cuda:{}  {}, {free} of {:.1} GiB free, compute {major}.{minor}, PCI {}, {numa}, \
+             driver for CUDA {}",
             device.ordinal,
             device.name,
             gibibytes(device.memory_bytes),

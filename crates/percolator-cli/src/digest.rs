@@ -1,4 +1,4 @@
-//! `percolator digest`: what a data set holds, to hold a run's receipts against.
+//! `percolator digest`: digests a data set, to verify a run's receipts against.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use super::args::{SourceArgs, StateArgs, TransformArgs};
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb"]).required(true).multiple(true))]
 pub(crate) struct Digest {
-    /// The data set: an LMDB, a LevelDB, or a net, whose data layer's it is. Of several databases, LMDBs come
-    /// first.
+    /// The data set: an LMDB, a LevelDB, or a net, whose data layer's source is read. If there are several
+    /// databases, LMDBs come first.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// An LMDB of the data set.
@@ -25,18 +25,18 @@ pub(crate) struct Digest {
     leveldb: Vec<PathBuf>,
     #[command(flatten)]
     state: StateArgs,
-    /// Write 64 bits of each record's hash as well, 16 bytes a record: they prove epochs under way, and such
-    /// as drop records.
+    /// Also write 64 bits of each record's hash, 16 bytes per record. They prove epochs that are under way or
+    /// drop records.
     #[arg(long)]
     each_record: bool,
-    /// Write it to this file, and not to the standard output.
+    /// Write to this file instead of the standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 impl Digest {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        // A place that cannot be written to is told before an hour's walk, and not after it.
+        // Fails now, rather than after an hour of reading, if the file cannot be written.
         if let Some(path) = &self.out {
             whole_file::check(path)
                 .with_context(|| format!("{}: cannot write the digest", shown::path(path)))?;

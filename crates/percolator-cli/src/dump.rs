@@ -1,4 +1,4 @@
-//! `percolator dump`: what a net would see, as NumPy arrays.
+//! `percolator dump`: writes the batches that a net would see as NumPy arrays.
 
 use std::io::{ErrorKind, Write as _};
 use std::num::NonZeroUsize;
@@ -22,26 +22,27 @@ pub(crate) struct Dump {
     state: StateArgs,
     #[command(flatten)]
     transform: TransformArgs,
-    /// Batches to write, joined on the first axis.
+    /// The number of batches to write, joined along the first axis.
     #[arg(long, default_value = "1")]
     batches: NonZeroUsize,
-    /// Records in a batch [default: the net's, or else 1].
+    /// Records per batch [default: the net's, otherwise 1].
     #[arg(long)]
     batch_size: Option<usize>,
-    /// Where crops, mirroring and shuffles come from: what Caffe::set_random_seed was given [default: 0].
+    /// The seed of crops, mirroring and shuffles: the argument of Caffe::set_random_seed [default: 0].
     #[arg(long)]
     seed: Option<u64>,
-    /// How they are drawn from it [default: caffe for a net with a --seed, or else indexed].
+    /// The random sequence [default: caffe for a net with a --seed, otherwise indexed].
     #[arg(long, value_enum)]
     random: Option<RandomArg>,
-    /// The rank of the solver, which in TRAIN gets the records R, R + N, R + 2N, ... In TEST it has them all. What
-    /// counts is the layer's own phase, if it has one. The seed stays as given: Caffe's own solver adds its rank to it.
+    /// The solver's rank, which gets the records R, R + N, R + 2N, ... in TRAIN, and all records in TEST. A
+    /// layer's own phase, if it has one, decides. The seed is used as given; Caffe's own solver adds its rank
+    /// to it.
     #[arg(long, value_name = "R", requires = "of")]
     rank: Option<usize>,
-    /// How many solvers there are.
+    /// The number of solvers.
     #[arg(long, value_name = "N", requires = "rank")]
     of: Option<usize>,
-    /// Worker threads [default: one a core]. The arrays do not depend on it.
+    /// Worker threads [default: one per core]. The arrays do not depend on it.
     #[arg(long)]
     threads: Option<usize>,
     /// The folder for data.npy (float32; N,C,H,W) and label.npy (float32; N).
@@ -56,7 +57,7 @@ enum RandomArg {
     /// The sequence of Caffe from May 2015 to November 2016, which read through a DataReader.
     #[value(name = "caffe-2015")]
     Caffe2015,
-    /// Ours: a function of the seed and the record's position.
+    /// Percolator's own: a function of the seed and the record's position.
     Indexed,
 }
 
@@ -65,14 +66,15 @@ impl Dump {
         for name in ["data.npy", "label.npy"] {
             remove_stale(&self.out.join(name))?;
         }
-        // Told before the data are looked at, which may take long.
+        // Checked before the data are read, which may take long.
         self.check_place()?;
         let Described { feed, origin, has_labels, .. } =
             self.source.describe(&self.state, &self.transform)?;
         let mut feed = self.with_options(feed)?.build()?;
         std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;
         let mut lane = feed.lanes().remove(0);
-        // Of a rank's own first record, as Caffe's blobs are: the database's may be another rank's.
+        // Shapes are those of the rank's own first record, like Caffe's blobs: the database's first may be
+        // another rank's.
         let first = lane.next().context("there is no batch")??;
         let shape = first.shape();
         let records = shape.records.saturating_mul(self.batches.get());
@@ -86,8 +88,8 @@ impl Dump {
             if batch.shape() != shape {
                 let (found, first) = (batch.shape(), shape);
                 bail!(
-                    "{}: batch {number} is {found} and the first {first}, and arrays of different shape cannot be \
-                     joined: crop, or dump --batches {number}",
+                    "{}: batch {number} is {found} and the first {first}, and arrays of different shapes \
+                     cannot be joined: crop, or dump --batches {number}",
                     origin.display()
                 );
             }
@@ -97,7 +99,7 @@ impl Dump {
             labels.add(batch.labels_f32());
             count(&batch, pixels, &mut channels);
         }
-        // Both files are whole before a word is printed: whoever does not listen has them even so.
+        // Both files are complete before anything is printed, so a closed output does not lose them.
         let label = if has_labels { Some(label.finish()?) } else { None };
         let data = data.finish()?;
         let mut said = format!("{}: float32 {:?}\n", data.display(), whole.dims());
@@ -115,13 +117,13 @@ impl Dump {
         format!("cannot make the folder {}", shown::path(&self.out))
     }
 
-    /// That there can be a folder with the arrays. It is not made yet: the run may come to nothing.
+    /// Checks that the folder of the arrays can be created. It is not created yet, because the run may fail.
     fn check_place(&self) -> anyhow::Result<()> {
         let folders = self.out.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
         if let Some(missing) = folders.take_while(|folder| folder.symlink_metadata().is_err()).last() {
             return whole_file::check(missing).with_context(|| self.no_folder());
         }
-        // Where it is one, this only looks.
+        // If the folder exists, this only checks it.
         std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;
         let data = self.out.join("data.npy");
         whole_file::check(&data).with_context(|| format!("cannot create {}", shown::path(&data)))
@@ -136,8 +138,8 @@ impl Dump {
         }
         if let (Some(rank), Some(of)) = (self.rank, self.of) {
             ensure!(rank < of, "--rank {rank}: of {of} ranks, the last is {}", of.saturating_sub(1));
-            // In TEST, Caffe deals every record to one. A layer of a net may have a phase of its own, and its feed
-            // goes by that.
+            // In TEST, Caffe gives every record to one solver. A net's layer may have its own phase, and its
+            // feed uses that.
             if self.source.is_net() || self.state.phase() == Phase::Train {
                 feed = feed.ranks(rank, of);
             }
@@ -157,16 +159,16 @@ impl Dump {
     }
 }
 
-/// An array of an earlier run must not pass for this one's if this one fails.
+/// Removes an array of an earlier run, so that it cannot pass for this run's if this run fails.
 fn remove_stale(path: &Path) -> anyhow::Result<()> {
     match whole_file::remove(path) {
-        // Where it is no folder that the array would be in, there is none either.
+        // If the parent is not a folder, there is no array either.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
         done => done.with_context(|| format!("cannot replace {}", path.display())),
     }
 }
 
-/// Adds a batch's pixels to what is known of each channel.
+/// Adds a batch's pixels to each channel's statistics.
 fn count(batch: &Batch, pixels: &[f32], channels: &mut [Moments]) {
     let shape = batch.shape();
     debug_assert_eq!(shape.layout, Layout::Nchw);
@@ -178,7 +180,7 @@ fn count(batch: &Batch, pixels: &[f32], channels: &mut [Moments]) {
     }
 }
 
-/// What a few words say of many numbers.
+/// Summary statistics of many numbers.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     min: f32,

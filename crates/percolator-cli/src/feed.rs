@@ -1,4 +1,4 @@
-//! `percolator feed`: the pipeline against consumers that only count.
+//! `percolator feed`: runs the pipeline with consumers that only count batches.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,51 +35,52 @@ pub(crate) struct Feed {
     pipeline: PipelineArgs,
     #[command(flatten)]
     job: JobArgs,
-    /// Records in a step, divided among the devices, in place of a batch size of each.
+    /// Records per step, divided among the devices; replaces the batch size of each.
     #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
     global_batch_size: Option<usize>,
-    /// What stands for a training step: each consumer takes so many milliseconds for a batch; on a GPU, a kernel does.
+    /// Simulate training: each consumer takes this many milliseconds per batch, on a GPU with a kernel.
     #[arg(long, value_name = "MS", value_parser = millis)]
     step_ms: Option<Duration>,
-    /// Feed every record once, and stop.
+    /// Feed every record once, then stop.
     #[arg(long, conflicts_with_all = ["batches", "seconds", "epochs"])]
     once: bool,
-    /// Feed so many epochs, and stop; 0 has no end of its own.
+    /// Feed this many epochs, then stop; 0 does not stop.
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
-    /// Where the index lies of a database that is shuffled or shared: beside, memory, or a folder [default: beside].
+    /// Where to keep the index of a database that is shuffled or shared: beside, memory, or a folder
+    /// [default: beside].
     #[arg(long, value_name = "PLACE", value_parser = index_place)]
     index: Option<IndexPlace>,
-    /// Be one worker of so many, whose replicas are the devices.
+    /// Be one of this many workers, whose replicas are the devices.
     #[arg(long, value_name = "W", requires = "worker", conflicts_with = "job_from_environment")]
     workers: Option<usize>,
-    /// Which worker this is, from 0.
+    /// The number of this worker, from 0.
     #[arg(long, value_name = "N", requires = "workers")]
     worker: Option<usize>,
-    /// Be the worker that torchrun, SLURM, Open MPI or a Kubernetes Indexed Job says this process is.
+    /// Be the worker that torchrun, SLURM, Open MPI or a Kubernetes Indexed Job assigns to this process.
     #[arg(long)]
     job_from_environment: bool,
-    /// With --job-from-environment: how many processes there are, where the launcher does not say it.
+    /// With --job-from-environment: the number of processes, if the launcher does not give it.
     #[arg(long, value_name = "N", requires = "job_from_environment")]
     processes: Option<usize>,
-    /// Go on from where the run was that this snapshot is of. If that run was killed while it wrote its
-    /// receipt, the receipt is written now.
+    /// Resume the run of this snapshot. If that run was killed while it wrote its receipt, the receipt is
+    /// written now.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Write where the run is when it stops, to go on from: at its end, or on SIGINT or SIGTERM.
+    /// Write a snapshot to resume from when the run stops: at its end, or on SIGINT or SIGTERM.
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// When it stops, write to this file what was delivered, for verify-run. Each rank has a file of its own;
-    /// a run that goes on adds to the one that is there.
+    /// Write a receipt of what was delivered, for verify-run, when the run stops. Each rank needs its own
+    /// file; a resumed run adds to the existing one.
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
-    /// Have the receipt say of each record's bytes, too, what was delivered, for verify-run --digest.
+    /// Also keep the hashes of the records' bytes in the receipt, for verify-run --digest.
     #[arg(long, requires = "receipt")]
     receipt_contents: bool,
-    /// The digest of the data set, as percolator digest wrote it: a run does not go on with another.
+    /// The digest of the data set, from percolator digest: a run does not resume with another one.
     #[arg(long, value_name = "FILE")]
     digest: Option<PathBuf>,
-    /// Stop after this many batches a lane.
+    /// Stop after this many batches per lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
     /// Stop after this many seconds [default: 5, unless --once, --epochs or --batches].
@@ -96,11 +97,11 @@ impl Feed {
             .build()
             .map_err(|error| self.in_words_of_the_command(error))?;
         if self.snapshot.is_some() {
-            // What none can be taken of is said now, and not when it has run.
+            // Fails now, rather than after the run, if no snapshot can be taken of this feed.
             feed.snapshot()?;
         }
         let earlier = self.earlier_receipt(&feed)?;
-        // Before, there is nothing to take down: a signal ends the process at once.
+        // Until here there is nothing to save, so a signal ends the process at once.
         let signals = Signals::catch()?;
         let mut out = Out::new(std::io::stdout().lock());
         write!(out, "{}: ", shown::path(&described.origin))?;
@@ -118,7 +119,7 @@ impl Feed {
         let consumers = feed.lanes().into_iter().map(|lane| Consumer::new(lane, self.step_ms));
         let counted = consumer::consume(consumers.collect::<Result<_, _>>()?, &enough);
         let stats = feed.stats();
-        // Also where it ended with an error: what was delivered was delivered.
+        // Also if the run ended with an error: what was delivered was delivered.
         let mut ended = Ok(());
         let taken_down = self.take_down(&feed, earlier);
         writeln!(out, "\n{stats}")?;
@@ -126,7 +127,7 @@ impl Feed {
             match waited {
                 Ok(Some(waited)) => writeln!(out, "{waited}")?,
                 Ok(None) => {}
-                // The first stays.
+                // The first error is kept.
                 Err(error) if ended.is_ok() => ended = Err(error),
                 Err(_) => {}
             }
@@ -139,7 +140,7 @@ impl Feed {
         }
         if signals.caught().is_none() {
             let budget = feed.memory_budget().total_bytes();
-            // What is measured now fits into what the feed had.
+            // What is measured now fits in the memory that the feed had.
             drop(feed);
             say_written_share(&stats, budget, &mut out)?;
             #[cfg(feature = "cuda-driver")]
@@ -149,14 +150,14 @@ impl Feed {
         Ok(match signals.caught() {
             None => ExitCode::SUCCESS,
             Some((name, code)) => {
-                // Whether anybody reads it or not.
+                // Even if nobody reads it.
                 let _ = writeln!(std::io::stderr(), "percolator: stopped by {name}");
                 ExitCode::from(code)
             }
         })
     }
 
-    /// That what is to be written when the run ends can be: minutes or days may go by until then.
+    /// Checks that the files of the end of the run can be written: that may be minutes or days away.
     fn check_places(&self) -> anyhow::Result<()> {
         for (path, what) in [(&self.snapshot, "snapshot"), (&self.receipt, "receipt")] {
             if let Some(path) = path {
@@ -172,24 +173,23 @@ impl Feed {
         Ok(())
     }
 
-    /// What the sessions before were given, where the run goes on and its receipt is to go into their file.
+    /// The receipt of earlier sessions, if the run resumes and writes to their file.
     fn earlier_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<Option<Receipt>> {
         let (Some(path), Some(_), Some(receipt)) = (&self.receipt, &self.resume, feed.receipt()) else {
             return Ok(None);
         };
-        // One that was only created, as `mktemp` does, says nothing.
+        // An empty file, as `mktemp` creates it, is not a receipt.
         if std::fs::metadata(path).map_or(0, |found| found.len()) == 0 {
             return Ok(None);
         }
         let refused = |error| anyhow!("{error}; give this session a --receipt of its own");
         let mut earlier = Receipt::load(path).map_err(refused)?;
-        // Said before the run, and not when it has been given something.
+        // Fails before the run, rather than after it.
         earlier.merge(&receipt).map_err(refused)?;
         Ok(Some(earlier))
     }
 
-    /// Writes the snapshot and the receipt, so far as they were asked for; the receipt of the sessions
-    /// before, too.
+    /// Writes the snapshot and the receipt, if they were asked for. The receipt includes earlier sessions.
     fn take_down(&self, feed: &percolator::Feed, earlier: Option<Receipt>) -> anyhow::Result<()> {
         let mut receipt = feed.receipt();
         if let (Some(receipt), Some(earlier)) = (&mut receipt, &earlier) {
@@ -206,7 +206,7 @@ impl Feed {
         }
     }
 
-    /// What share each GPU reaches of the rate at which it takes page-locked batches of this size.
+    /// Prints each GPU's share of the rate at which it can copy page-locked batches of this size.
     #[cfg(feature = "cuda-driver")]
     fn say_copy_shares(stats: &Stats, out: &mut impl Write) -> anyhow::Result<()> {
         const ROUNDS: usize = 20;
@@ -224,8 +224,8 @@ impl Feed {
             let bare = gpu.copy_rate(batch_bytes, ROUNDS)?;
             writeln!(
                 out,
-                "{} was copied to at {:.2} of the rate at which it takes pieces of this size, {batch_bytes} bytes, from \
-                 page-locked memory ({:.1} GB/s)",
+                "{} was copied to at {:.2} of the rate at which it takes pieces of this size, {batch_bytes} \
+                 bytes, from page-locked memory ({:.1} GB/s)",
                 gpu.device(),
                 stats.per_second(bytes) / bare,
                 bare / 1e9
@@ -246,13 +246,13 @@ impl Feed {
             feed = feed.epochs(epochs);
         }
         if let (Some(workers), Some(worker)) = (self.workers, self.worker) {
-            // Too many to count is more than any machine feeds.
+            // Saturating: no machine feeds that many.
             let replicas = workers.saturating_mul(self.pipeline.devices.len());
             feed = feed.worker(World::new(workers, replicas)?, worker);
         }
         if self.job_from_environment {
             let Some(process) = Process::from_environment(None, self.processes)? else {
-                bail!("no launcher says which process this is: say --workers and --worker");
+                bail!("no launcher says which process this is: give --workers and --worker");
             };
             let (world, worker) = process.worker(self.pipeline.devices.len())?;
             feed = feed.worker(world, worker);
@@ -270,12 +270,12 @@ impl Feed {
         Ok(if self.once { feed.once() } else { feed })
     }
 
-    /// What can be said by an option, instead of the library's words.
+    /// Replaces an error of the library by one that names the command's options.
     fn in_words_of_the_command(&self, error: FeedError) -> anyhow::Error {
         match (error, &self.receipt) {
             (FeedError::Config(ConfigError::ReceiptsOfRing), Some(_)) => anyhow!(
-                "--receipt is held against a plan, and this feed goes round and round by none: say --epochs N, or, to go \
-                 round as it does, --epochs 0 --assignment caffe"
+                "--receipt needs a plan, and this feed has none: give --epochs N, or, for the same \
+                 round-robin order, --epochs 0 --assignment caffe"
             ),
             (error, _) => error.into(),
         }
@@ -301,18 +301,18 @@ fn index_place(text: &str) -> Result<IndexPlace, String> {
 }
 
 fn millis(text: &str) -> Result<Duration, String> {
-    /// Longer than any step of training takes.
+    /// Longer than any training step.
     const STEP_MAX: Duration = Duration::from_secs(60 * 60);
 
     let millis: f64 = text.parse().map_err(|_| "not a number of milliseconds")?;
     let length = Duration::try_from_secs_f64(millis / 1e3).ok().filter(|&length| length <= STEP_MAX);
-    length.ok_or_else(|| "not a step's time: allowed are 0 to 3600000 milliseconds".to_owned())
+    length.ok_or_else(|| "not a step's time: give 0 to 3600000 milliseconds".to_owned())
 }
 
-/// What share the feed reached of the rate at which one thread copies memory, in no more of it than the feed
-/// had.
+/// Prints the feed's share of the rate at which one thread copies memory, measured in no more memory than the
+/// feed had.
 fn say_written_share(stats: &Stats, budget: usize, out: &mut impl Write) -> anyhow::Result<()> {
-    /// More than any cache holds.
+    /// More than any cache.
     const COPY_BYTES_MAX: usize = 64 << 20;
     const TIME: Duration = Duration::from_millis(200);
 
@@ -321,7 +321,7 @@ fn say_written_share(stats: &Stats, budget: usize, out: &mut impl Write) -> anyh
     if copy <= 0.0 {
         writeln!(
             out,
-            "at what share of this machine's rate it wrote is left out: {} bytes to measure that with are not to be had",
+            "no share of this machine's copy rate is known: the {} bytes to measure it cannot be allocated",
             2 * bytes
         )?;
         return Ok(());
@@ -329,7 +329,8 @@ fn say_written_share(stats: &Stats, budget: usize, out: &mut impl Write) -> anyh
     let written: u64 = stats.lanes.iter().map(|lane| lane.host_bytes).sum();
     writeln!(
         out,
-        "written at {:.2} of the rate at which one thread copies memory here, {:.1} MB at a time ({:.1} GB/s)",
+        "written at {:.2} of the rate at which one thread copies memory here, {:.1} MB at a time \
+         ({:.1} GB/s)",
         stats.per_second(written) / copy,
         bytes as f64 / 1e6,
         copy / 1e9

@@ -1,4 +1,4 @@
-//! How a job divides its data set: what `plan` and `feed` both let one choose.
+//! How a job divides its data set: options of both `plan` and `feed`.
 
 use std::num::NonZeroU64;
 
@@ -15,28 +15,30 @@ pub(super) struct JobArgs {
     /// Which of a step's records each replica gets [default: tensorflow].
     #[arg(long, value_enum)]
     assignment: Option<AssignmentArg>,
-    /// What becomes of an epoch's last records, where they fill no batch [default: keep; wrap for --assignment caffe].
+    /// What to do with an epoch's last records if they do not fill a batch [default: keep; wrap for
+    /// --assignment caffe].
     #[arg(long, value_enum)]
     last_batch: Option<LastBatchArg>,
-    /// How an epoch is shuffled: no, global, window:RECORDS, or in a feed window:SIZE, as 64MiB [default: no].
+    /// How to shuffle an epoch: no, global, window:RECORDS or, in a feed, window:SIZE, such as 64MiB
+    /// [default: no].
     #[arg(long, value_name = "HOW", value_parser = shuffle)]
     shuffle: Option<ShuffleArg>,
-    /// Mix the files, or databases, in these exact proportions, a number each.
+    /// Mix the files, or databases, in these exact proportions, one number each.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     mix: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PolicyArg {
-    /// FILE where there are files for all workers, else DATA.
+    /// FILE if there are files for all workers, otherwise DATA.
     Auto,
-    /// Each worker has files of its own.
+    /// Each worker has its own files.
     File,
     /// All workers share one stream of batches.
     Data,
     /// Every worker reads everything.
     Off,
-    /// Each worker has every n-th record, before anything else is done.
+    /// Each worker has every n-th record, before any other step.
     Hint,
 }
 
@@ -50,13 +52,13 @@ enum AssignmentArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LastBatchArg {
-    /// They come in a short batch.
+    /// Deliver them in a short batch.
     Keep,
-    /// They are left out.
+    /// Leave them out.
     Drop,
-    /// They come in a batch as large as all others, with a mask.
+    /// Pad their batch to full size, with a mask.
     Pad,
-    /// The next epoch's first records fill their batch.
+    /// Fill their batch with the next epoch's first records.
     Wrap,
 }
 
@@ -93,26 +95,26 @@ impl JobArgs {
         })
     }
 
-    /// What was asked for, of a job.
+    /// Applies the options to a job.
     pub(super) fn of_job(&self, job: Job) -> anyhow::Result<Job> {
-        let job = said(job, self.policy(), Job::policy);
-        let job = said(job, self.assignment(), Job::assignment);
-        let job = said(job, self.last_batch(), Job::last_batch);
+        let job = with(job, self.policy(), Job::policy);
+        let job = with(job, self.assignment(), Job::assignment);
+        let job = with(job, self.last_batch(), Job::last_batch);
         let job = match self.shuffle {
             None => job,
             Some(ShuffleArg::By(shuffle)) => job.shuffle(shuffle),
             Some(ShuffleArg::WindowsOfBytes(_)) => {
-                bail!("how many records a window of bytes has, only a feed knows: say window:RECORDS")
+                bail!("only a feed knows how many records a window of bytes has: use window:RECORDS")
             }
         };
         Ok(job.mix(&*self.mix))
     }
 
-    /// What was asked for, of a feed.
+    /// Applies the options to a feed.
     pub(super) fn of_feed(&self, feed: FeedBuilder) -> FeedBuilder {
-        let feed = said(feed, self.policy(), FeedBuilder::policy);
-        let feed = said(feed, self.assignment(), FeedBuilder::assignment);
-        let feed = said(feed, self.last_batch(), FeedBuilder::last_batch);
+        let feed = with(feed, self.policy(), FeedBuilder::policy);
+        let feed = with(feed, self.assignment(), FeedBuilder::assignment);
+        let feed = with(feed, self.last_batch(), FeedBuilder::last_batch);
         let feed = match self.shuffle {
             None => feed,
             Some(ShuffleArg::By(shuffle)) => feed.shuffle(shuffle),
@@ -122,10 +124,10 @@ impl JobArgs {
     }
 }
 
-/// With what was said, if anything was.
-fn said<B, T>(builder: B, value: Option<T>, say: impl FnOnce(B, T) -> B) -> B {
+/// Sets an option if it was given.
+fn with<B, T>(builder: B, value: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
     match value {
-        Some(value) => say(builder, value),
+        Some(value) => set(builder, value),
         None => builder,
     }
 }
@@ -138,11 +140,14 @@ fn shuffle(text: &str) -> Result<ShuffleArg, String> {
         ("global", ..) => Ok(ShuffleArg::By(Shuffle::Global)),
         (_, Some(records), _) => Ok(ShuffleArg::By(Shuffle::Window { records })),
         (_, None, Some(bytes)) => Ok(ShuffleArg::WindowsOfBytes(bytes)),
-        _ => Err("allowed are no, global, window:RECORDS with 1 or more records, and window:SIZE in KiB, MiB or GiB".to_owned()),
+        _ => {
+            Err("must be no, global, window:RECORDS (1 or more), or window:SIZE in KiB, MiB or GiB"
+                .to_owned())
+        }
     }
 }
 
-/// A number of bytes with its unit.
+/// Parses a number of bytes with its unit.
 fn bytes(text: &str) -> Option<u64> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
     let (number, shift) =

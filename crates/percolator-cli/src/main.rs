@@ -28,9 +28,9 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // Where nobody reads what is said, nothing is said of that either: it would be a panic.
+        // If standard error is closed, a failure to log must not be logged either: it would panic.
         .log_internal_errors(false)
-        // What others have written is shown so that no terminal obeys it.
+        // Text from files is escaped so that no terminal interprets it.
         .fmt_fields(
             debug_fn(|writer, field, value| {
                 let mut said = format!("{value:?}");
@@ -47,10 +47,10 @@ fn main() -> ExitCode {
         .init();
     match command::Cli::parse().run() {
         Ok(code) => code,
-        // Whoever read the output has seen enough.
+        // The reader of the output has closed it, which is not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Whether anybody reads it or not, the exit code says so.
+            // The exit code reports the failure even if nobody reads this.
             let _ = writeln!(std::io::stderr(), "percolator: {}", shown::message(&format!("{error:#}")));
             ExitCode::FAILURE
         }

@@ -9,13 +9,13 @@ use percolator::whole_file::WholeFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// The header is padded so that the elements begin at a multiple of this.
+/// The header is padded so that the elements start at a multiple of this many bytes.
 const ALIGNMENT: usize = 64;
-/// What comes before the text of the header: the magic number, the version, the text's length.
+/// The bytes before the header's text: the magic number, the version, the text's length.
 const PREFIX: usize = 10;
 
-/// An array file that is being written, under another name until it is whole. One that is dropped before is
-/// removed.
+/// An array file under construction, which has a temporary name until it is complete. Dropping it unfinished
+/// removes the file.
 pub(super) struct NpyWriter {
     path: PathBuf,
     file: BufWriter<WholeFile>,
@@ -23,8 +23,8 @@ pub(super) struct NpyWriter {
 }
 
 impl NpyWriter {
-    /// Starts the file of an array of this shape, and has the disk set its bytes aside: an array that does not
-    /// fit is refused before any of it is made.
+    /// Starts the file of an array of this shape and reserves its disk space: an array that does not fit is
+    /// refused before any of it is made.
     pub(super) fn create(path: &Path, shape: &[usize]) -> anyhow::Result<Self> {
         let file = WholeFile::create(path).with_context(|| format!("cannot create {}", shown::path(path)))?;
         let header = header(shape);
@@ -41,7 +41,7 @@ impl NpyWriter {
 
     fn set_aside(&self, bytes: u64) -> anyhow::Result<()> {
         match rustix::fs::fallocate(self.file.get_ref().file(), FallocateFlags::KEEP_SIZE, 0, bytes) {
-            // Not every file system can.
+            // Not every file system can reserve space.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV | Errno::INVAL) => Ok(()),
             Err(error) => {
                 Err(error).with_context(|| format!("{}: no room for {bytes} bytes", shown::path(&self.path)))
@@ -49,7 +49,7 @@ impl NpyWriter {
         }
     }
 
-    /// Adds elements, in the order of the last axis first.
+    /// Appends elements, the last axis varying fastest.
     pub(super) fn write(&mut self, elements: &[f32]) -> anyhow::Result<()> {
         self.left = self.left.checked_sub(elements.len()).expect("no more elements than the shape has");
         elements.iter().try_for_each(|element| self.put(&element.to_le_bytes()))
@@ -71,7 +71,7 @@ impl NpyWriter {
 
 fn header(shape: &[usize]) -> Vec<u8> {
     let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
-    // As Python writes a tuple: one of a single element has a comma.
+    // Like a Python tuple: one of a single element has a comma.
     let comma = if shape.len() == 1 { "," } else { "" };
     let extents = extents.join(", ");
     let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({extents}{comma}), }}");

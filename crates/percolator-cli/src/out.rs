@@ -1,9 +1,9 @@
-//! The standard output, which may go away.
+//! The standard output, which may be closed.
 
 use std::io::{self, ErrorKind, Write};
 
-/// A writer whose failures stop the writing and nothing else: whoever closed a pipe has read enough, and a
-/// disk that is full is an error once the rest is done.
+/// A writer whose failures stop the writing and nothing else: a closed pipe is not an error, and a full disk
+/// is an error once the rest is done.
 #[derive(Debug)]
 pub(super) struct Out<W> {
     out: W,
@@ -16,7 +16,7 @@ impl<W: Write> Out<W> {
         Out { out, is_closed: false, failed: None }
     }
 
-    /// What kept the words from being written, if it was not their reader.
+    /// Returns the error that stopped the writing, unless it is a closed pipe.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.flush()?;
         match self.failed {
@@ -36,7 +36,7 @@ impl<W: Write> Out<W> {
 }
 
 impl<W: Write> Write for Out<W> {
-    /// Takes all bytes, whatever becomes of them.
+    /// Accepts all bytes, even if they cannot be written.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.is_closed {
             let written = self.out.write_all(bytes);

@@ -1,22 +1,22 @@
-//! How a pipeline is run: what `feed` and `bench` both let one choose.
+//! How a pipeline runs: options of both `feed` and `bench`.
 
 use clap::{Args, ValueEnum};
 use percolator::transform::TransformPlace;
 use percolator::{Device, Dtype, FeedBuilder, Layout};
 
-/// How the pipeline is run.
+/// How the pipeline runs.
 #[derive(Debug, Args)]
 pub(super) struct PipelineArgs {
-    /// Devices to feed, one lane each: host, host:N, cuda:N.
+    /// The devices to feed, one lane each: host, host:N, cuda:N.
     #[arg(long, value_delimiter = ',', default_value = "host:0")]
     pub(super) devices: Vec<String>,
-    /// Records in a batch of one device [default: the net's, or else 64].
+    /// Records per batch of one device [default: the net's, otherwise 64].
     #[arg(long)]
     pub(super) batch_size: Option<usize>,
-    /// Worker threads [default: one a core, as few of them at work as keep the consumers from waiting].
+    /// Worker threads [default: one per core, of which as few are active as keep the consumers from waiting].
     #[arg(long)]
     threads: Option<usize>,
-    /// Batches in a lane's ring [default: the net's, or else 4, and up to 8 where those are too few].
+    /// Batches in a lane's ring [default: the net's, otherwise 4, and up to 8 if those are too few].
     #[arg(long)]
     prefetch: Option<usize>,
     /// The type of a batch's elements [default: f32].
@@ -25,17 +25,17 @@ pub(super) struct PipelineArgs {
     /// The order of a batch's axes.
     #[arg(long, value_enum, default_value_t)]
     layout: LayoutArg,
-    /// Where pixels are transformed: by the workers, or, once they are cropped and copied, by the devices.
+    /// Where to transform pixels: on the host, or, after cropping and copying, on the devices.
     #[arg(long, value_enum, default_value_t)]
     pub(super) transform_on: PlaceArg,
-    /// Have the system drop from its memory what was used of the database: for one that is larger than memory.
+    /// Drop what was used of the database from the page cache: for a database larger than memory.
     #[arg(long)]
     pub(super) drop_behind: bool,
-    /// Decode a JPEG that is resized to less to a half, a quarter or an eighth of its sides first, as small as is still
-    /// enough: faster, and the pixels are not Caffe's.
+    /// Decode JPEGs that are then reduced at a half, a quarter or an eighth of their size, as small as
+    /// suffices: faster, but the pixels are not Caffe's.
     #[arg(long)]
     scaled_decode: bool,
-    /// What crops and mirroring are drawn from.
+    /// The seed of crops and mirroring.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -84,12 +84,12 @@ impl PlaceArg {
 }
 
 impl PipelineArgs {
-    /// As many as were asked for, or one a core.
+    /// The number of worker threads: as set, or one per core.
     pub(super) fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// A feed with all of this but its batch size, for which every command has a rule of its own.
+    /// A feed with all these options except the batch size, for which each subcommand has its own rule.
     pub(super) fn with_options(&self, feed: FeedBuilder, dtype: DtypeArg) -> anyhow::Result<FeedBuilder> {
         let devices = self.devices.iter().map(|name| name.parse()).collect::<Result<Vec<Device>, _>>()?;
         let mut feed = feed

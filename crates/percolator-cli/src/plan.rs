@@ -1,4 +1,4 @@
-//! `percolator plan`: who gets which records, and when; no record is read for it.
+//! `percolator plan`: prints who gets which records at which step, without reading any.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
@@ -15,16 +15,16 @@ use serde_json::json;
 use super::args::AccessArg;
 use super::job::JobArgs;
 
-/// The steps that are shown to people if they ask for none.
+/// The number of steps printed by default.
 const SHOWN_STEPS: u64 = 8;
 
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("data").required(true).args(["lmdb", "leveldb", "records", "files"])))]
 pub(crate) struct Plan {
-    /// The Caffe LMDB to read; several, one after the other, are one data set.
+    /// The Caffe LMDB to read; several are one data set, in this order.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     lmdb: Vec<PathBuf>,
-    /// The Caffe LevelDB to read; several, one after the other, are one data set.
+    /// The Caffe LevelDB to read; several are one data set, in this order.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     leveldb: Vec<PathBuf>,
     /// Read what is left of a LevelDB whose logs lack writes.
@@ -33,36 +33,36 @@ pub(crate) struct Plan {
     /// How the files of databases are read.
     #[arg(long, value_enum, default_value_t)]
     access: AccessArg,
-    /// Of each --lmdb the database of this name.
+    /// Read the database of this name in each --lmdb.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["leveldb", "records", "files"])]
     database: Option<String>,
-    /// Instead of a database: a data set of so many records.
+    /// Instead of a database: a data set of this many records.
     #[arg(long, value_name = "M")]
     records: Option<u64>,
-    /// Instead of databases: files of so many records each.
+    /// Instead of databases: files of these numbers of records.
     #[arg(long, value_name = "M,M,...", value_delimiter = ',')]
     files: Vec<u64>,
-    /// Records of all replicas together at each step.
+    /// Records per step, of all replicas together.
     #[arg(long, value_name = "B")]
     global_batch: Option<u64>,
-    /// Records of each replica at each step.
+    /// Records per step and replica.
     #[arg(long, value_name = "B", conflicts_with = "global_batch")]
     per_replica_batch: Option<u64>,
     /// Workers (hosts, or processes).
     #[arg(long, value_name = "W", default_value_t = 1)]
     workers: usize,
-    /// Replicas (devices), of all workers together [default: one a worker].
+    /// Replicas (devices) of all workers together [default: one per worker].
     #[arg(long, value_name = "R")]
     replicas: Option<usize>,
     #[command(flatten)]
     job: JobArgs,
-    /// What tells one shuffled run from another.
+    /// The seed of the shuffle.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The epoch, from 0 [default: 0, or the one that the snapshot is in].
+    /// The epoch, from 0 [default: 0, or the snapshot's].
     #[arg(long)]
     epoch: Option<u64>,
-    /// The plan by which the run that this snapshot is of goes on as the job.
+    /// Print the plan by which the run of this snapshot resumes as the job.
     #[arg(long, value_name = "FILE", conflicts_with = "rebatch")]
     resume: Option<PathBuf>,
     /// Only this step of the epoch, from 0.
@@ -71,14 +71,15 @@ pub(crate) struct Plan {
     /// Only this replica, from 0.
     #[arg(long, value_name = "R")]
     replica: Option<usize>,
-    /// Instead of a job: the batches of these sizes, round and round, that the records are cut into.
+    /// Instead of a job: cut the records into batches of these sizes, repeatedly.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires_all = ["records", "batch"],
-        conflicts_with_all = ["global_batch", "per_replica_batch", "step", "replica", "shuffle", "seed", "policy", "assignment", "epoch", "workers", "replicas"])]
+        conflicts_with_all = ["global_batch", "per_replica_batch", "step", "replica", "shuffle", "seed",
+            "policy", "assignment", "epoch", "workers", "replicas"])]
     rebatch: Vec<u64>,
-    /// With --rebatch: the size of the batches that the records come in.
+    /// With --rebatch: the size of the incoming batches.
     #[arg(long, value_name = "B", requires = "rebatch")]
     batch: Option<u64>,
-    /// With --rebatch: the last of the batches that they come in is left out if it is short.
+    /// With --rebatch: the last incoming batch is left out if it is short.
     #[arg(long, requires = "rebatch")]
     batch_drop_remainder: bool,
     /// Print one JSON object, with the positions of all records.
@@ -105,7 +106,7 @@ impl Plan {
         let replicas =
             self.replica.map_or(0..plan.world().replicas(), |replica| replica..replica.saturating_add(1));
         if self.step.is_some() || !steps.is_empty() {
-            // What there is not is refused before anything is printed.
+            // Steps and replicas that do not exist are refused before anything is printed.
             plan.share(epoch, steps.start, replicas.start)?;
         }
         if self.json {
@@ -116,23 +117,23 @@ impl Plan {
         }
     }
 
-    /// The plan, and the epoch that is asked for.
+    /// The plan, and the epoch to print.
     fn plan_of(&self, job: &Job) -> anyhow::Result<(JobPlan, u64)> {
         let Some(path) = &self.resume else { return Ok((job.plan()?, self.epoch.unwrap_or(0))) };
         let snapshot = Snapshot::load(path)?;
-        let said = || format!("{}: the run", shown::path(path));
+        let run = || format!("{}: the run", shown::path(path));
         let Some(plan) = snapshot.plan() else {
-            bail!("{} goes round in Caffe's ring, and by no plan: feed --resume goes on with it", said());
+            bail!("{} is in Caffe's round-robin order and has no plan: resume it with feed --resume", run());
         };
         let next: Option<Vec<_>> = (0..snapshot.replicas()).map(|replica| snapshot.next(replica)).collect();
         let next =
-            next.with_context(|| format!("{} has replicas of which it does not say where they are", said()))?;
-        let (plan, next) = plan.resumed(job, &next).with_context(|| format!("{} cannot go on so", said()))?;
+            next.with_context(|| format!("{} has replicas whose step is not in the snapshot", run()))?;
+        let (plan, next) = plan.resumed(job, &next).with_context(|| format!("{} cannot resume so", run()))?;
         let first = next.iter().min().map_or(0, |id| id.epoch);
         Ok((plan, self.epoch.unwrap_or(first)))
     }
 
-    /// How many records each file has.
+    /// The number of records of each file.
     fn record_counts(&self) -> anyhow::Result<Vec<u64>> {
         if let Some(records) = self.records {
             return Ok(vec![records]);
@@ -156,7 +157,9 @@ impl Plan {
         let batch = match (self.global_batch, self.per_replica_batch) {
             (Some(records), _) => BatchSize::Global(records),
             (None, Some(records)) => BatchSize::PerReplica(records),
-            (None, None) => bail!("how many records make a step? Say --global-batch or --per-replica-batch"),
+            (None, None) => {
+                bail!("the records per step are not set: give --global-batch or --per-replica-batch")
+            }
         };
         let world = World::new(self.workers, self.replicas.unwrap_or(self.workers))?;
         self.job.of_job(Job::new(files, batch, world).seed(self.seed))
@@ -200,7 +203,7 @@ fn print_json(
     steps: Range<u64>,
     replicas: &Range<usize>,
 ) -> anyhow::Result<()> {
-    // Positions are written as they are told: a step may have more of them than memory holds.
+    // Positions are streamed: a step may have more of them than fit in memory.
     write!(out, "{{\"steps\": ")?;
     write_list(out, steps.clone(), |out, step| {
         write_list(out, replicas.clone(), |out, replica| {
@@ -235,7 +238,7 @@ fn print_heading(
     writeln!(out, "{records} records in {} file(s)", files.len())?;
     writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
     writeln!(out, "sharded by {policy}: {why}")?;
-    writeln!(out, "at most {} records a replica at a step", plan.batch_size_max())?;
+    writeln!(out, "at most {} records per replica and step", plan.batch_size_max())?;
     writeln!(out, "epoch {}: {steps} step(s)", epoch)?;
     Ok(())
 }
@@ -258,12 +261,12 @@ fn print_steps(
         }
     }
     if shown.end < steps.end {
-        writeln!(out, "... and {} more: say --step, or --json", steps.end - shown.end)?;
+        writeln!(out, "... and {} more: give --step, or --json", steps.end - shown.end)?;
     }
     Ok(())
 }
 
-/// How many records a database has; where it does not say, it is indexed.
+/// The number of records of a database. If it is not stored, the database is indexed.
 fn count(source: &dyn Source) -> anyhow::Result<u64> {
     if source.records().is_none() {
         source.index(&IndexPlace::Memory)?;
@@ -271,7 +274,7 @@ fn count(source: &dyn Source) -> anyhow::Result<u64> {
     source.records().with_context(|| format!("{}: cannot count its records", shown::path(source.path())))
 }
 
-/// Items as JSON has them in a list.
+/// Writes items as a JSON list.
 fn write_list<W: Write, T>(
     out: &mut W,
     items: impl IntoIterator<Item = T>,
@@ -287,7 +290,7 @@ fn write_list<W: Write, T>(
     write!(out, "]")
 }
 
-/// Ends a line with positions as people read them: neighbours as `first-last`.
+/// Ends a line with positions, consecutive ones as `first-last`.
 fn write_runs(out: &mut impl Write, mut positions: impl Iterator<Item = u64>) -> io::Result<()> {
     let mut write_run = |separator, (first, last)| match first == last {
         true => write!(out, "{separator}{first}"),

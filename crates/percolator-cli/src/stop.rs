@@ -1,4 +1,4 @@
-//! When a run stops: it has had enough, its time is over, a signal asks for it, or one of its lanes failed.
+//! When a run stops: it has delivered enough, its time is over, a signal asks for it, or a lane has failed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,24 +8,24 @@ use anyhow::Context as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// How often a consumer that pauses looks whether it is to stop.
+/// How often a pausing consumer checks whether to stop.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The signals that ask a run to stop at its next batch.
 #[derive(Debug)]
 pub(super) struct Signals {
-    /// The number of the first that came; 0 while none has.
+    /// The number of the first signal that came; 0 if none has.
     caught: Arc<AtomicUsize>,
 }
 
 impl Signals {
-    /// Catches SIGINT and SIGTERM from now on. The second one of a kind ends the process as if nobody caught
-    /// it.
+    /// Catches SIGINT and SIGTERM from now on. The second signal of a kind ends the process as if it were not
+    /// caught.
     pub(super) fn catch() -> anyhow::Result<Self> {
         let caught = Arc::new(AtomicUsize::new(0));
         for (signal, number) in [(SIGINT, 2), (SIGTERM, 15)] {
             let came_before = Arc::new(AtomicBool::new(false));
-            // They are called in this order.
+            // The handlers run in this order.
             flag::register_conditional_default(signal, came_before.clone())
                 .and_then(|_| flag::register_usize(signal, caught.clone(), number))
                 .and_then(|_| flag::register(signal, came_before))
@@ -34,7 +34,7 @@ impl Signals {
         Ok(Signals { caught })
     }
 
-    /// The signal that came, and the exit code that says so.
+    /// The signal that came, and its exit code.
     pub(super) fn caught(&self) -> Option<(&'static str, u8)> {
         match self.caught.load(Ordering::Relaxed) {
             0 => None,
@@ -44,7 +44,7 @@ impl Signals {
     }
 }
 
-/// When the consumers of a run have seen enough.
+/// When the consumers of a run stop.
 #[derive(Debug)]
 pub(super) struct Enough<'a> {
     pub(super) batches: Option<u64>,
@@ -58,24 +58,24 @@ impl<'a> Enough<'a> {
         Enough { batches, until, signals, is_called_off: AtomicBool::new(false) }
     }
 
-    /// Whether a consumer that has taken so many batches is to take no more.
+    /// Whether a consumer that has taken this many batches must stop.
     pub(super) fn is_reached(&self, batches: u64) -> bool {
         self.is_over() || self.batches.is_some_and(|enough| batches >= enough)
     }
 
-    /// Whether all consumers are to stop, wherever they are.
+    /// Whether all consumers must stop, wherever they are.
     fn is_over(&self) -> bool {
         self.is_called_off.load(Ordering::Relaxed)
             || self.signals.caught().is_some()
             || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Has all consumers stop.
+    /// Stops all consumers.
     pub(super) fn call_off(&self) {
         self.is_called_off.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for so long, or until all consumers are to stop.
+    /// Waits for this long, or until all consumers must stop.
     pub(super) fn pause(&self, length: Duration) {
         let start = Instant::now();
         while let Some(left) = length.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {

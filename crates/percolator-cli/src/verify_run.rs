@@ -1,12 +1,13 @@
-//! `percolator verify-run`: what the receipts of a run prove.
+//! `percolator verify-run`: verifies a run by its receipts.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use percolator::receipt::{
-    ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, Positions, Verdict,
+use percolator::{
+    ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Receipt,
+    Verdict, shown,
 };
 use percolator::{Receipt, shown};
 use serde_json::{Value, json};
@@ -15,14 +16,14 @@ use super::out::Out;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyRun {
-    /// The receipts of all ranks of the run, and of all its sessions.
+    /// The receipts of all ranks and all sessions of the run.
     #[arg(value_name = "RECEIPT", required = true)]
     receipts: Vec<PathBuf>,
-    /// So many epochs must have been covered, from the first on [default: those that were followed by another].
+    /// Require the first N epochs to be covered [default: those that another epoch follows].
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
-    /// Prove as well that the right bytes were delivered: those that this digest of the data set, as
-    /// percolator digest wrote it, is of. It takes receipts that were written with --receipt-contents.
+    /// Also prove that the right bytes were delivered: those of the data set of this digest, from percolator
+    /// digest. The receipts must be written with --receipt-contents.
     #[arg(long, value_name = "FILE")]
     digest: Option<PathBuf>,
     /// Print one JSON object.
@@ -42,7 +43,7 @@ impl VerifyRun {
                 Verdict::with_digest((&name, &DataDigest::load(path)?), named)?
             }
         };
-        // Whether anybody reads it or not, the exit code says what was proven.
+        // The exit code reports the result even if nobody reads the output.
         let mut out = Out::new(std::io::stdout().lock());
         match self.json {
             true => writeln!(out, "{}", self.as_json(&verdict))?,
@@ -62,7 +63,7 @@ impl VerifyRun {
         }
         let asked = self.epochs.unwrap_or(0);
         if let Some(epoch) = verdict.first_not_covered(asked) {
-            bail!("epoch {epoch} was not covered, and --epochs {asked} asks for it");
+            bail!("epoch {epoch} was not covered, and --epochs {asked} requires it");
         }
         if !self.json {
             writeln!(out, "{}", summary(&verdict))?;
@@ -72,12 +73,14 @@ impl VerifyRun {
 
     fn as_json(&self, verdict: &Verdict) -> Value {
         let asked = verdict.first_not_covered(self.epochs.unwrap_or(0));
-        let absent = verdict.absent_replicas.iter();
+        let epochs = verdict.absent_epochs.iter().map(|epochs| [epochs.start, epochs.end]);
+        let replicas =
+            verdict.absent_replicas.iter().map(|absent| [absent.replicas.start, absent.replicas.end]);
         json!({
             "is_sound": verdict.is_sound() && asked.is_none(),
             "epochs": verdict.epochs.iter().map(epoch).collect::<Vec<_>>(),
-            "absent_epochs": verdict.absent_epochs.iter().map(|epochs| [epochs.start, epochs.end]).collect::<Vec<_>>(),
-            "absent_replicas": absent.map(|absent| [absent.replicas.start, absent.replicas.end]).collect::<Vec<_>>(),
+            "absent_epochs": epochs.collect::<Vec<_>>(),
+            "absent_replicas": replicas.collect::<Vec<_>>(),
         })
     }
 }
@@ -100,29 +103,29 @@ fn say(out: &mut impl Write, receipts: &[Receipt], verdict: &Verdict) -> std::io
     for absent in &verdict.absent_epochs {
         writeln!(
             out,
-            "epochs {}..{}: in no receipt, and in some are epochs before and after",
+            "epochs {}..{}: in no receipt, although epochs before and after them are",
             absent.start, absent.end
         )?;
     }
     if let Some(EpochVerdict { epoch: first @ 1.., .. }) = verdict.epochs.first() {
-        writeln!(out, "epochs 0..{first}: in no receipt, and not judged")?;
+        writeln!(out, "epochs 0..{first}: in no receipt, and not verified")?;
     }
     verdict.epochs.iter().try_for_each(|epoch| writeln!(out, "{epoch}"))
 }
 
-/// What is said of an epoch that was covered, or is under way, and whose bytes are not proven.
+/// Why the bytes are not proven of an epoch that was covered or is under way.
 fn why_unproven(epoch: &EpochVerdict) -> Option<String> {
     let number = epoch.epoch;
     match &epoch.contents {
         Some(ContentsVerdict::Differ(_)) => {
-            Some(format!("other bytes than the data set has were delivered in epoch {number}"))
+            Some(format!("the bytes delivered in epoch {number} differ from the data set's"))
         }
         Some(ContentsVerdict::NotSaid { .. }) => Some(format!(
-            "the receipts do not say which bytes were delivered in epoch {number}: they are written with --receipt-contents"
+            "the receipts lack content hashes of epoch {number}: have them written with --receipt-contents"
         )),
         Some(ContentsVerdict::NotKnown) if epoch.state == EpochState::Covered => Some(format!(
-            "the digest does not prove which bytes were delivered in epoch {number}, which had not all records: make it with \
-             --each-record"
+            "the digest does not prove the bytes of epoch {number}, in which not all records came: make it \
+             with --each-record"
         )),
         _ => None,
     }
@@ -159,7 +162,9 @@ fn epoch(epoch: &EpochVerdict) -> Value {
         .deviations
         .iter()
         .map(|deviation| json!({ "receipt": deviation.receipt, "records": deviation.records }));
-    let steps = epoch.steps;
+    let steps = epoch
+        .steps
+        .map(|GivenSteps { of, by_all, by_some }| json!({ "of": of, "by_all": by_all, "by_some": by_some }));
     json!({
         "epoch": epoch.epoch,
         "state": state,
@@ -170,7 +175,7 @@ fn epoch(epoch: &EpochVerdict) -> Value {
         "pending": epoch.pending,
         "missing": positions(&epoch.missing),
         "doubled": positions(&epoch.doubled),
-        "steps": steps.map(|steps| json!({ "of": steps.of, "by_all": steps.by_all, "by_some": steps.by_some })),
+        "steps": steps,
         "missing_steps": missing_steps.collect::<Vec<_>>(),
         "doubled_steps": doubled_steps.collect::<Vec<_>>(),
         "deviations": deviations.collect::<Vec<_>>(),
@@ -184,15 +189,18 @@ fn contents(contents: &ContentsVerdict) -> Value {
         ContentsVerdict::Proven => state("proven"),
         ContentsVerdict::NotSaid { receipts } => json!({ "state": "not said", "receipts": receipts }),
         ContentsVerdict::Differ(deviations) => {
-            let deviation = |of: &ContentsDeviation| json!({ "receipts": of.receipts, "found": of.found.to_string(), "due": of.due.to_string() });
+            let deviation = |of: &ContentsDeviation| {
+                let (found, due) = (of.found.to_string(), of.due.to_string());
+                json!({ "receipts": of.receipts, "found": found, "due": due })
+            };
             json!({ "state": "differ", "deviations": deviations.iter().map(deviation).collect::<Vec<_>>() })
         }
-        // Also what a later release may say.
+        // Also for states that a later release may add.
         _ => state("not known"),
     }
 }
 
-/// Ranges without their ends, as everywhere in the JSON.
+/// Ranges exclude their ends, as everywhere in the JSON.
 fn positions(positions: &Positions) -> Value {
     let ranges: Vec<_> = positions.ranges.iter().map(|range| [range.start, range.end]).collect();
     json!({ "count": positions.count, "ranges": ranges, "has_more": positions.has_more })

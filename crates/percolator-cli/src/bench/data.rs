@@ -1,4 +1,4 @@
-//! Data that are made on the spot, once, and kept.
+//! Synthetic data sets, which are made once and kept.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use super::synthetic::Kind;
 use super::write;
 use crate::args::Database;
 
-/// To be raised when the same photographs come to other records: what an older program made is then not taken for
-/// this one's.
+/// Increase it when the same photographs would give other records, so that an older program's data are not
+/// used.
 const VERSION: u32 = 1;
 
-/// The kinds of database that are written.
+/// The kinds of database that can be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     #[default]
@@ -40,7 +40,7 @@ impl Format {
         }
     }
 
-    /// What the measurement of such data is called.
+    /// The name of the job that measures such data.
     pub(super) fn job_name(self, kind: Kind) -> String {
         match self {
             Format::Lmdb => kind.name().to_owned(),
@@ -49,7 +49,7 @@ impl Format {
     }
 }
 
-/// A database of records that are all functions of their index.
+/// A database whose records are all functions of their index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Data {
     pub(super) kind: Kind,
@@ -58,10 +58,11 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The database in this folder, which is made if it is not there yet.
+    /// Returns the database in this folder, and makes it if it is missing.
     ///
-    /// It has its name only once it is whole: what is under way has another, and is cleared away by whoever finds it
-    /// and holds the lock. The lock goes with the process, however that ends.
+    /// The database has its name only once it is complete. One under construction has another name, and is
+    /// removed by the next run that finds it and holds the lock. The lock ends with its process, however that
+    /// ends.
     pub(super) fn prepare(&self, cache: &Path) -> anyhow::Result<PathBuf> {
         let said = || format!("cannot keep data in {}: choose another folder with --cache", cache.display());
         std::fs::create_dir_all(cache).with_context(said)?;
@@ -79,7 +80,7 @@ impl Data {
         std::fs::create_dir(&under_way).with_context(said)?;
         let made = write::write(self, &under_way, &photos);
         if made.is_err() {
-            // The first error says more than one of clearing away after it.
+            // The first error says more than an error of the clean-up after it.
             let _ = clear(&under_way);
         }
         made.with_context(|| format!("cannot make {}", folder.display()))?;
@@ -87,16 +88,16 @@ impl Data {
         Ok(folder)
     }
 
-    /// Bytes that the files take at the most, while they are made.
+    /// The most bytes that the files take while they are made.
     pub(super) fn file_bytes_max(&self) -> u64 {
         const PAGE: usize = 4096;
         const FIXED: u64 = 16 << 20;
 
         let record = self.kind.record_bytes_max();
         let bytes = match self.format {
-            // A value of its own pages, and its place in a leaf.
+            // A value on its own pages, and its node in a leaf.
             Format::Lmdb => record.next_multiple_of(PAGE) + 64,
-            // Tables, and those that they are being merged from.
+            // Tables, and those being merged into them.
             Format::Leveldb => 2 * (record + 64),
         };
         FIXED.saturating_add((bytes as u64).saturating_mul(self.records as u64))
@@ -108,8 +109,8 @@ impl Data {
         let (free, needed) = (found.f_bavail.saturating_mul(found.f_frsize), self.file_bytes_max());
         ensure!(
             needed <= free,
-            "{}: {} records of {} need up to {needed} bytes, and {free} are free: choose another folder with --cache, \
-             or fewer with --records",
+            "{}: {} records of {} need up to {needed} bytes, and {free} are free: choose another folder with \
+             --cache, or fewer records with --records",
             cache.display(),
             self.records,
             self.kind.name()
@@ -118,14 +119,14 @@ impl Data {
     }
 }
 
-/// The folder for data, if none is named.
+/// The default folder for data.
 pub(super) fn default_cache() -> PathBuf {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
     caches.unwrap_or_else(std::env::temp_dir).join("percolator")
 }
 
-/// Waits for whoever makes the same data, and says so.
+/// Waits for a run that makes the same data, and says so.
 fn lock(path: &Path) -> std::io::Result<File> {
     let file = File::options().create(true).append(true).open(path)?;
     match file.try_lock() {
@@ -139,7 +140,7 @@ fn lock(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Removes what a run that was cut off has left.
+/// Removes what an interrupted run has left.
 fn clear(folder: &Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -156,7 +157,7 @@ mod tests {
         for format in [Format::Lmdb, Format::Leveldb] {
             for kind in [Kind::Raw256, Kind::Small, Kind::Jpeg, Kind::Tokens] {
                 let cache = tempfile::tempdir().unwrap();
-                // So many that what is taken once is of no account.
+                // So many that fixed costs do not matter.
                 let records = (40 << 20) / kind.record_bytes_max();
                 let data = Data { kind, format, records };
                 let folder = data.prepare(cache.path()).unwrap();

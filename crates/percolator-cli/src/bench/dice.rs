@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same everywhere.
+//! Pseudo-random numbers that are the same everywhere.
 
 /// SplitMix64.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Dice {
 
     /// A number below `end`, which is at least 1.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        // The high half of the product: its bias is of no account here.
+        // The high half of the product. Its bias does not matter here.
         let product = u128::from(self.roll()) * end as u128;
         usize::try_from(product >> 64).expect("it is below a usize")
     }

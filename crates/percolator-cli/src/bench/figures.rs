@@ -1,4 +1,4 @@
-//! From rounds to figures: medians of everything.
+//! A job's figures: medians over its rounds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::measure::Known;
 use super::shares::{Limit, Round, binding, workers_at_work};
 use super::stages::{Stage, stages};
 
-/// A figure over the rounds.
+/// A figure's spread over the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Spread {
     pub(super) min: f64,
@@ -21,7 +21,7 @@ pub(super) struct Spread {
     pub(super) max: f64,
 }
 
-/// Of the times between a lane's batches, over all rounds.
+/// The times between a lane's batches, over all rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Intervals {
     pub(super) p50: f64,
@@ -38,11 +38,11 @@ pub(super) struct LimitFigures {
     pub(super) read_n_gb_s: Option<f64>,
     pub(super) decode_1_per_s: Option<f64>,
     pub(super) pinned_copy_gb_s: Option<f64>,
-    /// The copies by their number of threads.
+    /// The copy rates, by number of threads.
     pub(super) copy_gb_s: BTreeMap<usize, f64>,
 }
 
-/// All that is said of a job; one object a line, for programs.
+/// All figures of a job. Programs get them as one JSON object per line.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) job: String,
@@ -54,7 +54,7 @@ pub(super) struct Figures {
     pub(super) transform_on: &'static str,
     pub(super) devices: Vec<String>,
     pub(super) threads: usize,
-    /// How many of them were at work in the end, and how many batches were in a ring: the most of all rounds.
+    /// How many threads were active at the end, and how many batches a ring had: the most of all rounds.
     pub(super) workers_at_work: usize,
     pub(super) ring_batches: usize,
     pub(super) batch_size: usize,
@@ -67,7 +67,7 @@ pub(super) struct Figures {
     pub(super) output_gb_s: f64,
     pub(super) cpu_s_per_1000: f64,
     pub(super) first_batch_ms: f64,
-    /// What it takes to touch as much new memory as a batch has.
+    /// The time to touch as much new memory as a batch takes.
     pub(super) fresh_memory_ms: f64,
     pub(super) batch_interval_ms: Intervals,
     pub(super) anon_mib: Option<f64>,
@@ -148,7 +148,7 @@ fn held_up_by(stages: &[Stage]) -> String {
     busiest.map_or_else(String::new, |stage| stage.stage.clone())
 }
 
-/// The peak of all rounds: memory that one has freed may be used again by the next, without the system's knowing.
+/// The peak over all rounds: memory that one round has freed may be reused by the next unseen by the system.
 fn most_anonymous(rounds: &[Round]) -> Option<f64> {
     let most = rounds.iter().filter_map(|round| round.run.anonymous_bytes).max()?;
     Some(most as f64 / f64::from(1 << 20))
@@ -188,7 +188,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle value, or the mean of the two middle values.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

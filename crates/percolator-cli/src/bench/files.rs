@@ -1,4 +1,4 @@
-//! The files that a source's records lie in: how they come into memory, and out of it.
+//! The files that a source's records are stored in: loading them into memory and evicting them.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,10 +10,10 @@ use percolator::leveldb::LogGaps;
 use percolator::net::LayerSource;
 use percolator::source::{ImageList, LevelDb, Lmdb, Source, SourceError};
 
-/// Of a list of files, so many stand for all.
+/// This many files of a list stand for all of them.
 const LISTED_MAX: usize = 1000;
 
-/// Opens a source apart from any feed. What is not to be read, the feed refuses.
+/// Opens a source apart from any feed. If it must not be read, the feed refuses it.
 pub(super) fn open(
     source: &LayerSource,
     root: &Path,
@@ -32,7 +32,7 @@ pub(super) fn open(
     })
 }
 
-/// The files, in the order of their names.
+/// The files, ordered by name.
 pub(super) fn of(source: &LayerSource, root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     match source {
         LayerSource::Lmdb { path } => {
@@ -65,7 +65,7 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Reads the files into memory, unless they are more than it has free. Says whether it did.
+/// Reads the files into memory if they fit in what is free. Returns whether they did.
 pub(super) fn warm(files: &[PathBuf]) -> anyhow::Result<bool> {
     let mut bytes = 0_u64;
     for file in files {
@@ -82,15 +82,15 @@ pub(super) fn warm(files: &[PathBuf]) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// What Linux could give to files without taking it from programs.
+/// The memory that Linux could use for files without taking it from programs.
 fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Asks the system to drop the files from its memory, which needs no rights. It keeps what somebody has mapped, and
-/// what is not on the disk yet.
+/// Asks the system to drop the files from its page cache, which needs no privileges. It keeps pages that
+/// somebody has mapped, and those not yet on disk.
 #[cfg(target_os = "linux")]
 pub(super) fn evict(files: &[PathBuf]) -> anyhow::Result<()> {
     use rustix::fs::{Advice, fadvise};
@@ -104,7 +104,7 @@ pub(super) fn evict(files: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks the system to drop the files from its memory.
+/// Not available on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn evict(_files: &[PathBuf]) -> anyhow::Result<()> {
     bail!("--cold: this system cannot be asked to drop files from memory; Linux can");

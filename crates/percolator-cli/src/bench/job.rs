@@ -1,4 +1,4 @@
-//! What is measured: a source, and what is done to its records.
+//! A job to measure: a source and its transform.
 
 use std::path::PathBuf;
 
@@ -12,27 +12,27 @@ use super::synthetic::Kind;
 use crate::args::{Described, SourceArgs};
 use crate::pipeline::DtypeArg;
 
-/// A feed that is to be measured.
+/// A feed to measure.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) name: String,
     pub(super) feed: FeedBuilder,
-    /// Where its records lie, from `root` on.
+    /// The source of its records, relative to `root`.
     pub(super) source: LayerSource,
     pub(super) root: PathBuf,
-    /// The database that is meant of an LMDB that holds several.
+    /// The database to read in an LMDB that has several.
     pub(super) database: Option<String>,
     /// The channels that encoded records are decoded to.
     pub(super) color: ColorMode,
     pub(super) dtype: Dtype,
     pub(super) threads: usize,
     pub(super) is_cold: bool,
-    /// Where it is transformed.
+    /// Where its transform runs.
     pub(super) place: TransformPlace,
 }
 
 impl Bench {
-    /// The jobs, in the order of the arguments. Data that a job needs and that are not there are made.
+    /// The jobs, in the order of the arguments. Missing synthetic data are made.
     pub(super) fn jobs(&self) -> anyhow::Result<Vec<Job>> {
         if self.synthetic.is_empty() {
             let source = SourceArgs {
@@ -56,7 +56,7 @@ impl Bench {
         let path = data.prepare(&self.cache.clone().unwrap_or_else(default_cache))?;
         let mut described = Described::of_database(format.database(path));
         let dtype = kind.dtype();
-        // Bytes that stay bytes are neither subtracted from nor multiplied.
+        // Bytes that stay bytes have neither mean nor scale.
         let is_float = !matches!(self.pipeline.dtype.unwrap_or(dtype), DtypeArg::U8);
         let transform = if self.transform.has_mean() {
             self.transform.mean(Transform::new())

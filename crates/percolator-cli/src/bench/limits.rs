@@ -1,4 +1,4 @@
-//! This machine's limits, as one round finds them.
+//! This machine's limits, as one round measures them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use percolator::limits::{self, PageCache};
 use super::files;
 use super::job::Job;
 
-/// What this machine can do at best: bytes a second where nothing else is said.
+/// The best that this machine can do, in bytes per second unless noted.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
-    /// By threads: 1, 2, 4 and so on, and those of the pipeline.
+    /// By number of threads: 1, 2, 4 and so on, and the pipeline's.
     pub(super) copy: Vec<(usize, f64)>,
     pub(super) store_n: f64,
-    /// Of memory as much as a batch takes, when it is new.
+    /// The first touch of as much new memory as a batch takes.
     pub(super) fresh_n: f64,
-    /// None of the files' bytes, where there is no file.
+    /// Reading the files; `None` if there are no bytes to read.
     pub(super) read_n: Option<f64>,
-    /// Records a second of one thread, where they are encoded.
+    /// Records per second of one thread, if records are encoded.
     pub(super) decode_1: Option<f64>,
-    /// Of all GPUs of the job together, where it has some.
+    /// All GPUs of the job together, if it has any.
     pub(super) pinned_copy: Option<f64>,
 }
 
 impl Limits {
-    /// Measures those that need no batch. Each takes about `time`; whatever they allocate is free again.
+    /// Measures the limits that need no batch, each for about `time`. All memory is freed afterwards.
     pub(super) fn measure(
         job: &Job,
         files: &[PathBuf],
@@ -45,8 +45,8 @@ impl Limits {
             copy.iter().all(|&(_threads, rate)| is_measured(rate))
                 && is_measured(store_n)
                 && is_measured(fresh_n),
-            "this machine's limits cannot be measured: there are no {} threads to be had, or not the memory for them; \
-             allow more, or say fewer --threads",
+            "this machine's limits cannot be measured: {} threads, or the memory for them, are not \
+             available; allow more, or set fewer --threads",
             job.threads
         );
         let read_n = read(job, files, time)?;
@@ -66,8 +66,8 @@ impl Limits {
         self.copy.last().map_or(0.0, |&(_threads, rate)| rate)
     }
 
-    /// Measures how fast page-locked memory is copied to the GPUs that the lanes end at, one after the other, in
-    /// pieces as large as their batches were.
+    /// Measures how fast page-locked memory is copied to the lanes' GPUs, one after the other, in pieces of
+    /// the size of their batches.
     #[cfg(feature = "cuda-driver")]
     pub(super) fn measure_pinned_copy(&mut self, stats: &Stats) -> anyhow::Result<()> {
         const ROUNDS: usize = 10;
@@ -82,7 +82,7 @@ impl Limits {
         Ok(())
     }
 
-    /// This build drives no GPUs.
+    /// This build has no GPU support.
     #[cfg(not(feature = "cuda-driver"))]
     pub(super) fn measure_pinned_copy(&mut self, _stats: &Stats) -> anyhow::Result<()> {
         Ok(())

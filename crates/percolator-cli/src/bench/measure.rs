@@ -1,4 +1,4 @@
-//! A job's rounds.
+//! Measures a job round by round.
 
 use anyhow::Context as _;
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ use super::run::{self, Rule};
 use super::shares::Round;
 use super::timeline::Timeline;
 
-/// A job's figures, and what its last round looked like.
+/// A job's figures, and the timeline of its last round.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) figures: Figures,
     pub(super) timeline: Timeline,
 }
 
-/// What is known of a job before it is measured.
+/// The facts of a job that are known before it is measured.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) records: Option<u64>,
@@ -34,13 +34,13 @@ pub(super) struct Known {
     pub(super) devices: Vec<String>,
     pub(super) rounds: usize,
     pub(super) length: Duration,
-    /// Whether the system dropped the files from memory, where it was asked to.
+    /// Whether the system dropped the files from memory, if it was asked to.
     pub(super) is_evicted: Option<bool>,
 }
 
 impl Bench {
     pub(super) fn measure(&self, job: &Job) -> anyhow::Result<Measured> {
-        // What cannot be fed is told at once, and by nothing but the feed itself.
+        // Builds the feed first, so that a job that cannot be fed fails at once, with the feed's own error.
         let mut known = self.look_at(job)?;
         let files = files::of(&job.source, &job.root)?;
         let warm_rate = self.bring_in(job, &files)?;
@@ -73,12 +73,13 @@ impl Bench {
         })
     }
 
-    /// Has the files in memory; if they are to be dropped from it, the rate at which they are read from there.
+    /// Loads the files into memory. If they are to be evicted, returns the rate at which they are read from
+    /// memory.
     fn bring_in(&self, job: &Job, files: &[PathBuf]) -> anyhow::Result<Option<f64>> {
         let fits = files::warm(files)?;
         if !fits && !job.is_cold {
             eprintln!(
-                "percolator: {}: its files are more than memory has free, and are not all in it",
+                "percolator: {}: its files are larger than the free memory, so they are not all cached",
                 job.name
             );
         }
@@ -88,7 +89,7 @@ impl Bench {
         Ok(Some(PageCache::open(files)?.bytes_per_second(job.threads, self.limit_time())))
     }
 
-    /// The limits, then the pipeline.
+    /// Measures the limits, then the pipeline.
     fn round(&self, job: &Job, files: &[PathBuf], batch_bytes: usize) -> anyhow::Result<Round> {
         let evict = || if job.is_cold { files::evict(files) } else { Ok(()) };
         evict()?;
@@ -99,13 +100,13 @@ impl Bench {
         Ok(Round { limits, run })
     }
 
-    /// How long each limit is measured: they take less of a round than the pipeline.
+    /// How long each limit is measured: a smaller part of a round than the pipeline.
     fn limit_time(&self) -> Duration {
         (self.seconds / 4).clamp(Duration::from_millis(10), Duration::from_millis(250))
     }
 }
 
-/// It is shown only where somebody sees it.
+/// Shown only on a terminal.
 fn progress(job: &Job, rounds: usize) -> ProgressBar {
     let template = "{msg} {wide_bar} {pos}/{len} rounds, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());

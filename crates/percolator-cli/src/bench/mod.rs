@@ -1,10 +1,10 @@
-//! `percolator bench`: the pipeline beside this machine's limits.
+//! `percolator bench`: measures the pipeline next to this machine's limits.
 //!
 //! ```text
-//! job         what is measured                         data, write, synthetic, photos, dice: made on the spot
+//! job         what is measured                         data, write, synthetic, photos, dice: synthetic data
 //! rounds      limits and pipeline in turn              limits; run, timeline, process; files: warm or cold
 //! figures     medians, shares, which limit binds       shares, stages, figures
-//! said        to people, to programs, as a picture     report, JSON, plot
+//! output      for people, for programs, as a picture   report, JSON, plot
 //! ```
 
 mod data;
@@ -40,30 +40,32 @@ use data::Format;
 use measure::Measured;
 use synthetic::Kind;
 
-/// The figures of all rounds are kept.
+/// The figures of all rounds are kept in memory.
 const ROUNDS_MAX: i64 = 100_000;
-/// Keys of eight digits are in order up to here.
+/// Keys of eight digits are in order up to this number of records.
 const RECORDS_MAX: i64 = 99_999_999;
 
-/// Measure the pipeline beside this machine's own limits, and say which of them binds
+/// Measure the pipeline next to this machine's own limits, and say which of them binds
 ///
-/// Every round measures the limits, then the pipeline against consumers that only count. A share is what the pipeline
-/// did of a limit in the same round, and the median over the rounds is what is said:
+/// Every round measures the limits, then the pipeline with consumers that only count batches. A share is the
+/// part of a limit that the pipeline reached in the same round. The result is the median over the rounds:
 ///
-/// copy_1, copy_n: output bytes, of what one thread and all of them copy from memory to memory; copy_n can bind only
-/// where no more is written than read;
-/// store_n: output bytes, of what all threads store past the caches;
-/// read_n: bytes of records, of what all threads read from the page cache;
-/// decode: records, of what as many threads decode, whole, that do nothing else;
-/// pinned_copy: bytes of batches, of what the GPUs take from page-locked memory;
-/// cpu: time of processors, of that of as many threads.
+/// copy_1, copy_n: output bytes, as a share of what one thread, or all of them, copy from memory to memory;
+/// copy_n can bind only if no more is written than read;
+/// store_n: output bytes, as a share of what all threads store past the caches;
+/// read_n: bytes of records, as a share of what all threads read from the page cache;
+/// decode: records, as a share of what as many threads decode, whole, when they do nothing else;
+/// pinned_copy: bytes of batches, as a share of what the GPUs copy from page-locked memory;
+/// cpu: processor time, as a share of that of as many threads.
 ///
-/// The largest of these binds; copy_1 and cpu are only said. Where none comes to a half while the workers are at work
-/// for four fifths of the time, it is the processor that binds: cpu. GB are 10^9 bytes, and copies are counted in bytes
-/// written. What is measured begins once the pipeline has been through its source, or has run as long as a round lasts.
-/// With --cold it begins when the pipeline is built, and ends with the first pass. --drop-behind needs it.
+/// The largest share binds; copy_1 and cpu are only reported. If none reaches a half while the workers are at
+/// work four fifths of the time, the processor binds: cpu. GB are 10^9 bytes, and copies are counted in bytes
+/// written. The measurement starts once the pipeline has been through its source, or has run as long as a
+/// round lasts. With --cold it starts when the pipeline is built, and ends with the first pass. --drop-behind
+/// needs --cold.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment, group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "synthetic"]).required(true))]
+#[command(verbatim_doc_comment,
+    group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "synthetic"]).required(true))]
 pub(crate) struct Bench {
     /// The Caffe net whose data layer to measure: a .prototxt, or a .caffemodel.
     #[arg(value_name = "NET")]
@@ -74,16 +76,17 @@ pub(crate) struct Bench {
     /// The Caffe LevelDB to read: its folder.
     #[arg(long, value_name = "PATH")]
     leveldb: Option<PathBuf>,
-    /// Data to make and keep, with the transform that goes with them; several are measured one after the other.
+    /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["level", "stage", "layer", "root"])]
     synthetic: Vec<Kind>,
-    /// What data are made as [default: lmdb].
+    /// The database format of synthetic data [default: lmdb].
     #[arg(long = "as", value_enum, value_name = "FORMAT", conflicts_with_all = ["net", "lmdb", "leveldb"])]
     format: Option<Format>,
-    /// Make so many records [default: as many as each kind says].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=RECORDS_MAX), conflicts_with_all = ["net", "lmdb", "leveldb"])]
+    /// Make this many records [default: depends on the kind].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=RECORDS_MAX),
+        conflicts_with_all = ["net", "lmdb", "leveldb"])]
     records: Option<u32>,
-    /// Where data are kept that were made [default: percolator, in the user's folder for caches].
+    /// Where synthetic data are kept [default: percolator, in the user's cache folder].
     #[arg(long, value_name = "DIR", conflicts_with_all = ["net", "lmdb", "leveldb"])]
     cache: Option<PathBuf>,
     #[command(flatten)]
@@ -92,19 +95,19 @@ pub(crate) struct Bench {
     transform: TransformArgs,
     #[command(flatten)]
     pipeline: PipelineArgs,
-    /// How long a round measures the pipeline, in seconds; before that it warms up for as long at the most.
+    /// How long a round measures the pipeline, in seconds; it warms up for at most as long before.
     #[arg(long, value_parser = seconds, default_value = "1", allow_negative_numbers = true)]
     seconds: Duration,
-    /// How many rounds there are.
+    /// The number of rounds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=ROUNDS_MAX))]
     rounds: u32,
-    /// Have the system drop the source's files from its memory before each round, which is then one pass at the most.
+    /// Drop the source's files from the page cache before each round, which is then at most one pass.
     #[arg(long)]
     cold: bool,
-    /// Print one line of JSON a job, and nothing else.
+    /// Print one line of JSON per job, and nothing else.
     #[arg(long)]
     json: bool,
-    /// Draw who was at work when, in the last round, and the shares of the limits.
+    /// Plot the activity of each stage over the last round, and the shares of the limits.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// The share of a limit at which the plot has a line.
@@ -116,10 +119,11 @@ impl Bench {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         ensure!(
             self.cold || !self.pipeline.drop_behind,
-            "--drop-behind without --cold: limits are read from the page cache, and a pipeline that drops what it used reads \
-             from the disk; add --cold, which has both read from there, or leave --drop-behind out"
+            "--drop-behind without --cold: limits are read from the page cache, and a pipeline that drops \
+             what it used reads from the disk; add --cold, so that both read from the disk, or leave out \
+             --drop-behind"
         );
-        // A name that cannot be written to is told before minutes have gone by.
+        // Fails now, rather than after minutes, if the file cannot be written.
         if let Some(path) = &self.plot {
             whole_file::check(path)
                 .with_context(|| format!("{}: cannot write the plot", shown::path(path)))?;
@@ -154,6 +158,6 @@ fn share(text: &str) -> Result<f64, String> {
     if share > 0.0 && share <= 100.0 {
         Ok(share)
     } else {
-        Err("allowed are more than 0, and 100 at the most".to_owned())
+        Err("must be more than 0 and at most 100".to_owned())
     }
 }

@@ -7,7 +7,7 @@ use percolator::bench_support::DecodeBench;
 
 use super::dice::Dice;
 
-/// They are part of the program: data can be made wherever it runs.
+/// They are part of the program, so that data can be made wherever it runs.
 const FILES: [&[u8]; 4] = [
     include_bytes!("photos/astronaut.jpg"),
     include_bytes!("photos/chelsea.jpg"),
@@ -45,20 +45,20 @@ impl Photos {
         Ok(Photos(FILES.into_iter().map(open).collect::<anyhow::Result<_>>()?))
     }
 
-    /// A hash of every pixel: which decoder a build has makes a difference of a few levels.
+    /// A hash of every pixel: decoders of different builds may differ by a few levels.
     pub(super) fn hash(&self) -> u64 {
-        // FNV-1a, of 64 bits.
+        // FNV-1a, 64 bits.
         let bytes = self.0.iter().flat_map(|photo| &photo.planes);
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         })
     }
 
-    /// Planes of so many rows and columns: a window that the dice choose, at least three quarters as wide as the
-    /// photograph allows, resized, and mirrored every second time.
+    /// Cuts planes of this height and width: a random window, at least three quarters as wide as the
+    /// photograph allows, resized, and mirrored every second time on average.
     pub(super) fn cut(&self, dice: &mut Dice, height: usize, width: usize) -> Vec<u8> {
         let photo = &self.0[dice.below(self.0.len())];
-        // The largest window of the same proportions.
+        // The width of the largest window of the same aspect ratio.
         let widest = photo.shape.width.min(photo.shape.height * width / height);
         let narrowest = widest * 3 / 4;
         let window_width = narrowest + dice.below(widest - narrowest) + 1;
@@ -79,7 +79,7 @@ impl Photos {
     }
 }
 
-/// Two neighbours, and how much of the second, of 256, comes to the first.
+/// Two adjacent pixels, and the weight of the second, in 256ths.
 #[derive(Clone, Copy, Debug)]
 struct Tap {
     at: usize,
@@ -87,10 +87,10 @@ struct Tap {
     weight: u32,
 }
 
-/// For each of `wanted` pixels, what it is made of: `found` pixels from `from` on.
+/// The taps of each of `wanted` pixels, over `found` pixels from `from` on.
 fn taps(found: usize, wanted: usize, from: usize) -> Vec<Tap> {
     let tap = |pixel: usize| {
-        // In 256ths: the middle of the pixel, half a pixel back.
+        // In 256ths: the middle of the pixel, moved back by half a pixel.
         let middle = ((2 * pixel + 1) * found * 128 / wanted).saturating_sub(128);
         let at = (middle / 256).min(found - 1);
         let weight = u32::try_from(middle % 256).expect("it is less than 256");
@@ -119,7 +119,7 @@ impl Photo {
     }
 }
 
-/// The mean of two values, times 256.
+/// The weighted mean of two values, times 256.
 fn mixed(first: u32, second: u32, weight: u32) -> u32 {
     first * (256 - weight) + second * weight
 }

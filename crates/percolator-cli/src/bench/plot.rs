@@ -1,4 +1,5 @@
-//! A picture of the jobs: who was at work when, and how near each limit is. SVG, complete in itself.
+//! A picture of the jobs, as a self-contained SVG: the activity of each stage over time, and the share of
+//! each limit.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,7 @@ use super::timeline::Timeline;
 /// All lengths are in pixels.
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 24.0;
-/// Where what is drawn begins, behind its names.
+/// Where the bars begin, right of their names.
 const LEFT: f64 = 260.0;
 const RIGHT: f64 = WIDTH - 90.0;
 const ROW: f64 = 34.0;
@@ -17,7 +18,7 @@ const BAR: f64 = 26.0;
 const HEAD: f64 = 64.0;
 const GAP: f64 = 46.0;
 
-/// Colours of a light page, and of a dark one.
+/// The colours of a light and of a dark page.
 const STYLE: &str = "\
 svg { font: 13px system-ui, sans-serif } rect { shape-rendering: crispEdges } .page { fill: #ffffff }
 text { fill: #1f2328 } .title { font-size: 17px; font-weight: 600 } .faint { fill: #59636e }
@@ -61,7 +62,7 @@ fn draw_job(out: &mut String, top: &mut f64, job: &Measured, goal: f64) -> std::
     draw_shares(out, top, job, goal)
 }
 
-/// A row a stage: how much of each slice it was at work.
+/// Draws a row per stage: the share of each slice in which it was at work.
 fn draw_timeline(out: &mut String, top: &mut f64, timeline: &Timeline) -> std::fmt::Result {
     let end = timeline.slices.last().map_or(0.0, |slice| slice.end).max(f64::MIN_POSITIVE);
     let x = |seconds: f64| LEFT + (RIGHT - LEFT) * seconds / end;
@@ -85,7 +86,7 @@ fn draw_timeline(out: &mut String, top: &mut f64, timeline: &Timeline) -> std::f
     Ok(())
 }
 
-/// A bar a limit, and the line of the goal.
+/// Draws a bar per limit, and the line of the goal.
 fn draw_shares(out: &mut String, top: &mut f64, job: &Measured, goal: f64) -> std::fmt::Result {
     let f = &job.figures;
     let most = f.share_of.values().copied().fold(1.0_f64.max(goal), f64::max) * 1.05;
@@ -110,7 +111,7 @@ fn text(out: &mut String, x: f64, y: f64, class: &str, said: &str) -> std::fmt::
     writeln!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escaped(said))
 }
 
-/// A rectangle that says something when it is pointed at.
+/// Writes a rectangle with a tooltip.
 fn rect(
     out: &mut String,
     class: &str,
@@ -132,7 +133,7 @@ fn line(out: &mut String, class: &str, x: f64, from: f64, to: f64) -> std::fmt::
     writeln!(out, "<line class=\"{class}\" x1=\"{x:.1}\" y1=\"{from:.1}\" x2=\"{x:.1}\" y2=\"{to:.1}\"/>")
 }
 
-/// Text that is no markup, whatever a job is called. What XML has no place for is left out.
+/// Escapes a text for XML, whatever a job is called. Control characters are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! What this process has used: time of processors, and memory of its own.
+//! The processor time and the memory that this process has used.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time of processors that all threads together have used.
+/// The processor time of all threads together.
 pub(super) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-/// A look at the memory of this process, again and again.
+/// Samples the memory of this process.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// Linux's own account; none where there is no Linux.
+    /// Linux's status file; `None` on other systems.
     status: Option<File>,
     buffer: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl Memory {
         Memory { status: File::open("/proc/self/status").ok(), buffer: vec![0; 8192] }
     }
 
-    /// Bytes that are resident and lie in no file.
+    /// The resident anonymous memory, in bytes.
     pub(super) fn anonymous_bytes(&mut self) -> Option<u64> {
         let length = self.status.as_ref()?.read_at(&mut self.buffer, 0).ok()?;
         anonymous_bytes(std::str::from_utf8(&self.buffer[..length]).ok()?)

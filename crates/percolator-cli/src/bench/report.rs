@@ -7,7 +7,7 @@ use percolator::shown;
 use super::figures::Figures;
 use super::shares::{Limit, NEAR};
 
-/// Columns.
+/// In columns.
 const WIDTH: usize = 100;
 
 /// The whole report of a job.
@@ -25,12 +25,13 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
     writeln!(out, "{}: {records}the first {}", shown::message(&f.job), f.source_shape)?;
     let cold = match (f.cold, f.evicted) {
         (false, _) => "",
-        (true, Some(false)) => "; COLD WAS ASKED FOR, and the system kept the files in memory",
+        (true, Some(false)) => "; NOT COLD: the system kept the files in memory",
         (true, _) => "; cold",
     };
     writeln!(
         out,
-        "  batches of {}, transformed on the {}, to {}\n  {} worker(s), {} of them at work; rings of {} batches; {} rounds of {} s{cold}\n",
+        "  batches of {}, transformed on the {}, to {}\n  {} worker(s), {} of them at work; \
+         rings of {} batches; {} rounds of {} s{cold}\n",
         f.batch_shape,
         f.transform_on,
         f.devices.join(", "),
@@ -49,7 +50,7 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
     let fresh = f.fresh_memory_ms;
     writeln!(
         out,
-        "  {:<16} {:>14.1} ms after build(); to touch so much new memory takes {fresh:.1} ms",
+        "  {:<16} {:>14.1} ms after build(); touching as much new memory takes {fresh:.1} ms",
         "first batch", f.first_batch_ms
     )?;
     let intervals = f.batch_interval_ms;
@@ -66,7 +67,7 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
 fn write_stages(out: &mut String, f: &Figures) -> std::fmt::Result {
     writeln!(out, "\n  {:<18} {:>12} {:>8} {:>9}   waited for", "stage", "records/s", "GB/s", "at work")?;
     for stage in &f.stages {
-        // One sign for all: a line has 100 columns.
+        // One percent sign for all of them: a line has 100 columns.
         let waited =
             stage.waited_for.iter().map(|waited| format!("{} {:.0}", waited.whom, waited.share * 100.0));
         writeln!(
@@ -96,7 +97,7 @@ fn write_limits(out: &mut String, f: &Figures) -> std::fmt::Result {
     Ok(())
 }
 
-/// What a limit is, and how much of it there is.
+/// A limit's name, and its value.
 pub(super) fn described(limit: Limit, f: &Figures) -> (String, String) {
     let n = f.threads;
     let gb_s = |rate: f64| format!("{rate:.2} GB/s");
@@ -126,7 +127,8 @@ fn sentence(f: &Figures) -> String {
     let (name, most) = described(f.binds, f);
     if f.binds != Limit::Cpu && f.share < NEAR {
         return format!(
-            "No limit is near: the most is {percent:.0} % of {name} ({most}). What held the others up: the {}.",
+            "No limit is near: the most is {percent:.0} % of {name} ({most}). \
+             What held the others up: the {}.",
             f.held_up_by
         );
     }
@@ -136,13 +138,13 @@ fn sentence(f: &Figures) -> String {
         Limit::ReadN => "smaller records: resized before they are stored, or encoded".to_owned(),
         Limit::Decode => "more cores, smaller images, or records that are not encoded".to_owned(),
         Limit::Copy1 | Limit::CopyN | Limit::StoreN | Limit::PinnedCopy => {
-            format!("fewer bytes a record: {}", fewer_bytes(f))
+            format!("fewer bytes per record: {}", fewer_bytes(f))
         }
     };
     format!("What binds: {name} ({most}), of which {percent:.0} % was reached; what would help: {help}.")
 }
 
-/// What makes a batch smaller that is not so yet.
+/// An option, not yet used, that makes a batch smaller.
 fn fewer_bytes(f: &Figures) -> &'static str {
     let has_gpu = f.devices.iter().any(|device| device.starts_with("cuda:"));
     match &*f.dtype {
@@ -153,7 +155,7 @@ fn fewer_bytes(f: &Figures) -> &'static str {
     }
 }
 
-/// Text in lines as wide as the tables, each behind two spaces.
+/// Wraps a text to the width of the tables, indented by two spaces.
 fn wrapped(text: &str) -> String {
     let mut said = String::new();
     let mut line = String::from(" ");
@@ -168,7 +170,7 @@ fn wrapped(text: &str) -> String {
     said + &line + "\n"
 }
 
-/// A whole number with commas.
+/// A whole number with thousands separators.
 pub(super) fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
     let mut said = String::new();

@@ -1,7 +1,7 @@
-//! One round of the pipeline: it is built, warms up, and is measured for a while.
+//! One round of the pipeline: it is built, warms up, and is measured.
 //!
-//! The window that is measured begins and ends as the first lane's consumer takes a batch, so that it holds whole
-//! batches of that lane. Lanes are dealt to in turn: the others are at most a batch away.
+//! The measured window starts and ends when the first lane's consumer takes a batch, so it has whole batches
+//! of that lane. Records are dealt to the lanes in turn, so the others are at most a batch away.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,22 +15,23 @@ use percolator::{Feed, FeedBuilder, Lane, Stats};
 use super::process::{Memory, cpu_time};
 use super::timeline::Timeline;
 
-/// How often memory is looked at.
+/// How often memory is sampled.
 const LOOK: Duration = Duration::from_millis(5);
-/// The first batches find a pipeline that is not full yet.
+/// The first batches come from a pipeline that is not full yet.
 const WARM_BATCHES: usize = 4;
 
-/// When the window begins and ends.
+/// When the window starts and ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// The window's length. Before it the pipeline warms up for one pass over the source, or for as long as this.
+    /// The window's length. Before it, the pipeline warms up for one pass over the source, or for as long as
+    /// this.
     pub(super) length: Duration,
-    /// Whether the source was dropped from memory: then the window begins with `build()`, and ends once the reader has
-    /// been through it, because its next pass finds it in memory.
+    /// Whether the source was evicted from memory. If so, the window starts with `build()` and ends once the
+    /// reader has been through the source, because its next pass would find the source in memory.
     pub(super) is_cold: bool,
 }
 
-/// A moment at one end of the window.
+/// The state at one end of the window.
 #[derive(Clone, Debug)]
 struct Mark {
     at: Instant,
@@ -38,25 +39,25 @@ struct Mark {
     cpu: Duration,
 }
 
-/// What one round has shown.
+/// The results of one round.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// What was done in the window, and only in it.
+    /// The statistics of the window alone.
     pub(super) stats: Stats,
-    /// Time of processors in the window.
+    /// The processor time in the window.
     pub(super) cpu: Duration,
-    /// Bytes of a record's value, on average.
+    /// The mean size of a record's value, in bytes.
     pub(super) value_bytes: f64,
-    /// From `build()` to the first batch on its device.
+    /// The time from `build()` to the first batch on its device.
     pub(super) first_batch: Duration,
-    /// Between the batches of a lane, in the window.
+    /// The times between the batches of a lane, in the window.
     pub(super) intervals: Vec<Duration>,
-    /// The most memory of its own that the process had, from before `build()` to the end, less what it had before.
+    /// The peak of the process's own memory, from before `build()` to the end, less what it had before.
     pub(super) anonymous_bytes: Option<u64>,
     pub(super) timeline: Timeline,
 }
 
-/// What the threads of a round share.
+/// The state that the threads of a round share.
 struct Round<'a> {
     feed: &'a Feed,
     rule: Rule,
@@ -103,7 +104,7 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
             match Builder::new().name(name).spawn_scoped(scope, consume) {
                 Ok(consumer) => consumers.push(consumer),
                 Err(error) => {
-                    // Those that have been started go home.
+                    // The consumers that were started stop.
                     round.stop.store(true, Ordering::Relaxed);
                     failed = Some(anyhow!("cannot start the thread of lane {number}: {error}"));
                     break;
@@ -111,7 +112,7 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
             }
         }
         drop(done);
-        // Every consumer holds a sender, and the last to go ends this.
+        // Every consumer holds a sender. This ends when the last sender is dropped.
         while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             peak = peak.max(memory.anonymous_bytes());
             if timeline.is_due() {
@@ -129,14 +130,14 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
 }
 
 impl Round<'_> {
-    /// Takes a lane's batches until the window has ended; the moments at which it took them.
+    /// Takes a lane's batches until the window has ended. Returns the moments at which it took them.
     fn consume(&self, mut lane: Lane) -> anyhow::Result<Vec<Instant>> {
         let leads = lane.number() == 0;
         let taken = self.take(&mut lane, leads);
         if leads {
             self.stop.store(true, Ordering::Relaxed);
         }
-        // What comes next is measured without this round's memory.
+        // The next measurement must not count this round's memory.
         lane.close();
         taken
     }
@@ -159,7 +160,8 @@ impl Round<'_> {
         Ok(taken)
     }
 
-    /// Moves the window on; says whether it has ended. The first lane's consumer alone asks.
+    /// Starts or ends the window if it is time to. Returns whether it has ended. Only the first lane's
+    /// consumer calls it.
     fn is_over(&self, now: Instant, batches: usize) -> bool {
         let Rule { length, is_cold } = self.rule;
         let mark = || self.mark(now);

@@ -1,4 +1,4 @@
-//! What the pipeline did of each limit in a round, and which limit binds.
+//! The share of each limit that the pipeline reached in a round, and which limit binds.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use super::job::Job;
 use super::limits::Limits;
 use super::run::Run;
 
-/// Below this no share says that its limit binds.
+/// A limit whose share is below this does not bind.
 pub(super) const NEAR: f64 = 0.5;
-/// Workers that are at work for so much of the time are so throughout.
+/// Workers that are at work for this share of the time count as always at work.
 const BUSY: f64 = 0.8;
 
-/// One round: what the machine can do, and what the pipeline did.
+/// One round: the machine's limits, and the pipeline's run.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) limits: Limits,
     pub(super) run: Run,
 }
 
-/// What a share is of.
+/// A limit of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Limit {
     Copy1,
@@ -58,8 +58,8 @@ impl Limit {
         }
     }
 
-    /// Whether all threads of the pipeline together share it, so that it can hold them up. A copy reads as much as it
-    /// writes: it is no limit of what turns bytes into floats.
+    /// Whether all threads of the pipeline share the limit, so that it can hold them up. A copy reads as much
+    /// as it writes, so it does not limit a pipeline that turns bytes into floats.
     fn can_bind(self, is_copy: bool) -> bool {
         match self {
             Limit::Copy1 | Limit::Cpu => false,
@@ -92,17 +92,17 @@ impl Round {
         self.run.cpu.as_secs_f64() / self.run.stats.records().max(1) as f64 * 1e3
     }
 
-    /// Bytes that the host writes: other than come out, where devices transform.
+    /// The bytes that the host writes; not the output's if devices transform.
     pub(super) fn written_per_s(&self, job: &Job) -> f64 {
         if job.place == TransformPlace::Device { self.host_per_s() } else { self.output_per_s() }
     }
 
-    /// Bytes of batches as they lie on the host.
+    /// The bytes of batches on the host.
     fn host_per_s(&self) -> f64 {
         self.run.stats.per_second(self.run.stats.lanes.iter().map(|lane| lane.host_bytes).sum())
     }
 
-    /// What the pipeline did of a limit.
+    /// The share of a limit that the pipeline reached.
     pub(super) fn share_of(&self, limit: Limit, job: &Job) -> Option<f64> {
         let Round { limits, run } = self;
         let written_per_s = self.written_per_s(job);
@@ -120,7 +120,7 @@ impl Round {
     }
 }
 
-/// The limit that binds, and its share. `is_copy` says that no more is written than read.
+/// The limit that binds, and its share. `is_copy`: no more is written than read.
 pub(super) fn binding(share_of: &BTreeMap<Limit, f64>, workers_at_work: f64, is_copy: bool) -> (Limit, f64) {
     let cpu = share_of.get(&Limit::Cpu).copied().unwrap_or(0.0);
     let can_bind = share_of.iter().filter(|(limit, _)| limit.can_bind(is_copy));

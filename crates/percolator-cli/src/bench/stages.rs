@@ -1,4 +1,4 @@
-//! What each stage did, and for whom it waited.
+//! What each stage did, and which stages it waited for.
 
 use percolator::Stats;
 use percolator::feed::{LaneStats, Waits};
@@ -13,27 +13,27 @@ pub(super) struct Stage {
     pub(super) threads: usize,
     pub(super) records_per_s: f64,
     pub(super) gb_s: f64,
-    /// The share of its time in which it waited for nobody.
+    /// The share of its time in which it did not wait.
     pub(super) at_work: f64,
     pub(super) waited_for: Vec<Waited>,
-    /// Whether others wait where this one works. A lane's own thread hands over, and others do its work.
+    /// Whether others wait while this stage works. A lane's own thread only hands over; others do its work.
     #[serde(skip)]
     pub(super) can_hold_up: bool,
 }
 
-/// A stage's waits for one other.
+/// A stage's waits for another stage.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Waited {
     pub(super) whom: &'static str,
-    /// The share of its time.
+    /// As a share of its time.
     pub(super) share: f64,
     pub(super) waits_per_s: f64,
 }
 
-/// Which waits of a round's statistics are meant.
+/// Selects waits from a round's statistics.
 type WaitsOf<'a> = (&'static str, &'a dyn Fn(&Stats) -> Waits);
 
-/// The stages in the order of a record's way. All rounds are of one feed.
+/// The stages, in the order in which a record passes them. All rounds are of one feed.
 pub(super) fn stages(rounds: &[&Stats], source_per_s: f64) -> Vec<Stage> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let middle = |of: &dyn Fn(&Stats) -> f64| median(rounds.iter().map(|stats| of(stats))).unwrap_or(0.0);
@@ -103,7 +103,7 @@ pub(super) fn stages(rounds: &[&Stats], source_per_s: f64) -> Vec<Stage> {
     stages
 }
 
-/// What share of its time a stage of so many threads spent on these waits.
+/// The share of its time that a stage of this many threads spent in these waits.
 fn share(waits: Waits, stats: &Stats, threads: usize) -> f64 {
     let whole = stats.elapsed.as_secs_f64() * threads as f64;
     if whole > 0.0 { (waits.time.as_secs_f64() / whole).min(1.0) } else { 0.0 }

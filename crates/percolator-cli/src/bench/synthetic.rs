@@ -1,4 +1,4 @@
-//! The kinds of data that are made on the spot, and what is done to them if nothing else is said.
+//! The kinds of synthetic data, and their default transforms.
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -13,7 +13,7 @@ use super::dice::Dice;
 use super::photos::Photos;
 use crate::pipeline::DtypeArg;
 
-/// A kind of records.
+/// A kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// 5,300 images of 3x256x256 bytes, 1 GB; crop 227, mirror, mean image, scale, to f32.
@@ -46,7 +46,7 @@ impl Kind {
         ImageShape { channels, height, width }
     }
 
-    /// How many there are, if it is not said.
+    /// The default number of records.
     pub(super) fn records(self) -> usize {
         match self {
             Kind::Raw256 => 5_300,
@@ -56,15 +56,15 @@ impl Kind {
         }
     }
 
-    /// No record has more bytes.
+    /// The largest size of a record, in bytes.
     pub(super) fn record_bytes_max(self) -> usize {
         let ImageShape { channels, height, width } = self.shape();
-        // Of a JPEG at this quality, half is ample.
+        // For a JPEG of this quality, half is ample.
         let pixels = channels * height * width;
         64 + if self == Kind::Jpeg { pixels / 2 } else { pixels }
     }
 
-    /// How many make a batch, if it is not said.
+    /// The default batch size, in records.
     pub(super) fn batch_size(self) -> usize {
         match self {
             Kind::Raw256 | Kind::Jpeg => 64,
@@ -79,7 +79,8 @@ impl Kind {
         }
     }
 
-    /// What is done to a record beside its mean, which `transform` has. Bytes that stay bytes are not multiplied.
+    /// The transform of a record, added to `transform`, which has the mean. Bytes that stay bytes are not
+    /// scaled.
     pub(super) fn transform(self, transform: Transform, is_float: bool) -> Transform {
         let scale = if is_float { 0.017 } else { 1.0 };
         match self {
@@ -90,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// Subtracts what this kind of record has subtracted.
+    /// Adds this kind's mean to a transform.
     pub(super) fn with_mean(self, transform: Transform) -> anyhow::Result<Transform> {
         const MEANS: [f32; 3] = [104.0, 117.0, 123.0];
 
@@ -130,7 +131,7 @@ impl Kind {
     }
 }
 
-/// A JPEG of planes, its colours at half the resolution, as cameras write them.
+/// Encodes planes as a JPEG, with chroma at half the resolution, as cameras do.
 fn jpeg(planes: &[u8], shape: ImageShape) -> anyhow::Result<Vec<u8>> {
     const QUALITY: u8 = 90;
 
@@ -148,8 +149,8 @@ fn jpeg(planes: &[u8], shape: ImageShape) -> anyhow::Result<Vec<u8>> {
     Ok(file)
 }
 
-/// Tokens of two bytes each, of which those with low numbers are frequent, as words are: any number of bits is as likely
-/// as any other.
+/// Makes tokens of two bytes each. Low numbers are frequent, like frequent words: every number of bits is
+/// equally likely.
 fn tokens(dice: &mut Dice, count: usize) -> Vec<u8> {
     let mut token = || {
         let bits = dice.below(16);

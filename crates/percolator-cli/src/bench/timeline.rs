@@ -1,16 +1,16 @@
-//! Who was at work when, in one round.
+//! The activity of each stage during one round.
 
 use std::time::{Duration, Instant};
 
 use percolator::Stats;
 use percolator::feed::Waits;
 
-/// What one share is of.
+/// The length of a slice.
 const SLICE: Duration = Duration::from_millis(50);
-/// A round that takes longer than so many slices shows its beginning.
+/// A round of more slices than this shows its beginning only.
 const SLICES_MAX: usize = 1200;
 
-/// The shares of time at work of every stage, slice by slice.
+/// The share of time that every stage was at work, slice by slice.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     /// The reader, the workers, and the consumer of each lane.
@@ -20,17 +20,17 @@ pub(super) struct Timeline {
     due: Instant,
 }
 
-/// A piece of a round.
+/// A slice of a round.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     /// Seconds since the pipeline was built.
     pub(super) start: f64,
     pub(super) end: f64,
-    /// A share of each stage, in the order of the stages.
+    /// The share of each stage, in the order of the stages.
     pub(super) at_work: Vec<f64>,
 }
 
-/// What the stages had waited for at one time, and how many threads each has.
+/// What the stages had waited for at one time, and their numbers of threads.
 #[derive(Clone, Debug)]
 struct Look {
     at: Duration,

@@ -1,4 +1,4 @@
-//! Records into a database, with a bar that shows how far it is.
+//! Writes records into a database, with a progress bar.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rusty_leveldb::{DB, Options};
 use super::data::{Data, Format};
 use super::photos::Photos;
 
-/// Records that are made before they are written: a commit.
+/// The number of records made and committed together.
 const CHUNK: usize = 256;
 
 /// A key and a value.
@@ -33,7 +33,7 @@ pub(super) fn write(data: &Data, folder: &Path, photos: &Photos) -> anyhow::Resu
     Ok(())
 }
 
-/// It is shown only where somebody sees it.
+/// Shown only on a terminal.
 fn progress(data: &Data) -> ProgressBar {
     let template = "{msg} {wide_bar} {pos}/{len} records, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -68,13 +68,13 @@ fn make(data: &Data, photos: &Photos, indexes: Range<usize>) -> anyhow::Result<V
     })
 }
 
-/// As Caffe does: a folder, the unnamed database, keys in order.
+/// Writes as Caffe does: a folder, the unnamed database, keys in order.
 fn write_lmdb(
     folder: &Path,
     bytes_max: u64,
     chunks: impl Iterator<Item = anyhow::Result<Vec<Record>>>,
 ) -> anyhow::Result<()> {
-    // It is nobody else's before it has its name.
+    // Nobody else uses the folder before it has its name.
     let flags = EnvironmentFlags::NO_SYNC | EnvironmentFlags::NO_LOCK;
     let map = usize::try_from(bytes_max.saturating_mul(2)).context("it is larger than memory can address")?;
     let environment = Environment::new().set_map_size(map).set_flags(flags).open(folder)?;
@@ -89,7 +89,7 @@ fn write_lmdb(
     Ok(environment.sync(true)?)
 }
 
-/// As LevelDB does if it is told nothing, but for its compression, of which there is none.
+/// Writes with LevelDB's defaults, except that nothing is compressed.
 fn write_leveldb(
     folder: &Path,
     chunks: impl Iterator<Item = anyhow::Result<Vec<Record>>>,
@@ -105,13 +105,13 @@ fn write_leveldb(
             database.put(&key, &value).map_err(failed)?;
         }
     }
-    // So that all of it lies in tables.
+    // Moves all records into tables.
     database.flush().map_err(failed)?;
     database.close().map_err(failed)?;
     sync(folder)
 }
 
-/// What is not on the disk cannot be evicted from memory.
+/// Only files that are on disk can be evicted from memory.
 fn sync(folder: &Path) -> anyhow::Result<()> {
     for file in std::fs::read_dir(folder)? {
         std::fs::File::open(file?.path())?.sync_all()?;

@@ -1,6 +1,6 @@
-//! `percolator bench` is what goals are measured with, so its figures must be what they say and agree with each other,
-//! and the data it makes must be the same everywhere. These tests run the command as a user does, on data so small that
-//! no figure means anything: figures are compared with each other, never with a time or a rate.
+//! Goals are measured with `percolator bench`, so its figures must be right and agree with each other, and
+//! the data it makes must be the same everywhere. These tests run the command as a user does, on data so
+//! small that no figure means anything: figures are compared with each other, never with a time or a rate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tempfile::{TempDir, tempdir};
 
 use crate::common;
 
-/// A folder for data and pictures.
+/// A folder for data and plots.
 struct Bench {
     folder: TempDir,
 }
@@ -37,7 +37,7 @@ impl Bench {
         command
     }
 
-    /// Runs what must succeed without a word on the standard error; its standard output.
+    /// Runs what must succeed and print nothing to standard error. Returns its standard output.
     #[track_caller]
     fn pass(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
@@ -46,7 +46,7 @@ impl Bench {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs what must succeed; a line of JSON for each job, and nothing else.
+    /// Runs what must succeed. Returns its output, one line of JSON per job and nothing else.
     #[track_caller]
     fn json(&self, args: &[&str]) -> Vec<Value> {
         let said = self.pass(&[args, &["--json"]].concat());
@@ -55,7 +55,7 @@ impl Bench {
         lines
     }
 
-    /// Runs what must fail, before anything is measured; the message.
+    /// Runs what must fail before anything is measured. Returns the message.
     #[track_caller]
     fn fail(&self, args: &[&str], code: i32) -> String {
         check_failure(&self.command(args).output().unwrap(), code)
@@ -65,7 +65,7 @@ impl Bench {
         self.folder.path().join("percolator")
     }
 
-    /// What was made, by name.
+    /// The data sets that were made, by name.
     fn made(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.cache()) else { return Vec::new() };
         let mut made: Vec<_> =
@@ -93,7 +93,7 @@ fn check_failure(output: &Output, code: i32) -> String {
     message
 }
 
-/// A number that is more than nothing.
+/// Checks that a number is positive and finite.
 #[track_caller]
 fn positive(figures: &Value, name: &str) -> f64 {
     let number = figures[name].as_f64().unwrap_or_else(|| panic!("{name} of {figures}"));
@@ -101,7 +101,7 @@ fn positive(figures: &Value, name: &str) -> f64 {
     number
 }
 
-/// Checks what is true of the figures of every job.
+/// Checks what must hold for the figures of every job.
 #[track_caller]
 fn check(figures: &Value) {
     for name in
@@ -126,7 +126,7 @@ fn check(figures: &Value) {
     }
     let intervals = &figures["batch_interval_ms"];
     assert!(intervals["p50"].as_f64().unwrap() <= intervals["p99"].as_f64().unwrap(), "{intervals}");
-    // What frees memory between two looks leaves none that is seen.
+    // Zero is allowed: memory freed between two samples is not seen.
     assert!(figures["anon_mib"].is_null() || figures["anon_mib"].as_f64().unwrap() >= 0.0);
     check_limits(figures);
     check_stages(figures);
@@ -147,10 +147,10 @@ fn check_limits(figures: &Value) {
     for name in shares.as_object().unwrap().keys() {
         assert!(share(name) > 0.0, "{name} of {shares}");
     }
-    // What binds is among the shares, and only the processor binds though another share is larger.
+    // The limit that binds has a share; only the processor binds although another share is larger.
     let binds = figures["binds"].as_str().unwrap();
     assert_eq!(figures["share"], shares[binds]);
-    // Nor does a copy bind what writes more than it reads.
+    // A copy does not bind a pipeline that writes more than it reads.
     let is_copy = figures["output_gb_s"].as_f64() <= figures["source_gb_s"].as_f64();
     let others = shares.as_object().unwrap().keys();
     let others =
@@ -212,7 +212,7 @@ fn every_kind_of_data_is_measured() {
 fn rates_that_are_of_one_another_agree() {
     let bench = Bench::new();
     let jobs = bench.json(&["--synthetic", "small,tokens", "--records", "64", "--batch-size", "32"]);
-    // Labels and field numbers come to less than two in a hundred of a value.
+    // Labels and field numbers are less than two percent of a value.
     for (job, [source, output]) in jobs.iter().zip([[3072.0, 3.0 * 28.0 * 28.0 * 4.0], [2048.0, 2048.0]]) {
         let records_per_s = job["records_per_s"]["median"].as_f64().unwrap();
         let a_record = |name: &str| job[name].as_f64().unwrap() * 1e9 / records_per_s;
@@ -310,7 +310,7 @@ fn people_get_a_table_and_a_sentence() {
     assert!(serde_json::from_str::<Value>(said.lines().next().unwrap()).is_err());
 }
 
-/// Checks that the tags of a document are balanced; how often each comes.
+/// Checks that the tags of a document are balanced. Returns how often each occurs.
 #[track_caller]
 fn tags(document: &str) -> std::collections::BTreeMap<&str, usize> {
     let (mut open, mut counts) = (Vec::new(), std::collections::BTreeMap::new());
@@ -342,7 +342,7 @@ fn the_plot_is_a_picture_of_every_job() {
     let tags = tags(&picture);
     assert_eq!((tags["svg"], tags["style"]), (1, 1));
     assert_eq!(tags["line"], 4, "the limit and the goal, of two jobs");
-    // Three rows and five bars a job, at the least.
+    // At least three rows and five bars per job.
     assert!(tags["rect"] >= 16, "{tags:?}");
     assert!(picture.contains("goal 50 %") && !picture.contains("NaN") && !picture.contains("inf"));
     let hostile = bench.folder.path().join("a&b<c>\"d");
@@ -369,7 +369,7 @@ fn data_are_the_same_bytes_when_they_are_made_twice() {
         );
         lmdbs.push(records(&Lmdb::open(one).unwrap()));
     }
-    // A LevelDB of them holds the same records.
+    // A LevelDB of these data holds the same records.
     one.json(&[&args[..], &["--as", "leveldb"]].concat());
     let made = one.made().into_iter();
     let leveldbs: Vec<_> = made.filter(|path| path.to_str().unwrap().contains("-leveldb-")).collect();
@@ -393,7 +393,7 @@ fn data_look_like_photographs() {
     let raw = records(&Lmdb::open(small).unwrap());
     let values: std::collections::BTreeSet<_> = raw.iter().map(|(_key, value)| value).collect();
     assert_eq!(values.len(), 30, "no two are the same");
-    // Neighbours in a photograph are alike; bytes at random differ by 85 on average.
+    // Adjacent pixels of a photograph are similar; random bytes differ by 85 on average.
     let mut differences = Vec::new();
     for (_key, value) in &raw {
         let datum = Datum::decode(&**value).unwrap();
@@ -445,7 +445,7 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     assert!(bench.fail(&with(&["--rounds", "0"]), 2).contains("--rounds"));
     assert!(bench.fail(&with(&["--seconds", "-1"]), 2).contains("--seconds"));
     assert!(bench.fail(&with(&["--goal", "0.5"]), 2).contains("--plot"));
-    assert!(bench.fail(&with(&["--plot", "p.svg", "--goal", "nan"]), 2).contains("allowed are more than 0"));
+    assert!(bench.fail(&with(&["--plot", "p.svg", "--goal", "nan"]), 2).contains("must be more than 0"));
     assert!(bench.fail(&["--lmdb", "nowhere"], 1).contains("nowhere"));
     assert!(bench.fail(&["nowhere.prototxt"], 1).contains("nowhere.prototxt"));
     assert!(

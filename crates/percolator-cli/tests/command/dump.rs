@@ -1,7 +1,7 @@
-//! `percolator dump` tells a user what their net sees, so what it writes must be the very arrays, and what it
-//! refuses must leave nothing behind that could be taken for them. These tests run the command as a user does:
-//! they compare its files with the hashes of what real Caffe gave and with files that NumPy wrote, and read
-//! what it says when it cannot do what it was asked.
+//! `percolator dump` shows users what their net sees, so it must write exactly those arrays, and a refused
+//! dump must leave nothing behind that could be taken for them. These tests run the command as a user does.
+//! They compare its files with hashes of what real Caffe gave and with files that NumPy wrote, and check its
+//! messages when it fails.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ fn case(name: &str) -> Value {
     cases.as_array().unwrap().iter().find(|case| case["name"] == name).unwrap().clone()
 }
 
-/// A folder to run the command in, with what it writes to `out` there.
+/// A folder to run the command in; it writes to `out` there.
 struct Dump {
     folder: TempDir,
 }
@@ -34,14 +34,14 @@ impl Dump {
         Dump { folder: tempdir().unwrap() }
     }
 
-    /// With a net in the folder, under the name `net.prototxt`.
+    /// With a net in the folder, named `net.prototxt`.
     fn with_net(text: &str) -> Self {
         let dump = Dump::new();
         fs::write(dump.folder.path().join("net.prototxt"), text).unwrap();
         dump
     }
 
-    /// Runs the command; paths in a net begin at the golden databases.
+    /// Runs the command; paths in a net are relative to the golden databases.
     fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
         self.run_to("out", args)
     }
@@ -63,7 +63,7 @@ impl Dump {
         command
     }
 
-    /// Runs what must succeed; its standard output.
+    /// Runs what must succeed. Returns its standard output.
     #[track_caller]
     fn pass<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
         let output = self.run(args);
@@ -73,7 +73,7 @@ impl Dump {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs what must fail, with one message on one line that a user can read; the message.
+    /// Runs what must fail with a readable message on one line. Returns the message.
     #[track_caller]
     fn fail<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
         let output = self.run(args);
@@ -87,7 +87,7 @@ impl Dump {
         message.strip_prefix("percolator: ").expect(&message).trim_end().to_owned()
     }
 
-    /// Runs what clap must refuse; the message, and how the command is used.
+    /// Runs what clap must refuse. Returns the message and the usage.
     #[track_caller]
     fn refuse<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
         let output = self.run(args);
@@ -119,13 +119,13 @@ impl Dump {
         fs::read(self.folder.path().join("out").join(name)).unwrap()
     }
 
-    /// Both arrays, as they lie in their files.
+    /// Both arrays, as stored in their files.
     fn both(&self) -> [Vec<u8>; 2] {
         ["data.npy", "label.npy"].map(|name| self.array(name))
     }
 }
 
-/// The header of an array file, and what comes after it.
+/// Splits an array file into its header and its elements.
 fn split(array: &[u8]) -> (&[u8], &[u8]) {
     array.split_at(10 + usize::from(u16::from_le_bytes([array[8], array[9]])))
 }
@@ -195,7 +195,7 @@ fn header_by_numpy(name: &str) -> Vec<u8> {
 
 #[test]
 fn headers_are_numpys_to_the_byte() {
-    // Of each pair the shapes are the same.
+    // The cases of a pair have the same shapes.
     for (ours, numpys) in [
         ("png_color_none", "jpg_color_none"),
         ("png_gray_none", "jpg_gray_none"),
@@ -226,7 +226,7 @@ fn the_arrays_do_not_depend_on_the_threads() {
     }
 }
 
-/// What a net that crops and mirrors in training gives with these arguments.
+/// The arrays of a net that crops and mirrors in training, with these arguments.
 fn random(args: &[&str]) -> [Vec<u8>; 2] {
     let dump = Dump::new();
     let net = golden("net/raw_train_all.prototxt");
@@ -245,7 +245,7 @@ fn each_random_sequence_is_its_own_and_the_same_every_time() {
     });
     let [[caffe, label], [caffe_2015, _], [indexed, _]] = &sequences;
     assert!(caffe != caffe_2015 && caffe != indexed && caffe_2015 != indexed);
-    // The order of the records is no part of it.
+    // The random sequence does not affect the order of the records.
     assert!(sequences.iter().all(|[_, other]| other == label));
     assert!(*caffe == random(&["--seed", "1701"])[0], "a net with a seed is Caffe's");
     assert!(random(&[]) == random(&["--seed", "0", "--random", "indexed"]), "one without is ours");
@@ -266,7 +266,7 @@ fn a_database_needs_no_net() {
     assert_eq!(hash(split(&written[0][1]).1), case["label_sha256"].as_str().unwrap());
     assert!(written[0] == written[1] && written[0] == written[2]);
 
-    // The same again by arguments, where a net would say it.
+    // The same again, by arguments instead of by a net.
     let dump = Dump::new();
     let transform = ["--crop", "27", "--mean-value", "104,117,123", "--scale", "0.017"];
     let source = ["--lmdb", "raw_lmdb", "--phase", "test", "--batch-size", "16"];
@@ -329,7 +329,7 @@ fn in_test_a_rank_has_every_record() {
     }
 }
 
-/// Caffe deals by the phase of the layer, which may have one of its own.
+/// Caffe deals by the phase of the layer, which may have its own.
 #[test]
 fn a_layers_own_phase_says_whether_a_rank_has_every_record() {
     let net = LAYER.replace("top: 'data'", "top: 'data' top: 'label'");
@@ -397,8 +397,8 @@ fn records_of_several_shapes_make_no_array() {
     let dump = Dump::new();
     let message = dump.fail(["--lmdb", "png_mixed_lmdb", "--batches", "12"]);
     assert!(message.starts_with("png_mixed_lmdb: batch "), "{message}");
-    assert!(message.contains("arrays of different shape cannot be joined"), "{message}");
-    // What it advises can be done.
+    assert!(message.contains("arrays of different shapes cannot be joined"), "{message}");
+    // The suggested remedy works.
     let advice = message.split("--batches ").nth(1).unwrap();
     dump.pass(["--lmdb", "png_mixed_lmdb", "--batches", advice]);
 
@@ -412,7 +412,7 @@ fn a_net_that_cannot_be_read_is_named_with_the_place() {
     let message = Dump::new().fail(["missing.prototxt"]);
     assert_eq!(message, "missing.prototxt: cannot be read: No such file or directory (os error 2)");
     let message = Dump::new().fail(["."]);
-    assert!(message.ends_with("this is a folder: a database is given with --lmdb or --leveldb"), "{message}");
+    assert!(message.ends_with("this is a folder: give a database with --lmdb or --leveldb"), "{message}");
     let message = Dump::with_net("layer {\n  name: 'd'\n  nmae 'x'\n}").fail(["net.prototxt"]);
     assert!(message.starts_with("net.prototxt:3:8: expected \":\""), "{message}");
     let crop = LAYER.replace("data_param", "transform_param { crop: 3 }\ndata_param");
@@ -437,7 +437,8 @@ fn a_source_that_cannot_be_read_is_named() {
     assert_eq!(
         message,
         format!(
-            "net.prototxt:1:1: layer \"data\": {}: cannot open the database: No such file or directory (os error 2)",
+            "net.prototxt:1:1: layer \"data\": {}: cannot open the database: \
+             No such file or directory (os error 2)",
             path.display()
         )
     );
@@ -475,7 +476,7 @@ fn a_leveldb_whose_log_lacks_a_record_is_read_where_that_is_allowed() {
     drop(database);
     let logs = fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
     let log = logs.filter(|path| path.extension().is_some_and(|kind| kind == "log")).max().unwrap();
-    // One fragment a record, all in one block.
+    // One fragment per record, all in one block.
     let bytes = fs::read(&log).unwrap();
     let fragment = 7 + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
     fs::write(&log, [&bytes[..4 * fragment], &bytes[5 * fragment..]].concat()).unwrap();
@@ -521,7 +522,7 @@ fn arguments_that_contradict_each_other_are_refused() {
 #[test]
 fn where_nothing_can_be_written_it_says_so() {
     let dump = Dump::with_net(LAYER);
-    // Before it looks at the data, which may take long.
+    // Before it reads the data, which may take long.
     for source in ["net.prototxt", "--lmdb=no_such_lmdb"] {
         for out in ["net.prototxt", "net.prototxt/out", "net.prototxt/out/deep"] {
             let output = dump.run_to(out, [source]);
@@ -532,7 +533,7 @@ fn where_nothing_can_be_written_it_says_so() {
     let output = dump.run_to("deep/out", ["--lmdb=no_such_lmdb"]);
     assert!(dump.check_failure(&output).contains("no_such_lmdb"));
     assert!(!dump.folder.path().join("deep").exists(), "nothing is made for a run that cannot begin");
-    // What is no regular file has the name of the array, and stays.
+    // Something other than a regular file has the array's name, and stays.
     let data = dump.folder.path().join("out/data.npy");
     let refused = || String::from_utf8(dump.run(["net.prototxt"]).stderr).unwrap();
     fs::create_dir_all(&data).unwrap();
@@ -559,7 +560,7 @@ fn arrays_are_written_where_links_lead() {
     dump.pass(["net.prototxt"]);
     assert!(at("out/data.npy").is_symlink() && whole.starts_with(b"\x93NUMPY"));
     assert_eq!(fs::read(at("elsewhere/data.npy")).unwrap(), whole);
-    // A run that fails leaves nothing there that could be taken for its arrays.
+    // A failed run leaves nothing behind that could be taken for its arrays.
     assert!(!dump.run(["net.prototxt", "--batches", "1000000000000000000"]).status.success());
     assert!(!at("elsewhere/data.npy").exists());
 }
@@ -571,7 +572,7 @@ fn an_array_that_fits_no_disk_is_refused_before_any_of_it_is_made() {
     for batches in ["100000000000", "1000000000000000000"] {
         let message = dump.fail(["net.prototxt", "--batches", batches]);
         assert!(message.starts_with("out/data.npy"), "{message}");
-        // Nothing is left, of this run or of the one before it, that could pass for the answer.
+        // Nothing of this run or of an earlier one is left that could pass for the result.
         assert_eq!(fs::read_dir(dump.folder.path().join("out")).unwrap().count(), 0);
     }
 }
@@ -579,10 +580,10 @@ fn an_array_that_fits_no_disk_is_refused_before_any_of_it_is_made() {
 #[test]
 fn a_full_disk_leaves_no_array() {
     let small = LAYER.replace("data_param", "transform_param { crop_size: 3 } data_param");
-    // What does not fit is found out on the way, or where the file is closed.
+    // A full disk is found while writing, or when the file is closed.
     for net in [LAYER, &small] {
         let dump = Dump::with_net(net);
-        // No file may have a byte, and whoever writes one is told so instead of being killed.
+        // No file may have a byte, and a write returns an error instead of killing the process.
         let command = dump.command("out", ["net.prototxt"]);
         let mut limited = Command::new("sh");
         limited.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]).arg(command.get_program());

@@ -1,5 +1,5 @@
-//! `percolator feed` is how a user measures: what it says is fed must be what was asked for, and what cannot be is
-//! refused with one message. These tests run the command as a user does.
+//! Users measure with `percolator feed`: it must feed what was asked for, and refuse what cannot be fed with
+//! one message. These tests run the command as a user does.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -24,7 +24,7 @@ fn feed(args: &[&str]) -> Output {
     command("feed").args(["--batches", "2"]).args(args).output().unwrap()
 }
 
-/// Runs what must succeed; what it says of the batches.
+/// Runs what must succeed. Returns what it prints about the batches.
 #[track_caller]
 fn batches(args: &[&str]) -> String {
     let output = feed(args);
@@ -34,7 +34,7 @@ fn batches(args: &[&str]) -> String {
     first.split_once("; batches of ").unwrap().1.to_owned()
 }
 
-/// Runs what must fail; the message.
+/// Runs what must fail. Returns the message.
 #[track_caller]
 fn refuse(args: &[&str], code: i32) -> String {
     let output = feed(args);
@@ -123,7 +123,7 @@ fn a_named_database_is_read_where_the_command_is_told_its_name() {
     );
 }
 
-/// An LMDB of some 40 MB, on the disk that the program is built on: a temporary folder may lie in memory.
+/// An LMDB of about 40 MB, on the disk of the build folder: a temporary folder may be in memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_was_used_is_dropped_where_the_command_is_told_so() {
@@ -208,7 +208,7 @@ fn a_net_may_have_its_files_decoded_smaller() {
     assert!(said.contains("3x60x70"), "{said}");
 }
 
-/// The command says nothing of pixels, but the feed that it builds says where the option comes to nothing.
+/// The command prints nothing about pixels, but its feed logs a warning if the option has no effect.
 #[test]
 fn smaller_decoding_is_asked_of_the_feed_where_the_command_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,14 +229,14 @@ fn smaller_decoding_is_asked_of_the_feed_where_the_command_is_told_so() {
     assert!(!said(&["--lmdb", "raw_lmdb", "--resize", "20x30", "--scaled-decode"]));
 }
 
-/// A run of two epochs over the golden records, to be ended as a test likes.
+/// A run of two epochs over the golden records, for tests that end it early.
 fn run_of(args: &[&str]) -> Command {
     let mut command = command("feed");
     command.args(["--lmdb", "raw_lmdb", "--index", "memory", "--batch-size", "4"]).args(args);
     command
 }
 
-/// That the receipts prove what the command says they do.
+/// Checks that the receipts prove these epochs.
 #[track_caller]
 fn verify(receipts: &[&Path], epochs: &str) {
     let output = command("verify-run").args(receipts).args(["--epochs", epochs]).output().unwrap();
@@ -294,13 +294,13 @@ fn whoever_closes_the_pipe_has_the_receipt_even_so() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     verify(&[&receipt], "2");
     assert!(snapshot.exists());
-    // A verdict does not depend on who reads it, either.
+    // The verdict does not depend on a reader either.
     let mut child = command("verify-run").args([&receipt, &receipt]).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
-/// A standard output that cannot be written to is an error, once the rest is done.
+/// A standard output that cannot be written to is an error, but only once the rest is done.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_under_the_words_costs_no_receipt() {
@@ -323,7 +323,7 @@ fn a_signal_stops_the_run_at_a_batch_and_both_are_written() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let name = |name: &str| at(name).to_str().unwrap().to_owned();
-        // Steps that last an hour: it stops in the first, and not after it.
+        // Steps that last an hour: the run stops within the first.
         let args = ["--epochs", "0", "--step-ms", "3600000", "--devices", "host:0,host:1"];
         let both = ["--receipt", &name("0"), "--snapshot", &name("s")];
         let mut child = run_of(&[&args[..], &both].concat())
@@ -332,7 +332,7 @@ fn a_signal_stops_the_run_at_a_batch_and_both_are_written() {
             .spawn()
             .unwrap();
         let mut first = String::new();
-        // From its first line on, the command catches signals.
+        // The command catches signals before it prints its first line.
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
         let sent =
             Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
@@ -359,8 +359,7 @@ fn a_step_ends_when_the_time_is_over() {
     }
 }
 
-/// Where the command says so, it said so gently: at whatever limit of memory the records were fed, it ends
-/// well.
+/// A run that was fed ends successfully, whatever the memory limit.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_was_fed_within_a_limit_of_memory_ends_well() {
@@ -377,7 +376,7 @@ fn what_was_fed_within_a_limit_of_memory_ends_well() {
         let said = String::from_utf8_lossy(&output.stdout);
         if said.contains("what held the others up") {
             assert!(output.status.success(), "{megabytes} MB: {output:?}");
-            assert!(said.contains("written at") || said.contains("is left out"), "{said}");
+            assert!(said.contains("written at") || said.contains("cannot be allocated"), "{said}");
             fed += 1;
         } else {
             refused += 1;
@@ -386,7 +385,7 @@ fn what_was_fed_within_a_limit_of_memory_ends_well() {
     assert!(fed > 0 && refused > 0, "fed within {fed} limits, and not within {refused}");
 }
 
-/// Under a limit of processes, which the system does not hold root to.
+/// Under a limit on processes, which the system does not apply to root.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thread_that_cannot_be_started_is_an_error_that_says_so() {
@@ -422,7 +421,7 @@ fn a_thread_that_cannot_be_started_is_an_error_that_says_so() {
                 assert!(message.contains("cannot start the "), "{processes}: {message}");
                 refused += 1;
             }
-            // Not even the shell could start it.
+            // Even the shell could not start it.
             Some(126 | 127) | None if message.contains("bash: ") => {}
             code => panic!("{processes} processes: {code:?}: {message}"),
         }
@@ -479,7 +478,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
     let message = refuse(&["--lmdb", hostile.to_str().unwrap()], 1);
     assert_eq!(message.lines().count(), 1, "{message}");
     assert!(!message.contains('\u{1b}') && message.contains("db\\u{1b}[2J\\npercolator"), "{message}");
-    // Where it is no error, too, and in warnings.
+    // Also in output that is not an error, and in warnings.
     common::write_images(&hostile, 8, 1, 4, 4);
     let output = command_with("feed", &["--once", "--scaled-decode", "--drop-behind", "--lmdb"])
         .arg(&hostile)
@@ -490,7 +489,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
     for said in [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()) {
         assert!(said.contains("db\\u{1b}[2J\\npercolator") && !said.contains('\u{1b}'), "{said}");
     }
-    // A file of random bytes in the place of a list: names, and labels that are none.
+    // A file of random bytes instead of a list: names, and invalid labels.
     let list = folder.path().join("list");
     let mut random = rand_mt::Mt::new(1);
     let bytes: Vec<u8> = (0..1 << 18).flat_map(|_| random.next_u32().to_le_bytes()).collect();
@@ -513,7 +512,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
             message.len()
         );
     }
-    // A snapshot of which a line is long, and is not what it was.
+    // A snapshot with a very long line and a wrong checksum.
     let snapshot = folder.path().join("snapshot");
     fs::write(
         &snapshot,
@@ -528,7 +527,7 @@ fn what_others_wrote_is_shown_on_one_line_and_not_at_length() {
 fn numbers_that_no_pixel_survives_are_refused() {
     for option in ["--scale=nan", "--scale=inf", "--scale=1e39", "--mean-value=1,nan", "--mean-value=-inf"] {
         let message = refuse(&["--lmdb", "raw_lmdb", option], 2);
-        assert!(message.contains("not a finite number"), "{option}: {message}");
+        assert!(message.contains("not a finite 32-bit number"), "{option}: {message}");
     }
     assert!(feed(&["--lmdb", "raw_lmdb", "--scale", "-0.5"]).status.success());
 }

@@ -1,4 +1,4 @@
-//! The command on GPUs, which the stand-in driver of `tests/standin` stands for.
+//! The command on GPUs, with the stand-in driver of `tests/standin`.
 
 use std::process::Command;
 
@@ -7,8 +7,9 @@ use crate::{common, standin};
 #[test]
 fn the_command_says_how_long_a_gpu_waited() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    let options = "feed --lmdb tests/data/golden/raw_lmdb --crop 20 --mirror --mean-value 3 --dtype bf16 --layout nhwc \
-                   --transform-on device --devices cuda:0,cuda:1 --step-ms 0.5 --batches 12 --batch-size 3";
+    let options = "feed --lmdb tests/data/golden/raw_lmdb --crop 20 --mirror --mean-value 3 \
+                   --dtype bf16 --layout nhwc --transform-on device --devices cuda:0,cuda:1 --step-ms 0.5 \
+                   --batches 12 --batch-size 3";
     command.args(options.split_whitespace()).current_dir(common::repository());
     standin::load_in(&mut command, "devices=2");
     let output = command.output().unwrap();

@@ -25,7 +25,7 @@ fn the_command_takes_several_databases() {
     let (is_well, text) = run("--lmdb jpg_color_lmdb --once --crop 10");
     let second: u64 = records(&text).parse().unwrap();
     assert!(is_well && all == 64 + second, "{all}, {second}");
-    // Each worker has a database of its own.
+    // Each worker has its own database.
     let (is_well, text) = run(&format!("{two} --epochs 1 --workers 2 --worker 1"));
     assert!(is_well && text.contains(&format!(" {second} records ")), "{text}");
     let (is_well, text) = run("--leveldb raw_leveldb_log --leveldb raw_leveldb_ldb --once --batch-size 8");
@@ -51,7 +51,7 @@ fn the_command_feeds_epochs_of_a_job() {
         (output.status.success(), text)
     };
     let run = |arguments: &str| run_as(&[], arguments);
-    // 64 records, 10 of each of two lanes a step: three whole steps and one of 4.
+    // 64 records, 10 per step for each of two lanes: three whole steps and one of 4.
     let (is_well, text) =
         run("--epochs 3 --shuffle global --index memory --batch-size 10 --devices host:0,host:1");
     assert!(is_well && text.contains("12 batches") && text.contains("192 records"), "{text}");

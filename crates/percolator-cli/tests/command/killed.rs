@@ -1,5 +1,5 @@
-//! A command that is killed at random moments, and goes on from the snapshot that it wrote, feeds no record twice and
-//! misses none.
+//! A command that is killed at random moments and resumed from its snapshot feeds no record twice and misses
+//! none.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -15,13 +15,13 @@ struct Ends {
     by_themselves: usize,
     killed: usize,
     stopped: usize,
-    /// Those after which the snapshot carries the receipt.
+    /// Sessions after which the snapshot carries the receipt.
     between: usize,
 }
 
 /// When a session is killed, if it has not ended by itself.
 enum Moment {
-    /// As soon as the snapshot's file is another one.
+    /// As soon as the snapshot's file is replaced.
     SnapshotChanged,
     After(Duration),
 }
@@ -41,7 +41,7 @@ fn session(folder: &Path, receipt: &str, more: &[&str]) -> Command {
     percolator(folder, &[&args, more].concat())
 }
 
-/// Runs a session that may be killed, or stopped by SIGTERM; what it said of an error.
+/// Runs a session that may be killed, or stopped by SIGTERM. Returns its status and error output.
 fn run(mut session: Command, folder: &Path, moment: &Moment, is_stopped: bool) -> (ExitStatus, String) {
     let inode = || std::fs::metadata(folder.join("s")).map(|found| found.ino()).ok();
     let (before, start) = (inode(), Instant::now());
@@ -70,7 +70,7 @@ fn names(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Goes on to the end of the epoch that the run is in, and has all receipts that are there proven.
+/// Resumes to the end of the current epoch, and verifies all receipts that exist.
 fn check(folder: &Path, receipt: &str, ends: &Ends) {
     let text = std::fs::read_to_string(folder.join("s")).unwrap();
     let next = text.lines().find_map(|line| line.strip_prefix("next epoch ")).unwrap();
@@ -88,9 +88,9 @@ fn check(folder: &Path, receipt: &str, ends: &Ends) {
     assert_eq!(left.collect::<Vec<_>>(), [""; 0], "nothing of those that were killed is left");
 }
 
-/// `percolator feed`, killed at random moments, many of them while it writes what it leaves: the receipts
-/// that are there, and none beside them, are of the run that goes on from the snapshot, or the whole
-/// would not verify. `PERCOLATOR_KILLS=1000` for more of them.
+/// Kills `percolator feed` at random moments, often while it writes its files. The receipts that exist must
+/// be exactly those of the run that resumes from the snapshot, or the run does not verify.
+/// `PERCOLATOR_KILLS=1000` sets the number.
 fn kill_again_and_again(receipt_of: impl Fn(usize) -> String) {
     let kills = std::env::var("PERCOLATOR_KILLS").map_or(60, |kills| kills.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();

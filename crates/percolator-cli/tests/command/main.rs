@@ -1,4 +1,4 @@
-//! The command, run as a user runs it: each test starts the program and reads what it says and writes.
+//! Runs the command as a user does: each test starts the program and checks its output and files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! `percolator plan` prints what a plan says, and refuses what cannot be.
+//! `percolator plan` prints a job's plan, and refuses an impossible one.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -60,10 +60,10 @@ fn the_command_prints_what_the_plan_says() {
     assert!(out.contains("64 records in 1 file(s)") && out.contains("sharded by DATA"), "{out}");
     assert!(out.contains("step 0, replica 1 of worker 0: 4 record(s): "), "{out}");
     let (_, out, _) = plan_command("--records 100 --global-batch 10");
-    assert!(out.contains("0-9\n") && out.contains("... and 2 more: say --step, or --json"), "{out}");
+    assert!(out.contains("0-9\n") && out.contains("... and 2 more: give --step, or --json"), "{out}");
 }
 
-/// A step of more positions than memory holds is printed as it is told, to whoever reads it.
+/// A step of more positions than fit in memory is streamed to its reader.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_command_prints_a_step_that_no_memory_holds() {
@@ -86,7 +86,7 @@ fn the_command_prints_a_step_that_no_memory_holds() {
         let mut out = child.stdout.take().unwrap();
         out.read_exact(&mut front).unwrap();
         assert!(front.starts_with(due.as_bytes()), "{arguments}: {}", String::from_utf8_lossy(&front[..200]));
-        // Nobody reads on.
+        // The reader closes the pipe.
         drop(out);
         assert!(child.wait().unwrap().success(), "{arguments}");
     }
@@ -107,10 +107,10 @@ fn the_command_refuses_what_cannot_be() {
         ),
         ("--records 10 --rebatch 1 --batch 3 --policy off", "cannot be used with"),
         ("--records 10 --global-batch 4 --replica 1", "there is no replica 1 in a job of 1"),
-        ("--records 10", "Say --global-batch or --per-replica-batch"),
+        ("--records 10", "give --global-batch or --per-replica-batch"),
         ("--records 10 --rebatch 0,0 --batch 3", "batch sizes are all 0"),
         ("--records 10 --rebatch 1 --batch 0", "--batch is 0"),
-        ("--records 10 --global-batch 4 --shuffle window:0", "window:RECORDS with 1 or more"),
+        ("--records 10 --global-batch 4 --shuffle window:0", "window:RECORDS (1 or more)"),
         ("--lmdb golden/none --global-batch 4", "golden/none: cannot open the database"),
         ("--files 3,4 --workers 3 --replicas 3 --global-batch 4 --policy file", "there are 2 for 3 workers"),
     ] {

@@ -1,11 +1,12 @@
-//! `percolator verify-run` and `percolator digest` prove what `percolator feed` wrote down, or name what is wrong.
+//! `percolator verify-run` and `percolator digest` prove what `percolator feed` delivered, or name what is
+//! wrong.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::common;
 
-/// What the command says, and its exit code.
+/// The command's exit code and output.
 fn command(arguments: &[&str], folder: &Path) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
         .env_remove("RUST_LOG")
@@ -17,7 +18,7 @@ fn command(arguments: &[&str], folder: &Path) -> (i32, String) {
     (output.status.code().unwrap(), text)
 }
 
-/// Runs a worker of two over a database of 64 records, and has it write its receipt.
+/// Runs one worker of two over a database of 64 records, with a receipt.
 fn feed_of_worker(worker: &str, receipt: &str, more: &[&str], folder: &Path) {
     let lmdb = common::repository().join("tests/data/golden/raw_lmdb");
     let job = ["feed", "--lmdb", lmdb.to_str().unwrap(), "--index", "memory", "--batch-size", "5"];
@@ -46,13 +47,10 @@ fn the_command_proves_a_run_and_names_what_is_wrong() {
     assert!(text.contains("epoch 1: covered: 64 records, each once\n"), "{text}");
     assert!(text.contains("all 2 epoch(s) were covered exactly once"), "{text}");
     let (code, text) = verify(&["0.receipt", "1.receipt", "--epochs", "3"]);
-    assert!(code == 1 && text.contains("epoch 2 was not covered, and --epochs 3 asks for it"), "{text}");
+    assert!(code == 1 && text.contains("epoch 2 was not covered, and --epochs 3 requires it"), "{text}");
 
     let (code, text) = verify(&["1.receipt"]);
-    assert!(
-        code == 1 && text.contains("no receipt is of replica 0 of 2: bring those of all ranks"),
-        "{text}"
-    );
+    assert!(code == 1 && text.contains("no receipt of replica 0 of 2: give those of all ranks"), "{text}");
     assert!(
         text.contains("\n  34 missing: ") && text.contains("replica 0: no receipt has steps 0..7"),
         "{text}"
@@ -78,13 +76,12 @@ fn the_command_proves_a_run_and_names_what_is_wrong() {
     let (code, text) = verify(&["0.receipt", "other.receipt"]);
     assert!(
         code == 1
-            && text
-                .contains("0.receipt says \"shuffle global\", and other.receipt says \"shuffle window 7\""),
+            && text.contains("0.receipt has \"shuffle global\", and other.receipt has \"shuffle window 7\""),
         "{text}"
     );
     std::fs::write(folder.join("cut.receipt"), "percolator receipt 1\nsource").unwrap();
     let (code, text) = verify(&["0.receipt", "cut.receipt"]);
-    assert!(code == 1 && text.contains("cut.receipt: not a whole receipt: it is cut short"), "{text}");
+    assert!(code == 1 && text.contains("cut.receipt: not a valid receipt: it is cut short"), "{text}");
     assert_eq!(verify(&[]).0, 2);
 }
 
@@ -105,7 +102,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
     let contents = printed.lines().find_map(|line| line.strip_prefix("contents ")).unwrap();
     assert!(said.ends_with(&format!("{contents}\n")) && contents.ends_with(" of 64"), "{said}");
     well(&["digest", lmdb, "--each-record", "--out", "each.digest"]);
-    // The same records in a LevelDB, by their places in another file; and not all of them.
+    // The same records in a LevelDB have the same contents; `both.digest` covers both databases.
     let leveldb = common::repository().join("tests/data/golden/raw_leveldb_ldb");
     let other = well(&["digest", leveldb.to_str().unwrap()]);
     assert!(other.contains(&format!("contents {contents}\n")), "{other}");
@@ -141,7 +138,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
             "{text}"
         );
         let (code, text) = verify("without", digest);
-        assert!(code == 1 && text.contains("they are written with --receipt-contents"), "{text}");
+        assert!(code == 1 && text.contains("have them written with --receipt-contents"), "{text}");
     }
     let (code, text) = verify("stopped", "sum.digest");
     assert!(code == 0 && text.contains("20 of 64 records; bytes not proven"), "{text}");
@@ -151,7 +148,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
     assert!(code == 1 && text.contains("make it with --each-record"), "{text}");
     assert_eq!(verify("drop", "each.digest").0, 0);
     let (code, text) = verify("receipt", "both.digest");
-    assert!(code == 1 && text.contains("both.digest says \"128 records\""), "{text}");
+    assert!(code == 1 && text.contains("both.digest has \"128 records\""), "{text}");
 }
 
 /// A digest of other data, of the same length, and with the same first and last record.
@@ -184,21 +181,21 @@ fn the_command_refuses_other_data_by_their_digest() {
     let feed = |more: &[&str]| well(&[&job[..], more].concat());
     feed(&["--receipt", "alone.receipt", "--receipt-contents"]);
     feed(&["--receipt", "given.receipt", "--receipt-contents", "--digest", "sum.digest"]);
-    // The feed was given another.
+    // The feed had another digest.
     fails(&["verify-run", "given.receipt", "--digest", "forged.digest"], "they are not of one data set");
     fails(
         &["verify-run", "alone.receipt", "--digest", "forged.digest"],
-        "other bytes than the data set has were delivered in epoch 0",
+        "the bytes delivered in epoch 0 differ from the data set's",
     );
     let (_, text) = command(&["verify-run", "alone.receipt", "--digest", "forged.digest", "--json"], folder);
     let found: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     let contents = &found["epochs"][0]["contents"];
     assert_eq!((&found["is_sound"], &contents["state"]), (&false.into(), &"differ".into()));
     assert_eq!(contents["deviations"][0]["due"], "00000000000000000000000000000001 of 64");
-    // A run does not go on with another digest than it had.
+    // A run does not resume with another digest.
     feed(&["--batches", "3", "--digest", "sum.digest", "--snapshot", "run.snapshot"]);
     let resume = ["--index", "memory", "--resume", "run.snapshot", "--digest"];
-    fails(&[&job[..], &resume, &["forged.digest"]].concat(), "the snapshot is of other data");
+    fails(&[&job[..], &resume, &["forged.digest"]].concat(), "the snapshot was not taken of");
     fails(&[&job[..], &resume, &["both.digest"]].concat(), "the digest is of other data");
     feed(&[&resume[..], &["sum.digest"]].concat());
     fails(&["verify-run", "alone.receipt", "--digest", "run.snapshot"], "it is no digest");
@@ -225,7 +222,7 @@ fn the_command_says_how_far_a_run_has_come_that_was_stopped() {
     assert_eq!(command(&["verify-run", "ring.receipt"], folder).0, 0);
 }
 
-/// The same as a kill between the two files: the receipt's folder is gone when the run stops.
+/// Like a kill between the two files: the receipt's folder is gone when the run stops.
 #[test]
 fn a_receipt_that_is_not_there_yet_is_written_when_the_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -252,7 +249,7 @@ fn a_receipt_that_is_not_there_yet_is_written_when_the_run_goes_on() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // From its first line on, the command catches signals.
+    // The command catches signals before it prints its first line.
     std::io::BufRead::read_line(
         &mut std::io::BufReader::new(child.stdout.take().unwrap()),
         &mut String::new(),
@@ -300,7 +297,7 @@ fn a_run_that_goes_on_adds_to_its_receipt() {
     let (code, text) = feed(&["--batch-size", "5", "--batches", "4", "--snapshot", "s"]);
     assert_eq!(code, 0, "{text}");
     let before = std::fs::read(folder.join("r")).unwrap();
-    // Others divide the steps in another way: no receipt is of both.
+    // A job of other batches divides the steps differently, so one receipt cannot cover both.
     let (code, text) = feed(&["--batch-size", "7", "--resume", "s"]);
     assert!(code == 1 && text.contains("a --receipt of its own"), "{text}");
     assert_eq!(std::fs::read(folder.join("r")).unwrap(), before, "it is as it was");
@@ -308,7 +305,7 @@ fn a_run_that_goes_on_adds_to_its_receipt() {
     assert_eq!(code, 0, "{text}");
     let (code, text) = command(&["verify-run", "--epochs", "2", "r"], folder);
     assert_eq!(code, 0, "{text}");
-    // Whoever begins anew begins anew.
+    // A new run replaces the receipt.
     let (code, text) = feed(&["--batch-size", "5"]);
     assert_eq!(code, 0, "{text}");
     assert_eq!(command(&["verify-run", "--epochs", "2", "r"], folder).0, 0);
@@ -317,7 +314,7 @@ fn a_run_that_goes_on_adds_to_its_receipt() {
     assert!(code == 1 && text.contains("it is no receipt") && text.contains("of its own"), "{text}");
 }
 
-/// A walk over a data set may take an hour.
+/// Reading a data set may take an hour.
 #[test]
 fn the_command_looks_where_a_digest_goes_before_it_looks_at_the_data() {
     let folder = tempfile::tempdir().unwrap();
@@ -328,7 +325,7 @@ fn the_command_looks_where_a_digest_goes_before_it_looks_at_the_data() {
         assert_eq!(code, 1, "{text}");
         assert!(text.contains(&format!("{out}: cannot write the digest: {found}")), "{text}");
     }
-    // And it is as it was until there is something to write.
+    // An existing file is untouched until there is something to write.
     std::fs::write(folder.join("old.digest"), "old").unwrap();
     let (code, text) = command(&["digest", "--lmdb", "no_such_lmdb", "--out", "old.digest"], folder);
     assert!(code == 1 && text.contains("no_such_lmdb"), "{text}");

@@ -1,10 +1,10 @@
-//! `percolator feed --snapshot` and `--resume`: a run that was stopped goes on, in another world as well.
+//! `percolator feed --snapshot` and `--resume`: a stopped run resumes, also with another number of workers.
 
 use std::process::Command;
 
 use crate::common;
 
-/// A percolator command with these arguments: whether it went well, and what it said.
+/// Runs a percolator command with these arguments. Returns whether it succeeded, and its output.
 fn command(arguments: &str) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
     let output =
@@ -27,9 +27,10 @@ fn the_command_stops_and_goes_on_in_another_world_and_its_receipts_prove_it() {
     run(&format!(
         "--batch-size 5 --devices host:0,host:1 --batches 9 --snapshot {snapshot} --receipt {first}"
     ));
-    // 90 of 128 records; the second epoch goes on at its third step.
+    // 90 of 128 records; the second epoch resumes at its third step.
     let (is_well, text) = command(&format!(
-        "plan --lmdb tests/data/golden/raw_lmdb --per-replica-batch 7 --replicas 3 --shuffle global --seed 5 --resume {snapshot} --json"
+        "plan --lmdb tests/data/golden/raw_lmdb --per-replica-batch 7 --replicas 3 --shuffle global \
+         --seed 5 --resume {snapshot} --json"
     ));
     let plan: serde_json::Value = serde_json::from_str(&text).unwrap();
     let left: usize = plan["steps"]
