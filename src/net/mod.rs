@@ -1,7 +1,7 @@
 //! Caffe nets (`.prototxt` and `.caffemodel`): which data layers they have, and how those are configured.
 //!
-//! A net is read ([`text`], [`binary`]), upgraded to the current format ([`upgrade`]) and filtered by a state
-//! ([`state`]). The data layers that remain are checked ([`layer`]) and returned ([`select`]). No file but
+//! A net is read (`text`, `binary`), upgraded to the current format (`upgrade`) and filtered by a state
+//! (`state`). The data layers that remain are checked (`layer`) and returned (`select`). No file but
 //! the net's own is opened.
 
 mod binary;

@@ -49,7 +49,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpochState {
     /// Each record was delivered as often as it is due: once, or, with
-    /// [`AutoShardPolicy::Off`](crate::AutoShardPolicy::Off), once to each worker. What the plan drops is not
+    /// [`AutoShardPolicy::Off`](crate::order::AutoShardPolicy::Off), once to each worker. What the plan drops is not
     /// due.
     Covered,
     /// It is the last epoch, and its last steps were not given yet. Nothing is wrong so far.
@@ -88,7 +88,7 @@ pub struct EpochVerdict {
     pub doubled_steps: Vec<DoubledSteps>,
     /// The receipts whose records are not those of their steps.
     pub deviations: Vec<Deviation>,
-    /// What its records contained, if a [digest](crate::DataDigest) of the data set was given.
+    /// What its records contained, if a [digest](crate::receipt::DataDigest) of the data set was given.
     pub contents: Option<ContentsVerdict>,
 }
 
@@ -117,7 +117,7 @@ pub enum ContentsVerdict {
         receipts: Vec<String>,
     },
     /// Not all records of the data set were delivered as often as they are due, and the digest has only the
-    /// sum over all of them. One with [`DigestDetail::EachRecord`](crate::DigestDetail::EachRecord) can prove
+    /// sum over all of them. One with [`DigestDetail::EachRecord`](crate::receipt::DigestDetail::EachRecord) can prove
     /// more.
     NotKnown,
 }

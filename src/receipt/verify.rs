@@ -44,7 +44,7 @@ impl Verdict {
     ///
     /// A digest with only the sum over all records proves epochs that were delivered as a whole. An epoch
     /// that is under way or drops records needs one with [each record's
-    /// hash](crate::DigestDetail::EachRecord).
+    /// hash](crate::receipt::DigestDetail::EachRecord).
     ///
     /// # Errors
     ///

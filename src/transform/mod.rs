@@ -1,7 +1,7 @@
 //! From a record's pixels to a batch's elements: crop, mirror, subtract the mean, scale.
 //!
-//! [`Transform`] is the user's description, in the terms of Caffe's `transform_param`. [`Transformer`] is the
-//! same after all checks that need no record. The workers run it, each with its own [`Scratch`].
+//! [`Transform`] is the user's description, in the terms of Caffe's `transform_param`. `Transformer` is the
+//! same after all checks that need no record. The workers run it, each with its own `Scratch`.
 
 mod caffe_random;
 mod error;

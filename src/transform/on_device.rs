@@ -7,7 +7,8 @@ use crate::base::shape::{BatchShape, Dtype, Layout};
 /// Where a batch's pixels are transformed.
 ///
 /// ```no_run
-/// use percolator::{Device, Feed, Transform, TransformPlace};
+/// use percolator::{Device, Feed, Transform};
+/// use percolator::transform::TransformPlace;
 ///
 /// let feed = Feed::builder()
 ///     .lmdb("ilsvrc12_train_lmdb")
@@ -62,7 +63,7 @@ pub struct DeviceTransform {
 /// A batch as the host sends it, to be transformed on its device.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged<'a> {
-    /// The shape of the transformed pixels. The records' windows are the [batch's](crate::HostBatch::arrays)
+    /// The shape of the transformed pixels. The records' windows are the [batch's](crate::device::HostBatch::arrays)
     /// first array. They have the same height and width, in [`Layout::Nchw`], and the type that the batch's
     /// first record holds: [`Dtype::U8`] or [`Dtype::F32`].
     pub transformed: BatchShape,

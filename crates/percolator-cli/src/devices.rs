@@ -38,7 +38,7 @@ impl Devices {
     }
 
     #[cfg(feature = "cuda-driver")]
-    fn gpu(&self, device: &percolator::CudaDevice) -> String {
+    fn gpu(&self, device: &percolator::device::CudaDevice) -> String {
         /// About the size of a batch of a few hundred images.
         const COPY_BYTES: usize = 64 << 20;
         const ROUNDS: usize = 10;

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use percolator::{
-    ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Receipt,
-    Verdict, shown,
+use percolator::receipt::{
+    ContentsDeviation, ContentsVerdict, DataDigest, EpochState, EpochVerdict, GivenSteps, Positions, Verdict,
 };
 use percolator::{Receipt, shown};
 use serde_json::{Value, json};
