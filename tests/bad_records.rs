@@ -154,12 +154,9 @@ fn a_record_of_another_shape_is_named_with_both_shapes() {
     for at in [9, 10, 11] {
         let error = error_after(with(at, &other), 2);
         assert_eq!(error.id.index, at as u64);
-        assert!(
-            error
-                .cause
-                .to_string()
-                .starts_with("the record comes to 3x5x4 and its batch, by its first record, to 3x4x4")
-        );
+        assert!(error.cause.to_string().starts_with(
+            "the record is 3x5x4 after its transform, but the first record of its batch is 3x4x4"
+        ));
     }
     // As the first of its batch it sets the shape, and its neighbour is the other one.
     let error = error_after(with(8, &other), 2);

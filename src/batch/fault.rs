@@ -41,8 +41,8 @@ pub enum RecordCause {
     Transform(#[from] TransformError),
     /// Its shape is not that of its batch.
     #[error(
-        "the record comes to {found} and its batch, by its first record, to {batch}; all records of a batch \
-         have one shape (crop them to one size, or feed batches of 1)"
+        "the record is {found} after its transform, but the first record of its batch is {batch}; all \
+         records of a batch have one shape (crop them to one size, or use batches of 1)"
     )]
     Shape {
         /// The record's shape after the transform.
@@ -52,8 +52,8 @@ pub enum RecordCause {
     },
     /// It holds floats, but its batch started with bytes for a device to transform.
     #[error(
-        "the record holds floats and its batch, by its first record, bytes: a device transforms records of one \
-         kind (transform them on the host: Place::Host)"
+        "the record holds floats, but the first record of its batch holds bytes; a device transforms records \
+         of one kind (transform them on the host: Place::Host)"
     )]
     FloatsAmongBytes,
     /// Its companion is not valid.
@@ -66,7 +66,8 @@ pub enum RecordCause {
     },
     /// Its target is cropped, but differs from it in height or width.
     #[error(
-        "the target is {target} and the record {image}: what is cropped together has one height and width"
+        "the target is {target} and the record {image}: to be cropped together, both must have the same \
+         height and width"
     )]
     TargetSize {
         /// The target's shape before the transform.

@@ -331,7 +331,7 @@ pub enum FieldsError {
     #[error("there is no field; name at least one")]
     None,
     /// There are too many.
-    #[error("there are {found} fields, of {FIELDS_MAX} at most; put some of one type into one field")]
+    #[error("there are {found} fields, but at most {FIELDS_MAX} are allowed; merge fields of the same type")]
     TooMany {
         /// How many there are.
         found: usize,
@@ -343,13 +343,13 @@ pub enum FieldsError {
         field: String,
     },
     /// A name that no field can have.
-    #[error("{field:?} is no field's name; one is made of letters, digits, \"_\", \"-\" and \"/\"")]
+    #[error("{field:?} is not a valid field name; use letters, digits, \"_\", \"-\" and \"/\"")]
     Name {
         /// The name.
         field: String,
     },
     /// A padding value that is not of the field's type.
-    #[error("field {field:?} is padded with {pad}, which is no {dtype}; pad it with one")]
+    #[error("field {field:?} is padded with {pad}, which is not a value of {dtype}; pad it with one")]
     Pad {
         /// The field.
         field: String,
@@ -425,7 +425,7 @@ pub enum FieldError {
         fields: String,
     },
     /// Its elements have another type.
-    #[error("field {field:?} holds {found}, and {wanted} was asked for")]
+    #[error("field {field:?} holds {found}, but {wanted} was requested")]
     Dtype {
         /// The field.
         field: String,
@@ -435,7 +435,7 @@ pub enum FieldError {
         wanted: Dtype,
     },
     /// A record has a different number of elements than the field takes.
-    #[error("field {field:?} has {} {allowed} element(s) a record, and was given {found}", most(*is_most))]
+    #[error("field {field:?} takes {} {allowed} element(s) a record, but was given {found}", most(*is_most))]
     Length {
         /// The field.
         field: String,
@@ -465,15 +465,15 @@ pub enum FieldError {
         field: String,
     },
     /// A byte of a boolean field is neither 0 nor 1.
-    #[error("field {field:?} holds a byte that is no bool: 0 is false and 1 is true")]
+    #[error("field {field:?} holds a byte that is not a bool: 0 is false and 1 is true")]
     NoBool {
         /// The field.
         field: String,
     },
     /// Its elements are computed on the device.
     #[error(
-        "field {field:?} holds {found} on the host, to be transformed on its device; look for the {wanted} there, or say \
-         .transform_on(Place::Host) when the feed is built"
+        "field {field:?} holds {found} on the host and is transformed on its device; look for {wanted} \
+         there, or build the feed with .transform_on(Place::Host)"
     )]
     OnDevice {
         /// The field.

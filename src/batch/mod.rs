@@ -545,7 +545,10 @@ mod tests {
         /// Writes batches of rows of varying length repeatedly in one buffer, and compares them with lists.
         #[test]
         fn rows_of_varying_length_are_joined_and_padded(
-            batches in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<i16>(), 0..9), 0..7), 1..4),
+            batches in prop::collection::vec(
+                prop::collection::vec(prop::collection::vec(any::<i16>(), 0..9), 0..7),
+                1..4,
+            ),
             pads: bool,
         ) {
             let fields = vec![
