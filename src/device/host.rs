@@ -3,7 +3,7 @@
 use super::{Backend, Capacity, DeviceError, Event, HostBatch, Transfer};
 use crate::batch::memory::{HostMemory, PageMemory};
 
-/// The host, as one of several lanes' ends.
+/// The host, as the end of one of several lanes.
 #[derive(Debug)]
 pub(super) struct Host {
     number: usize,
@@ -34,12 +34,12 @@ impl Backend for Host {
     }
 }
 
-/// A batch for the host stays where it was written, and its consumer reads it there: when the consumer has
-/// let go, nobody is left to wait for.
+/// The transfer to the host: a batch stays where it was written, and its consumer reads it there. Once the
+/// consumer drops it, nobody else uses it.
 #[derive(Debug)]
 pub(super) struct Standing;
 
-/// It has happened already.
+/// An event that has already happened.
 #[derive(Debug)]
 struct Now;
 

@@ -1,4 +1,4 @@
-//! Memory of the host that is locked to its pages, and memory of the device.
+//! Page-locked host memory, and device memory.
 
 #![expect(unsafe_code, reason = "the driver is C, and gives out memory as addresses")]
 
@@ -11,10 +11,10 @@ use super::driver::Context;
 use crate::batch::memory::HostMemory;
 use crate::device::DeviceError;
 
-/// What [`HostMemory`] promises of its address.
+/// The alignment that [`HostMemory`] promises.
 const ALIGNMENT: usize = 4096;
 
-/// Memory of the host that the device reads by itself, while the host does something else.
+/// Host memory that the device reads by itself, while the host does something else.
 #[derive(Debug)]
 pub(super) struct Pinned {
     context: Arc<Context>,
@@ -22,27 +22,27 @@ pub(super) struct Pinned {
     bytes: usize,
 }
 
-// SAFETY: the memory is the value's own, and the driver may be called from any thread.
+// SAFETY: the memory belongs to this value, and the driver may be called from any thread.
 unsafe impl Send for Pinned {}
 // SAFETY: as above; a shared reference gives no access to the bytes.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// Zeroed. Not write-combined: the loader's kernels read what they have written (a row that is mirrored), and
-    /// consumers may look at batches on the host.
+    /// Allocates zeroed memory. It is not write-combined: the workers' kernels read what they have written (a
+    /// mirrored row), and consumers may read batches on the host.
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, DeviceError> {
         let _entered = context.enter()?;
         let bytes = bytes.max(1);
-        // SAFETY: any size may be asked for; the driver says no if it must.
+        // SAFETY: any size may be requested; the driver refuses what it must.
         let allocated = unsafe { result::malloc_host(bytes, 0) };
         let first = context.told("cuMemHostAlloc", allocated)?;
         let first = NonNull::new(first.cast::<u8>()).ok_or_else(|| misplaced(context))?;
-        // In the value's hands, so that it is given back whatever comes.
+        // Owned from here on, so that it is freed on every path.
         let memory = Pinned { context: context.clone(), first, bytes };
         if first.addr().get() % ALIGNMENT != 0 {
             return Err(misplaced(context));
         }
-        // SAFETY: so many bytes were just given out, to nobody else.
+        // SAFETY: the driver has just returned this many bytes, to nobody else.
         unsafe { first.write_bytes(0, bytes) };
         Ok(memory)
     }
@@ -53,8 +53,8 @@ fn misplaced(context: &Context) -> DeviceError {
     DeviceError::Call { device: context.name().to_owned(), call: "cuMemHostAlloc", message }
 }
 
-// SAFETY: the address was seen to be a multiple of 4096 and stays; all bytes were zeroed; nobody else has them
-// until they are given back by the drop.
+// SAFETY: the address was checked to be a multiple of 4096 and does not change; all bytes were zeroed; nobody
+// else has them until the drop frees them.
 unsafe impl HostMemory for Pinned {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.first.as_ptr()
@@ -71,8 +71,8 @@ impl Drop for Pinned {
             return kept(&self.context, self.bytes);
         }
         let freed = self.context.enter().and_then(|_entered| {
-            // SAFETY: it was given out by `cuMemHostAlloc`, once, and nobody reads it: passages, which copy from
-            // it, are dropped before it and wait.
+            // SAFETY: `cuMemHostAlloc` returned it, it is freed once, and nobody reads it: transfers, which
+            // copy from it, are dropped before it and wait.
             let freed = unsafe { result::free_host(self.first.as_ptr().cast()) };
             self.context.told("cuMemFreeHost", freed)
         });
@@ -82,7 +82,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Says that memory is not given back.
+/// Warns that memory is not freed.
 fn kept(context: &Context, bytes: usize) {
     tracing::warn!(
         device = context.name(),
@@ -103,7 +103,7 @@ impl DeviceMemory {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, DeviceError> {
         let _entered = context.enter()?;
         let bytes = bytes.max(1);
-        // SAFETY: any size may be asked for; the driver says no if it must.
+        // SAFETY: any size may be requested; the driver refuses what it must.
         match unsafe { result::malloc_sync(bytes) } {
             Ok(first) => Ok(DeviceMemory { context: context.clone(), first, bytes }),
             Err(error) => {
@@ -122,7 +122,7 @@ impl DeviceMemory {
         }
     }
 
-    /// The address of its first byte, on the device.
+    /// The device address of its first byte.
     pub(super) fn first(&self) -> sys::CUdeviceptr {
         self.first
     }
@@ -138,7 +138,8 @@ impl Drop for DeviceMemory {
             return kept(&self.context, self.bytes);
         }
         let freed = self.context.enter().and_then(|_entered| {
-            // SAFETY: it was given out by `cuMemAlloc`, once; its passage has waited for its last use.
+            // SAFETY: `cuMemAlloc` returned it, it is freed once, and its transfer has waited for its last
+            // use.
             self.context.told("cuMemFree", unsafe { result::free_sync(self.first) })
         });
         if let Err(error) = freed {

@@ -1,8 +1,8 @@
-//! What can be wrong with a record.
+//! The errors in a record's bytes.
 
 use crate::base::shape::ImageShape;
 
-/// Why a record is not a `Datum`, or not an image that can be read. Offsets count from its first byte.
+/// Why a record is not a `Datum`, or not a readable image. Offsets count from its first byte.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatumError {
@@ -16,7 +16,7 @@ pub enum DatumError {
         /// The bytes from there to the end of the record.
         found: usize,
     },
-    /// A varint has no last byte, or more than 64 bits.
+    /// A varint does not end, or has more than 64 bits.
     #[error(
         "not a Caffe Datum: the varint at byte {offset} does not end within the record and within 64 bits"
     )]
@@ -31,10 +31,10 @@ pub enum DatumError {
     Key {
         /// Where the key starts.
         offset: usize,
-        /// The field number, and in the low three bits the wire type.
+        /// The key: the field number, with the wire type in the low three bits.
         found: u64,
     },
-    /// A field of `Datum` has another type than the schema gives it.
+    /// A field of `Datum` has a different type than in the schema.
     #[error(
         "not a Caffe Datum: field {field} at byte {offset} is of wire type {found}: allowed is {allowed}"
     )]
@@ -60,7 +60,7 @@ pub enum DatumError {
         /// The bytes of an element.
         allowed: usize,
     },
-    /// A group ends that is not the one last begun.
+    /// A group ends that is not the innermost open one.
     #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}: allowed is field {allowed}")]
     GroupEnd {
         /// Where the key of the end starts.
@@ -70,7 +70,7 @@ pub enum DatumError {
         /// The field whose group is open.
         allowed: u32,
     },
-    /// A group ends where none is open.
+    /// A group ends although none is open.
     #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}, where none is open")]
     StrayGroupEnd {
         /// Where the key of the end starts.
@@ -83,9 +83,9 @@ pub enum DatumError {
     GroupDepth {
         /// Where the field's key starts.
         offset: usize,
-        /// The groups around the field.
+        /// The number of groups around the field.
         found: usize,
-        /// The most there may be.
+        /// The most groups that are allowed.
         allowed: usize,
     },
     /// The record holds an encoded file.
@@ -106,7 +106,7 @@ pub enum DatumError {
     TooManyElements {
         /// The record's dimensions.
         found: ImageShape,
-        /// The most elements there may be.
+        /// The most elements that are allowed.
         allowed: usize,
     },
     /// Both `data` and `float_data` are empty.
@@ -115,7 +115,7 @@ pub enum DatumError {
         /// The record's dimensions.
         wanted: ImageShape,
     },
-    /// `data` is longer or shorter than the dimensions say.
+    /// `data` is longer or shorter than the dimensions require.
     #[error("data has {found} bytes, but an image of {wanted} has {}", elements(*wanted))]
     DataLength {
         /// The elements of `data`, of one byte each.
@@ -123,7 +123,7 @@ pub enum DatumError {
         /// The record's dimensions.
         wanted: ImageShape,
     },
-    /// `float_data` is longer or shorter than the dimensions say.
+    /// `float_data` is longer or shorter than the dimensions require.
     #[error("float_data has {found} elements, but an image of {wanted} has {}", elements(*wanted))]
     FloatDataLength {
         /// The elements of `float_data`.
@@ -133,7 +133,8 @@ pub enum DatumError {
     },
 }
 
-/// As many as the dimensions say, which were checked before a length was compared with them.
+/// The number of elements that the dimensions require; they were checked before a length is compared with
+/// them.
 fn elements(shape: ImageShape) -> usize {
     shape.checked_elements().unwrap_or(usize::MAX)
 }
