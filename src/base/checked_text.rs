@@ -30,8 +30,8 @@ pub enum TextFault {
     },
     /// A later release wrote it.
     #[error(
-        "it is a {wanted} of version {found}, but this release reads versions up to {allowed}: use the release \
-         that wrote it, or a later one"
+        "it is a {wanted} of version {found}, but this release reads versions up to {allowed}: use the \
+         release that wrote it, or a later one"
     )]
     Newer {
         /// The kind of text.
@@ -49,8 +49,8 @@ pub enum TextFault {
     },
     /// It differs from what was written.
     #[error(
-        "it was changed: its lines have the checksum {computed:08x}, but its last line says {}; use an unchanged \
-         copy",
+        "it was changed: its lines have the checksum {computed:08x}, but its last line says {}; use an \
+         unchanged copy",
         shown::bytes(found.as_bytes())
     )]
     Edited {

@@ -27,7 +27,7 @@ pub(crate) struct Held<K: Eq + Hash, V> {
     /// `Some` until the drop, which closes the value before it frees the key.
     value: Option<V>,
     key: K,
-    home: Arc<Keyed<K, V>>,
+    map: Arc<Keyed<K, V>>,
 }
 
 impl<K: Eq + Hash + Clone, V> Keyed<K, V> {
@@ -53,9 +53,9 @@ impl<K: Eq + Hash + Clone, V> Keyed<K, V> {
         drop(entries);
 
         // From here on this call must fill or remove the entry, even if `open` fails or panics.
-        let mut opening = Opening { key, home: self, filled: false };
+        let mut opening = Opening { key, map: self, filled: false };
         let value = Some(open()?);
-        let held = Arc::new(Held { value, key: key.clone(), home: self.clone() });
+        let held = Arc::new(Held { value, key: key.clone(), map: self.clone() });
         self.entries.lock().insert(key.clone(), Arc::downgrade(&held));
         opening.filled = true;
         drop(opening);
@@ -77,16 +77,16 @@ impl<K: Eq + Hash, V> Keyed<K, V> {
 
 struct Opening<'a, K: Eq + Hash, V> {
     key: &'a K,
-    home: &'a Keyed<K, V>,
+    map: &'a Keyed<K, V>,
     filled: bool,
 }
 
 impl<K: Eq + Hash, V> Drop for Opening<'_, K, V> {
     fn drop(&mut self) {
         if self.filled {
-            self.home.changed.notify_all();
+            self.map.changed.notify_all();
         } else {
-            self.home.remove(self.key);
+            self.map.remove(self.key);
         }
     }
 }
@@ -102,7 +102,7 @@ impl<K: Eq + Hash, V> Deref for Held<K, V> {
 impl<K: Eq + Hash, V> Drop for Held<K, V> {
     fn drop(&mut self) {
         self.value = None;
-        self.home.remove(&self.key);
+        self.map.remove(&self.key);
     }
 }
 

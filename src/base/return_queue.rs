@@ -115,8 +115,8 @@ mod model {
         }
     }
 
-    /// A ring of three held slots. Its thread ends when the queue is closed, or all its holders have dropped it
-    /// and every slot has returned.
+    /// A ring of three held slots. Its thread ends when the queue is closed, or when all its holders have
+    /// dropped it and every slot has returned.
     fn ring() -> (Dropped, ReturnQueue<Slot>, [Held; 3], thread::JoinHandle<()>) {
         let (account, dropped) = (SlotAccount::open(), Arc::new(Mutex::new(Vec::new())));
         let (free_sender, free) = bounded(3);

@@ -53,9 +53,9 @@ fn with_sources(error: &(dyn Error + Send + Sync)) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        let said = error.to_string();
-        if !message.contains(&said) {
-            message = format!("{message}: {said}");
+        let own = error.to_string();
+        if !message.contains(&own) {
+            message = format!("{message}: {own}");
         }
         source = error.source();
     }

@@ -291,12 +291,12 @@ fn apply(
 impl TargetDecoder {
     fn shape(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<BatchShape, RecordCause> {
         let target = self.of(record, datum)?;
-        target.said_of_it(|| batch_shape(&self.transformer, target.look()?.0))
+        target.with_origin(|| batch_shape(&self.transformer, target.look()?.0))
     }
 
     fn tool_bytes(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<ToolBytes, RecordCause> {
         let target = self.of(record, datum)?;
-        target.said_of_it(|| Ok(target.look()?.1))
+        target.with_origin(|| Ok(target.look()?.1))
     }
 
     /// The target of a record.
@@ -353,7 +353,7 @@ impl TargetOf<'_> {
         tools: &mut Tools,
     ) -> Result<(), RecordCause> {
         let Tools { decoder, scratch } = tools;
-        self.said_of_it(|| {
+        self.with_origin(|| {
             let image = match self.content {
                 Content::Floats(floats) => vector(floats),
                 Content::Companion { value, .. } => {
@@ -369,7 +369,7 @@ impl TargetOf<'_> {
     }
 
     /// Adds a companion's source to an error with the companion.
-    fn said_of_it<T>(&self, done: impl FnOnce() -> Result<T, RecordCause>) -> Result<T, RecordCause> {
+    fn with_origin<T>(&self, done: impl FnOnce() -> Result<T, RecordCause>) -> Result<T, RecordCause> {
         done().map_err(|cause| match self.content {
             Content::Floats(_) => cause,
             Content::Companion { files, position, .. } => {

@@ -30,14 +30,14 @@ impl Backend for Host {
     }
 
     fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
-        Ok(Box::new(Standing))
+        Ok(Box::new(InPlace))
     }
 }
 
 /// The transfer to the host: a batch stays where it was written, and its consumer reads it there. Once the
 /// consumer drops it, nobody else uses it.
 #[derive(Debug)]
-pub(super) struct Standing;
+pub(super) struct InPlace;
 
 /// An event that has already happened.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Event for Now {
     }
 }
 
-impl Transfer for Standing {
+impl Transfer for InPlace {
     fn submit(&mut self, _batch: HostBatch<'_>) -> Result<(), DeviceError> {
         Ok(())
     }

@@ -243,7 +243,7 @@ pub struct Device {
 impl Device {
     /// A transfer to nowhere.
     pub(crate) fn nowhere() -> Box<dyn Transfer> {
-        Box::new(host::Standing)
+        Box::new(host::InPlace)
     }
 
     /// The host itself, for training on the CPU, for tests and for measurements. Several lanes may end at the
@@ -347,13 +347,13 @@ pub enum DeviceError {
     },
     /// There is no CUDA driver.
     #[error(
-        "no CUDA driver is found: looked for libcuda.so, libcuda.so.1 and the like where the system looks for \
-         libraries, and in LD_LIBRARY_PATH; install NVIDIA's driver, or feed host:N"
+        "no CUDA driver found: looked for libcuda.so, libcuda.so.1 and the like in the system's library \
+         paths and in LD_LIBRARY_PATH; install NVIDIA's driver, or feed host:N"
     )]
     NoDriver,
     /// The CUDA driver is too old for the calls that this crate makes.
     #[cfg(feature = "cuda-driver")]
-    #[error("the CUDA driver is for CUDA {found}, and at least {needed} is needed; update NVIDIA's driver")]
+    #[error("the CUDA driver is for CUDA {found}, but at least {needed} is needed; update NVIDIA's driver")]
     DriverTooOld {
         /// The version of CUDA that the driver supports.
         found: cuda::Version,
@@ -370,14 +370,15 @@ pub enum DeviceError {
     },
     /// The device was asked to transform batches, but cannot.
     #[error(
-        "{device} does not transform batches by itself: let the workers do it (Place::Host, --transform-on host), or feed a GPU (cuda:N)"
+        "{device} does not transform batches by itself: let the workers do it (Place::Host, --transform-on \
+         host), or feed a GPU (cuda:N)"
     )]
     NoTransform {
         /// The device.
         device: String,
     },
     /// A stream of one device was to wait for a batch on another.
-    #[error("the batch is on {device}, and the stream is of {found}: let a stream of {device} wait for it")]
+    #[error("the batch is on {device}, but the stream is on {found}: let a stream of {device} wait for it")]
     OtherDevice {
         /// The batch's device.
         device: String,
@@ -385,9 +386,7 @@ pub enum DeviceError {
         found: String,
     },
     /// A stream on which the end of a batch's use could not be observed.
-    #[error(
-        "{device}: a batch cannot be used on this stream: it is {reason}; use a stream of your own making"
-    )]
+    #[error("{device}: a batch cannot be used on this stream: it is {reason}; create a stream for it")]
     Stream {
         /// The device.
         device: String,

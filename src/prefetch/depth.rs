@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn a_depth_that_was_said_or_for_which_there_is_no_more_memory_stays() {
+    fn a_configured_depth_or_one_without_more_memory_stays() {
         let meters = LaneMeters::default();
-        let mut said = Depth::of(4, 4);
+        let mut configured = Depth::of(4, 4);
         let mut bounded = Depth::of(4, 8);
         bounded.stay(4);
         let start = Instant::now();
@@ -157,7 +157,7 @@ mod tests {
             meters.for_slot.add_past(WINDOW);
             meters.for_batch.add_past(WINDOW);
             meters.batches.add(100);
-            for depth in [&mut said, &mut bounded] {
+            for depth in [&mut configured, &mut bounded] {
                 depth.look(start + WINDOW * 2 * account, &meters);
                 assert_eq!(depth.batches(), 4);
             }

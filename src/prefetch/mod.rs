@@ -420,7 +420,9 @@ impl Prefetcher {
         let (no_run, no_slot, no_alarm) = (never(), never(), never());
         select! {
             recv(self.stop) -> _ => Some(Wake::ConsumerLeft),
-            recv(if ending.is_none() { self.first_error.alarm() } else { &no_alarm }) -> _ => Some(Wake::Alarm),
+            recv(if ending.is_none() { self.first_error.alarm() } else { &no_alarm }) -> _ => {
+                Some(Wake::Alarm)
+            }
             recv(self.done) -> _ => Some(Wake::Done),
             recv(if wants_slot { &self.free } else { &no_slot }) -> slot => {
                 // A disconnected `free` means that the consumer has dropped the lane.
@@ -610,7 +612,7 @@ pub(crate) fn submit(header: SlotHeader, pending: Pending) -> Result<Delivered, 
 pub(crate) fn give_back(
     mut delivered: Delivered,
     lane: usize,
-    home: &ReturnQueue<Returned>,
+    queue: &ReturnQueue<Returned>,
     meters: &LaneMeters,
 ) {
     meters.held.fetch_sub(1, Ordering::Relaxed);
@@ -624,7 +626,7 @@ pub(crate) fn give_back(
         delivered.header.token.close_account();
     }
     // If nobody takes it any more, it is dropped here: the lane has gone, and its device makes nobody wait.
-    let _ = home.send(Returned { slot: delivered.into_slot(), released });
+    let _ = queue.send(Returned { slot: delivered.into_slot(), released });
 }
 
 #[cfg(test)]

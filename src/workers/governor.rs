@@ -8,8 +8,8 @@
 //! As soon as they do not suffice, the number doubles. The contents of batches do not depend on it.
 //!
 //! ```text
-//! some runs were pressing                                                       twice as many
-//! none was, and one worker fewer would still have little to do, for a while     so many that they have enough to do
+//! some runs were pressing                                                    twice as many workers
+//! none was, and one worker fewer would still have little to do, for a while  just enough that they have work
 //! ```
 //!
 //! It is not enough that a consumer waits: it may be waiting for the reader. Nor is it enough that workers
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_said_stays() {
+    fn a_configured_number_stays() {
         let governor = Governor::of(3);
         for window in 0..100 {
             governor.took(0);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_by_is_sent_to_work_and_in_the_end_home() {
+    fn who_stands_by_is_sent_to_work_and_released_at_the_end() {
         let (governor, idle) = (Governor::of(3), WaitMeter::default());
         governor.set_at_work(1);
         std::thread::scope(|scope| {

@@ -186,7 +186,7 @@ impl Workers {
                 }));
                 if let Err(panic) = worked {
                     lost(format!("worker:{number}"), panic_message(&*panic));
-                    let_go(&governor, task, &queue);
+                    drop_tasks(&governor, task, &queue);
                 }
             };
             let thread = std::thread::Builder::new().name(name).spawn(run)?;
@@ -262,7 +262,7 @@ fn work(
 
 /// What a worker does after a panic that was not caught where panics are expected: it drops its task, and
 /// then every task it receives. Their batches fail, so that nobody waits for them, even if no worker is left.
-fn let_go(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task>) {
+fn drop_tasks(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task>) {
     // Workers on standby may be all that is left. If this panics, so did the worker, for the same reason, and
     // that was reported.
     let _ = catch_unwind(AssertUnwindSafe(|| governor.lose_one()));
@@ -277,7 +277,10 @@ fn let_go(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task>) {
 /// takes, and the reader then meets the panic itself.
 fn run(task: &dyn OffloadedTask) -> bool {
     catch_unwind(AssertUnwindSafe(|| task.run())).unwrap_or_else(|panic| {
-        tracing::warn!(message = panic_message(&*panic), "an offloaded task of the reader panicked on a worker");
+        tracing::warn!(
+            message = panic_message(&*panic),
+            "an offloaded task of the reader panicked on a worker"
+        );
         false
     })
 }

@@ -33,8 +33,8 @@ fn look_for() -> Result<Version, DeviceError> {
     }
     let mut version = 0;
     // SAFETY: the driver writes one number to the given address, whether it is started or not.
-    let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
-    told("cuda", "cuDriverGetVersion", asked.result())?;
+    let queried = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+    check("cuda", "cuDriverGetVersion", queried.result())?;
     if Version(version) < VERSION_MIN {
         return Err(DeviceError::DriverTooOld { found: Version(version), needed: VERSION_MIN });
     }
@@ -43,7 +43,7 @@ fn look_for() -> Result<Version, DeviceError> {
         Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => {
             Err(DeviceError::NoSuchDevice { device: "GPU".to_owned(), found: 0 })
         }
-        said => told("cuda", "cuInit", said).map(|()| Version(version)),
+        started => check("cuda", "cuInit", started).map(|()| Version(version)),
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn count() -> Result<usize, DeviceError> {
         Err(DeviceError::NoSuchDevice { .. }) => return Ok(0),
         started => started?,
     };
-    let count = told("cuda", "cuDeviceGetCount", result::device::get_count())?;
+    let count = check("cuda", "cuDeviceGetCount", result::device::get_count())?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
@@ -78,12 +78,12 @@ impl std::fmt::Display for Version {
 }
 
 /// Converts a call's result; an error then names the device.
-pub(super) fn told<T>(
+pub(super) fn check<T>(
     device: &str,
     call: &'static str,
-    said: Result<T, DriverError>,
+    outcome: Result<T, DriverError>,
 ) -> Result<T, DeviceError> {
-    said.map_err(|error| DeviceError::Call { device: device.to_owned(), call, message: describe(error) })
+    outcome.map_err(|error| DeviceError::Call { device: device.to_owned(), call, message: describe(error) })
 }
 
 /// The driver's own description of an error.
@@ -102,13 +102,13 @@ pub(super) fn attribute(
     attribute: sys::CUdevice_attribute,
 ) -> Result<i32, DeviceError> {
     // SAFETY: the driver returned this device.
-    told(name, "cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
+    check(name, "cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
 }
 
 /// The size of a device's memory in bytes.
 pub(super) fn memory_bytes(name: &str, device: sys::CUdevice) -> Result<usize, DeviceError> {
     // SAFETY: the driver returned this device.
-    told(name, "cuDeviceTotalMem", unsafe { result::device::total_mem(device) })
+    check(name, "cuDeviceTotalMem", unsafe { result::device::total_mem(device) })
 }
 
 /// A device's primary context, the one that all CUDA libraries of the process share.
@@ -135,10 +135,10 @@ impl Context {
         let Some(number) = i32::try_from(ordinal).ok().filter(|_| ordinal < found) else {
             return Err(DeviceError::NoSuchDevice { device: name, found });
         };
-        let device = told(&name, "cuDeviceGet", result::device::get(number))?;
+        let device = check(&name, "cuDeviceGet", result::device::get(number))?;
         // SAFETY: the driver just returned this device. The context is released in the drop.
         let context =
-            told(&name, "cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
+            check(&name, "cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
         Ok(Arc::new(Context { ordinal, name, device, context, is_unknown: AtomicBool::new(false) }))
     }
 
@@ -159,8 +159,12 @@ impl Context {
     }
 
     /// Converts the result of a call on this device.
-    pub(super) fn told<T>(&self, call: &'static str, said: Result<T, DriverError>) -> Result<T, DeviceError> {
-        told(&self.name, call, said)
+    pub(super) fn check<T>(
+        &self,
+        call: &'static str,
+        outcome: Result<T, DriverError>,
+    ) -> Result<T, DeviceError> {
+        check(&self.name, call, outcome)
     }
 
     /// Makes this the thread's current context for as long as the returned guard lives; then the previous
@@ -171,12 +175,12 @@ impl Context {
     pub(super) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
         // SAFETY: the context lives as long as `self` does.
         let pushed = unsafe { sys::cuCtxPushCurrent_v2(self.context) };
-        self.told("cuCtxPushCurrent", pushed.result())?;
+        self.check("cuCtxPushCurrent", pushed.result())?;
         let mut entered = Entered { context: self, mode: None, on_this_thread: PhantomData };
         let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the driver reads a mode at the given address, and writes another there.
         let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
-        self.told("cuThreadExchangeStreamCaptureMode", exchanged.result())?;
+        self.check("cuThreadExchangeStreamCaptureMode", exchanged.result())?;
         entered.mode = Some(mode);
         Ok(entered)
     }
@@ -196,25 +200,26 @@ impl Context {
     /// event cannot tell.
     pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
         let _entered = self.enter()?;
-        self.told("cuCtxSynchronize", result::ctx::synchronize())
+        self.check("cuCtxSynchronize", result::ctx::synchronize())
     }
 
     /// The free and the total bytes of the device's memory.
     pub(super) fn memory(&self) -> Result<(usize, usize), DeviceError> {
         let _entered = self.enter()?;
-        self.told("cuMemGetInfo", result::mem_get_info())
+        self.check("cuMemGetInfo", result::mem_get_info())
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
         if !self.is_in_sight() {
-            return tracing::warn!(device = %self.name, "a context is kept for ever: its device may still be at work");
+            tracing::warn!(device = %self.name, "a context is kept for ever: its device may still be busy");
+            return;
         }
         // SAFETY: it was retained once, by `of`, and everything made in it keeps it alive.
         let released = unsafe { result::primary_ctx::release(self.device) };
-        if let Err(error) = self.told("cuDevicePrimaryCtxRelease", released) {
-            tracing::warn!(%error, "a device's context cannot be given back");
+        if let Err(error) = self.check("cuDevicePrimaryCtxRelease", released) {
+            tracing::warn!(%error, "a device's context cannot be released");
         }
     }
 }
@@ -240,15 +245,15 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         if let Some(mode) = &mut self.mode {
             // SAFETY: the driver reads a mode at the given address, and writes another there.
-            let said = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut *mode) };
-            if let Err(error) = self.context.told("cuThreadExchangeStreamCaptureMode", said.result()) {
+            let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut *mode) };
+            if let Err(error) = self.context.check("cuThreadExchangeStreamCaptureMode", exchanged.result()) {
                 tracing::warn!(%error, "a thread's capture mode cannot be restored");
             }
         }
         let mut popped = std::ptr::null_mut();
         // SAFETY: the driver writes a handle to the given address.
-        let said = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
-        if let Err(error) = self.context.told("cuCtxPopCurrent", said.result()) {
+        let restored = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
+        if let Err(error) = self.context.check("cuCtxPopCurrent", restored.result()) {
             tracing::warn!(%error, "a thread's context cannot be restored");
         }
     }

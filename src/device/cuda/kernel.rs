@@ -1,6 +1,6 @@
 //! Transforms batches on their device.
 
-#![expect(unsafe_code, reason = "the driver is C, and a kernel takes what it is given")]
+#![expect(unsafe_code, reason = "the driver is C, and a kernel trusts its arguments")]
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -136,7 +136,7 @@ impl Kernel {
         let rows = if job.interleaved == 1 { job.height } else { size(image.channels * image.height)? };
         let grid = (rows.div_ceil(BLOCK.1), job.records.min(GRID_Y_MAX), 1);
         let function = match at.dtype {
-            Dtype::F32 => self.from_floats.expect("floats that were to become bytes are refused on the host"),
+            Dtype::F32 => self.from_floats.expect("the host refuses floats that would become bytes"),
             _ => self.from_bytes,
         };
         let StagedAt { mut windows, mut cuts, mut transformed, .. } = at;
@@ -154,7 +154,7 @@ impl Kernel {
         // The means live as long as `self`, which the batch's transfer keeps until the batch has arrived.
         let launched =
             unsafe { result::launch_kernel(function, grid, BLOCK, 0, self.stream.handle(), &mut arguments) };
-        context.told("cuLaunchKernel", launched)
+        context.check("cuLaunchKernel", launched)
     }
 }
 
@@ -165,7 +165,7 @@ fn side(context: &Context, size: usize) -> Result<u32, DeviceError> {
         device: context.name().to_owned(),
         call: "the transform",
         message: format!(
-            "a size of {size} pixels, rows or records is more than the 2^31 - 1 that its kernel counts"
+            "a size of {size} pixels, rows or records exceeds the 2^31 - 1 that its kernel can count"
         ),
     })
 }

@@ -1,6 +1,6 @@
 //! Page-locked host memory, and device memory.
 
-#![expect(unsafe_code, reason = "the driver is C, and gives out memory as addresses")]
+#![expect(unsafe_code, reason = "the driver is C, and returns memory as addresses")]
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Pinned {
         let bytes = bytes.max(1);
         // SAFETY: any size may be requested; the driver refuses what it must.
         let allocated = unsafe { result::malloc_host(bytes, 0) };
-        let first = context.told("cuMemHostAlloc", allocated)?;
+        let first = context.check("cuMemHostAlloc", allocated)?;
         let first = NonNull::new(first.cast::<u8>()).ok_or_else(|| misplaced(context))?;
         // Owned from here on, so that it is freed on every path.
         let memory = Pinned { context: context.clone(), first, bytes };
@@ -49,7 +49,7 @@ impl Pinned {
 }
 
 fn misplaced(context: &Context) -> DeviceError {
-    let message = "the memory does not begin on a page".to_owned();
+    let message = "the memory does not start on a page".to_owned();
     DeviceError::Call { device: context.name().to_owned(), call: "cuMemHostAlloc", message }
 }
 
@@ -74,10 +74,10 @@ impl Drop for Pinned {
             // SAFETY: `cuMemHostAlloc` returned it, it is freed once, and nobody reads it: transfers, which
             // copy from it, are dropped before it and wait.
             let freed = unsafe { result::free_host(self.first.as_ptr().cast()) };
-            self.context.told("cuMemFreeHost", freed)
+            self.context.check("cuMemFreeHost", freed)
         });
         if let Err(error) = freed {
-            tracing::warn!(%error, bytes = self.bytes, "page-locked memory cannot be given back");
+            tracing::warn!(%error, bytes = self.bytes, "page-locked memory cannot be freed");
         }
     }
 }
@@ -107,7 +107,7 @@ impl DeviceMemory {
         match unsafe { result::malloc_sync(bytes) } {
             Ok(first) => Ok(DeviceMemory { context: context.clone(), first, bytes }),
             Err(error) => {
-                let said = context.told::<()>("cuMemAlloc", Err(error));
+                let failed = context.check::<()>("cuMemAlloc", Err(error));
                 match (error.0, context.memory()) {
                     (sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY, Ok((free, all))) => {
                         Err(DeviceError::OutOfMemory {
@@ -116,7 +116,7 @@ impl DeviceMemory {
                             message: format!("{free} bytes of its {all} are free"),
                         })
                     }
-                    _ => Err(said.expect_err("an error was told")),
+                    _ => Err(failed.expect_err("the call failed")),
                 }
             }
         }
@@ -140,10 +140,10 @@ impl Drop for DeviceMemory {
         let freed = self.context.enter().and_then(|_entered| {
             // SAFETY: `cuMemAlloc` returned it, it is freed once, and its transfer has waited for its last
             // use.
-            self.context.told("cuMemFree", unsafe { result::free_sync(self.first) })
+            self.context.check("cuMemFree", unsafe { result::free_sync(self.first) })
         });
         if let Err(error) = freed {
-            tracing::warn!(%error, bytes = self.bytes, "a device's memory cannot be given back");
+            tracing::warn!(%error, bytes = self.bytes, "a device's memory cannot be freed");
         }
     }
 }

@@ -71,13 +71,13 @@ impl Backend for Cuda {
         };
         // Once a device, and not once a batch: what is true of one batch is mostly true of all.
         if self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%error, bytes, "no page-locked memory, once more");
+            tracing::debug!(%error, bytes, "no page-locked memory again");
         } else {
             tracing::warn!(
                 %error,
                 bytes,
-                "no page-locked memory: ordinary memory serves, from which the driver copies at about half the speed, \
-                 and while it does so the lane's thread waits"
+                "no page-locked memory: using ordinary memory, from which the driver copies at about half \
+                 the speed, while the lane's thread waits"
             );
         }
         match PageMemory::new(bytes) {
@@ -168,12 +168,12 @@ impl CudaDevice {
 
         let known = format!("cuda:{ordinal}");
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
-        let device = driver::told(&known, "cuDeviceGet", result::device::get(number))?;
+        let device = driver::check(&known, "cuDeviceGet", result::device::get(number))?;
         let number = |attribute| driver::attribute(&known, device, attribute);
         let pci = pci_name(&known, device)?;
         Ok(CudaDevice {
             ordinal,
-            name: driver::told(&known, "cuDeviceGetName", result::device::get_name(device))?,
+            name: driver::check(&known, "cuDeviceGetName", result::device::get_name(device))?,
             memory_bytes: driver::memory_bytes(&known, device)?,
             free_bytes: Context::of(ordinal).and_then(|context| context.memory()).ok().map(|(free, _)| free),
             compute_capability: (

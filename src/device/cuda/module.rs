@@ -27,7 +27,7 @@ impl Module {
         let _entered = context.enter()?;
         // SAFETY: the text ends with a zero, as checked above.
         let loaded = unsafe { result::module::load_data(ptx.as_ptr().cast()) };
-        let handle = context.told("cuModuleLoadData", loaded)?;
+        let handle = context.check("cuModuleLoadData", loaded)?;
         Ok(Module { context: context.clone(), handle })
     }
 
@@ -36,7 +36,7 @@ impl Module {
         let _entered = self.context.enter()?;
         // SAFETY: the module is loaded.
         let found = unsafe { result::module::get_function(self.handle, name.to_owned()) };
-        self.context.told("cuModuleGetFunction", found)
+        self.context.check("cuModuleGetFunction", found)
     }
 }
 
@@ -48,10 +48,10 @@ impl Drop for Module {
         let unloaded = self.context.enter().and_then(|_entered| {
             // SAFETY: it was loaded once, and none of its kernels still runs: a launcher holds the module
             // until it has waited for its kernels.
-            self.context.told("cuModuleUnload", unsafe { result::module::unload(self.handle) })
+            self.context.check("cuModuleUnload", unsafe { result::module::unload(self.handle) })
         });
         if let Err(error) = unloaded {
-            tracing::warn!(%error, "a device's kernels cannot be given back");
+            tracing::warn!(%error, "a device's kernels cannot be unloaded");
         }
     }
 }

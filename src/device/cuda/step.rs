@@ -148,7 +148,7 @@ impl SyntheticStep {
         // memory.
         let launched =
             unsafe { result::launch_kernel(self.spin, one, one, 0, self.stream.handle(), &mut arguments) };
-        context.told("cuLaunchKernel", launched)
+        context.check("cuLaunchKernel", launched)
     }
 
     /// Counts the first uncounted step, once it has ended.

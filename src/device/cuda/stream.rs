@@ -28,7 +28,7 @@ impl Stream {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, DeviceError> {
         let _entered = context.enter()?;
         let created = result::stream::create(result::stream::StreamKind::NonBlocking);
-        let handle = context.told("cuStreamCreate", created)?;
+        let handle = context.check("cuStreamCreate", created)?;
         Ok(Stream { context: context.clone(), handle })
     }
 
@@ -40,7 +40,7 @@ impl Stream {
         let _entered = context.enter()?;
         let kind = result::stream::StreamKind::NonBlocking;
         let created = result::stream::create_with_priority(kind, PRIORITY);
-        let handle = context.told("cuStreamCreateWithPriority", created)?;
+        let handle = context.check("cuStreamCreateWithPriority", created)?;
         Ok(Stream { context: context.clone(), handle })
     }
 
@@ -53,7 +53,7 @@ impl Stream {
         // returned, because they are not page-locked.
         let copied = unsafe { result::memcpy_htod_async(memory.first(), bytes, self.handle) };
         let waited = self.wait_out();
-        self.context.told("cuMemcpyHtoDAsync", copied).and(waited).map(|()| memory)
+        self.context.check("cuMemcpyHtoDAsync", copied).and(waited).map(|()| memory)
     }
 
     /// Waits until all work on the stream is done; if that fails, until all work on the device is. If neither
@@ -63,7 +63,7 @@ impl Stream {
         if waited.is_err()
             && let Err(error) = self.context.synchronize()
         {
-            tracing::warn!(%error, "nobody can say whether a device is still at work");
+            tracing::warn!(%error, "it is unknown whether a device is still busy");
             self.context.lose_sight();
         }
         waited
@@ -80,7 +80,7 @@ impl Stream {
     fn synchronize(&self) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
         // SAFETY: the handle is of a stream that lives as long as `self`.
-        self.context.told("cuStreamSynchronize", unsafe { result::stream::synchronize(self.handle) })
+        self.context.check("cuStreamSynchronize", unsafe { result::stream::synchronize(self.handle) })
     }
 }
 
@@ -88,10 +88,10 @@ impl Drop for Stream {
     fn drop(&mut self) {
         let destroyed = self.context.enter().and_then(|_entered| {
             // SAFETY: nobody else has the handle; queued work still runs.
-            self.context.told("cuStreamDestroy", unsafe { result::stream::destroy(self.handle) })
+            self.context.check("cuStreamDestroy", unsafe { result::stream::destroy(self.handle) })
         });
         if let Err(error) = destroyed {
-            tracing::warn!(%error, "a stream cannot be given back");
+            tracing::warn!(%error, "a stream cannot be destroyed");
         }
     }
 }
@@ -121,7 +121,7 @@ impl CudaEvent {
 
     fn of(context: &Arc<Context>, flags: sys::CUevent_flags) -> Result<Self, DeviceError> {
         let _entered = context.enter()?;
-        let handle = context.told("cuEventCreate", create(flags))?;
+        let handle = context.check("cuEventCreate", create(flags))?;
         Ok(CudaEvent { context: context.clone(), handle })
     }
 
@@ -131,7 +131,7 @@ impl CudaEvent {
         // SAFETY: the event lives as long as `self`.
         match unsafe { result::event::query(self.handle) } {
             Err(cudarc::driver::DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
-            said => self.context.told("cuEventQuery", said).map(|()| true),
+            other => self.context.check("cuEventQuery", other).map(|()| true),
         }
     }
 
@@ -143,7 +143,7 @@ impl CudaEvent {
     pub(super) unsafe fn record(&self, stream: sys::CUstream) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
         // SAFETY: the event lives as long as `self`; the caller promises that the stream is alive.
-        self.context.told("cuEventRecord", unsafe { result::event::record(self.handle, stream) })
+        self.context.check("cuEventRecord", unsafe { result::event::record(self.handle, stream) })
     }
 
     /// Makes everything that is enqueued on the stream from here on wait for the event.
@@ -156,7 +156,7 @@ impl CudaEvent {
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: the event lives as long as `self`; the caller promises that the stream is alive.
         self.context
-            .told("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, self.handle, flags) })
+            .check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, self.handle, flags) })
     }
 
     /// The milliseconds from an earlier event to this one; both must be timed and have happened.
@@ -164,7 +164,7 @@ impl CudaEvent {
         let _entered = self.context.enter()?;
         // SAFETY: both events live as long as they are borrowed.
         let elapsed = unsafe { result::event::elapsed(earlier.handle, self.handle) };
-        self.context.told("cuEventElapsedTime", elapsed)
+        self.context.check("cuEventElapsedTime", elapsed)
     }
 }
 
@@ -189,7 +189,7 @@ pub(super) fn copy_timed(
     // SAFETY: as for the first event.
     let ended = unsafe { end.record(stream.handle) };
     let waited = stream.wait_out();
-    started.and(context.told("cuMemcpyHtoDAsync", copied)).and(ended).and(waited)
+    started.and(context.check("cuMemcpyHtoDAsync", copied)).and(ended).and(waited)
 }
 
 /// Creates an event with `CU_EVENT_BLOCKING_SYNC` besides the given flags: the enum has no name for both.
@@ -209,7 +209,7 @@ impl Event for CudaEvent {
     fn wait(&self) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
         // SAFETY: the event lives as long as `self`.
-        self.context.told("cuEventSynchronize", unsafe { result::event::synchronize(self.handle) })
+        self.context.check("cuEventSynchronize", unsafe { result::event::synchronize(self.handle) })
     }
 }
 
@@ -217,10 +217,10 @@ impl Drop for CudaEvent {
     fn drop(&mut self) {
         let destroyed = self.context.enter().and_then(|_entered| {
             // SAFETY: nobody else has the handle; the driver frees a pending event when it happens.
-            self.context.told("cuEventDestroy", unsafe { result::event::destroy(self.handle) })
+            self.context.check("cuEventDestroy", unsafe { result::event::destroy(self.handle) })
         });
         if let Err(error) = destroyed {
-            tracing::warn!(%error, "an event cannot be given back");
+            tracing::warn!(%error, "an event cannot be destroyed");
         }
     }
 }

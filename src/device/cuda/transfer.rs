@@ -1,8 +1,9 @@
 //! Transfers to CUDA devices: one copy, an event for the arrival, and one event a stream for the last use.
 //!
 //! ```text
-//! submit   one asynchronous copy of the whole memory, on the device's copy stream; then `arrived` is recorded
-//!          (if the device transforms: on the kernel's stream, which waits for the copy, after the kernel)
+//! submit   one asynchronous copy of the whole memory, on the device's copy stream; then `arrived` is
+//!          recorded (if the device transforms: on the kernel's stream, which waits for the copy, after the
+//!          kernel)
 //! wait_on  a stream of the consumer's waits for `arrived`, and is remembered
 //! release  on each remembered stream an event is recorded: together they are the last use
 //! submit   again, once the prefetcher has seen that all of them have happened
@@ -45,7 +46,7 @@ pub(super) struct CudaTransfer {
     arrays: Option<ArraysAt>,
     last_use: LastUse,
     /// Whether a copy may be in progress that `arrived` does not cover.
-    is_untold: bool,
+    has_uncovered_copy: bool,
 }
 
 /// The transform of a batch after its copy.
@@ -130,7 +131,7 @@ impl CudaTransfer {
             copies: copies.clone(),
             arrays: None,
             last_use: LastUse::default(),
-            is_untold: false,
+            has_uncovered_copy: false,
         })
     }
 
@@ -204,15 +205,15 @@ impl CudaTransfer {
         let refused = |reason| Err(DeviceError::Stream { device: context.name().to_owned(), reason });
         if stream.addr() == PER_THREAD {
             return refused(
-                "the per-thread default stream, which is another one on the thread that drops the batch",
+                "the per-thread default stream, which is a different one on the thread that drops the batch",
             );
         }
         let _entered = context.enter()?;
         // SAFETY: the caller promises that the stream is alive.
-        let status = context.told("cuStreamIsCapturing", unsafe { result::stream::is_capturing(stream) })?;
+        let status = context.check("cuStreamIsCapturing", unsafe { result::stream::is_capturing(stream) })?;
         match status {
             sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
-            _ => refused("capturing a graph, of which the batch's memory would become a part"),
+            _ => refused("capturing a graph, which would then include the batch's memory"),
         }
     }
 }
@@ -250,12 +251,12 @@ impl Transfer for CudaTransfer {
         let context = self.copies.context();
         let _entered = context.enter()?;
         // Even a call that fails may have queued something: its error may be an earlier call's.
-        self.is_untold = true;
+        self.has_uncovered_copy = true;
         // SAFETY: the device memory is large enough, as asserted above, and nobody uses it: its last use is
         // over (the prefetcher's invariant 4). The host memory stays, unwritten, until `arrived`: the lane
         // drops this transfer before the memory, and its drop waits.
         let copied = unsafe { result::memcpy_htod_async(self.memory.first(), memory, self.copies.handle()) };
-        context.told("cuMemcpyHtoDAsync", copied)?;
+        context.check("cuMemcpyHtoDAsync", copied)?;
         match (&self.transform, staged) {
             (Some(transform), Some(staged)) => {
                 let first = self.memory.first();
@@ -272,7 +273,7 @@ impl Transfer for CudaTransfer {
             // SAFETY: the copy stream belongs to this transfer.
             _ => unsafe { self.arrived.record(self.copies.handle()) }?,
         }
-        self.is_untold = false;
+        self.has_uncovered_copy = false;
         Ok(())
     }
 
@@ -332,12 +333,12 @@ impl Drop for CudaTransfer {
     /// Waits until the device neither reads the host memory nor uses its own: for the events, or, if they
     /// cannot tell, for all work on the device.
     fn drop(&mut self) {
-        let is_told = !self.is_untold && self.last_use.0.get_mut().streams.is_empty();
-        let told = if is_told { self.arrived.wait().and_then(|()| self.last_use.wait()) } else { Ok(()) };
-        if (!is_told || told.is_err())
+        let can_tell = !self.has_uncovered_copy && self.last_use.0.get_mut().streams.is_empty();
+        let waited = if can_tell { self.arrived.wait().and_then(|()| self.last_use.wait()) } else { Ok(()) };
+        if (!can_tell || waited.is_err())
             && let Err(error) = self.context().synchronize()
         {
-            tracing::warn!(%error, "nobody can say whether a device still uses a batch");
+            tracing::warn!(%error, "it is unknown whether a device still uses a batch");
             self.context().lose_sight();
         }
     }

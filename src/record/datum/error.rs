@@ -26,7 +26,8 @@ pub enum DatumError {
     },
     /// A key has a field number or a wire type that protobuf does not have.
     #[error(
-        "not a Caffe Datum: the key at byte {offset} is {found:#x}: allowed are fields 1 to 536870911 of wire types 0 to 5"
+        "not a Caffe Datum: the key at byte {offset} is {found:#x}: fields must be 1 to 536870911, and wire \
+         types 0 to 5"
     )]
     Key {
         /// Where the key starts.
@@ -36,7 +37,7 @@ pub enum DatumError {
     },
     /// A field of `Datum` has a different type than in the schema.
     #[error(
-        "not a Caffe Datum: field {field} at byte {offset} is of wire type {found}: allowed is {allowed}"
+        "not a Caffe Datum: field {field} at byte {offset} has wire type {found}, but must have {allowed}"
     )]
     WireType {
         /// Where the field's key starts.
@@ -50,7 +51,8 @@ pub enum DatumError {
     },
     /// A packed `float_data` ends inside an element.
     #[error(
-        "not a Caffe Datum: the packed float_data at byte {offset} has {found} bytes: allowed are multiples of {allowed}"
+        "not a Caffe Datum: the packed float_data at byte {offset} has {found} bytes, but must have a \
+         multiple of {allowed}"
     )]
     PackedLength {
         /// Where the field's length starts.
@@ -61,7 +63,10 @@ pub enum DatumError {
         allowed: usize,
     },
     /// A group ends that is not the innermost open one.
-    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}: allowed is field {allowed}")]
+    #[error(
+        "not a Caffe Datum: a group of field {found} ends at byte {offset}, but the open group is of field \
+         {allowed}"
+    )]
     GroupEnd {
         /// Where the key of the end starts.
         offset: usize,
@@ -71,7 +76,7 @@ pub enum DatumError {
         allowed: u32,
     },
     /// A group ends although none is open.
-    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}, where none is open")]
+    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}, but none is open")]
     StrayGroupEnd {
         /// Where the key of the end starts.
         offset: usize,
@@ -79,7 +84,10 @@ pub enum DatumError {
         found: u32,
     },
     /// Groups are nested too deeply.
-    #[error("not a Caffe Datum: the field at byte {offset} is in {found} groups: allowed are {allowed}")]
+    #[error(
+        "not a Caffe Datum: the field at byte {offset} is in {found} groups, but at most {allowed} are \
+         allowed"
+    )]
     GroupDepth {
         /// Where the field's key starts.
         offset: usize,
@@ -92,7 +100,7 @@ pub enum DatumError {
     #[error("the record holds an encoded file: decode it to get at its pixels")]
     Encoded,
     /// A dimension is not positive.
-    #[error("the image is {channels}x{height}x{width}: allowed are dimensions of 1 or more")]
+    #[error("the image is {channels}x{height}x{width}: dimensions must be at least 1")]
     Dimensions {
         /// As in the record.
         channels: i32,
@@ -102,7 +110,7 @@ pub enum DatumError {
         width: i32,
     },
     /// The image has more elements than Caffe can count.
-    #[error("the image is {found}: allowed are {allowed} elements")]
+    #[error("the image is {found}: at most {allowed} elements are allowed")]
     TooManyElements {
         /// The record's dimensions.
         found: ImageShape,
