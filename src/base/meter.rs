@@ -61,7 +61,7 @@ impl WaitMeter {
     }
 
     /// Like [`begin`](Self::begin), with a guard that borrows nothing.
-    #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams wait without a call"))]
+    #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams need an owned guard"))]
     pub(crate) fn begin_owned(self: &Arc<Self>) -> Wait<Arc<Self>> {
         Wait { start: self.note_begin(), meter: self.clone() }
     }

@@ -133,7 +133,7 @@ mod model {
     }
 
     #[test]
-    fn whoever_lets_go_of_a_slot_never_drops_it() {
+    fn the_thread_that_returns_a_slot_never_drops_it() {
         explore(|| {
             let (dropped, queue, [first, second, third], staying) = ring();
             let elsewhere = thread::spawn(move || drop(second));

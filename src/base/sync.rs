@@ -153,7 +153,7 @@ mod model {
     pub(crate) struct Receiver<T>(Arc<Channel<T>>);
 
     pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-        assert!(capacity > 0, "the model has no channel that hands over without holding");
+        assert!(capacity > 0, "the model has no rendezvous channel");
         let queue = Queue { items: VecDeque::new(), capacity, senders: 1, receivers: 1 };
         let channel = Arc::new(Channel { queue: Mutex::new(queue), changed: Condvar::new() });
         (Sender(channel.clone()), Receiver(channel))

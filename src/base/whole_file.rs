@@ -173,7 +173,7 @@ pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(place),
         }
     }
-    refused("its symbolic links lead to no place in a folder: give another path".to_owned())
+    refused("its symbolic links do not lead to a path in a folder: give another path".to_owned())
 }
 
 /// The kind of a file that is not regular, with its article.

@@ -118,7 +118,7 @@ impl Field {
     /// If there are more than 7 extents: an array of a batch has up to [`AXES_MAX`] axes.
     pub fn new(name: impl Into<Arc<str>>, dtype: Dtype, shape: impl AsRef<[usize]>) -> Self {
         let shape = shape.as_ref();
-        assert!(shape.len() < AXES_MAX, "a field has up to {} axes, and was given {shape:?}", AXES_MAX - 1);
+        assert!(shape.len() < AXES_MAX, "a field has up to {} axes, but was given {shape:?}", AXES_MAX - 1);
         let kind = FieldKind::Fixed(Extents::new(shape));
         Field { name: name.into(), dtype, kind, layout: None, transformed: None }
     }

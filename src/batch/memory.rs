@@ -1,6 +1,6 @@
 //! The host memory that batches are written to.
 
-#![expect(unsafe_code, reason = "what a device promises of its memory cannot be checked by the compiler")]
+#![expect(unsafe_code, reason = "the compiler cannot check a device's promises about its memory")]
 
 use std::fmt;
 use std::io;
@@ -65,7 +65,7 @@ impl PageMemory {
         let map = MmapMut::map_anon(bytes.max(1))?;
         #[cfg(all(target_os = "linux", not(miri)))]
         if let Err(error) = map.advise(memmap2::Advice::HugePage) {
-            tracing::debug!(%error, "no huge pages; ordinary ones serve");
+            tracing::debug!(%error, "no huge pages; using ordinary ones");
         }
         Ok(PageMemory { map })
     }

@@ -161,7 +161,7 @@ impl Frame {
     pub(crate) fn begin(mut self, layout: &Arc<BatchLayout>) -> Filling {
         let cells = self.cells_mut();
         assert!(layout.bytes() <= cells.memory.len(), "the buffer is as large as its batch");
-        assert!(layout.rows() <= cells.ids.len(), "the buffer has as many names as its batch");
+        assert!(layout.rows() <= cells.ids.len(), "the buffer has an id for each record");
         let pointers = Pointers {
             // The memory starts on a page, and each array at a cache line.
             memory: cells.memory.as_mut_ptr(),
@@ -211,7 +211,7 @@ impl Filling {
     /// If the batch has fewer left, which is a bug in the caller.
     pub(crate) fn take(&mut self, records: usize) -> Places {
         let range = self.taken..self.taken + records;
-        assert!(range.end <= self.layout.rows(), "a batch has no place for a record too many");
+        assert!(range.end <= self.layout.rows(), "a batch has no place for another record");
         self.taken = range.end;
         // Relaxed: the new writer starts after it receives its places through a channel.
         self.buffer.writers.fetch_add(1, Ordering::Relaxed);
@@ -259,9 +259,9 @@ impl Places {
         // SAFETY: `row` is below the layout's rows, for which `begin` found room in the buffer, and `self`
         // keeps the buffer. The id is this record's own: by invariant 2 no other `Places` has it, and `&mut
         // self` prevents lending it twice.
-        let [id] = (unsafe { part(ids, row, 1) }) else { unreachable!("one was asked for") };
+        let [id] = (unsafe { part(ids, row, 1) }) else { unreachable!("one was requested") };
         // SAFETY: as above, for the record's draw.
-        let [draw] = (unsafe { part(draws, row, 1) }) else { unreachable!("one was asked for") };
+        let [draw] = (unsafe { part(draws, row, 1) }) else { unreachable!("one was requested") };
         let content: &mut [ContentHash] = match has_contents {
             // SAFETY: as above, for the record's hash: there is room for all hashes if there are any.
             true => unsafe { part(contents, row, 1) },
@@ -423,7 +423,7 @@ impl Filled {
 fn count_at(memory: &[u8], counts: usize, at: usize) -> usize {
     let start = counts + at * size_of::<Count>();
     let count: Count = bytemuck::pod_read_unaligned(&memory[start..start + size_of::<Count>()]);
-    usize::try_from(count).expect("it was counted from what lies in memory")
+    usize::try_from(count).expect("it was counted from elements in memory")
 }
 
 fn put_count(memory: &mut [u8], counts: usize, at: usize, count: usize) {
@@ -497,8 +497,8 @@ mod tests {
             });
             assert!(filling.is_full());
             let filled = filling.finish().filled();
-            completed.try_recv().expect("the last to leave says so");
-            assert!(completed.try_recv().is_err(), "and says so once");
+            completed.try_recv().expect("the last to leave announces it");
+            assert!(completed.try_recv().is_err(), "and only once");
             let labels: &[i32] = bytemuck::cast_slice(array(&filled, "label"));
             for (record, bytes) in array(&filled, "data").chunks(6).enumerate() {
                 assert!(bytes.iter().all(|&byte| usize::from(byte) == record));
@@ -626,7 +626,7 @@ mod tests {
         write(first, 2);
         drop(second);
         let pending = filling.finish();
-        assert!(pending.is_complete(), "nobody waits for what nobody will write");
+        assert!(pending.is_complete(), "nobody waits for rows that nobody will write");
         assert_eq!(completed.try_recv(), Ok(()));
         assert_eq!(pending.failure(), Some(BatchFault::Unwritten));
     }

@@ -1,6 +1,6 @@
 //! One record's part of its batch, to which a decoder writes.
 
-#![expect(unsafe_code, reason = "a row's elements lie among those of other rows, which other threads write")]
+#![expect(unsafe_code, reason = "a row's elements are among those of other rows, which other threads write")]
 
 use std::fmt;
 

@@ -304,7 +304,7 @@ impl Device {
         let bytes = capacity.bytes;
         let memory = self.backend.host_memory(bytes)?;
         if memory.len() < bytes {
-            let message = format!("the device gave {} bytes", memory.len());
+            let message = format!("the device provided {} bytes", memory.len());
             return Err(DeviceError::OutOfMemory { device: self.name(), bytes, message });
         }
         let bytes = memory.len();

@@ -28,7 +28,7 @@ pub(super) fn per_second<Pass: FnMut() -> usize>(
             match Builder::new().spawn_scoped(scope, move || one(number)) {
                 Ok(thread) => started.push(thread),
                 Err(error) => {
-                    tracing::warn!(%error, threads, "a thread that measures cannot be started");
+                    tracing::warn!(%error, threads, "a measuring thread cannot be started");
                     line.start(false);
                     return 0.0;
                 }
@@ -114,6 +114,6 @@ mod tests {
         });
         assert!(rate > 0.0);
         assert_eq!(set_up.into_inner(), 3, "0, 1 and 2");
-        assert_eq!(passes.into_inner(), 12, "the last of each says that it was the last");
+        assert_eq!(passes.into_inner(), 12, "the last of each returns 0");
     }
 }

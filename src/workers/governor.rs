@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! some runs were pressing                                                    twice as many workers
-//! none was, and one worker fewer would still have little to do, for a while  just enough that they have work
+//! none was, and one worker fewer would still have little to do, for a while  as many as have enough to do
 //! ```
 //!
 //! It is not enough that a consumer waits: it may be waiting for the reader. Nor is it enough that workers
@@ -253,7 +253,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Locks a standard library mutex: unlike parking_lot's, it and its condition variable allocate nothing when
+/// Locks a standard library mutex: unlike `parking_lot`'s, it and its condition variable allocate nothing when
 /// two threads first contend for them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_by_is_back_in_a_few_windows_when_there_is_more_to_do() {
+    fn standby_workers_return_in_a_few_windows_when_there_is_more_to_do() {
         let (mut habit, mut at_work) = (Habit::default(), 64);
         settle(&mut habit, &mut at_work, 64, 0.5, 1000);
         assert_eq!(at_work, 1);
@@ -362,13 +362,9 @@ mod tests {
         let resting: Vec<_> = (0..4).map(|_| meters.idle.begin()).collect();
         assert_eq!(look_at(&governor, 0..100, 9), 1, "nobody waits");
         let waits = consumer.begin();
-        assert_eq!(look_at(&governor, 200..205, 0), 1, "nothing lies in the queue");
+        assert_eq!(look_at(&governor, 200..205, 0), 1, "the queue is empty");
         assert_eq!(look_at(&governor, 300..303, 1), 4);
-        assert_eq!(
-            look_at(&governor, 400..500, 1),
-            4,
-            "who is wanted is not sent away, whatever there is to do"
-        );
+        assert_eq!(look_at(&governor, 400..500, 1), 4, "a needed worker is not sent away, whatever its load");
         drop((resting, waits));
     }
 
@@ -383,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_by_is_sent_to_work_and_released_at_the_end() {
+    fn standby_workers_are_sent_to_work_and_released_at_the_end() {
         let (governor, idle) = (Governor::of(3), WaitMeter::default());
         governor.set_at_work(1);
         std::thread::scope(|scope| {

@@ -48,8 +48,8 @@ impl<'a> Floats<'a> {
         match self.place {
             Place::Run(run) => run.append_to(out),
             Place::Scattered(message) => {
-                let walked = gather_runs(message, out);
-                debug_assert_eq!(walked, Ok(()), "the message was walked to its end before");
+                let gathered = gather_runs(message, out);
+                debug_assert_eq!(gathered, Ok(()), "the message was parsed to its end before");
             }
         }
     }
