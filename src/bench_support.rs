@@ -1,4 +1,4 @@
-//! What `benches/`, `tests/` and `percolator bench` reach of the inside. It is no part of the interface and may change at
+//! Internals that `benches/`, `tests/` and `percolator bench` use. Not part of the interface; may change at
 //! any time.
 
 use std::path::Path;
@@ -29,7 +29,7 @@ impl TransformBench {
     ///
     /// # Errors
     ///
-    /// Fails where the transform cannot be made.
+    /// Fails if the transform is not possible.
     pub fn new(transform: &Transform, dtype: Dtype, layout: Layout) -> Result<Self, TransformError> {
         Ok(Self {
             transformer: Transformer::new(transform, Path::new(""), Phase::Train, dtype, layout)?,
@@ -38,11 +38,11 @@ impl TransformBench {
         })
     }
 
-    /// Transforms the record `index` of bytes into `out`.
+    /// Transforms the `u8` record `index` into `out`.
     ///
     /// # Errors
     ///
-    /// Fails where the record does not suit the transform.
+    /// Fails if the transform cannot be applied to the record.
     pub fn apply(
         &mut self,
         shape: ImageShape,
@@ -55,40 +55,40 @@ impl TransformBench {
     }
 }
 
-/// What a lane writes down of what it delivers.
+/// A lane's bookkeeping for its receipt.
 #[derive(Debug)]
 pub struct ReceiptBench<'a> {
     plan: &'a Plan,
     ledger: Ledger,
-    /// What the records of a batch are taken to hold.
+    /// The assumed content hashes of a batch's records.
     contents: Vec<ContentHash>,
 }
 
 impl<'a> ReceiptBench<'a> {
-    /// That of a plan's first replica.
+    /// The bookkeeping of a plan's first replica.
     #[must_use]
     pub fn new(plan: &'a Plan) -> Self {
         ReceiptBench { plan, ledger: Ledger::of(0), contents: Vec::new() }
     }
 
-    /// Writes down a batch.
+    /// Records a batch.
     pub fn fold(&mut self, step: StepEnd, records: &[RecordId]) {
         self.ledger.fold(Some(step), records, &[]);
     }
 
-    /// Writes down a batch, and what its records hold, whatever that is.
+    /// Records a batch with a content hash for each record, the same for all.
     pub fn fold_contents(&mut self, step: StepEnd, records: &[RecordId]) {
         self.contents.resize(records.len(), ContentHash(1 << 77 | 1));
         self.ledger.fold(Some(step), records, &self.contents);
     }
 
-    /// What a record's bytes come to, as a worker hashes them.
+    /// The content hash of a record's bytes, as a worker computes it.
     #[must_use]
     pub fn content(key: &[u8], value: &[u8]) -> u128 {
         ContentHash::of(&Record { id: RecordId::default(), key, value, companion: None }).0
     }
 
-    /// What it has come to.
+    /// The receipt of all batches so far.
     #[must_use]
     pub fn receipt(&self) -> Receipt {
         let mut receipt = Receipt::new("bench", &Identity::new(), self.plan);
@@ -105,45 +105,45 @@ pub struct DecodeBench {
 }
 
 impl DecodeBench {
-    /// A decoder to these channels, and to this height and width if any.
+    /// A decoder to this color mode and, if given, this height and width.
     #[must_use]
     pub fn new(color: ColorMode, resize: Option<(usize, usize)>) -> Self {
         Self { wanted: Decode { color, resize, scaled: false }, decoder: Decoder::default() }
     }
 
-    /// The same, which decodes a JPEG as small as the resize allows.
+    /// Returns the same decoder, decoding a JPEG as small as the resize allows.
     #[must_use]
     pub fn scaled(mut self) -> Self {
         self.wanted.scaled = true;
         self
     }
 
-    /// The shape that a file comes to.
+    /// The shape of a file's image after decoding and resizing.
     ///
     /// # Errors
     ///
-    /// Fails where the file's head cannot be read.
+    /// Fails if the file's head cannot be read.
     pub fn shape(&self, file: &[u8]) -> Result<ImageShape, DecodeError> {
         shape(file, &self.wanted)
     }
 
-    /// The shape and the pixels of a file.
+    /// Decodes a file; returns the image's shape and its pixels.
     ///
     /// # Errors
     ///
-    /// Fails where the file cannot be read.
+    /// Fails if the file cannot be decoded.
     pub fn decode(&mut self, file: &[u8]) -> Result<(ImageShape, &[u8]), DecodeError> {
         let image = self.decoder.decode(file, &self.wanted, |_| None)?;
         let Pixels::U8(pixels) = image.pixels else { unreachable!("decoded pixels are bytes") };
         Ok((image.shape, pixels))
     }
 
-    /// The same where a part of the image is enough, whose top, left, height and width these are. Beside it the
-    /// pixels are anything.
+    /// Like [`decode`](Self::decode) when a part of the image is enough, given as top, left, height and
+    /// width. Pixels outside the part are unspecified.
     ///
     /// # Errors
     ///
-    /// Fails where the file cannot be read.
+    /// Fails if the file cannot be decoded.
     ///
     /// # Panics
     ///
@@ -166,13 +166,13 @@ pub struct QueuePairBench {
     reader: ReaderEnd,
     consumer: ConsumerEnd,
     run_records: usize,
-    /// Never rings, for its other end is held.
+    /// Never disconnects, because its other end is held.
     alarm: Receiver<()>,
     _armed: Sender<()>,
 }
 
 impl QueuePairBench {
-    /// A pair with so many slots of so many records, of which as many go back together.
+    /// A pair with `slots` slots of `run_records` records, which return in groups of `together`.
     #[must_use]
     pub fn new(slots: usize, run_records: usize, together: usize) -> Self {
         let (reader, consumer) = queue_pair(slots, run_records, together);
@@ -180,11 +180,11 @@ impl QueuePairBench {
         Self { reader, consumer, run_records, alarm, _armed }
     }
 
-    /// The reader's part: takes a free slot, names its records, which have no bytes, and hands it over.
+    /// The reader's part: takes a free slot, fills it with records without bytes, and hands it over.
     ///
     /// # Panics
     ///
-    /// Never: both ends are there.
+    /// Never: both ends are alive.
     pub fn fill(&self) {
         let mut slot = self.reader.pop().expect("the consumer's end is there");
         for index in 0..self.run_records as u64 {
@@ -193,11 +193,11 @@ impl QueuePairBench {
         self.reader.push(slot).expect("the consumer's end is there");
     }
 
-    /// The consumer's part: takes a run, and gives it back.
+    /// The consumer's part: takes a run and returns its slot.
     ///
     /// # Panics
     ///
-    /// Never: both ends are there.
+    /// Never: both ends are alive.
     pub fn drain(&self) -> usize {
         self.consumer.pop(&self.alarm).expect("the reader's end is there").len()
     }

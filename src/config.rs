@@ -1,4 +1,4 @@
-//! What the user asked for, checked before anything is opened, and the memory that it will take.
+//! Errors in a feed's options, found before anything is opened, and the memory that the feed will take.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::order::OrderError;
 use crate::record::RecordId;
 use crate::transform::Draw;
 
-/// What was asked for cannot be.
+/// Options that cannot be met.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
@@ -24,130 +24,132 @@ pub enum ConfigError {
         /// The option.
         option: &'static str,
     },
-    /// A step's records that cannot be divided.
+    /// A global batch that the ranks cannot share equally.
     #[error(
-        "a global batch of {records} records is no multiple of {ranks} ranks; each rank has as many as any other"
+        "a global batch of {records} records is not a multiple of {ranks} ranks; all ranks get equal parts"
     )]
     GlobalBatch {
         /// The records of a step.
         records: usize,
-        /// How many ranks there are.
+        /// The number of ranks.
         ranks: usize,
     },
-    /// More threads than any machine serves: each device, too, has one of its own.
-    #[error("{found} {option} are too many; at most {allowed} may be")]
+    /// More threads than any machine can serve; each device has a thread too.
+    #[error("{found} {option} are too many; at most {allowed} are allowed")]
     TooMany {
         /// The option.
         option: &'static str,
         /// Its value.
         found: usize,
-        /// The most there may be.
+        /// The most that are allowed.
         allowed: usize,
     },
-    /// A net with several data layers, of which one feed can have only one.
+    /// A net with several data layers: one feed takes only one.
     #[error(
-        "{net}: there are {count} data layers in this state, and a feed is of one: choose with Feed::layers_of"
+        "{net}: there are {count} data layers in this state, but a feed takes one: choose with \
+         Feed::layers_of"
     )]
     SeveralLayers {
         /// The net's file.
         net: String,
-        /// How many.
+        /// The number of data layers.
         count: usize,
     },
-    /// A net's TEST layer on more devices than one.
+    /// A net's TEST layer on more than one device.
     #[error(
-        "{devices} devices: in TEST Caffe deals every record of a net's layer to one; name one device, or feed the \
-         database itself, whose records are dealt to all"
+        "{devices} devices: in TEST Caffe deals every record of a net's layer to one device; use one device, \
+         or feed the database itself, whose records are dealt to all devices"
     )]
     TestOnSeveral {
-        /// How many devices were named.
+        /// The number of devices.
         devices: usize,
     },
-    /// A target that would be drawn at random where its image is not.
+    /// A target that would be drawn at random while its image is not.
     #[error(
-        "the target is mirrored and its image is not: in every record the two have the same random numbers, so \
-         mirror both or neither"
+        "the target is mirrored but its image is not: both use the record's random numbers, so mirror both \
+         or neither"
     )]
     TargetMirrored,
-    /// A target that would be cut from another place than its image.
+    /// A target that would be cut from a different place than its image.
     #[error(
-        "the target is cropped to {target} and its image {}: in TRAIN a crop of both must be of one size, to lie at \
-         the same place", crop_of(*image)
+        "the target is cropped to {target} but its image {}: in TRAIN both crops must have the same size, to \
+         be at the same place", crop_of(*image)
     )]
     TargetCropped {
         /// The side of the target's crop, in pixels.
         target: u32,
-        /// That of the image's, or 0 if it has none.
+        /// The side of the image's crop, or 0 if it has none.
         image: u32,
     },
-    /// Two lists, or a list and a database, that would not come in the same order.
+    /// Two lists, or a list and a database, that would be read in different orders.
     #[error(
-        "{field} is {target} for the targets and {image} for the images: both must be read in the same order, so \
-         say the same of both"
+        "{field} is {target} for the targets and {image} for the images: both must be read in the same \
+         order, so use the same value for both"
     )]
     TargetOrder {
         /// `shuffle` or `rand_skip`.
         field: &'static str,
-        /// As the targets' layer has it.
+        /// The value in the targets' layer.
         target: String,
-        /// As the images' layer has it; a database has neither.
+        /// The value in the images' layer; a database has neither field.
         image: String,
     },
-    /// A job cannot be divided so.
+    /// A job that cannot be divided.
     #[error(transparent)]
     Order(#[from] OrderError),
-    /// Devices that are not the replicas of their worker.
+    /// Devices that do not match the replicas of their worker.
     #[error(
-        "{devices} device(s), and each worker of this job feeds {replicas} replica(s): name a device for each, and let \
-         the world have the replicas of all workers together"
+        "{devices} device(s), but each worker of this job feeds {replicas} replica(s): name one device for \
+         each, and set the world to the replicas of all workers together"
     )]
     Replicas {
-        /// How many devices were named.
+        /// The number of devices.
         devices: usize,
-        /// How many replicas a worker has.
+        /// The number of replicas of a worker.
         replicas: usize,
     },
-    /// Ranks, which are of the ring, in a job that has steps.
+    /// Ranks, which belong to round-robin order, in a job that has steps.
     #[error(
-        "ranks({first}, {of}) deals round and round, and epochs, shuffles and workers are of a plan: leave \
-         them out, or say worker(World::new(...), number) in place of ranks"
+        "ranks({first}, {of}) deals in round-robin order, but epochs, shuffles and workers need a plan: \
+         leave them out, or use worker(World::new(...), number) in place of ranks"
     )]
     RanksInPlan {
         /// The first rank.
         first: usize,
-        /// How many there are.
+        /// The number of ranks.
         of: usize,
     },
-    /// One pass, and another number of epochs.
+    /// One pass together with a different number of epochs.
     #[error(
-        "once() is one pass, and epochs({epochs}) is {}: say one of the two", epochs_of(*epochs)
+        "once() is one pass, but epochs({epochs}) is {}: use one of the two", epochs_of(*epochs)
     )]
     OnceAndEpochs {
-        /// What was said to [`epochs`](crate::FeedBuilder::epochs).
+        /// The value of [`epochs`](crate::FeedBuilder::epochs).
         epochs: u64,
     },
-    /// Receipts of the ring, of which nothing says what it should have delivered.
+    /// Receipts in round-robin order, where nothing defines what should have been delivered.
     #[error(
-        "receipts are held against a plan, and this feed goes round and round by none: say .epochs(n), or, to go round as it \
-         does, .epochs(0).assignment(Assignment::Caffe)"
+        "receipts are checked against a plan, but this feed deals in round-robin order without one: use \
+         .epochs(n), or, for the same order, .epochs(0).assignment(Assignment::Caffe)"
     )]
     ReceiptsOfRing,
     /// Receipts of a mixture, whose files are each in a pass of their own.
     #[error(
-        "receipts prove that an epoch had every record once, and of databases that are mixed each goes through passes of its own: leave \
-         out .receipts, or .mix"
+        "receipts prove that an epoch had every record once, but mixed databases go through passes of their \
+         own: leave out .receipts, or .mix"
     )]
     ReceiptsOfMixture,
-    /// A list whose order is its own.
+    /// A list that has an order of its own.
     #[error(
-        "the list of images shuffles itself, each pass anew, and an epoch of a plan has an order of its own: leave out \
-         the list's shuffle, and say .shuffle(Shuffle::Global)"
+        "the image list shuffles itself for each pass, but an epoch of a plan has an order of its own: leave \
+         out the list's shuffle, and use .shuffle(Shuffle::Global)"
     )]
     ShufflesItself,
     /// An epoch that has no step.
     #[error(
-        "an epoch has no step: its {records} records, as they are sharded, do not fill the {step_records} that all \
-         replicas take at one, and short batches are dropped; make the batch smaller, or keep the last one"
+        "an epoch has no step: its {records} records, as sharded, do not fill the {step_records} that all \
+         replicas take in one step, and short batches are dropped; make the batch smaller, or keep the last \
+         one"
     )]
     NoSteps {
         /// Records of an epoch.
@@ -155,47 +157,48 @@ pub enum ConfigError {
         /// Records of a step.
         step_records: u64,
     },
-    /// The transform cannot be.
+    /// The transform is not possible.
     #[error(transparent)]
     Transform(#[from] crate::transform::TransformError),
-    /// A digest of other data than the feed's.
+    /// A digest of different data than the feed's.
     #[error(
-        "{}: the digest is of other data ({}): it says \"{digest_says}\", and here it is \"{data_says}\"; give the digest \
-         of this data set, as percolator digest makes it", path.display(), taken_of.display()
+        "{}: the digest is of other data ({}): it says \"{digest_says}\", but this data set has \
+         \"{data_says}\"; use the digest that percolator digest makes \
+         of this data set", path.display(), taken_of.display()
     )]
     OtherDigest {
-        /// What the feed reads.
+        /// The feed's source.
         path: PathBuf,
-        /// What the digest was made of.
+        /// The source of the digest.
         taken_of: PathBuf,
         /// What the digest says.
         digest_says: String,
-        /// What is here.
+        /// What the feed's data have in its place.
         data_says: String,
     },
-    /// A batch cannot be made of the fields of a decoder.
+    /// A batch cannot be made of a decoder's fields.
     #[error(transparent)]
     Fields(#[from] FieldsError),
-    /// A feed of several devices, used as one of a single one.
-    #[error("the feed has {devices} devices: step through all of them (steps), or take its lanes (lanes)")]
+    /// A feed of several devices, used like one of a single device.
+    #[error("the feed has {devices} devices: iterate over all of them (steps), or take its lanes (lanes)")]
     SeveralLanes {
-        /// How many it has.
+        /// The number of devices.
         devices: usize,
     },
-    /// A decoder, and fields or a closure beside it.
-    #[error("both .decoder(...) and .fields(...) or .decode(...) were said: leave one of the two out")]
+    /// A decoder together with fields or a closure.
+    #[error("both .decoder(...) and .fields(...) or .decode(...) are set: leave one of the two out")]
     TwoDecoders,
-    /// A closure without fields, or fields without one.
-    #[error("{said} was said without {missing}: say .fields([...]) and .decode(...), or .decoder(...)")]
+    /// A closure without fields, or fields without a closure.
+    #[error("{said} is set without {missing}: use .fields([...]) and .decode(...), or .decoder(...)")]
     HalfADecoder {
-        /// What was said.
+        /// The option that is set.
         said: &'static str,
-        /// What goes with it.
+        /// The option that is missing.
         missing: &'static str,
     },
-    /// An image's transform, with a decoder that makes no images.
+    /// An image option together with a decoder that makes no images.
     #[error(
-        "{option} is for Caffe's image records, and the feed has a decoder of its own: leave one of them out"
+        "{option} is for Caffe's image records, but the feed has a custom decoder: leave one of them out"
     )]
     ImageOption {
         /// The option.
@@ -204,55 +207,55 @@ pub enum ConfigError {
     /// A batch would be larger than memory can address.
     #[error("a batch of {batch_size} records of {record} does not fit the address space; make it smaller")]
     BatchTooLarge {
-        /// Records in a batch.
+        /// The number of records in a batch.
         batch_size: usize,
-        /// What one is made of.
+        /// What a record consists of.
         record: String,
     },
-    /// The budget is larger than the limit.
+    /// The memory budget is larger than the limit.
     #[error(
-        "the feed needs {needed} bytes of memory, and {allowed} are allowed: {budget}; lower the batch size or \
-         the prefetch"
+        "the feed needs {needed} bytes of memory, but {allowed} are allowed: {budget}; lower the batch size \
+         or the prefetch"
     )]
     OverBudget {
-        /// What it needs.
+        /// The bytes that the feed needs.
         needed: usize,
-        /// What it may have.
+        /// The bytes that it may use.
         allowed: usize,
-        /// What for.
+        /// The budget, line by line.
         budget: String,
     },
 }
 
 fn epochs_of(epochs: u64) -> String {
-    if epochs == 0 { "no end".to_owned() } else { format!("{epochs} of them") }
+    if epochs == 0 { "endless".to_owned() } else { format!("{epochs} of them") }
 }
 
 fn crop_of(side: u32) -> String {
     if side == 0 { "is not".to_owned() } else { format!("to {side}") }
 }
 
-/// The memory that a feed will use beside the page cache, holder by holder, as long as no record is larger than
-/// the first. Where one is, the buffers that meet it grow, and stay grown.
+/// The memory that a feed will use beside the page cache, holder by holder, as long as no record is larger
+/// than the first. If one is, the buffers that meet it grow and stay that large.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MemoryBudget {
-    /// One line a holder.
+    /// One line for each holder.
     pub lines: Vec<BudgetLine>,
 }
 
-/// What one holder will use.
+/// The memory that one holder will use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetLine {
-    /// Who holds it, and what it is.
+    /// The holder and what it holds.
     pub holder: &'static str,
-    /// How many pieces.
+    /// The number of pieces.
     pub count: usize,
-    /// Bytes of each.
+    /// The size of each piece in bytes.
     pub bytes_each: usize,
 }
 
 impl BudgetLine {
-    /// Bytes of all pieces together.
+    /// The bytes of all pieces together.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.count.saturating_mul(self.bytes_each)
@@ -260,7 +263,7 @@ impl BudgetLine {
 }
 
 impl MemoryBudget {
-    /// Bytes of all holders together.
+    /// The bytes of all holders together.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.lines.iter().fold(0, |total, line| total.saturating_add(line.bytes()))
@@ -277,13 +280,13 @@ impl MemoryBudget {
         let mut lines = vec![
             line(first, slots, terms.first_field_bytes),
             line(others, slots, terms.memory_bytes - terms.first_field_bytes),
-            line("batches: names, draws", slots, terms.records * TAG_BYTES),
-            line("batches: hashes of contents", slots, terms.records * terms.hash_bytes),
-            line("reader: where records lie", places, terms.place_bytes),
+            line("batches: record ids, draws", slots, terms.records * TAG_BYTES),
+            line("batches: content hashes", slots, terms.records * terms.hash_bytes),
+            line("reader: places of records", places, terms.place_bytes),
             line("queues: runs", terms.lanes * terms.runs, terms.run_bytes),
             line("queues: offloaded tasks", terms.offloaded, terms.offloaded_bytes),
             line("reader: copies of keys and values", places, terms.copied_bytes),
-            line("source: what it keeps of its own", 1, terms.held_bytes),
+            line("source: its own memory", 1, terms.held_bytes),
         ];
         lines.extend(terms.scratch_bytes.iter().map(|&(holder, bytes)| line(holder, terms.threads, bytes)));
         lines.push(line("transform: mean images", 1, terms.mean_elements.saturating_mul(size_of::<f32>())));
@@ -291,34 +294,34 @@ impl MemoryBudget {
     }
 }
 
-/// The record's name and its random numbers.
+/// The size of a record's id and its random numbers.
 const TAG_BYTES: usize = size_of::<RecordId>() + size_of::<Draw>();
 
-/// What a budget is derived from.
+/// The quantities from which a budget is computed.
 #[derive(Debug)]
 pub(crate) struct BudgetTerms<'a> {
     pub(crate) lanes: usize,
     pub(crate) prefetch: usize,
     pub(crate) threads: usize,
-    /// Records of a batch.
+    /// The number of records in a batch.
     pub(crate) records: usize,
-    /// Of a batch's first field, and of its whole memory.
+    /// Bytes of a batch's first field; `memory_bytes` are those of its whole memory.
     pub(crate) first_field_bytes: usize,
     pub(crate) memory_bytes: usize,
     pub(crate) is_of_images: bool,
-    /// Of a record's contents; 0 where nobody asked for it.
+    /// Bytes of a record's content hash; 0 if hashes are not kept.
     pub(crate) hash_bytes: usize,
     pub(crate) runs: usize,
     pub(crate) run_records: usize,
     pub(crate) place_bytes: usize,
     pub(crate) run_bytes: usize,
-    /// What the reader may have the workers do.
+    /// The most tasks that the reader offloads to workers.
     pub(crate) offloaded: usize,
     pub(crate) offloaded_bytes: usize,
-    /// Of a record's key, value and companion, as far as they are not lent.
+    /// Bytes of a record's key, value and companion that are copied because they are not lent.
     pub(crate) copied_bytes: usize,
     pub(crate) held_bytes: usize,
-    /// Of one worker, holder by holder.
+    /// One worker's scratch memory, holder by holder.
     pub(crate) scratch_bytes: &'a [(&'static str, usize)],
     pub(crate) mean_elements: usize,
 }

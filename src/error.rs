@@ -1,4 +1,4 @@
-//! What can end a feed: the errors of all its stages, under one name.
+//! The errors that end a feed: those of all its stages, in one type.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::reader::ReaderError;
 use crate::snapshot::SnapshotError;
 use crate::source::SourceError;
 
-/// What ends a feed. Every lane gets it once, after the batches that were complete before it.
+/// An error that ends a feed. Every lane gets it once, after the batches that were complete before it.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FeedError {
-    /// What was asked for cannot be.
+    /// The options cannot be met.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A net cannot be read, or its data layer cannot be set up.
@@ -25,16 +25,16 @@ pub enum FeedError {
     Layer {
         /// The net's file, the place in it, and the layer.
         layer: String,
-        /// What is wrong. It is part of the message, and therefore not given again as the error's source.
+        /// What is wrong. It is part of the message, so the error does not repeat it as its source.
         error: Box<FeedError>,
     },
-    /// The run cannot go on from the snapshot that was given, or be taken down.
+    /// The run cannot resume from the given snapshot, or no snapshot of it can be taken.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// The source could not be opened or read, or its consumers do not agree.
     #[error(transparent)]
     Reader(#[from] ReaderError),
-    /// A record is not what it should be.
+    /// A record is not valid.
     #[error(transparent)]
     Record(Box<RecordError>),
     /// A device failed.
@@ -45,7 +45,7 @@ pub enum FeedError {
     Panicked {
         /// The thread.
         name: String,
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
     /// A thread could not be started.
@@ -53,36 +53,36 @@ pub enum FeedError {
     Thread {
         /// The thread.
         name: String,
-        /// What the operating system said.
+        /// The operating system's message.
         message: String,
     },
     /// Somebody cancelled the feed.
     #[error("the feed was cancelled")]
     Cancelled,
-    /// A consumer waited for a batch while it held all that its lane's ring has: only it could have ended
-    /// that wait.
+    /// A consumer waited for a batch while it held all batches of its lane's ring, so that only it could have
+    /// ended the wait.
     #[error(
-        "lane {lane} ({device}): its consumer holds all {held} batches of the ring and has waited {waited:?} for \
-         one more, which can be filled only when one of them is dropped; drop each batch before the next is asked \
-         for (no lane.collect::<Vec<_>>()), make the ring deeper than what is held at once (prefetch, \
-         memory_limit), or say give_up_after where another thread drops them later"
+        "lane {lane} ({device}): its consumer holds all {held} batches of the ring and has waited {waited:?} \
+         for one more, which can be filled only when one of them is dropped; drop each batch before \
+         requesting the next (no lane.collect::<Vec<_>>()), make the ring deeper than what is held at once \
+         (prefetch, memory_limit), or set give_up_after if another thread drops them later"
     )]
     AllHeld {
         /// The lane's number in its feed.
         lane: usize,
-        /// The device at its end.
+        /// The lane's device.
         device: String,
-        /// How many batches the consumer holds.
+        /// The number of batches that the consumer holds.
         held: usize,
-        /// How many the lane's ring has.
+        /// The number of batches in the lane's ring.
         ring: usize,
         /// How long the consumer waited.
         waited: Duration,
     },
-    /// A feed was asked for its lanes, or for its steps, after its lanes had been handed over.
+    /// Lanes or steps were requested from a feed whose lanes had already been handed over.
     #[error(
-        "the feed's lanes were handed over before: lanes() hands them over once, and steps() goes through those \
-         that it still has; keep the lanes that the first call gave, or use one of the two alone"
+        "the feed's lanes were handed over before: lanes() hands them over once, and steps() needs the feed \
+         to have them; keep the lanes that the first call returned, or use only one of the two"
     )]
     LanesTaken,
 }
@@ -106,7 +106,7 @@ impl From<BatchFault> for FeedError {
             BatchFault::Source(error) => (*error).into(),
             BatchFault::Unwritten => FeedError::Panicked {
                 name: "worker".to_owned(),
-                message: "it let go of records of a batch that it had not written".to_owned(),
+                message: "it dropped records of a batch that it had not written".to_owned(),
             },
         }
     }

@@ -74,11 +74,11 @@ fn every_kind_of_bad_record_says_where_it_is_and_what_is_wrong() {
     for (bad, text) in [
         (common::datum(3, 4, 4, 0, vec![0; 47]), "data has 47 bytes, but an image of 3x4x4 has 48"),
         (common::datum(3, 4, 4, 0, vec![0; 49]), "data has 49 bytes, but an image of 3x4x4 has 48"),
-        (common::datum(0, 4, 4, 0, vec![0; 48]), "the image is 0x4x4: allowed are dimensions of 1 or more"),
-        (common::datum(3, -4, 4, 0, vec![0; 48]), "the image is 3x-4x4: allowed are dimensions of 1 or more"),
+        (common::datum(0, 4, 4, 0, vec![0; 48]), "the image is 0x4x4: dimensions must be at least 1"),
+        (common::datum(3, -4, 4, 0, vec![0; 48]), "the image is 3x-4x4: dimensions must be at least 1"),
         (
             common::datum(max, max, max, 0, vec![0; 48]),
-            "the image is 2147483647x2147483647x2147483647: allowed are 2147483647 elements",
+            "the image is 2147483647x2147483647x2147483647: at most 2147483647 elements are allowed",
         ),
         (
             common::datum(3, 4, 4, 0, Vec::new()),
@@ -92,7 +92,7 @@ fn every_kind_of_bad_record_says_where_it_is_and_what_is_wrong() {
             encoded.encode_to_vec(),
             "Could not decode datum: found a file of no known format: allowed are JPEG and PNG files",
         ),
-        (Vec::new(), "the image is 0x0x0: allowed are dimensions of 1 or more"),
+        (Vec::new(), "the image is 0x0x0: dimensions must be at least 1"),
     ] {
         check(&bad, &plain, text);
     }
@@ -155,12 +155,9 @@ fn a_record_of_another_shape_is_named_with_both_shapes() {
     for at in [9, 10, 11] {
         let error = error_after(with(at, &other), 2);
         assert_eq!(error.id.index, at as u64);
-        assert!(
-            error
-                .cause
-                .to_string()
-                .starts_with("the record comes to 3x5x4 and its batch, by its first record, to 3x4x4")
-        );
+        assert!(error.cause.to_string().starts_with(
+            "the record is 3x5x4 after its transform, but the first record of its batch is 3x4x4"
+        ));
     }
     // As the first of its batch it sets the shape, and its neighbour is the other one.
     let error = error_after(with(8, &other), 2);

@@ -327,7 +327,7 @@ fn a_stream_of_another_device_is_refused() {
     let error = batch.cuda().unwrap().wait_on(&stream(1)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the batch is on cuda:0, and the stream is of cuda:1: let a stream of cuda:0 wait for it"
+        "the batch is on cuda:0, but the stream is on cuda:1: let a stream of cuda:0 wait for it"
     );
     drop((batch, feed));
     standin.last_report().must_be_empty();
@@ -353,7 +353,7 @@ fn a_driver_that_is_too_old_is_an_error() {
         return;
     };
     let error = Device::cuda(0).unwrap_err().to_string();
-    assert!(error.starts_with("the CUDA driver is for CUDA 10.2, and at least 11.0 is needed"), "{error}");
+    assert!(error.starts_with("the CUDA driver is for CUDA 10.2, but at least 11.0 is needed"), "{error}");
 }
 
 #[test]
@@ -377,8 +377,8 @@ fn ordinary_memory_is_warned_of_once_a_device() {
     let lines = |level: &str, text: &str| {
         said.lines().filter(|line| line.contains(level) && line.contains(text)).count()
     };
-    assert_eq!(lines("WARN", "no page-locked memory: ordinary memory serves"), 2, "{said}");
-    assert_eq!(lines("DEBUG", "no page-locked memory, once more"), 4, "of the three of each ring: {said}");
+    assert_eq!(lines("WARN", "no page-locked memory: using ordinary memory"), 2, "{said}");
+    assert_eq!(lines("DEBUG", "no page-locked memory again"), 4, "of the three of each ring: {said}");
     standin.last_report().must_be_empty();
 }
 

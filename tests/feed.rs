@@ -372,7 +372,7 @@ fn a_batch_of_another_type_is_a_typed_mismatch() {
     let mismatch = batch.pixels::<u8>().unwrap_err();
     let (found, wanted) = (Dtype::F32, Dtype::U8);
     assert_eq!(mismatch, FieldError::Dtype { field: "data".to_owned(), found, wanted });
-    assert!(mismatch.to_string().contains("holds f32, and u8 was asked for"));
+    assert!(mismatch.to_string().contains("holds f32, but u8 was requested"));
 }
 
 #[test]
@@ -699,8 +699,8 @@ fn what_cannot_be_is_refused_by_name() {
         (feed().prefetch(0), "prefetch is 0; it must be at least 1"),
         (feed().threads(0), "threads is 0; it must be at least 1"),
         (feed().devices([]), "a feed needs at least 1 device"),
-        (feed().threads(1_000_000), "1000000 threads are too many; at most 1024 may be"),
-        (feed().devices(hosts(2000)), "2000 devices are too many; at most 1024 may be"),
+        (feed().threads(1_000_000), "1000000 threads are too many; at most 1024 are allowed"),
+        (feed().devices(hosts(2000)), "2000 devices are too many; at most 1024 are allowed"),
         (Feed::builder(), "a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)"),
     ];
     for (builder, text) in cases {

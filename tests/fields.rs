@@ -208,7 +208,7 @@ fn what_a_decoder_does_wrong_names_record_and_field() {
         let length = FieldError::Length { field: field(), found: 5, allowed: 4, is_most: true };
         assert_eq!(found, RecordCause::Field(length));
         assert!(
-            message.ends_with("field \"tokens\" has at most 4 element(s) a record, and was given 5"),
+            message.ends_with("field \"tokens\" takes at most 4 element(s) a record, but was given 5"),
             "{message}"
         );
 
@@ -308,7 +308,7 @@ fn raw_bytes_and_tokens_are_what_lies_in_the_records() {
     assert_eq!(all::<i32>(tokens().decoder(Tokens::i32(1)), "tokens"), [0xfffe, 0x1_fffe, 0x2_fffe]);
     assert_eq!(all::<i64>(tokens().decoder(Tokens::i32(1).as_i64()), "tokens")[2], 0x2_fffe);
     let short = failure(tokens().decoder(Tokens::u16(3)).epochs(1)).to_string();
-    assert!(short.contains("exactly 3 element(s) a record, and was given 2"), "{short}");
+    assert!(short.contains("exactly 3 element(s) a record, but was given 2"), "{short}");
     let odd = Feed::builder().source(of(3, |_| vec![1; 3])).decoder(Tokens::u16(1)).epochs(1);
     assert!(failure(odd).to_string().contains("3 bytes are not 1 tokens of 2 bytes each"));
 }

@@ -370,7 +370,9 @@ fn a_record_of_another_shape_is_named_with_its_own_database_and_its_key() {
             assert_eq!(error.id.index, 6, "{error}");
             let said = error.to_string();
             assert!(
-                said.contains("the record comes to 3x5x4 and its batch, by its first record, to 3x4x4"),
+                said.contains(
+                    "the record is 3x5x4 after its transform, but the first record of its batch is 3x4x4"
+                ),
                 "{said}"
             );
         }

@@ -382,7 +382,7 @@ fn a_digest_of_other_data_is_refused_before_anything_is_fed() {
         error.to_string()
     };
     let said = refused(images(13));
-    assert!(said.contains("it says \"12 records\", and here it is \"13 records\""), "{said}");
+    assert!(said.contains("it says \"12 records\", but this data set has \"13 records\""), "{said}");
     let said = refused(MemorySource::images("receipts", 12, 1, 2, 3));
     assert!(
         said.contains("it says \"first \"00000000\": 14 bytes") && said.contains("\"00000000\": 16 bytes"),

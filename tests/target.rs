@@ -219,7 +219,7 @@ fn a_net_with_several_data_layers_is_no_single_feed() {
     assert_eq!(
         message,
         format!(
-            "{}: there are 2 data layers in this state, and a feed is of one: choose with Feed::layers_of",
+            "{}: there are 2 data layers in this state, but a feed takes one: choose with Feed::layers_of",
             path.display()
         )
     );

@@ -1,34 +1,35 @@
-//! Cache lines: asked for ahead of their use, and written past the caches.
+//! Prefetching of cache lines, and writes that bypass the caches.
 //!
 //! # Who fences
 //!
-//! An ordinary write is seen by whoever sees a later write of the same thread: what is sent through a channel, or
-//! counted down with `Release`, brings along what was written before. A write past the caches is not part of that
-//! promise: it waits in the processor, `Release` does not order it (on x86_64 that may be a plain write), and it may
-//! come to memory after the word that says it is there. So:
+//! When a thread sees an ordinary write, it also sees every earlier ordinary write of the same thread: a send
+//! on a channel, or a decrement with `Release`, publishes what was written before it. Writes past the caches
+//! are not part of that guarantee. They wait in the processor, `Release` does not order them (on x86_64 it
+//! may be a plain write), and they may reach memory after the word that announces them. So:
 //!
-//! 1. **Who writes past the caches fences**, on the same thread: a [`fence`] orders what this processor wrote, and
-//!    says nothing of what others did. Nobody can do it for the writer, and a reader need not do anything.
-//! 2. **When:** behind the last such write, and before anything that tells another thread, or a device, that the bytes
-//!    are there, or lets it write there. In this crate that is at the end of the call that writes:
-//!    [`fill_past_caches`] before it returns, a record's `Streamed` (`transform/sink.rs`) when it is dropped, which is
-//!    before its transform returns.
-//! 3. **Why a reader on another thread sees the bytes:** behind the fence they are as any that were written before it.
-//!    A batch's go the usual way: the worker leaves its places, which counts its writers down with `AcqRel`
-//!    (`batch.rs`, invariant 3); who brings that to zero says so through a channel, from which the prefetcher, the
-//!    consumer and the device have the batch.
+//! 1. **The thread that writes past the caches fences.** A [`fence`] orders only what its own processor
+//!    wrote. No other thread can do it for the writer, and a reader need not do anything.
+//! 2. **When:** after the last such write, and before anything that tells another thread or a device that the
+//!    bytes are there, or that lets it write there. In this crate that is the end of the writing call:
+//!    [`fill_past_caches`] fences before it returns, and a record's `Streamed` (`transform/sink.rs`) when it
+//!    is dropped, which is before its transform returns.
+//! 3. **Why a reader on another thread sees the bytes:** after the fence they are like any ordinary earlier
+//!    write. A batch's bytes are published the usual way: the worker leaves its places, which decrements the
+//!    number of writers with `AcqRel` (`batch/mod.rs`, invariant 3). The thread that brings the number to
+//!    zero announces it through a channel, from which the prefetcher, the consumer and the device get the
+//!    batch.
 //!
-//! The bytes themselves are borrowed to the writer until then (`&mut`), so that nothing in safe code reads them too
-//! early. To the thread that writes them they are there at once.
+//! Until then the writer holds the bytes as `&mut`, so that safe code cannot read them too early. The writing
+//! thread itself sees them at once.
 
-#![expect(unsafe_code, reason = "the instructions that say so to the processor are no safe functions")]
+#![expect(unsafe_code, reason = "the intrinsics for prefetches, streaming stores and fences are unsafe")]
 
 use once_cell::sync::OnceCell;
 
-/// What the processor fetches and writes at a time.
+/// The number of bytes that the processor fetches and writes at a time.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Bytes of the largest cache that a processor of this machine has, or those of an ordinary one where that is not told.
+/// The size in bytes of this machine's largest cache, or a typical size if Linux does not report it.
 pub(crate) fn cache_bytes() -> usize {
     static BYTES: OnceCell<usize> = OnceCell::new();
     *BYTES.get_or_init(|| {
@@ -38,10 +39,10 @@ pub(crate) fn cache_bytes() -> usize {
     })
 }
 
-/// Of an ordinary machine.
+/// A typical machine's.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Reads what Linux writes: `32768K`, or with another unit, or with none.
+/// Parses a size as Linux writes it: `32768K`, with another unit, or with none.
 fn size_of_text(text: &str) -> Option<usize> {
     let text = text.trim();
     let digits = text.trim_end_matches(['K', 'M', 'G']);
@@ -55,7 +56,7 @@ fn size_of_text(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// Asks for bytes that are wanted soon.
+/// Prefetches bytes that are needed soon.
 #[inline(always)]
 pub(crate) fn ask_for(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES) {
@@ -63,7 +64,7 @@ pub(crate) fn ask_for(bytes: &[u8]) {
     }
 }
 
-/// Asks for bytes that are wanted soon, and once: they are to push nothing out of the larger caches.
+/// Prefetches bytes that are needed soon, and only once: they must evict nothing from the larger caches.
 #[inline(always)]
 pub(crate) fn ask_for_once(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES) {
@@ -71,13 +72,13 @@ pub(crate) fn ask_for_once(bytes: &[u8]) {
     }
 }
 
-// Miri has no such instruction, and no cache.
+// Miri has neither this instruction nor a cache.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn ask(line: &[u8]) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-    // SAFETY: a prefetch reads nothing that a program could see, and cannot fault; every x86_64 has it.
+    // SAFETY: a prefetch reads nothing that a program could observe, and cannot fault; every x86_64 has it.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
 }
 
@@ -96,16 +97,17 @@ fn ask(_line: &[u8]) {}
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 fn ask_once(_line: &[u8]) {}
 
-/// Writes whole lines to memory without reading them first, and without a place for them in the caches.
+/// Writes whole lines to memory without reading them first and without allocating them in the caches.
 ///
 /// # Safety
 ///
-/// Before another thread or a device may read or write `to`, this one calls [`fence`]: such writes are ordered by nothing
-/// else. That holds on every way out, so where a panic may come between, a drop fences.
+/// This thread must call [`fence`] before another thread or a device may read or write `to`: nothing else
+/// orders these writes. That holds on every exit path, so if a panic may come in between, a drop must fence.
 ///
 /// # Panics
 ///
-/// If the two are not of one length, if that is no multiple of a line, or if either does not begin at a line.
+/// If the two slices differ in length, if that length is not a multiple of a line, or if either does not
+/// start at a line.
 pub(crate) unsafe fn write_past_caches(to: &mut [u8], from: &[u8]) {
     let is_whole = |bytes: &[u8]| {
         bytes.len().is_multiple_of(LINE_BYTES) && bytes.as_ptr().addr().is_multiple_of(LINE_BYTES)
@@ -113,45 +115,48 @@ pub(crate) unsafe fn write_past_caches(to: &mut [u8], from: &[u8]) {
     assert!(to.len() == from.len() && is_whole(to) && is_whole(from), "lines are written whole");
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has the instructions; the lines were seen to be whole.
+        // SAFETY: the processor has the instructions; the assertion above has checked that the lines are
+        // whole.
         unsafe { x86::write_512(to, from) }
     } else {
-        // SAFETY: every x86_64 has the instructions; the lines were seen to be whole.
+        // SAFETY: every x86_64 has the instructions; the assertion above has checked that the lines are
+        // whole.
         unsafe { x86::write_128(to, from) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     to.copy_from_slice(from);
 }
 
-/// As much as leaves the first-level cache in one go.
+/// A source block for [`fill_past_caches`], small enough to stay in the first-level cache.
 #[repr(C, align(64))]
 #[derive(Clone, Debug)]
 pub(crate) struct Page(pub(crate) [u8; PAGE_BYTES]);
 
-/// Bytes of a [`Page`]: little of the first-level cache.
+/// The size in bytes of a [`Page`]: a small part of the first-level cache.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 impl Page {
-    /// With this value in every byte.
+    /// Creates a page with this value in every byte.
     pub(crate) fn filled(value: u8) -> Self {
         Page([value; PAGE_BYTES])
     }
 }
 
-/// Writes a page again and again to memory that begins at a line, past the caches but for what is less than a line.
+/// Fills memory that starts at a line with copies of a page, past the caches except for a last partial line.
 pub(crate) fn fill_past_caches(to: &mut [u8], page: &Page) {
     for to in to.chunks_mut(PAGE_BYTES) {
         let (lines, rest) = to.split_at_mut(to.len() / LINE_BYTES * LINE_BYTES);
         let (from, last) = page.0.split_at(lines.len());
-        // SAFETY: the fence below comes before this call returns, and until then `to` is borrowed.
+        // SAFETY: the fence below runs before this call returns, and `to` is borrowed until then.
         unsafe { write_past_caches(lines, from) };
         rest.copy_from_slice(&last[..rest.len()]);
     }
     fence();
 }
 
-/// Orders what this thread has [written past the caches](write_past_caches) before whatever it writes next: whoever sees
-/// the one sees the other. Where no such write is made (not x86_64) there is nothing to do.
+/// Orders what this thread has [written past the caches](write_past_caches) before whatever it writes next: a
+/// thread that sees the later write sees the earlier ones. Does nothing on architectures without such writes
+/// (all but x86_64).
 #[inline(always)]
 pub(crate) fn fence() {
     // SAFETY: every x86_64 has it, and it only waits.
@@ -171,11 +176,11 @@ mod x86 {
 
     /// # Safety
     ///
-    /// Both are whole lines, and as many.
+    /// Both slices are whole lines, and the same number of them.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn write_512(to: &mut [u8], from: &[u8]) {
         for (to, from) in to.chunks_exact_mut(LINE_BYTES).zip(from.chunks_exact(LINE_BYTES)) {
-            // SAFETY: a line is as long as the register, and begins where a line does.
+            // SAFETY: a line is as long as the register and is aligned like one.
             let line: __m512i = unsafe { _mm512_load_si512(from.as_ptr().cast()) };
             // SAFETY: as above.
             unsafe { _mm512_stream_si512(to.as_mut_ptr().cast(), line) };
@@ -184,12 +189,13 @@ mod x86 {
 
     /// # Safety
     ///
-    /// Both are whole lines, and as many.
+    /// Both slices are whole lines, and the same number of them.
     pub(super) unsafe fn write_128(to: &mut [u8], from: &[u8]) {
         const PART: usize = size_of::<__m128i>();
 
         for (to, from) in to.chunks_exact_mut(PART).zip(from.chunks_exact(PART)) {
-            // SAFETY: a part is as long as the register, and begins at a multiple of its length, as lines do.
+            // SAFETY: a part is as long as the register, and starts at a multiple of its length because lines
+            // do.
             let part = unsafe { _mm_load_si128(from.as_ptr().cast()) };
             // SAFETY: as above.
             unsafe { _mm_stream_si128(to.as_mut_ptr().cast(), part) };
@@ -208,7 +214,7 @@ mod tests {
     fn lines_are_written_whole_and_no_other_is_touched() {
         let from = Lines(std::array::from_fn(|at| at.to_le_bytes()[0]));
         let mut to = Lines([0xee; 5 * LINE_BYTES]);
-        // SAFETY: no other thread reads it.
+        // SAFETY: no other thread reads `to`.
         unsafe { write_past_caches(&mut to.0[LINE_BYTES..4 * LINE_BYTES], &from.0[..3 * LINE_BYTES]) };
         fence();
         assert_eq!(to.0[LINE_BYTES..4 * LINE_BYTES], from.0[..3 * LINE_BYTES]);

@@ -1,5 +1,5 @@
-//! Small values as text that people can read, and that shows when it was cut or edited: a title, a line a fact, and
-//! a checksum of the lines before it.
+//! Small values as human-readable text that shows whether it was cut or edited: a title, one fact a line, and
+//! a checksum of the preceding lines.
 //!
 //! ```text
 //! percolator snapshot 1
@@ -20,57 +20,58 @@ const CHECKSUM: &str = "checksum";
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextFault {
-    /// It is something else.
-    #[error("it is no {wanted}: it begins with {found:?}, and not with \"percolator {wanted}\"")]
+    /// It is not a text of the expected kind.
+    #[error("it is not a {wanted}: it begins with {found:?}, not with \"percolator {wanted}\"")]
     Other {
-        /// What was to be read.
+        /// The expected kind.
         wanted: &'static str,
         /// The beginning of its first line.
         found: String,
     },
     /// A later release wrote it.
     #[error(
-        "it is a {wanted} of version {found}, and this release reads versions up to {allowed}: take the release that \
-         wrote it, or a later one"
+        "it is a {wanted} of version {found}, but this release reads versions up to {allowed}: use the \
+         release that wrote it, or a later one"
     )]
     Newer {
-        /// What was to be read.
+        /// The kind of text.
         wanted: &'static str,
         /// Its version.
         found: u32,
-        /// The latest that is known.
+        /// The latest version that this release reads.
         allowed: u32,
     },
     /// Its end is missing.
-    #[error("it is cut short: its last line, of {lines}, is no checksum; take a copy that is whole")]
+    #[error("it is cut short: its last line (of {lines}) is not a checksum; use a complete copy")]
     Cut {
-        /// How many lines there are.
+        /// The number of lines that are there.
         lines: usize,
     },
-    /// It is not what was written.
+    /// It differs from what was written.
     #[error(
-        "it was changed: its lines come to checksum {computed:08x}, and it says {}; take a copy as it was written",
+        "it was changed: its lines have the checksum {computed:08x}, but its last line says {}; use an \
+         unchanged copy",
         shown::bytes(found.as_bytes())
     )]
     Edited {
-        /// The checksum of what is there.
+        /// The checksum computed from its lines.
         computed: u32,
-        /// The checksum that is there.
+        /// The checksum in its last line.
         found: String,
     },
-    /// A line is not the one that belongs there.
-    #[error("line {line}: found {:?}, and {} belongs there", shown::front(found), shown::front(wanted))]
+    /// A line is not the expected one.
+    #[error("line {line}: found {:?}, expected {}", shown::front(found), shown::front(wanted))]
     Line {
-        /// Counted from 1.
+        /// The line's number, counted from 1.
         line: usize,
-        /// What belongs there.
+        /// The expected line.
         wanted: String,
-        /// What is there.
+        /// The line that is there.
         found: String,
     },
 }
 
-/// A text whose line breaks, and the like, are written as Rust writes them in a string.
+/// A text on one line: control characters are escaped as in a Rust string.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
@@ -88,17 +89,17 @@ impl Display for OneLine<'_> {
 pub(crate) struct TextWriter(String);
 
 impl TextWriter {
-    /// Begins a text of this kind and version.
+    /// Starts a text of this kind and version.
     pub(crate) fn new(kind: &str, version: u32) -> Self {
         TextWriter(format!("percolator {kind} {version}\n"))
     }
 
-    /// Adds a fact. Neither has line breaks, and the name has no spaces.
+    /// Adds a fact. Neither name nor value has line breaks, and the name has no spaces.
     pub(crate) fn fact(&mut self, name: &str, value: impl Display) {
         writeln!(self.0, "{name} {value}").expect("a String takes what is written to it");
     }
 
-    /// Ends it.
+    /// Ends the text with its checksum and returns it.
     pub(crate) fn checksum(mut self) -> String {
         let checksum = checksum(self.0.as_bytes());
         self.fact(CHECKSUM, format_args!("{checksum:08x}"));
@@ -106,7 +107,7 @@ impl TextWriter {
     }
 }
 
-/// The facts of a text, in the order in which they were written.
+/// Reads a text's facts in the order in which they were written.
 #[derive(Clone, Debug)]
 pub(crate) struct TextReader<'a> {
     lines: Lines<'a>,
@@ -115,14 +116,14 @@ pub(crate) struct TextReader<'a> {
 }
 
 impl<'a> TextReader<'a> {
-    /// The facts of a text of this kind, of a version that is known; which is returned as well.
+    /// Checks a text of this kind and returns its facts and its version, which is `newest` or earlier.
     pub(crate) fn open(text: &'a str, kind: &'static str, newest: u32) -> Result<(Self, u32), TextFault> {
         let first = text.lines().next().unwrap_or_default();
         let other = || TextFault::Other { wanted: kind, found: first.chars().take(60).collect() };
         let version = first.strip_prefix("percolator ").and_then(|rest| rest.strip_prefix(kind));
         let version: u32 = version.and_then(|rest| rest.strip_prefix(' ')?.parse().ok()).ok_or_else(other)?;
         if version > newest {
-            // Before its checksum, which another version may compute in another way.
+            // Checked before the checksum, which another version may compute differently.
             return Err(TextFault::Newer { wanted: kind, found: version, allowed: newest });
         }
         let body = text.strip_suffix('\n').and_then(|text| Some((text.rfind('\n')? + 1, text)));
@@ -141,7 +142,7 @@ impl<'a> TextReader<'a> {
         Ok((TextReader { lines, line: 2 }, version))
     }
 
-    /// The value of the next fact, if it has this name.
+    /// Returns the value of the next fact, if it has this name.
     pub(crate) fn next_if(&mut self, name: &str) -> Option<&'a str> {
         let mut ahead = self.lines.clone();
         let value = ahead.next()?.strip_prefix(name)?.strip_prefix(' ')?;
@@ -150,7 +151,7 @@ impl<'a> TextReader<'a> {
         Some(value)
     }
 
-    /// The value of the next fact, which must have this name.
+    /// Returns the value of the next fact, which must have this name.
     pub(crate) fn value(&mut self, name: &str) -> Result<&'a str, TextFault> {
         self.next_if(name).ok_or_else(|| TextFault::Line {
             line: self.line,
@@ -159,12 +160,13 @@ impl<'a> TextReader<'a> {
         })
     }
 
-    /// As [`value`](Self::value), of a type that is written as it is read.
+    /// Like [`value`](Self::value), parsed.
     pub(crate) fn parse<T: FromStr>(&mut self, name: &str, wanted: &str) -> Result<T, TextFault> {
         self.value_by(name, wanted, |value| value.parse().ok())
     }
 
-    /// As [`value`](Self::value), of which `read` makes something else, or nothing if it is not what is `wanted`.
+    /// Like [`value`](Self::value), converted by `read`, which returns `None` if the value is not what is
+    /// `wanted`.
     pub(crate) fn value_by<T>(
         &mut self,
         name: &str,
@@ -175,12 +177,12 @@ impl<'a> TextReader<'a> {
         read(value).ok_or_else(|| self.fault_before(&format!("\"{name} ...\" with {wanted}"), value))
     }
 
-    /// What is wrong with the value that was read last.
+    /// The fault for the value that was read last.
     pub(crate) fn fault_before(&self, wanted: &str, found: &str) -> TextFault {
         TextFault::Line { line: self.line - 1, wanted: wanted.to_owned(), found: found.to_owned() }
     }
 
-    /// That there are no more facts.
+    /// Checks that there are no more facts.
     pub(crate) fn end(mut self) -> Result<(), TextFault> {
         match self.lines.next() {
             None => Ok(()),
@@ -253,13 +255,10 @@ mod tests {
         let text = written();
         let (mut facts, _) = TextReader::open(&text, "snapshot", 2).unwrap();
         let fault = facts.value("step").unwrap_err();
-        assert_eq!(fault.to_string(), "line 2: found \"epoch 3\", and \"step ...\" belongs there");
+        assert_eq!(fault.to_string(), "line 2: found \"epoch 3\", expected \"step ...\"");
         facts.value("epoch").unwrap();
         let fault = facts.parse::<u64>("path", "a number").unwrap_err();
-        assert_eq!(
-            fault.to_string(),
-            "line 3: found \"/data/a b\", and \"path ...\" with a number belongs there"
-        );
+        assert_eq!(fault.to_string(), "line 3: found \"/data/a b\", expected \"path ...\" with a number");
         assert_eq!(facts.end(), Ok(()));
     }
 }

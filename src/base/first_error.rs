@@ -1,4 +1,4 @@
-//! The first error wins, stays, and wakes whoever waits.
+//! The first error wins, is kept, and wakes every waiting thread.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use once_cell::sync::OnceCell;
 
 use crate::base::sync::{Mutex, Receiver, Sender, bounded};
 
-/// Where the stages of one pipeline leave their first error. Clones share it.
+/// Where the stages of one pipeline store their first error. Clones share it.
 #[derive(Debug)]
 pub(crate) struct FirstError<E>(Arc<Inner<E>>);
 
@@ -24,7 +24,7 @@ impl<E: Clone> FirstError<E> {
         FirstError(Arc::new(Inner { error: OnceCell::new(), armed: Mutex::new(Some(armed)), alarm }))
     }
 
-    /// Leaves an error, unless there is one already; says whether this was the first.
+    /// Stores an error unless there already is one; returns whether this was the first.
     pub(crate) fn set(&self, error: E) -> bool {
         let first = self.0.error.set(error).is_ok();
         drop(self.0.armed.lock().take());
@@ -35,8 +35,8 @@ impl<E: Clone> FirstError<E> {
         self.0.error.get().cloned()
     }
 
-    /// A channel that never carries anything and disconnects when the error is set: what a `select!`
-    /// waits on beside its work.
+    /// A channel that never carries anything and disconnects when the error is set. A `select!` waits on it
+    /// beside its work.
     pub(crate) fn alarm(&self) -> &Receiver<()> {
         &self.0.alarm
     }

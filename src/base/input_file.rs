@@ -1,6 +1,6 @@
-//! Small files that are read whole: regular ones, and no more of them than there can be.
+//! Small files that are read whole. Only regular files are read, up to a maximum size.
 //!
-//! A FIFO is waited for until somebody writes, a device may have no end: neither is read.
+//! A FIFO would block until somebody writes, and a device may have no end, so neither is read.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,27 +9,27 @@ use std::path::Path;
 
 use crate::base::whole_file::kind_of;
 
-/// Opens a regular file; its length. Nothing is waited for.
+/// Opens a regular file without blocking, and returns it with its length in bytes.
 pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         let found = kind_of(metadata.file_type());
-        let message = format!("found {found}, and only a regular file is read: copy it to one first");
+        let message = format!("found {found}, but only regular files are read: copy it to one first");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok((file, metadata.len()))
 }
 
-/// The bytes of a file, of which there may be so many.
+/// Reads a file of at most `bytes_max` bytes.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let (file, length) = open(path)?;
     read_on(file, Vec::new(), length, bytes_max)
 }
 
-/// The bytes of a file that begins so; of another file, as many as tell that.
+/// Reads a file if it starts with `beginning`; of any other file, reads only enough for a message.
 pub(crate) fn read_if_begins(path: &Path, beginning: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
-    /// As much as a message shows of what is something else.
+    /// As much of an unexpected file as a message shows.
     const LOOK_BYTES: u64 = 256;
 
     let (file, length) = open(path)?;
@@ -41,20 +41,20 @@ pub(crate) fn read_if_begins(path: &Path, beginning: &[u8], bytes_max: u64) -> i
     read_on(file, bytes, length, bytes_max)
 }
 
-/// Reads the rest of a file of which these bytes are read.
+/// Reads the rest of a file whose first bytes are in `bytes`.
 fn read_on(file: File, mut bytes: Vec<u8>, length: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
     let too_large = |found: u64| {
-        let message = format!("it has {found} bytes or more, and {bytes_max} at the most are read");
+        let message = format!("it has at least {found} bytes, but at most {bytes_max} are read");
         io::Error::new(io::ErrorKind::FileTooLarge, message)
     };
     if length > bytes_max {
         return Err(too_large(length));
     }
     let read = bytes.len() as u64;
-    // Room for what the file says it has, so that nothing is copied while it is read.
+    // Reserves the length that the file reports, so that reading it moves no bytes.
     let room = usize::try_from(length.saturating_sub(read)).unwrap_or(usize::MAX).saturating_add(1);
     bytes.try_reserve_exact(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    // One byte more than is allowed tells a file that grows from one that just fits.
+    // One extra byte distinguishes a file that grows from one that just fits.
     file.take(bytes_max.saturating_sub(read).saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         return Err(too_large(bytes.len() as u64));
@@ -76,9 +76,9 @@ mod tests {
         assert_eq!(read_if_begins(&path, &[8], 10).unwrap(), vec![7; 256], "enough to tell");
         for error in [read(&path, 999), read_if_begins(&path, &[7], 999)].map(Result::unwrap_err) {
             assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-            assert!(error.to_string().contains("1000 bytes or more, and 999"), "{error}");
+            assert!(error.to_string().contains("at least 1000 bytes, but at most 999"), "{error}");
         }
-        // One that says it has nothing, as many of the system's do.
+        // A file that reports length 0, as many of the kernel's do.
         assert!(!read(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());
         assert!(read(Path::new("/proc/self/status"), 10).is_err());
     }

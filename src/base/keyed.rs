@@ -1,9 +1,9 @@
-//! One living value per key: opened by the first who asks, shared by all, closed by the last to let go.
+//! One living value per key: the first caller opens it, all share it, and the last to drop it closes it.
 //!
-//! LMDB forbids opening one environment twice in a process, and two readers of one consumer group would
-//! deal the same records twice; both come down to this map. Its law is stronger than a map of `Weak`s:
-//! **two values of one key are never alive at the same time**, not even while the older one is still
-//! closing (joining its thread, unmapping its file). Whoever asks meanwhile waits, then opens anew.
+//! LMDB forbids opening one environment twice in a process, and two readers of one consumer group would deal
+//! the same records twice; this map prevents both. Its guarantee is stronger than that of a map of `Weak`s:
+//! **two values of one key are never alive at the same time**, not even while the older one is still closing
+//! (joining its thread, unmapping its file). A caller that arrives meanwhile waits, then opens anew.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,19 +15,19 @@ use crate::base::sync::{Condvar, Mutex};
 
 /// The map from keys to living values.
 pub(crate) struct Keyed<K: Eq + Hash, V> {
-    /// A key is present from the moment someone starts to open its value until the value is wholly
-    /// closed. A `Weak` that does not upgrade therefore means "being opened or closed: wait".
+    /// A key is present from the moment its value starts to open until the value is completely closed. A
+    /// `Weak` that does not upgrade therefore means "opening or closing: wait".
     entries: Mutex<HashMap<K, Weak<Held<K, V>>>>,
     /// Signalled whenever an entry is filled or removed.
     changed: Condvar,
 }
 
-/// A value, and the duty to take its key out of the map once it is closed.
+/// A value, which removes its key from the map once it is closed.
 pub(crate) struct Held<K: Eq + Hash, V> {
     /// `Some` until the drop, which closes the value before it frees the key.
     value: Option<V>,
     key: K,
-    home: Arc<Keyed<K, V>>,
+    map: Arc<Keyed<K, V>>,
 }
 
 impl<K: Eq + Hash + Clone, V> Keyed<K, V> {
@@ -35,8 +35,8 @@ impl<K: Eq + Hash + Clone, V> Keyed<K, V> {
         Arc::new(Keyed { entries: Mutex::new(HashMap::new()), changed: Condvar::new() })
     }
 
-    /// The living value of `key`, or else what `open` makes. `open` runs without the lock: opening one
-    /// key, however slow, holds up nobody who asks for another.
+    /// Returns the living value of `key`, or opens it with `open`. `open` runs without the lock, so opening
+    /// one key, however slow, does not hold up callers with other keys.
     pub(crate) fn get_or_open<E>(
         self: &Arc<Self>,
         key: &K,
@@ -52,17 +52,17 @@ impl<K: Eq + Hash + Clone, V> Keyed<K, V> {
         entries.insert(key.clone(), Weak::new());
         drop(entries);
 
-        // From here on the entry is ours to fill or remove, even if `open` fails or panics.
-        let mut opening = Opening { key, home: self, filled: false };
+        // From here on this call must fill or remove the entry, even if `open` fails or panics.
+        let mut opening = Opening { key, map: self, filled: false };
         let value = Some(open()?);
-        let held = Arc::new(Held { value, key: key.clone(), home: self.clone() });
+        let held = Arc::new(Held { value, key: key.clone(), map: self.clone() });
         self.entries.lock().insert(key.clone(), Arc::downgrade(&held));
         opening.filled = true;
         drop(opening);
         Ok(held)
     }
 
-    /// How many keys are present: open, being opened, or being closed.
+    /// The number of keys that are present: open, opening or closing.
     pub(crate) fn len(&self) -> usize {
         self.entries.lock().len()
     }
@@ -77,16 +77,16 @@ impl<K: Eq + Hash, V> Keyed<K, V> {
 
 struct Opening<'a, K: Eq + Hash, V> {
     key: &'a K,
-    home: &'a Keyed<K, V>,
+    map: &'a Keyed<K, V>,
     filled: bool,
 }
 
 impl<K: Eq + Hash, V> Drop for Opening<'_, K, V> {
     fn drop(&mut self) {
         if self.filled {
-            self.home.changed.notify_all();
+            self.map.changed.notify_all();
         } else {
-            self.home.remove(self.key);
+            self.map.remove(self.key);
         }
     }
 }
@@ -102,7 +102,7 @@ impl<K: Eq + Hash, V> Deref for Held<K, V> {
 impl<K: Eq + Hash, V> Drop for Held<K, V> {
     fn drop(&mut self) {
         self.value = None;
-        self.home.remove(&self.key);
+        self.map.remove(&self.key);
     }
 }
 
@@ -207,7 +207,7 @@ mod model {
 
     type Values = Arc<Keyed<&'static str, Alive>>;
 
-    /// Three threads ask for one key at once, each as `ask` does; all must end, and leave nothing.
+    /// Three threads call `ask` with one key at once; all must end, and leave nothing.
     fn three_ask(ask: impl Fn(usize, &Values, &Arc<AtomicUsize>) + Clone + Send + Sync + 'static) {
         explore(move || {
             let keyed: Values = Keyed::new();
@@ -248,7 +248,7 @@ mod model {
         three_ask(|asker, keyed, alive| {
             let open = || {
                 let value = Alive::open(alive);
-                // Not `panic!`: the checker's hook would print every schedule that comes here.
+                // Not `panic!`: the checker's hook would print every schedule that gets here.
                 if asker == 0 { resume_unwind(Box::new("in open")) } else { Ok::<_, ()>(value) }
             };
             let opened = catch_unwind(AssertUnwindSafe(|| drop(keyed.get_or_open(&"key", open))));

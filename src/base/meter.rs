@@ -1,7 +1,7 @@
-//! Counters that every stage keeps: what passed, and what it waited for.
+//! The counters that every stage keeps: what passed, and what it waited for.
 //!
-//! They are bumped once a run or a batch, never once a record, and read by whoever asks for
-//! [`Stats`](crate::Stats). `Relaxed` everywhere: a counter orders nothing.
+//! They are updated once a run or batch, never once a record, and read for [`Stats`](crate::Stats). All
+//! accesses are `Relaxed`: a counter orders nothing.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,27 +24,27 @@ impl Count {
     }
 }
 
-/// The waits at one end of one queue: how many, and how long in all.
+/// The waits at one end of one queue: how many, and their total time.
 #[derive(Debug, Default)]
 pub(crate) struct WaitMeter {
     count: Count,
     nanos: Count,
-    /// Waits that are under way, so that whoever looks during a stall sees it.
+    /// Waits in progress, so that a stall shows while it lasts.
     ongoing: Mutex<Ongoing>,
 }
 
 #[derive(Debug, Default)]
 struct Ongoing {
     waits: u64,
-    /// The sum of the times at which they began, from the process's own zero.
+    /// The sum of their start times, relative to the process's [`ZERO`].
     starts: Duration,
 }
 
-/// What starts are counted from.
+/// The origin of start times.
 static ZERO: Lazy<Instant> = Lazy::new(Instant::now);
 
 impl WaitMeter {
-    /// Takes at once what `ready` has, or else counts and times a wait for what `wait` brings.
+    /// Returns what `ready` has, or else counts and times a wait for `wait`.
     pub(crate) fn take<T>(&self, ready: impl FnOnce() -> Option<T>, wait: impl FnOnce() -> T) -> T {
         ready().unwrap_or_else(|| self.time(wait))
     }
@@ -55,13 +55,13 @@ impl WaitMeter {
         wait()
     }
 
-    /// Begins a wait, which lasts until the guard is dropped, in a panic too.
+    /// Starts a wait, which lasts until the guard is dropped, by a panic too.
     pub(crate) fn begin(&self) -> Wait<&Self> {
         Wait { start: self.note_begin(), meter: self }
     }
 
-    /// The same, by a guard that borrows nothing.
-    #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams wait without a call"))]
+    /// Like [`begin`](Self::begin), with a guard that borrows nothing.
+    #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams need an owned guard"))]
     pub(crate) fn begin_owned(self: &Arc<Self>) -> Wait<Arc<Self>> {
         Wait { start: self.note_begin(), meter: self.clone() }
     }
@@ -74,24 +74,24 @@ impl WaitMeter {
         start
     }
 
-    /// Whether a wait is under way.
+    /// Whether a wait is in progress.
     pub(crate) fn is_waiting(&self) -> bool {
         self.lock().waits > 0
     }
 
-    /// Begins a wait that never ends: whoever stands here has nothing more to do.
+    /// Starts a wait that never ends, for a thread with nothing more to do.
     pub(crate) fn rest(&self) {
         std::mem::forget(self.begin());
     }
 
-    /// A wait that is over, of a length that a test chooses.
+    /// Adds a finished wait of a given length.
     #[cfg(test)]
     pub(crate) fn add_past(&self, waited: Duration) {
         self.count.add(1);
         self.nanos.add(u64::try_from(waited.as_nanos()).unwrap());
     }
 
-    /// The waits up to a moment, those under way among them.
+    /// The waits up to a moment, including those in progress.
     pub(crate) fn read(&self, until: Instant) -> Waits {
         let ongoing = self.lock();
         let now = until.saturating_duration_since(*ZERO) * u32::try_from(ongoing.waits).unwrap_or(u32::MAX);
@@ -99,13 +99,13 @@ impl WaitMeter {
         Waits { count: self.count.get() + ongoing.waits, time: past + now.saturating_sub(ongoing.starts) }
     }
 
-    /// The standard library's lock: it allocates nothing when two wait for it the first time.
+    /// Uses the standard library's lock, which allocates nothing when two threads first contend for it.
     fn lock(&self) -> MutexGuard<'_, Ongoing> {
         self.ongoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A wait under way.
+/// A wait in progress.
 #[derive(Debug)]
 #[must_use = "the wait is over when this is dropped"]
 pub(crate) struct Wait<M: Deref<Target = WaitMeter>> {
@@ -124,17 +124,17 @@ impl<M: Deref<Target = WaitMeter>> Drop for Wait<M> {
     }
 }
 
-/// How often, and how long in all, one end of a queue had to wait.
+/// How often, and how long in total, one end of a queue had to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Waits {
-    /// Waits that were not served at once.
+    /// The number of waits that were not served at once.
     pub count: u64,
-    /// Their time together.
+    /// Their total time.
     pub time: Duration,
 }
 
 impl Waits {
-    /// Without some of them, which were read a moment later.
+    /// Subtracts some of these waits, which were read a moment later.
     pub(crate) fn without(self, some: Waits) -> Waits {
         Waits { count: self.count.saturating_sub(some.count), time: self.time.saturating_sub(some.time) }
     }

@@ -1,31 +1,32 @@
-//! Work that one thread is about to do, and whoever is free before may do for it.
+//! Work the reader needs soon; any idle worker may do it first.
 //!
-//! A walk knows which blocks it will come to; unpacking them takes time, and in no order. It offers that as errands to
-//! helpers, which a feed's workers are. Nothing depends on them: what no helper has begun when the walk comes to it,
-//! the walk does itself.
+//! A merged walk knows which blocks it will enter. Unpacking them takes time, and their order does not
+//! matter, so it offers them as tasks to helpers, which are a feed's workers. Nothing depends on the helpers:
+//! if none has started a task by the time the walk needs it, the walk does it itself.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Something to be done, by whichever thread comes first.
+/// A task that runs once, on whichever thread claims it first.
 pub(crate) trait OffloadedTask: Send + Sync {
-    /// Does it, unless it has been done, or is being done, or is not wanted any more; whether it did.
+    /// Runs the task unless it is done, in progress or no longer needed; returns whether it ran.
     fn run(&self) -> bool;
 }
 
-/// Threads that run errands when they are free.
+/// Threads that run offloaded tasks when they are idle.
 pub(crate) trait Helpers: Send + Sync + fmt::Debug {
-    /// How many there are.
+    /// The number of helper threads.
     fn threads(&self) -> usize;
 
-    /// How many errands may be queued at a time.
+    /// How many tasks may be queued at a time.
     fn offloaded_max(&self) -> usize;
 
-    /// Queues an errand, without a wait. `false` if that cannot be, because all helpers have gone, say: it is not run then.
+    /// Queues a task without waiting. Returns `false`, and drops the task, if that is impossible, for example
+    /// because all helpers have gone.
     fn send(&self, task: Arc<dyn OffloadedTask>) -> bool;
 }
 
-/// So many helpers as there will be, none of which is there yet: what a walk keeps of errands depends on their number.
+/// Stands in for helpers that do not run yet: how many tasks a walk keeps depends on their number.
 #[derive(Debug)]
 pub(crate) struct NotYet {
     pub(crate) threads: usize,
@@ -40,10 +41,10 @@ impl Helpers for NotYet {
         OFFLOADED_MAX
     }
 
-    fn send(&self, _errand: Arc<dyn OffloadedTask>) -> bool {
+    fn send(&self, _task: Arc<dyn OffloadedTask>) -> bool {
         false
     }
 }
 
-/// The most errands of one walk that are queued at a time.
+/// The most tasks of one walk that are queued at a time.
 pub(crate) const OFFLOADED_MAX: usize = 32;

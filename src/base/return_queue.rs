@@ -1,14 +1,14 @@
-//! The way that a ring's slots go home: from whoever lets go of one, on any thread, to the ring's own.
+//! Returns a ring's slots from wherever they are dropped, on any thread, to the ring's own thread.
 //!
-//! What a slot holds may take long to drop: a device must have let go of its memory first. So it is dropped
-//! where nobody waits: the ring's thread stays, when there is nothing left to do, until all slots are home
+//! What a slot holds may take long to drop, because a device must release its memory first. So it is dropped
+//! where nobody waits: when the ring's thread has nothing left to do, it stays until all slots have returned
 //! ([`await_returned`]).
 //!
 //! # Invariants
 //!
-//! 1. No slot is left on the way: it is with the ring's thread, or with whoever let go of it.
-//! 2. The thread's stay ends: the way is closed by its last holder, and those are the ring's consumer and the
-//!    holders of slots. Nobody else waits for it to be closed.
+//! 1. No slot is left in the queue: either the ring's thread has it, or the thread that dropped it.
+//! 2. The ring thread's wait ends: the queue closes when its last holder drops it, and the holders are the
+//!    ring's consumer and the holders of slots. Nobody else waits for it to close.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use std::sync::Arc;
 use crate::base::slot_account::SlotAccount;
 use crate::base::sync::{Mutex, Receiver, Sender};
 
-/// The way home from a ring's consumer. Each slot that is out has a clone of it, until it has gone.
-pub(crate) struct ReturnQueue<T>(Arc<Way<T>>);
+/// The sending end of a ring's return queue. Each slot that is out has a clone, until the slot has returned.
+pub(crate) struct ReturnQueue<T>(Arc<Shared<T>>);
 
-struct Way<T> {
-    /// `None` once it is closed.
+struct Shared<T> {
+    /// `None` once the queue is closed.
     free: Mutex<Option<Sender<T>>>,
     account: SlotAccount,
 }
 
 impl<T> ReturnQueue<T> {
-    /// `free` has room for every slot of the round.
+    /// `free` must have room for every slot of the ring.
     pub(crate) fn new(free: Sender<T>, account: &SlotAccount) -> Self {
-        ReturnQueue(Arc::new(Way { free: Mutex::new(Some(free)), account: account.clone() }))
+        ReturnQueue(Arc::new(Shared { free: Mutex::new(Some(free)), account: account.clone() }))
     }
 
-    /// A way of nobody's, closed.
+    /// A closed queue that belongs to no ring.
     pub(crate) fn nowhere() -> Self {
         let account = SlotAccount::open();
         account.close();
-        ReturnQueue(Arc::new(Way { free: Mutex::new(None), account }))
+        ReturnQueue(Arc::new(Shared { free: Mutex::new(None), account }))
     }
 
-    /// Sends a slot home; gives it back where nobody takes it any more.
+    /// Returns a slot; hands it back if the queue is closed or its receiver has gone.
     pub(crate) fn send(&self, slot: T) -> Result<(), T> {
         match &*self.0.free.lock() {
             Some(free) => free.send(slot).map_err(|unsent| unsent.0),
@@ -46,15 +46,15 @@ impl<T> ReturnQueue<T> {
         }
     }
 
-    /// From here on slots are dropped by those who let go of them, and nobody stays for them.
+    /// Closes the queue: from here on slots are dropped where they are let go of, and no thread waits for
+    /// them.
     pub(crate) fn close(&self) {
         self.0.account.close();
-        // Under the lock: what was sent before is found by the ring's thread, which goes on until there is no
-        // more.
+        // Under the lock: the ring's thread receives what was sent before, because it drains the queue.
         drop(self.0.free.lock().take());
     }
 
-    /// Whether somebody still holds a slot of the round.
+    /// Whether a slot of the ring is still held.
     pub(crate) fn has_slots_out(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -68,11 +68,11 @@ impl<T> Clone for ReturnQueue<T> {
 
 impl<T> fmt::Debug for ReturnQueue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WayHome")
+        f.write_str("ReturnQueue")
     }
 }
 
-/// Takes slots home, one after the other, and drops them, until the way is closed and none is left on it.
+/// Receives slots and drops each, until the queue is closed and empty.
 pub(crate) fn await_returned<T>(free: &Receiver<T>) {
     while let Ok(slot) = free.recv() {
         drop(slot);
@@ -90,7 +90,7 @@ mod model {
     /// Which slots were dropped, and on which thread.
     type Dropped = Arc<Mutex<Vec<(usize, thread::ThreadId)>>>;
 
-    /// A slot that takes down which thread dropped it.
+    /// A slot that records which thread dropped it.
     struct Slot {
         number: usize,
         dropped: Dropped,
@@ -103,45 +103,45 @@ mod model {
         }
     }
 
-    /// What a consumer holds: it goes home when it is dropped.
+    /// What a consumer holds; its drop returns the slot.
     struct Held {
         slot: Option<Slot>,
-        way: ReturnQueue<Slot>,
+        queue: ReturnQueue<Slot>,
     }
 
     impl Drop for Held {
         fn drop(&mut self) {
-            drop(self.slot.take().map(|slot| self.way.send(slot)));
+            drop(self.slot.take().map(|slot| self.queue.send(slot)));
         }
     }
 
-    /// A ring of three slots: the first was taken and let go of before, the others are taken now. Its thread
-    /// ends when the consumer has let go of the ring.
+    /// A ring of three held slots. Its thread ends when the queue is closed, or when all its holders have
+    /// dropped it and every slot has returned.
     fn ring() -> (Dropped, ReturnQueue<Slot>, [Held; 3], thread::JoinHandle<()>) {
         let (account, dropped) = (SlotAccount::open(), Arc::new(Mutex::new(Vec::new())));
         let (free_sender, free) = bounded(3);
-        let way = ReturnQueue::new(free_sender, &account);
+        let queue = ReturnQueue::new(free_sender, &account);
         let held = [0, 1, 2].map(|number| {
             let slot = Slot { number, dropped: dropped.clone(), _token: account.token() };
-            Held { slot: Some(slot), way: way.clone() }
+            Held { slot: Some(slot), queue: queue.clone() }
         });
         let staying = thread::spawn(move || {
             account.close();
             await_returned(&free);
         });
-        (dropped, way, held, staying)
+        (dropped, queue, held, staying)
     }
 
     #[test]
-    fn whoever_lets_go_of_a_slot_never_drops_it() {
+    fn the_thread_that_returns_a_slot_never_drops_it() {
         explore(|| {
-            let (dropped, way, [first, second, third], staying) = ring();
+            let (dropped, queue, [first, second, third], staying) = ring();
             let elsewhere = thread::spawn(move || drop(second));
             drop(first);
             let home = staying.thread().id();
-            // The consumer lets go of the ring while it holds a slot, and waits for nobody.
-            assert!(way.has_slots_out());
-            drop(way);
+            // The consumer drops the ring while it holds a slot, and waits for nobody.
+            assert!(queue.has_slots_out());
+            drop(queue);
             drop(third);
             elsewhere.join().unwrap();
             staying.join().unwrap();
@@ -152,12 +152,12 @@ mod model {
     }
 
     #[test]
-    fn a_closed_way_is_waited_out_whatever_is_held_and_keeps_no_slot() {
+    fn a_closed_queue_is_waited_out_whatever_is_held_and_keeps_no_slot() {
         explore(|| {
-            let (dropped, way, [first, second, third], staying) = ring();
+            let (dropped, queue, [first, second, third], staying) = ring();
             let elsewhere = thread::spawn(move || drop(second));
             drop(first);
-            way.close();
+            queue.close();
             staying.join().unwrap();
             elsewhere.join().unwrap();
             let mut gone: Vec<_> = dropped.lock().iter().map(|(number, _)| *number).collect();

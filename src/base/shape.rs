@@ -1,4 +1,4 @@
-//! What an array looks like: the shape of an image, the type of an element, the order of the axes.
+//! Shapes of images and batches, element types, and the order of axes.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::ops::Deref;
 use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
 
-/// Whether a feed is for training or for testing, as Caffe's `Phase`.
+/// Whether a feed is for training or for testing, like Caffe's `Phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Phase {
     /// Crops are random.
@@ -37,7 +37,7 @@ pub struct ImageShape {
 }
 
 impl ImageShape {
-    /// The number of elements, or `None` where it does not fit a `usize`.
+    /// The number of elements, or `None` if it does not fit a `usize`.
     #[must_use]
     pub fn checked_elements(self) -> Option<usize> {
         self.channels.checked_mul(self.height)?.checked_mul(self.width)
@@ -50,19 +50,20 @@ impl fmt::Display for ImageShape {
     }
 }
 
-/// The type of an element of a batch's array. Images are made of [`F32`](Self::F32), [`U8`](Self::U8), [`F16`](Self::F16)
-/// or [`Bf16`](Self::Bf16); a [field](crate::Field) of a decoder of one's own may have any of them.
+/// The type of an element of a batch's array. Image arrays are [`F32`](Self::F32), [`U8`](Self::U8),
+/// [`F16`](Self::F16) or [`Bf16`](Self::Bf16); a custom decoder's [field](crate::Field) may have any of these
+/// types.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Dtype {
     /// 32-bit IEEE floats, Caffe's own.
     #[default]
     F32,
-    /// Bytes. Of an image: as they lie in the record; crop and mirror only.
+    /// Bytes. For an image: as stored in the record; crop and mirror only.
     U8,
-    /// 16-bit IEEE floats. Of an image: rounded to nearest even from the f32 result.
+    /// 16-bit IEEE floats. For an image: the f32 result rounded to nearest even.
     F16,
-    /// bfloat16. Of an image: rounded to nearest even from the f32 result.
+    /// bfloat16. For an image: the f32 result rounded to nearest even.
     Bf16,
     /// 64-bit IEEE floats.
     F64,
@@ -80,12 +81,12 @@ pub enum Dtype {
     U32,
     /// Unsigned 64-bit integers.
     U64,
-    /// Truth values, a byte each: 0 or 1.
+    /// Booleans, one byte each: 0 or 1.
     Bool,
 }
 
 impl Dtype {
-    /// Bytes an element takes.
+    /// The size of an element in bytes.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
@@ -96,7 +97,7 @@ impl Dtype {
         }
     }
 
-    /// Whether images can be made of it.
+    /// Whether an image array can have this type.
     #[must_use]
     pub const fn is_of_images(self) -> bool {
         matches!(self, Dtype::F32 | Dtype::U8 | Dtype::F16 | Dtype::Bf16)
@@ -145,7 +146,7 @@ impl fmt::Display for Layout {
 /// The shape of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchShape {
-    /// Records in it: the batch size, or fewer in the last batch of a single pass.
+    /// The number of records: the batch size, or fewer in the last batch of a single pass.
     pub records: usize,
     /// Each record's shape after the transform.
     pub image: ImageShape,
@@ -166,19 +167,19 @@ impl BatchShape {
         }
     }
 
-    /// Elements of one record.
+    /// The number of elements of one record.
     #[must_use]
     pub fn record_elements(&self) -> usize {
         self.image.channels * self.image.height * self.image.width
     }
 
-    /// Bytes of one record. Records lie one after the other, without gaps.
+    /// The size of one record in bytes. Records are contiguous, without gaps.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
         self.record_elements() * self.dtype.size()
     }
 
-    /// Bytes of the whole batch.
+    /// The size of the whole batch in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.records * self.record_bytes()
@@ -192,10 +193,10 @@ impl fmt::Display for BatchShape {
     }
 }
 
-/// A type that the elements of a batch's array can be read as, and written as. It is implemented for the Rust type of each
+/// A type as which a batch's elements can be read and written. Implemented for the Rust type of each
 /// [`Dtype`] and for no other.
 pub trait Element: NoUninit + CheckedBitPattern + sealed::Sealed {
-    /// Its name as a [`Dtype`].
+    /// The corresponding [`Dtype`].
     const DTYPE: Dtype;
 }
 
@@ -217,18 +218,20 @@ elements! {
     u16 => U16, u32 => U32, u64 => U64, bool => Bool,
 }
 
-/// The most axes that an array of a batch has, that of the records included.
+/// The most axes that a batch's array can have, including the record axis.
 pub const AXES_MAX: usize = 8;
 
-/// A number for each axis of an array, outermost first: a slice of up to [`AXES_MAX`], copied as it is.
+/// One number for each axis of an array, outermost first: a `Copy` slice of up to [`AXES_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Extents {
-    /// Those after the last axis are 0.
+    /// Entries after the last axis are 0.
     each: [usize; AXES_MAX],
     axes: usize,
 }
 
 impl Extents {
+    /// Copies `extents`.
+    ///
     /// # Panics
     ///
     /// If there are more than [`AXES_MAX`].
@@ -239,7 +242,7 @@ impl Extents {
         Extents { each, axes: extents.len() }
     }
 
-    /// How many elements apart neighbours along each axis lie in an array of these extents without gaps.
+    /// The strides, in elements, of an array of these extents without gaps.
     #[must_use]
     pub fn strides(self) -> Self {
         let mut strides = self;
@@ -251,7 +254,7 @@ impl Extents {
         strides
     }
 
-    /// The product of all of them, or `None` if it does not fit a `usize`.
+    /// The product of all extents, or `None` if it does not fit a `usize`.
     #[must_use]
     pub fn checked_elements(self) -> Option<usize> {
         self.iter().try_fold(1_usize, |elements, &extent| elements.checked_mul(extent))
@@ -272,7 +275,7 @@ impl fmt::Debug for Extents {
     }
 }
 
-/// `3x32x32`; of no axes: `scalar`.
+/// Writes `3x32x32`, or `scalar` if there are no axes.
 impl fmt::Display for Extents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((first, rest)) = self.split_first() else { return f.write_str("scalar") };

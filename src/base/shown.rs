@@ -1,24 +1,24 @@
-//! What others have written (paths, keys, words of files), as a message shows it: on one line, without what a
-//! terminal would obey, and no longer than is of use. Shared with the command; no part of the interface.
+//! Displays foreign text (paths, keys, words from files) in messages: on one line, without terminal control
+//! characters, and no longer than is useful. Shared with the command; not part of the interface.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
 use std::path::Path;
 
-/// The most characters of a word that are shown.
+/// The most characters shown of a word.
 const WORD_MAX: usize = 200;
-/// The most characters of a path: longer ones lack their middle.
+/// The most characters shown of a path; longer ones lose their middle.
 const PATH_MAX: usize = 1000;
-/// The most characters of a whole message.
+/// The most characters shown of a whole message.
 const MESSAGE_MAX: usize = 8000;
 
-/// A path, for a message.
+/// Displays a path in a message.
 #[must_use]
 pub fn path(path: &Path) -> impl Display {
     Shown { text: path.to_string_lossy(), characters_max: PATH_MAX }
 }
 
-/// A whole message, whatever it is made of.
+/// Displays a whole message, whatever its parts.
 #[must_use]
 pub fn message(message: &str) -> impl Display {
     Shown { text: message.into(), characters_max: MESSAGE_MAX }
@@ -32,12 +32,12 @@ pub(crate) fn front(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Bytes that should be text: what is no printable ASCII is escaped.
+/// Displays bytes that should be text; bytes other than printable ASCII are escaped.
 pub(crate) fn bytes(bytes: &[u8]) -> impl Display {
     Bytes { bytes, quote: "" }
 }
 
-/// The same, quoted.
+/// Like `bytes`, in quotes.
 pub(crate) fn quoted(bytes: &[u8]) -> impl Display {
     Bytes { bytes, quote: "\"" }
 }
@@ -77,7 +77,7 @@ impl Display for Shown<'_> {
     }
 }
 
-/// Writes text without control characters, and without those that turn the direction of what follows.
+/// Writes text with control characters and bidirectional overrides escaped.
 fn write_escaped(f: &mut fmt::Formatter<'_>, mut text: impl Iterator<Item = char>) -> fmt::Result {
     text.try_for_each(|character| match character {
         '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => write!(f, "{}", character.escape_unicode()),

@@ -1,11 +1,11 @@
-//! What goes round must come home: the assertion behind both levels' conservation of slots.
+//! Asserts that no slot is lost: both levels conserve their slots.
 
 use std::sync::Arc;
 
 use crate::base::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// A round that a fixed number of slots makes, between a reader and a consumer, or through a lane's ring.
-/// It is open until somebody who takes part ends; only then may slots be dropped.
+/// The account of a fixed number of slots that circulate between a reader and a consumer, or in a lane's
+/// ring. It is open until one of the parties ends; only then may slots be dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotAccount(Arc<AtomicBool>);
 
@@ -15,10 +15,10 @@ impl SlotAccount {
     }
 
     pub(crate) fn close(&self) {
-        // SeqCst, with the fence in `is_closed`: whoever drops a slot has most often learnt of the end from a
-        // queue, by a relaxed load that synchronises with nothing. But queues are closed after this, by a
-        // SeqCst operation: so in the one order of all of these the store comes first, then that operation,
-        // then the fence of whoever has seen it.
+        // SeqCst, with the fence in `is_closed`. A thread that drops a slot has most often learnt of the end
+        // from a queue, by a relaxed load that synchronises with nothing. But queues are closed after this
+        // store, by a SeqCst operation. In the single order of all these operations the store is first, then
+        // the closing of the queue, then the fence of the thread that saw it closed.
         self.0.store(true, Ordering::SeqCst);
     }
 
@@ -27,25 +27,25 @@ impl SlotAccount {
         self.0.load(Ordering::Acquire)
     }
 
-    /// How many tokens, ends and others know of this round.
+    /// The number of handles to this account: tokens, ends and others.
     #[cfg(test)]
     #[cfg(shuttle)]
     pub(crate) fn holders(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
-    /// What makes a slot one of this round's.
+    /// Creates the token that ties a slot to this account.
     pub(crate) fn token(&self) -> SlotToken {
         SlotToken(self.clone())
     }
 }
 
-/// Part of a slot. Dropping it while its round is open means that the slot was lost: a bug, which asserts.
+/// Part of a slot. Dropping it while its account is open means that the slot was lost: a bug, which asserts.
 #[derive(Debug)]
 pub(crate) struct SlotToken(SlotAccount);
 
 impl SlotToken {
-    /// Ends the round that it belongs to.
+    /// Closes the account.
     pub(crate) fn close_account(&self) {
         self.0.close();
     }
@@ -55,7 +55,7 @@ impl Drop for SlotToken {
     fn drop(&mut self) {
         debug_assert!(
             self.0.is_closed() || std::thread::panicking(),
-            "a slot was lost while its round was open"
+            "a slot was lost while its account was open"
         );
     }
 }

@@ -1,16 +1,16 @@
-//! Locks, channels and threads: the real ones, or those of the model checker.
+//! Locks, channels and threads: the real ones, or the model checker's.
 //!
-//! The reader, and what it stands on, takes its concurrency from here, so that `tests/model.rs` and the `model`
-//! modules (`RUSTFLAGS="--cfg shuttle"`) run the very code that ships under a scheduler that tries the
-//! interleavings a machine seldom shows. The model is sequentially consistent: it finds what goes wrong in
-//! some order of the steps, not what a weaker memory ordering would allow.
+//! The reader and everything below it take their concurrency primitives from here. So `tests/model.rs` and
+//! the `model` modules (`RUSTFLAGS="--cfg shuttle"`) run the code that ships, under a scheduler that explores
+//! interleavings a machine seldom shows. The model is sequentially consistent: it finds errors in some order
+//! of the steps, not errors that only a weaker memory ordering allows.
 
 #[cfg(shuttle)]
 pub(crate) use self::model::*;
 #[cfg(not(shuttle))]
 pub(crate) use self::real::*;
 
-/// What a panic said.
+/// A panic's message.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
@@ -26,11 +26,12 @@ mod real {
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
 
-    /// What comes through a queue. `None` when it has ended, or is empty and `alarm` has disconnected.
+    /// Receives from a queue. Returns `None` when the queue has ended, or is empty and `alarm` has
+    /// disconnected.
     pub(crate) fn recv_unless<T>(queue: &Receiver<T>, alarm: &Receiver<()>) -> Option<T> {
         crossbeam_channel::select_biased! {
             recv(queue) -> item => item.ok(),
-            // What was sent before the alarm is in the queue by now.
+            // Whatever was sent before the alarm is in the queue by now.
             recv(alarm) -> _ => queue.try_recv().ok(),
         }
     }
@@ -49,13 +50,13 @@ mod model {
     pub(crate) use shuttle::sync::atomic;
     pub(crate) use shuttle::thread;
 
-    /// As parking_lot's, it does not poison.
+    /// Does not poison, like parking_lot's.
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shut::Mutex<T>);
 
     pub(crate) struct MutexGuard<'a, T> {
         mutex: &'a Mutex<T>,
-        /// `None` only inside a wait.
+        /// `None` only during a wait.
         held: Option<shut::MutexGuard<'a, T>>,
     }
 
@@ -104,9 +105,9 @@ mod model {
             guard.held = Some(self.0.wait(held).unwrap_or_else(|poison| poison.into_inner()));
         }
 
-        /// No time passes in the model, so that a run can be repeated: a deadline has passed when the wait
-        /// begins, or it never does. As with the real one, others may take the lock before a wait that
-        /// timed out has it back.
+        /// No time passes in the model, so that a run can be repeated: a deadline either has passed when the
+        /// wait begins or never passes. As with the real type, other threads may take the lock before a wait
+        /// that timed out reacquires it.
         pub(crate) fn wait_until<T>(
             &self,
             guard: &mut MutexGuard<'_, T>,
@@ -127,9 +128,9 @@ mod model {
         }
     }
 
-    /// A locked queue with the rules of crossbeam's bounded one: closed by dropping either side, drained
-    /// before it ends for its receivers. What is queued when the last receiver goes stays until the last
-    /// sender has gone as well, and is dropped there (only the unbounded flavour is emptied by its
+    /// A locked queue with the rules of crossbeam's bounded one: it is closed by dropping either side, and
+    /// receivers drain it before it ends. Items queued when the last receiver drops stay until the last
+    /// sender has dropped as well, and are dropped there (only the unbounded flavour is emptied by its
     /// receivers).
     #[derive(Debug)]
     struct Queue<T> {
@@ -142,7 +143,7 @@ mod model {
     #[derive(Debug)]
     struct Channel<T> {
         queue: Mutex<Queue<T>>,
-        /// Signalled at every change, whoever waits for it.
+        /// Signalled at every change, to both senders and receivers.
         changed: Condvar,
     }
 
@@ -152,13 +153,14 @@ mod model {
     pub(crate) struct Receiver<T>(Arc<Channel<T>>);
 
     pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-        assert!(capacity > 0, "the model has no channel that hands over without holding");
+        assert!(capacity > 0, "the model has no rendezvous channel");
         let queue = Queue { items: VecDeque::new(), capacity, senders: 1, receivers: 1 };
         let channel = Arc::new(Channel { queue: Mutex::new(queue), changed: Condvar::new() });
         (Sender(channel.clone()), Receiver(channel))
     }
 
-    /// Without the alarm: the checker has no wait on two queues. Every alarm of a scenario also ends its queue.
+    /// Ignores the alarm: the checker cannot wait on two queues. Every alarm of a scenario also ends its
+    /// queue.
     pub(crate) fn recv_unless<T>(queue: &Receiver<T>, _alarm: &Receiver<()>) -> Option<T> {
         queue.recv().ok()
     }
@@ -244,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// Of the real queue and of the model's: the checker must not find conserved what the machine loses.
+    /// Runs for the real queue and the model's: the checker must not find conserved what the machine loses.
     #[test]
     fn a_queue_keeps_what_is_in_it_until_both_of_its_ends_have_gone() {
         fn check() {
@@ -261,7 +263,7 @@ mod tests {
             drop(sender);
             assert!(receiver.recv().is_ok() && receiver.recv().is_err(), "it is drained before it ends");
         }
-        // It has one order of steps: `explore` wants more.
+        // There is only one order of steps, and `explore` wants more.
         #[cfg(shuttle)]
         shuttle::check_random(check, 1);
         #[cfg(not(shuttle))]

@@ -1,12 +1,12 @@
-//! Files that are never there by half. Shared with the command; no part of the interface.
+//! Files that are either complete or absent. Shared with the command; not part of the interface.
 //!
-//! A file is written under a temporary name beside its place, synced, and then renamed. Symbolic links are
-//! followed: what they lead to is replaced, and they stay. What is no regular file is never replaced.
+//! A file is written under a temporary name beside its final path, synced, and then renamed. Symbolic links
+//! are followed: their target is replaced, and they stay. Anything but a regular file is never replaced.
 //!
-//! While a temporary file is being written it is locked (`flock`), and its name says which boot of which
-//! machine made it. Whoever next writes into the same folder removes those that nobody has locked any more:
-//! their writers were killed. A lock is sure to be seen only within one running kernel, so what another one
-//! made is left alone for a day.
+//! A temporary file is locked (`flock`) while it is being written, and its name says which boot of which
+//! machine made it. The next writer into the same folder removes those that nobody has locked: their writers
+//! were killed. A lock is reliably visible only within one running kernel, so files made under another kernel
+//! are left alone for a day.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileType, Metadata, TryLockError};
@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-/// Writes a file of these pieces. It has its name only once it is whole and on the disk, so several may write it at once, and
-/// the last one's stays; what was there before stays until then.
+/// Writes a file that consists of these pieces. The file gets its name only once it is complete and on the
+/// disk, and what was there before stays until then. Several threads or processes may write it at once; the
+/// last one's file stays.
 ///
 /// # Errors
 ///
@@ -29,7 +30,7 @@ pub fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     file.finish()
 }
 
-/// Whether a file can be written to this place, before there is anything to write.
+/// Checks that a file can be written to this path, before there is anything to write.
 ///
 /// # Errors
 ///
@@ -38,11 +39,11 @@ pub fn check(path: &Path) -> io::Result<()> {
     WholeFile::create(path).map(drop)
 }
 
-/// Whether two paths lead to one place, where there may be a file or not.
+/// Whether two paths lead to one place. No file need exist there.
 ///
 /// # Errors
 ///
-/// [`io::Error`] if one of them leads to no place that a file could be written to.
+/// [`io::Error`] if a file could not be written to one of them.
 pub fn is_same_place(one: &Path, other: &Path) -> io::Result<bool> {
     let [one, other] = [one, other].map(|path| {
         let place = place_of(path)?;
@@ -51,11 +52,11 @@ pub fn is_same_place(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(one? == other?)
 }
 
-/// Removes the file at a path, or what a symbolic link there leads to.
+/// Removes the file at a path, or the target of a symbolic link there. A missing file is not an error.
 ///
 /// # Errors
 ///
-/// [`io::Error`] if it cannot be removed, or if it is no regular file. That there is none is no error.
+/// [`io::Error`] if it cannot be removed, or is not a regular file.
 pub fn remove(path: &Path) -> io::Result<()> {
     match place_of(path).and_then(fs::remove_file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -63,23 +64,23 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A file that is being written, under a temporary name. One that is dropped before it is
-/// [finished](Self::finish) is removed.
+/// A file that is being written under a temporary name. Dropping it before it is [finished](Self::finish)
+/// removes it.
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
-    /// None once it has its own name.
+    /// `None` once it has its final name.
     temporary: Option<PathBuf>,
-    /// Where it will be.
+    /// Its final path.
     place: PathBuf,
 }
 
 impl WholeFile {
-    /// Begins a file that is to be at this path, and removes what killed processes left of theirs.
+    /// Starts a file that will have this path, and removes temporary files left behind by killed processes.
     ///
     /// # Errors
     ///
-    /// [`io::Error`] if there can be no file there, or if something other than a regular file is there.
+    /// [`io::Error`] if no file can be there, or if something other than a regular file is there.
     pub fn create(path: &Path) -> io::Result<Self> {
         let place = place_of(path)?;
         let Some(name) = place.file_name() else {
@@ -90,20 +91,21 @@ impl WholeFile {
         Ok(WholeFile { file, temporary: Some(temporary), place })
     }
 
-    /// What is being written.
+    /// The file that is being written.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives it its name, once it is on the disk.
+    /// Syncs the file to the disk and gives it its final name.
     ///
     /// # Errors
     ///
     /// [`io::Error`] if it cannot be synced, or renamed.
     pub fn finish(mut self) -> io::Result<()> {
         if let Ok(before) = fs::metadata(&self.place) {
-            // Whoever may read the file stays as it was; a file system that knows no permissions says no.
+            // The new file keeps the old one's permissions. A file system without permissions refuses, which
+            // is fine.
             let _ = self.file.set_permissions(before.permissions());
         }
         self.file.sync_all()?;
@@ -111,8 +113,8 @@ impl WholeFile {
             fs::rename(temporary, &self.place)?;
         }
         self.temporary = None;
-        // That the name, too, is on the disk is not worth an error: at the worst the file is the one that was
-        // there before.
+        // A failure to sync the name as well is not worth an error: at worst the previous file is still
+        // there.
         drop(File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all()));
         Ok(())
     }
@@ -136,16 +138,16 @@ impl Drop for WholeFile {
     }
 }
 
-/// The folder that a path lies in.
+/// The folder that contains a path.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     // The parent of a bare name is the empty path, which cannot be opened.
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where a file of this path lies, or would lie, once all symbolic links are followed. What is there is a
-/// regular file.
+/// Where a file with this path is, or would be, once all symbolic links are followed. Fails if something
+/// other than a regular file is there.
 pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
-    /// As many as Linux follows.
+    /// The most that Linux follows.
     const LINKS_MAX: usize = 40;
 
     let refused = |message: String| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -153,7 +155,7 @@ pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
         let kind = kind_of(found.file_type());
         refused(format!("{kind} is there, and only a regular file is replaced: give another path"))
     };
-    // The system follows links that lead to no path as well: /dev/stdout may be a pipe.
+    // The kernel also follows links whose target has no path: /dev/stdout may be a pipe.
     let is_there = match fs::metadata(path) {
         Ok(found) if found.is_file() => true,
         Ok(found) => return other(&found),
@@ -171,10 +173,10 @@ pub(crate) fn place_of(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(place),
         }
     }
-    refused("its symbolic links lead to no place in a folder: give another path".to_owned())
+    refused("its symbolic links do not lead to a path in a folder: give another path".to_owned())
 }
 
-/// What something is that is no regular file, with its article.
+/// The kind of a file that is not regular, with its article.
 pub(crate) fn kind_of(kind: FileType) -> &'static str {
     match () {
         () if kind.is_dir() => "a folder",
@@ -186,15 +188,16 @@ pub(crate) fn kind_of(kind: FileType) -> &'static str {
     }
 }
 
-/// The ends of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.percolator-partial`. It is nobody else's: what
-/// has such a name, and is left behind, is removed.
+/// The end of a temporary file's name: `NAME.BOOT-PROCESS-NANOSECONDS-TRY.percolator-partial`. The ending is
+/// reserved: a file with such a name that is left behind is removed.
 const ENDING: &str = ".percolator-partial";
 
-/// A file that is nobody else's, and locked. Other threads write theirs, and so may processes on other
-/// machines, or in other containers, with this one's number; or one that had this number died at it.
+/// Creates a locked file that nobody else has. Other threads create theirs at the same time. So may processes
+/// on other machines or in other containers with the same process number, and one that had this number may
+/// have been killed while it wrote.
 fn create_temporary(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
     const TRIES: usize = 100;
-    // What processes with the same number left behind, when they were killed at it, is out of the way.
+    // Keeps clear of files left by killed processes with the same number.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let mut tried = 0..TRIES;
     loop {
@@ -205,7 +208,7 @@ fn create_temporary(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> 
         match File::options().read(true).write(true).create_new(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !tried.is_empty() => {}
             Err(error) => return Err(error),
-            // A sweep may have seen it before it was locked, and removed it.
+            // A sweep may have seen the file before it was locked, and removed it.
             Ok(file) if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) => {
                 let _ = fs::remove_file(&path);
             }
@@ -215,15 +218,14 @@ fn create_temporary(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> 
     }
 }
 
-/// As much of a file's name as leaves room for the rest of a temporary one's.
+/// As much of a file's name as leaves room for the rest of a temporary name.
 fn stem(name: &OsStr) -> OsString {
     const STEM_BYTES_MAX: usize = 150;
 
     OsStr::from_bytes(&name.as_bytes()[..name.len().min(STEM_BYTES_MAX)]).to_owned()
 }
 
-/// What tells this boot of this machine from others: eight hexadecimal digits, or `0` where that is not
-/// known.
+/// Identifies this boot of this machine: eight hexadecimal digits, or `0` if that is not known.
 fn boot() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
@@ -232,9 +234,9 @@ fn boot() -> &'static str {
     })
 }
 
-/// Removes what killed processes left in a folder, of whatever file. What cannot be removed stays.
+/// Removes what killed processes left in a folder, whatever file they wrote. What cannot be removed stays.
 fn sweep(folder: &Path) {
-    /// A folder with more is not looked through to its end.
+    /// A larger folder is not scanned to its end.
     const ENTRIES_MAX: usize = 1 << 16;
 
     let Ok(entries) = fs::read_dir(folder) else { return };
@@ -243,14 +245,15 @@ fn sweep(folder: &Path) {
             None => continue,
             Some(maker) => maker == boot() && maker != "0",
         };
-        // It stays locked until it is gone: whoever has only just created it, and finds it so, takes another.
+        // It stays locked until it is gone: a writer that has only just created it, and finds it locked,
+        // makes another.
         if let Some(_locked) = left_behind(&entry.path(), is_of_this_boot) {
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// The boot that made a temporary file, if that is what the name is of.
+/// The boot that made a temporary file, if the name is a temporary file's.
 fn maker_of(name: &OsStr) -> Option<&str> {
     let rest = name.as_bytes().strip_suffix(ENDING.as_bytes())?;
     let dot = rest.iter().rposition(|&byte| byte == b'.')?;
@@ -261,12 +264,12 @@ fn maker_of(name: &OsStr) -> Option<&str> {
     (fields.len() == 4 && fields.iter().all(is_hexadecimal) && is_boot(fields[0])).then(|| fields[0])
 }
 
-/// A temporary file that nobody writes any more, locked where it can be.
+/// Opens a temporary file that nobody writes any more, locked if possible.
 fn left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
     /// Longer than any writer pauses.
     const OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
-    // Neither does a FIFO of that name hold this up, nor is a link followed.
+    // A FIFO of that name does not block, and a link is not followed.
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let file = File::options().read(true).write(true).custom_flags(flags).open(path).ok()?;
     let metadata = file.metadata().ok().filter(Metadata::is_file)?;
@@ -274,7 +277,7 @@ fn left_behind(path: &Path, is_of_this_boot: bool) -> Option<File> {
     let is_left = match file.try_lock() {
         Ok(()) => is_of_this_boot || age > OLD,
         Err(TryLockError::WouldBlock) => false,
-        // A file system that has no locks has not locked it for its writer, either.
+        // If the file system has no locks, its writer could not lock the file either.
         Err(TryLockError::Error(_)) => age > OLD,
     };
     is_left.then_some(file)
@@ -364,7 +367,7 @@ mod tests {
         assert_eq!(entries(folder.path()), before);
     }
 
-    /// A file that was begun and is not locked: whoever wrote it was killed.
+    /// A file that was begun and is not locked: its writer was killed.
     fn left(folder: &Path, name: &str) -> PathBuf {
         let path = folder.join(name);
         fs::write(&path, "half").unwrap();
@@ -380,9 +383,9 @@ mod tests {
         let dead = ["file", "another file"]
             .map(|name| left(folder, &format!("{name}.{}-7f-1a2b-0.percolator-partial", boot())));
         let others = [
-            // Of another machine, or of this one before it was started anew.
+            // From another machine, or from this one before it was restarted.
             "file.ffffffff-7f-1a2b-0.percolator-partial".to_owned(),
-            // No names of ours.
+            // Not names of ours.
             "backup.2026-11-22-01.percolator-partial".to_owned(),
             "file.percolator-partial".to_owned(),
             format!("file.{}-7f-1a2b.percolator-partial", boot()),
@@ -394,7 +397,7 @@ mod tests {
         assert!(!dead.iter().any(|dead| dead.exists()));
         assert!(others.iter().all(|other| other.exists()));
         assert!(living.temporary.as_ref().is_some_and(|living| living.exists()));
-        // What another machine has not touched for long was left there.
+        // Files that another machine has not touched for long were left behind.
         let day_before_yesterday = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
         File::open(&others[0]).unwrap().set_modified(day_before_yesterday).unwrap();
         File::open(&others[1]).unwrap().set_modified(day_before_yesterday).unwrap();

@@ -1,5 +1,5 @@
-//! What can be wrong with a record, with what a user needs to find it: the path, the key, the record's
-//! number, what was found and what was allowed.
+//! What can be wrong with a record, with everything that a user needs to find it: the path, the key, the
+//! record's number, what was found and what was allowed.
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,17 @@ use crate::record::{Key, RecordId};
 use crate::source::{Record, SourceError};
 use crate::transform::TransformError;
 
-/// A record that is not what it should be.
+/// A record that is not valid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}: {id}, key {key}: {cause}", shown::path(path))]
 pub struct RecordError {
-    /// The database: where several are one data set, the one that the record lies in.
+    /// The path of the database that contains the record, also if several databases form one data set.
     pub path: PathBuf,
-    /// Which record of the data set.
+    /// Which record of the data set it is.
     pub id: RecordId,
-    /// Its key, with bytes that are no printable ASCII escaped.
+    /// Its key. When displayed, bytes other than printable ASCII are escaped.
     pub key: Key,
-    /// What is wrong. It is part of the message, and therefore not given again as the error's source.
+    /// What is wrong. It is part of the message, so the error does not repeat it as its source.
     pub cause: RecordCause,
 }
 
@@ -30,19 +30,19 @@ pub struct RecordError {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RecordCause {
-    /// Its bytes are no Datum with pixels.
+    /// Its bytes are not a Datum with pixels.
     #[error(transparent)]
     Datum(#[from] DatumError),
-    /// The file that it holds cannot be decoded.
+    /// The encoded file in it cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The transform does not go with it.
+    /// The transform cannot be applied to it.
     #[error(transparent)]
     Transform(#[from] TransformError),
-    /// It is not of the shape of its batch.
+    /// Its shape is not that of its batch.
     #[error(
-        "the record comes to {found} and its batch, by its first record, to {batch}; all records of a batch \
-         have one shape (crop them to one size, or feed batches of 1)"
+        "the record is {found} after its transform, but the first record of its batch is {batch}; all \
+         records of a batch have one shape (crop them to one size, or use batches of 1)"
     )]
     Shape {
         /// The record's shape after the transform.
@@ -50,23 +50,24 @@ pub enum RecordCause {
         /// The batch's.
         batch: ImageShape,
     },
-    /// It holds floats, and its batch was begun with bytes for a device to transform.
+    /// It holds floats, but its batch started with bytes for a device to transform.
     #[error(
-        "the record holds floats and its batch, by its first record, bytes: a device transforms records of one \
-         kind (transform them on the host: Place::Host)"
+        "the record holds floats, but the first record of its batch holds bytes; a device transforms records \
+         of one kind (transform them on the host: Place::Host)"
     )]
     FloatsAmongBytes,
-    /// What goes with it is not what it should be.
+    /// Its companion is not valid.
     #[error("its companion in {}: {cause}", shown::path(path))]
     Companion {
-        /// Where the companion comes from.
+        /// The companion's source.
         path: PathBuf,
         /// What is wrong with it.
         cause: Box<RecordCause>,
     },
-    /// Its target is cropped, and is not of its height and width.
+    /// Its target is cropped, but differs from it in height or width.
     #[error(
-        "the target is {target} and the record {image}: what is cropped together has one height and width"
+        "the target is {target} and the record {image}: to be cropped together, both must have the same \
+         height and width"
     )]
     TargetSize {
         /// The target's shape before the transform.
@@ -74,28 +75,28 @@ pub enum RecordCause {
         /// The record's.
         image: ImageShape,
     },
-    /// A batch that it begins would be larger than memory can address.
+    /// A batch that starts with it would be larger than memory can address.
     #[error("a batch of {records} records like it does not fit the address space; make it smaller")]
     BatchTooLarge {
-        /// Records in a batch.
+        /// The number of records in a batch.
         records: usize,
     },
-    /// A field of its row was used as something that it is not, or was not written.
+    /// A field of its row was misused, or was not written.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// What its decoder says of it.
+    /// Its decoder reports an error.
     #[error("{message}")]
     Other {
-        /// The decoder's words.
+        /// The decoder's message.
         message: String,
     },
-    /// It has no target where one was asked for.
+    /// It has no target although the feed has targets.
     #[error("the record has no float_data to take its target from")]
     NoTarget,
     /// Handling it panicked.
     #[error("handling the record panicked: {message}; this is a bug, please report it")]
     Panicked {
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
 }
@@ -106,15 +107,15 @@ impl RecordError {
     }
 }
 
-/// What fails a batch.
+/// Why a batch fails.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BatchFault {
-    /// One of its records is not what it should be.
+    /// One of its records is not valid.
     Record(Box<RecordError>),
-    /// What one of its records lies in is not what was written: nothing is known of the record.
+    /// The source of one of its records is damaged there, so nothing is known of the record.
     Source(Box<SourceError>),
-    /// Whoever was to write some of its records let go of their places before: what lies there is of an
-    /// earlier batch.
+    /// The places of some of its records were dropped before they were written; they still hold an earlier
+    /// batch.
     Unwritten,
 }
 

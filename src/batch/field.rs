@@ -1,14 +1,14 @@
-//! What a batch is made of: named fields, each an array with a row for each record.
+//! The fields of a batch: named arrays with one row for each record.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::base::shape::{AXES_MAX, BatchShape, Dtype, Extents, ImageShape, Layout};
 
-/// The most fields that a batch has.
+/// The most fields that a batch can have.
 pub const FIELDS_MAX: usize = 64;
 
-/// One field of a batch: its name, the type of its elements, and what one record has of it.
+/// One field of a batch: its name, the type of its elements, and what each record has of it.
 ///
 /// ```
 /// use percolator::{Dtype, Field};
@@ -25,9 +25,9 @@ pub struct Field {
     name: Arc<str>,
     dtype: Dtype,
     kind: FieldKind,
-    /// Of an image: the order of its axes.
+    /// The order of the axes, if it is an image.
     layout: Option<Layout>,
-    /// What the device makes of it, if it is the device that transforms it.
+    /// The result of the device's transform, if a device transforms this field.
     transformed: Option<BatchShape>,
 }
 
@@ -35,30 +35,32 @@ pub struct Field {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FieldKind {
-    /// An array of this shape; of no axes, one element.
+    /// An array of this shape; without axes, one element.
     Fixed(Extents),
-    /// Up to `max` elements, with `pad` behind them up to there. How many there are lies in the array `NAME.lengths`, an
-    /// `i64` a record.
+    /// Up to `max` elements, followed by `pad` up to that length. The number of elements is in the array
+    /// `NAME.lengths`, one `i64` for each record.
     Padded {
-        /// The most elements that a record has.
+        /// The most elements of a record.
         max: usize,
-        /// What stands behind a record's elements.
+        /// The value that follows a record's elements.
         pad: Pad,
     },
-    /// Up to `max` elements. In a batch the records' elements lie one after the other without gaps; where each record's begin,
-    /// and where the last ends, lies in the array `NAME.offsets`: one `i64` a record, and one more.
+    /// Up to `max` elements. In a batch the records' elements are contiguous, without gaps. The array
+    /// `NAME.offsets` holds where each record's elements start and where the last ones end: one `i64` for
+    /// each record, plus one.
     Ragged {
-        /// The most elements that a record has.
+        /// The most elements of a record.
         max: usize,
     },
 }
 
-/// The value that fills the rest of a padded row. Integers are exact; fractions are rounded to the field's type.
+/// The value that fills the rest of a padded row. Integers are exact; fractions are rounded to the field's
+/// type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pad {
-    /// Of integers, and of truth values.
+    /// For integers and booleans.
     Integer(i128),
-    /// Of floats.
+    /// For floats.
     Float(f64),
 }
 
@@ -108,14 +110,15 @@ impl fmt::Display for Pad {
 }
 
 impl Field {
-    /// An array of the same shape for each record: its extents, outermost first. No extents are one element.
+    /// An array of the same shape for each record: its extents, outermost first. Without extents, one
+    /// element.
     ///
     /// # Panics
     ///
-    /// If there are more extents than 7: an array of a batch has up to [`AXES_MAX`] axes.
+    /// If there are more than 7 extents: an array of a batch has up to [`AXES_MAX`] axes.
     pub fn new(name: impl Into<Arc<str>>, dtype: Dtype, shape: impl AsRef<[usize]>) -> Self {
         let shape = shape.as_ref();
-        assert!(shape.len() < AXES_MAX, "a field has up to {} axes, and was given {shape:?}", AXES_MAX - 1);
+        assert!(shape.len() < AXES_MAX, "a field has up to {} axes, but was given {shape:?}", AXES_MAX - 1);
         let kind = FieldKind::Fixed(Extents::new(shape));
         Field { name: name.into(), dtype, kind, layout: None, transformed: None }
     }
@@ -125,19 +128,19 @@ impl Field {
         Self::new(name, dtype, [])
     }
 
-    /// Up to `max` elements for each record. In a batch they lie one after the other, and `NAME.offsets` says where each
-    /// record's begin: [`FieldKind::Ragged`].
+    /// Up to `max` elements for each record. In a batch they are contiguous, and `NAME.offsets` holds where
+    /// each record's elements start: [`FieldKind::Ragged`].
     pub fn ragged(name: impl Into<Arc<str>>, dtype: Dtype, max: usize) -> Self {
         Field { kind: FieldKind::Ragged { max }, ..Self::scalar(name, dtype) }
     }
 
-    /// Up to `max` elements for each record, filled up with `pad`; `NAME.lengths` says how many there are:
+    /// Up to `max` elements for each record, padded with `pad`. `NAME.lengths` holds how many there are:
     /// [`FieldKind::Padded`].
     pub fn padded(name: impl Into<Arc<str>>, dtype: Dtype, max: usize, pad: impl Into<Pad>) -> Self {
         Field { kind: FieldKind::Padded { max, pad: pad.into() }, ..Self::scalar(name, dtype) }
     }
 
-    /// The same under another name.
+    /// Returns the same field with another name.
     #[must_use]
     pub fn renamed(self, name: impl Into<Arc<str>>) -> Self {
         Field { name: name.into(), ..self }
@@ -153,7 +156,7 @@ impl Field {
         Field { layout: Some(layout), ..Self::new(name, dtype, extents) }
     }
 
-    /// An image of which the device makes another.
+    /// Returns this image field with the shape that the device's transform makes of it.
     pub(crate) fn transformed(self, transformed: BatchShape) -> Self {
         Field { transformed: Some(transformed), ..self }
     }
@@ -180,19 +183,19 @@ impl Field {
         self.kind
     }
 
-    /// Where it is an image: the order of its axes.
+    /// The order of its axes, if it is an image.
     #[must_use]
     pub fn layout(&self) -> Option<Layout> {
         self.layout
     }
 
-    /// What the device makes of it.
+    /// The shape that the device makes of it, if it transforms the field.
     pub(crate) fn made_on_device(&self) -> Option<BatchShape> {
         self.transformed
     }
 
-    /// The shape of a batch of so many, seen as images. What is none has as many channels of one pixel as it has
-    /// elements, as Caffe sees vectors.
+    /// The shape of a batch of `records` records, viewed as images. A field that is not an image is viewed as
+    /// one-pixel images with a channel for each element, as Caffe views vectors.
     pub(crate) fn image_shape(&self, records: usize) -> BatchShape {
         let image = match (self.kind, self.layout) {
             (FieldKind::Fixed(extents), Some(Layout::Nchw)) => {
@@ -206,7 +209,8 @@ impl Field {
         BatchShape { records, image, layout: self.layout.unwrap_or_default(), dtype: self.dtype }
     }
 
-    /// Whether it is another only in its extents.
+    /// Whether both fields are of the same kind, apart from extents and maxima. Names and element types are
+    /// not compared.
     pub(crate) fn is_kind_of(&self, other: &Field) -> bool {
         match (self.kind, other.kind) {
             (FieldKind::Fixed(one), FieldKind::Fixed(another)) => one.len() == another.len(),
@@ -216,7 +220,7 @@ impl Field {
         }
     }
 
-    /// How many elements a row has room for, or `None` if that cannot be counted.
+    /// The number of elements that fit in a row, or `None` if it does not fit a `usize`.
     pub(crate) fn row_elements(&self) -> Option<usize> {
         match self.kind {
             FieldKind::Fixed(extents) => extents.checked_elements(),
@@ -224,7 +228,8 @@ impl Field {
         }
     }
 
-    /// The extents of its array in a batch of so many rows. Of a ragged field that is its room: the array ends sooner.
+    /// The extents of its array in a batch of `rows` rows. For a ragged field this is the capacity; the array
+    /// ends sooner.
     pub(crate) fn extents(&self, rows: usize) -> Extents {
         match self.kind {
             FieldKind::Fixed(extents) => {
@@ -238,10 +243,10 @@ impl Field {
         }
     }
 
-    /// What is wrong with it, by itself.
+    /// Checks the field by itself.
     fn check(&self) -> Result<(), FieldsError> {
         let field = || self.name.to_string();
-        // A name becomes a file's (`dump`), and `.` sets its second array apart.
+        // A name becomes a file name (`dump`), and `.` marks its second array.
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/');
         if self.name.split('/').any(str::is_empty) || !self.name.chars().all(is_word) {
             return Err(FieldsError::Name { field: field() });
@@ -253,7 +258,7 @@ impl Field {
         }
     }
 
-    /// A padding number's bytes, as many as an element has, if it is one of the type's numbers.
+    /// The bytes of a padding value, at the front, or `None` if it is not a value of the field's type.
     pub(crate) fn pad_bytes(&self, pad: Pad) -> Option<[u8; 8]> {
         let mut bytes = [0; 8];
         let mut put = |of: &[u8]| bytes[..of.len()].copy_from_slice(of);
@@ -268,7 +273,8 @@ impl Field {
             (Pad::Integer(pad), Dtype::I64) => put(bytemuck::bytes_of(&i64::try_from(pad).ok()?)),
             (Pad::Integer(pad), Dtype::Bool) => put(&[u8::try_from(pad).ok().filter(|&pad| pad < 2)?]),
             (Pad::Integer(pad), _) => {
-                // A float's integers are exact up to a bound: what does not come back was none of its numbers.
+                // Floats represent integers exactly only up to a bound: a value that does not convert back is
+                // none of them.
                 let float = f64::from(i32::try_from(pad).ok()?);
                 let back = match self.dtype {
                     Dtype::F64 => float,
@@ -304,7 +310,7 @@ fn narrow(pad: f64) -> f32 {
     pad as f32
 }
 
-/// `data: f32 [3x32x32]`, `label: i32`, `tokens: i32 [<=64]`, `tokens: i32 [<=64]=-1`.
+/// Writes `data: f32 [3x32x32]`, `label: i32`, `tokens: i32 [<=64]` or `tokens: i32 [<=64]=-1`.
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Field { name, dtype, .. } = self;
@@ -317,44 +323,44 @@ impl fmt::Display for Field {
     }
 }
 
-/// Fields that no batch can be made of.
+/// Fields of which no batch can be made.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FieldsError {
-    /// There are none.
+    /// There are no fields.
     #[error("there is no field; name at least one")]
     None,
     /// There are too many.
-    #[error("there are {found} fields, of {FIELDS_MAX} at most; put some of one type into one field")]
+    #[error("there are {found} fields, but at most {FIELDS_MAX} are allowed; merge fields of the same type")]
     TooMany {
         /// How many there are.
         found: usize,
     },
-    /// Two have one name.
+    /// Two fields have the same name.
     #[error("two fields have the name {field:?}; give each its own")]
     Twice {
         /// The name.
         field: String,
     },
     /// A name that no field can have.
-    #[error("{field:?} is no field's name; one is made of letters, digits, \"_\", \"-\" and \"/\"")]
+    #[error("{field:?} is not a valid field name; use letters, digits, \"_\", \"-\" and \"/\"")]
     Name {
         /// The name.
         field: String,
     },
-    /// A padding that is no number of the field's type.
-    #[error("field {field:?} is padded with {pad}, which is no {dtype}; pad it with one")]
+    /// A padding value that is not of the field's type.
+    #[error("field {field:?} is padded with {pad}, which is not a value of {dtype}; pad it with one")]
     Pad {
         /// The field.
         field: String,
-        /// The padding.
+        /// The padding value.
         pad: String,
         /// The field's type.
         dtype: Dtype,
     },
 }
 
-/// Checks that a batch can be made of fields.
+/// Checks that a batch can be made of these fields.
 pub(crate) fn check(fields: &[Field]) -> Result<(), FieldsError> {
     if fields.is_empty() {
         return Err(FieldsError::None);
@@ -371,7 +377,7 @@ pub(crate) fn check(fields: &[Field]) -> Result<(), FieldsError> {
     Ok(())
 }
 
-/// How a field is named: by its name, or, faster, by its number in the order in which they were declared.
+/// A key for a field: its name, or, faster, its number in declaration order.
 pub trait FieldKey: sealed::Sealed + fmt::Debug {
     /// The number of the field.
     #[doc(hidden)]
@@ -406,47 +412,47 @@ impl FieldKey for &String {
     }
 }
 
-/// A field was used as something that it is not.
+/// A field was misused.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FieldError {
     /// There is no such field.
     #[error("there is no field {wanted}; there are {fields}")]
     Unknown {
-        /// What was asked for.
+        /// The requested field.
         wanted: String,
-        /// Those that there are.
+        /// The existing fields.
         fields: String,
     },
     /// Its elements have another type.
-    #[error("field {field:?} holds {found}, and {wanted} was asked for")]
+    #[error("field {field:?} holds {found}, but {wanted} was requested")]
     Dtype {
         /// The field.
         field: String,
-        /// What it holds.
+        /// The type of its elements.
         found: Dtype,
-        /// What was asked for.
+        /// The requested type.
         wanted: Dtype,
     },
-    /// A record has another number of elements than the field.
-    #[error("field {field:?} has {} {allowed} element(s) a record, and was given {found}", most(*is_most))]
+    /// A record has a different number of elements than the field takes.
+    #[error("field {field:?} takes {} {allowed} element(s) a record, but was given {found}", most(*is_most))]
     Length {
         /// The field.
         field: String,
         /// How many were given.
         found: usize,
-        /// How many it has.
+        /// How many the field takes.
         allowed: usize,
-        /// Whether it may have fewer.
+        /// Whether it may take fewer.
         is_most: bool,
     },
-    /// The decoder left it as it was.
+    /// The decoder did not write it.
     #[error("field {field:?} was not written; write every field of every record")]
     NotWritten {
         /// The field.
         field: String,
     },
-    /// Its records have elements in different numbers.
+    /// Its records have different numbers of elements.
     #[error("field {field:?} is ragged: read it with ragged, which says where each record's elements begin")]
     Ragged {
         /// The field.
@@ -458,23 +464,23 @@ pub enum FieldError {
         /// The field.
         field: String,
     },
-    /// A truth value is neither 0 nor 1.
-    #[error("field {field:?} holds a byte that is no bool: 0 is false and 1 is true")]
+    /// A byte of a boolean field is neither 0 nor 1.
+    #[error("field {field:?} holds a byte that is not a bool: 0 is false and 1 is true")]
     NoBool {
         /// The field.
         field: String,
     },
-    /// The elements are made on the device.
+    /// Its elements are computed on the device.
     #[error(
-        "field {field:?} holds {found} on the host, to be transformed on its device; look for the {wanted} there, or say \
-         .transform_on(Place::Host) when the feed is built"
+        "field {field:?} holds {found} on the host and is transformed on its device; look for {wanted} \
+         there, or build the feed with .transform_on(Place::Host)"
     )]
     OnDevice {
         /// The field.
         field: String,
-        /// What lies on the host.
+        /// The type on the host.
         found: Dtype,
-        /// What was asked for.
+        /// The requested type.
         wanted: Dtype,
     },
 }

@@ -1,8 +1,8 @@
-//! What lies where in a batch's memory.
+//! The layout of a batch's memory.
 //!
-//! The arrays of all fields lie one after the other, so that one copy takes all of them to a device. A field of varying
-//! length has two: its elements, and where they begin (or how many there are). Where the device has still to transform
-//! an image, what is cut out of each record lies behind them all.
+//! The arrays of all fields follow one another, so that one copy takes them all to a device. A padded or
+//! ragged field has two arrays: its elements, and their lengths or offsets. If the device still has to
+//! transform an image, a description of what it cuts out of each record follows all arrays.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::base::shape::{BatchShape, Dtype, Extents};
 use crate::batch::field::{self, Field, FieldKind, FieldsError};
 use crate::transform::Cut;
 
-/// Arrays begin at a cache line, which every vector and every copy engine takes well to.
+/// Arrays start at cache lines, which suit all vector instructions and copy engines.
 pub(crate) const ARRAY_ALIGNMENT: usize = 64;
 
-/// The type of offsets and lengths: what frameworks index with.
+/// The type of offsets and lengths: the one that frameworks index with.
 pub(super) type Count = i64;
 
-/// The arrays of a batch, and where each lies in its memory: one behind the other, each from a multiple of 64 bytes on.
+/// The arrays of a batch and their positions in its memory: in order, each at a multiple of 64 bytes.
 // Invariants:
-// 1. Each array begins at a multiple of `ARRAY_ALIGNMENT`, none overlaps another, and all end by `bytes`, which is less than
-//    an `isize` counts.
-// 2. `places` has one for each of `fields`; `row_bytes` is what a row of that field takes.
+// 1. Each array starts at a multiple of `ARRAY_ALIGNMENT`, none overlaps another, and all end by `bytes`,
+//    which fits an `isize`.
+// 2. `places` has one entry for each of `fields`; `row_bytes` is the size of a row of that field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchLayout {
     fields: Arc<[Field]>,
@@ -32,31 +32,31 @@ pub struct BatchLayout {
     bytes: usize,
 }
 
-/// Where a field's arrays begin.
+/// Where a field's arrays start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
-    /// Its elements.
+    /// The offset of its elements.
     pub(super) values: usize,
-    /// Of one record, in bytes.
+    /// The size of one record's row in bytes.
     pub(super) row_bytes: usize,
-    /// Its lengths or offsets; the end of the memory where it has none.
+    /// The offset of its lengths or offsets; unused if it has none.
     pub(super) counts: usize,
-    /// What stands behind the elements of a padded row.
+    /// The bytes of the value that follows the elements of a padded row.
     pub(super) pad: [u8; 8],
 }
 
-/// One array, whole.
+/// One whole array.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Array {
     pub(crate) name: Arc<str>,
     pub(crate) dtype: Dtype,
     pub(crate) offset: usize,
-    /// The field that it is of.
+    /// The number of its field.
     pub(crate) field: usize,
     pub(crate) part: Part,
 }
 
-/// What an array is of its field.
+/// What the array is to its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Values,
@@ -64,25 +64,25 @@ pub(crate) enum Part {
     Offsets,
 }
 
-/// The image that the device transforms.
+/// The image field that the device transforms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct StagedPlace {
     field: usize,
-    /// Of one record.
+    /// The shape for one record.
     transformed: BatchShape,
     cuts: usize,
 }
 
-/// A batch is not of these fields.
+/// Why no batch can have these fields.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LayoutError {
     Fields(FieldsError),
-    /// No memory can be as large.
+    /// It is larger than any memory.
     TooLarge,
 }
 
 impl BatchLayout {
-    /// Of a batch with so many rows.
+    /// The layout of a batch with this many rows.
     pub(crate) fn new(fields: impl Into<Arc<[Field]>>, rows: usize) -> Result<Self, LayoutError> {
         let fields = fields.into();
         field::check(&fields).map_err(LayoutError::Fields)?;
@@ -98,7 +98,7 @@ impl BatchLayout {
         };
         let (mut places, mut arrays, mut staged) = (Vec::new(), Vec::new(), None);
         for (number, field) in fields.iter().enumerate() {
-            // Strides are products of extents, of axes of no extent, too.
+            // Strides are products of extents, also past axes of extent 0.
             let widest = field
                 .extents(rows)
                 .iter()
@@ -141,24 +141,24 @@ impl BatchLayout {
         Some(BatchLayout { fields, rows, places, arrays, staged, bytes: end })
     }
 
-    /// The same fields in a batch with so many rows, or `None` where no memory can be as large.
+    /// The same fields in a batch with `rows` rows, or `None` if that is larger than any memory.
     pub(crate) fn with_rows(&self, rows: usize) -> Option<Self> {
         Self::laid_out(self.fields.clone(), rows)
     }
 
-    /// Its fields, in the order in which they were declared.
+    /// The fields, in declaration order.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// The most records that a batch has.
+    /// The most records that a batch can have.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Bytes of its memory, from the beginning to the end of the last array.
+    /// The size of its memory in bytes, up to the end of the last array.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -173,17 +173,18 @@ impl BatchLayout {
         &self.arrays
     }
 
-    /// Bytes of the elements of the first field.
+    /// The size in bytes of the first field's elements.
     pub(crate) fn first_field_bytes(&self) -> usize {
         self.places.first().map_or(0, |place| place.row_bytes * self.rows)
     }
 
-    /// The array of a field.
+    /// One of the arrays of a field.
     pub(crate) fn array_of(&self, field: usize, part: Part) -> Option<&Array> {
         self.arrays.iter().find(|array| array.field == field && array.part == part)
     }
 
-    /// The extents of an array of a batch with so many rows. `ragged` gives the number of elements of a ragged field.
+    /// The extents of an array in a batch of `rows` rows. `ragged` returns the number of elements of a ragged
+    /// field.
     pub(crate) fn extents(&self, array: &Array, rows: usize, ragged: impl FnOnce() -> usize) -> Extents {
         let field = &self.fields[array.field];
         match (array.part, field.kind()) {
@@ -194,13 +195,13 @@ impl BatchLayout {
         }
     }
 
-    /// Which field the device transforms, into what, of so many rows; and where what is cut out of each record begins.
+    /// The field that the device transforms, the shape it makes of `rows` rows, and the offset of the cuts.
     pub(crate) fn staged(&self, rows: usize) -> Option<(usize, BatchShape, usize)> {
         let StagedPlace { field, transformed, cuts } = self.staged?;
         Some((field, BatchShape { records: rows, ..transformed }, cuts))
     }
 
-    /// The shape of the first field of a batch with so many rows, seen as images, as its consumer gets them.
+    /// The shape of the first field as the consumer gets it, in a batch of `rows` rows viewed as images.
     pub(crate) fn image_shape(&self, rows: usize) -> BatchShape {
         match self.staged(rows) {
             Some((_, transformed, _)) => transformed,
@@ -208,7 +209,7 @@ impl BatchLayout {
         }
     }
 
-    /// The room that the batch takes.
+    /// The memory that the batch takes.
     pub(crate) fn capacity(&self) -> Capacity {
         Capacity {
             bytes: self.bytes,
@@ -218,7 +219,7 @@ impl BatchLayout {
     }
 }
 
-/// `256 records of data: f32 [3x227x227], label: i32, label_f32: f32`.
+/// Writes `256 records of data: f32 [3x227x227], label: i32, label_f32: f32`.
 impl fmt::Display for BatchLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} records of ", self.rows)?;
@@ -230,25 +231,25 @@ impl fmt::Display for BatchLayout {
     }
 }
 
-/// The room that a batch takes, on its way and at its device.
+/// The memory that a batch takes in transfer and on its device.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Bytes of the host's memory, all of which are sent.
+    /// Bytes of host memory, all of which are sent.
     pub bytes: usize,
-    /// Bytes of what the device makes of the pixels; 0 where it transforms none.
+    /// Bytes that the device's transform makes of the pixels; 0 if the device transforms nothing.
     pub transformed_bytes: usize,
-    /// How many records a batch has.
+    /// The number of records in a batch.
     pub records: usize,
 }
 
 impl Capacity {
-    /// Whether another fits in.
+    /// Whether a batch of the other capacity fits.
     pub(crate) fn holds(self, other: Capacity) -> bool {
         self.or(other) == self
     }
 
-    /// Room for either.
+    /// The capacity for either.
     pub(crate) fn or(self, other: Capacity) -> Self {
         Capacity {
             bytes: self.bytes.max(other.bytes),
@@ -257,7 +258,7 @@ impl Capacity {
         }
     }
 
-    /// Bytes of a device's memory that so many such batches take there.
+    /// The size in bytes of `batches` such batches on the device.
     pub(crate) fn checked_device_bytes(self, batches: usize) -> Option<usize> {
         let bytes = self.bytes.checked_next_multiple_of(ARRAY_ALIGNMENT)?;
         bytes.checked_add(self.transformed_bytes)?.checked_mul(batches)

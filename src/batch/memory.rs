@@ -1,6 +1,6 @@
-//! Host memory that batches are written to.
+//! The host memory that batches are written to.
 
-#![expect(unsafe_code, reason = "what a device promises of its memory cannot be checked by the compiler")]
+#![expect(unsafe_code, reason = "the compiler cannot check a device's promises about its memory")]
 
 use std::fmt;
 use std::io;
@@ -8,9 +8,9 @@ use std::io;
 #[cfg(not(miri))]
 use memmap2::MmapMut;
 
-/// Memory of the host that batches are written to and a device reads from.
+/// Host memory that batches are written to and a device reads from.
 ///
-/// A device provides its own kind (page-locked memory, say); [`PageMemory`] is the plain one.
+/// A device provides its own kind, such as page-locked memory; [`PageMemory`] is the plain kind.
 ///
 /// # Safety
 ///
@@ -19,23 +19,23 @@ use memmap2::MmapMut;
 /// - `as_mut_ptr` returns the same address, a multiple of 4096;
 /// - `len` bytes from there on are initialised, readable and writable, and belong to nobody else.
 pub unsafe trait HostMemory: Send + Sync + fmt::Debug {
-    /// The first byte.
+    /// Returns the address of the first byte.
     fn as_mut_ptr(&mut self) -> *mut u8;
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// None at all: what stands in for memory while other memory is sought.
+/// No memory: stands in while other memory is obtained.
 #[derive(Debug)]
 pub(crate) struct NoMemory;
 
-// SAFETY: the address is always the same, a multiple of 4096, and no byte is there.
+// SAFETY: the address is always the same, a multiple of 4096, and it has no bytes.
 unsafe impl HostMemory for NoMemory {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         std::ptr::without_provenance_mut(4096)
@@ -46,7 +46,7 @@ unsafe impl HostMemory for NoMemory {
     }
 }
 
-/// Zeroed, page-aligned memory of the process, in huge pages where the system gives them.
+/// Zeroed, page-aligned memory of the process, in huge pages if the system provides them.
 ///
 /// Its pages are not touched here: the first batch faults them in, spread over the workers, rather than
 /// `build` on one thread.
@@ -55,22 +55,22 @@ pub struct PageMemory {
 }
 
 impl PageMemory {
-    /// Reserves `bytes` bytes.
+    /// Reserves `bytes` bytes of zeroed memory.
     ///
     /// # Errors
     ///
-    /// What the operating system says if it has none left.
+    /// The operating system's error if it has no memory left.
     pub fn new(bytes: usize) -> io::Result<Self> {
-        // An empty map is an error to the system; a page that nobody uses is not.
+        // The system rejects an empty map, but not an unused page.
         let map = MmapMut::map_anon(bytes.max(1))?;
         #[cfg(all(target_os = "linux", not(miri)))]
         if let Err(error) = map.advise(memmap2::Advice::HugePage) {
-            tracing::debug!(%error, "no huge pages; ordinary ones serve");
+            tracing::debug!(%error, "no huge pages; using ordinary ones");
         }
         Ok(PageMemory { map })
     }
 
-    /// All of it.
+    /// All bytes of the memory.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.map
     }
@@ -82,8 +82,8 @@ impl fmt::Debug for PageMemory {
     }
 }
 
-// SAFETY: an anonymous map starts on a page, is zeroed, private to this value, and stays where it is until
-// the value is dropped.
+// SAFETY: an anonymous map starts on a page, is zeroed, is private to this value, and does not move until the
+// value is dropped.
 unsafe impl HostMemory for PageMemory {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.map.as_mut_ptr()
@@ -94,7 +94,7 @@ unsafe impl HostMemory for PageMemory {
     }
 }
 
-/// What stands in for a map under Miri, which has none: pages of the heap.
+/// Heap pages in place of a map, which Miri does not have.
 #[cfg(miri)]
 struct MmapMut(Vec<HeapPage>);
 
@@ -113,7 +113,7 @@ impl MmapMut {
         self.0.as_mut_ptr().cast()
     }
 
-    /// Without a reference to the bytes, which somebody may be writing.
+    /// Makes no reference to the bytes, which another thread may be writing.
     fn len(&self) -> usize {
         self.0.len() * 4096
     }
@@ -124,7 +124,7 @@ impl std::ops::Deref for MmapMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the pages lie one behind the other, and their bytes are initialised.
+        // SAFETY: the pages are contiguous, and their bytes are initialised.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * 4096) }
     }
 }
@@ -132,7 +132,7 @@ impl std::ops::Deref for MmapMut {
 #[cfg(miri)]
 impl std::ops::DerefMut for MmapMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; they are borrowed for as long.
+        // SAFETY: as in `deref`; `&mut self` is borrowed for as long as the slice.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * 4096) }
     }
 }

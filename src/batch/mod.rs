@@ -1,6 +1,6 @@
 //! A batch: a place for each record in one recycled buffer.
 //!
-//! A buffer goes round through four states, each a type of its own, so that what a state forbids does not
+//! A buffer cycles through four states, each a type of its own, so that what a state forbids does not
 //! compile:
 //!
 //! ```text
@@ -14,9 +14,10 @@
 //!
 //! 1. At most one of `Frame`, `Filling`, `Pending` and `Filled` exists for a buffer, and none is `Clone`.
 //! 2. `Places` of one buffer never overlap: `Filling` hands out each record's place once.
-//! 3. `writers` counts the living `Places`, plus the `Filling`. Who brings it to 0 says so through `done`,
-//!    exactly once a batch. Only then does `Pending` become `Filled`, and only `Filled` reads.
-//! 4. Every row of a batch that is delivered was written: `Places` that are dropped, and not left, fail their
+//! 3. `writers` counts the living `Places`, plus the `Filling`. The thread that brings it to 0 announces it
+//!    through `done`, exactly once a batch. Only then does `Pending` become `Filled`, and only `Filled`
+//!    reads.
+//! 4. Every row of a delivered batch was written: `Places` that are dropped without being left fail their
 //!    batch.
 
 #![expect(unsafe_code, reason = "several threads write their own parts of one buffer at the same time")]
@@ -58,9 +59,9 @@ use row::{Memory, RowParts, part};
 struct Buffer {
     cells: UnsafeCell<Cells>,
     writers: AtomicUsize,
-    /// The failure that concerns the earliest record, whichever thread met it first.
+    /// The failure of the earliest failed record, whichever thread reports it first.
     failure: Mutex<Option<(usize, BatchFault)>>,
-    /// Told when the last writer has gone.
+    /// Receives a message when the last writer has gone.
     done: Sender<()>,
 }
 
@@ -68,15 +69,15 @@ struct Cells {
     memory: Box<dyn HostMemory>,
     ids: Vec<RecordId>,
     draws: Vec<Draw>,
-    /// Empty where nobody asked for them.
+    /// Empty if content hashes are not kept.
     contents: Vec<ContentHash>,
 }
 
-// SAFETY: the cells themselves are reached through `&mut Frame` only, of which there is one (invariant 1).
+// SAFETY: the cells themselves are reached only through `&mut Frame`, of which there is one (invariant 1).
 // What they own is `Send + Sync`.
 unsafe impl Sync for Buffer {}
 
-/// A buffer that nobody uses.
+/// A buffer that is not in use.
 pub(crate) struct Frame(Arc<Buffer>);
 
 /// A buffer that is being filled.
@@ -84,11 +85,11 @@ pub(crate) struct Filling {
     buffer: Arc<Buffer>,
     layout: Arc<BatchLayout>,
     pointers: Pointers,
-    /// Records whose place was handed out.
+    /// The number of records whose place was handed out.
     taken: usize,
 }
 
-/// A buffer all of whose places were handed out, and may still be written.
+/// A buffer whose places were all handed out, and may still be written.
 pub(crate) struct Pending {
     buffer: Arc<Buffer>,
     layout: Arc<BatchLayout>,
@@ -97,28 +98,28 @@ pub(crate) struct Pending {
     records: usize,
 }
 
-/// A buffer that is complete: it is only read.
+/// A complete buffer, which is only read.
 pub(crate) struct Filled {
     buffer: Arc<Buffer>,
     layout: Arc<BatchLayout>,
     pointers: Pointers,
     rows: usize,
-    /// Those of the rows that are real: there are more where the batch was padded.
+    /// The number of real rows; padding rows may follow.
     records: usize,
 }
 
-/// The places of a few successive records of a batch. They are written when they are [left](Self::leave);
+/// The places of a few successive records of a batch. [Leaving](Self::leave) them counts them as written;
 /// dropping them fails the batch.
 pub(crate) struct Places {
     buffer: Arc<Buffer>,
     layout: Arc<BatchLayout>,
     pointers: Pointers,
     range: Range<usize>,
-    /// They have been counted as written.
+    /// Whether they were counted as written.
     is_left: bool,
 }
 
-/// Where the parts of a buffer begin: each has room for the rows of the layout that it was begun with.
+/// Where the parts of a buffer start. Each has room for the rows of the layout with which the batch began.
 #[derive(Clone, Copy)]
 struct Pointers {
     memory: *mut u8,
@@ -128,14 +129,14 @@ struct Pointers {
     has_contents: bool,
 }
 
-// SAFETY: whoever holds the pointers holds the buffer they lead into, and goes through them as the
-// invariants allow: `Places` each to their own records, then `Filled`, alone, to read.
+// SAFETY: the holder of the pointers also holds the buffer they point into, and uses them only as the
+// invariants allow: each `Places` for its own records, and then `Filled`, alone, to read.
 unsafe impl Send for Pointers {}
 // SAFETY: as above.
 unsafe impl Sync for Pointers {}
 
 impl Frame {
-    /// A buffer for up to `records` records, which tells `done` whenever a batch in it is complete.
+    /// A buffer for up to `records` records, which sends to `done` whenever a batch in it is complete.
     pub(crate) fn new(memory: Box<dyn HostMemory>, records: usize, done: Sender<()>) -> Self {
         let (ids, draws) = (vec![RecordId::default(); records], vec![Draw::default(); records]);
         let cells = Cells { memory, ids, draws, contents: Vec::new() };
@@ -143,13 +144,13 @@ impl Frame {
         Frame(Arc::new(Buffer { cells, writers, failure: Mutex::new(None), done }))
     }
 
-    /// From now on there is room for each record's hash.
+    /// Makes room for each record's hash from now on.
     pub(crate) fn keep_contents(&mut self) {
         let cells = self.cells_mut();
         cells.contents = vec![ContentHash::default(); cells.ids.len()];
     }
 
-    /// Replaces the memory by a larger one.
+    /// Replaces the memory with a larger one.
     pub(crate) fn replace_memory(&mut self, memory: Box<dyn HostMemory>) {
         self.cells_mut().memory = memory;
     }
@@ -158,38 +159,39 @@ impl Frame {
     ///
     /// # Panics
     ///
-    /// If the buffer is smaller than the layout: a bug of the caller.
+    /// If the buffer is smaller than the layout, which is a bug in the caller.
     pub(crate) fn begin(mut self, layout: &Arc<BatchLayout>) -> Filling {
         let cells = self.cells_mut();
         assert!(layout.bytes() <= cells.memory.len(), "the buffer is as large as its batch");
-        assert!(layout.rows() <= cells.ids.len(), "the buffer has as many names as its batch");
+        assert!(layout.rows() <= cells.ids.len(), "the buffer has an id for each record");
         let pointers = Pointers {
-            // The memory begins on a page, and each array at a cache line.
+            // The memory starts on a page, and each array at a cache line.
             memory: cells.memory.as_mut_ptr(),
             ids: cells.ids.as_mut_ptr(),
             draws: cells.draws.as_mut_ptr(),
-            // As many as there are names, or none.
+            // As many as there are record ids, or none.
             contents: cells.contents.as_mut_ptr(),
             has_contents: !cells.contents.is_empty(),
         };
         *self.0.failure.lock() = None;
-        // The filling itself. Relaxed: whoever gets a place gets it, with this, through a channel.
+        // Counts the `Filling` itself. Relaxed: any thread that gets places receives them, and this store,
+        // through a channel.
         self.0.writers.store(1, Ordering::Relaxed);
         Filling { buffer: self.0, layout: layout.clone(), pointers, taken: 0 }
     }
 
     fn cells_mut(&mut self) -> &mut Cells {
-        // SAFETY: by invariants 1 and 3 nobody else reaches the cells of a buffer that has a `Frame`, and
+        // SAFETY: by invariants 1 and 3 nothing else reaches the cells of a buffer that has a `Frame`, and
         // `&mut self` is the only way through this one.
         unsafe { &mut *self.0.cells.get() }
     }
 }
 
 impl Buffer {
-    /// One writer fewer; whether it was the last.
+    /// Counts one writer fewer; returns whether it was the last.
     fn leave(&self) -> bool {
-        // AcqRel: what this writer wrote happens before whoever sees 0, and the last one, who speaks for
-        // all, has seen what the others wrote.
+        // AcqRel: what this writer wrote happens before anything in a thread that sees 0, and the last
+        // writer, which announces the batch for all, has seen what the others wrote.
         let last = self.writers.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {
             // The queue has room for every buffer of its lane; an error means that the lane has gone.
@@ -208,10 +210,10 @@ impl Filling {
     ///
     /// # Panics
     ///
-    /// If the batch has fewer left: a bug of the caller.
+    /// If the batch has fewer left, which is a bug in the caller.
     pub(crate) fn take(&mut self, records: usize) -> Places {
         let range = self.taken..self.taken + records;
-        assert!(range.end <= self.layout.rows(), "a batch has no place for a record too many");
+        assert!(range.end <= self.layout.rows(), "a batch has no place for another record");
         self.taken = range.end;
         // Relaxed: the new writer starts after it receives its places through a channel.
         self.buffer.writers.fetch_add(1, Ordering::Relaxed);
@@ -219,14 +221,14 @@ impl Filling {
         Places { buffer: self.buffer.clone(), layout, pointers, range, is_left: false }
     }
 
-    /// No more places: the batch holds what was taken.
+    /// Ends the handing out of places: the batch holds the records taken so far.
     pub(crate) fn finish(self) -> Pending {
         self.buffer.leave();
         let Filling { buffer, layout, pointers, taken } = self;
         Pending { buffer, layout, pointers, rows: taken, records: taken }
     }
 
-    /// As [`finish`](Self::finish), with zeros in the places that were not taken.
+    /// Like [`finish`](Self::finish), with zeros in the places that were not taken.
     pub(crate) fn finish_padded(mut self) -> Pending {
         let records = self.taken;
         let mut places = self.take(self.layout.rows() - records);
@@ -239,42 +241,42 @@ impl Filling {
 }
 
 impl Places {
-    /// They are written; whether the batch is complete by that.
+    /// Counts the places as written; returns whether that completed the batch.
     pub(crate) fn leave(mut self) -> bool {
         self.is_left = true;
         self.buffer.leave()
     }
 
-    /// The place of one of the records, counted from the first that these places are for; the record's own random numbers
-    /// are drawn from `seed`.
+    /// The place of the record at `position` among these places. The record's own random numbers are drawn
+    /// from `seed`.
     ///
     /// # Panics
     ///
-    /// If there are not so many: a bug of the caller.
+    /// If there are not that many, which is a bug in the caller.
     #[inline]
     pub(crate) fn get(&mut self, position: usize, seed: u64) -> Row<'_> {
         assert!(position < self.range.len(), "a record has no place in its run");
         let row = self.range.start + position;
         let Pointers { memory, ids, draws, contents, has_contents } = self.pointers;
-        // SAFETY: `row` is below the layout's rows, for which `begin` found room in the buffer, which `self` keeps. The
-        // name is this record's own: by invariant 2 no other `Places` has it, and `&mut self` keeps it from being lent
-        // twice.
-        let [id] = (unsafe { part(ids, row, 1) }) else { unreachable!("one was asked for") };
-        // SAFETY: as above, for what its crop and mirroring are drawn from.
-        let [draw] = (unsafe { part(draws, row, 1) }) else { unreachable!("one was asked for") };
+        // SAFETY: `row` is below the layout's rows, for which `begin` found room in the buffer, and `self`
+        // keeps the buffer. The id is this record's own: by invariant 2 no other `Places` has it, and `&mut
+        // self` prevents lending it twice.
+        let [id] = (unsafe { part(ids, row, 1) }) else { unreachable!("one was requested") };
+        // SAFETY: as above, for the record's draw.
+        let [draw] = (unsafe { part(draws, row, 1) }) else { unreachable!("one was requested") };
         let content: &mut [ContentHash] = match has_contents {
-            // SAFETY: as above, for its hash, for which there is room where there are any.
+            // SAFETY: as above, for the record's hash: there is room for all hashes if there are any.
             true => unsafe { part(contents, row, 1) },
             false => &mut [],
         };
         let parts = RowParts { id, draw, content };
-        // SAFETY: `begin` found the memory to be as large as the layout, and its bytes are initialised (the memory's
-        // promise). That the row is this record's own is seen as above.
+        // SAFETY: `begin` checked that the memory is as large as the layout, and its bytes are initialised
+        // (the memory's promise). The row is this record's own, for the reason given above.
         unsafe { Row::new(&self.layout, Memory(memory), row, parts, seed) }
     }
 
-    /// Fails the batch for what is wrong with one of the records. Of several failures the earliest
-    /// record's stays, so that the same database fails in the same way whatever the threads do.
+    /// Fails the batch because of one of the records. Of several failures the earliest record's is kept, so
+    /// that the same database fails the same way whatever the threads do.
     pub(crate) fn fail(&self, position: usize, fault: impl Into<BatchFault>) {
         let record = self.range.start + position;
         let mut failure = self.buffer.failure.lock();
@@ -285,8 +287,8 @@ impl Places {
 }
 
 impl Drop for Places {
-    /// Where they were not left, something went wrong on the way to it, and nobody knows which of them are
-    /// written.
+    /// Fails the batch if the places were not left: something went wrong before, and nobody knows which of
+    /// them are written.
     fn drop(&mut self) {
         if !self.is_left {
             self.fail(0, BatchFault::Unwritten);
@@ -301,16 +303,16 @@ impl Pending {
         self.buffer.writers.load(Ordering::Acquire) == 0
     }
 
-    /// What is wrong with the earliest bad record, once the batch is complete.
+    /// The failure of the earliest bad record; call it once the batch is complete.
     pub(crate) fn failure(&self) -> Option<BatchFault> {
         self.buffer.failure.lock().take().map(|(_, fault)| fault)
     }
 
-    /// The complete batch.
+    /// Returns the complete batch.
     ///
     /// # Panics
     ///
-    /// If it is not complete: a bug of the caller.
+    /// If it is not complete, which is a bug in the caller.
     pub(crate) fn filled(self) -> Filled {
         assert!(self.is_complete(), "a batch was taken while it was being written");
         let Pending { buffer, layout, pointers, rows, records } = self;
@@ -325,12 +327,12 @@ impl Filled {
         &self.layout
     }
 
-    /// Rows of its arrays: its records, and padding.
+    /// The number of rows in its arrays: its records and any padding.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Puts the elements of ragged fields one behind the other, and says where each record's begin.
+    /// Makes the elements of ragged fields contiguous, and turns their lengths into offsets.
     fn join_ragged(&mut self) {
         let (layout, rows) = (self.layout.clone(), self.rows);
         for (number, field) in layout.fields().iter().enumerate() {
@@ -352,19 +354,19 @@ impl Filled {
         }
     }
 
-    /// The memory from its beginning to the end of the last array.
+    /// The memory up to the end of the last array.
     pub(crate) fn memory(&self) -> &[u8] {
-        // SAFETY: `begin` found room for the layout; every byte is initialised (the memory's promise); by
-        // invariant 3 nobody writes any more, and nobody will before this value is recycled.
+        // SAFETY: `begin` checked that there is room for the layout; every byte is initialised (the memory's
+        // promise); by invariant 3 nobody writes any more, and nobody will before this value is recycled.
         unsafe { std::slice::from_raw_parts(self.pointers.memory, self.layout.bytes()) }
     }
 
     fn memory_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `memory`; `&mut self` keeps others from reading it.
+        // SAFETY: as in `memory`; `&mut self` prevents others from reading it.
         unsafe { std::slice::from_raw_parts_mut(self.pointers.memory, self.layout.bytes()) }
     }
 
-    /// Where an array begins, for whoever consumes the batch, and may write there.
+    /// The address of an array for the batch's consumer, which may write there.
     pub(crate) fn address(&self, array: &Array) -> *mut u8 {
         // SAFETY: the array lies within the memory.
         unsafe { self.pointers.memory.add(array.offset) }
@@ -376,25 +378,25 @@ impl Filled {
         self.layout.extents(array, self.rows, || count_at(self.memory(), place.counts, self.rows))
     }
 
-    /// The bytes of an array, without what is behind its last element.
+    /// The bytes of an array, up to the end of its last element.
     pub(crate) fn array_bytes(&self, array: &Array) -> &[u8] {
         let elements = self.extents(array).checked_elements().unwrap_or_default();
         let bytes = elements * array.dtype.size();
         &self.memory()[array.offset..array.offset + bytes]
     }
 
-    /// What is cut out of each record; none where there is nothing for the device to transform.
+    /// What the device cuts out of each record; empty if it transforms nothing.
     pub(crate) fn cuts(&self) -> &[Cut] {
         let Some((_, _, cuts)) = self.layout.staged(self.rows) else { return &[] };
         bytemuck::cast_slice(&self.memory()[cuts..cuts + self.rows * size_of::<Cut>()])
     }
 
-    /// The shape of the images that its consumer gets: the first field's, or what the device makes of them.
+    /// The shape of the images that the consumer gets: the first field's, or that of the device's transform.
     pub(crate) fn image_shape(&self) -> BatchShape {
         self.layout.image_shape(self.rows)
     }
 
-    /// Bytes of what its consumer is there for: of its images, or, if it has none, of all of its arrays.
+    /// The size in bytes of what the consumer wants: the images, or, if there are none, all arrays.
     pub(crate) fn delivered_bytes(&self) -> usize {
         match self.layout.fields()[0].layout() {
             Some(_) => self.image_shape().bytes(),
@@ -407,7 +409,7 @@ impl Filled {
         unsafe { std::slice::from_raw_parts(self.pointers.ids, self.records) }
     }
 
-    /// The records' hashes, in the order of their names; none where nobody asked for them.
+    /// The records' hashes, in the order of the ids; empty if they are not kept.
     pub(crate) fn contents(&self) -> &[ContentHash] {
         let records = if self.pointers.has_contents { self.records } else { 0 };
         // SAFETY: as in `memory`.
@@ -423,7 +425,7 @@ impl Filled {
 fn count_at(memory: &[u8], counts: usize, at: usize) -> usize {
     let start = counts + at * size_of::<Count>();
     let count: Count = bytemuck::pod_read_unaligned(&memory[start..start + size_of::<Count>()]);
-    usize::try_from(count).expect("it was counted from what lies in memory")
+    usize::try_from(count).expect("it was counted from elements in memory")
 }
 
 fn put_count(memory: &mut [u8], counts: usize, at: usize, count: usize) {
@@ -497,8 +499,8 @@ mod tests {
             });
             assert!(filling.is_full());
             let filled = filling.finish().filled();
-            completed.try_recv().expect("the last to leave says so");
-            assert!(completed.try_recv().is_err(), "and says so once");
+            completed.try_recv().expect("the last to leave announces it");
+            assert!(completed.try_recv().is_err(), "and only once");
             let labels: &[i32] = bytemuck::cast_slice(array(&filled, "label"));
             for (record, bytes) in array(&filled, "data").chunks(6).enumerate() {
                 assert!(bytes.iter().all(|&byte| usize::from(byte) == record));
@@ -542,10 +544,13 @@ mod tests {
     }
 
     proptest! {
-        /// Batches of rows of varying lengths, again and again in one buffer, beside lists.
+        /// Writes batches of rows of varying length repeatedly in one buffer, and compares them with lists.
         #[test]
         fn rows_of_varying_length_are_joined_and_padded(
-            batches in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<i16>(), 0..9), 0..7), 1..4),
+            batches in prop::collection::vec(
+                prop::collection::vec(prop::collection::vec(any::<i16>(), 0..9), 0..7),
+                1..4,
+            ),
             pads: bool,
         ) {
             let fields = vec![
@@ -617,13 +622,13 @@ mod tests {
         write(filling.take(2), 0);
         let frame = filling.finish().filled().recycle();
         completed.try_recv().unwrap();
-        // The second batch's second row would be the first's, with its label and its name.
+        // Unwritten, the second batch's second row would show the first batch's, with its label and id.
         let mut filling = frame.begin(&layout(2));
         let (first, second) = (filling.take(1), filling.take(1));
         write(first, 2);
         drop(second);
         let pending = filling.finish();
-        assert!(pending.is_complete(), "nobody waits for what nobody will write");
+        assert!(pending.is_complete(), "nobody waits for rows that nobody will write");
         assert_eq!(completed.try_recv(), Ok(()));
         assert_eq!(pending.failure(), Some(BatchFault::Unwritten));
     }

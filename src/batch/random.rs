@@ -3,11 +3,12 @@
 use crate::base::splitmix::{self, SplitMix};
 use crate::record::RecordId;
 
-/// Sets a decoder's numbers apart from those that crops and mirroring are drawn from.
+/// Separates a decoder's numbers from those for crops and mirroring.
 const OF_DECODERS: u64 = 0x6465_636f_6465_7221;
 
-/// The random numbers of one record: a function of the feed's seed, and of the record's epoch and position. They are the
-/// same on any thread, in any batch and after any resume, and others in each epoch. The generator is `SplitMix64`.
+/// The random numbers of one record: a function of the feed's seed and the record's epoch and position. They
+/// are the same on any thread, in any batch and after any resume, and differ in each epoch. The generator is
+/// `SplitMix64`.
 #[derive(Clone, Debug)]
 pub struct RecordRandom(SplitMix);
 
@@ -16,19 +17,19 @@ impl RecordRandom {
         RecordRandom(SplitMix(splitmix::fold(seed, &[record.epoch, record.index, OF_DECODERS])))
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next()
     }
 
-    /// A number below `end`, with a bias of at most `end` in 2^64. It is 0 if `end` is 0.
+    /// Returns a number below `end`, with a bias of at most `end` in 2^64; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         // The high half of the product: no division, and a bias of at most `end` in 2^64.
         let product = u128::from(self.next_u64()) * u128::from(end);
         (product >> 64) as u64
     }
 
-    /// A number from 0 up to, and without, 1, in steps of 2^-53.
+    /// Returns a number in [0, 1), in steps of 2^-53.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,6 +1,6 @@
-//! One record's part of its batch: what a decoder writes to.
+//! One record's part of its batch, to which a decoder writes.
 
-#![expect(unsafe_code, reason = "a row's elements lie among those of other rows, which other threads write")]
+#![expect(unsafe_code, reason = "a row's elements are among those of other rows, which other threads write")]
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
 use crate::transform::{Cut, Draw};
 
-/// One record's own places in all fields of its batch. A decoder writes every field of it once.
+/// One record's places in all fields of its batch. A decoder writes every field once.
 ///
-/// Fields are named by their names, or by their numbers in the order in which they were declared, which is a little faster.
+/// A field is identified by its name, or, slightly faster, by its number in declaration order.
 #[must_use = "a row that is not written fails its batch"]
 pub struct Row<'a> {
     layout: &'a BatchLayout,
@@ -24,37 +24,38 @@ pub struct Row<'a> {
     row: usize,
     id: &'a mut RecordId,
     draw: &'a mut Draw,
-    /// None where nobody asked for it.
+    /// Empty if content hashes are not kept.
     content: &'a mut [ContentHash],
-    /// What its random numbers are drawn from, with its name.
+    /// The seed of its random numbers, together with its id.
     seed: u64,
-    /// A bit for each field that was written.
+    /// One bit for each field that was written.
     written: u64,
-    /// A bit for each field of varying length that was lent to be written, and whose length was not said since.
+    /// One bit for each field of varying length that was lent for writing, and whose length was not set
+    /// since.
     lent: u64,
 }
 
-/// The memory of a batch. A row of each of its fields is the [`Row`]'s own.
+/// The memory of a batch, in which one row of each field belongs to the [`Row`].
 #[derive(Clone, Copy)]
 pub(super) struct Memory(pub(super) *mut u8);
 
-/// What is a row's, but for its fields.
+/// What belongs to a row besides its fields.
 pub(super) struct RowParts<'a> {
     pub(super) id: &'a mut RecordId,
     pub(super) draw: &'a mut Draw,
     pub(super) content: &'a mut [ContentHash],
 }
 
-/// Part of an array.
+/// Returns part of an array.
 ///
 /// # Safety
 ///
-/// - `base` leads to at least `start + len` initialised elements, which outlive `'a`.
-/// - Nobody else reads or writes those from `start` on for as long as `'a`.
+/// - `base` points to at least `start + len` initialised elements, which outlive `'a`.
+/// - Nobody else reads or writes the `len` elements from `start` on during `'a`.
 pub(super) unsafe fn part<'a, T>(base: *mut T, start: usize, len: usize) -> &'a mut [T] {
-    // SAFETY: the caller says that there are so many elements.
+    // SAFETY: the caller guarantees that there are this many elements.
     let first = unsafe { base.add(start) };
-    // SAFETY: and that they are the caller's alone.
+    // SAFETY: the caller guarantees that nobody else uses them during `'a`.
     unsafe { std::slice::from_raw_parts_mut(first, len) }
 }
 
@@ -62,7 +63,8 @@ impl<'a> Row<'a> {
     /// # Safety
     ///
     /// - The memory has the layout, and is initialised.
-    /// - `row` is below the layout's rows. Nobody else reads or writes what is this row's in any array while the value lives.
+    /// - `row` is below the layout's rows. Nobody else reads or writes this row of any array while the value
+    ///   lives.
     pub(super) unsafe fn new(
         layout: &'a BatchLayout,
         memory: Memory,
@@ -74,18 +76,19 @@ impl<'a> Row<'a> {
         Row { layout, memory, row, id, draw, content, seed, written: 0, lent: 0 }
     }
 
-    /// The fields of the batch, in the order in which they were declared.
+    /// The fields of the batch, in declaration order.
     #[must_use]
     pub fn fields(&self) -> &'a [Field] {
         self.layout.fields()
     }
 
-    /// Writes all of the record's elements of a field: as many as its shape has, or, of a field of varying length, up to its
-    /// maximum.
+    /// Writes all of the record's elements of a field: exactly as many as its shape has, or up to the maximum
+    /// if the field is padded or ragged.
     ///
     /// # Errors
     ///
-    /// [`FieldError`] if there is no such field, if its elements have another type, and if it has no room for so many.
+    /// [`FieldError`] if there is no such field, if its elements have another type, or if the number of
+    /// elements is wrong.
     #[inline]
     pub fn write<T: Element>(&mut self, field: impl FieldKey, values: &[T]) -> Result<(), FieldError> {
         let field = self.find::<T>(field)?;
@@ -107,19 +110,19 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Writes the one element that the record has of a field.
+    /// Writes the record's only element of a field.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write).
+    /// As for [`write`](Self::write).
     #[inline]
     pub fn set<T: Element>(&mut self, field: impl FieldKey, value: T) -> Result<(), FieldError> {
         self.write(field, std::slice::from_ref(&value))
     }
 
-    /// The record's elements of a field, to be written where they lie. What is in them is of an earlier batch: write all of
-    /// them, which nobody can check. Of a field of varying length it is the room for its maximum, and the field counts as written only when its
-    /// [length](Self::set_len) is said.
+    /// The record's elements of a field, to be written in place. They still hold values of an earlier batch:
+    /// write all of them, because nobody can check that. For a padded or ragged field this is room for the
+    /// maximum, and the field counts as written only when its [length](Self::set_len) is set.
     ///
     /// # Errors
     ///
@@ -133,13 +136,14 @@ impl<'a> Row<'a> {
         Ok(bytemuck::cast_slice_mut(self.bytes_mut(field)))
     }
 
-    /// Says how many elements the record has of a field of varying length, whose first ones were written through
-    /// [`values_mut`](Self::values_mut). [`write`](Self::write) says it by itself.
+    /// Sets the number of elements that the record has of a padded or ragged field, after they were written
+    /// through [`values_mut`](Self::values_mut). [`write`](Self::write) sets it by itself.
     ///
     /// # Errors
     ///
-    /// [`FieldError`] if there is no such field, if there are more than it has room for, or if elements were not lent to be
-    /// written before. A field of a fixed shape has just as many as its shape, and is not written by this.
+    /// [`FieldError`] if there is no such field, if there is no room for `len` elements, or if `len` is not 0
+    /// and the elements were not lent for writing before. A field of a fixed shape accepts only the length of
+    /// its shape, and does not count as written by this.
     pub fn set_len(&mut self, field: impl FieldKey, len: usize) -> Result<(), FieldError> {
         let number = field::find(self.fields(), field)?;
         match self.fields()[number].kind() {
@@ -154,7 +158,7 @@ impl<'a> Row<'a> {
         Ok(())
     }
 
-    /// A field of varying length ends behind so many elements.
+    /// Ends a padded or ragged field after `len` elements.
     fn end_at(&mut self, number: usize, len: usize) {
         let field = &self.fields()[number];
         let size = field.dtype().size();
@@ -168,14 +172,14 @@ impl<'a> Row<'a> {
         (self.written, self.lent) = (self.written | 1 << number, self.lent & !(1 << number));
     }
 
-    /// The record's own random numbers: a function of the feed's seed and the record's name, the same on any thread, in
-    /// any batch, after any resume. Each call begins them anew.
+    /// The record's own random numbers: a function of the feed's seed and the record's id, the same on any
+    /// thread, in any batch and after any resume. Each call restarts them.
     #[must_use]
     pub fn random(&self) -> RecordRandom {
         RecordRandom::new(self.seed, *self.id)
     }
 
-    /// Which row of its batch it is, from 0.
+    /// The number of this row in its batch, from 0.
     #[must_use]
     pub fn number(&self) -> usize {
         self.row
@@ -199,7 +203,8 @@ impl<'a> Row<'a> {
         FieldError::Length { field: field.name().to_owned(), found, allowed, is_most }
     }
 
-    /// The bytes of its elements of a field, aligned to their type. Of a fixed field it counts as written.
+    /// The bytes of the record's elements of a field, aligned to their type. A fixed field then counts as
+    /// written.
     #[inline]
     pub(crate) fn bytes_mut(&mut self, field: usize) -> &mut [u8] {
         if let FieldKind::Fixed(_) = self.fields()[field].kind() {
@@ -211,28 +216,29 @@ impl<'a> Row<'a> {
     #[inline]
     fn capacity(&mut self, field: usize) -> &mut [u8] {
         let Place { values, row_bytes, .. } = *self.layout.place(field);
-        // SAFETY: the layout has so many rows of this field, of which this one is the value's own (`new`), and `&mut self`
-        // keeps it from being lent twice.
+        // SAFETY: the layout has more than `self.row` rows of this field, of which this one belongs to this
+        // value (`new`), and `&mut self` prevents lending it twice.
         unsafe { part(self.memory.0, values + self.row * row_bytes, row_bytes) }
     }
 
-    /// Leaves how many elements the record has of a field that counts them.
+    /// Stores how many elements the record has of a padded or ragged field.
     fn count(&mut self, field: usize, len: usize) {
         let at = match self.fields()[field].kind() {
             FieldKind::Fixed(_) => return,
             FieldKind::Padded { .. } => self.row,
-            // The first offset is the batch's own. While the batch is written, each is its row's length.
+            // The first offset belongs to the batch. While the batch is written, each other entry is its
+            // row's length.
             FieldKind::Ragged { .. } => self.row + 1,
         };
         let start = self.layout.place(field).counts + at * size_of::<Count>();
-        // SAFETY: the layout has one a row there, of which this one is the value's own (`new`).
+        // SAFETY: the layout has one entry a row there, of which this one belongs to this value (`new`).
         let count = unsafe { part(self.memory.0, start, size_of::<Count>()) };
         let len = Count::try_from(len).unwrap_or(Count::MAX);
         count.copy_from_slice(bytemuck::bytes_of(&len));
     }
 
-    /// Leaves the record's random numbers for whoever writes it: they are drawn in the order of the
-    /// records, and the records are written in any.
+    /// Stores the record's random numbers for the worker that writes it: they are drawn in the order of the
+    /// records, but the records are written in any order.
     pub(crate) fn leave_draw(&mut self, draw: Draw) {
         *self.draw = draw;
     }
@@ -242,21 +248,21 @@ impl<'a> Row<'a> {
         *self.draw
     }
 
-    /// Leaves what is cut out of the record for the device that transforms it.
+    /// Stores what the device that transforms the record cuts out of it.
     pub(crate) fn leave_cut(&mut self, cut: Cut) {
         let Some((_, _, cuts)) = self.layout.staged(self.layout.rows()) else { return };
         let start = cuts + self.row * size_of::<Cut>();
-        // SAFETY: the layout has one a row there, of which this one is the value's own (`new`).
+        // SAFETY: the layout has one entry a row there, of which this one belongs to this value (`new`).
         let place = unsafe { part(self.memory.0, start, size_of::<Cut>()) };
         place.copy_from_slice(bytemuck::bytes_of(&cut));
     }
 
-    /// Leaves the record's hash for whoever writes down what was delivered.
+    /// Stores the record's hash for the receipt.
     pub(crate) fn leave_content(&mut self, hash: ContentHash) {
         self.content.fill(hash);
     }
 
-    /// Leaves the record's name.
+    /// Stores the record's id.
     pub(crate) fn leave_id(&mut self, id: RecordId) {
         *self.id = id;
     }
@@ -274,7 +280,7 @@ impl<'a> Row<'a> {
         FieldError::NotWritten { field: self.fields()[first].name().to_owned() }
     }
 
-    /// Leaves zeros, and no elements of what varies, for a record that there is none of.
+    /// Writes a padding row: zeros, and no elements in padded and ragged fields.
     pub(super) fn clear(&mut self) {
         for number in 0..self.fields().len() {
             match self.fields()[number].kind() {

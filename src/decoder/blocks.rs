@@ -1,4 +1,4 @@
-//! Records that are plain bytes: as they are, or as blocks of tokens.
+//! Records that are plain bytes or blocks of tokens.
 
 use super::{DecodeFailure, Decoded, RecordDecoder, WorkerSetup};
 use crate::base::shape::Dtype;
@@ -6,7 +6,7 @@ use crate::batch::Row;
 use crate::batch::field::{Field, FieldError};
 use crate::source::Record;
 
-/// Each record's value as it is, in the field `data` of bytes.
+/// Copies each record's value as it is to the field `data` of bytes.
 ///
 /// ```
 /// use percolator::{Feed, RawBytes};
@@ -16,20 +16,20 @@ use crate::source::Record;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RawBytes {
-    /// `None`: all are as long as the first.
+    /// The maximum length; `None` if all records are as long as the first.
     max: Option<usize>,
 }
 
 const DATA: usize = 0;
 
 impl RawBytes {
-    /// Of records that are all as long as the first.
+    /// For records that are all as long as the first.
     #[must_use]
     pub fn fixed() -> Self {
         RawBytes { max: None }
     }
 
-    /// Of records of any length up to `max` bytes: the field is [ragged](Field::ragged).
+    /// For records of any length up to `max` bytes; the field is [ragged](Field::ragged).
     #[must_use]
     pub fn up_to(max: usize) -> Self {
         RawBytes { max: Some(max) }
@@ -54,7 +54,8 @@ impl RecordDecoder for RawBytes {
     }
 }
 
-/// Each record's value as a block of tokens, low byte first, in the field `tokens`: as many as were said, or an error.
+/// Writes each record's value, a block of little-endian tokens, to the field `tokens`. A record with a
+/// different number of tokens is an error.
 ///
 /// ```
 /// use percolator::{Feed, Tokens};
@@ -78,25 +79,25 @@ enum Stored {
 const TOKENS: usize = 0;
 
 impl Tokens {
-    /// Blocks of so many tokens of two bytes, without a sign. In a batch they are i32, which frameworks index with.
+    /// Blocks of `block` unsigned 16-bit tokens. Batches hold them as i32, with which frameworks index.
     #[must_use]
     pub fn u16(block: usize) -> Self {
         Tokens { block, stored: Stored::U16, dtype: Dtype::I32 }
     }
 
-    /// Blocks of so many tokens of four bytes, with a sign.
+    /// Blocks of `block` signed 32-bit tokens.
     #[must_use]
     pub fn i32(block: usize) -> Self {
         Tokens { block, stored: Stored::I32, dtype: Dtype::I32 }
     }
 
-    /// In a batch they are i64.
+    /// Makes batches hold the tokens as i64.
     #[must_use]
     pub fn as_i64(self) -> Self {
         Tokens { dtype: Dtype::I64, ..self }
     }
 
-    /// In a batch they are u16, as they lie, if that is what they are; others stay what they are.
+    /// Makes batches hold the tokens in their stored type: u16 or i32.
     #[must_use]
     pub fn as_stored(self) -> Self {
         let dtype = match self.stored {

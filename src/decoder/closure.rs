@@ -1,4 +1,4 @@
-//! A decoder of declared fields and a closure.
+//! A decoder made of declared fields and a closure.
 
 use super::{Decoded, RecordDecoder, WorkerSetup};
 use crate::batch::Row;

@@ -1,4 +1,4 @@
-//! A decoder whose type is forgotten, as a feed keeps it.
+//! A type-erased decoder, as a feed keeps it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::source::Record;
 /// A worker's scratch memory, of a decoder's own type.
 pub(crate) struct Scratch(Box<dyn Any>);
 
-/// What [`RecordDecoder`] is to a feed, which does not know its scratch memory.
+/// A [`RecordDecoder`] whose scratch type is erased.
 pub(crate) trait ErasedDecoder: Send + Sync {
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
     fn reshape(&self, first: &Record<'_>, fields: &[Field]) -> Decoded<Option<Vec<Field>>>;

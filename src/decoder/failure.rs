@@ -1,24 +1,25 @@
-//! Why a record could not be decoded, as a decoder says it.
+//! The failures that decoders report.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::batch::fault::RecordCause;
 
-/// What a decoder answers: what it made, or what is wrong with the record. `?` takes whatever implements
-/// [`std::error::Error`]; [`DecodeFailure::from_error`] takes the rest.
+/// A decoder's result: what it made, or what is wrong with the record. `?` converts anything that implements
+/// [`std::error::Error`]; [`DecodeFailure::from_error`] converts the rest.
 pub type Decoded<T = ()> = Result<T, DecodeFailure>;
 
 /// What is wrong with a record. The feed adds which record it is: its file, its key, its number.
 ///
-/// `?` makes it of any error, and [`new`](Self::new) of a message. It is no [`Error`] itself; [`RecordCause`], which it
-/// [becomes](Self::into_cause), is.
+/// `?` converts any error to it, and [`new`](Self::new) a message. It is not an [`Error`] itself, but the
+/// [`RecordCause`] that it [becomes](Self::into_cause) is.
 pub struct DecodeFailure(Box<RecordCause>);
 
 impl DecodeFailure {
-    /// Makes a failure of any error, also of those that `?` does not take: `anyhow::Error`, `Box<dyn Error + Send + Sync>`.
+    /// Converts any error, including those that `?` does not accept: `anyhow::Error`, `Box<dyn Error + Send +
+    /// Sync>`.
     pub fn from_error(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        // What is known keeps its type.
+        // Known errors keep their type.
         let error = match error.into().downcast::<RecordCause>() {
             Ok(cause) => return DecodeFailure(cause),
             Err(error) => error,
@@ -29,12 +30,12 @@ impl DecodeFailure {
         }
     }
 
-    /// Makes a failure of a message, if there is no error: what was found, and what is allowed.
+    /// Creates a failure from a message that says what was found and what is allowed.
     pub fn new(message: impl Into<String>) -> Self {
         DecodeFailure(Box::new(RecordCause::Other { message: message.into() }))
     }
 
-    /// The cause as an error.
+    /// Returns the cause, which is an error.
     #[must_use]
     pub fn into_cause(self) -> RecordCause {
         *self.0
@@ -47,14 +48,14 @@ impl<E: Error + Send + Sync + 'static> From<E> for DecodeFailure {
     }
 }
 
-/// An error's message, and those of what it came from, if it does not say them itself.
+/// An error's message, followed by those of its sources that it does not already contain.
 fn with_sources(error: &(dyn Error + Send + Sync)) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        let said = error.to_string();
-        if !message.contains(&said) {
-            message = format!("{message}: {said}");
+        let own = error.to_string();
+        if !message.contains(&own) {
+            message = format!("{message}: {own}");
         }
         source = error.source();
     }

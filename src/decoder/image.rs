@@ -1,4 +1,4 @@
-//! Caffe's image record: a Datum, decoded, transformed and written straight into its row.
+//! Caffe's image record: a Datum, decoded, transformed and written directly to its row.
 
 use super::{Decoded, RecordDecoder, WorkerSetup};
 use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
@@ -11,36 +11,36 @@ use crate::source::Record;
 use crate::source::files::Files;
 use crate::transform::{Cutter, Draw, Scratch, Transformer};
 
-/// The names of the fields that an image record has.
+/// The names of an image record's fields.
 pub(crate) mod name {
     /// Its pixels.
     pub(crate) const DATA: &str = "data";
-    /// Its target, where the feed has any.
+    /// Its target, if the feed has targets.
     pub(crate) const TARGET: &str = "target";
     /// Its label, as an i32.
     pub(crate) const LABEL: &str = "label";
-    /// Its label as Caffe's nets see it: an f32.
+    /// Its label as an f32, as in Caffe's nets.
     pub(crate) const LABEL_F32: &str = "label_f32";
-    /// Its label as an i64, where that was asked for.
+    /// Its label as an i64, if requested.
     pub(crate) const LABEL_I64: &str = "label_i64";
 }
 
-/// The number of the field of pixels; behind it come the target, if there is one, and the labels.
+/// The number of the pixel field; the target, if any, and the labels follow.
 const DATA: usize = 0;
 const TARGET: usize = 1;
 
-/// How image records become rows.
+/// Decodes image records into rows.
 #[derive(Debug)]
 pub(crate) struct ImageDecoder {
     pub(crate) transformer: Transformer,
-    /// What is left of the transformer's work where a device does the rest.
+    /// The host's part of the transform, if a device does the rest.
     pub(crate) cutter: Option<Cutter>,
     pub(crate) target: Option<TargetDecoder>,
-    /// Whether there is a field of labels as i64.
+    /// Whether there is a field for labels as i64.
     pub(crate) has_wide_labels: bool,
 }
 
-/// How a second image of each record comes about.
+/// Decodes each record's second image.
 #[derive(Debug)]
 pub(crate) struct TargetDecoder {
     pub(crate) from: TargetFrom,
@@ -50,20 +50,20 @@ pub(crate) struct TargetDecoder {
 /// Where a record's target is.
 #[derive(Debug)]
 pub(crate) enum TargetFrom {
-    /// In the record that goes with it, from the source of these files.
+    /// In the record's companion, from the source with these files.
     Companion { files: Files },
     /// In the record itself: the `float_data` beside its pixels.
     FloatData,
 }
 
-/// What a worker keeps from record to record.
+/// What a worker keeps between records.
 #[derive(Debug)]
 pub(crate) struct Tools {
     decoder: Decoder,
     scratch: Scratch,
 }
 
-/// How much a worker's tools grow to: as large as the largest that they are used for.
+/// The bytes to which a worker's tools grow: those of the largest use.
 #[derive(Clone, Copy, Debug, Default)]
 struct ToolBytes {
     decoder: usize,
@@ -89,19 +89,19 @@ impl ToolBytes {
     }
 }
 
-/// What a record is, before it is transformed.
+/// A record before its transform.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input {
-    /// Its image, decoded and resized.
+    /// The shape of its image, decoded and resized.
     pub(crate) shape: ImageShape,
     pub(crate) is_encoded: bool,
 }
 
-/// The shapes of a batch of one such record.
+/// The shapes of a batch of one record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shapes {
     pixels: BatchShape,
-    /// What the device makes of them, where it does.
+    /// What the device makes of the pixels, if it transforms them.
     transformed: Option<BatchShape>,
     target: Option<BatchShape>,
 }
@@ -128,10 +128,7 @@ impl RecordDecoder for ImageDecoder {
         if let Some(target) = &self.target {
             tools = tools.max(target.tool_bytes(first, &datum)?);
         }
-        Ok(vec![
-            ("workers: one record as f32", tools.scratch),
-            ("workers: an image as it is decoded", tools.decoder),
-        ])
+        Ok(vec![("workers: one record as f32", tools.scratch), ("workers: a decoded image", tools.decoder)])
     }
 
     fn scratch(&self, setup: WorkerSetup) -> Tools {
@@ -146,7 +143,7 @@ impl RecordDecoder for ImageDecoder {
 }
 
 impl ImageDecoder {
-    /// What the record is, before it is transformed.
+    /// The record's image before its transform.
     pub(crate) fn input(&self, record: &Record<'_>) -> Result<Input, RecordCause> {
         let datum = Datum::parse(record.value)?;
         Ok(Input { shape: image_shape(&self.transformer, &datum)?, is_encoded: datum.encoded })
@@ -183,7 +180,7 @@ impl ImageDecoder {
         fields
     }
 
-    /// The number of the first field of labels.
+    /// The number of the first label field.
     fn label(&self) -> usize {
         DATA + 1 + usize::from(self.target.is_some())
     }
@@ -210,7 +207,7 @@ impl ImageDecoder {
         Ok(())
     }
 
-    /// Writes a record's window as it is stored, and leaves for the device what it has to know of it.
+    /// Writes the window of a record as it is stored, and the cut that tells the device how to transform it.
     fn cut(
         &self,
         cutter: &Cutter,
@@ -227,25 +224,25 @@ impl ImageDecoder {
         apply(cutter.to(stored), image, draw, DATA, row, scratch)
     }
 
-    /// How many elements the mean images have.
+    /// The number of elements of the mean images.
     pub(crate) fn mean_elements(&self) -> usize {
         let target = self.target.as_ref().map_or(0, |target| target.transformer.mean_elements());
         self.transformer.mean_elements().saturating_add(target)
     }
 
-    /// Whether each target comes with its record from a second source.
+    /// Whether each target is a companion from a second source.
     pub(crate) fn is_paired(&self) -> bool {
         self.target.as_ref().is_some_and(|target| matches!(target.from, TargetFrom::Companion { .. }))
     }
 }
 
 /// Caffe's label: the integer as a float, exact up to 2^24.
-#[expect(clippy::cast_precision_loss, reason = "Caffe's labels are floats; the exact ones lie beside them")]
+#[expect(clippy::cast_precision_loss, reason = "Caffe's labels are floats; other fields have the exact ones")]
 fn as_caffe_label(label: i32) -> f32 {
     label as f32
 }
 
-/// The shape of a record's image, by what the record says of itself: no pixel is looked at.
+/// The shape of a record's image, from its header alone; reads no pixels.
 fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShape, RecordCause> {
     if datum.encoded {
         return Ok(image::shape(datum.data, transformer.decode())?);
@@ -254,8 +251,8 @@ fn image_shape(transformer: &Transformer, datum: &Datum<'_>) -> Result<ImageShap
     Ok(transformer.decode().resized(&image)?)
 }
 
-/// A record's image: decoded if it is encoded, resized if that was asked for, and where it lies otherwise. Of one
-/// that is decoded, what the transform does not look at may be anything.
+/// A record's image: decoded if it is encoded, resized if requested, and otherwise in place. In a decoded
+/// image, parts that the transform does not read are unspecified.
 fn image<'a>(
     transformer: &Transformer,
     datum: &Datum<'a>,
@@ -269,12 +266,12 @@ fn image<'a>(
     Ok(decoder.resize(image, transformer.decode())?)
 }
 
-/// A batch of one record whose image has the shape `input`.
+/// The shape of a batch of one record whose image has the shape `input`.
 fn batch_shape(transformer: &Transformer, input: ImageShape) -> Result<BatchShape, RecordCause> {
     Ok(transformer.batch_shape(transformer.output_shape(input)?))
 }
 
-/// Checks that an image is of its batch's shape, and transforms it into its field.
+/// Checks that an image has its batch's shape, and transforms it into its field.
 fn apply(
     transformer: &Transformer,
     image: &Image<'_>,
@@ -294,12 +291,12 @@ fn apply(
 impl TargetDecoder {
     fn shape(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<BatchShape, RecordCause> {
         let target = self.of(record, datum)?;
-        target.said_of_it(|| batch_shape(&self.transformer, target.look()?.0))
+        target.with_origin(|| batch_shape(&self.transformer, target.look()?.0))
     }
 
     fn tool_bytes(&self, record: &Record<'_>, datum: &Datum<'_>) -> Result<ToolBytes, RecordCause> {
         let target = self.of(record, datum)?;
-        target.said_of_it(|| Ok(target.look()?.1))
+        target.with_origin(|| Ok(target.look()?.1))
     }
 
     /// The target of a record.
@@ -324,7 +321,7 @@ struct TargetOf<'a> {
 
 enum Content<'a> {
     Floats(Floats<'a>),
-    /// `position` is the record's over all of the files.
+    /// `position` is the record's number over all files.
     Companion {
         files: &'a Files,
         position: u64,
@@ -347,7 +344,7 @@ impl TargetOf<'_> {
         }
     }
 
-    /// Writes it to its place, beside that of a record whose image has the shape `input`.
+    /// Writes the target to its field. `input` is the shape of the record's own image.
     fn write(
         &self,
         input: ImageShape,
@@ -356,7 +353,7 @@ impl TargetOf<'_> {
         tools: &mut Tools,
     ) -> Result<(), RecordCause> {
         let Tools { decoder, scratch } = tools;
-        self.said_of_it(|| {
+        self.with_origin(|| {
             let image = match self.content {
                 Content::Floats(floats) => vector(floats),
                 Content::Companion { value, .. } => {
@@ -371,8 +368,8 @@ impl TargetOf<'_> {
         })
     }
 
-    /// Says of what goes wrong with a companion where it came from.
-    fn said_of_it<T>(&self, done: impl FnOnce() -> Result<T, RecordCause>) -> Result<T, RecordCause> {
+    /// Adds a companion's source to an error with the companion.
+    fn with_origin<T>(&self, done: impl FnOnce() -> Result<T, RecordCause>) -> Result<T, RecordCause> {
         done().map_err(|cause| match self.content {
             Content::Floats(_) => cause,
             Content::Companion { files, position, .. } => {
@@ -383,7 +380,7 @@ impl TargetOf<'_> {
     }
 }
 
-/// As many channels of one pixel as there are floats.
+/// The floats as an image of one-pixel channels.
 fn vector(floats: Floats<'_>) -> Image<'_> {
     let shape = ImageShape { channels: floats.len(), height: 1, width: 1 };
     Image { shape, pixels: Pixels::F32(floats) }

@@ -1,11 +1,12 @@
-//! What turns a record's bytes into its row of a batch.
+//! Decoders turn a record's bytes into its row of a batch.
 //!
-//! A decoder says from the first record which [fields](crate::Field) a batch has, and then writes one record at a time. It is a
-//! function of the record and its random numbers: it keeps nothing from record to record but scratch memory of the
-//! worker's, so that neither the order of the records nor the number of threads shows in what it writes.
+//! From the first record, a decoder declares which [fields](crate::Field) a batch has; then it writes one
+//! record at a time. It is a function of the record and its random numbers. Between records it keeps only a
+//! worker's scratch memory, so that neither the order of the records nor the number of threads affects what
+//! it writes.
 //!
-//! Nothing below a decoder (sources, reader, plan) knows what a record means, and nothing above it (batch, device) where
-//! it came from.
+//! Nothing below a decoder (sources, reader, plan) knows what a record means, and nothing above it (batch,
+//! device) knows where the record came from.
 
 mod blocks;
 mod closure;
@@ -30,7 +31,7 @@ use crate::source::Record;
 /// use percolator::decoder::WorkerSetup;
 /// use percolator::source::Record;
 ///
-/// /// A record is a class, and 4 numbers behind it.
+/// /// A record is a class byte followed by 4 numbers.
 /// struct Points;
 ///
 /// impl RecordDecoder for Points {
@@ -43,11 +44,12 @@ use crate::source::Record;
 ///     fn scratch(&self, _setup: WorkerSetup) -> Self::Scratch {}
 ///
 ///     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, _scratch: &mut ()) -> Decoded {
-///         let (&class, numbers) = record.value.split_first().ok_or_else(|| DecodeFailure::new("the record is empty"))?;
+///         let (&class, numbers) =
+///             record.value.split_first().ok_or_else(|| DecodeFailure::new("the record is empty"))?;
 ///         row.set("class", i64::from(class))?;
 ///         let point = row.values_mut::<f32>("point")?;
 ///         if numbers.len() != 4 * point.len() {
-///             return Err(DecodeFailure::new(format!("{} bytes are no 4 numbers", numbers.len())));
+///             return Err(DecodeFailure::new(format!("{} bytes are not 4 numbers", numbers.len())));
 ///         }
 ///         for (element, bytes) in point.iter_mut().zip(numbers.as_chunks().0) {
 ///             *element = f32::from_le_bytes(*bytes);
@@ -57,29 +59,31 @@ use crate::source::Record;
 /// }
 /// ```
 pub trait RecordDecoder: Send + Sync + 'static {
-    /// What a worker keeps from record to record: buffers, and nothing that shows in a row.
+    /// What a worker keeps between records: buffers, and nothing that affects a row.
     type Scratch: 'static;
 
-    /// The fields of a batch, by the first record of the source. They are fixed from then on, and the memory of all
-    /// batches follows from them.
+    /// Declares the fields of a batch, given the first record of the source. They are fixed from then on, and
+    /// determine the memory of all batches.
     ///
     /// # Errors
     ///
-    /// What is wrong with the record. The feed is not built then.
+    /// What is wrong with the record; the feed is then not built.
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>>;
 
-    /// A worker's scratch memory; called once on each worker's thread.
+    /// Creates a worker's scratch memory; called once on each worker's thread.
     fn scratch(&self, setup: WorkerSetup) -> Self::Scratch;
 
-    /// Writes a record to its row: every field of it.
+    /// Writes all fields of a record to its row.
     ///
     /// # Errors
     ///
-    /// What is wrong with the record; the feed ends with it, and says which record it is. So it does if it panics.
+    /// What is wrong with the record. The feed then ends with an error that names the record, as it does if
+    /// this panics.
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Self::Scratch) -> Decoded;
 
-    /// The fields of the batch that a record begins, or `None` (the default) if they are those of the batch before. Only
-    /// extents and maxima may change, as those of images do that are not cropped: names, types and their order stay.
+    /// Returns the fields of the batch that a record starts, or `None` (the default) if they are those of the
+    /// batch before. Only extents and maxima may change, as the extents of uncropped images do; names, types
+    /// and their order stay.
     ///
     /// # Errors
     ///
@@ -89,8 +93,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// What the feed's [memory budget](crate::feed::MemoryBudget) is to count of one worker's scratch, by the first record: who
-    /// holds it and what it is, and bytes.
+    /// What the feed's [memory budget](crate::MemoryBudget) should count for one worker's scratch memory,
+    /// given the first record: for each part, the holder with what it holds, and the bytes.
     ///
     /// # Errors
     ///
@@ -101,10 +105,11 @@ pub trait RecordDecoder: Send + Sync + 'static {
     }
 }
 
-/// What a worker's scratch memory is made for.
+/// The conditions for which a worker's scratch memory is made.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerSetup {
-    /// Whether the batches of all lanes together are larger than the caches: then it pays to write rows past them.
+    /// Whether the batches of all lanes together are larger than the caches: then it pays to write rows past
+    /// the caches.
     pub is_past_caches: bool,
 }

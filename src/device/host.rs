@@ -3,7 +3,7 @@
 use super::{Backend, Capacity, DeviceError, Event, HostBatch, Transfer};
 use crate::batch::memory::{HostMemory, PageMemory};
 
-/// The host, as one of several lanes' ends.
+/// The host, as the end of one of several lanes.
 #[derive(Debug)]
 pub(super) struct Host {
     number: usize,
@@ -30,16 +30,16 @@ impl Backend for Host {
     }
 
     fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
-        Ok(Box::new(Standing))
+        Ok(Box::new(InPlace))
     }
 }
 
-/// A batch for the host stays where it was written, and its consumer reads it there: when the consumer has
-/// let go, nobody is left to wait for.
+/// The transfer to the host: a batch stays where it was written, and its consumer reads it there. Once the
+/// consumer drops it, nobody else uses it.
 #[derive(Debug)]
-pub(super) struct Standing;
+pub(super) struct InPlace;
 
-/// It has happened already.
+/// An event that has already happened.
 #[derive(Debug)]
 struct Now;
 
@@ -53,7 +53,7 @@ impl Event for Now {
     }
 }
 
-impl Transfer for Standing {
+impl Transfer for InPlace {
     fn submit(&mut self, _batch: HostBatch<'_>) -> Result<(), DeviceError> {
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Where batches go. Everything is asynchronous in form: start, and wait for an event.
+//! The devices that batches go to. The interface is asynchronous: start something, and wait for an event.
 //!
-//! A [`Device`] hands out two things for each batch of a lane's ring, both made once, before the first
-//! record is read: memory of the host that the device can read ([`HostMemory`]), and a [`Transfer`], which
-//! takes a filled batch across and says when it has arrived and when its memory may be written again.
+//! For each batch of a lane's ring a [`Device`] makes two things, once, before the first record is read: host
+//! memory that the device can read ([`HostMemory`]), and a [`Transfer`]. The transfer moves a filled batch to
+//! the device, and tells when it has arrived and when its memory may be written again.
 
 #[cfg(feature = "cuda-driver")]
 mod cuda;
@@ -25,7 +25,7 @@ pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticSte
 #[cfg(feature = "cuda-driver")]
 pub use cudarc;
 
-/// Something that will have happened.
+/// Something that will have happened at some time.
 pub trait Event: Send + Sync + fmt::Debug {
     /// Whether it has happened.
     ///
@@ -34,15 +34,15 @@ pub trait Event: Send + Sync + fmt::Debug {
     /// [`DeviceError`] if the device can no longer tell.
     fn is_complete(&self) -> Result<bool, DeviceError>;
 
-    /// Waits until it has.
+    /// Waits until it has happened.
     ///
     /// # Errors
     ///
-    /// As [`is_complete`](Self::is_complete).
+    /// As for [`is_complete`](Self::is_complete).
     fn wait(&self) -> Result<(), DeviceError>;
 }
 
-/// A filled batch in host memory, as a passage sees it.
+/// A filled batch in host memory, as a transfer sees it.
 #[derive(Clone, Copy)]
 pub struct HostBatch<'a> {
     filled: &'a Filled,
@@ -52,15 +52,16 @@ pub struct HostBatch<'a> {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct HostArray<'a> {
-    /// Its name: that of its field, or, of what goes with a field of varying length, `FIELD.offsets` or `FIELD.lengths`.
+    /// Its name: that of its field, or `FIELD.offsets` or `FIELD.lengths` for the second array of a ragged or
+    /// padded field.
     pub name: &'a str,
     /// The type of its elements.
     pub dtype: Dtype,
     /// Its extents, records first.
     pub shape: Extents,
-    /// Where it begins in the [memory](HostBatch::memory): a multiple of 64 bytes.
+    /// Where it starts in the [memory](HostBatch::memory), in bytes: a multiple of 64.
     pub offset: usize,
-    /// Its elements.
+    /// The bytes of its elements.
     pub bytes: &'a [u8],
 }
 
@@ -69,26 +70,26 @@ impl<'a> HostBatch<'a> {
         HostBatch { filled }
     }
 
-    /// The memory that came from [`Backend::host_memory`], from its first byte to the end of the last array, as the
-    /// arrays lie in a batch that is full.
+    /// The memory from [`Backend::host_memory`], up to the end of the last array. The arrays are where they
+    /// are in a full batch.
     #[must_use]
     pub fn memory(&self) -> &'a [u8] {
         self.filled.memory()
     }
 
-    /// What lies where in it, of a batch that is full.
+    /// The layout of the memory, for a full batch.
     #[must_use]
     pub fn layout(&self) -> &'a Arc<BatchLayout> {
         self.filled.layout()
     }
 
-    /// Its rows: its records, and padding.
+    /// The number of rows: its records and any padding.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.filled.rows()
     }
 
-    /// Its arrays, field by field.
+    /// Its arrays, in the order of their fields.
     pub fn arrays(&self) -> impl ExactSizeIterator<Item = HostArray<'a>> + use<'a> {
         let filled = self.filled;
         filled.layout().arrays().iter().map(move |array| HostArray {
@@ -106,7 +107,8 @@ impl<'a> HostBatch<'a> {
         self.arrays().find(|array| array.name == name)
     }
 
-    /// What the device has still to make of its first field, if it is one that [transforms](Backend::transforming).
+    /// What the device still has to make of the first field, if the device
+    /// [transforms](Backend::transforming) batches.
     #[must_use]
     pub fn staged(&self) -> Option<Staged<'a>> {
         let (_, transformed, cuts_offset) = self.filled.layout().staged(self.rows())?;
@@ -120,33 +122,33 @@ impl fmt::Debug for HostBatch<'_> {
     }
 }
 
-/// The way of one of a lane's batches to the device, again and again.
+/// Moves one of a lane's batches to the device, again and again.
 ///
-/// A passage is dropped before the memory that its batches lie in, whatever is under way: its drop must wait
-/// until the device no longer reads that memory. It is dropped on its lane's own thread, so that a consumer
-/// that lets go of a batch, or of the lane, waits for no device; only [`Lane::close`](crate::Lane::close) does.
-/// Of a passage that nothing was submitted to yet, both events have happened.
+/// A transfer is dropped before the memory of its batches, whatever is in progress: its drop must wait until
+/// the device no longer reads that memory. It is dropped on its lane's own thread, so that a consumer that
+/// drops a batch or the lane waits for no device; only [`Lane::close`](crate::Lane::close) does. Before the
+/// first submission, both events have happened.
 pub trait Transfer: Any + Send + Sync + fmt::Debug {
-    /// Starts to move a batch, and returns without waiting for it.
+    /// Starts to move a batch, without waiting for it.
     ///
     /// # Errors
     ///
     /// [`DeviceError`] if the device refuses.
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError>;
 
-    /// The event that the batch submitted last has arrived.
+    /// The event of the arrival of the batch that was submitted last.
     fn arrival(&self) -> &dyn Event;
 
-    /// Takes note that the consumer has let go of the batch. What it has queued on the device may still
-    /// be reading it.
+    /// Notes that the consumer has dropped the batch. Work that it has queued on the device may still read
+    /// the batch.
     ///
     /// # Errors
     ///
     /// [`DeviceError`] if the device refuses.
     fn release(&mut self) -> Result<(), DeviceError>;
 
-    /// The event that nobody reads the batch any more, neither the device nor the consumer. Its memory is
-    /// not written before.
+    /// The event after which neither the device nor the consumer reads the batch. Its memory is not written
+    /// before.
     fn last_use(&self) -> &dyn Event;
 }
 
@@ -155,40 +157,40 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// The device's name in messages: `host:0`, `cuda:3`.
     fn name(&self) -> String;
 
-    /// Memory of the host that this device reads fast.
+    /// Allocates host memory that this device reads fast.
     ///
     /// # Errors
     ///
     /// [`DeviceError`] if there is none left.
     fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError>;
 
-    /// A way across for batches that need no more room than this.
+    /// Creates a transfer for batches of up to this capacity.
     ///
     /// # Errors
     ///
     /// [`DeviceError`] if the device has no room.
     fn transfer(&self, capacity: Capacity) -> Result<Box<dyn Transfer>, DeviceError>;
 
-    /// The same device, whose passages transform the pixels of each batch on the way: each batch that is submitted to
-    /// them is [staged](HostBatch::staged), and has arrived when it is transformed.
+    /// The same device, with transfers that transform the pixels of each batch: every batch submitted to them
+    /// is [staged](HostBatch::staged), and has arrived when it is transformed.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::NoTransform`] if the device is no such device, which is what is said if nothing else is;
-    /// another if the device fails.
+    /// [`DeviceError::NoTransform`] if the device cannot do that, which is the default; another if the device
+    /// fails.
     fn transforming(&self, transform: &DeviceTransform) -> Result<Arc<dyn Backend>, DeviceError> {
         let _ = transform;
         Err(DeviceError::NoTransform { device: self.name() })
     }
 
-    /// Whether it has memory of its own, of which a passage takes. Then a lane's ring does not become deeper by itself:
-    /// that memory is for the program that trains there.
+    /// Whether it has memory of its own that a transfer takes up. A lane's ring then does not deepen by
+    /// itself, because that memory is for the program that trains there.
     fn has_own_memory(&self) -> bool {
         false
     }
 
-    /// Bytes of its own memory that are free, where a passage takes of that: a feed that needs more is refused
-    /// before it is started.
+    /// The free bytes of the device's own memory, if a transfer takes that up. A feed that needs more is
+    /// refused before it starts.
     ///
     /// # Errors
     ///
@@ -197,9 +199,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// The first of several of its passages whose [last use](Transfer::last_use) is over, or cannot be told any
-    /// more. A lane asks this up to four thousand times a second, of all passages that its consumer has let go of:
-    /// a device to which a question is dear can answer all of them at once.
+    /// The first of several of its transfers whose [last use](Transfer::last_use) is over, or can no longer
+    /// be determined. A lane calls this up to four thousand times a second, with all transfers whose batches
+    /// its consumer has dropped. If queries of the device are expensive, it can answer for all of them at
+    /// once.
     fn first_unused(
         &self,
         transfers: &mut dyn Iterator<Item = &dyn Transfer>,
@@ -207,18 +210,19 @@ pub trait Backend: Send + Sync + fmt::Debug {
         find_unused(transfers, |transfer| transfer.last_use().is_complete())
     }
 
-    /// The NUMA node of the host that the device is nearest to, by the system's number, where there is one and it is
-    /// known.
+    /// The NUMA node of the host that is nearest to the device, by the system's number, if there is one and
+    /// it is known.
     ///
-    /// Where the machine has several, a lane of this device keeps to it: both calls above that reserve memory are made
-    /// by a thread that is bound to the node's processors for as long, so that what they touch lies there. A thread
-    /// that they start would be bound as well, and stay so.
+    /// If the machine has several nodes, a lane of this device stays near that node: the two methods above
+    /// that allocate memory are called on a thread that is bound to the node's processors during the call, so
+    /// that the memory they touch is placed there. A thread that they start would inherit the binding and
+    /// keep it.
     fn numa_node(&self) -> Option<usize> {
         None
     }
 }
 
-/// The first of several passages that is unused, as `ask` says of each, or of which it cannot say that.
+/// The first of several transfers that `ask` reports as unused, or fails for.
 fn find_unused(
     transfers: &mut dyn Iterator<Item = &dyn Transfer>,
     ask: impl Fn(&dyn Transfer) -> Result<bool, DeviceError>,
@@ -230,29 +234,29 @@ fn find_unused(
     })
 }
 
-/// A place that a lane of batches ends at.
+/// The destination of a lane's batches.
 #[derive(Clone, Debug)]
 pub struct Device {
     backend: Arc<dyn Backend>,
-    /// The host itself, which has let go of a batch as soon as its consumer has.
+    /// Whether it is the host itself, which releases a batch as soon as its consumer drops it.
     is_host: bool,
 }
 
 impl Device {
-    /// A passage that leads nowhere.
+    /// A transfer to nowhere.
     pub(crate) fn nowhere() -> Box<dyn Transfer> {
-        Box::new(host::Standing)
+        Box::new(host::InPlace)
     }
 
-    /// The host itself, for training on the CPU, for tests and for measurements. Several lanes may end at
-    /// the host; the number tells them apart in messages.
+    /// The host itself, for training on the CPU, for tests and for measurements. Several lanes may end at the
+    /// host; the number tells them apart in messages.
     #[must_use]
     pub fn host(number: usize) -> Self {
         Device { backend: Arc::new(host::Host::new(number)), is_host: true }
     }
 
-    /// An NVIDIA GPU, by the number that its driver gives it. Feeds that share the answer, or a clone of it,
-    /// share the stream that it is fed on.
+    /// An NVIDIA GPU, by the driver's number for it. Feeds that share this value, or clones of it, share the
+    /// stream on which batches are copied.
     ///
     /// # Errors
     ///
@@ -262,7 +266,7 @@ impl Device {
         Ok(Device::from_backend(Arc::new(cuda::Cuda::new(ordinal)?)))
     }
 
-    /// A device of the caller's own making.
+    /// A device with a caller-implemented backend.
     #[must_use]
     pub fn from_backend(backend: Arc<dyn Backend>) -> Self {
         Device { backend, is_host: false }
@@ -278,23 +282,23 @@ impl Device {
         &*self.backend
     }
 
-    /// Whether whoever drops a passage of this device may have to wait.
+    /// Whether dropping a transfer of this device may have to wait.
     pub(crate) fn keeps_batches(&self) -> bool {
         !self.is_host
     }
 
-    /// Whether the two are clones of one.
+    /// Whether both are clones of one device.
     pub(crate) fn is(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.backend, &other.backend)
     }
 
-    /// The same device, which transforms the pixels of each batch on the way.
+    /// The same device, which transforms the pixels of each batch in transfer.
     pub(crate) fn transforming(&self, transform: &DeviceTransform) -> Result<Self, DeviceError> {
         self.backend.transforming(transform).map(Device::from_backend)
     }
 
-    /// Memory of the host that this device reads fast, and as much as was asked for; and what a passage needs room for
-    /// that takes whatever fits there.
+    /// Allocates host memory of at least the requested size that this device reads fast. Also returns the
+    /// capacity for a transfer of anything that fits there.
     pub(crate) fn host_memory(
         &self,
         capacity: Capacity,
@@ -302,7 +306,7 @@ impl Device {
         let bytes = capacity.bytes;
         let memory = self.backend.host_memory(bytes)?;
         if memory.len() < bytes {
-            let message = format!("the device gave {} bytes", memory.len());
+            let message = format!("the device provided {} bytes", memory.len());
             return Err(DeviceError::OutOfMemory { device: self.name(), bytes, message });
         }
         let bytes = memory.len();
@@ -334,28 +338,28 @@ pub enum DeviceError {
     /// No such kind of device.
     #[error("there is no device {device:?}; there are host, host:N, cuda and cuda:N")]
     Unknown {
-        /// The name that was given.
+        /// The name.
         device: String,
     },
     /// A kind of device that this build does not drive.
     #[error("device {device:?}: this build drives no GPUs; build it with the feature cuda, or feed host:N")]
     NotBuilt {
-        /// The name that was given.
+        /// The name.
         device: String,
     },
     /// There is no CUDA driver.
     #[error(
-        "no CUDA driver is found: looked for libcuda.so, libcuda.so.1 and the like where the system looks for \
-         libraries, and in LD_LIBRARY_PATH; install NVIDIA's driver, or feed host:N"
+        "no CUDA driver found: looked for libcuda.so, libcuda.so.1 and the like in the system's library \
+         paths and in LD_LIBRARY_PATH; install NVIDIA's driver, or feed host:N"
     )]
     NoDriver,
-    /// The CUDA driver lacks calls that are made here.
+    /// The CUDA driver is too old for the calls that this crate makes.
     #[cfg(feature = "cuda-driver")]
-    #[error("the CUDA driver is for CUDA {found}, and at least {needed} is needed; update NVIDIA's driver")]
+    #[error("the CUDA driver is for CUDA {found}, but at least {needed} is needed; update NVIDIA's driver")]
     DriverTooOld {
-        /// What it is for.
+        /// The version of CUDA that the driver supports.
         found: cuda::Version,
-        /// What is needed.
+        /// The version that is needed.
         needed: cuda::Version,
     },
     /// The driver lists no such device.
@@ -363,29 +367,28 @@ pub enum DeviceError {
     NoSuchDevice {
         /// The device.
         device: String,
-        /// How many there are.
+        /// The number of devices.
         found: usize,
     },
-    /// The device was to transform batches.
+    /// The device was asked to transform batches, but cannot.
     #[error(
-        "{device} does not transform batches by itself: let the workers do it (Place::Host, --transform-on host), or feed a GPU (cuda:N)"
+        "{device} does not transform batches by itself: let the workers do it (Place::Host, --transform-on \
+         host), or feed a GPU (cuda:N)"
     )]
     NoTransform {
         /// The device.
         device: String,
     },
     /// A stream of one device was to wait for a batch on another.
-    #[error("the batch is on {device}, and the stream is of {found}: let a stream of {device} wait for it")]
+    #[error("the batch is on {device}, but the stream is on {found}: let a stream of {device} wait for it")]
     OtherDevice {
-        /// Where the batch is.
+        /// The batch's device.
         device: String,
-        /// Where the stream is.
+        /// The stream's device.
         found: String,
     },
-    /// A stream on which the end of a batch's use could not be seen.
-    #[error(
-        "{device}: a batch cannot be used on this stream: it is {reason}; use a stream of your own making"
-    )]
+    /// A stream on which the end of a batch's use could not be observed.
+    #[error("{device}: a batch cannot be used on this stream: it is {reason}; create a stream for it")]
     Stream {
         /// The device.
         device: String,
@@ -397,9 +400,9 @@ pub enum DeviceError {
     OutOfMemory {
         /// The device.
         device: String,
-        /// The size that was asked for.
+        /// The requested size.
         bytes: usize,
-        /// What the system said.
+        /// The system's message.
         message: String,
     },
     /// A call to the device failed.
@@ -409,7 +412,7 @@ pub enum DeviceError {
         device: String,
         /// The call.
         call: &'static str,
-        /// What the device said.
+        /// The device's message.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The decoder alone.
+//! The rate of the decoder alone.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,8 +10,9 @@ use crate::record::datum::Datum;
 use crate::record::{Key, RecordId};
 use crate::source::{Entry, Source};
 
-/// How many of a source's encoded records one thread decodes a second, whole and with nothing done to them: it walks
-/// over the source for about `time`, from the start again where it ends. `None` where the first record is not encoded.
+/// Measures how many of a source's encoded records one thread decodes a second, whole and without a
+/// transform. It reads the source for about `time`, from the start again when it ends. `None` if the first
+/// record is not encoded.
 ///
 /// # Errors
 ///
@@ -27,7 +28,7 @@ pub fn decodes_per_second(
         decode(&mut decoder, &wanted, entry).map_err(|cause| error_at(source, index, entry, cause))
     };
     let mut cursor = source.cursor()?;
-    // The first finds the decoder without its buffers.
+    // The first record grows the decoder's buffers.
     match cursor.advance()? {
         Some(entry) if is_decoded(0, &entry)? => {}
         _ => return Ok(None),
@@ -50,7 +51,7 @@ pub fn decodes_per_second(
     }
 }
 
-/// Decodes a record if it is encoded; says whether it is.
+/// Decodes a record if it is encoded; returns whether it is.
 fn decode(decoder: &mut Decoder, wanted: &Decode, entry: &Entry<'_>) -> Result<bool, RecordCause> {
     let datum = Datum::parse(entry.value())?;
     if datum.encoded {
@@ -59,7 +60,7 @@ fn decode(decoder: &mut Decoder, wanted: &Decode, entry: &Entry<'_>) -> Result<b
     Ok(datum.encoded)
 }
 
-/// Says of which record something is wrong.
+/// Adds to an error which record it concerns.
 fn error_at(source: &dyn Source, index: u64, entry: &Entry<'_>, cause: RecordCause) -> FeedError {
     let (path, key) = (source.path().to_owned(), Key(entry.key().to_owned()));
     Box::new(RecordError { path, id: RecordId { epoch: 0, index }, key, cause }).into()

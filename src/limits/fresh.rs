@@ -1,4 +1,4 @@
-//! Memory that nobody has touched yet.
+//! The rate of memory that has not been touched yet.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -7,14 +7,15 @@ use std::time::Duration;
 use super::together;
 use crate::batch::memory::PageMemory;
 
-/// The smallest page there is.
+/// The smallest page size.
 const PAGE_BYTES: usize = 4096;
 
-/// The rate at which so many threads together come by `bytes` bytes of memory that is new to the process, one piece in
-/// pages as a batch has them: the system zeroes each when it is first touched, and that is all that is done here. A feed's
-/// first batch waits for that, and so does each other batch that a ring is filled with.
+/// Measures the rate at which `threads` threads together obtain `bytes` bytes of memory that is new to the
+/// process, in the pages that a batch has. The kernel zeroes each page when it is first touched, and nothing
+/// else is done here. A feed's first batch waits for that, and so does each other batch that first fills a
+/// ring.
 ///
-/// They start together, and each touches its part once. 0 where there is no memory.
+/// The threads start together, and each touches its part once. Returns 0 if there is not enough memory.
 #[must_use]
 pub fn fresh_bytes_per_second(threads: usize, bytes: usize) -> f64 {
     let threads = threads.max(1);

@@ -1,7 +1,6 @@
-//! What this machine can do at best, measured beside what a feed does: a rate without its limit says
-//! little.
+//! What this machine can do at best, to be measured beside a feed: a rate says little without its limit.
 //!
-//! | limit | what it is a limit of |
+//! | function | limits |
 //! |---|---|
 //! | [`copy_bytes_per_second`] | memory that is read and written |
 //! | [`store_bytes_per_second`] | memory that is only written, past the caches |
@@ -10,8 +9,8 @@
 //! | [`decodes_per_second`] | encoded records |
 //! | `CudaDevice::copy_rate` | page-locked memory that is copied to a GPU |
 //!
-//! Each takes about the time that it is given, and allocates what it needs and frees it: a feed that is measured
-//! beside them is not. Where there is no memory for one, or no thread can be started, its rate is 0.
+//! Each function takes about as long as requested. It allocates what it needs and frees it, which a feed
+//! measured beside it does not. If there is not enough memory, or a thread cannot be started, the rate is 0.
 
 mod copy;
 mod decode;
@@ -28,22 +27,22 @@ pub use fresh::fresh_bytes_per_second;
 pub use read::PageCache;
 pub use store::store_bytes_per_second;
 
-/// What one of `threads` threads copies from, copies to or writes: far more than its share of any cache, those that
-/// only some processors have among them; and in pages as a batch is.
+/// What one of `threads` threads copies from, copies to or writes. It is far larger than the thread's share
+/// of any cache, including those that only some processors have, and is in the same kind of pages as a batch.
 enum Buffer {
     Huge(PageMemory),
     Ordinary(Vec<u8>),
 }
 
 impl Buffer {
-    /// For one of so many threads, which touches it by making it. None where there is no memory for it.
+    /// A buffer for one of `threads` threads, touched as it is made. `None` if there is no memory for it.
     fn new(threads: usize) -> Option<Self> {
         const THREAD_BYTES_MIN: usize = 32 << 20;
 
         Self::of((COPY_BYTES / threads.max(1)).max(THREAD_BYTES_MIN))
     }
 
-    /// Of so many bytes.
+    /// A buffer of `bytes` bytes.
     fn of(bytes: usize) -> Option<Self> {
         let ordinary = || {
             let mut memory = Vec::new();
@@ -64,5 +63,5 @@ impl Buffer {
     }
 }
 
-/// How much is copied in one go: several times what a last-level cache holds.
+/// How much is copied at a time: several times the size of a last-level cache.
 const COPY_BYTES: usize = 128 << 20;

@@ -1,4 +1,4 @@
-//! Files that are only read.
+//! The rate of reading files.
 
 #![expect(unsafe_code, reason = "files are mapped")]
 
@@ -12,11 +12,11 @@ use memmap2::Mmap;
 
 use super::together;
 
-/// The most of the files that is read: more than any cache holds.
+/// The most that is read of the files: more than any cache holds.
 const READ_BYTES_MAX: usize = 1 << 30;
-/// The most that a thread reads before it looks at the time.
+/// The most that a thread reads before it checks the time.
 const PIECE_BYTES_MAX: usize = 4 << 20;
-/// A thread has at least so many pieces, where there are as many pages.
+/// The least number of pieces for each thread, if there are as many pages.
 const PIECES_MIN: usize = 8;
 const PAGE_BYTES: usize = 4096;
 
@@ -27,9 +27,9 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// Maps the files, of which nothing is read yet. Files that are empty are left out.
+    /// Maps the files without reading them. Empty files are left out.
     ///
-    /// They must not be written to, or cut, for as long as this lives.
+    /// The files must not be written to or truncated for as long as this lives.
     ///
     /// # Errors
     ///
@@ -39,19 +39,21 @@ impl PageCache {
         for path in files {
             let file = File::open(path)?;
             if file.metadata()?.len() > 0 {
-                // SAFETY: this process writes to no file that it reads, and that nobody else writes to a database
-                // or cuts it meanwhile is the assumption under which every one is read here (docs/design.md).
+                // SAFETY: this process writes to no file that it reads. That nobody else writes to a database
+                // or truncates it in the meantime is the assumption under which every database is read here
+                // (docs/design.md).
                 maps.push(unsafe { Mmap::map(&file) }?);
             }
         }
         Ok(PageCache { maps })
     }
 
-    /// The rate at which so many threads together read the files from the page cache, in bytes a second: each byte is
-    /// added up. They go through the files, or the first GiB of them, once untimed, then again and again for about
-    /// `time`.
+    /// Measures the rate at which `threads` threads together read the files from the page cache, in bytes a
+    /// second; every byte is summed up. They read the files, or the first GiB of them, once untimed, then
+    /// repeatedly for about `time`.
     ///
-    /// Where the files are smaller than the processor's caches it is those that are read. They are so for a feed.
+    /// If the files are smaller than the processor's caches, this measures the caches, as it would be for a
+    /// feed.
     #[must_use]
     pub fn bytes_per_second(&self, threads: usize, time: Duration) -> f64 {
         let pieces = self.pieces(threads);
@@ -63,8 +65,8 @@ impl PageCache {
         })
     }
 
-    /// As [`bytes_per_second`](Self::bytes_per_second), but each byte is read once: from where it lies, which may be
-    /// the disk.
+    /// Like [`bytes_per_second`](Self::bytes_per_second), but reads each byte only once, from wherever it is,
+    /// which may be the disk.
     #[must_use]
     pub fn bytes_per_second_once(&self, threads: usize, time: Duration) -> f64 {
         let pieces = self.pieces(threads);
@@ -74,7 +76,7 @@ impl PageCache {
         })
     }
 
-    /// The files cut into pieces, so many that every thread has some.
+    /// The files cut into enough pieces for every thread.
     fn pieces(&self, threads: usize) -> Vec<&[u8]> {
         let whole: usize = self.maps.iter().map(|map| map.len()).sum::<usize>().min(READ_BYTES_MAX);
         let wanted = whole / (threads.max(1) * PIECES_MIN);
@@ -96,7 +98,7 @@ fn read(piece: &[u8]) -> usize {
     piece.len()
 }
 
-/// The sum of the words, eight beside each other: no addition waits for the one before.
+/// The sum of the words, in eight parallel sums, so that no addition waits for the one before.
 fn sum(bytes: &[u8]) -> u64 {
     let mut sums = [0_u64; 8];
     let (words, rest) = bytes.as_chunks::<8>();

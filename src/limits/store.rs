@@ -1,4 +1,4 @@
-//! Memory that is only written.
+//! The rate of memory that is only written.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::{Buffer, together};
 use crate::base::cache_lines;
 
-/// The rate at which so many threads together write memory that they do not read, in bytes a second: past the caches
-/// where the processor can (x86-64), and else as a copy from the caches does.
+/// Measures the rate at which `threads` threads together write memory that they do not read, in bytes a
+/// second: past the caches if the processor can (x86-64), and otherwise with an ordinary copy from the
+/// caches.
 ///
-/// No program that writes memory writes it faster. They start together, each with a buffer of its own that it has
-/// touched first, in huge pages where the system gives them, and write for about `time`.
+/// No program writes memory faster. The threads start together, each with its own buffer that it has touched
+/// first, in huge pages if the system provides them, and write for about `time`.
 #[must_use]
 pub fn store_bytes_per_second(threads: usize, time: Duration) -> f64 {
     together::per_second(threads, time, |_number| {

@@ -4,12 +4,12 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// What `threads` threads do together in a second; 0 if not all of them can be started.
+/// Returns how much `threads` threads together do in a second; 0 if not all of them can be started.
 ///
-/// `set_up` runs on each thread, which it tells its number, and is not timed; what it returns is then called
-/// again and again for `time`, at least once, and says how much it has done: 0 once there is nothing left to
-/// do. The threads start together, and each is timed by itself: none waits for the slowest. The calling
-/// thread is one of them.
+/// `set_up` runs untimed on each thread, with the thread's number. What it returns is then called repeatedly
+/// for `time`, at least once; it returns how much it has done, or 0 once nothing is left to do. The threads
+/// start together, and each is timed by itself: none waits for the slowest. The calling thread is one of
+/// them.
 pub(super) fn per_second<Pass: FnMut() -> usize>(
     threads: usize,
     time: Duration,
@@ -28,7 +28,7 @@ pub(super) fn per_second<Pass: FnMut() -> usize>(
             match Builder::new().spawn_scoped(scope, move || one(number)) {
                 Ok(thread) => started.push(thread),
                 Err(error) => {
-                    tracing::warn!(%error, threads, "a thread that measures cannot be started");
+                    tracing::warn!(%error, threads, "a measuring thread cannot be started");
                     line.start(false);
                     return 0.0;
                 }
@@ -55,12 +55,12 @@ struct Line {
 #[derive(Default)]
 struct LineState {
     ready: usize,
-    /// Whether they are to go, or to go home.
+    /// Whether they start or give up; `None` while they wait.
     start: Option<bool>,
 }
 
 impl Line {
-    /// Waits for the start; says whether there is one.
+    /// Waits for the start; returns whether there is one.
     fn is_started(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ready += 1;
@@ -114,6 +114,6 @@ mod tests {
         });
         assert!(rate > 0.0);
         assert_eq!(set_up.into_inner(), 3, "0, 1 and 2");
-        assert_eq!(passes.into_inner(), 12, "the last of each says that it was the last");
+        assert_eq!(passes.into_inner(), 12, "the last of each returns 0");
     }
 }

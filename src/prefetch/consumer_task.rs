@@ -1,15 +1,15 @@
-//! The task of a lane's consumer, where that is one of an asynchronous program's.
+//! Wakes a lane's consumer if that is a task of an asynchronous program.
 
 use std::task::Waker;
 
 use parking_lot::Mutex;
 
-/// Whom to wake when there is something in a lane's queue, or nothing will be any more.
+/// The task to wake when a lane's queue receives something or ends.
 #[derive(Debug, Default)]
 pub(crate) struct Consumer(Mutex<Option<Waker>>);
 
 impl Consumer {
-    /// From now on somebody is woken, once, for what comes.
+    /// Registers a task to be woken, once, when something arrives.
     #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams have tasks"))]
     pub(crate) fn wake_later(&self, waker: &Waker) {
         let mut place = self.0.lock();
@@ -19,9 +19,9 @@ impl Consumer {
         }
     }
 
-    /// To be called after something was sent, or the sender was dropped.
+    /// Wakes the task. Called after something was sent, or the sender was dropped.
     pub(crate) fn wake(&self) {
-        // Not under the lock: whoever is woken may come back at once.
+        // Not under the lock: the woken task may come back at once.
         let waker = self.0.lock().take();
         if let Some(waker) = waker {
             waker.wake();

@@ -1,22 +1,22 @@
-//! How deep a lane's ring is, where nobody has said: deep enough that bursts even out.
+//! Chooses the depth of a lane's ring if it is not configured: deep enough to even out bursts.
 //!
-//! A ring that is full while the workers could fill another batch, and empty a moment later while the consumer waits, is
-//! too shallow: on the average the feed is fast enough, and the consumer waits even so. Then it gets one batch more, up
-//! to what the memory budget was made for. A ring that is only ever full, or only ever empty, would not be better
-//! for being deeper, and one that is nearly always empty not much: what the feed has to spare is all that could be
-//! gained.
+//! A ring that is full while the workers could fill another batch, and empty a moment later while the
+//! consumer waits, is too shallow: on average the feed is fast enough, but the consumer waits even so. The
+//! ring then gets one more batch, up to the depth that the memory budget allows for. A ring that is always
+//! full or always empty would gain nothing from more depth, and one that is nearly always empty not much: at
+//! most what the feed has to spare.
 
 use std::time::{Duration, Instant};
 
 use super::LaneMeters;
 use crate::base::meter::WaitMeter;
 
-/// How many times a ring goes round before it is looked at, and for how long at the least.
+/// How many rounds of the ring there are between looks, and the least time.
 const ROUNDS: u64 = 2;
 const WINDOW: Duration = Duration::from_millis(500);
 /// The share of its time that either end may wait before it counts.
 const WAITED: f64 = 0.02;
-/// What the feed must have to spare, as a share of what the consumer waits.
+/// What the feed must have to spare, as a share of the consumer's waits.
 const TO_SPARE: f64 = 0.5;
 
 /// The depth of one ring.
@@ -24,7 +24,7 @@ const TO_SPARE: f64 = 0.5;
 pub(crate) struct Depth {
     batches: usize,
     most: usize,
-    /// What was seen last; `None` where there is nothing to choose.
+    /// The state at the last look; `None` if there is nothing to choose.
     last: Option<Look>,
 }
 
@@ -40,12 +40,12 @@ struct Look {
 struct Ends {
     /// The feed, for a batch that it could fill.
     full: Duration,
-    /// The consumer, for one that is filled.
+    /// The consumer, for a filled batch.
     empty: Duration,
 }
 
 impl Depth {
-    /// Of so many batches, or, where it shows that they are too few, up to `most`.
+    /// A depth of `batches`, which grows up to `most` if that proves too shallow.
     pub(crate) fn of(batches: usize, most: usize) -> Self {
         let (at, waits) = (Instant::now(), Ends::default());
         Depth { batches, most, last: (batches < most).then_some(Look { at, batches: 0, waits }) }
@@ -55,12 +55,12 @@ impl Depth {
         self.batches
     }
 
-    /// From now on it is as deep as it is: there is no memory for more.
+    /// Fixes the depth: there is no memory for more.
     pub(crate) fn stay(&mut self, batches: usize) {
         (self.batches, self.last) = (batches, None);
     }
 
-    /// To be called when batches have come round; now and then it looks whether they are enough.
+    /// Checks now and then whether the ring is deep enough. Called when batches have been delivered.
     pub(crate) fn look(&mut self, now: Instant, meters: &LaneMeters) {
         let Some(last) = &mut self.last else { return };
         let batches = meters.batches.get();
@@ -74,7 +74,7 @@ impl Depth {
         let share = |now: Duration, before| now.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64();
         let (full, empty) = (share(waits.full, last.waits.full), share(waits.empty, last.waits.empty));
         let is_too_shallow = full > WAITED && empty > WAITED && full >= TO_SPARE * empty;
-        // The batches before the first round are those that it takes to fill the ring.
+        // The batches of the first window include those that fill the ring.
         let is_first = last.batches == 0;
         *last = Look { at: now, batches, waits };
         if is_too_shallow && !is_first {
@@ -95,13 +95,14 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Ten windows, in each of which the ring goes round ten times and its ends wait for so many of its 100 parts.
+    /// Ten windows, in each of which the ring goes round ten times and its ends wait for this percentage of
+    /// the time.
     fn after_waits(full: u32, empty: u32) -> usize {
         let (meters, mut depth) = (LaneMeters::default(), Depth::of(4, 8));
         let mut now = Instant::now();
         for _ in 0..10 {
             meters.batches.add(40);
-            // A wait of which only the part is seen that lies before the next look.
+            // Only the part of a wait that precedes the next look is visible.
             let part = WINDOW * 2 / 100;
             for (meter, parts) in [(&meters.for_slot, full), (&*meters.for_batch, empty)] {
                 meter.add_past(part * parts);
@@ -146,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn a_depth_that_was_said_or_for_which_there_is_no_more_memory_stays() {
+    fn a_configured_depth_or_one_without_more_memory_stays() {
         let meters = LaneMeters::default();
-        let mut said = Depth::of(4, 4);
+        let mut configured = Depth::of(4, 4);
         let mut bounded = Depth::of(4, 8);
         bounded.stay(4);
         let start = Instant::now();
@@ -156,7 +157,7 @@ mod tests {
             meters.for_slot.add_past(WINDOW);
             meters.for_batch.add_past(WINDOW);
             meters.batches.add(100);
-            for depth in [&mut said, &mut bounded] {
+            for depth in [&mut configured, &mut bounded] {
                 depth.look(start + WINDOW * 2 * account, &meters);
                 assert_eq!(depth.batches(), 4);
             }

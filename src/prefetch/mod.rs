@@ -1,10 +1,10 @@
-//! Level 2: from records to batches, one ring of buffers a lane.
+//! Level 2: turns records into batches, with one ring of buffers for each lane.
 //!
-//! Each lane has a prefetcher: a thread that takes runs from its reader, gives each record a place in the batch that is
-//! being filled, hands both to the workers, and sends batches on to the device and the consumer, in order, as they become
-//! complete. It touches no pixel, but for those that fill up a short batch, and the elements of ragged fields, which it
-//! moves together when a batch is complete. While the consumer holds one batch, the
-//! others of the ring are being filled.
+//! Each lane has a prefetcher. This thread takes runs from its reader, gives each record a place in the batch
+//! that is being filled, passes both to the workers, and sends complete batches on to the device and the
+//! consumer, in order. It writes no pixels except to pad a short batch, and moves only the elements of ragged
+//! fields, which it makes contiguous when a batch is complete. While the consumer holds one batch, the others
+//! of the ring are being filled.
 //!
 //! ```text
 //!             free                                             full
@@ -16,17 +16,17 @@
 //! # Invariants
 //!
 //! 1. **Conservation.** Slots in `free` + resting, idle, open and in flight here + in `full` + held by the
-//!    consumer = the batches in the ring, until the lane ends; a slot that is lost before asserts. All queues have
-//!    room for all that there may be: only a receive ever waits.
-//! 2. **Order.** Batches are in flight in the order of their records and leave in it, whatever order the
-//!    workers finish in.
-//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun; what
-//!    was complete is delivered; then, at most once, the error.
+//!    consumer = the batches in the ring, until the lane ends; a slot that is lost before then asserts. All
+//!    queues have room for everything that can be in them: only a receive ever waits.
+//! 2. **Order.** Batches are in flight in the order of their records and leave in that order, whatever order
+//!    the workers finish in.
+//! 3. **The end comes last and once.** After an error or the end of the source nothing new is begun. What was
+//!    complete is delivered; then, at most once, the error.
 //! 4. A buffer is not written before the event of its last use.
-//! 5. **Whoever lets go of a batch waits for nobody.** A slot whose device has still to let go of it is
-//!    dropped on this thread alone, which therefore stays, when the lane has ended, until all slots are home,
-//!    those of its empty batches (`feed/empty.rs`) among them (`return_queue.rs`). It holds nothing else by then:
-//!    neither its reader nor the workers wait for the consumer's batches.
+//! 5. **Dropping a batch waits for nobody.** A slot that its device has yet to release is dropped on this
+//!    thread alone. So the thread stays, when the lane has ended, until all slots have returned, including
+//!    those of its empty batches (`feed/empty.rs`; see `base/return_queue.rs`). It holds nothing else by
+//!    then: neither its reader nor the workers wait for the consumer's batches.
 
 pub(crate) mod consumer_task;
 mod depth;
@@ -59,45 +59,45 @@ use crate::transform::Draws;
 use crate::workers::processor::Processor;
 use crate::workers::{Fill, Governor, Task};
 
-/// What stays the same of a place in a lane's ring, whatever state its buffer is in.
+/// The part of a slot in a lane's ring that is the same in all states of its buffer.
 pub(crate) struct SlotHeader {
     pub(crate) transfer: Box<dyn Transfer>,
-    /// The step that its batch is of, where that is known.
+    /// The step of its batch, if known.
     pub(crate) step: Option<StepEnd>,
-    /// What the passage has room for.
+    /// The capacity of the transfer.
     pub(crate) capacity: Capacity,
     pub(crate) token: SlotToken,
 }
 
-/// A buffer that nobody uses, at its place in the ring.
+/// A slot of the ring whose buffer is not in use.
 pub(crate) struct Slot {
-    /// Before the memory, which the device may still be reading: a passage's drop waits until it is not.
+    /// Before the memory, which the device may still be reading: dropping a transfer waits until it is not.
     pub(crate) header: SlotHeader,
     pub(crate) frame: Frame,
 }
 
-/// A slot on its way home from the consumer, which has let go of its batch.
+/// A slot that returns from the consumer, which has dropped its batch.
 pub(crate) struct Returned {
     pub(crate) slot: Slot,
-    /// Whether its device took note of that. Where it did not, the slot is not used again.
+    /// Whether the release by its device succeeded. If not, the slot is not used again.
     pub(crate) released: Result<(), DeviceError>,
 }
 
-/// A batch that did not get to its consumer, and why.
+/// A batch that did not reach its consumer, and why.
 pub(crate) struct Unsubmitted {
     pub(crate) error: FeedError,
-    /// What its device may be at work on even so.
+    /// Memory that its device may be working on nevertheless.
     pub(crate) slot: Option<Box<Slot>>,
 }
 
-/// A complete batch on its way to the consumer, or in its hands.
+/// A complete batch that is in transfer to the consumer or held by it.
 pub(crate) struct Delivered {
     /// Before the memory, as in [`Slot`].
     pub(crate) header: SlotHeader,
     pub(crate) filled: Filled,
 }
 
-/// Counters of one lane. Those of batches, records and bytes count what the consumer has taken.
+/// The counters of one lane. Batches, records and bytes count what the consumer has taken.
 #[derive(Debug, Default)]
 pub(crate) struct LaneMeters {
     pub(crate) batches: Count,
@@ -106,41 +106,41 @@ pub(crate) struct LaneMeters {
     pub(crate) host_bytes: Count,
     /// Waits of the prefetcher for records.
     pub(crate) for_records: WaitMeter,
-    /// Waits of the prefetcher for the consumer to let go of a batch.
+    /// Waits of the prefetcher for the consumer to drop a batch.
     pub(crate) for_slot: WaitMeter,
-    /// Waits of the prefetcher for the device, which still uses what the consumer has let go of.
+    /// Waits of the prefetcher for the device, which still uses what the consumer has dropped.
     pub(crate) for_device: WaitMeter,
     /// Waits of the prefetcher for the workers, with nothing else to do.
     pub(crate) for_workers: WaitMeter,
-    /// Waits of the consumer for a batch. The workers' crew has an eye on them.
+    /// Waits of the consumer for a batch. The governor watches them.
     pub(crate) for_batch: Arc<WaitMeter>,
-    /// Those of them during which it held all batches of the ring: only it could end them.
+    /// The waits among them during which it held all batches of the ring: only it could end them.
     pub(crate) for_itself: WaitMeter,
-    /// Buffers that had to grow, because a batch was larger than any before it.
+    /// How often a buffer grew because a batch was larger than any before it.
     pub(crate) growths: Count,
-    /// Batches in the ring.
+    /// The number of batches in the ring.
     pub(crate) ring: AtomicUsize,
-    /// Batches that the consumer holds now.
+    /// The number of batches that the consumer holds.
     pub(crate) held: AtomicUsize,
 }
 
 impl Delivered {
-    /// Its place in the ring, where nobody wants the batch.
+    /// Recycles the slot of a batch that nobody wants.
     pub(crate) fn into_slot(self) -> Slot {
         Slot { header: self.header, frame: self.filled.recycle() }
     }
 }
 
 impl LaneMeters {
-    /// How many batches the consumer holds, where those are all that the ring has: it gets no other before it
-    /// drops one.
+    /// The number of batches that the consumer holds, if those are all that the ring has: it gets no other
+    /// before it drops one.
     pub(crate) fn all_held(&self) -> Option<usize> {
         let held = self.held.load(Ordering::Relaxed);
         (held >= self.ring.load(Ordering::Relaxed)).then_some(held)
     }
 }
 
-/// Ends the ring's round when the prefetcher goes, however it goes.
+/// Closes the ring's account when the prefetcher ends, however it ends.
 pub(crate) struct RingKeeper(pub(crate) SlotAccount);
 
 impl Drop for RingKeeper {
@@ -149,61 +149,63 @@ impl Drop for RingKeeper {
     }
 }
 
-/// What a prefetcher works with.
+/// The state of a lane's prefetcher.
 pub(crate) struct Prefetcher {
     /// Before everything that holds slots.
     pub(crate) ring: RingKeeper,
     pub(crate) reader: DataReader,
     pub(crate) processor: Arc<Processor>,
-    /// Drawn here, in the order of the lane's records; the workers handle them in any.
+    /// Drawn here, in the order of the lane's records; the workers handle them in any order.
     pub(crate) draws: Draws,
     pub(crate) device: Device,
-    /// The processors that the thread keeps to, if any: memory that a batch grows to is laid there too.
+    /// The processors that the thread is bound to, if any, so that memory for a batch that grows is placed
+    /// there too.
     pub(crate) near: Option<Cpus>,
-    /// What a batch is and takes: as the source's first record has it, and then the first of the batch before.
+    /// A batch's layout and capacity: by the source's first record at first, then by the first record of the
+    /// batch before.
     pub(crate) layout: Arc<BatchLayout>,
     pub(crate) capacity: Capacity,
-    /// Whether short batches are filled up.
+    /// Whether short batches are padded.
     pub(crate) pads: bool,
     pub(crate) depth: Depth,
     pub(crate) governor: Arc<Governor>,
     pub(crate) meters: Arc<LaneMeters>,
-    /// Shared by all lanes of the feed: an error in one is an error in all, unless it is its device's.
+    /// Shared by all lanes of the feed: an error in one lane ends all, unless it is its device's.
     pub(crate) first_error: FirstError<FeedError>,
     pub(crate) tasks: Sender<Task>,
-    /// Told by the workers whenever a batch is complete; the other end is for new slots.
+    /// Receives a message whenever a batch is complete; `done_sender` is for new slots.
     pub(crate) done: Receiver<()>,
     pub(crate) done_sender: Sender<()>,
     pub(crate) full: Sender<Result<Delivered, FeedError>>,
-    /// Woken after each of these sends, and after the last.
+    /// Woken after each send to `full`, and after the last.
     pub(crate) consumer: Arc<Consumer>,
-    /// Slots whose batch the consumer has let go of.
+    /// Slots whose batch the consumer has dropped.
     pub(crate) free: Receiver<Returned>,
     /// Disconnects when the consumer's end is dropped.
     pub(crate) stop: Receiver<()>,
     pub(crate) state: State,
 }
 
-/// Where a prefetcher's slots are, and whether the end is in sight. Berths come before buffers, here too.
+/// A prefetcher's slots by state, and whether the lane is ending. Transfers come before buffers, here too.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Slots whose device has failed: to drop one may be to wait for all that the device does, or to find out
-    /// that nobody can tell when that is. So they go when the lane has ended, and before all others.
+    /// Slots whose device has failed. Dropping one may wait for all that the device does, or find out that
+    /// nobody can tell when that is over. So they are dropped when the lane has ended, before all others.
     failed: Vec<Slot>,
-    /// Batches that are not submitted because of an error: their places in the ring, and their buffers.
+    /// Batches that are not submitted because of an error: their slot headers, and their buffers.
     abandoned: Vec<(SlotHeader, Box<dyn Send>)>,
-    /// Slots that wait for the event of their last use, in no matter what order those come.
+    /// Slots that wait for the event of their last use; these may come in any order.
     resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
     idle: Option<Slot>,
-    /// A run that waits for a slot. It is taken all the same, lest the end of the runs go unnoticed while
-    /// the consumer holds every slot.
+    /// A run that waits for a slot. It is taken even so, so that the end of the runs does not go unnoticed
+    /// while the consumer holds every slot.
     run: Option<Lease>,
-    /// The batch whose places are being given.
+    /// The batch that is being filled.
     open: Option<(SlotHeader, Filling)>,
     /// Batches that the workers may still be writing, in order.
     in_flight: VecDeque<(SlotHeader, Pending)>,
-    /// Nothing new is begun.
+    /// The lane's outcome, once nothing new is begun.
     ending: Option<Result<(), FeedError>>,
 }
 
@@ -218,40 +220,40 @@ impl State {
     }
 }
 
-/// What a prefetcher can be woken by.
+/// The events that wake a prefetcher.
 enum Wake {
     Run(queue_pair::Slot),
     RunsEnded,
     Free(Returned),
-    /// A slot's last use is over, or cannot be told any more.
+    /// A slot's last use is over, or its device can no longer tell.
     Rested,
     Done,
     Alarm,
     ConsumerLeft,
 }
 
-/// The consumer has gone: whatever is left concerns nobody.
+/// The consumer has gone; nobody needs what is left.
 struct Gone;
 
-/// How long a slot's last use may be over before that is seen: a device tells nobody, it must be asked. The other slots
-/// of the ring are full meanwhile.
+/// How often a device is asked whether a slot's last use is over, because it does not announce that.
+/// Meanwhile the other slots of the ring are full.
 const LOOK: Duration = Duration::from_micros(250);
-/// The same of a slot that is used for long. To ask takes some calls of the driver.
+/// The longest interval, for a slot that stays in use. Asking takes a few calls of the driver.
 const LOOK_MAX: Duration = Duration::from_millis(1);
-/// Of so many times the time that was waited so far.
+/// The interval as a fraction of the time waited so far.
 const LOOK_SHARE: u32 = 16;
 
-/// Long enough that waking in vain costs nothing; it bounds no wait, each of which has its own waker.
+/// Long enough that waking in vain costs nothing. It bounds no wait: each has its own waker.
 const FAR: Duration = Duration::from_secs(3600);
 
-/// How long to wait before a device is asked again, after a wait of so long: not much of what is waited for
-/// anyway, so that nothing is late by much, and what is used for long is not asked for all the while.
+/// How long to wait before a device is asked again, after waiting for `waited`: a small fraction of the wait,
+/// so that nothing is late by much, and a slot that stays in use is not polled all the time.
 fn look_after(waited: Duration) -> Duration {
     (waited / LOOK_SHARE).clamp(LOOK, LOOK_MAX)
 }
 
 impl Prefetcher {
-    /// Puts one more batch into the ring, with its memory on the host and on the device.
+    /// Adds a batch to the ring, with its memory on the host and on the device.
     pub(crate) fn add_slot(&mut self) -> Result<(), FeedError> {
         let (memory, capacity) = self.device.host_memory(self.capacity)?;
         let transfer = self.device.backend().transfer(capacity)?;
@@ -265,11 +267,11 @@ impl Prefetcher {
         Ok(())
     }
 
-    /// The thread `name`: until the source has ended, something has failed, or the consumer has left; and
-    /// then until all slots are home, those of the lane's empty batches, too, which come by a way of their own.
-    /// `through` is dropped in between: from there on nothing is held but slots.
+    /// Runs the thread `name`: until the source has ended, something has failed, or the consumer has left;
+    /// and then until all slots have returned, including those of the lane's empty batches, which have a
+    /// return queue of their own. `through` is dropped in between: from there on nothing but slots is held.
     ///
-    /// Should it panic, its consumer gets an error and not a quiet end.
+    /// If it panics, its consumer gets an error and not a silent end.
     pub(crate) fn stay(mut self, name: String, through: Sender<()>, empties: &Receiver<Receiver<Returned>>) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
         let Prefetcher {
@@ -290,14 +292,14 @@ impl Prefetcher {
         if let Err(panic) = ran {
             let error = FeedError::Panicked { name, message: panic_message(&*panic) };
             first_error.set(error.clone());
-            // Where there is no room for it, an error is there already, behind the ring's batches.
+            // If there is no room for it, an error is there already, after the ring's batches.
             let _ = full.try_send(Err(error));
         }
-        // The consumer sees the end before any slot is waited for: what lets go of one may be that it goes
-        // on.
+        // The consumer sees the end before this thread waits for any slot: the consumer may have to continue
+        // before a slot can be released.
         drop((reader, processor, draws, governor, tasks, full));
         consumer.wake();
-        // Its lender keeps a database open.
+        // The run's lender keeps a database open.
         let mut state = state;
         state.run = None;
         drop(through);
@@ -316,7 +318,8 @@ impl Prefetcher {
         tracing::debug!(batches_taken = self.meters.batches.get(), "the lane ends");
     }
 
-    /// Sends on what is complete, then waits for something to do. `false` when there is no more to do.
+    /// Sends on what is complete, then waits for something to do. Returns `false` when there is no more to
+    /// do.
     fn step(&mut self) -> Result<bool, Gone> {
         self.deliver_complete()?;
         self.reuse();
@@ -354,13 +357,13 @@ impl Prefetcher {
         Ok(true)
     }
 
-    /// The error that the lane ends with: its own device's, which is nobody else's, or the first of the feed.
+    /// The error that ends the lane: its own device's, which concerns no other lane, or the feed's first.
     fn last_word(&self, error: FeedError) -> FeedError {
         if let FeedError::Device(error) = &error {
             tracing::info!(%error, "the lane ends; the others go on");
             return FeedError::Device(error.clone());
         }
-        // Latched only now: a batch that was in flight may have failed for an earlier record.
+        // Set only now: a batch that was in flight may have failed because of an earlier record.
         if self.first_error.set(error.clone()) {
             tracing::info!(%error, "the feed ends");
         }
@@ -386,19 +389,19 @@ impl Prefetcher {
         })
     }
 
-    /// Whether a batch could be begun, if there were a slot for it.
+    /// Whether a batch could be begun if a slot were free.
     fn wants_slot(&self) -> bool {
         let State { idle, open, ending, .. } = &self.state;
         ending.is_none() && idle.is_none() && open.is_none()
     }
 
-    /// The first slot that rests no more, and whether its device says so or has failed.
+    /// The first resting slot whose last use is over, and whether its device succeeded.
     fn rested(&self) -> Option<(usize, Result<(), DeviceError>)> {
         let mut transfers = self.state.resting.iter().map(|slot| &*slot.header.transfer);
         self.device.backend().first_unused(&mut transfers)
     }
 
-    /// What keeps the prefetcher, when it waits.
+    /// The meter for what the prefetcher is about to wait for.
     fn waiting_meter(&self) -> &WaitMeter {
         match &self.state {
             State { ending: Some(_), .. } => &self.meters.for_workers,
@@ -417,10 +420,12 @@ impl Prefetcher {
         let (no_run, no_slot, no_alarm) = (never(), never(), never());
         select! {
             recv(self.stop) -> _ => Some(Wake::ConsumerLeft),
-            recv(if ending.is_none() { self.first_error.alarm() } else { &no_alarm }) -> _ => Some(Wake::Alarm),
+            recv(if ending.is_none() { self.first_error.alarm() } else { &no_alarm }) -> _ => {
+                Some(Wake::Alarm)
+            }
             recv(self.done) -> _ => Some(Wake::Done),
             recv(if wants_slot { &self.free } else { &no_slot }) -> slot => {
-                // A disconnected `free` means that the consumer has let go of the lane.
+                // A disconnected `free` means that the consumer has dropped the lane.
                 Some(slot.map_or(Wake::ConsumerLeft, Wake::Free))
             }
             recv(if wants_run { self.reader.end().full() } else { &no_run }) -> slot => {
@@ -430,7 +435,7 @@ impl Prefetcher {
         }
     }
 
-    /// Gives the run's records their places and hands them to the workers.
+    /// Gives the run's records their places and passes them to the workers.
     fn take_in(&mut self, run: Lease) {
         self.governor.look(Instant::now());
         if self.state.open.is_none()
@@ -445,8 +450,8 @@ impl Prefetcher {
         }
         let end = run.step_end();
         debug_assert!(end.is_some() || !filling.is_full(), "a step is no larger than its batch");
-        // The workers outlive the lanes, and one that is lost lets go of what it is sent: so somebody is
-        // there to take it. Were there nobody, the records would not be written, ever.
+        // The send succeeds: the workers outlive the lanes, and a lost worker still takes and drops its
+        // tasks. Without any worker, the records would never be written.
         if let Err(unsent) = self.tasks.send(Task::Fill(Fill { run, places })) {
             drop(unsent);
             let (name, message) = ("worker".to_owned(), "no worker is left".to_owned());
@@ -457,13 +462,14 @@ impl Prefetcher {
         }
     }
 
-    /// Begins a batch, of the shape that its first record comes to; where it has none, of that of the source's first.
+    /// Starts a batch with the layout that its first record requires, or, if it has no record, the current
+    /// one.
     fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
         if let Some(first) = run.get(0) {
-            // Before its record says what room the batch takes.
+            // Before its first record decides how much room the batch takes.
             run.seal_checks().before(0)?;
             let layout = self.processor.layout(&first, &self.layout);
-            // What somebody wrote to meanwhile looks wrong.
+            // Bytes that somebody wrote to in the meantime look wrong too.
             run.check_used()?;
             self.layout = layout?;
         }
@@ -477,7 +483,7 @@ impl Prefetcher {
         Ok(())
     }
 
-    /// Every place is given: the batch is the workers' now.
+    /// Closes the open batch: all its places are given, and it is now the workers'.
     fn close_batch(&mut self, step: Option<StepEnd>) {
         if let Some((header, filling)) = self.state.open.take() {
             let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
@@ -485,8 +491,8 @@ impl Prefetcher {
         }
     }
 
-    /// The reader is through: with a short last batch, or with an error, which the records of an
-    /// incomplete batch do not survive.
+    /// The reader has ended, either with a short last batch or with an error; in that case the records of an
+    /// incomplete batch are discarded.
     fn runs_ended(&mut self) {
         match self.reader.error() {
             Some(error) => self.fail(error.into()),
@@ -497,7 +503,7 @@ impl Prefetcher {
         }
     }
 
-    /// Ends the lane with an error, and the feed with it, once what is in flight is through.
+    /// Ends the lane with an error, and the feed with it, once what is in flight is complete.
     fn fail(&mut self, error: FeedError) {
         self.ring.0.close();
         if let Some((header, filling)) = self.state.open.take() {
@@ -507,8 +513,8 @@ impl Prefetcher {
         self.state.ending = Some(Err(error));
     }
 
-    /// Begins with a slot whose last use is over. No last use is waited for by itself: what brings it about may be
-    /// that the consumer gets another batch, or goes.
+    /// Takes a slot whose last use is over. It waits for no particular last use, which may depend on the
+    /// consumer getting another batch, or leaving.
     fn reuse(&mut self) {
         if !self.wants_slot() {
             return;
@@ -524,7 +530,7 @@ impl Prefetcher {
         }
     }
 
-    /// Adds the batch that the ring was found to lack, now that it would be filled; whether there is one.
+    /// Adds the batch that the ring was found to lack, now that it would be filled; returns whether it did.
     fn deepen(&mut self) -> bool {
         let ring = self.meters.ring.load(Ordering::Relaxed);
         if ring >= self.depth.batches() {
@@ -565,15 +571,15 @@ impl Prefetcher {
     }
 }
 
-/// A batch larger than any before it in this slot: the one case in which the record path allocates.
+/// Enlarges a slot for a batch larger than any before it: the one case in which the record path allocates.
 fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Result<(), FeedError> {
     tracing::info!(
         bytes = capacity.bytes,
         had = slot.header.capacity.bytes,
         "a batch is larger than any before it"
     );
-    // First the old ones go, so that there need not be room for both; and the passage before the memory that it may
-    // be reading until it is dropped.
+    // The old ones go first, so that there need not be room for both; and the transfer before the memory,
+    // which it may be reading until it is dropped.
     slot.header.transfer = Device::nowhere();
     slot.frame.replace_memory(Box::new(NoMemory));
     let (memory, capacity) = device.host_memory(capacity)?;
@@ -583,13 +589,14 @@ fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Result<(), Feed
     Ok(())
 }
 
-/// Starts a complete batch on its way to the device.
+/// Submits a complete batch to its device.
 pub(crate) fn submit(header: SlotHeader, pending: Pending) -> Result<Delivered, Unsubmitted> {
     if let Some(error) = pending.failure() {
         header.token.close_account();
         return Err(Unsubmitted { error: error.into(), slot: None });
     }
-    // Together from here on, so that on every path the passage goes before the memory it may be reading.
+    // Together from here on, so that on every path the transfer is dropped before the memory that it may be
+    // reading.
     let mut delivered = Delivered { header, filled: pending.filled() };
     let Delivered { header, filled } = &mut delivered;
     let batch = HostBatch::new(filled);
@@ -601,26 +608,25 @@ pub(crate) fn submit(header: SlotHeader, pending: Pending) -> Result<Delivered, 
     Ok(delivered)
 }
 
-/// What the consumer of a lane does when it lets go of a batch. It never panics: a framework may do it from
-/// C.
+/// Returns a batch that the consumer of a lane drops. Never panics: a framework may call it from C.
 pub(crate) fn give_back(
     mut delivered: Delivered,
     lane: usize,
-    home: &ReturnQueue<Returned>,
+    queue: &ReturnQueue<Returned>,
     meters: &LaneMeters,
 ) {
     meters.held.fetch_sub(1, Ordering::Relaxed);
     let transfer = &mut delivered.header.transfer;
     let released = catch_unwind(AssertUnwindSafe(|| transfer.release())).unwrap_or_else(|panic| {
-        // The slot is not to be used again, and the lane, which would wait for it, ends.
+        // The slot must not be used again, and the lane, which would wait for it, ends.
         let message = format!("it panicked: {}", panic_message(&*panic));
         Err(DeviceError::Call { device: format!("the device of lane {lane}"), call: "release", message })
     });
     if released.is_err() {
         delivered.header.token.close_account();
     }
-    // What nobody takes any more is dropped here: the lane has gone, and its device makes nobody wait.
-    let _ = home.send(Returned { slot: delivered.into_slot(), released });
+    // If nobody takes it any more, it is dropped here: the lane has gone, and its device makes nobody wait.
+    let _ = queue.send(Returned { slot: delivered.into_slot(), released });
 }
 
 #[cfg(test)]
@@ -636,7 +642,7 @@ mod tests {
             while waited < wait {
                 waited += look_after(waited);
                 looks += 1;
-                // Late by a sixteenth, or by the least there is.
+                // Late by a sixteenth, or by the shortest interval.
                 assert!(
                     waited <= wait + (wait / LOOK_SHARE).max(LOOK).min(LOOK_MAX),
                     "{waited:?} of {wait:?}"

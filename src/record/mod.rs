@@ -1,4 +1,4 @@
-//! A record's names: which it is, and its key; and Caffe's own kind of record.
+//! A record's id and key, and Caffe's own kind of record.
 
 pub(crate) mod datum;
 
@@ -8,13 +8,13 @@ pub use self::datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
 
 use crate::base::shown;
 
-/// Which record of which pass over the database.
+/// Identifies a record: its number, and the pass over the database.
 ///
-/// Whatever a feed decides about a record (its crop, its mirroring) is a function of this and the seed,
-/// never of the thread that handled it.
+/// Whatever a feed decides about a record (its crop, its mirroring) is a function of this and the seed, never
+/// of the thread that processes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RecordId {
-    /// The epoch, from 0: of a feed that goes by no plan, the pass over the database.
+    /// The epoch, from 0; without a plan, the pass over the database.
     pub epoch: u64,
     /// The record's position in key order, from 0.
     pub index: u64,
@@ -26,8 +26,8 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// A step of a run. Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In the ring, which knows of no
-/// epochs, they are counted from the start, and their epoch is 0.
+/// A step of a run. Steps are those of a [plan](crate::Plan), counted from 0 in each epoch. In round-robin
+/// order, which has no epochs, they are counted from the start, and their epoch is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StepId {
     /// The epoch.
@@ -48,28 +48,28 @@ impl fmt::Display for StepId {
     }
 }
 
-/// The end of a consumer's share of a step: what comes after it is of the next step.
+/// The end of a consumer's share of a step: what follows belongs to the next step.
 ///
-/// Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In the ring, which knows of no epochs, they are
-/// counted from the start, and their epoch is 0.
+/// Steps are those of a [plan](crate::Plan), counted from 0 in each epoch. In round-robin order, which has no
+/// epochs, they are counted from the start, and their epoch is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepEnd {
     /// The epoch.
     pub epoch: u64,
     /// The step.
     pub step: u64,
-    /// Whether it is the last of its epoch.
+    /// Whether it is the last step of its epoch.
     pub is_last: bool,
 }
 
 impl StepEnd {
-    /// The step that it is the end of.
+    /// The step that ends here.
     #[must_use]
     pub fn id(&self) -> StepId {
         StepId { epoch: self.epoch, step: self.step }
     }
 
-    /// The step that comes next, if the next epoch has any.
+    /// The step that comes next, provided that the next epoch has any.
     #[must_use]
     pub fn next(&self) -> StepId {
         match self.is_last {
@@ -79,7 +79,7 @@ impl StepEnd {
     }
 }
 
-/// A key, printed as text as far as it is text.
+/// A key, displayed as quoted text with other bytes escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key(pub Vec<u8>);
 

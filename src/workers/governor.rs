@@ -1,20 +1,20 @@
-//! How many workers are at work, where nobody has said how many there are to be: as few as keep the consumers from
+//! Decides how many workers are active when their number is not configured: as few as keep the consumers from
 //! waiting.
 //!
-//! A worker more than is needed is woken for every run that comes, on one more processor that the training loop could
-//! use, and finds the queue empty the next time. So from time to time it is looked how much of their time the workers were
-//! at work, and how many of the runs that they took were pressing: a consumer waited, and another run lay in the queue
-//! with nobody to take it. While fewer workers suffice, the last ones stand by; the moment that they do not, as many
-//! again join in. What a batch holds does not depend on it.
+//! A surplus worker is woken for every run that arrives, on one more processor that the training loop could
+//! use, and finds the queue empty the next time. So the governor looks at intervals at how much of their time
+//! the workers were active, and how many of the runs they took were pressing: a consumer was waiting, and
+//! another run was in the queue with nobody to take it. While fewer workers suffice, the last ones stand by.
+//! As soon as they do not suffice, the number doubles. The contents of batches do not depend on it.
 //!
 //! ```text
-//! some runs were pressing                                                       twice as many
-//! none was, and one worker fewer would still have little to do, for a while     so many that they have enough to do
+//! some runs were pressing                                                    twice as many workers
+//! none was, and one worker fewer would still have little to do, for a while  as many as have enough to do
 //! ```
 //!
-//! That a consumer waits is not enough: the reader may be what it waits for. Nor is it that workers have little to do on
-//! the average: where a ring has one batch, all of it is wanted at once, and nothing between. Where the first had to be
-//! done because of the second, the while becomes twice as long; when that has not happened for long, half as long again.
+//! It is not enough that a consumer waits: it may be waiting for the reader. Nor is it enough that workers
+//! have little to do on average: in a ring of one batch, all work comes at once, with nothing in between.
+//! After an undone shrink, the wait before the next doubles; after a long time without changes, it halves.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,47 +23,47 @@ use std::time::{Duration, Instant};
 use super::WorkerMeters;
 use crate::base::meter::WaitMeter;
 
-/// How often it is looked.
+/// How long a window is: the time between looks.
 const WINDOW: Duration = Duration::from_millis(100);
 /// The share of runs that may be pressing before it counts.
 const PRESSING: f64 = 0.05;
-/// The share of its time for which a worker is to be at work, so that it has something left to give.
+/// The share of its time that a worker should be active, so that it has some in reserve.
 const EASY: f64 = 0.6;
-/// Windows in a row with a worker too many, before there are fewer: at the least, and at the most.
+/// How many windows in a row must have a worker to spare before the number shrinks: at least, and at most.
 const PATIENCE: u32 = 10;
 const PATIENCE_MAX: u32 = 600;
-/// So many times the patience without a change, and it may have been too much.
+/// After this many times the patience without a change, the patience halves.
 const LONG: u32 = 10;
 
-/// The workers' turns. Those that are not at work stand here.
+/// Keeps the surplus workers waiting.
 #[derive(Debug)]
 pub(crate) struct Governor {
     threads: usize,
-    /// How many are at work: those with the lowest numbers.
+    /// The number of active workers: those with the lowest numbers.
     at_work: AtomicUsize,
-    /// Whether there is no more to do: then nobody stands by.
+    /// Whether the work has ended; then nobody stands by.
     over: Mutex<bool>,
     changed: Condvar,
-    /// `None` where the number was said.
+    /// `None` if the number is configured.
     choice: Option<Choice>,
 }
 
-/// What the choice is made from.
+/// The observations from which the number is chosen.
 #[derive(Debug)]
 struct Choice {
     meters: Arc<WorkerMeters>,
     /// The waits of each lane's consumer.
     consumers: Vec<Arc<WaitMeter>>,
     start: Instant,
-    /// When to look again, in nanoseconds from the start.
+    /// The time of the next look, in nanoseconds from the start.
     next_look: AtomicU64,
-    /// Runs that workers took since the last look, and those of them that were pressing.
+    /// Runs that workers took since the last look; `pressing` counts those of them that were pressing.
     taken: AtomicUsize,
     pressing: AtomicUsize,
     last: Mutex<Look>,
 }
 
-/// What was seen last.
+/// The state at the last look.
 #[derive(Debug)]
 struct Look {
     at: Instant,
@@ -72,13 +72,14 @@ struct Look {
 }
 
 impl Governor {
-    /// Of so many threads, all of them at work, always.
+    /// A governor of `threads` workers that are always active.
     pub(crate) fn of(threads: usize) -> Self {
         let (at_work, over, changed) = (AtomicUsize::new(threads), Mutex::new(false), Condvar::new());
         Governor { threads, at_work, over, changed, choice: None }
     }
 
-    /// Of so many threads, whose waits these are, and as few of them at work as the consumers need.
+    /// A governor of `threads` workers with these meters, which keeps as few of them active as the consumers
+    /// need.
     pub(crate) fn choosing(
         threads: usize,
         meters: &Arc<WorkerMeters>,
@@ -105,7 +106,7 @@ impl Governor {
         self.at_work.load(Relaxed)
     }
 
-    /// Returns when the worker of this number is to work. What it waits until then is counted by `idle`.
+    /// Returns when the worker with this number should work. `idle` counts the wait.
     pub(crate) fn stand_by(&self, number: usize, idle: &WaitMeter) {
         if number < self.at_work() {
             return;
@@ -117,7 +118,7 @@ impl Governor {
         }
     }
 
-    /// A worker has taken a run; `left` are those that lie in the queue.
+    /// Called when a worker has taken a run; `left` runs are still in the queue.
     #[inline]
     pub(crate) fn took(&self, left: usize) {
         if let Some(choice) = &self.choice {
@@ -128,18 +129,18 @@ impl Governor {
         }
     }
 
-    /// A worker is gone, which no worker should be: those who stand by are all that is left.
+    /// Called when a worker is lost, which should never happen: those on standby are all that is left.
     pub(crate) fn lose_one(&self) {
         self.set_at_work(self.threads);
     }
 
-    /// Sends everybody to see that there is no more to do.
+    /// Ends the work and wakes all workers on standby.
     pub(crate) fn end(&self) {
         *lock(&self.over) = true;
         self.changed.notify_all();
     }
 
-    /// To be called often, by anybody: now and then it looks whether so many workers are right.
+    /// Checks now and then whether the number of workers is right. Any thread may call it, and often.
     pub(crate) fn look(&self, now: Instant) {
         if let Some(choice) = &self.choice
             && let Some(at_work) = choice.look(now, self.threads, self.at_work())
@@ -158,12 +159,12 @@ impl Governor {
 }
 
 impl Choice {
-    /// How many are to work from now on, if it is not as many as before.
+    /// The new number of active workers, if it changes.
     fn look(&self, now: Instant, threads: usize, at_work: usize) -> Option<usize> {
         if nanos(now.saturating_duration_since(self.start)) < self.next_look.load(Relaxed) {
             return None;
         }
-        // Whoever does not get it is not the only one to look.
+        // A thread that does not get the lock is not the only one that looks.
         let mut last = self.last.try_lock().ok()?;
         let elapsed = now.saturating_duration_since(last.at);
         if elapsed < WINDOW {
@@ -180,27 +181,27 @@ impl Choice {
     }
 }
 
-/// One window.
+/// The observations of one window.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// How many were to work, and how many there are.
+    /// The number of active workers; `threads` is the number of all workers.
     at_work: usize,
     threads: usize,
-    /// How many were at work, on the average.
+    /// The average number of workers that were busy.
     worked: f64,
     /// Whether a consumer waited for runs that nobody took.
     is_pressing: bool,
 }
 
-/// What was learnt from the windows before.
+/// What earlier windows have taught.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
     patience: u32,
-    /// Windows in a row with a worker too many.
+    /// Windows in a row with a worker to spare.
     calm: u32,
-    /// Windows since the number was changed last, or the patience.
+    /// Windows since the last change of the number or the patience.
     unchanged: u32,
-    /// Whether there are fewer than there were before somebody was sent to stand by.
+    /// Whether the number was reduced, and has not grown since.
     is_try: bool,
 }
 
@@ -237,11 +238,11 @@ impl Habit {
             return at_work;
         }
         (self.calm, self.unchanged, self.is_try) = (0, 0, true);
-        // A half at a time: a moment's rest is not the rule.
+        // By half at most: a moment's rest may not last.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "few, and more than none"
+            reason = "a small positive number"
         )]
         let enough = (worked.max(0.0) / EASY).ceil() as usize;
         enough.max(at_work / 2).max(1)
@@ -252,7 +253,8 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The standard library's lock, and its condition: they allocate nothing when two wait for them the first time.
+/// Locks a standard library mutex. Unlike `parking_lot`'s, it and its condition variable allocate nothing when
+/// two threads first contend for them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -261,7 +263,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// Windows of a feed that is `work` workers' work, the consumers of which wait as soon as it has fewer.
+    /// Simulates windows of a feed with work for `work` workers, whose consumers wait as soon as there are
+    /// fewer.
     fn settle(habit: &mut Habit, at_work: &mut usize, threads: usize, work: f64, windows: usize) {
         for _ in 0..windows {
             let is_pressing = work > *at_work as f64 * 0.95;
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_by_is_back_in_a_few_windows_when_there_is_more_to_do() {
+    fn standby_workers_return_in_a_few_windows_when_there_is_more_to_do() {
         let (mut habit, mut at_work) = (Habit::default(), 64);
         settle(&mut habit, &mut at_work, 64, 0.5, 1000);
         assert_eq!(at_work, 1);
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_wrong_is_tried_less_and_less_often_and_that_is_forgotten_again() {
-        // It is quiet for a while, and then there is work for all.
+        // Quiet for a while, then work for all.
         let (mut habit, mut at_work, mut changes) = (Habit::default(), 4, 0);
         for _ in 0..1000 {
             let before = at_work;
@@ -324,7 +327,7 @@ mod tests {
     fn consumers_that_wait_for_a_slow_reader_do_not_call_for_workers() {
         let (mut habit, mut at_work) = (Habit::default(), 16);
         for _ in 0..1000 {
-            // No run ever lies in the queue.
+            // The queue is always empty.
             at_work = habit.choose(Seen { at_work, threads: 16, worked: 1.2, is_pressing: false });
         }
         assert_eq!(at_work, 2);
@@ -335,7 +338,7 @@ mod tests {
         for (threads, work) in [(2, 0.8), (16, 0.8), (16, 4.0), (64, 8.0)] {
             let (mut habit, mut at_work) = (Habit::default(), threads);
             for _ in 0..1000 {
-                // A step is one long; the batch that is filled after it takes `work` of one worker.
+                // A step takes one unit of time; filling the next batch takes one worker `work`.
                 let filling = work / at_work as f64;
                 let worked = work / (1.0 + filling);
                 at_work = habit.choose(Seen { at_work, threads, worked, is_pressing: true });
@@ -359,18 +362,14 @@ mod tests {
         let resting: Vec<_> = (0..4).map(|_| meters.idle.begin()).collect();
         assert_eq!(look_at(&governor, 0..100, 9), 1, "nobody waits");
         let waits = consumer.begin();
-        assert_eq!(look_at(&governor, 200..205, 0), 1, "nothing lies in the queue");
+        assert_eq!(look_at(&governor, 200..205, 0), 1, "the queue is empty");
         assert_eq!(look_at(&governor, 300..303, 1), 4);
-        assert_eq!(
-            look_at(&governor, 400..500, 1),
-            4,
-            "who is wanted is not sent away, whatever there is to do"
-        );
+        assert_eq!(look_at(&governor, 400..500, 1), 4, "a needed worker is not sent away, whatever its load");
         drop((resting, waits));
     }
 
     #[test]
-    fn a_number_that_was_said_stays() {
+    fn a_configured_number_stays() {
         let governor = Governor::of(3);
         for window in 0..100 {
             governor.took(0);
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_by_is_sent_to_work_and_in_the_end_home() {
+    fn standby_workers_are_sent_to_work_and_released_at_the_end() {
         let (governor, idle) = (Governor::of(3), WaitMeter::default());
         governor.set_at_work(1);
         std::thread::scope(|scope| {

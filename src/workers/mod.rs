@@ -1,12 +1,12 @@
-//! The threads that turn records into their places in a batch.
+//! The threads that decode records into their places in a batch.
 //!
-//! A task is a run and the places of its records, or an errand of the reader's. Tasks of all lanes go through one
-//! bounded queue, in the order in which the lanes' batches are filled, and any worker takes any task: a batch has no barrier of
-//! its own, so nobody idles at its end while the next is being filled. What a record becomes depends on
-//! the record and its name alone, never on who handles it.
+//! A task is a run with the places of its records, or a task that the reader offloads. Tasks of all lanes go
+//! through one bounded queue, in the order in which the lanes' batches are filled, and any worker takes any
+//! task. A batch has no barrier of its own, so nobody idles at its end while the next is being filled. What a
+//! record becomes depends only on the record and its id, never on the worker that handles it.
 //!
-//! Why not a fork-join pool: its tasks are boxed one by one (the record path allocates nothing), and a join
-//! at the end of each batch costs small batches more than their records do.
+//! Why not a fork-join pool: it boxes each task (the record path allocates nothing), and a join at the end of
+//! each batch costs small batches more than their records do.
 
 mod governor;
 pub(crate) mod processor;
@@ -32,8 +32,8 @@ use crate::decoder::Scratch;
 use crate::reader::Lease;
 use crate::workers::processor::Processor;
 
-/// How much of a record is asked for while the one before it is handled: each begins on a page of its own, which the
-/// processor does not foresee.
+/// How much of a record is prefetched while the one before it is handled: each starts on a page of its own,
+/// which the processor's prefetcher does not predict.
 const AHEAD_BYTES: usize = 4096;
 
 /// What a worker does next.
@@ -43,14 +43,14 @@ pub(crate) enum Task {
     OffloadedTask(Arc<dyn OffloadedTask>),
 }
 
-/// A run, and the places that its records go to.
+/// A run, and the places of its records.
 pub(crate) struct Fill {
     pub(crate) run: Lease,
     pub(crate) places: Places,
 }
 
 impl Fill {
-    /// Writes the records; whether that completed their batch.
+    /// Writes the records; returns whether that completed their batch.
     fn handle(mut self, processor: &Processor, scratch: &mut Scratch) -> bool {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
@@ -60,14 +60,14 @@ impl Fill {
                 if let Some(next) = self.run.get(position + 1) {
                     cache_lines::ask_for(next.value.get(..AHEAD_BYTES).unwrap_or(next.value));
                 }
-                // Right before, so that what is read for it is in this processor's cache.
+                // Verified right before its use, so that what this reads is in this processor's cache.
                 if let Err(damage) = checksums.before(position) {
                     self.places.fail(position, damage);
                     return;
                 }
                 let mut row = self.places.get(position, processor.seed);
                 if let Err(error) = processor.write(&record, &mut row, scratch) {
-                    // What somebody wrote to meanwhile looks wrong.
+                    // Bytes that somebody wrote to in the meantime look wrong too.
                     match self.run.check_used() {
                         Ok(()) => self.places.fail(position, error),
                         Err(changed) => self.places.fail(position, changed),
@@ -85,27 +85,27 @@ impl Fill {
             let cause = RecordCause::Panicked { message: panic_message(&*panic) };
             self.places.fail(at, processor.error(&record, cause));
         }
-        // The run first: its reader may be waiting for it, and what follows may complete the batch.
+        // The run first: its reader may be waiting for it, and the next line may complete the batch.
         drop(self.run);
         self.places.leave()
     }
 }
 
-/// Counters of a feed's workers.
+/// The counters of a feed's workers.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMeters {
-    /// Waits of workers that had nothing to do, or were too many.
+    /// Waits of workers that had nothing to do, or were surplus.
     pub(crate) idle: WaitMeter,
     pub(crate) runs: Count,
-    /// Errands that a worker did, because nobody had before.
+    /// Offloaded tasks that a worker did because nobody had done them before.
     pub(crate) offloaded: Count,
 }
 
-/// The queue to workers that have still to be started: readers, which send errands, are there before them. It has room
-/// for every run there is, and every errand, so that a send never waits.
+/// The queue to workers that have yet to start: readers, which offload tasks, exist before them. It has room
+/// for all runs and all offloaded tasks, so that a send never waits.
 ///
-/// Runs and errands go through it in their order. Where the workers are behind, an errand waits, and the reader, which
-/// has time, does it itself; where the reader is behind, hardly anything is queued.
+/// Runs and offloaded tasks go through it in order. If the workers are behind, a task waits, and the reader,
+/// which has time, does it itself; if the reader is behind, hardly anything is queued.
 #[derive(Debug)]
 pub(crate) struct TaskQueue {
     tasks: Sender<Task>,
@@ -114,20 +114,20 @@ pub(crate) struct TaskQueue {
 }
 
 impl TaskQueue {
-    /// For so many workers, with room for so many runs.
+    /// A queue to `threads` workers, with room for `runs_max` runs.
     pub(crate) fn with_room(threads: usize, runs_max: usize) -> Self {
         let (tasks, queue) = bounded(runs_max + OFFLOADED_MAX);
         let offloaded = Arc::new(Offload { threads, tasks: Mutex::new(Some(tasks.clone())) });
         TaskQueue { tasks, queue, offloaded }
     }
 
-    /// The workers, as a reader sees them.
+    /// The workers, as helpers of a reader.
     pub(crate) fn helpers(&self) -> Arc<dyn Helpers> {
         self.offloaded.clone()
     }
 }
 
-/// The workers' end for errands.
+/// The workers' queue for offloaded tasks.
 #[derive(Debug)]
 struct Offload {
     threads: usize,
@@ -145,12 +145,12 @@ impl Helpers for Offload {
     }
 
     fn send(&self, task: Arc<dyn OffloadedTask>) -> bool {
-        // There is room: who sends keeps to `offloaded_max`. To try costs no more.
+        // There is room, because senders keep to `offloaded_max`; trying costs no more.
         self.tasks.lock().as_ref().is_some_and(|tasks| tasks.try_send(Task::OffloadedTask(task)).is_ok())
     }
 }
 
-/// The worker threads of a feed. Dropping the value lets them finish what is queued, and joins them.
+/// The worker threads of a feed. Dropping this lets them finish what is queued, and joins them.
 #[derive(Debug)]
 pub(crate) struct Workers {
     /// `Some` until the drop, which ends the queue.
@@ -161,9 +161,9 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts a crew's workers on a queue. `near` are the processors that they keep to, if any. `lost` is
-    /// told of a worker that panicked where no panic is foreseen, with its name and what the panic said,
-    /// before the task that it was given is let go of.
+    /// Starts a feed's workers on a queue. They are bound to the processors `near`, if any. If a worker
+    /// panics where no panic is expected, `lost` receives its name and the panic's message, before the worker
+    /// drops its task.
     pub(crate) fn start(
         queue: TaskQueue,
         governor: Arc<Governor>,
@@ -186,7 +186,7 @@ impl Workers {
                 }));
                 if let Err(panic) = worked {
                     lost(format!("worker:{number}"), panic_message(&*panic));
-                    let_go(&governor, task, &queue);
+                    drop_tasks(&governor, task, &queue);
                 }
             };
             let thread = std::thread::Builder::new().name(name).spawn(run)?;
@@ -195,27 +195,27 @@ impl Workers {
         Ok(workers)
     }
 
-    /// The queue to the workers.
+    /// The sender of the workers' queue.
     pub(crate) fn tasks(&self) -> Sender<Task> {
         self.tasks.clone().expect("the queue is taken only by the drop")
     }
 }
 
 impl Drop for Workers {
-    /// The join ends because the lanes, which hold the other senders, are joined before they let go of the
-    /// workers, and errands are not taken any more; a worker then finds its queue empty and closed.
+    /// The join ends: the lanes, which hold the other senders, are joined before they drop the workers, and
+    /// offloaded tasks are no longer accepted. A worker then finds its queue empty and closed.
     fn drop(&mut self) {
         self.tasks = None;
         drop(self.offloaded.tasks.lock().take());
         self.governor.end();
         for thread in self.threads.drain(..) {
-            // A panic was caught there, and told.
+            // A panic was caught there and reported.
             let _ = thread.join();
         }
     }
 }
 
-/// `task` is what it is at, or `None`.
+/// Runs a worker's loop. `task` is the task that it is working on, or `None`.
 fn work(
     number: usize,
     governor: &Governor,
@@ -233,9 +233,9 @@ fn work(
         governor.stand_by(number, &meters.idle);
         let ready = || if has_completed { None } else { queue.try_recv().ok().map(Ok) };
         let wait = || {
-            // Who waits for the batch may have the processor first. Where all are at work, a system may let a thread that
-            // was woken wait for the end of a time slice (of 4 ms, in Linux's lazy preemption), and there are two to be
-            // woken, one by the other.
+            // The thread that waits for the batch may have the processor first. If all processors are busy, a
+            // system may make a woken thread wait for the end of a time slice (of 4 ms, in Linux's lazy
+            // preemption), and two threads are to be woken, one by the other.
             if has_completed {
                 std::thread::yield_now();
             }
@@ -260,11 +260,11 @@ fn work(
     }
 }
 
-/// What a worker does that is lost to a panic, which is caught wherever one is foreseen: it lets go of its
-/// task and, for as long as there are any, of all that it comes by. Batches that those are of fail, and
-/// nobody waits for them, though no worker be left.
-fn let_go(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task>) {
-    // Those who stand by may be all that is left. What panics here did so before, and was told.
+/// What a worker does after a panic that was not caught where panics are expected: it drops its task, and
+/// then every task it receives. Their batches fail, so that nobody waits for them, even if no worker is left.
+fn drop_tasks(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task>) {
+    // Workers on standby may be all that is left. If this panics, so did the worker, for the same reason, and
+    // that was reported.
     let _ = catch_unwind(AssertUnwindSafe(|| governor.lose_one()));
     loop {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(task.take())));
@@ -273,11 +273,14 @@ fn let_go(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task>) {
     }
 }
 
-/// Whether it did the errand. One that panics is its reader's again, with all that it takes; the reader then meets the panic
-/// itself.
+/// Runs an offloaded task; returns whether it ran. A task that panics is the reader's again, with all that it
+/// takes, and the reader then meets the panic itself.
 fn run(task: &dyn OffloadedTask) -> bool {
     catch_unwind(AssertUnwindSafe(|| task.run())).unwrap_or_else(|panic| {
-        tracing::warn!(message = panic_message(&*panic), "an errand of the reader's panicked on a worker");
+        tracing::warn!(
+            message = panic_message(&*panic),
+            "an offloaded task of the reader panicked on a worker"
+        );
         false
     })
 }

@@ -1,4 +1,4 @@
-//! What is done to every record of a feed: it is decoded into its row, hashed if that was asked for, and named.
+//! Processes every record of a feed: decodes it into its row, hashes it if requested, and stores its id.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,32 +13,32 @@ use crate::receipt::content::ContentHash;
 use crate::source::Record;
 use crate::source::files::Files;
 
-/// How the records of a feed become the rows of its batches.
+/// Decodes the records of a feed into the rows of its batches.
 pub(crate) struct Processor {
-    /// Where the records come from, for messages.
+    /// The files that the records come from, for messages.
     pub(crate) files: Files,
     pub(crate) decoder: Arc<dyn ErasedDecoder>,
     /// Whether each record's bytes are hashed, for the receipts.
     pub(crate) hashes_contents: bool,
-    /// What records' own random numbers are drawn from.
+    /// The seed of the records' own random numbers.
     pub(crate) seed: u64,
-    /// What the workers' scratch memory is made for.
+    /// The conditions for which the workers' scratch memory is made.
     pub(crate) setup: WorkerSetup,
 }
 
 impl Processor {
-    /// A worker's scratch memory.
+    /// Creates a worker's scratch memory.
     pub(crate) fn scratch(&self) -> Scratch {
         self.decoder.scratch(self.setup)
     }
 
-    /// The fields of a batch, by the source's first record, and what a worker's scratch memory comes to.
+    /// The fields of a batch and the size of a worker's scratch memory, given the source's first record.
     pub(crate) fn fields(&self, first: &Record<'_>) -> Result<(Vec<Field>, ScratchBytes), Box<RecordError>> {
         let look = || Ok((self.decoder.fields(first)?, self.decoder.scratch_bytes(first)?));
         self.caught(first, look)
     }
 
-    /// The layout of the batch that a record begins: that of the batch before, or one with other shapes.
+    /// The layout of the batch that a record starts: that of the batch before, or one with other extents.
     pub(crate) fn layout(
         &self,
         first: &Record<'_>,
@@ -72,7 +72,7 @@ impl Processor {
         self.caught(first, look)
     }
 
-    /// What a decoder answers of a record that it looks at. A panic of it is that record's error.
+    /// Runs a decoder's look at a record; a panic becomes the record's error.
     fn caught<T>(
         &self,
         record: &Record<'_>,
@@ -96,21 +96,21 @@ impl Processor {
         let written = written.map_err(DecodeFailure::into_cause);
         let written = written.and_then(|()| row.check_written().map_err(RecordCause::Field));
         written.map_err(|cause| self.error(record, cause))?;
-        // Last: decoding has brought most of it into a cache.
+        // Last, because decoding has brought most of the record into a cache.
         if self.hashes_contents {
             row.leave_content(ContentHash::of(record));
         }
         Ok(())
     }
 
-    /// What is wrong with a record, with all that is needed to find it.
+    /// An error with everything that is needed to find the record.
     #[cold]
     pub(crate) fn error(&self, record: &Record<'_>, cause: RecordCause) -> Box<RecordError> {
         RecordError::new(self.files.path_of(record.id.index), record, cause)
     }
 }
 
-/// What a worker's scratch memory comes to: who holds it and what it is, and bytes.
+/// A worker's scratch memory: for each part, the holder with what it holds, and the bytes.
 pub(crate) type ScratchBytes = Vec<(&'static str, usize)>;
 
 impl fmt::Debug for Processor {

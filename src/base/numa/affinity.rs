@@ -1,4 +1,4 @@
-//! A thread that keeps to some processors, for a while.
+//! Binds a thread to some processors for a while.
 
 use std::marker::PhantomData;
 
@@ -7,31 +7,33 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Cpus;
 
-/// A thread that is bound; when this is dropped, it may run again where it could before. Threads that it starts
-/// meanwhile are bound as it is, and stay so.
+/// A bound thread. Dropping this lets it run again wherever it could before. Threads that it starts meanwhile
+/// inherit the binding and keep it.
 #[derive(Debug)]
 #[must_use = "a thread is bound for as long as this lives"]
 pub(crate) struct Bound {
     #[cfg(target_os = "linux")]
     before: CpuSet,
-    /// It is one thread that is bound, and the same that is restored.
+    /// Keeps this value on the bound thread, which is the one to be restored.
     on_this_thread: PhantomData<*const ()>,
 }
 
 #[cfg(target_os = "linux")]
 impl Cpus {
-    /// Binds the calling thread to those of these processors that it may run on already: what an administrator has
-    /// set (`taskset`, a cgroup) is narrowed and never widened. By the time it returns, the thread runs there.
+    /// Binds the calling thread to those of these processors on which it may already run: an administrator's
+    /// restriction (`taskset`, a cgroup) is narrowed, never widened. When this returns, the thread runs
+    /// there.
     ///
-    /// `None` where that changes nothing, where it would leave the thread nowhere to run, and where the system refuses.
+    /// Returns `None` if that changes nothing, if it would leave the thread no processor, or if the system
+    /// refuses.
     pub(crate) fn bind(&self) -> Option<Bound> {
-        // Without a reason to the contrary a thread goes on unbound: it is slower, and no worse.
-        let refused = |error| tracing::debug!(%error, "the system does not let this thread be bound");
+        // An unbound thread is slower, but no less correct.
+        let refused = |error| tracing::debug!(%error, "the system refuses to bind this thread");
         let before = sched_getaffinity(None).map_err(refused).ok()?;
         let wanted = self.among(&before);
         if wanted.count() == 0 {
             tracing::debug!(
-                "this thread may run on none of the processors near its memory, and stays where it is"
+                "this thread may run on none of the processors near its memory; it stays unbound"
             );
             return None;
         }
@@ -48,7 +50,7 @@ impl Cpus {
         sched_getaffinity(None).map_or(0, |allowed| self.0.iter().filter(|&&cpu| allowed.is_set(cpu)).count())
     }
 
-    /// Those that are in both.
+    /// The processors in both sets.
     fn among(&self, allowed: &CpuSet) -> CpuSet {
         const { assert!(super::NUMBERS_MAX <= CpuSet::MAX_CPU, "a set has a place for every number") };
         let mut both = CpuSet::new();
@@ -63,19 +65,19 @@ impl Cpus {
 impl Drop for Bound {
     fn drop(&mut self) {
         if let Err(error) = sched_setaffinity(None, &self.before) {
-            tracing::debug!(%error, "a thread stays bound: the system does not let it go");
+            tracing::debug!(%error, "a thread stays bound: the system refuses to unbind it");
         }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 impl Cpus {
-    /// Nothing is bound on systems that tell of no nodes.
+    /// Binds nothing: this system reports no nodes.
     pub(crate) fn bind(&self) -> Option<Bound> {
         None
     }
 
-    /// As it is not known.
+    /// Returns 0: the allowed processors are not known.
     pub(crate) fn usable(&self) -> usize {
         0
     }
@@ -137,7 +139,7 @@ mod tests {
         let bound = cpus([mine, other]).bind();
         assert_eq!(allowed(), set(&[mine]));
         drop(bound);
-        // As `taskset` had said it: what is narrower stays so.
+        // Like a mask set by `taskset`: the narrower one stays.
         let narrow = cpus([mine]).bind();
         assert!(cpus(0..1024).bind().is_none());
         assert_eq!(allowed(), set(&[mine]));

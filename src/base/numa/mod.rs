@@ -1,19 +1,19 @@
-//! The NUMA nodes of the machine: which processors lie near which memory.
+//! The machine's NUMA nodes: which processors are near which memory.
 //!
-//! Linux lays a page in the memory of the node on which it is touched first, unless its thread has a policy of its
-//! own (`numactl`). So memory is placed by binding, for that while, the thread that touches it.
+//! Linux places a page in the memory of the node on which it is first touched, unless the thread has a policy
+//! of its own (`numactl`). So memory is placed by binding the thread that touches it, for that while.
 //!
-//! What cannot be found out is not known, and no error: then nothing is bound, nor is it on a machine of one node.
+//! Unknown topology is not an error; threads stay unbound, as they do on a machine with one node.
 
 mod affinity;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Node and processor numbers are below this: as many processors as the system's calls name.
+/// Node and processor numbers are below this, as many as the system calls can name.
 const NUMBERS_MAX: usize = 1024;
 
-/// The nodes that Linux tells of.
+/// Where Linux describes the nodes.
 const NODES: &str = "/sys/devices/system/node";
 
 /// Some of the machine's processors.
@@ -21,30 +21,30 @@ const NODES: &str = "/sys/devices/system/node";
 pub(crate) struct Cpus(BTreeSet<usize>);
 
 impl Cpus {
-    /// The processors of all of them.
+    /// The processors in any of these sets.
     pub(crate) fn union<'a>(sets: impl IntoIterator<Item = &'a Cpus>) -> Self {
         Cpus(sets.into_iter().flat_map(|cpus| &cpus.0).copied().collect())
     }
 }
 
-/// A part of the machine's memory, and the processors that lie near it.
+/// A part of the machine's memory, and the processors near it.
 #[derive(Debug, PartialEq, Eq)]
 struct Node {
     number: usize,
     cpus: Cpus,
 }
 
-/// The nodes of the machine; none where they are not known.
+/// The machine's nodes; empty if they are not known.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Topology(Vec<Node>);
 
 impl Topology {
-    /// Of the machine as it is now.
+    /// The topology of this machine as it is now.
     pub(crate) fn of_machine() -> Self {
         Topology::read(Path::new(NODES))
     }
 
-    /// All of the nodes that are told of below `root`, or, where one of them is told badly, none.
+    /// Reads all nodes described below `root`; returns none if any of them cannot be parsed.
     fn read(root: &Path) -> Self {
         let list = |path: &str| numbers(&std::fs::read_to_string(root.join(path)).ok()?);
         let node = |number| Some(Node { number, cpus: Cpus(list(&format!("node{number}/cpulist"))?) });
@@ -53,8 +53,8 @@ impl Topology {
         Topology(nodes.unwrap_or_default())
     }
 
-    /// The processors of a node, where the machine has several and this is one of them. A node may be memory alone:
-    /// nothing runs there.
+    /// The processors of a node, if the machine has several nodes and this is one of them. A node may be
+    /// memory only; nothing runs there.
     pub(crate) fn cpus_of(&self, number: usize) -> Option<&Cpus> {
         let is_it = |node: &&Node| node.number == number && !node.cpus.0.is_empty();
         if self.has_several() { self.0.iter().find(is_it).map(|node| &node.cpus) } else { None }
@@ -66,7 +66,7 @@ impl Topology {
     }
 }
 
-/// Reads what Linux writes: `0-3,8,10-11`, or nothing.
+/// Parses a list as Linux writes it: `0-3,8,10-11`, or nothing.
 fn numbers(list: &str) -> Option<BTreeSet<usize>> {
     let number = |text: &str| text.parse().ok().filter(|&number: &usize| number < NUMBERS_MAX);
     let mut numbers = BTreeSet::new();
@@ -81,13 +81,13 @@ fn numbers(list: &str) -> Option<BTreeSet<usize>> {
     Some(numbers)
 }
 
-/// The node that a device on the PCI bus is nearest to, by its name there: `0000:3b:00.0`.
+/// The node nearest to a device on the PCI bus, by the device's name there: `0000:3b:00.0`.
 #[cfg(feature = "cuda-driver")]
 pub(crate) fn node_of_pci(device: &str) -> Option<usize> {
     node_below(Path::new("/sys/bus/pci/devices"), device)
 }
 
-/// The same, of what is told below `root`. Linux says -1 where there is none.
+/// Like [`node_of_pci`], with the bus described below `root`. Linux writes -1 if there is no node.
 #[cfg(feature = "cuda-driver")]
 fn node_below(root: &Path, device: &str) -> Option<usize> {
     let text = std::fs::read_to_string(root.join(device).join("numa_node")).ok()?;
@@ -98,8 +98,8 @@ fn node_below(root: &Path, device: &str) -> Option<usize> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A folder in which a machine tells of its nodes: their numbers, and the processors of each.
-    fn told(online: &str, nodes: &[(usize, &str)]) -> tempfile::TempDir {
+    /// Creates a folder that describes a machine's nodes: their numbers, and the processors of each.
+    fn described(online: &str, nodes: &[(usize, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("online"), online).unwrap();
         for (number, cpus) in nodes {
@@ -110,13 +110,13 @@ pub(crate) mod tests {
         root
     }
 
-    /// A machine with a node for each of these processors, one the other's neighbour.
+    /// A machine with one node for each of these processors.
     pub(crate) fn one_a_node(cpus: [usize; 2]) -> Topology {
         let cpus = cpus.map(|cpu| cpu.to_string());
-        Topology::read(told("0-1\n", &[(0, &cpus[0]), (1, &cpus[1])]).path())
+        Topology::read(described("0-1\n", &[(0, &cpus[0]), (1, &cpus[1])]).path())
     }
 
-    /// The numbers in a list of Linux's.
+    /// The numbers in a list as Linux writes it.
     pub(crate) fn listed(list: &str) -> Vec<usize> {
         numbers(list).unwrap().into_iter().collect()
     }
@@ -139,8 +139,8 @@ pub(crate) mod tests {
 
     #[test]
     fn the_nodes_are_read_with_their_processors() {
-        // Node 1 is off line, and node 2 memory alone.
-        let root = told("0,2-3\n", &[(0, "0-1,4\n"), (1, "9\n"), (2, "\n"), (3, "2-3\n")]);
+        // Node 1 is offline, and node 2 is memory only.
+        let root = described("0,2-3\n", &[(0, "0-1,4\n"), (1, "9\n"), (2, "\n"), (3, "2-3\n")]);
         let topology = Topology::read(root.path());
         assert_eq!(topology.cpus_of(0), Some(&cpus([0, 1, 4])));
         assert_eq!(topology.cpus_of(3), Some(&cpus([2, 3])));
@@ -148,9 +148,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_told_badly_or_not_at_all_is_not_known() {
+    fn what_is_described_badly_or_not_at_all_is_not_known() {
         let nothing = Topology::default();
-        let read = |online: &str, nodes: &[(usize, &str)]| Topology::read(told(online, nodes).path());
+        let read = |online: &str, nodes: &[(usize, &str)]| Topology::read(described(online, nodes).path());
         assert_eq!(Topology::read(Path::new("/nowhere")), nothing);
         assert_eq!(read("0-1,", &[(0, "0"), (1, "1")]), nothing);
         assert_eq!(read("0-1", &[(0, "0"), (1, "one")]), nothing);
@@ -160,7 +160,7 @@ pub(crate) mod tests {
 
     #[test]
     fn one_node_is_no_choice() {
-        let topology = Topology::read(told("0", &[(0, "0-7")]).path());
+        let topology = Topology::read(described("0", &[(0, "0-7")]).path());
         assert!(!topology.has_several());
         assert_eq!(topology.cpus_of(0), None);
     }

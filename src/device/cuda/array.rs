@@ -1,4 +1,4 @@
-//! An array on a device, described without memory of its own: a consumer asks for several a batch.
+//! Describes an array on a device without allocating, because a consumer asks for several in each batch.
 
 use crate::base::shape::{Dtype, Extents};
 
@@ -6,13 +6,13 @@ use crate::base::shape::{Dtype, Extents};
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceArray {
-    /// The address of its first element, on the device; a multiple of 64.
+    /// The device address of its first element; a multiple of 64.
     pub pointer: u64,
     /// The type of its elements.
     pub dtype: Dtype,
     /// Its extents, outermost first.
     pub shape: Extents,
-    /// How many elements apart neighbours along each axis lie. There are no gaps.
+    /// The strides in elements. There are no gaps.
     pub strides: Extents,
 }
 

@@ -1,4 +1,4 @@
-//! The CUDA driver, found when the program runs: is it there, what does it say, and on which device.
+//! The CUDA driver, loaded at run time: whether it is present, its errors, and contexts of its devices.
 
 #![expect(unsafe_code, reason = "the driver is C")]
 
@@ -13,15 +13,15 @@ use once_cell::sync::OnceCell;
 
 use crate::device::DeviceError;
 
-/// The oldest driver whose every call is there that is made here: CUDA 11.0, but 13's bindings name calls of 12.8.
+/// The oldest driver that has every call made here: CUDA 11.0, but the bindings for 13 name calls of 12.8.
 const VERSION_MIN: Version = Version(if sys::CUDA_VERSION >= 13_000 { 12_080 } else { 11_000 });
 
-/// The driver's library, by the names that `cudarc` opens it under.
+/// The names under which `cudarc` opens the driver's library.
 const LIBRARY: [&CStr; 2] = [c"libcuda.so", c"libcuda.so.1"];
 
-/// Looks for the driver and starts it, until that has been done once; then says of which version it is.
+/// Finds and starts the driver, unless that has succeeded before, and returns its version.
 ///
-/// Everything that calls the driver comes through here first: without it, `cudarc` panics at the first call.
+/// Every use of the driver must call this first: without the driver, `cudarc` panics at the first call.
 pub(super) fn start() -> Result<Version, DeviceError> {
     static STARTED: OnceCell<Version> = OnceCell::new();
     STARTED.get_or_try_init(look_for).copied()
@@ -32,38 +32,38 @@ fn look_for() -> Result<Version, DeviceError> {
         return Err(DeviceError::NoDriver);
     }
     let mut version = 0;
-    // SAFETY: the driver writes one number to where it is told to, started or not.
-    let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
-    told("cuda", "cuDriverGetVersion", asked.result())?;
+    // SAFETY: the driver writes one number to the given address, whether it is started or not.
+    let queried = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+    check("cuda", "cuDriverGetVersion", queried.result())?;
     if Version(version) < VERSION_MIN {
         return Err(DeviceError::DriverTooOld { found: Version(version), needed: VERSION_MIN });
     }
     match result::init() {
-        // None that this process may see; the driver is not started then.
+        // No device that this process may see; the driver is then not started.
         Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => {
             Err(DeviceError::NoSuchDevice { device: "GPU".to_owned(), found: 0 })
         }
-        said => told("cuda", "cuInit", said).map(|()| Version(version)),
+        started => check("cuda", "cuInit", started).map(|()| Version(version)),
     }
 }
 
-/// Opens a library, for good: it is used until the process ends.
+/// Opens a library for good: it is used until the process ends.
 ///
-/// `cudarc` has a function that says whether the driver is there, but only if no other crate of the program has it
-/// link to the driver.
+/// `cudarc` has a function that tells whether the driver is present, but it is right only if no other crate
+/// of the program makes `cudarc` link to the driver.
 fn can_be_opened(name: &CStr) -> bool {
-    // SAFETY: the name ends with a zero; the library's initialisers are the only code that is run.
+    // SAFETY: the name ends with a zero; the library's initialisers are the only code that runs.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     !library.is_null()
 }
 
-/// How many devices there are.
+/// The number of devices.
 pub(super) fn count() -> Result<usize, DeviceError> {
     match start() {
         Err(DeviceError::NoSuchDevice { .. }) => return Ok(0),
         started => started?,
     };
-    let count = told("cuda", "cuDeviceGetCount", result::device::get_count())?;
+    let count = check("cuda", "cuDeviceGetCount", result::device::get_count())?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
@@ -77,16 +77,16 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// What a call said, with its device's name if it failed.
-pub(super) fn told<T>(
+/// Converts a call's result; an error then names the device.
+pub(super) fn check<T>(
     device: &str,
     call: &'static str,
-    said: Result<T, DriverError>,
+    outcome: Result<T, DriverError>,
 ) -> Result<T, DeviceError> {
-    said.map_err(|error| DeviceError::Call { device: device.to_owned(), call, message: describe(error) })
+    outcome.map_err(|error| DeviceError::Call { device: device.to_owned(), call, message: describe(error) })
 }
 
-/// The driver's own words for an error.
+/// The driver's own description of an error.
 fn describe(error: DriverError) -> String {
     let words = |text: Result<&CStr, DriverError>| text.map(|text| text.to_string_lossy().into_owned());
     match (words(error.error_name()), words(error.error_string())) {
@@ -95,50 +95,50 @@ fn describe(error: DriverError) -> String {
     }
 }
 
-/// A number that the driver knows of a device.
+/// One of a device's attributes.
 pub(super) fn attribute(
     name: &str,
     device: sys::CUdevice,
     attribute: sys::CUdevice_attribute,
 ) -> Result<i32, DeviceError> {
-    // SAFETY: the device was given out by the driver.
-    told(name, "cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
+    // SAFETY: the driver returned this device.
+    check(name, "cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
 }
 
-/// Bytes of a device's memory.
+/// The size of a device's memory in bytes.
 pub(super) fn memory_bytes(name: &str, device: sys::CUdevice) -> Result<usize, DeviceError> {
-    // SAFETY: the device was given out by the driver.
-    told(name, "cuDeviceTotalMem", unsafe { result::device::total_mem(device) })
+    // SAFETY: the driver returned this device.
+    check(name, "cuDeviceTotalMem", unsafe { result::device::total_mem(device) })
 }
 
-/// A device's own context, the one that all CUDA libraries of the process share: the primary one.
+/// A device's primary context, the one that all CUDA libraries of the process share.
 #[derive(Debug)]
 pub(super) struct Context {
     ordinal: usize,
     name: String,
     device: sys::CUdevice,
     context: sys::CUcontext,
-    /// Nobody can say any more whether the device still uses memory that it was given.
+    /// Set once nobody can tell whether the device still uses memory that it was given.
     is_unknown: AtomicBool,
 }
 
-// SAFETY: the driver may be called from any thread; the handle is a name that it gave out.
+// SAFETY: the driver may be called from any thread; the handle is a name that it returned.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Takes hold of the context of a device, which it then keeps alive.
+    /// Retains a device's primary context, and so keeps it alive.
     pub(super) fn of(ordinal: usize) -> Result<Arc<Self>, DeviceError> {
         let name = format!("cuda:{ordinal}");
         let found = count()?;
         let Some(number) = i32::try_from(ordinal).ok().filter(|_| ordinal < found) else {
             return Err(DeviceError::NoSuchDevice { device: name, found });
         };
-        let device = told(&name, "cuDeviceGet", result::device::get(number))?;
-        // SAFETY: the device was given out by the driver just now. It is released in the drop.
+        let device = check(&name, "cuDeviceGet", result::device::get(number))?;
+        // SAFETY: the driver just returned this device. The context is released in the drop.
         let context =
-            told(&name, "cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
+            check(&name, "cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
         Ok(Arc::new(Context { ordinal, name, device, context, is_unknown: AtomicBool::new(false) }))
     }
 
@@ -158,79 +158,84 @@ impl Context {
         self.context
     }
 
-    /// What a call on this device said.
-    pub(super) fn told<T>(&self, call: &'static str, said: Result<T, DriverError>) -> Result<T, DeviceError> {
-        told(&self.name, call, said)
+    /// Converts the result of a call on this device.
+    pub(super) fn check<T>(
+        &self,
+        call: &'static str,
+        outcome: Result<T, DriverError>,
+    ) -> Result<T, DeviceError> {
+        check(&self.name, call, outcome)
     }
 
-    /// Makes it this thread's current context for as long as the answer lives. The one before, which may be
-    /// another library's, comes back then.
+    /// Makes this the thread's current context for as long as the returned guard lives; then the previous
+    /// one, which may be another library's, is restored.
     ///
-    /// Until then the thread's calls may also do what a graph that somebody else is capturing would not take: they
-    /// are none of its work, and would end the capture.
+    /// Meanwhile the thread's calls may also do what a graph that somebody else is capturing would not allow:
+    /// they are not part of its work, and would otherwise end the capture.
     pub(super) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
         // SAFETY: the context lives as long as `self` does.
         let pushed = unsafe { sys::cuCtxPushCurrent_v2(self.context) };
-        self.told("cuCtxPushCurrent", pushed.result())?;
+        self.check("cuCtxPushCurrent", pushed.result())?;
         let mut entered = Entered { context: self, mode: None, on_this_thread: PhantomData };
         let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: the driver takes a mode from where it is told to, and leaves another there.
+        // SAFETY: the driver reads a mode at the given address, and writes another there.
         let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
-        self.told("cuThreadExchangeStreamCaptureMode", exchanged.result())?;
+        self.check("cuThreadExchangeStreamCaptureMode", exchanged.result())?;
         entered.mode = Some(mode);
         Ok(entered)
     }
 
-    /// From here on no memory of the device's, and none that it reads, is given back, and neither is the context: they
-    /// may be in use.
+    /// From here on, no memory of the device or that it reads is freed, nor is the context: they may be in
+    /// use.
     pub(super) fn lose_sight(&self) {
         self.is_unknown.store(true, Ordering::Relaxed);
     }
 
-    /// Whether memory may be given back.
+    /// Whether memory may be freed.
     pub(super) fn is_in_sight(&self) -> bool {
         !self.is_unknown.load(Ordering::Relaxed)
     }
 
-    /// Waits for all that the device has to do, in this process. No part of the steady state: for when an event
-    /// cannot tell.
+    /// Waits for all work of this process on the device. Not part of the steady state; for cases in which an
+    /// event cannot tell.
     pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
         let _entered = self.enter()?;
-        self.told("cuCtxSynchronize", result::ctx::synchronize())
+        self.check("cuCtxSynchronize", result::ctx::synchronize())
     }
 
-    /// Bytes of the device's memory that are free, and all of them.
+    /// The free and the total bytes of the device's memory.
     pub(super) fn memory(&self) -> Result<(usize, usize), DeviceError> {
         let _entered = self.enter()?;
-        self.told("cuMemGetInfo", result::mem_get_info())
+        self.check("cuMemGetInfo", result::mem_get_info())
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
         if !self.is_in_sight() {
-            return tracing::warn!(device = %self.name, "a context is kept for ever: its device may still be at work");
+            tracing::warn!(device = %self.name, "a context is kept for ever: its device may still be busy");
+            return;
         }
-        // SAFETY: it was retained once, by `of`, and whatever was made in it keeps it alive.
+        // SAFETY: it was retained once, by `of`, and everything made in it keeps it alive.
         let released = unsafe { result::primary_ctx::release(self.device) };
-        if let Err(error) = self.told("cuDevicePrimaryCtxRelease", released) {
-            tracing::warn!(%error, "a device's context cannot be given back");
+        if let Err(error) = self.check("cuDevicePrimaryCtxRelease", released) {
+            tracing::warn!(%error, "a device's context cannot be released");
         }
     }
 }
 
-/// A context that is its thread's current one.
+/// A context while it is its thread's current one.
 #[must_use]
 pub(super) struct Entered<'a> {
     context: &'a Context,
-    /// The thread's own capture mode, where it was exchanged.
+    /// The thread's own capture mode, if it was exchanged.
     mode: Option<sys::CUstreamCaptureMode>,
-    /// What is current is so on one thread.
+    /// A context is current on one thread.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl Entered<'_> {
-    /// Of the context that was entered.
+    /// The handle of the entered context.
     pub(super) fn handle(&self) -> sys::CUcontext {
         self.context.handle()
     }
@@ -239,16 +244,16 @@ impl Entered<'_> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         if let Some(mode) = &mut self.mode {
-            // SAFETY: the driver takes a mode from where it is told to, and leaves another there.
-            let said = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut *mode) };
-            if let Err(error) = self.context.told("cuThreadExchangeStreamCaptureMode", said.result()) {
+            // SAFETY: the driver reads a mode at the given address, and writes another there.
+            let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut *mode) };
+            if let Err(error) = self.context.check("cuThreadExchangeStreamCaptureMode", exchanged.result()) {
                 tracing::warn!(%error, "a thread's capture mode cannot be restored");
             }
         }
         let mut popped = std::ptr::null_mut();
-        // SAFETY: the driver writes a handle to where it is told to.
-        let said = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
-        if let Err(error) = self.context.told("cuCtxPopCurrent", said.result()) {
+        // SAFETY: the driver writes a handle to the given address.
+        let restored = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
+        if let Err(error) = self.context.check("cuCtxPopCurrent", restored.result()) {
             tracing::warn!(%error, "a thread's context cannot be restored");
         }
     }

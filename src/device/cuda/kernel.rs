@@ -1,6 +1,6 @@
-//! The transform of a batch on its device.
+//! Transforms batches on their device.
 
-#![expect(unsafe_code, reason = "the driver is C, and a kernel takes what it is given")]
+#![expect(unsafe_code, reason = "the driver is C, and a kernel trusts its arguments")]
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -15,22 +15,24 @@ use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::device::DeviceError;
 use crate::transform::DeviceTransform;
 
-/// The kernels, for the driver to compile for its GPU. It is made of `kernels/transform.cu`.
+/// The kernels as PTX made from `kernels/transform.cu`, which the driver compiles for its GPU.
 const TRANSFORM_PTX: &str = concat!(include_str!("kernels/transform.ptx"), "\0");
 
-/// Threads along a row of the result, which the warp that they are writes side by side; and rows of a block.
+/// The shape of a block: threads along a row of the result, which form a warp and write adjacent elements;
+/// then rows.
 const BLOCK: (u32, u32, u32) = (32, 8, 1);
 
 /// The most blocks along the grid's second axis.
 const GRID_Y_MAX: u32 = 65_535;
 
-/// What is done to a lane's batches, and the stream on which it is done.
+/// The transform of a lane's batches, and the stream on which it runs.
 #[derive(Debug)]
 pub(super) struct Kernel {
-    /// Of its own, so that the copy of the next batch does not wait for it, and before others, so that it does not
-    /// wait for what trains on the batch before.
+    /// A stream of its own, so that the copy of the next batch does not wait for the transform, with priority
+    /// over other streams, so that the transform does not wait for training on the previous batch.
     stream: Stream,
-    /// Whoever has launched them waits for them, and holds this value until then: they go with their module.
+    /// Valid as long as the module. The launcher holds this value until it has waited for the kernels it
+    /// launched.
     from_bytes: sys::CUfunction,
     from_floats: Option<sys::CUfunction>,
     _module: Module,
@@ -41,12 +43,12 @@ pub(super) struct Kernel {
     layout: Layout,
 }
 
-// SAFETY: the driver may be called from any thread; a function is a name that it gave out.
+// SAFETY: the driver may be called from any thread; a function is a name that it returned.
 unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// The sizes of a batch, as `struct Job` of the kernels has them.
+/// The sizes of a batch, laid out like the kernels' `struct Job`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Job {
@@ -60,10 +62,10 @@ struct Job {
     scale: f32,
 }
 
-/// Where the arrays of a batch lie that a kernel reads and writes, on the device.
+/// The device addresses of the arrays that a kernel reads and writes for a batch.
 #[derive(Clone, Copy)]
 pub(super) struct StagedAt {
-    /// The records' windows: bytes or floats, as `dtype` says.
+    /// The records' windows: bytes or floats, according to `dtype`.
     pub(super) windows: sys::CUdeviceptr,
     pub(super) dtype: Dtype,
     pub(super) cuts: sys::CUdeviceptr,
@@ -71,7 +73,7 @@ pub(super) struct StagedAt {
 }
 
 impl Kernel {
-    /// Compiles the kernels and sends the means.
+    /// Loads the kernels and uploads the means.
     pub(super) fn new(context: &Arc<Context>, transform: &DeviceTransform) -> Result<Self, DeviceError> {
         let stream = Stream::urgent(context)?;
         let (means, mean_step, mean_width) = match transform.mean_image() {
@@ -106,15 +108,15 @@ impl Kernel {
         &self.stream
     }
 
-    /// Puts the transform of a batch on the kernel's stream.
+    /// Enqueues the transform of a batch on the kernel's stream.
     ///
     /// # Safety
     ///
-    /// The arrays are on this kernel's device, as large as a batch of shape `transformed` makes them, and nobody else
-    /// uses `transformed` or writes the others until what is on the stream then has been done.
+    /// The arrays are on this kernel's device and are as large as a batch of shape `transformed` makes them.
+    /// Nobody else uses `transformed` or writes the others until everything then on the stream is done.
     pub(super) unsafe fn launch(&self, at: StagedAt, transformed: BatchShape) -> Result<(), DeviceError> {
         if transformed.records == 0 {
-            // A grid of no blocks is an error.
+            // A grid without blocks is an error.
             return Ok(());
         }
         let context = self.stream.context();
@@ -130,11 +132,11 @@ impl Kernel {
             interleaved: (self.layout == Layout::Nhwc).into(),
             scale: self.scale,
         };
-        // Of one record: fewer than 2^31, for an image has no more elements.
+        // For one record: fewer than 2^31, because an image has no more elements than that.
         let rows = if job.interleaved == 1 { job.height } else { size(image.channels * image.height)? };
         let grid = (rows.div_ceil(BLOCK.1), job.records.min(GRID_Y_MAX), 1);
         let function = match at.dtype {
-            Dtype::F32 => self.from_floats.expect("floats that were to become bytes are refused on the host"),
+            Dtype::F32 => self.from_floats.expect("the host refuses floats that would become bytes"),
             _ => self.from_bytes,
         };
         let StagedAt { mut windows, mut cuts, mut transformed, .. } = at;
@@ -147,23 +149,23 @@ impl Kernel {
             (&raw mut job).cast(),
         ];
         let _entered = context.enter()?;
-        // SAFETY: the function and the stream are there as long as `self` is, and the arguments are those that the
-        // kernel has; the driver copies them before it returns. What they lead to is the caller's promise; the means
-        // are there as long as `self` is, which the passage of the batch keeps until it has arrived.
+        // SAFETY: the function and the stream live as long as `self`, and the arguments match the kernel's;
+        // the driver copies them before it returns. The memory that they point to is the caller's promise.
+        // The means live as long as `self`, which the batch's transfer keeps until the batch has arrived.
         let launched =
             unsafe { result::launch_kernel(function, grid, BLOCK, 0, self.stream.handle(), &mut arguments) };
-        context.told("cuLaunchKernel", launched)
+        context.check("cuLaunchKernel", launched)
     }
 }
 
-/// A size as the kernels take it.
+/// Converts a size to the kernels' type.
 fn side(context: &Context, size: usize) -> Result<u32, DeviceError> {
     let known = i32::try_from(size).ok().and_then(|size| u32::try_from(size).ok());
     known.ok_or_else(|| DeviceError::Call {
         device: context.name().to_owned(),
         call: "the transform",
         message: format!(
-            "a size of {size} pixels, rows or records is more than the 2^31 - 1 that its kernel counts"
+            "a size of {size} pixels, rows or records exceeds the 2^31 - 1 that its kernel can count"
         ),
     })
 }

@@ -1,8 +1,8 @@
-//! NVIDIA's GPUs, through the driver that is found when the program runs.
+//! NVIDIA's GPUs, through the driver that is loaded at run time.
 //!
-//! A lane's batches lie in page-locked memory of the host. A batch that is complete is copied in one piece, on a
-//! stream of the device's own, while the batch before it is trained on; its consumer's stream waits for it on the
-//! device, and gives it back there: nobody on the host waits for anybody.
+//! A lane's batches are in page-locked host memory. A complete batch is copied in one piece, on a stream of
+//! the device's own, while the previous batch is trained on. Its consumer's stream waits for it on the
+//! device, and releases it there: nobody waits on the host.
 
 mod array;
 mod driver;
@@ -33,21 +33,21 @@ pub use self::driver::Version;
 pub use self::step::{StepTimes, SyntheticStep};
 pub use self::transfer::CudaBatch;
 
-/// A GPU, and the stream that its batches are copied on.
+/// A GPU, and the stream on which its batches are copied.
 #[derive(Clone, Debug)]
 pub(super) struct Cuda {
     copies: Arc<Stream>,
-    /// Where the device transforms the batches, what does it.
+    /// The transform, if the device transforms the batches.
     kernel: Option<Arc<Kernel>>,
     numa_node: Option<usize>,
-    /// Whether it was said that batches lie in ordinary memory.
+    /// Whether a warning about batches in ordinary memory was logged.
     has_warned: Arc<AtomicBool>,
 }
 
 impl Cuda {
     pub(super) fn new(ordinal: usize) -> Result<Self, DeviceError> {
         let context = Context::of(ordinal)?;
-        // Where the driver does not say, the node is not known; its error comes again where it matters.
+        // If the driver does not tell, the node is unknown; its error returns where it matters.
         let numa_node =
             pci_name(context.name(), context.device()).ok().and_then(|pci| numa::node_of_pci(&pci));
         let copies = Arc::new(Stream::new(&context)?);
@@ -69,15 +69,15 @@ impl Backend for Cuda {
             Ok(memory) => return Ok(Box::new(memory)),
             Err(error) => error,
         };
-        // Once a device, and not once a batch: what is true of one is most often true of all.
+        // Once a device, and not once a batch: what is true of one batch is mostly true of all.
         if self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%error, bytes, "no page-locked memory, once more");
+            tracing::debug!(%error, bytes, "no page-locked memory again");
         } else {
             tracing::warn!(
                 %error,
                 bytes,
-                "no page-locked memory: ordinary memory serves, from which the driver copies at about half the speed, \
-                 and while it does so the lane's thread waits"
+                "no page-locked memory: using ordinary memory, from which the driver copies at about half \
+                 the speed, while the lane's thread waits"
             );
         }
         match PageMemory::new(bytes) {
@@ -105,7 +105,7 @@ impl Backend for Cuda {
         self.context().memory().map(|(free, _)| Some(free))
     }
 
-    /// The context is entered once: that takes four calls of the driver, and to ask takes one.
+    /// Enters the context once: that takes four driver calls, a query takes one.
     fn first_unused(
         &self,
         transfers: &mut dyn Iterator<Item = &dyn Transfer>,
@@ -125,30 +125,30 @@ impl Backend for Cuda {
     }
 }
 
-/// What the driver says of a GPU.
+/// A GPU as the driver describes it.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaDevice {
     /// Its number: `cuda:ordinal`.
     pub ordinal: usize,
-    /// What its maker calls it.
+    /// Its model name.
     pub name: String,
-    /// Bytes of its memory.
+    /// The size of its memory in bytes.
     pub memory_bytes: usize,
-    /// Bytes of its memory that are free; `None` where it gives this process no context to ask in.
+    /// The free bytes of its memory; `None` if this process can get no context in which to ask.
     pub free_bytes: Option<usize>,
-    /// What it can do: major and minor.
+    /// Its compute capability: major and minor.
     pub compute_capability: (i32, i32),
     /// Its place on the PCI bus, as in `/sys/bus/pci/devices`.
     pub pci: String,
-    /// The NUMA node that it is nearest to, where the system has several and says.
+    /// The NUMA node nearest to it, if the system has several and reports it.
     pub numa_node: Option<usize>,
-    /// The version of CUDA that the driver is for.
+    /// The version of CUDA that the driver supports.
     pub driver: Version,
 }
 
 impl CudaDevice {
-    /// All that the driver lists, in its order.
+    /// All GPUs that the driver lists, in its order.
     ///
     /// # Errors
     ///
@@ -168,12 +168,12 @@ impl CudaDevice {
 
         let known = format!("cuda:{ordinal}");
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
-        let device = driver::told(&known, "cuDeviceGet", result::device::get(number))?;
+        let device = driver::check(&known, "cuDeviceGet", result::device::get(number))?;
         let number = |attribute| driver::attribute(&known, device, attribute);
         let pci = pci_name(&known, device)?;
         Ok(CudaDevice {
             ordinal,
-            name: driver::told(&known, "cuDeviceGetName", result::device::get_name(device))?,
+            name: driver::check(&known, "cuDeviceGetName", result::device::get_name(device))?,
             memory_bytes: driver::memory_bytes(&known, device)?,
             free_bytes: Context::of(ordinal).and_then(|context| context.memory()).ok().map(|(free, _)| free),
             compute_capability: (
@@ -186,18 +186,18 @@ impl CudaDevice {
         })
     }
 
-    /// The name that [`Device`](crate::Device) has for it: `cuda:0`.
+    /// The name of its [`Device`](crate::Device): `cuda:0`.
     #[must_use]
     pub fn device(&self) -> String {
         format!("cuda:{}", self.ordinal)
     }
 
-    /// Bytes a second of the copy of page-locked memory to the device, as a lane copies: the fastest of
-    /// `rounds` copies of so many bytes.
+    /// Measures the rate at which page-locked memory is copied to the device as a lane copies it, in bytes a
+    /// second: the fastest of `rounds` copies of `bytes` bytes.
     ///
     /// # Errors
     ///
-    /// [`DeviceError`] if the memory cannot be had, or the device fails.
+    /// [`DeviceError`] if the memory cannot be allocated, or the device fails.
     pub fn copy_rate(&self, bytes: usize, rounds: usize) -> Result<f64, DeviceError> {
         let context = Context::of(self.ordinal)?;
         let mut host = Pinned::new(&context, bytes)?;

@@ -1,6 +1,7 @@
-//! Kernels of our own, as the driver takes them: PTX, which it compiles for the GPU that it finds.
+//! Our own kernels, as the driver loads them: PTX, which it compiles for the GPU.
 //!
-//! The text is made ahead of time, of the CUDA files in `kernels/` by `kernels/compile.py`, and lies beside them.
+//! `kernels/compile.py` makes the PTX ahead of time from the CUDA files in `kernels/`, and stores it beside
+//! them.
 
 #![expect(unsafe_code, reason = "the driver is C")]
 
@@ -20,22 +21,22 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// Compiles PTX, the text of which ends with a zero.
+    /// Loads PTX text that ends with a zero.
     pub(super) fn new(context: &Arc<Context>, ptx: &'static str) -> Result<Self, DeviceError> {
         assert!(ptx.ends_with('\0'), "the driver reads up to a zero");
         let _entered = context.enter()?;
-        // SAFETY: the text ends with a zero, as was just seen.
+        // SAFETY: the text ends with a zero, as checked above.
         let loaded = unsafe { result::module::load_data(ptx.as_ptr().cast()) };
-        let handle = context.told("cuModuleLoadData", loaded)?;
+        let handle = context.check("cuModuleLoadData", loaded)?;
         Ok(Module { context: context.clone(), handle })
     }
 
-    /// One of its kernels, which is there as long as the module is.
+    /// One of its kernels, which lives as long as the module.
     pub(super) fn function(&self, name: &CStr) -> Result<sys::CUfunction, DeviceError> {
         let _entered = self.context.enter()?;
-        // SAFETY: the module is there.
+        // SAFETY: the module is loaded.
         let found = unsafe { result::module::get_function(self.handle, name.to_owned()) };
-        self.context.told("cuModuleGetFunction", found)
+        self.context.check("cuModuleGetFunction", found)
     }
 }
 
@@ -45,12 +46,12 @@ impl Drop for Module {
             return;
         }
         let unloaded = self.context.enter().and_then(|_entered| {
-            // SAFETY: it was loaded once, and none of its kernels runs any more: whoever
-            // launches them holds the module until it has waited for them.
-            self.context.told("cuModuleUnload", unsafe { result::module::unload(self.handle) })
+            // SAFETY: it was loaded once, and none of its kernels still runs: a launcher holds the module
+            // until it has waited for its kernels.
+            self.context.check("cuModuleUnload", unsafe { result::module::unload(self.handle) })
         });
         if let Err(error) = unloaded {
-            tracing::warn!(%error, "a device's kernels cannot be given back");
+            tracing::warn!(%error, "a device's kernels cannot be unloaded");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What stands for a training step: a kernel of a known length, and how long the device waited before it.
+//! A synthetic training step: a kernel of a known length, and how long the device waited before it.
 
 #![expect(unsafe_code, reason = "the driver is C")]
 
@@ -14,14 +14,15 @@ use super::stream::{CudaEvent, Stream};
 use super::transfer::CudaBatch;
 use crate::device::{DeviceError, Event as _};
 
-/// A kernel that takes a given time, for the driver to compile for its GPU. It is made of `kernels/spin.cu`.
+/// A kernel that takes a given time, as PTX made from `kernels/spin.cu`, which the driver compiles for its
+/// GPU.
 const SPIN_PTX: &str = concat!(include_str!("kernels/spin.ptx"), "\0");
 
-/// Steps that are under way at most: a host that runs further ahead gains nothing.
+/// The most steps in progress: a host that runs further ahead gains nothing.
 const STEPS_AHEAD: usize = 16;
 
-/// A consumer that trains nothing: on each batch it keeps its GPU busy for a given time, on a stream of its own, and
-/// it counts how long that stream waited for data.
+/// A consumer that trains nothing: for each batch it keeps its GPU busy for a given time, on a stream of its
+/// own, and measures how long that stream waited for data.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -43,34 +44,34 @@ pub struct SyntheticStep {
     spin: sys::CUfunction,
     _module: Module,
     nanos: u64,
-    /// When the last steps began and ended: those under way, and the one that was counted last.
+    /// The begin and end of the last steps: those in progress, and the one that was counted last.
     marks: Vec<Mark>,
-    /// Steps begun, and those of them that are counted.
+    /// The number of steps begun; `counted` is the number of those already measured.
     begun: usize,
     counted: usize,
     times: StepTimes,
 }
 
-// SAFETY: the driver may be called from any thread; a function is a name that it gave out.
+// SAFETY: the driver may be called from any thread; a function is a name that it returned.
 unsafe impl Send for SyntheticStep {}
-// SAFETY: as above; a shared reference does nothing.
+// SAFETY: as above; a shared reference can do nothing.
 unsafe impl Sync for SyntheticStep {}
 
-/// The ends of a step.
+/// The begin and end of a step.
 #[derive(Debug)]
 struct Mark {
     begin: CudaEvent,
     end: CudaEvent,
 }
 
-/// What steps took, by the device's own clock.
+/// The duration of steps, by the device's own clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTimes {
-    /// How many steps there were.
+    /// The number of steps.
     pub steps: usize,
-    /// Time from the end of a step to the beginning of the next, over all steps but the first.
+    /// The time from the end of a step to the beginning of the next, over all steps but the first.
     pub waited: Duration,
-    /// Time in the steps themselves.
+    /// The time in the steps themselves.
     pub worked: Duration,
 }
 
@@ -105,8 +106,8 @@ impl SyntheticStep {
         })
     }
 
-    /// Has the GPU take a step once the batch is there, and returns without waiting for it, unless too many steps are
-    /// under way. The batch may be dropped at once.
+    /// Enqueues a step on the GPU that starts once the batch has arrived. Returns without waiting, unless too
+    /// many steps are in progress. The batch may be dropped at once.
     ///
     /// # Errors
     ///
@@ -117,7 +118,7 @@ impl SyntheticStep {
         }
         batch.wait_on_own(&self.stream)?;
         let mark = &self.marks[self.begun % self.marks.len()];
-        // SAFETY: the stream is this value's.
+        // SAFETY: the stream belongs to this value.
         unsafe { mark.begin.record(self.stream.handle()) }?;
         self.spin()?;
         // SAFETY: as above.
@@ -126,7 +127,7 @@ impl SyntheticStep {
         Ok(())
     }
 
-    /// Waits for the last step.
+    /// Waits for the last step, and returns the times.
     ///
     /// # Errors
     ///
@@ -144,13 +145,14 @@ impl SyntheticStep {
         let mut arguments: [*mut c_void; 1] = [(&raw mut nanos).cast()];
         let _entered = context.enter()?;
         let one = (1, 1, 1);
-        // SAFETY: the kernel takes one number, which the driver copies before it returns, and touches no memory.
+        // SAFETY: the kernel takes one number, which the driver copies before it returns, and touches no
+        // memory.
         let launched =
             unsafe { result::launch_kernel(self.spin, one, one, 0, self.stream.handle(), &mut arguments) };
-        context.told("cuLaunchKernel", launched)
+        context.check("cuLaunchKernel", launched)
     }
 
-    /// Counts the first step that is not counted, once it has ended.
+    /// Counts the first uncounted step, once it has ended.
     fn count_one(&mut self) -> Result<(), DeviceError> {
         let mark = &self.marks[self.counted % self.marks.len()];
         mark.end.wait()?;
@@ -166,7 +168,7 @@ impl SyntheticStep {
 }
 
 impl Drop for SyntheticStep {
-    /// Waits for the steps that are under way: the kernel goes with the value.
+    /// Waits for the steps in progress: the kernel is unloaded with this value.
     fn drop(&mut self) {
         if let Err(error) = self.stream.wait_out() {
             tracing::warn!(%error, "a synthetic step cannot be waited for");

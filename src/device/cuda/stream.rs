@@ -1,4 +1,4 @@
-//! Streams, and events of our own on them.
+//! Streams, and our own events on them.
 
 #![expect(unsafe_code, reason = "the driver is C")]
 
@@ -11,59 +11,59 @@ use super::memory::{DeviceMemory, Pinned};
 use crate::batch::memory::HostMemory as _;
 use crate::device::{DeviceError, Event};
 
-/// A queue of work on a device, which runs in order and beside the work of other streams.
+/// A queue of work on a device, which runs in order and alongside other streams.
 #[derive(Debug)]
 pub(super) struct Stream {
     context: Arc<Context>,
     handle: sys::CUstream,
 }
 
-// SAFETY: the driver may be called from any thread; the handle is a name that it gave out.
+// SAFETY: the driver may be called from any thread; the handle is a name that it returned.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A stream that does not wait for the legacy default stream, nor that for it.
+    /// A stream that does not synchronise with the legacy default stream.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, DeviceError> {
         let _entered = context.enter()?;
         let created = result::stream::create(result::stream::StreamKind::NonBlocking);
-        let handle = context.told("cuStreamCreate", created)?;
+        let handle = context.check("cuStreamCreate", created)?;
         Ok(Stream { context: context.clone(), handle })
     }
 
-    /// The same, whose work comes before that of other streams where both could begin.
+    /// Like [`new`](Self::new), with priority over other streams.
     pub(super) fn urgent(context: &Arc<Context>) -> Result<Self, DeviceError> {
-        /// Lower is sooner, and the driver takes the soonest that there is for what is sooner still.
+        /// Lower is sooner; the driver clamps it to the highest priority that exists.
         const PRIORITY: i32 = -100;
 
         let _entered = context.enter()?;
         let kind = result::stream::StreamKind::NonBlocking;
         let created = result::stream::create_with_priority(kind, PRIORITY);
-        let handle = context.told("cuStreamCreateWithPriority", created)?;
+        let handle = context.check("cuStreamCreateWithPriority", created)?;
         Ok(Stream { context: context.clone(), handle })
     }
 
-    /// Memory of the device that holds these bytes. No part of the steady state.
+    /// Copies bytes to new device memory. Not part of the steady state.
     pub(super) fn upload(&self, bytes: &[u8]) -> Result<DeviceMemory, DeviceError> {
         let memory = DeviceMemory::new(&self.context, bytes.len())?;
         let _entered = self.context.enter()?;
-        // SAFETY: the device's memory is as large, and both are there until the stream has been waited for; where that
-        // cannot be, the device's memory stays for ever, and the bytes were copied before the call returned: they are
-        // not page-locked.
+        // SAFETY: the device memory is as large as the bytes, and both live until the stream has been waited
+        // for. If that fails, the device memory is kept for ever, and the bytes were copied before the call
+        // returned, because they are not page-locked.
         let copied = unsafe { result::memcpy_htod_async(memory.first(), bytes, self.handle) };
         let waited = self.wait_out();
-        self.context.told("cuMemcpyHtoDAsync", copied).and(waited).map(|()| memory)
+        self.context.check("cuMemcpyHtoDAsync", copied).and(waited).map(|()| memory)
     }
 
-    /// Waits until all of its work is done; where it cannot be waited for, until all that the device has to do is. Where
-    /// nobody can tell, no memory of the device's is given back any more. No part of the steady state.
+    /// Waits until all work on the stream is done; if that fails, until all work on the device is. If neither
+    /// can be determined, no memory of the device is freed any more. Not part of the steady state.
     pub(super) fn wait_out(&self) -> Result<(), DeviceError> {
         let waited = self.synchronize();
         if waited.is_err()
             && let Err(error) = self.context.synchronize()
         {
-            tracing::warn!(%error, "nobody can say whether a device is still at work");
+            tracing::warn!(%error, "it is unknown whether a device is still busy");
             self.context.lose_sight();
         }
         waited
@@ -79,96 +79,96 @@ impl Stream {
 
     fn synchronize(&self) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
-        // SAFETY: the handle is of a stream that is there as long as `self` is.
-        self.context.told("cuStreamSynchronize", unsafe { result::stream::synchronize(self.handle) })
+        // SAFETY: the handle is of a stream that lives as long as `self`.
+        self.context.check("cuStreamSynchronize", unsafe { result::stream::synchronize(self.handle) })
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         let destroyed = self.context.enter().and_then(|_entered| {
-            // SAFETY: nobody else has the handle; work that is queued is done even so.
-            self.context.told("cuStreamDestroy", unsafe { result::stream::destroy(self.handle) })
+            // SAFETY: nobody else has the handle; queued work still runs.
+            self.context.check("cuStreamDestroy", unsafe { result::stream::destroy(self.handle) })
         });
         if let Err(error) = destroyed {
-            tracing::warn!(%error, "a stream cannot be given back");
+            tracing::warn!(%error, "a stream cannot be destroyed");
         }
     }
 }
 
-/// An event of the driver. One that was never recorded has happened.
+/// An event of the driver. One that was never recorded counts as having happened.
 #[derive(Debug)]
 pub(super) struct CudaEvent {
     context: Arc<Context>,
     handle: sys::CUevent,
 }
 
-// SAFETY: the driver may be called from any thread; the handle is a name that it gave out.
+// SAFETY: the driver may be called from any thread; the handle is a name that it returned.
 unsafe impl Send for CudaEvent {}
 // SAFETY: as above.
 unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
-    /// Without a time stamp, and waited for asleep: a core that spins feeds nobody.
+    /// An event without a time stamp, whose waits block instead of spinning: a spinning core decodes nothing.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, DeviceError> {
         CudaEvent::of(context, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
 
-    /// With a time stamp.
+    /// An event with a time stamp.
     pub(super) fn timed(context: &Arc<Context>) -> Result<Self, DeviceError> {
         CudaEvent::of(context, sys::CUevent_flags::CU_EVENT_DEFAULT)
     }
 
     fn of(context: &Arc<Context>, flags: sys::CUevent_flags) -> Result<Self, DeviceError> {
         let _entered = context.enter()?;
-        let handle = context.told("cuEventCreate", create(flags))?;
+        let handle = context.check("cuEventCreate", create(flags))?;
         Ok(CudaEvent { context: context.clone(), handle })
     }
 
-    /// Whether it has happened, asked in its own context, which is this thread's current one.
+    /// Whether it has happened; its context must be this thread's current one.
     pub(super) fn query(&self, entered: &Entered<'_>) -> Result<bool, DeviceError> {
         debug_assert_eq!(entered.handle(), self.context.handle());
-        // SAFETY: the event is there as long as `self` is.
+        // SAFETY: the event lives as long as `self`.
         match unsafe { result::event::query(self.handle) } {
             Err(cudarc::driver::DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
-            said => self.context.told("cuEventQuery", said).map(|()| true),
+            other => self.context.check("cuEventQuery", other).map(|()| true),
         }
     }
 
-    /// From here on the event is that all work has been done which is on the stream now.
+    /// Records the event: it happens when all work that is on the stream now is done.
     ///
     /// # Safety
     ///
-    /// The handle is of a stream of this event's device that is there.
+    /// The handle is of a live stream of this event's device.
     pub(super) unsafe fn record(&self, stream: sys::CUstream) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
-        // SAFETY: the event is there as long as `self` is, and the stream by the caller's promise.
-        self.context.told("cuEventRecord", unsafe { result::event::record(self.handle, stream) })
+        // SAFETY: the event lives as long as `self`; the caller promises that the stream is alive.
+        self.context.check("cuEventRecord", unsafe { result::event::record(self.handle, stream) })
     }
 
-    /// What is put on the stream from here on waits for the event.
+    /// Makes everything that is enqueued on the stream from here on wait for the event.
     ///
     /// # Safety
     ///
-    /// The handle is of a stream that is there.
+    /// The handle is of a live stream.
     pub(super) unsafe fn hold(&self, stream: sys::CUstream) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: the event is there as long as `self` is, and the stream by the caller's promise.
+        // SAFETY: the event lives as long as `self`; the caller promises that the stream is alive.
         self.context
-            .told("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, self.handle, flags) })
+            .check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, self.handle, flags) })
     }
 
-    /// Milliseconds from an earlier event to this one; both are timed, and have happened.
+    /// The milliseconds from an earlier event to this one; both must be timed and have happened.
     pub(super) fn since(&self, earlier: &CudaEvent) -> Result<f32, DeviceError> {
         let _entered = self.context.enter()?;
-        // SAFETY: both events are there as long as they are borrowed.
+        // SAFETY: both events live as long as they are borrowed.
         let elapsed = unsafe { result::event::elapsed(earlier.handle, self.handle) };
-        self.context.told("cuEventElapsedTime", elapsed)
+        self.context.check("cuEventElapsedTime", elapsed)
     }
 }
 
-/// Copies as much as there is, between two events, and waits for it whatever comes.
+/// Copies as much as both memories hold, between two events, and waits for it on every path.
 pub(super) fn copy_timed(
     stream: &Stream,
     to: &DeviceMemory,
@@ -179,23 +179,24 @@ pub(super) fn copy_timed(
     let _entered = context.enter()?;
     let bytes = from.len().min(to.bytes());
     let first = from.as_mut_ptr();
-    // SAFETY: so many bytes are there, and borrowed until the stream has been waited for.
+    // SAFETY: the memory has this many bytes, and is borrowed until the stream has been waited for.
     let bytes = unsafe { std::slice::from_raw_parts(first, bytes) };
-    // SAFETY: the stream is there, for as long as it is borrowed.
+    // SAFETY: the stream is alive while it is borrowed.
     let started = unsafe { start.record(stream.handle) };
-    // SAFETY: the device's memory has room, and both memories are borrowed until the stream has been waited for.
+    // SAFETY: the device memory has room, and both memories are borrowed until the stream has been waited
+    // for.
     let copied = unsafe { result::memcpy_htod_async(to.first(), bytes, stream.handle) };
     // SAFETY: as for the first event.
     let ended = unsafe { end.record(stream.handle) };
     let waited = stream.wait_out();
-    started.and(context.told("cuMemcpyHtoDAsync", copied)).and(ended).and(waited)
+    started.and(context.check("cuMemcpyHtoDAsync", copied)).and(ended).and(waited)
 }
 
-/// `CU_EVENT_BLOCKING_SYNC` beside the given flags: the enum has no name for both.
+/// Creates an event with `CU_EVENT_BLOCKING_SYNC` besides the given flags: the enum has no name for both.
 fn create(flags: sys::CUevent_flags) -> Result<sys::CUevent, cudarc::driver::DriverError> {
     let flags = flags as u32 | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
     let mut event = std::ptr::null_mut();
-    // SAFETY: the driver writes a handle to where it is told to.
+    // SAFETY: the driver writes a handle to the given address.
     unsafe { sys::cuEventCreate(&raw mut event, flags) }.result().map(|()| event)
 }
 
@@ -207,19 +208,19 @@ impl Event for CudaEvent {
 
     fn wait(&self) -> Result<(), DeviceError> {
         let _entered = self.context.enter()?;
-        // SAFETY: the event is there as long as `self` is.
-        self.context.told("cuEventSynchronize", unsafe { result::event::synchronize(self.handle) })
+        // SAFETY: the event lives as long as `self`.
+        self.context.check("cuEventSynchronize", unsafe { result::event::synchronize(self.handle) })
     }
 }
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
         let destroyed = self.context.enter().and_then(|_entered| {
-            // SAFETY: nobody else has the handle; an event that has still to happen is given back then.
-            self.context.told("cuEventDestroy", unsafe { result::event::destroy(self.handle) })
+            // SAFETY: nobody else has the handle; the driver frees a pending event when it happens.
+            self.context.check("cuEventDestroy", unsafe { result::event::destroy(self.handle) })
         });
         if let Err(error) = destroyed {
-            tracing::warn!(%error, "an event cannot be given back");
+            tracing::warn!(%error, "an event cannot be destroyed");
         }
     }
 }

@@ -1,19 +1,20 @@
-//! The way of a batch to a CUDA device: one copy, an event for its arrival, and one a stream for its last use.
+//! Transfers to CUDA devices: one copy, an event for the arrival, and one event a stream for the last use.
 //!
 //! ```text
-//! submit   one asynchronous copy of the whole memory, on the device's copy stream; then `arrived` is recorded
-//!          (where the device transforms: on the kernel's stream, which waits for the copy, after the kernel)
+//! submit   one asynchronous copy of the whole memory, on the device's copy stream; then `arrived` is
+//!          recorded (if the device transforms: on the kernel's stream, which waits for the copy, after the
+//!          kernel)
 //! wait_on  a stream of the consumer's waits for `arrived`, and is remembered
-//! release  on each stream that is remembered an event is recorded: together they are the last use
+//! release  on each remembered stream an event is recorded: together they are the last use
 //! submit   again, once the prefetcher has seen that all of them have happened
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. The host's memory is read by the device only between `submit` and `arrived`; the device's memory is used by
-//!    the consumer only between `submit` and the last use. Neither is given back, or written, before.
-//! 2. The events are ours, and every record of one is checked: where one fails, the whole device is waited for
-//!    before the passage is gone; where that fails too, no memory of the device's is given back any more.
+//! 1. The device reads the host memory only between `submit` and `arrived`; the consumer uses the device
+//!    memory only between `submit` and the last use. Neither is freed, or written, before.
+//! 2. The events are ours, and every recording of one is checked. If one fails, the drop of the transfer
+//!    first waits for the whole device; if that fails too, no memory of the device is freed any more.
 
 #![expect(unsafe_code, reason = "the driver is C, and knows nothing of borrows")]
 
@@ -34,38 +35,39 @@ use crate::batch::{ARRAY_ALIGNMENT, Array, BatchLayout};
 use crate::decoder::image::name;
 use crate::device::{Capacity, DeviceError, Event, HostBatch, Transfer};
 
-/// The way of one of a lane's batches to a CUDA device, and its place there.
+/// One transfer of a lane's ring to a CUDA device, with its memory there.
 pub(super) struct CudaTransfer {
     copies: Arc<Stream>,
-    /// What is copied, and behind it what is made of it.
+    /// The copied batch, followed by the result of the transform.
     memory: DeviceMemory,
     capacity: Capacity,
     transform: Option<Transform>,
     arrived: CudaEvent,
     arrays: Option<ArraysAt>,
     last_use: LastUse,
-    /// A copy is under way that `arrived` does not tell of.
-    is_untold: bool,
+    /// Whether a copy may be in progress that `arrived` does not cover.
+    has_uncovered_copy: bool,
 }
 
-/// What is done to a batch once it is copied.
+/// The transform of a batch after its copy.
 struct Transform {
     kernel: Arc<Kernel>,
     copied: CudaEvent,
 }
 
-/// Where the arrays of a batch lie in the device's memory.
+/// Where the arrays of a batch are in the device's memory.
 #[derive(Clone, Debug)]
 struct ArraysAt {
     layout: Arc<BatchLayout>,
     rows: usize,
-    /// The shape of what was made of the first field, and where it lies.
+    /// The shape and the offset of what the device made of the first field.
     made: Option<(BatchShape, usize)>,
-    /// The extents of each array: those of ragged fields are the batch's own. Reused from batch to batch.
+    /// The extents of each array; those of ragged fields differ from batch to batch. The allocation is
+    /// reused.
     extents: Vec<Extents>,
 }
 
-/// When nobody on the device uses a batch any more.
+/// When no stream of the device uses a batch any more.
 #[derive(Debug, Default)]
 struct LastUse(Mutex<Uses>);
 
@@ -73,23 +75,23 @@ struct LastUse(Mutex<Uses>);
 struct Uses {
     /// The consumer's streams that wait for the batch, each once.
     streams: Vec<Used>,
-    /// One a stream; what there is more of is kept for batches that are used on more.
+    /// One for each stream; spare ones are kept for batches that are used on more streams.
     events: Vec<CudaEvent>,
-    /// How many of the events tell of the batch that was released last.
+    /// How many of the events belong to the batch that was released last.
     recorded: usize,
 }
 
 /// A stream of the consumer's.
 enum Used {
-    /// It stays for as long as it is needed here.
+    /// Held here, and so alive as long as it is needed.
     Held(Arc<CudaStream>),
-    /// Likewise; one of this module's.
+    /// Likewise, for a stream of this module.
     Own(Arc<Stream>),
-    /// Somebody promised that it does.
+    /// Alive as long as it is needed, by a caller's promise.
     Raw(sys::CUstream),
 }
 
-// SAFETY: a raw stream is a name that the driver gave out, and the driver may be called from any thread.
+// SAFETY: a raw stream is a name that the driver returned, and the driver may be called from any thread.
 unsafe impl Send for Used {}
 
 impl Used {
@@ -119,7 +121,7 @@ impl CudaTransfer {
             Some(kernel) => Some(Transform { kernel: kernel.clone(), copied: CudaEvent::new(context)? }),
             None => None,
         };
-        // Each is less than half of what can be counted.
+        // Each of the two is less than half of the largest `usize`.
         let bytes = capacity.bytes.next_multiple_of(ARRAY_ALIGNMENT) + capacity.transformed_bytes;
         Ok(CudaTransfer {
             memory: DeviceMemory::new(context, bytes)?,
@@ -129,7 +131,7 @@ impl CudaTransfer {
             copies: copies.clone(),
             arrays: None,
             last_use: LastUse::default(),
-            is_untold: false,
+            has_uncovered_copy: false,
         })
     }
 
@@ -137,7 +139,7 @@ impl CudaTransfer {
         self.copies.context()
     }
 
-    /// Whether a passage's last use is over, asked in its own context, which is this thread's current one.
+    /// Whether a transfer's last use is over; its context must be this thread's current one.
     pub(super) fn is_unused(transfer: &dyn Transfer, entered: &Entered<'_>) -> Result<bool, DeviceError> {
         let Some(transfer) = (transfer as &dyn std::any::Any).downcast_ref::<Self>() else {
             return transfer.last_use().is_complete();
@@ -149,11 +151,11 @@ impl CudaTransfer {
         }
     }
 
-    /// Has a batch transformed once it is copied; then it has arrived.
+    /// Enqueues the transform of a batch after its copy; the batch has arrived when both are done.
     ///
     /// # Safety
     ///
-    /// As [`Kernel::launch`].
+    /// As for [`Kernel::launch`].
     unsafe fn transform(
         &self,
         Transform { kernel, copied }: &Transform,
@@ -161,11 +163,11 @@ impl CudaTransfer {
         transformed: BatchShape,
     ) -> Result<(), DeviceError> {
         let stream = kernel.stream().handle();
-        // SAFETY: the copy stream is this passage's.
+        // SAFETY: the copy stream belongs to this transfer.
         unsafe { copied.record(self.copies.handle()) }?;
-        // SAFETY: the kernel's stream is there as long as the kernel is.
+        // SAFETY: the kernel's stream lives as long as the kernel.
         unsafe { copied.hold(stream) }?;
-        // SAFETY: that is what the caller promises.
+        // SAFETY: the caller promises this.
         unsafe { kernel.launch(at, transformed) }?;
         // SAFETY: as above.
         unsafe { self.arrived.record(stream) }
@@ -175,17 +177,17 @@ impl CudaTransfer {
     ///
     /// # Safety
     ///
-    /// The stream is there until the batch is dropped.
+    /// The stream lives until the batch is dropped.
     unsafe fn use_on(&self, stream: Used) -> Result<(), DeviceError> {
-        // SAFETY: the caller says that the stream is there.
+        // SAFETY: the caller promises that the stream is alive.
         unsafe { self.check(stream.handle()) }?;
         let mut uses = self.last_use.0.lock();
         let is_known = uses.streams.iter().any(|used| used.handle() == stream.handle());
-        // Whatever can fail comes first: a stream that waits is remembered.
+        // Whatever can fail comes first: a stream that waits must be remembered.
         if !is_known && uses.events.len() <= uses.streams.len() {
             uses.events.push(CudaEvent::new(self.context())?);
         }
-        // SAFETY: the caller says that the stream is there.
+        // SAFETY: the caller promises that the stream is alive.
         unsafe { self.arrived.hold(stream.handle()) }?;
         if !is_known {
             uses.streams.push(stream);
@@ -193,25 +195,25 @@ impl CudaTransfer {
         Ok(())
     }
 
-    /// Refuses a stream on which no event could say when the batch's use is over.
+    /// Refuses a stream on which no event could tell when the batch's use is over.
     ///
     /// # Safety
     ///
-    /// The stream is there.
+    /// The stream is alive.
     unsafe fn check(&self, stream: sys::CUstream) -> Result<(), DeviceError> {
         let context = self.context();
         let refused = |reason| Err(DeviceError::Stream { device: context.name().to_owned(), reason });
         if stream.addr() == PER_THREAD {
             return refused(
-                "the per-thread default stream, which is another one on the thread that drops the batch",
+                "the per-thread default stream, which is a different one on the thread that drops the batch",
             );
         }
         let _entered = context.enter()?;
-        // SAFETY: the caller says that the stream is there.
-        let status = context.told("cuStreamIsCapturing", unsafe { result::stream::is_capturing(stream) })?;
+        // SAFETY: the caller promises that the stream is alive.
+        let status = context.check("cuStreamIsCapturing", unsafe { result::stream::is_capturing(stream) })?;
         match status {
             sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
-            _ => refused("capturing a graph, of which the batch's memory would become a part"),
+            _ => refused("capturing a graph, which would then include the batch's memory"),
         }
     }
 }
@@ -248,13 +250,13 @@ impl Transfer for CudaTransfer {
         });
         let context = self.copies.context();
         let _entered = context.enter()?;
-        // Even a call that fails may have queued something: its error may be an earlier one's.
-        self.is_untold = true;
-        // SAFETY: the device's memory is as large, as was just seen, and nobody uses it: its last use is over
-        // (the prefetcher's invariant 4). The host's memory stays, unwritten, until `arrived`: the lane drops
-        // this passage before the memory, and its drop waits.
+        // Even a call that fails may have queued something: its error may be an earlier call's.
+        self.has_uncovered_copy = true;
+        // SAFETY: the device memory is large enough, as asserted above, and nobody uses it: its last use is
+        // over (the prefetcher's invariant 4). The host memory stays, unwritten, until `arrived`: the lane
+        // drops this transfer before the memory, and its drop waits.
         let copied = unsafe { result::memcpy_htod_async(self.memory.first(), memory, self.copies.handle()) };
-        context.told("cuMemcpyHtoDAsync", copied)?;
+        context.check("cuMemcpyHtoDAsync", copied)?;
         match (&self.transform, staged) {
             (Some(transform), Some(staged)) => {
                 let first = self.memory.first();
@@ -264,14 +266,14 @@ impl Transfer for CudaTransfer {
                     cuts: first + staged.cuts_offset as u64,
                     transformed: first + behind as u64,
                 };
-                // SAFETY: the arrays lie in this passage's memory, as large as was just seen, and nobody uses it: as
-                // above.
+                // SAFETY: the arrays are in this transfer's memory, which is large enough, as asserted above,
+                // and nobody uses it, for the same reason.
                 unsafe { self.transform(transform, at, staged.transformed) }?;
             }
-            // SAFETY: the copy stream is this passage's.
+            // SAFETY: the copy stream belongs to this transfer.
             _ => unsafe { self.arrived.record(self.copies.handle()) }?,
         }
-        self.is_untold = false;
+        self.has_uncovered_copy = false;
         Ok(())
     }
 
@@ -280,16 +282,16 @@ impl Transfer for CudaTransfer {
     }
 
     fn release(&mut self) -> Result<(), DeviceError> {
-        // The streams that are held may go here, and with them what makes other contexts current.
+        // Held streams may be dropped here, which makes other contexts current.
         let context = self.copies.context().clone();
         let _entered = context.enter()?;
         for stream in &self.last_use.0.lock().streams {
-            // SAFETY: a stream that is held is there; of a raw one it was promised, until the batch is dropped.
+            // SAFETY: a held stream is alive; a raw one is alive until the batch is dropped, as promised.
             unsafe { self.check(stream.handle()) }?;
         }
         let uses = self.last_use.0.get_mut();
         for (stream, event) in uses.streams.iter().zip(&uses.events) {
-            // SAFETY: a stream that is held is there; of a raw one it was promised, until the batch is dropped.
+            // SAFETY: a held stream is alive; a raw one is alive until the batch is dropped, as promised.
             unsafe { event.record(stream.handle()) }?;
             uses.recorded += 1;
         }
@@ -298,7 +300,7 @@ impl Transfer for CudaTransfer {
     }
 
     fn last_use(&self) -> &dyn Event {
-        // A batch that no stream waited for was used, if at all, once it had arrived and before it was dropped.
+        // If no stream waited for the batch, any use of it was after its arrival and before its drop.
         if self.last_use.0.lock().recorded == 0 { &self.arrived } else { &self.last_use }
     }
 }
@@ -328,15 +330,15 @@ impl Event for LastUse {
 }
 
 impl Drop for CudaTransfer {
-    /// Waits until the device neither reads the host's memory nor uses its own: for the events, or, where they
-    /// cannot tell, for all that the device has to do.
+    /// Waits until the device neither reads the host memory nor uses its own: for the events, or, if they
+    /// cannot tell, for all work on the device.
     fn drop(&mut self) {
-        let is_told = !self.is_untold && self.last_use.0.get_mut().streams.is_empty();
-        let told = if is_told { self.arrived.wait().and_then(|()| self.last_use.wait()) } else { Ok(()) };
-        if (!is_told || told.is_err())
+        let can_tell = !self.has_uncovered_copy && self.last_use.0.get_mut().streams.is_empty();
+        let waited = if can_tell { self.arrived.wait().and_then(|()| self.last_use.wait()) } else { Ok(()) };
+        if (!can_tell || waited.is_err())
             && let Err(error) = self.context().synchronize()
         {
-            tracing::warn!(%error, "nobody can say whether a device still uses a batch");
+            tracing::warn!(%error, "it is unknown whether a device still uses a batch");
             self.context().lose_sight();
         }
     }
@@ -344,9 +346,9 @@ impl Drop for CudaTransfer {
 
 /// A batch on a CUDA device.
 ///
-/// It is the batch's own memory on the device, which goes round: it is lent for as long as the
-/// [`Batch`](crate::Batch) lives, and for whatever the streams that waited for it have queued by the time the
-/// batch is dropped.
+/// It is the batch's own memory on the device, which is recycled. It is lent for as long as the
+/// [`Batch`](crate::Batch) lives, and for everything that the streams that waited for it have queued by the
+/// time the batch is dropped.
 ///
 /// ```no_run
 /// # fn train(batch: percolator::Batch, stream: std::sync::Arc<percolator::device::cudarc::driver::CudaStream>)
@@ -366,46 +368,47 @@ pub struct CudaBatch<'a> {
 }
 
 impl<'a> CudaBatch<'a> {
-    /// What a passage carries, if it is one of this kind and carries something.
+    /// The batch of a transfer, if this is a CUDA transfer and a batch was submitted to it.
     pub(crate) fn of(transfer: &'a dyn Transfer) -> Option<Self> {
         let transfer = (transfer as &dyn std::any::Any).downcast_ref::<CudaTransfer>()?;
         Some(CudaBatch { transfer, arrays: transfer.arrays.as_ref()? })
     }
 
-    /// Makes what is put on `stream` from here on wait until the batch has arrived. The host does not wait.
+    /// Makes everything enqueued on `stream` from here on wait until the batch has arrived. The host does not
+    /// wait.
     ///
-    /// When the batch is dropped, what is on the stream by then counts as its use.
+    /// The work that is on the stream when the batch is dropped counts as use of the batch.
     ///
     /// # Errors
     ///
-    /// [`DeviceError`] if the stream is another device's, if it is the per-thread default stream or captures a
-    /// graph, or if the device refuses.
+    /// [`DeviceError`] if the stream is another device's, if it is the per-thread default stream or captures
+    /// a graph, or if the device refuses.
     pub fn wait_on(&self, stream: &Arc<CudaStream>) -> Result<(), DeviceError> {
         self.check_context(stream.context().cu_ctx(), stream.context().ordinal())?;
-        // SAFETY: the passage holds the stream until the batch is released.
+        // SAFETY: the transfer holds the stream until the batch is released.
         unsafe { self.transfer.use_on(Used::Held(stream.clone())) }
     }
 
-    /// The same for a stream that another library made: a `CUstream`, or a `cudaStream_t`; null is the legacy
-    /// default stream.
+    /// Like [`wait_on`](Self::wait_on) for a stream that another library made: a `CUstream` or a
+    /// `cudaStream_t`; null is the legacy default stream.
     ///
     /// # Safety
     ///
-    /// It is a stream of the primary context of this batch's device, which is the context of all that the CUDA
-    /// runtime makes, and it lives until the batch is dropped.
+    /// It is a stream of the primary context of this batch's device, which is the context of everything that
+    /// the CUDA runtime makes, and it lives until the batch is dropped.
     ///
     /// # Errors
     ///
     /// [`DeviceError`] if the device refuses.
     pub unsafe fn wait_on_raw(&self, stream: *mut c_void) -> Result<(), DeviceError> {
-        // SAFETY: that is what the caller promises.
+        // SAFETY: the caller promises this.
         unsafe { self.transfer.use_on(Used::Raw(stream.cast())) }
     }
 
-    /// The same for a stream of this module's.
+    /// Like [`wait_on`](Self::wait_on) for a stream of this module.
     pub(super) fn wait_on_own(&self, stream: &Arc<Stream>) -> Result<(), DeviceError> {
         self.check_context(stream.context().handle(), stream.context().ordinal())?;
-        // SAFETY: the passage holds the stream until the batch is released.
+        // SAFETY: the transfer holds the stream until the batch is released.
         unsafe { self.transfer.use_on(Used::Own(stream.clone())) }
     }
 
@@ -425,19 +428,20 @@ impl<'a> CudaBatch<'a> {
         !self.transfer.last_use.0.lock().streams.is_empty()
     }
 
-    /// Its device's number.
+    /// The number of its device.
     #[must_use]
     pub fn ordinal(&self) -> usize {
         self.transfer.context().ordinal()
     }
 
-    /// The stream that batches of this device are copied on.
+    /// The stream on which batches of this device are copied.
     #[must_use]
     pub fn copy_stream(&self) -> *mut c_void {
         self.transfer.copies.handle().cast()
     }
 
-    /// Its arrays, field by field, each with its name. Of images that the device transforms, it is what was made of them.
+    /// Its arrays with their names, in the order of their fields. For images that the device transforms, the
+    /// result of the transform.
     pub fn arrays(&self) -> impl ExactSizeIterator<Item = (&'a str, DeviceArray)> + use<'a> {
         let this = *self;
         let arrays = this.arrays.layout.arrays();
@@ -447,13 +451,14 @@ impl<'a> CudaBatch<'a> {
             .map(move |(array, &extents)| (&*array.name, this.at(array, extents)))
     }
 
-    /// One of its arrays: the elements of a field, or, of a field of varying length, its `FIELD.offsets` or `FIELD.lengths`.
+    /// One of its arrays: the elements of a field, or `FIELD.offsets` or `FIELD.lengths` of a ragged or
+    /// padded field.
     #[must_use]
     pub fn array(&self, name: &str) -> Option<DeviceArray> {
         self.arrays().find_map(|(found, array)| (found == name).then_some(array))
     }
 
-    /// Its first field: of images, their pixels. The type of their elements is that of
+    /// Its first field; for image records, their pixels. The element type is that of
     /// [`Batch::shape`](crate::Batch::shape).
     #[must_use]
     pub fn pixels(&self) -> DeviceArray {
@@ -478,7 +483,7 @@ impl<'a> CudaBatch<'a> {
         self.array(name::LABEL_F32)
     }
 
-    /// Its rows: its records, and padding.
+    /// The number of rows: its records and any padding.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.arrays.rows

@@ -1,8 +1,8 @@
-//! What can be wrong with a record.
+//! The errors in a record's bytes.
 
 use crate::base::shape::ImageShape;
 
-/// Why a record is not a `Datum`, or not an image that can be read. Offsets count from its first byte.
+/// Why a record is not a `Datum`, or not a readable image. Offsets count from its first byte.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatumError {
@@ -16,7 +16,7 @@ pub enum DatumError {
         /// The bytes from there to the end of the record.
         found: usize,
     },
-    /// A varint has no last byte, or more than 64 bits.
+    /// A varint does not end, or has more than 64 bits.
     #[error(
         "not a Caffe Datum: the varint at byte {offset} does not end within the record and within 64 bits"
     )]
@@ -26,17 +26,18 @@ pub enum DatumError {
     },
     /// A key has a field number or a wire type that protobuf does not have.
     #[error(
-        "not a Caffe Datum: the key at byte {offset} is {found:#x}: allowed are fields 1 to 536870911 of wire types 0 to 5"
+        "not a Caffe Datum: the key at byte {offset} is {found:#x}: fields must be 1 to 536870911, and wire \
+         types 0 to 5"
     )]
     Key {
         /// Where the key starts.
         offset: usize,
-        /// The field number, and in the low three bits the wire type.
+        /// The key: the field number, with the wire type in the low three bits.
         found: u64,
     },
-    /// A field of `Datum` has another type than the schema gives it.
+    /// A field of `Datum` has a different type than in the schema.
     #[error(
-        "not a Caffe Datum: field {field} at byte {offset} is of wire type {found}: allowed is {allowed}"
+        "not a Caffe Datum: field {field} at byte {offset} has wire type {found}, but must have {allowed}"
     )]
     WireType {
         /// Where the field's key starts.
@@ -50,7 +51,8 @@ pub enum DatumError {
     },
     /// A packed `float_data` ends inside an element.
     #[error(
-        "not a Caffe Datum: the packed float_data at byte {offset} has {found} bytes: allowed are multiples of {allowed}"
+        "not a Caffe Datum: the packed float_data at byte {offset} has {found} bytes, but must have a \
+         multiple of {allowed}"
     )]
     PackedLength {
         /// Where the field's length starts.
@@ -60,8 +62,11 @@ pub enum DatumError {
         /// The bytes of an element.
         allowed: usize,
     },
-    /// A group ends that is not the one last begun.
-    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}: allowed is field {allowed}")]
+    /// A group ends that is not the innermost open one.
+    #[error(
+        "not a Caffe Datum: a group of field {found} ends at byte {offset}, but the open group is of field \
+         {allowed}"
+    )]
     GroupEnd {
         /// Where the key of the end starts.
         offset: usize,
@@ -70,8 +75,8 @@ pub enum DatumError {
         /// The field whose group is open.
         allowed: u32,
     },
-    /// A group ends where none is open.
-    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}, where none is open")]
+    /// A group ends although none is open.
+    #[error("not a Caffe Datum: a group of field {found} ends at byte {offset}, but none is open")]
     StrayGroupEnd {
         /// Where the key of the end starts.
         offset: usize,
@@ -79,20 +84,23 @@ pub enum DatumError {
         found: u32,
     },
     /// Groups are nested too deeply.
-    #[error("not a Caffe Datum: the field at byte {offset} is in {found} groups: allowed are {allowed}")]
+    #[error(
+        "not a Caffe Datum: the field at byte {offset} is in {found} groups, but at most {allowed} are \
+         allowed"
+    )]
     GroupDepth {
         /// Where the field's key starts.
         offset: usize,
-        /// The groups around the field.
+        /// The number of groups around the field.
         found: usize,
-        /// The most there may be.
+        /// The most groups that are allowed.
         allowed: usize,
     },
     /// The record holds an encoded file.
     #[error("the record holds an encoded file: decode it to get at its pixels")]
     Encoded,
     /// A dimension is not positive.
-    #[error("the image is {channels}x{height}x{width}: allowed are dimensions of 1 or more")]
+    #[error("the image is {channels}x{height}x{width}: dimensions must be at least 1")]
     Dimensions {
         /// As in the record.
         channels: i32,
@@ -102,11 +110,11 @@ pub enum DatumError {
         width: i32,
     },
     /// The image has more elements than Caffe can count.
-    #[error("the image is {found}: allowed are {allowed} elements")]
+    #[error("the image is {found}: at most {allowed} elements are allowed")]
     TooManyElements {
         /// The record's dimensions.
         found: ImageShape,
-        /// The most elements there may be.
+        /// The most elements that are allowed.
         allowed: usize,
     },
     /// Both `data` and `float_data` are empty.
@@ -115,7 +123,7 @@ pub enum DatumError {
         /// The record's dimensions.
         wanted: ImageShape,
     },
-    /// `data` is longer or shorter than the dimensions say.
+    /// `data` is longer or shorter than the dimensions require.
     #[error("data has {found} bytes, but an image of {wanted} has {}", elements(*wanted))]
     DataLength {
         /// The elements of `data`, of one byte each.
@@ -123,7 +131,7 @@ pub enum DatumError {
         /// The record's dimensions.
         wanted: ImageShape,
     },
-    /// `float_data` is longer or shorter than the dimensions say.
+    /// `float_data` is longer or shorter than the dimensions require.
     #[error("float_data has {found} elements, but an image of {wanted} has {}", elements(*wanted))]
     FloatDataLength {
         /// The elements of `float_data`.
@@ -133,7 +141,8 @@ pub enum DatumError {
     },
 }
 
-/// As many as the dimensions say, which were checked before a length was compared with them.
+/// The number of elements that the dimensions require; they were checked before a length is compared with
+/// them.
 fn elements(shape: ImageShape) -> usize {
     shape.checked_elements().unwrap_or(usize::MAX)
 }

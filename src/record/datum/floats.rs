@@ -4,7 +4,7 @@ use super::error::DatumError;
 use super::key;
 use super::wire::Wire;
 
-/// The elements of a record's `float_data`, where they lie.
+/// The elements of a record's `float_data`, in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Floats<'a> {
     len: usize,
@@ -15,7 +15,7 @@ pub struct Floats<'a> {
 enum Place<'a> {
     /// All in one run.
     Run(Strided<'a>),
-    /// In several, somewhere in this message, which was parsed to its end.
+    /// In several runs, somewhere in this message, which was parsed to its end.
     Scattered(&'a [u8]),
 }
 
@@ -34,7 +34,7 @@ impl<'a> Floats<'a> {
         self.len == 0
     }
 
-    /// The elements as one run, or `None` where they lie in several, as no known writer leaves them.
+    /// The elements as one run, or `None` if they are in several runs, which no known writer produces.
     #[must_use]
     pub fn strided(&self) -> Option<Strided<'a>> {
         match self.place {
@@ -43,24 +43,24 @@ impl<'a> Floats<'a> {
         }
     }
 
-    /// Appends all elements to `out`, in the record's order: the slow way that always works.
+    /// Appends all elements to `out`, in the record's order: slow, but it always works.
     pub fn gather(&self, out: &mut Vec<f32>) {
         match self.place {
             Place::Run(run) => run.append_to(out),
             Place::Scattered(message) => {
-                let walked = gather_runs(message, out);
-                debug_assert_eq!(walked, Ok(()), "the message was walked to its end before");
+                let gathered = gather_runs(message, out);
+                debug_assert_eq!(gathered, Ok(()), "the message was parsed to its end before");
             }
         }
     }
 
-    /// Adds a run of `message`, behind those that were added before it.
+    /// Adds a run of `message`, which follows those added before.
     pub(super) fn add(&mut self, run: Strided<'a>, message: &'a [u8]) {
         if run.is_empty() {
             return;
         }
         self.place = if self.is_empty() { Place::Run(run) } else { Place::Scattered(message) };
-        // It does not saturate: each element takes four bytes of the message.
+        // Never saturates: each element takes four bytes of the message.
         self.len = self.len.saturating_add(run.len());
     }
 }
@@ -84,12 +84,12 @@ fn gather_runs(message: &[u8], out: &mut Vec<f32>) -> Result<(), DatumError> {
     Ok(())
 }
 
-/// A run of floats at a fixed distance from each other, little-endian as protobuf has them.
+/// A run of floats at a fixed distance from each other, little-endian as in protobuf.
 #[derive(Clone, Copy, Debug)]
 pub enum Strided<'a> {
-    /// One packed field: nothing lies between the elements.
+    /// One packed field, without gaps between the elements.
     Packed(&'a [[u8; 4]]),
-    /// A field for each element, as Caffe writes them: the key's last byte precedes the element's four.
+    /// One field for each element, as Caffe writes them: the key's last byte precedes the element's four.
     Unpacked(&'a [[u8; 5]]),
 }
 
@@ -113,7 +113,7 @@ impl Strided<'_> {
     ///
     /// # Panics
     ///
-    /// Where there are fewer than `start + out.len()` elements.
+    /// If there are fewer than `start + out.len()` elements.
     #[inline]
     pub fn copy_to(&self, start: usize, out: &mut [f32]) {
         match self {

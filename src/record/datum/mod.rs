@@ -1,17 +1,17 @@
-//! A record's bytes, read as a Caffe `Datum` where they lie.
+//! Reads a record's bytes in place as a Caffe `Datum`.
 //!
-//! The view copies no pixel and allocates nothing, so a record costs the same to parse whatever its
-//! size. In pseudo code it is no more than this:
+//! The view copies no pixel and allocates nothing, so a record costs the same to parse whatever its size. In
+//! pseudocode it is just this:
 //!
 //! ```text
 //! while bytes are left:
 //!     key = varint
 //!     a field of Datum: keep its value, or the place of its bytes; a later one wins
-//!     any other field:  pass over it
+//!     any other field:  skip it
 //! ```
 //!
-//! It takes and refuses the very messages that prost does, and reads the same values out of them: a
-//! record's meaning must not depend on which of the two has read it.
+//! It accepts and refuses exactly the messages that prost does, and reads the same values from them: a
+//! record's meaning must not depend on which of the two reads it.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -25,7 +25,7 @@ pub use floats::{Floats, Strided};
 use crate::base::shape::ImageShape;
 use wire::{Key, Wire};
 
-/// The most elements an image may have: Caffe counts a blob's in an `int`.
+/// The most elements that an image may have: Caffe counts a blob's elements in an `int`.
 const IMAGE_ELEMENTS_MAX: usize = i32::MAX as usize;
 
 /// The fields of a `Datum`.
@@ -45,7 +45,7 @@ mod key {
     pub(super) const ENCODED: Key = Key::new(7, VARINT);
 }
 
-/// A record as its bytes have it: fields that are absent are zero or empty.
+/// A record as in its bytes: absent fields are zero or empty.
 ///
 /// ```
 /// use percolator::record::{Datum, Pixels};
@@ -77,14 +77,14 @@ pub struct Datum<'a> {
 }
 
 impl<'a> Datum<'a> {
-    /// Reads a record, of which the view borrows the pixels.
+    /// Reads a record. The result borrows the pixels.
     ///
-    /// As prost does, it keeps the last of a field that comes twice, takes `float_data` both packed and
-    /// not, keeps the low 32 bits of a longer integer and passes over fields that a `Datum` does not have.
+    /// Like prost, it keeps the last value of a field that occurs twice, accepts `float_data` both packed and
+    /// unpacked, keeps the low 32 bits of a longer integer, and skips fields that a `Datum` does not have.
     ///
     /// # Errors
     ///
-    /// Where the bytes are no `Datum`, which is where prost refuses them.
+    /// If the bytes are not a `Datum`; these are the cases in which prost refuses them.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Datum<'a>, DatumError> {
         let mut datum = Datum::default();
@@ -110,12 +110,12 @@ impl<'a> Datum<'a> {
     /// The pixels and their shape, which agree.
     ///
     /// As in Caffe's `DataTransformer`, `data` holds the pixels unless it is empty. Caffe does not compare
-    /// the number of pixels with the dimensions, and reads past the end of a record that is short of them.
+    /// the number of pixels with the dimensions, and reads past the end of a record that has too few.
     ///
     /// # Errors
     ///
-    /// Where the record holds an encoded file, where its dimensions are not positive or ask for more
-    /// elements than Caffe can count, and where it has no pixels or not as many as the dimensions say.
+    /// If the record holds an encoded file, if its dimensions are not positive or require more elements than
+    /// Caffe can count, or if it has no pixels or not as many as the dimensions require.
     #[inline]
     pub fn image(&self) -> Result<Image<'a>, DatumError> {
         if self.encoded {
@@ -151,7 +151,7 @@ impl<'a> Datum<'a> {
     }
 }
 
-/// An image whose pixels are as many as its shape has elements.
+/// An image with as many pixels as its shape has elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
     /// Channels, rows and columns, none of them zero.

@@ -1,11 +1,12 @@
-//! The protobuf wire format: keys, varints, chunks and groups, as prost takes and refuses them.
+//! The protobuf wire format: keys, varints, chunks and groups, accepted and refused as by prost.
 
 use super::error::DatumError;
 
-/// The most groups a field may lie in: prost goes no deeper, so that no message exhausts the stack.
+/// The most groups that a field may be nested in: prost goes no deeper, so that no message exhausts the
+/// stack.
 const GROUP_DEPTH_MAX: usize = 99;
 
-// Wire types: how many bytes a value takes.
+// Wire types: the size of a value.
 pub(super) const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 pub(super) const CHUNK: u32 = 2;
@@ -13,7 +14,7 @@ const GROUP_START: u32 = 3;
 const GROUP_END: u32 = 4;
 pub(super) const FIXED32: u32 = 5;
 
-/// The number of a field, and in the low three bits its wire type.
+/// The number of a field, with its wire type in the low three bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key(u32);
 
@@ -93,7 +94,7 @@ impl<'a> Wire<'a> {
         Err(DatumError::Varint { offset: self.offset() })
     }
 
-    /// An integer that a writer may have widened to 64 bits, as all do with a negative one.
+    /// An integer that a writer may have widened to 64 bits, as all writers do with a negative one.
     #[expect(clippy::cast_possible_truncation, reason = "protobuf keeps the low 32 bits")]
     #[inline]
     pub(super) fn int32(&mut self) -> Result<i32, DatumError> {
@@ -124,10 +125,10 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// The field of four bytes whose key was read last, and as many more as follow it with the same key
-    /// in one byte. Each is the last byte of its key, then its value.
+    /// Returns the four-byte field whose key was read last, and all fields that follow it with the same key
+    /// in one byte. Each item is the last byte of its key, then its value.
     pub(super) fn run(&mut self, key: Key) -> Result<&'a [[u8; 5]], DatumError> {
-        // The first key may be written in more bytes than it needs: the last of them makes the field as
+        // The first key may be written in more bytes than it needs; with its last byte alone, the field is as
         // long as the others.
         let from_key = self.message.get(self.offset().saturating_sub(1)..).unwrap_or_default();
         let (fields, _) = from_key.as_chunks();
@@ -140,13 +141,13 @@ impl<'a> Wire<'a> {
         Ok(run)
     }
 
-    /// Passes over a field, whose key is at `offset`, by its wire type alone.
+    /// Skips a field, whose key is at `offset`, by its wire type alone.
     #[inline(never)]
     pub(super) fn skip(&mut self, key: Key, offset: usize) -> Result<(), DatumError> {
         self.skip_in_groups(key, offset, 0)
     }
 
-    /// Passes over a field in `depth` groups, whose key is at `offset`. It recurses, but not far.
+    /// Skips a field in `depth` groups, whose key is at `offset`. The recursion is bounded.
     fn skip_in_groups(&mut self, key: Key, offset: usize, depth: usize) -> Result<(), DatumError> {
         if depth > GROUP_DEPTH_MAX {
             return Err(DatumError::GroupDepth { offset, found: depth, allowed: GROUP_DEPTH_MAX });
@@ -190,7 +191,7 @@ mod tests {
         Wire::new(bytes).varint()
     }
 
-    /// Passes over the one field that `bytes` begin with.
+    /// Skips the one field at the start of `bytes`.
     fn skip(bytes: &[u8]) -> Result<usize, DatumError> {
         let mut wire = Wire::new(bytes);
         let key = wire.key()?;

@@ -173,7 +173,7 @@ fn a_global_batch_goes_before_the_batch_size_of_a_net() {
 fn a_global_batch_that_cannot_be_is_refused() {
     let source = ["--lmdb", "raw_lmdb", "--global-batch-size", "7"];
     let message = refuse(&[&source[..], &["--devices", "host:0,host:1"]].concat(), 1);
-    assert!(message.contains("a global batch of 7 records is no multiple of 2 ranks"), "{message}");
+    assert!(message.contains("a global batch of 7 records is not a multiple of 2 ranks"), "{message}");
     let message = refuse(&[&source[..], &["--batch-size", "4"]].concat(), 2);
     assert!(message.contains("cannot be used with"), "{message}");
     assert!(refuse(&["--lmdb", "raw_lmdb", "--global-batch-size", "0"], 1).contains("batch_size"));

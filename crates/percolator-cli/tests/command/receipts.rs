@@ -198,7 +198,7 @@ fn the_command_refuses_other_data_by_their_digest() {
     fails(&[&job[..], &resume, &["forged.digest"]].concat(), "the snapshot was not taken of");
     fails(&[&job[..], &resume, &["both.digest"]].concat(), "the digest is of other data");
     feed(&[&resume[..], &["sum.digest"]].concat());
-    fails(&["verify-run", "alone.receipt", "--digest", "run.snapshot"], "it is no digest");
+    fails(&["verify-run", "alone.receipt", "--digest", "run.snapshot"], "it is not a digest");
     assert_eq!(command(&["feed", "--lmdb", lmdb, "--receipt-contents"], folder).0, 2);
 }
 
@@ -311,7 +311,7 @@ fn a_run_that_goes_on_adds_to_its_receipt() {
     assert_eq!(command(&["verify-run", "--epochs", "2", "r"], folder).0, 0);
     std::fs::write(folder.join("r"), "something else").unwrap();
     let (code, text) = feed(&["--batch-size", "5", "--resume", "s"]);
-    assert!(code == 1 && text.contains("it is no receipt") && text.contains("of its own"), "{text}");
+    assert!(code == 1 && text.contains("it is not a receipt") && text.contains("of its own"), "{text}");
 }
 
 /// Reading a data set may take an hour.

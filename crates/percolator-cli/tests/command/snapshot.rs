@@ -49,7 +49,7 @@ fn the_command_stops_and_goes_on_in_another_world_and_its_receipts_prove_it() {
     assert!(!is_well, "{text}");
     for (arguments, due) in [
         (format!("{others} --resume {snapshot} --seed 6"), "seed"),
-        (format!("--batch-size 7 --resume {first}"), "it is no snapshot"),
+        (format!("--batch-size 7 --resume {first}"), "it is not a snapshot"),
         (format!("--batch-size 7 --resume {}", at("none")), "cannot read the snapshot"),
     ] {
         let (is_well, text) = command(&format!("{} {arguments}", feed.replace(" --seed 5", "")));

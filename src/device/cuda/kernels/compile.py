@@ -4,8 +4,8 @@
     /tmp/nvrtc/bin/pip install nvidia-cuda-nvrtc-cu11==11.7.99
     /tmp/nvrtc/bin/python src/device/cuda/kernels/compile.py
 
-No GPU is needed. The compiler is an old one, for the oldest GPUs that a driver of CUDA 11 knows, so that every
-driver and every GPU which Percolator takes can read the result; the driver compiles it for the GPU that it finds.
+No GPU is needed. The compiler is an old one and targets the oldest GPUs that a CUDA 11 driver supports, so that every
+driver and GPU that Percolator supports can read the result. The driver compiles it for its GPU.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import os
 
 OPTIONS = [b"--gpu-architecture=compute_35", b"--fmad=false", b"--std=c++14"]
 
-# What NVRTC 11.7 writes down, and the version whose words are all that is used: CUDA 11.0 reads it.
+# The PTX version that NVRTC 11.7 declares, and the oldest one that has every instruction in use: CUDA 11.0 reads it.
 WRITTEN, NEEDED = ".version 7.7", ".version 6.5"
 
 
@@ -38,7 +38,7 @@ def compiled(library, path):
     if failed:
         raise SystemExit(log)
     ptx = text(library.nvrtcGetPTXSize, library.nvrtcGetPTX, program)
-    assert ptx.count(WRITTEN) == 1, "another compiler: see which version of PTX its words need"
+    assert ptx.count(WRITTEN) == 1, "a different compiler: check which PTX version its output needs"
     ptx = ptx.replace(WRITTEN, NEEDED)
     made = f"// Made of {name.decode()} by compile.py; do not edit. SHA-256 of the source, and of what follows here:\n"
     return f"{made}// {digest(source)}\n// {digest(ptx.encode())}\n{ptx}"
@@ -49,7 +49,7 @@ def digest(data):
 
 
 def text(size_of, get, program):
-    """What a function of NVRTC writes to a buffer of the size that another tells."""
+    """Returns the text that an NVRTC function writes to a buffer; another function returns its size."""
     size = ctypes.c_size_t()
     assert size_of(program, ctypes.byref(size)) == 0
     buffer = ctypes.create_string_buffer(size.value)
