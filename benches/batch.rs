@@ -77,7 +77,7 @@ impl Cursor for Walk {
 /// The time that `batches` batches take once the ring has been round.
 fn time_batches(builder: FeedBuilder, batches: u64) -> Duration {
     let mut feed = builder.build().unwrap();
-    let mut lane = feed.lanes().pop().unwrap();
+    let mut lane = feed.take_lanes().unwrap().pop().unwrap();
     for _ in 0..12 {
         drop(lane.next().unwrap().unwrap());
     }

@@ -20,7 +20,7 @@ use percolator::source::Lmdb;
 /// The time that `batches` batches take, once the feed has been through its source.
 fn time_batches(case: &Case, batches: u64) -> Duration {
     let mut feed = case.builder().build().unwrap();
-    let mut lane = feed.lanes().pop().unwrap();
+    let mut lane = feed.take_lanes().unwrap().pop().unwrap();
     for _ in 0..case.records.div_ceil(case.batch_size) {
         drop(lane.next().unwrap().unwrap());
     }
@@ -58,7 +58,7 @@ fn first_batch(criterion: &mut Criterion) {
                 let builder = Feed::builder().lmdb(&path).batch_size(64).transform(transform.clone());
                 let start = Instant::now();
                 let mut feed = builder.threads(2).build().unwrap();
-                let mut lane = feed.lanes().pop().unwrap();
+                let mut lane = feed.take_lanes().unwrap().pop().unwrap();
                 let batch = lane.next().unwrap().unwrap();
                 let elapsed = start.elapsed();
                 drop(batch);

@@ -15,6 +15,19 @@ pub enum ConfigError {
     /// No source was named.
     #[error("a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)")]
     NoSource,
+    /// Something that only a program can give, and that a [spec](crate::feed::FeedSpec) can only name.
+    #[error(
+        "the {what} {name} was attached by the program that described the feed, and is not attached here: attach \
+         it with {method}"
+    )]
+    NotAttached {
+        /// What is missing: a source or a decoder.
+        what: &'static str,
+        /// Its name in the spec.
+        name: String,
+        /// The builder's method that attaches it.
+        method: &'static str,
+    },
     /// No device was named.
     #[error("a feed needs at least 1 device")]
     NoDevice,
@@ -132,7 +145,7 @@ pub enum ConfigError {
         "receipts are checked against a plan, but this feed deals in round-robin order without one: use \
          .epochs(n), or, for the same order, .epochs(0).assignment(Assignment::Caffe)"
     )]
-    ReceiptsOfRing,
+    ReceiptsOfRoundRobin,
     /// Receipts of a mixture, whose files are each in a pass of their own.
     #[error(
         "receipts prove that an epoch had every record once, but mixed databases go through passes of their \

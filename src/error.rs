@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use crate::batch::fault::{BatchFault, RecordError};
+use crate::batch::field::{FieldError, FieldsError};
 use crate::config::ConfigError;
 use crate::device::DeviceError;
 use crate::net::NetError;
+use crate::order::OrderError;
 use crate::reader::ReaderError;
 use crate::snapshot::SnapshotError;
 use crate::source::SourceError;
+use crate::transform::TransformError;
 
 /// An error that ends a feed. Every lane gets it once, after the batches that were complete before it.
 #[non_exhaustive]
@@ -34,6 +37,10 @@ pub enum FeedError {
     /// The source could not be opened or read, or its consumers do not agree.
     #[error(transparent)]
     Reader(#[from] ReaderError),
+    /// A field of a batch was asked for as something that it is not. No feed ends with it: it is here so that a training
+    /// loop can use `?` on batches and on what is read from them.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// A record is not valid.
     #[error(transparent)]
     Record(Box<RecordError>),
@@ -81,7 +88,7 @@ pub enum FeedError {
     },
     /// Lanes or steps were requested from a feed whose lanes had already been handed over.
     #[error(
-        "the feed's lanes were handed over before: lanes() hands them over once, and steps() needs the feed \
+        "the feed's lanes were handed over before: take_lanes() hands them over once, and steps() needs the feed \
          to have them; keep the lanes that the first call returned, or use only one of the two"
     )]
     LanesTaken,
@@ -90,6 +97,24 @@ pub enum FeedError {
 impl From<SourceError> for FeedError {
     fn from(error: SourceError) -> Self {
         FeedError::Reader(error.into())
+    }
+}
+
+impl From<OrderError> for FeedError {
+    fn from(error: OrderError) -> Self {
+        ConfigError::from(error).into()
+    }
+}
+
+impl From<TransformError> for FeedError {
+    fn from(error: TransformError) -> Self {
+        ConfigError::from(error).into()
+    }
+}
+
+impl From<FieldsError> for FeedError {
+    fn from(error: FieldsError) -> Self {
+        ConfigError::from(error).into()
     }
 }
 

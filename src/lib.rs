@@ -124,6 +124,10 @@ pub use half;
 #[doc(hidden)]
 pub use base::{shown, whole_file};
 
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod auto_traits;
+
 /// Runs the model scenarios that stand beside the code they check.
 #[cfg(test)]
 #[cfg(shuttle)]

@@ -234,7 +234,7 @@ fn wait_everywhere(feed: &Feed, lanes: &mut [Lane], mut releases: Vec<Sender<()>
     for lane in lanes {
         let before = feed.stats().reader.waits_for_free;
         loop {
-            let taken = lane.try_next().unwrap().is_some();
+            let taken = lane.try_next().unwrap().batch().is_some();
             let now = feed.stats().reader.waits_for_free;
             if !taken && now.count > before.count && now.time >= before.time + 4 * ASLEEP {
                 break;
@@ -407,7 +407,7 @@ fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBu
         .threads(2)
         .prefetch(4);
     let mut feed = with(feed).build().unwrap();
-    let mut lanes = feed.lanes();
+    let mut lanes = feed.take_lanes().unwrap();
     wait_everywhere(&feed, &mut lanes, releases);
     let mut rounds = |rounds: usize| {
         for _ in 0..rounds {

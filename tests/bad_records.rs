@@ -40,7 +40,7 @@ fn record_error(error: FeedError) -> RecordError {
 fn error_after(builder: FeedBuilder, batches: usize) -> RecordError {
     must_end("a feed with a bad record", move || {
         let mut feed = builder.build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         for number in 0..batches {
             let batch = lane.next().unwrap().unwrap();
             assert_eq!((batch.len(), batch.records()[0].index), (4, 4 * number as u64));
@@ -165,7 +165,7 @@ fn a_record_of_another_shape_is_named_with_both_shapes() {
     assert!(matches!(error.cause, RecordCause::Shape { .. }));
     // Alone in its batch it is welcome.
     let mut feed = with(8, &other).batch_size(1).once().build().unwrap();
-    assert_eq!(feed.lanes().remove(0).map(|batch| batch.unwrap().len()).sum::<usize>(), 20);
+    assert_eq!(feed.take_lanes().unwrap().remove(0).map(|batch| batch.unwrap().len()).sum::<usize>(), 20);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn of_two_bad_records_in_a_batch_the_earlier_is_named_whatever_the_threads_do() 
         let source = MemorySource::new("two", records);
         let builder = Feed::builder().source(source).registry(&Registry::new()).threads(3).batch_size(64);
         let mut feed = builder.build().unwrap();
-        let error = feed.lanes().remove(0).next().unwrap().unwrap_err();
+        let error = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap_err();
         assert_eq!(record_error(error).id.index, 37);
     }
 }
@@ -202,7 +202,7 @@ fn of_two_bad_batches_the_earlier_ends_the_lane_whatever_the_threads_do() {
 
 fn error_after_first(builder: FeedBuilder) -> RecordError {
     let mut feed = builder.build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     assert_eq!(lane.next().unwrap().unwrap().records()[0].index, 0);
     record_error(lane.next().unwrap().unwrap_err())
 }
@@ -215,7 +215,8 @@ fn a_bad_record_of_one_lane_ends_them_all_with_the_same_error() {
             let mut feed = builder.devices([0, 1, 2].map(Device::host)).build().unwrap();
             let errors: Vec<FeedError> = std::thread::scope(|scope| {
                 let lanes: Vec<_> = feed
-                    .lanes()
+                    .take_lanes()
+                    .unwrap()
                     .into_iter()
                     .map(|mut lane| {
                         scope.spawn(move || {

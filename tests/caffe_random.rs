@@ -164,7 +164,7 @@ fn a_lane_draws_as_the_solver_of_its_rank() {
     let net = Net::from_text(NET).unwrap();
     let whole = layer(&net, "b", folder.path(), 9, CaffeEra::Today);
     let mut feed = whole.devices((0..4).map(percolator::Device::host)).build().unwrap();
-    let lane = feed.lanes().remove(2);
+    let lane = feed.take_lanes().unwrap().remove(2);
     let of_lane: Vec<f32> =
         lane.take(6).flat_map(|batch| batch.unwrap().pixels::<f32>().unwrap().to_vec()).collect();
     // As one of several processes, which is given Caffe's seed: that of the solver plus its rank.

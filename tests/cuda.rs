@@ -122,7 +122,7 @@ impl Drop for Reading {
 /// The first batches of each lane, on the host.
 fn wanted(lanes: usize, batches: usize) -> Vec<Vec<Seen>> {
     let mut feed = feed().devices((0..lanes).map(Device::host)).build().unwrap();
-    consume(feed.lanes(), |lane| {
+    consume(feed.take_lanes().unwrap(), |lane| {
         lane.take(batches).map(|batch| Seen::on_host(&batch.unwrap())).collect::<Vec<_>>()
     })
 }
@@ -152,7 +152,7 @@ fn check_what_arrives(devices: usize) {
     const BATCHES: usize = 30;
 
     let mut feed = on(devices).build().unwrap();
-    let arrived = consume(feed.lanes(), |lane| {
+    let arrived = consume(feed.take_lanes().unwrap(), |lane| {
         let stream = stream(lane.number());
         let read = |batch: Result<Batch, FeedError>| {
             let batch = batch.unwrap();
@@ -188,7 +188,8 @@ fn what_arrives_is_what_the_host_sees() {
 fn the_steady_state_only_copies() {
     let Some(standin) = alone("the_steady_state_only_copies", "devices=2") else { return };
     let mut feed = on(2).build().unwrap();
-    let mut lanes: Vec<_> = feed.lanes().into_iter().map(|lane| (stream(lane.number()), lane)).collect();
+    let mut lanes: Vec<_> =
+        feed.take_lanes().unwrap().into_iter().map(|lane| (stream(lane.number()), lane)).collect();
     let mut step = |batches: usize| {
         for _batch in 0..batches {
             for (stream, lane) in &mut lanes {
@@ -217,11 +218,11 @@ fn a_batch_is_delivered_before_it_has_arrived() {
     // The copy stream is the first that was made.
     let _held = Held::new(&standin, &[0]);
     let mut feed = feed().devices([device]).build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     let batches: Vec<_> = lane.by_ref().take(3).map(Result::unwrap).collect();
     assert!(batches.iter().all(|batch| !batch.arrival().is_complete().unwrap()));
     // All of the ring is held: nothing more comes.
-    assert!(lane.try_next().unwrap().is_none());
+    assert!(lane.try_next().unwrap().batch().is_none());
     standin.release(0, 0);
     batches[2].wait().unwrap();
     assert!(batches.iter().all(|batch| batch.arrival().is_complete().unwrap()));
@@ -237,7 +238,7 @@ fn memory_goes_round_only_after_the_streams_that_used_it() {
         return;
     };
     let mut feed = on(1).build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     let streams = [stream(0), stream(0)];
     let mut readings = Vec::new();
     // The second and third stream of the device.
@@ -249,9 +250,9 @@ fn memory_goes_round_only_after_the_streams_that_used_it() {
         batch.cuda().unwrap().wait_on(&streams[number % 2]).unwrap();
         readings.push((on_one, Seen::on_device(&batch, &streams[(number + 1) % 2]).unwrap()));
     }
-    assert!(lane.try_next().unwrap().is_none(), "every batch is still being read");
+    assert!(lane.try_next().unwrap().batch().is_none(), "every batch is still being read");
     standin.release(0, 2);
-    assert!(lane.try_next().unwrap().is_none(), "by the other stream, too");
+    assert!(lane.try_next().unwrap().batch().is_none(), "by the other stream, too");
     standin.release(0, 1);
     let wanted = wanted(1, 3).remove(0);
     for ((one, other), wanted) in readings.into_iter().zip(&wanted) {
@@ -270,7 +271,7 @@ fn a_look_at_all_that_is_in_use_enters_the_context_once() {
         return;
     };
     let mut feed = on(1).prefetch(usize::try_from(BATCHES).unwrap()).build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     let used = stream(0);
     // The stream that was made after the copies' own.
     let held = Held::new(&standin, &[1]);
@@ -296,7 +297,7 @@ fn a_look_at_all_that_is_in_use_enters_the_context_once() {
 fn tensors_lie_where_the_batch_does_and_keep_it() {
     let Some(standin) = alone("tensors_lie_where_the_batch_does_and_keep_it", "devices=2") else { return };
     let mut feed = feed().prefetch(1).devices([Device::cuda(1).unwrap()]).build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     let stream = stream(1);
     for waits in [true, false] {
         let batch = lane.next().unwrap().unwrap();
@@ -313,7 +314,7 @@ fn tensors_lie_where_the_batch_does_and_keep_it() {
             let device = tensor.tensor().device;
             (device.device_type, device.device_id) == (2, 1)
         }));
-        assert!(lane.try_next().unwrap().is_none(), "the ring's only batch is still held");
+        assert!(lane.try_next().unwrap().batch().is_none(), "the ring's only batch is still held");
     }
     drop((feed, lane, stream));
     standin.last_report().must_be_empty();
@@ -323,7 +324,7 @@ fn tensors_lie_where_the_batch_does_and_keep_it() {
 fn a_stream_of_another_device_is_refused() {
     let Some(standin) = alone("a_stream_of_another_device_is_refused", "devices=2") else { return };
     let mut feed = on(1).build().unwrap();
-    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     let error = batch.cuda().unwrap().wait_on(&stream(1)).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -424,7 +425,7 @@ fn a_lost_device_ends_its_own_lane_and_no_other() {
     let Some(standin) = alone("a_lost_device_ends_its_own_lane_and_no_other", "devices=2") else { return };
     must_end("the lane beside a lost device", move || {
         let mut feed = on(2).build().unwrap();
-        let mut lanes = feed.lanes();
+        let mut lanes = feed.take_lanes().unwrap();
         let (mut other, mut lost) = (lanes.remove(1), lanes.remove(0));
         for lane in [&mut lost, &mut other] {
             drop(lane.next().unwrap().unwrap());
@@ -446,7 +447,7 @@ fn a_lost_device_ends_its_own_lane_and_no_other() {
 fn a_stream_whose_end_cannot_be_seen_is_refused() {
     let Some(standin) = alone("a_stream_whose_end_cannot_be_seen_is_refused", "devices=1") else { return };
     let mut feed = on(1).build().unwrap();
-    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     let per_thread = CudaContext::new(0).unwrap().per_thread_stream();
     let there = batch.cuda().unwrap();
     let error = there.wait_on(&per_thread).unwrap_err().to_string();
@@ -487,7 +488,7 @@ fn a_stream_that_captures_is_refused_and_goes_on_capturing() {
         return;
     };
     let mut feed = on(1).build().unwrap();
-    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     let (capturing, other) = (stream(0), stream(0));
     let there = batch.cuda().unwrap();
     begin_capture(&capturing);
@@ -513,7 +514,7 @@ fn a_feed_beside_a_capture_does_not_end_it() {
     begin_capture(&capturing);
     // From its first call to its last, on the thread that captures and on its own.
     let mut feed = on(1).build().unwrap();
-    for batch in feed.lanes().remove(0).take(20) {
+    for batch in feed.take_lanes().unwrap().remove(0).take(20) {
         let batch = batch.unwrap();
         batch.cuda().unwrap().wait_on(&used).unwrap();
     }
@@ -533,7 +534,7 @@ fn batches_grow_and_leave_nothing_behind() {
     let mut feed = feed.devices([Device::cuda(0).unwrap()]).once().build().unwrap();
     let stream = stream(0);
     let mut rows = Vec::new();
-    for batch in feed.lanes().remove(0) {
+    for batch in feed.take_lanes().unwrap().remove(0) {
         let batch = batch.unwrap();
         batch.cuda().unwrap().wait_on(&stream).unwrap();
         rows.push(batch.shape().image.height);

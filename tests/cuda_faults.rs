@@ -15,6 +15,7 @@ use std::sync::Arc;
 use common::process::{must_end, settles, threads};
 use cuda::{consume, feed};
 use percolator::device::cudarc::driver::{CudaContext, result};
+use percolator::feed::TryNext;
 use percolator::transform::TransformPlace;
 use percolator::{Batch, Device, Lane};
 use rand_mt::Mt;
@@ -85,7 +86,7 @@ fn run(batches: usize, waits: bool, place: TransformPlace) -> Result<(), String>
     let device = Device::cuda(0).map_err(|error| error.to_string())?;
     let feed = feed().transform_on(place).devices([device]);
     let mut feed = feed.build().map_err(|error| error.to_string())?;
-    let lane = feed.lanes().remove(0);
+    let lane = feed.take_lanes().unwrap().remove(0);
     let stream = CudaContext::new(0).and_then(|context| context.new_stream());
     for batch in lane.take(batches) {
         let batch = batch.map_err(|error| error.to_string())?;
@@ -171,7 +172,7 @@ fn random_run(standin: &Standin, seed: u32) {
         return assert!(fault.is_some());
     };
     let seeds: Vec<u32> = (0..8).map(|_| generator.next_u32()).collect();
-    let failed: Vec<bool> = consume(feed.lanes(), |lane| random_lane(lane, &seeds));
+    let failed: Vec<bool> = consume(feed.take_lanes().unwrap(), |lane| random_lane(lane, &seeds));
     assert!(fault.is_some() || failed.iter().all(|failed| !failed));
 }
 
@@ -191,10 +192,9 @@ fn random_lane(mut lane: Lane, seeds: &[u32]) -> bool {
             continue;
         }
         let batch: Batch = match lane.try_next() {
-            Ok(Some(batch)) => batch,
-            Ok(None) if lane.is_ended() => return true,
-            Ok(None) => continue,
-            Err(_) => return true,
+            Ok(TryNext::Batch(batch)) => batch,
+            Ok(TryNext::NotYet) => continue,
+            Ok(TryNext::Ended) | Err(_) => return true,
         };
         if let Ok(streams) = &streams {
             for stream in streams.iter().filter(|_| toss(&mut generator, 2)) {

@@ -165,7 +165,7 @@ fn on_host(feed: FeedBuilder) -> Vec<Seen> {
     let mut feed = feed.build().unwrap();
     let seen =
         |batch: Batch| (batch.shape(), batch.bytes().to_vec(), bytemuck::cast_slice(batch.labels()).to_vec());
-    feed.lanes().remove(0).map(|batch| seen(batch.unwrap())).collect()
+    feed.take_lanes().unwrap().remove(0).map(|batch| seen(batch.unwrap())).collect()
 }
 
 fn on_device(feed: FeedBuilder) -> Vec<Seen> {
@@ -174,7 +174,7 @@ fn on_device(feed: FeedBuilder) -> Vec<Seen> {
         let labels = batch.cuda().unwrap().labels().unwrap();
         (batch.shape(), pixels(&batch), read(&batch, &labels, 4))
     };
-    feed.lanes().remove(0).map(|batch| seen(batch.unwrap())).collect()
+    feed.take_lanes().unwrap().remove(0).map(|batch| seen(batch.unwrap())).collect()
 }
 
 fn check_every_case() {
@@ -219,7 +219,7 @@ fn what_is_sent_is_the_windows_as_they_are_stored() {
     let cuts = CASE.feed(TransformPlace::Host).transform(Transform::new().crop(5)).dtype(Dtype::U8);
     let windows = on_host(cuts);
     assert_eq!(feed.batch_shape().dtype, Dtype::F32);
-    for (batch, (shape, window, _)) in feed.lanes().remove(0).zip(&windows) {
+    for (batch, (shape, window, _)) in feed.take_lanes().unwrap().remove(0).zip(&windows) {
         let batch = batch.unwrap();
         assert_eq!((batch.host_shape(), batch.pixels::<u8>().unwrap()), (*shape, &**window));
         assert_eq!(batch.shape(), BatchShape { dtype: Dtype::F32, ..*shape });
@@ -240,7 +240,7 @@ fn the_steady_state_copies_once_and_launches_once() {
     let feed =
         feed.transform(Transform::new().mirror(true).mean_value(3.0)).transform_on(TransformPlace::Device);
     let mut feed = feed.devices([Device::cuda(0).unwrap()]).build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let mut step = |batches: usize| {
         for batch in lane.by_ref().take(batches) {
@@ -276,7 +276,7 @@ fn targets_and_tensors_go_with_what_the_device_makes() {
     let mut host = case.feed(TransformPlace::Host).target(masks()).build().unwrap();
     let feed = case.feed(TransformPlace::Device).target(masks()).devices([Device::cuda(0).unwrap()]);
     let mut feed = feed.build().unwrap();
-    for (host, batch) in host.lanes().remove(0).zip(feed.lanes().remove(0)) {
+    for (host, batch) in host.take_lanes().unwrap().remove(0).zip(feed.take_lanes().unwrap().remove(0)) {
         let (host, batch) = (host.unwrap(), batch.unwrap());
         let target = batch.cuda().unwrap().target().unwrap();
         assert_eq!(read(&batch, &target, 4), bytemuck::cast_slice::<f32, u8>(host.target_pixels().unwrap()));
@@ -307,7 +307,7 @@ fn batches_of_either_kind_grow() {
     };
     assert_eq!(on_device(feed(TransformPlace::Device)), on_host(feed(TransformPlace::Host)));
     let mut feed = feed(TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
-    assert_eq!(feed.lanes().remove(0).filter(Result::is_ok).count(), records.len());
+    assert_eq!(feed.take_lanes().unwrap().remove(0).filter(Result::is_ok).count(), records.len());
     assert_eq!(
         feed.stats().lanes[0].growths,
         3,
@@ -328,7 +328,7 @@ fn bytes_go_with_floats_and_floats_not_with_bytes() {
     };
     assert_eq!(on_device(feed(0, TransformPlace::Device)), on_host(feed(0, TransformPlace::Host)));
     let mut feed = feed(2, TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
-    match feed.lanes().remove(0).next().unwrap().unwrap_err() {
+    match feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap_err() {
         FeedError::Record(error) => {
             assert_eq!((error.id.index, &error.cause), (2, &RecordCause::FloatsAmongBytes));
         }
@@ -357,7 +357,7 @@ fn a_synthetic_step_counts_what_it_waited() {
     let feed = Feed::builder().source(CASE.source()).registry(&Registry::new()).batch_size(4);
     let mut feed = feed.devices([Device::cuda(0).unwrap()]).build().unwrap();
     let mut step = SyntheticStep::new(0, Duration::from_micros(200)).unwrap();
-    for batch in feed.lanes().remove(0).take(STEPS) {
+    for batch in feed.take_lanes().unwrap().remove(0).take(STEPS) {
         step.run(batch.unwrap().cuda().unwrap()).unwrap();
     }
     let times = step.finish().unwrap();
@@ -437,7 +437,7 @@ fn tensors_of_another_device_are_what_lies_on_the_host() {
     let transform = Transform::new().crop(5).mirror(true).mean_value(3.0).scale(0.5);
     let feed = case.feed(TransformPlace::Device).transform(transform).batch_size(11);
     let mut feed = feed.devices([Device::from_backend(Arc::new(Own))]).build().unwrap();
-    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     let (shape, bytes) = (batch.host_shape(), batch.bytes().len());
     let tensors = batch.into_dlpack().unwrap();
     let tensor = tensors.get("data").unwrap().tensor();
@@ -455,7 +455,7 @@ fn what_the_device_has_still_to_do_is_not_taken_for_done() {
     };
     let case = Case { mean: Mean::None, dtype: Dtype::U8, layout: Layout::Nhwc, ..CASE };
     let mut feed = case.feed(TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
-    let batch = feed.lanes().remove(0).next().unwrap().unwrap();
+    let batch = feed.take_lanes().unwrap().remove(0).next().unwrap().unwrap();
     let mismatch = batch.pixels::<u8>().unwrap_err();
     let (found, wanted) = (Dtype::U8, Dtype::U8);
     assert_eq!(mismatch, FieldError::OnDevice { field: "data".to_owned(), found, wanted });
@@ -471,7 +471,7 @@ fn a_launch_that_fails_ends_its_own_lane() {
     let devices = [0, 1].map(|ordinal| Device::cuda(ordinal).unwrap());
     let mut feed = feed.transform_on(TransformPlace::Device).devices(devices).build().unwrap();
     standin.fail("cuLaunchKernel", 3, Some(1), 999);
-    let lanes = feed.lanes();
+    let lanes = feed.take_lanes().unwrap();
     let ends: Vec<Vec<FeedError>> = std::thread::scope(|scope| {
         let end = |lane: Lane| lane.take(20).filter_map(Result::err).collect();
         let ends: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(move || end(lane))).collect();

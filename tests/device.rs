@@ -281,7 +281,7 @@ fn feed(bench: &Bench, prefetch: usize) -> FeedBuilder {
 
 fn lane_of(bench: &Bench, prefetch: usize) -> (Feed, Lane) {
     let mut feed = feed(bench, prefetch).build().unwrap();
-    let lane = feed.lanes().remove(0);
+    let lane = feed.take_lanes().unwrap().remove(0);
     (feed, lane)
 }
 
@@ -329,7 +329,7 @@ fn memory_is_not_written_before_its_last_use() {
         assert_eq!(bench.state().released, HashSet::from([0, 1]), "the consumer has let go of both");
         // The feed would like to write to the first, and the device still reads both.
         bench.wait_until(|state| state.awaited.contains(&0));
-        assert!(lane.try_next().unwrap().is_none());
+        assert!(lane.try_next().unwrap().batch().is_none());
         assert!(bench.is_intact(0) && bench.is_intact(1));
         bench.change(|state| state.finished.insert(0));
         let third = next(&mut lane);
@@ -339,7 +339,7 @@ fn memory_is_not_written_before_its_last_use() {
         assert!(bench.is_intact(1), "the other's was not");
         drop(third);
         // The third was let go of, too, but neither it nor the second is done with.
-        assert!(lane.try_next().unwrap().is_none());
+        assert!(lane.try_next().unwrap().batch().is_none());
         assert!(bench.is_intact(1) && bench.is_intact(2));
         bench.let_go();
         for _ in 0..50 {
@@ -388,7 +388,7 @@ fn a_complete_batch_is_delivered_while_an_earlier_one_is_still_read() {
         let bench = Bench::new(Broken::Nothing);
         let source = MemorySource::images("large", 4, 3, 1500, 1500);
         let mut feed = feed(&bench, 2).source(source).batch_size(1).threads(1).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         drop(next(&mut lane));
         // The device never finishes with the first: that is no reason to keep the second.
         assert_eq!(next(&mut lane).records()[0].index, 1);
@@ -475,7 +475,7 @@ fn a_broken_device_ends_its_own_lane_and_no_other() {
         bench.let_go();
         let devices = [Device::from_backend(Arc::new(bench.clone())), Device::host(1)];
         let mut feed = feed(&bench, 2).devices(devices).build().unwrap();
-        let mut lanes = feed.lanes();
+        let mut lanes = feed.take_lanes().unwrap();
         let (other, broken) = (lanes.remove(1), lanes.remove(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -512,7 +512,7 @@ fn pass_of(bench: &Bench, batches: usize, prefetch: usize) -> (Feed, Lane, Arc<P
     let source = MemorySource::images("pass", 4 * batches, 1, 8, 8);
     let probe = source.probe();
     let mut feed = feed(bench, prefetch).source(source).once().build().unwrap();
-    let lane = feed.lanes().remove(0);
+    let lane = feed.take_lanes().unwrap().remove(0);
     (feed, lane, probe)
 }
 
@@ -554,7 +554,7 @@ fn a_lane_and_a_feed_that_are_closed_have_given_their_memory_back() {
                 if closes_feed {
                     feed.close();
                 } else {
-                    let mut lane = feed.lanes().remove(0);
+                    let mut lane = feed.take_lanes().unwrap().remove(0);
                     drop([next(&mut lane), next(&mut lane)]);
                     lane.close();
                 }
@@ -684,9 +684,9 @@ fn a_lane_that_has_ended_gives_nothing_by_a_poll_either() {
         while feed.stats().lanes[0].waits_for_free.count == 0 {
             std::thread::yield_now();
         }
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         assert!(lane.is_ended());
-        assert!(lane.try_next().unwrap().is_none());
+        assert!(lane.try_next().unwrap().batch().is_none());
         assert!(lane.next().is_none());
         assert_eq!(
             feed.snapshot().unwrap().to_string(),

@@ -537,7 +537,7 @@ fn a_job_goes_on_from_a_snapshot_unless_its_replicas_are_apart() {
         let whole = given(distribute(describe(), 6, &all_here(1, 2), InputOptions::new()).unwrap());
         let after = |batches: [usize; 2]| {
             let mut feed = describe().global_batch_size(6).devices(hosts(0..2)).build().unwrap();
-            let mut lanes = feed.lanes();
+            let mut lanes = feed.take_lanes().unwrap();
             for (lane, batches) in lanes.iter_mut().zip(batches) {
                 lane.take(batches).for_each(|batch| drop(batch.unwrap()));
             }

@@ -55,7 +55,9 @@ fn elements<T: Copy>(tensor: &DLTensor) -> Vec<T> {
 #[test]
 fn a_tensor_is_what_the_batch_holds() {
     for (layout, dims) in [(Layout::Nchw, [2, 3, 4, 5]), (Layout::Nhwc, [2, 4, 5, 3])] {
-        let next = || feed().layout(layout).build().unwrap().lanes().remove(0).next().unwrap().unwrap();
+        let next = || {
+            feed().layout(layout).build().unwrap().take_lanes().unwrap().remove(0).next().unwrap().unwrap()
+        };
         let (batch, tensors) = (next(), next().into_dlpack().unwrap());
         let pixels = tensors.get("data").unwrap().tensor();
         assert_eq!(pixels.device, DLDevice { device_type: 1, device_id: 0 });
@@ -73,7 +75,8 @@ fn a_tensor_is_what_the_batch_holds() {
         assert_eq!(elements::<i32>(labels), batch.labels());
     }
     let half = |dtype| {
-        let batch = feed().dtype(dtype).build().unwrap().lanes().remove(0).next().unwrap().unwrap();
+        let batch =
+            feed().dtype(dtype).build().unwrap().take_lanes().unwrap().remove(0).next().unwrap().unwrap();
         batch.into_dlpack().unwrap().get("data").unwrap().tensor().dtype
     };
     assert_eq!(half(Dtype::F16), DLDataType { code: 2, bits: 16, lanes: 1 });
@@ -84,13 +87,13 @@ fn a_tensor_is_what_the_batch_holds() {
 fn the_last_tensor_gives_the_batch_back() {
     must_end("a lane of one batch, whose tensors are given back", || {
         let mut feed = feed().build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         for _round in 0..3 {
             let mut tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
             // As a framework has it: a raw pointer, and a deleter that it calls on a thread of its own.
             let raw = tensors.take("data").unwrap().into_raw();
             drop(tensors);
-            assert!(lane.try_next().unwrap().is_none(), "the pixels are still there");
+            assert!(lane.try_next().unwrap().batch().is_none(), "the pixels are still there");
             // SAFETY: it is there until its deleter is called.
             let managed = unsafe { &*raw };
             assert_eq!((managed.version, managed.flags), (DLPACK_VERSION, 0));
@@ -105,7 +108,17 @@ fn the_last_tensor_gives_the_batch_back() {
 
 #[test]
 fn tensors_outlive_their_feed() {
-    let tensors = feed().build().unwrap().lanes().remove(0).next().unwrap().unwrap().into_dlpack().unwrap();
+    let tensors = feed()
+        .build()
+        .unwrap()
+        .take_lanes()
+        .unwrap()
+        .remove(0)
+        .next()
+        .unwrap()
+        .unwrap()
+        .into_dlpack()
+        .unwrap();
     assert_eq!(elements::<i32>(tensors.get("label").unwrap().tensor()), [0, 1]);
 }
 

@@ -188,7 +188,7 @@ fn a_list_that_begins_further_down_is_read_from_its_first_line() {
         let transform = Transform::new().color(ColorMode::Color).resize(8, 8);
         let feed = hosts(Feed::builder().source(source), 1).batch_size(3).transform(transform).epochs(2);
         let mut feed = feed.build().unwrap();
-        let lane = feed.lanes().remove(0);
+        let lane = feed.take_lanes().unwrap().remove(0);
         let labels: Vec<Vec<i32>> = lane.map(|batch| batch.unwrap().labels().to_vec()).collect();
         assert_eq!(labels, [&[0, 1, 2][..], &[3], &[0, 1, 2], &[3]]);
     });
@@ -241,7 +241,7 @@ fn windows_of_bytes_are_windows_of_as_many_records_as_fill_them() {
 fn a_consumer_that_leaves_takes_nothing_from_the_others() {
     must_end("a lane that left", || {
         let mut feed = feed(images(20), 2).batch_size(2).epochs(2).build().unwrap();
-        let mut lanes = feed.lanes();
+        let mut lanes = feed.take_lanes().unwrap();
         drop(lanes.pop());
         let seen: Vec<u64> =
             lanes.remove(0).flat_map(|batch| batch.unwrap().records().to_vec()).map(|id| id.index).collect();
@@ -331,7 +331,7 @@ fn a_source_that_has_fewer_records_than_it_said_is_an_error() {
         }
         let mut feed =
             hosts(Feed::builder().source(Boasting(images(10))), 1).batch_size(4).epochs(1).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         assert_eq!(lane.next().unwrap().unwrap().len(), 4);
         assert_eq!(lane.next().unwrap().unwrap().len(), 4);
         match lane.next().unwrap() {

@@ -12,7 +12,8 @@ use common::process::{is_alone, must_end, open_files, settles, threads};
 use common::source::MemorySource;
 use half::{bf16, f16};
 use percolator::batch::{FieldError, ImageShape};
-use percolator::feed::ConfigError;
+use percolator::feed::{ConfigError, TryNext};
+
 use percolator::reader::{ReaderError, Registry};
 use percolator::record::RecordId;
 use percolator::transform::MeanImage;
@@ -61,7 +62,7 @@ fn hosts(count: usize) -> Vec<Device> {
 }
 
 fn only_lane(feed: &mut Feed) -> Lane {
-    let mut lanes = feed.lanes();
+    let mut lanes = feed.take_lanes().unwrap();
     assert_eq!(lanes.len(), 1);
     lanes.remove(0)
 }
@@ -93,7 +94,7 @@ fn drain(lane: &mut Lane) -> (Vec<Vec<RecordId>>, Option<FeedError>) {
             Ok(batch) => seen.push(batch.records().to_vec()),
             Err(error) => {
                 assert!(lane.next().is_none(), "an error comes last, and once");
-                assert!(lane.try_next().unwrap().is_none());
+                assert!(matches!(lane.try_next().unwrap(), TryNext::Ended));
                 return (seen, Some(error));
             }
         }
@@ -110,7 +111,7 @@ fn one_pass_brings_every_record_once_in_short_last_batches() {
                 let builder = over(images("once", records)).batch_size(batch_size).devices(hosts(lanes));
                 let mut feed = builder.once().build().unwrap();
                 std::thread::scope(|scope| {
-                    for (number, mut lane) in feed.lanes().into_iter().enumerate() {
+                    for (number, mut lane) in feed.take_lanes().unwrap().into_iter().enumerate() {
                         assert_eq!((lane.number(), lane.device()), (number, &*format!("host:{number}")));
                         let due = due(records, number, lanes, batch_size, records);
                         scope.spawn(move || {
@@ -135,7 +136,7 @@ fn lanes_on_their_own_threads_get_their_shares() {
         let builder = over(images("threads", records)).batch_size(batch_size).prefetch(prefetch);
         let mut feed = builder.devices(hosts(lanes)).build().unwrap();
         std::thread::scope(|scope| {
-            for mut lane in feed.lanes() {
+            for mut lane in feed.take_lanes().unwrap() {
                 scope.spawn(move || {
                     let due = due(records, lane.number(), lanes, batch_size, passes * records);
                     // The last batch of the law's list may be cut short by its end, not by the feed's.
@@ -192,7 +193,7 @@ fn stream(
     let builder =
         Feed::builder().lmdb(folder).registry(&Registry::new()).batch_size(16).transform(transform).seed(7);
     let mut feed = configure(builder).build().unwrap();
-    let mut lanes = feed.lanes();
+    let mut lanes = feed.take_lanes().unwrap();
     let mut stream = Vec::new();
     for _ in 0..batches {
         for lane in &mut lanes {
@@ -422,11 +423,11 @@ fn lanes_are_handed_over_once_and_whoever_asks_again_is_told() {
     let mut feed = over(images("twice", 10)).devices(hosts(2)).build().unwrap();
     // Steps leave the lanes where they are.
     assert_eq!(feed.steps().next().unwrap().unwrap().len(), 2);
-    let mut lanes = feed.lanes();
+    let mut lanes = feed.take_lanes().unwrap();
     assert_eq!(lanes[0].next().unwrap().unwrap().records()[0].index, 2);
     let said: Vec<_> = feed.steps().map(Result::err).collect();
     assert_eq!(said, [Some(FeedError::LanesTaken)], "and not a run without steps");
-    let again = feed.lanes();
+    let again = feed.take_lanes().unwrap();
     assert_eq!(again.len(), 2);
     for (number, mut lane) in again.into_iter().enumerate() {
         assert_eq!((lane.number(), lane.device()), (number, &*format!("host:{number}")));
@@ -482,8 +483,9 @@ fn try_next_never_waits_and_misses_nothing() {
         let mut poll = |until: usize| {
             while seen.len() < until {
                 match lane.try_next().unwrap() {
-                    Some(batch) => seen.push(batch.records()[0].index),
-                    None => std::thread::yield_now(),
+                    TryNext::Batch(batch) => seen.push(batch.records()[0].index),
+                    TryNext::NotYet => std::thread::yield_now(),
+                    TryNext::Ended => panic!("it ended after {seen:?}"),
                 }
             }
         };
@@ -493,7 +495,7 @@ fn try_next_never_waits_and_misses_nothing() {
         poll(3);
         assert_eq!(seen, [0, 2, 4]);
         assert!(lane.next().is_none());
-        assert!(lane.try_next().unwrap().is_none());
+        assert!(matches!(lane.try_next().unwrap(), TryNext::Ended));
     });
 }
 
@@ -503,7 +505,7 @@ fn cancelling_wakes_every_lane_once_after_what_was_complete() {
         let (source, mut stall) = images("cancelled", 20).stall_at(10);
         let mut feed = over(source).batch_size(2).devices(hosts(2)).build().unwrap();
         let canceller = feed.canceller();
-        let mut lanes = feed.lanes();
+        let mut lanes = feed.take_lanes().unwrap();
         std::thread::scope(|scope| {
             let drains: Vec<_> =
                 lanes.iter_mut().map(|lane| scope.spawn(|| (lane.number(), drain(lane)))).collect();
@@ -529,7 +531,7 @@ fn an_error_of_the_source_comes_once_to_every_lane_after_the_batches_before_it()
                 let source = images("faulty", 20);
                 let source = if is_panic { source.panic_at(33) } else { source.fail_at(33) };
                 let mut feed = over(source).batch_size(4).devices(hosts(lanes)).build().unwrap();
-                let mut lanes_taken = feed.lanes();
+                let mut lanes_taken = feed.take_lanes().unwrap();
                 std::thread::scope(|scope| {
                     for lane in &mut lanes_taken {
                         scope.spawn(move || {
@@ -565,7 +567,7 @@ fn a_dropped_lane_takes_nothing_from_its_siblings_and_is_accounted_for() {
             .once()
             .build()
             .unwrap();
-        let mut lanes = feed.lanes();
+        let mut lanes = feed.take_lanes().unwrap();
         let mut leaving = lanes.remove(1);
         let first = leaving.next().unwrap().unwrap();
         assert_eq!(first.records(), due(records, 1, 3, batch_size, records)[0]);
@@ -619,7 +621,7 @@ fn end_a_feed(path: &std::path::Path, number: usize) {
     let mut feed = builder.devices(hosts(lanes)).build().unwrap();
     let canceller = feed.canceller();
     let mut parts: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
-    for mut lane in feed.lanes() {
+    for mut lane in feed.take_lanes().unwrap() {
         // At most one batch a lane: any more might wait for a sibling's consumer.
         if below(2) == 0
             && let Some(batch) = lane.next()
@@ -755,7 +757,7 @@ fn the_ranks_of_a_job_get_what_caffes_solvers_get() {
             .unwrap();
         let found: Vec<_> = std::thread::scope(|scope| {
             let consumers: Vec<_> =
-                feed.lanes().into_iter().map(|lane| scope.spawn(|| indices(lane, 4))).collect();
+                feed.take_lanes().unwrap().into_iter().map(|lane| scope.spawn(|| indices(lane, 4))).collect();
             consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect()
         });
         for (lane, found) in found.iter().enumerate() {

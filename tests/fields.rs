@@ -169,7 +169,7 @@ fn a_feed_of_several_devices_is_no_iterator_of_batches() {
     assert_eq!(batches.next().unwrap().unwrap_err(), error);
     assert!(batches.next().is_none());
     let mut taken = feed().epochs(1).build().unwrap();
-    drop(taken.lanes());
+    drop(taken.take_lanes().unwrap());
     assert_eq!(taken.epoch().unwrap_err(), FeedError::LanesTaken);
 }
 
@@ -368,7 +368,7 @@ fn a_decoder_of_ones_own_has_scratch_memory_that_is_budgeted() {
 fn arrays_that_own_their_memory_give_the_batch_back_when_the_last_goes() {
     must_end("a ring of one batch", || {
         let mut feed = feed().prefetch(1).epochs(1).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let mut arrays = lane.next().unwrap().unwrap().into_bytes().unwrap();
         let named: Vec<String> = arrays.iter().map(|array| format!("{array:?}")).collect();
         let wanted = [
@@ -383,7 +383,7 @@ fn arrays_that_own_their_memory_give_the_batch_back_when_the_last_goes() {
         assert_eq!(named, wanted);
         let last = arrays.swap_remove(0);
         drop(arrays);
-        assert!(lane.try_next().unwrap().is_none(), "one of them is still there");
+        assert!(lane.try_next().unwrap().batch().is_none(), "one of them is still there");
         let image = std::thread::spawn(move || last.as_ref().to_vec()).join().unwrap();
         assert_eq!(image, [0, 1, 2, 1, 2, 3, 2, 3, 4, 3, 4, 5]);
         assert_eq!(lane.next().unwrap().unwrap().records()[0].index, 4);

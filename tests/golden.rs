@@ -50,7 +50,7 @@ fn feed(case: &Value, threads: usize) -> Arrays {
         feed = feed.ranks(shard[1].as_u64().unwrap() as usize, shard[0].as_u64().unwrap() as usize);
     }
     let mut arrays = Arrays::default();
-    let lane = feed.build().unwrap().lanes().remove(0);
+    let lane = feed.build().unwrap().take_lanes().unwrap().remove(0);
     for batch in lane.take(case["batches"].as_u64().unwrap() as usize) {
         let batch = batch.unwrap();
         let records = arrays.shape.first().copied().unwrap_or(0);

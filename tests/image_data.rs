@@ -117,7 +117,7 @@ fn a_list_is_begun_where_caffe_would() {
 fn a_file_that_is_no_image_is_named() {
     let (folder, lines) = files();
     std::fs::write(folder.path().join("a folder").join(&lines[5].0), b"BM not read").unwrap();
-    let mut lane = net(&folder, "", "").build().unwrap().lanes().remove(0);
+    let mut lane = net(&folder, "", "").build().unwrap().take_lanes().unwrap().remove(0);
     let error = lane.find_map(Result::err).unwrap();
     let message = error.to_string();
     let FeedError::Record(error) = error else { panic!("{message}") };
@@ -129,7 +129,8 @@ fn a_file_that_is_no_image_is_named() {
 #[test]
 fn a_batch_of_colour_and_grey_images_says_what_to_do() {
     let source = Lmdb::open_without_lock(golden("png_mixed_lmdb")).unwrap();
-    let mut lane = Feed::builder().source(source).batch_size(12).build().unwrap().lanes().remove(0);
+    let mut lane =
+        Feed::builder().source(source).batch_size(12).build().unwrap().take_lanes().unwrap().remove(0);
     let message = lane.find_map(Result::err).unwrap().to_string();
     assert!(message.contains("all records of a batch have one shape"), "{message}");
 }

@@ -123,7 +123,7 @@ fn databases_are_mixed_in_exact_proportions_and_go_on_so() {
                 (17 * 4_u64).div_ceil(8),
                 "until the second database was passed over once"
             );
-            let mut lane = feed.lanes().remove(0);
+            let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut seen = Vec::new();
             for batch in &mut lane {
                 let batch = batch.unwrap();
@@ -140,7 +140,7 @@ fn databases_are_mixed_in_exact_proportions_and_go_on_so() {
             let mut first = describe(shuffle).build().unwrap();
             first.steps().take(5).for_each(|step| drop(step.unwrap()));
             let mut second = describe(shuffle).resume(&first.snapshot().unwrap()).build().unwrap();
-            let rest = second.lanes().remove(0).map(|batch| batch.unwrap());
+            let rest = second.take_lanes().unwrap().remove(0).map(|batch| batch.unwrap());
             let rest: Vec<_> = rest.map(|batch| (batch.step(), batch.bytes().to_vec())).collect();
             assert!(rest == seen[5..], "{} and {}", rest.len(), seen.len());
         }
@@ -337,7 +337,7 @@ fn an_empty_database_does_no_harm_wherever_it_is_and_only_empty_ones_are_an_erro
 /// The error that ends the first lane of a feed, which may be the one that it is not built for.
 fn error_of(feed: FeedBuilder) -> FeedError {
     must_end("a feed that ends in an error", move || match feed.build() {
-        Ok(mut feed) => feed.lanes().remove(0).find_map(Result::err).unwrap(),
+        Ok(mut feed) => feed.take_lanes().unwrap().remove(0).find_map(Result::err).unwrap(),
         Err(error) => error,
     })
 }
@@ -488,7 +488,7 @@ fn images_and_masks_may_both_be_of_several_databases() {
     };
     for shuffle in [Shuffle::No, Shuffle::Global] {
         let mut feed = feed(&masks).epochs(1).shuffle(shuffle).build().unwrap();
-        let batches = feed.lanes().remove(0).map(Result::unwrap);
+        let batches = feed.take_lanes().unwrap().remove(0).map(Result::unwrap);
         let records = batches.map(|batch| {
             assert_eq!(batch.pixels::<f32>().unwrap(), batch.target_pixels::<f32>().unwrap());
             batch.len()

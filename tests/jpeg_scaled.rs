@@ -93,7 +93,7 @@ fn reduced_files_come_to_what_libjpeg_turbo_reads() {
 fn batches(feed: FeedBuilder) -> Vec<Batch> {
     // They are all held at once.
     let feed = feed.seed(1701).batch_size(2).threads(2).prefetch(40);
-    feed.once().build().unwrap().lanes().remove(0).map(Result::unwrap).collect()
+    feed.once().build().unwrap().take_lanes().unwrap().remove(0).map(Result::unwrap).collect()
 }
 
 /// A key and a value.

@@ -129,7 +129,7 @@ fn batches(source: MemorySource, target: MemorySource, transform: &Transform, ph
         .batch_size(3)
         .threads(2)
         .prefetch(5);
-    feed.once().build().unwrap().lanes().remove(0).map(Result::unwrap).collect()
+    feed.once().build().unwrap().take_lanes().unwrap().remove(0).map(Result::unwrap).collect()
 }
 
 proptest! {

@@ -774,7 +774,7 @@ fn tables_that_are_deleted_under_a_walk_that_reads_are_read_all_the_same() {
 fn a_feed_of_a_leveldb_is_a_feed_of_the_lmdb() {
     let batches = |builder: percolator::FeedBuilder| {
         let mut feed = builder.batch_size(8).once().registry(&Registry::new()).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let mut batches = Vec::new();
         for batch in lane.by_ref() {
             let batch = batch.unwrap();

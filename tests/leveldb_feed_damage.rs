@@ -126,7 +126,8 @@ fn check(images: Images, bad: usize, lanes: usize, batch_size: usize) {
             .build()
             .unwrap();
         let drained: Vec<_> = feed
-            .lanes()
+            .take_lanes()
+            .unwrap()
             .into_iter()
             .map(|lane| std::thread::spawn(move || drain(lane, images.extent)))
             .collect::<Vec<_>>()
@@ -189,7 +190,7 @@ fn a_damaged_head_of_a_batch_is_an_error_of_its_block_and_no_growth() {
     assert_eq!(first, 80);
     let feed = Feed::builder().leveldb(folder.path()).registry(&Registry::new()).batch_size(8).once();
     let mut feed = feed.threads(2).build().unwrap();
-    let (indices, error) = drain(feed.lanes().remove(0), LARGE.extent);
+    let (indices, error) = drain(feed.take_lanes().unwrap().remove(0), LARGE.extent);
     assert_eq!(indices, (0..80).collect::<Vec<_>>());
     assert_eq!(error, Some(FeedError::Reader(ReaderError::Source(due))));
     assert_eq!(feed.stats().lanes[0].growths, 0);

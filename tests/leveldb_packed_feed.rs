@@ -72,7 +72,7 @@ fn drain(mut lane: percolator::Lane, images: Images) -> (Vec<u64>, Option<FeedEr
 
 /// The same of all lanes at once.
 fn drain_all(feed: &mut Feed, images: Images) -> Vec<(Vec<u64>, Option<FeedError>)> {
-    let lanes = feed.lanes().into_iter();
+    let lanes = feed.take_lanes().unwrap().into_iter();
     let threads: Vec<_> = lanes.map(|lane| std::thread::spawn(move || drain(lane, images))).collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
@@ -103,7 +103,7 @@ fn workers_unpack_for_the_reader() {
         must_end("a feed whose workers unpack", move || {
             // Round and round.
             let mut feed = feed(folder.path(), 1, 2).build().unwrap();
-            let mut lane = feed.lanes().remove(0);
+            let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut batches = (0..BATCHES_MAX).map(|_| images.check(&lane.next().unwrap().unwrap()));
             let is_helped = batches.any(|_| feed.stats().workers.offloaded > 0);
             assert!(is_helped, "no worker did an errand in {BATCHES_MAX} batches");
@@ -119,7 +119,7 @@ fn a_feed_that_is_left_in_the_middle_ends() {
             for taken in 0..12 {
                 // Round and round, so that the reader is never through.
                 let mut feed = feed(folder.path(), 2, 3).build().unwrap();
-                let mut lanes = feed.lanes();
+                let mut lanes = feed.take_lanes().unwrap();
                 let (mut other, mut one) = (lanes.pop().unwrap(), lanes.pop().unwrap());
                 for _batch in 0..taken {
                     images.check(&one.next().unwrap().unwrap());
@@ -163,7 +163,7 @@ fn a_damaged_block_ends_the_feed_with_the_error_of_a_walk() {
         must_end("a feed of a damaged LevelDB", move || {
             for threads in [1, 8] {
                 let mut feed = feed(folder.path(), 1, threads).once().build().unwrap();
-                let (indices, error) = drain(feed.lanes().remove(0), images);
+                let (indices, error) = drain(feed.take_lanes().unwrap().remove(0), images);
                 assert!(indices.into_iter().eq(0..before / 24 * 24));
                 assert_eq!(error, Some(FeedError::Reader(ReaderError::Source(due.clone()))));
             }

@@ -51,7 +51,7 @@ fn lanes_of_a_feed_end_and_their_batches_outlive_them() {
         for step in feed.steps().take(3) {
             step.unwrap().iter().for_each(check);
         }
-        let lanes = feed.lanes().into_iter();
+        let lanes = feed.take_lanes().unwrap().into_iter();
         let held: Vec<_> = lanes
             .map(|mut lane| std::thread::spawn(move || lane.next().unwrap().unwrap()))
             .collect::<Vec<_>>()
@@ -92,7 +92,7 @@ fn padding_is_zeros_and_targets_lie_beside_their_records() {
 #[test]
 fn tensors_give_their_batch_back_from_another_thread() {
     let mut feed = feed(4).prefetch(1).build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     for round in 0..3 {
         let mut tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
         let labels = tensors.get("label").unwrap().tensor();
@@ -120,7 +120,7 @@ fn a_batch_that_is_let_go_of_while_its_lane_ends_is_no_lost_slot() {
     // it has.
     for _ in 0..4 {
         let mut feed = feed(6).once().build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let batches: Vec<_> = lane.by_ref().take(2).map(Result::unwrap).collect();
         let dropping = std::thread::spawn(move || drop(batches));
         drop(lane);

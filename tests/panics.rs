@@ -100,8 +100,12 @@ fn rows_that_a_lost_worker_left_unwritten_are_never_delivered() {
             let source = MemorySource::images("lost", 100, 1, 7, 13);
             let builder = over(source).threads(threads).batch_size(4).prefetch(2).devices(devices);
             let mut feed = builder.build().unwrap();
-            let lanes: Vec<_> =
-                feed.lanes().into_iter().map(|lane| std::thread::spawn(move || drain(lane))).collect();
+            let lanes: Vec<_> = feed
+                .take_lanes()
+                .unwrap()
+                .into_iter()
+                .map(|lane| std::thread::spawn(move || drain(lane)))
+                .collect();
             for lane in lanes {
                 let error = lane.join().unwrap();
                 let FeedError::Panicked { name, message } = error else { panic!("{error}") };
@@ -141,7 +145,7 @@ fn a_panic_behind_an_error_behind_a_full_ring_keeps_nobody() {
         for is_drained in [true, false] {
             let source = MemorySource::images("full", 10, 1, 4, 4).fail_at(2);
             let mut feed = over(source).threads(1).prefetch(2).build().unwrap();
-            let mut lane = feed.lanes().remove(0);
+            let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut ended =
                 UNTAKEN_ENDED.1.wait_while(UNTAKEN_ENDED.0.lock().unwrap(), |ended| !*ended).unwrap();
             *ended = false;

@@ -101,10 +101,10 @@ proptest! {
 fn what_was_made_and_not_taken_is_not_delivered() {
     must_end("a lane that is left with batches in its ring", || {
         let mut feed = feed(images(64), 2).batch_size(4).epochs(0).prefetch(4).build().unwrap();
-        let mut lanes = feed.lanes();
+        let mut lanes = feed.take_lanes().unwrap();
         assert_eq!(delivered(&feed.receipt().unwrap()), 0);
         lanes[0].next().unwrap().unwrap();
-        while lanes[1].try_next().unwrap().is_none() {
+        while lanes[1].try_next().unwrap().batch().is_none() {
             std::thread::yield_now();
         }
         lanes[1].next().unwrap().unwrap();
@@ -160,7 +160,7 @@ impl Source for Boasting {
 fn a_source_that_lied_leaves_an_epoch_that_is_not_covered() {
     must_end("a source that lied", || {
         let mut feed = feed(Boasting(images(10)), 1).batch_size(4).epochs(1).build().unwrap();
-        let lane = feed.lanes().remove(0);
+        let lane = feed.take_lanes().unwrap().remove(0);
         assert_eq!(lane.filter(Result::is_err).count(), 1);
         let verdict = verdict(&[feed.receipt().unwrap()]);
         assert_eq!(verdict.first_not_covered(1), Some(0));
@@ -171,12 +171,12 @@ fn a_source_that_lied_leaves_an_epoch_that_is_not_covered() {
 #[test]
 fn receipts_are_of_feeds_that_go_by_a_plan() {
     let error = feed(images(8), 1).batch_size(2).build().unwrap_err();
-    assert_eq!(error, FeedError::Config(ConfigError::ReceiptsOfRing));
+    assert_eq!(error, FeedError::Config(ConfigError::ReceiptsOfRoundRobin));
     assert!(error.to_string().contains(".epochs(0).assignment(Assignment::Caffe)"), "{error}");
     must_end("a feed without receipts", || {
         let mut feed = feed(images(8), 1).batch_size(2).epochs(1).receipts(false).build().unwrap();
         assert_eq!(feed.receipt(), None);
-        assert_eq!(feed.lanes()[0].receipt(), None);
+        assert_eq!(feed.take_lanes().unwrap()[0].receipt(), None);
     });
 }
 

@@ -146,7 +146,7 @@ fn feed(path: &Path, is_leveldb: bool) -> FeedBuilder {
 fn take(feed: FeedBuilder, batches: usize, records: usize) {
     let mut feed = feed.build().unwrap();
     let mut labels = Vec::new();
-    for batch in feed.lanes().remove(0).take(batches) {
+    for batch in feed.take_lanes().unwrap().remove(0).take(batches) {
         let batch = batch.unwrap();
         let (pixels, all) = (batch.pixels::<u8>().unwrap(), batch.labels());
         for (pixels, &label) in pixels.chunks(pixels.len() / all.len()).zip(all) {
@@ -226,7 +226,7 @@ fn what_a_lane_that_left_had_holds_up_no_dropping() {
     }
     let feed = feed(folder.path(), false).drop_behind(true).once();
     let mut feed = feed.devices([Device::host(0), Device::host(1)]).build().unwrap();
-    let mut lanes = feed.lanes();
+    let mut lanes = feed.take_lanes().unwrap();
     let mut leaving = lanes.pop().unwrap();
     let staying = lanes.pop().unwrap();
     drop(leaving.next().unwrap().unwrap());
@@ -316,7 +316,7 @@ fn half(path: &Path, is_leveldb: bool, batch: usize) -> FeedBuilder {
 /// Runs a feed to its end; how many records it had.
 fn run(feed: FeedBuilder) -> usize {
     let mut feed = feed.build().unwrap();
-    feed.lanes().remove(0).map(|batch| batch.unwrap().labels().len()).sum()
+    feed.take_lanes().unwrap().remove(0).map(|batch| batch.unwrap().labels().len()).sum()
 }
 
 /// Stretches of records, one after the other, of which every second is the first worker's.

@@ -143,7 +143,7 @@ fn a_ring_that_bursts_do_not_even_out_in_becomes_deeper_and_its_batches_are_the_
         let gate = Arc::new(Gate::default());
         let source = Weather { source: images("bursts", RECORDS), gate: gate.clone() };
         let mut feed = over(source).devices([Device::host(0)]).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         // Whether the consumer is to leave the batches where they are.
         let (rests, is_deep) = (AtomicBool::new(false), AtomicBool::new(false));
         let (feed, rests, is_deep) = (&feed, &rests, &is_deep);
@@ -188,7 +188,8 @@ fn workers_that_nobody_needs_stand_by_and_the_batches_are_the_same() {
     must_end("a consumer that is slow", || {
         let mut feed = over(images("slow", 1000)).build().unwrap();
         let mut other = over(images("slow", 1000)).threads(1).prefetch(1).build().unwrap();
-        let (mut lane, mut lane_of_other) = (feed.lanes().remove(0), other.lanes().remove(0));
+        let (mut lane, mut lane_of_other) =
+            (feed.take_lanes().unwrap().remove(0), other.take_lanes().unwrap().remove(0));
         let mut compare = || {
             let (one, two) = (lane.next().unwrap().unwrap(), lane_of_other.next().unwrap().unwrap());
             assert_eq!(one.records(), two.records());

@@ -76,9 +76,9 @@ fn window(records: u64) -> Shuffle {
 /// was not cut.
 fn check_cut(describe: impl Fn() -> FeedBuilder, cut: &[usize], batches: usize) {
     let mut whole = describe().build().unwrap();
-    let whole = take(&mut whole.lanes(), &vec![batches; cut.len()]);
+    let whole = take(&mut whole.take_lanes().unwrap(), &vec![batches; cut.len()]);
     let mut first = describe().build().unwrap();
-    let mut lanes = first.lanes();
+    let mut lanes = first.take_lanes().unwrap();
     let mut seen = take(&mut lanes, cut);
     let snapshot: Snapshot = first.snapshot().unwrap().to_string().parse().unwrap();
     assert_eq!(snapshot, first.snapshot().unwrap());
@@ -92,7 +92,7 @@ fn check_cut(describe: impl Fn() -> FeedBuilder, cut: &[usize], batches: usize) 
     // One that goes on has an index, and may know more of its data.
     assert_eq!(Snapshot::join([&snapshot, &again]).unwrap().plan(), snapshot.plan());
     let rest: Vec<usize> = cut.iter().map(|cut| batches - cut).collect();
-    for (seen, rest) in seen.iter_mut().zip(take(&mut second.lanes(), &rest)) {
+    for (seen, rest) in seen.iter_mut().zip(take(&mut second.take_lanes().unwrap(), &rest)) {
         seen.extend(rest);
     }
     assert_eq!(seen, whole);
@@ -191,7 +191,7 @@ proptest! {
                     let uneven = |lane: usize| usize::from(is_uneven && (lane + worker).is_multiple_of(2));
                     let batches = |lane| if leg == last { 1000 } else { steps + uneven(lane) };
                     let batches: Vec<usize> = (0..lanes).map(batches).collect();
-                    for seen in take(&mut feed.lanes(), &batches).concat() {
+                    for seen in take(&mut feed.take_lanes().unwrap(), &batches).concat() {
                         for id in seen.records {
                             *given.entry(id).or_insert(0) += 1;
                         }
@@ -235,7 +235,7 @@ fn caffes_random_sequence_goes_on_where_it_was() {
         check_cut(|| ring().assignment(Assignment::Caffe), &[9, 9], 30);
         let snapshot = {
             let mut first = ring().build().unwrap();
-            take(&mut first.lanes(), &[2, 2]);
+            take(&mut first.take_lanes().unwrap(), &[2, 2]);
             first.snapshot().unwrap()
         };
         let other = hosts(ring(), 3).resume(&snapshot).build().unwrap_err();
@@ -263,13 +263,13 @@ fn a_lane_speaks_for_those_beside_it() {
     must_end("a lane", || {
         let describe = || feed(images(20), 2).batch_size(3).epochs(2);
         let mut first = describe().build().unwrap();
-        let mut lanes = first.lanes();
+        let mut lanes = first.take_lanes().unwrap();
         take(&mut lanes, &[2, 2]);
         let snapshot = lanes[1].snapshot().unwrap();
         assert_eq!(snapshot.next(0), Some(StepId { epoch: 0, step: 2 }));
         let due = take(&mut lanes, &[3, 3]);
         let mut second = describe().resume(&snapshot).build().unwrap();
-        assert_eq!(take(&mut second.lanes(), &[3, 3]), due);
+        assert_eq!(take(&mut second.take_lanes().unwrap(), &[3, 3]), due);
     });
 }
 
@@ -296,11 +296,11 @@ fn a_feed_goes_to_any_step_and_back() {
         let ring: fn() -> FeedBuilder = || feed(images(31), 2).batch_size(3);
         for (describe, steps_of_epoch) in [(planned, 6), (ring, u64::MAX)] {
             let mut feed = describe().build().unwrap();
-            let whole = take(&mut feed.lanes(), &[40, 40]);
+            let whole = take(&mut feed.take_lanes().unwrap(), &[40, 40]);
             for step in [39, 0, 17, 18] {
                 let at = usize::try_from(step).unwrap();
                 feed.seek((step / steps_of_epoch, step % steps_of_epoch)).unwrap();
-                let seen = take(&mut feed.lanes(), &[1, 1]);
+                let seen = take(&mut feed.take_lanes().unwrap(), &[1, 1]);
                 assert_eq!(seen, [vec![whole[0][at].clone()], vec![whole[1][at].clone()]], "step {step}");
             }
         }
@@ -311,7 +311,7 @@ fn a_feed_goes_to_any_step_and_back() {
 fn lanes_that_were_handed_over_end_when_their_feed_goes_elsewhere() {
     must_end("lanes of another step", || {
         let mut feed = feed(images(31), 1).batch_size(3).build().unwrap();
-        let mut old = feed.lanes();
+        let mut old = feed.take_lanes().unwrap();
         take(&mut old, &[2]);
         feed.seek((0, 1)).unwrap();
         let last = old.remove(0).find_map(Result::err);
@@ -319,7 +319,7 @@ fn lanes_that_were_handed_over_end_when_their_feed_goes_elsewhere() {
         let no_step = feed.seek((u64::MAX, 0)).unwrap_err();
         assert!(matches!(no_step, FeedError::Snapshot(SnapshotError::Order(_))), "{no_step}");
         assert_eq!(
-            take(&mut feed.lanes(), &[1])[0][0].step.unwrap().step,
+            take(&mut feed.take_lanes().unwrap(), &[1])[0][0].step.unwrap().step,
             1,
             "a seek in vain leaves it as it is"
         );
@@ -335,7 +335,7 @@ fn any_batch_of_any_replica_is_made_again_alone() {
             feed.worker(world, number).build().unwrap()
         };
         let mut feeds = [worker(0), worker(1)];
-        let mut lanes: Vec<Vec<_>> = feeds.iter_mut().map(Feed::lanes).collect();
+        let mut lanes: Vec<Vec<_>> = feeds.iter_mut().map(|feed| feed.take_lanes().unwrap()).collect();
         let seen: Vec<Vec<Seen>> = lanes.iter_mut().flat_map(|lanes| take(lanes, &[8, 8])).collect();
         for (replica, seen) in seen.iter().enumerate() {
             for seen in seen {
@@ -355,7 +355,7 @@ fn any_batch_of_any_replica_is_made_again_alone() {
         assert_eq!(none, FeedError::Snapshot(due));
         let ring = || feed(images(41), 2).batch_size(3).ranks(1, 4);
         let mut whole = ring().build().unwrap();
-        let whole = take(&mut whole.lanes(), &[20, 20]);
+        let whole = take(&mut whole.take_lanes().unwrap(), &[20, 20]);
         let batch = ring().build().unwrap().replay((0, 17), 2).unwrap();
         assert_eq!(Seen::of(&batch), whole[1][17]);
     });
@@ -366,7 +366,7 @@ fn what_is_no_snapshot_of_the_run_is_refused_with_the_difference() {
     must_end("snapshots of others", || {
         let describe = |records| feed(images(records), 2).batch_size(3).seed(1).shuffle(Shuffle::Global);
         let mut first = describe(20).build().unwrap();
-        take(&mut first.lanes(), &[2, 3]);
+        take(&mut first.take_lanes().unwrap(), &[2, 3]);
         let snapshot = first.snapshot().unwrap();
         let refused = |feed: FeedBuilder| match feed.resume(&snapshot).build().unwrap_err() {
             FeedError::Snapshot(error) => error,
@@ -407,7 +407,7 @@ fn a_database_that_grew_is_refused() {
         let describe = || hosts(Feed::builder().lmdb(&path).batch_size(3).index(IndexPlace::Memory), 1);
         let snapshot = {
             let mut first = describe().build().unwrap();
-            take(&mut first.lanes(), &[2]);
+            take(&mut first.take_lanes().unwrap(), &[2]);
             first.snapshot().unwrap()
         };
         common::write_lmdb(&path, [common::image(20, 1, 4, 4)]);
@@ -464,7 +464,7 @@ fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
             let describe =
                 |how: &str| law(hosts(kind(how).batch_size(3).index(IndexPlace::Memory), 1).seed(9));
             let mut first = describe("as it was").build().unwrap();
-            take(&mut first.lanes(), &[5]);
+            take(&mut first.take_lanes().unwrap(), &[5]);
             let snapshot: Snapshot = first.snapshot().unwrap().to_string().parse().unwrap();
             describe("as it was").resume(&snapshot).build().expect("it goes on with its own data");
             for &how in others {
@@ -472,7 +472,7 @@ fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
                 let is_refused = matches!(error, FeedError::Snapshot(SnapshotError::OtherData { .. }));
                 assert!(is_refused, "{how}: {error}");
                 let mut other = describe(how).build().unwrap();
-                take(&mut other.lanes(), &[5]);
+                take(&mut other.take_lanes().unwrap(), &[5]);
                 let Some((one, other)) = first.receipt().zip(other.receipt()) else { continue };
                 let error = percolator::receipt::Verdict::of([("one", &one), ("other", &other)]).unwrap_err();
                 assert!(error.to_string().contains("they are not of one data set"), "{how}: {error}");
@@ -510,14 +510,14 @@ fn snapshots_of_the_first_version_are_gone_on_from() {
         let describe = || hosts(Feed::builder().lmdb(golden("raw_lmdb")).batch_size(3), 1);
         let describe = || describe().index(IndexPlace::Memory).epochs(2).shuffle(Shuffle::Global);
         let mut first = describe().build().unwrap();
-        let whole = take(&mut first.lanes(), &[9]);
+        let whole = take(&mut first.take_lanes().unwrap(), &[9]);
         let text = describe().build().unwrap().snapshot().unwrap().to_string();
         assert!(text.contains("\nclue last ") && text.contains("\nclue index "), "{text}");
         let facts = text.lines().filter(|line| !line.starts_with("clue ") && !line.starts_with("checksum "));
         let body: String = facts.map(|line| format!("{line}\n")).collect();
         let snapshot: Snapshot = unverified(&body.replacen("snapshot 2", "snapshot 1", 1)).parse().unwrap();
         let mut again = describe().resume(&snapshot).build().unwrap();
-        assert_eq!(take(&mut again.lanes(), &[9]), whole);
+        assert_eq!(take(&mut again.take_lanes().unwrap(), &[9]), whole);
     });
 }
 
@@ -528,7 +528,7 @@ fn snapshots_of_workers_at_different_steps_are_joined_or_refused() {
         let worker = |number| feed(images(40), 2).batch_size(2).epochs(1).worker(world, number);
         let after = |number, batches: [usize; 2]| {
             let mut feed = worker(number).build().unwrap();
-            take(&mut feed.lanes(), &batches);
+            take(&mut feed.take_lanes().unwrap(), &batches);
             feed.snapshot().unwrap()
         };
         let (first, second) = (after(0, [2, 3]), after(1, [2, 2]));
@@ -538,7 +538,8 @@ fn snapshots_of_workers_at_different_steps_are_joined_or_refused() {
         let joined = Snapshot::join([&first, &second]).unwrap();
         assert_eq!(joined.next(1), Some(StepId { epoch: 0, step: 3 }));
         let mut alone = feed(images(40), 1).batch_size(2).epochs(1).resume(&joined).build().unwrap();
-        let rest: usize = take(&mut alone.lanes(), &[100])[0].iter().map(|seen| seen.records.len()).sum();
+        let rest: usize =
+            take(&mut alone.take_lanes().unwrap(), &[100])[0].iter().map(|seen| seen.records.len()).sum();
         assert_eq!(rest, 40 - 9 * 2);
         let twice = Snapshot::join([&first, &after(0, [1, 1])]).unwrap_err();
         assert_eq!(twice, SnapshotError::NotOfOne { what: "the steps of one replica" });
@@ -572,7 +573,7 @@ fn a_file_is_replaced_whole_and_its_errors_name_it() {
     let path = folder.path().join("run.snapshot");
     let mut feed = feed(images(20), 1).epochs(1).build().unwrap();
     feed.snapshot().unwrap().save(&path).unwrap();
-    take(&mut feed.lanes(), &[3]);
+    take(&mut feed.take_lanes().unwrap(), &[3]);
     feed.snapshot().unwrap().save(&path).unwrap();
     let loaded = Snapshot::load(&path).unwrap();
     assert_eq!(loaded, feed.snapshot().unwrap());
@@ -595,7 +596,7 @@ fn a_batch_of_caffes_sequence_is_made_again_with_its_own_draws() {
             [&ring, &|| ring().ranks(1, 4), &|| ring().shuffle(Shuffle::Global).epochs(9)];
         for (number, describe) in described.into_iter().enumerate() {
             let mut feed = describe().build().unwrap();
-            let whole = take(&mut feed.lanes(), &[12, 12]);
+            let whole = take(&mut feed.take_lanes().unwrap(), &[12, 12]);
             let first = if number == 1 { 1 } else { 0 };
             for (lane, seen) in whole.iter().enumerate() {
                 for seen in [&seen[0], &seen[5], &seen[11]] {
@@ -616,12 +617,12 @@ fn a_ring_that_went_on_in_another_world_is_replayed_and_goes_on_again() {
     must_end("a ring in another world", || {
         let snapshot = {
             let mut two = feed(images(23), 2).batch_size(3).build().unwrap();
-            take(&mut two.lanes(), &[1, 1]);
+            take(&mut two.take_lanes().unwrap(), &[1, 1]);
             two.snapshot().unwrap()
         };
         let three = || feed(images(23), 3).batch_size(3).resume(&snapshot);
         let mut whole = three().build().unwrap();
-        let seen = take(&mut whole.lanes(), &[12, 12, 12]);
+        let seen = take(&mut whole.take_lanes().unwrap(), &[12, 12, 12]);
         for (lane, seen) in seen.iter().enumerate() {
             for seen in seen {
                 let step = seen.step.unwrap().id();
@@ -629,9 +630,9 @@ fn a_ring_that_went_on_in_another_world_is_replayed_and_goes_on_again() {
             }
         }
         let mut first = three().build().unwrap();
-        take(&mut first.lanes(), &[5, 5, 5]);
+        take(&mut first.take_lanes().unwrap(), &[5, 5, 5]);
         let again = feed(images(23), 3).batch_size(3).resume(&first.snapshot().unwrap());
-        let rest = take(&mut again.build().unwrap().lanes(), &[7, 7, 7]);
+        let rest = take(&mut again.build().unwrap().take_lanes().unwrap(), &[7, 7, 7]);
         for (seen, rest) in seen.iter().zip(rest) {
             assert_eq!(rest, seen[5..]);
         }
@@ -701,7 +702,7 @@ fn what_crops_are_drawn_from_and_which_databases_come_first_is_known_by_a_snapsh
         };
         check_cut(|| joined("a", "b").seed(4), &[5], 12);
         let mut first = joined("a", "b").seed(4).build().unwrap();
-        take(&mut first.lanes(), &[2]);
+        take(&mut first.take_lanes().unwrap(), &[2]);
         let snapshot = first.snapshot().unwrap();
         let refused = |feed: FeedBuilder| match feed.resume(&snapshot).build().unwrap_err() {
             FeedError::Snapshot(error) => error,
@@ -732,7 +733,7 @@ fn what_crops_are_drawn_from_and_which_databases_come_first_is_known_by_a_snapsh
 fn a_run_behind_the_end_that_is_asked_for_is_said_to_be() {
     let describe = |epochs| feed(images(20), 2).batch_size(3).epochs(epochs);
     let mut first = describe(4).build().unwrap();
-    take(&mut first.lanes(), &[13, 13]);
+    take(&mut first.take_lanes().unwrap(), &[13, 13]);
     let log = common::log::Log::default();
     log.listen(|| {
         let mut second = describe(2).resume(&first.snapshot().unwrap()).build().unwrap();

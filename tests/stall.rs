@@ -45,7 +45,7 @@ fn a_stalled_source_is_named_and_blamed() {
     must_end("a lane of a stalled source", || {
         let (source, mut stall) = MemorySource::images("stalled", 10, 1, 4, 4).stall_at(3);
         let mut feed = feed(source).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let log = Log::default();
         let warning = std::thread::scope(|scope| {
             let log = &log;
@@ -129,7 +129,7 @@ fn a_device_that_keeps_its_batches_is_named_and_blamed() {
         let busy = Busy::default();
         let source = MemorySource::images("busy", 10, 1, 4, 4);
         let mut feed = feed(source).devices([Device::from_backend(Arc::new(busy.clone()))]).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let log = Log::default();
         let warning = std::thread::scope(|scope| {
             let log = &log;
@@ -156,7 +156,7 @@ fn a_stall_is_blamed_while_it_lasts() {
     must_end("a look at a stalled feed", || {
         let (source, mut stall) = MemorySource::images("looked at", 10, 1, 4, 4).stall_at(1);
         let mut feed = feed(source).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let log = Log::default();
         std::thread::scope(|scope| {
             let log = &log;
@@ -174,7 +174,7 @@ fn a_stall_is_blamed_while_it_lasts() {
 fn a_consumer_that_holds_every_batch_is_told_so() {
     must_end("a consumer that holds every batch", || {
         let mut feed = feed(MemorySource::images("held", 10, 1, 4, 4)).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let held = [next(&mut lane), next(&mut lane)];
         assert_eq!(feed.stats().lanes[0].held, 2);
         let log = Log::default();
@@ -202,7 +202,7 @@ fn a_consumer_that_waits_while_it_holds_every_batch_gets_an_error_in_the_end() {
     must_end("a consumer that collects", || {
         let mut feed =
             feed(MemorySource::images("collected", 10, 1, 4, 4)).give_up_after(SHORT).build().unwrap();
-        let mut collected = feed.lanes().remove(0).collect::<Vec<_>>();
+        let mut collected = feed.take_lanes().unwrap().remove(0).collect::<Vec<_>>();
         let error = collected.pop().unwrap().unwrap_err();
         assert_eq!(collected.into_iter().map(|batch| batch.unwrap().records()[0].index).sum::<u64>(), 1);
         assert_eq!(feed.stats().bottleneck(), Bottleneck::Consumer, "{}", feed.stats());
@@ -231,7 +231,7 @@ fn steps_that_are_held_are_an_error_to_all_lanes() {
         let source = MemorySource::images("held", 10, 1, 4, 4);
         let mut feed =
             self::feed(source).devices([0, 1].map(Device::host)).give_up_after(SHORT).build().unwrap();
-        let mut lanes = feed.lanes();
+        let mut lanes = feed.take_lanes().unwrap();
         let (other, holding) = (lanes.pop().unwrap(), lanes.pop().unwrap());
         let other = std::thread::spawn(move || other.filter_map(Result::err).next().unwrap());
         let held = holding.collect::<Vec<_>>();
@@ -247,7 +247,7 @@ fn no_other_wait_is_given_up_and_none_where_nobody_wants_it() {
         for held in [0, 1] {
             let (source, mut stall) = MemorySource::images("slow", 10, 1, 4, 4).stall_at(3);
             let mut feed = feed(source).give_up_after(Duration::ZERO).build().unwrap();
-            let mut lane = feed.lanes().remove(0);
+            let mut lane = feed.take_lanes().unwrap().remove(0);
             let log = Log::default();
             std::thread::scope(|scope| {
                 let log = &log;
@@ -265,7 +265,7 @@ fn no_other_wait_is_given_up_and_none_where_nobody_wants_it() {
         }
         // All are held, and another thread drops one.
         let mut feed = feed(MemorySource::images("held", 10, 1, 4, 4)).give_up_after(None).build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let held = [next(&mut lane), next(&mut lane)];
         let log = Log::default();
         std::thread::scope(|scope| {
@@ -285,7 +285,7 @@ fn a_lane_behind_its_sibling_is_told_which() {
             .devices([0, 1].map(Device::host))
             .build()
             .unwrap();
-        let mut lanes = feed.lanes();
+        let mut lanes = feed.take_lanes().unwrap();
         let (mut idle, mut hungry) = (lanes.pop().unwrap(), lanes.pop().unwrap());
         let log = Log::default();
         let warning = std::thread::scope(|scope| {
@@ -317,7 +317,7 @@ fn a_lane_behind_its_sibling_is_told_which() {
 fn a_lane_that_does_not_wait_says_nothing() {
     let mut feed =
         feed(MemorySource::images("quiet", 10, 1, 4, 4)).warn_after(Duration::MAX).build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     let log = Log::default();
     log.listen(|| (0..50).for_each(|_| drop(next(&mut lane))));
     assert_eq!(log.text(), "");
@@ -326,7 +326,7 @@ fn a_lane_that_does_not_wait_says_nothing() {
 #[test]
 fn a_slow_consumer_is_blamed() {
     let mut feed = feed(MemorySource::images("slow", 10, 1, 4, 4)).build().unwrap();
-    let mut lane = feed.lanes().remove(0);
+    let mut lane = feed.take_lanes().unwrap().remove(0);
     let mut work = 0_u64;
     for _ in 0..200 {
         let batch = next(&mut lane);
@@ -344,7 +344,7 @@ fn a_slow_consumer_is_blamed() {
 fn a_reader_that_is_through_is_not_blamed_and_time_stands_still_after_the_end() {
     must_end("a feed that is through", || {
         let mut feed = feed(MemorySource::images("through", 4, 1, 4, 4)).prefetch(4).once().build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let mut work = 0_u64;
         for batch in lane.by_ref() {
             let batch = batch.unwrap();
@@ -389,7 +389,7 @@ fn what_is_ready_counts_as_no_wait() {
         // Four batches and a ring of four: no batch has to come back before another can be begun, and the
         // end of the pass is seen all the same.
         let mut feed = feed(MemorySource::images("ready", 4, 1, 4, 4)).prefetch(4).once().build().unwrap();
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes().unwrap().remove(0);
         let held: Vec<_> = lane.by_ref().map(Result::unwrap).collect();
         assert_eq!(held.len(), 4);
         let lane = &feed.stats().lanes[0];

@@ -57,7 +57,7 @@ fn a_task_gets_every_batch_in_order_and_then_the_end() {
     must_end("a stream of 500 batches", || {
         let names = block_on(async {
             let mut feed = feed(1_499, u64::MAX).build_in_background().await.unwrap();
-            let mut lane = feed.lanes().remove(0);
+            let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut names = Vec::new();
             while let Some(batch) = next(&mut lane).await {
                 names.extend(batch.unwrap().records().iter().map(|id| id.index));
@@ -74,7 +74,7 @@ fn a_task_that_held_all_batches_is_woken_when_it_has_dropped_one() {
     must_end("a ring of two batches that a task holds", || {
         block_on(async {
             let mut feed = feed(30, u64::MAX).build().unwrap();
-            let mut lane = feed.lanes().remove(0);
+            let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut held =
                 vec![next(&mut lane).await.unwrap().unwrap(), next(&mut lane).await.unwrap().unwrap()];
             let is_pending =
@@ -91,7 +91,7 @@ fn a_task_hears_of_errors_once_and_of_what_cannot_be_built() {
     must_end("a source that breaks", || {
         block_on(async {
             let mut feed = feed(30, 20).build_in_background().await.unwrap();
-            let mut lane = feed.lanes().remove(0);
+            let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut seen = 0;
             let error = loop {
                 match next(&mut lane).await.unwrap() {

@@ -17,13 +17,13 @@ use percolator::{Batch, Device, Dtype, Feed, FeedBuilder, FeedError, Net, Phase,
 use prost::Message as _;
 
 fn batches(builder: FeedBuilder) -> Vec<Batch> {
-    builder.once().build().unwrap().lanes().remove(0).map(Result::unwrap).collect()
+    builder.once().build().unwrap().take_lanes().unwrap().remove(0).map(Result::unwrap).collect()
 }
 
 fn failure(builder: FeedBuilder) -> FeedError {
     match builder.once().build() {
         Err(error) => error,
-        Ok(mut feed) => feed.lanes().remove(0).find_map(Result::err).expect("the feed fails"),
+        Ok(mut feed) => feed.take_lanes().unwrap().remove(0).find_map(Result::err).expect("the feed fails"),
     }
 }
 
@@ -166,7 +166,7 @@ fn pair_of(images: &str, targets: &str) -> Result<(), FeedError> {
     let (targets, images) = (layers.remove(1), layers.remove(0));
     let target = Target::from_feed(targets.root(folder.path()), Matching::Order);
     let mut feed = images.root(folder.path()).target(target).caffe_random(7, CaffeEra::Today).build()?;
-    for batch in feed.lanes().remove(0).take(9) {
+    for batch in feed.take_lanes().unwrap().remove(0).take(9) {
         batch?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use crate::tally::Tally;
 /// Feeds what `source` holds until enough of it was seen, and says what it was.
 pub(crate) fn run(builder: FeedBuilder, source: &Path, enough: &Enough) -> anyhow::Result<()> {
     let mut feed = builder.build()?;
-    let lanes = feed.lanes();
+    let lanes = feed.take_lanes()?;
     let step_records = (feed.layout().rows() * lanes.len()) as u64;
 
     let records = feed.records().map_or_else(String::new, |records| format!("{records} records, "));

@@ -8,6 +8,7 @@ use half::{bf16, f16};
 
 /// Whether a feed is for training or for testing, like Caffe's `Phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Phase {
     /// Crops are random.
     #[default]
@@ -27,6 +28,7 @@ impl fmt::Display for Phase {
 
 /// Channels, height and width of one image, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ImageShape {
     /// Number of channels.
     pub channels: usize,
@@ -55,6 +57,7 @@ impl fmt::Display for ImageShape {
 /// types.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Dtype {
     /// 32-bit IEEE floats, Caffe's own.
     #[default]
@@ -126,6 +129,7 @@ impl fmt::Display for Dtype {
 
 /// The order of a batch's axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Layout {
     /// Record, channel, row, column: Caffe's.
     #[default]

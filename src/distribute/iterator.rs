@@ -51,7 +51,7 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     pub(super) fn new(worker: usize, mut feed: Feed) -> Self {
-        Pipeline { worker, lanes: feed.lanes(), feed }
+        Pipeline { worker, lanes: feed.take_lanes().expect("a new feed has its lanes"), feed }
     }
 
     pub(super) fn worker(&self) -> usize {

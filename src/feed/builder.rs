@@ -1,35 +1,28 @@
 //! What is asked of a feed.
 
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Feed;
 use super::decoding::Decoding;
-use super::net::NetPlace;
-use super::origin::{Opening, Origin};
-use super::plan::Plan;
-use super::schedule::{Order, Schedule};
+use super::net::NetLayer;
+use super::resolve::ResolvedFeed;
+use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
 use super::target::Target;
 use crate::base::shape::{Dtype, Layout, Phase};
 use crate::device::Device;
 use crate::error::FeedError;
-use crate::order::{Assignment, AutoShardPolicy, LastBatch, Shuffle, World};
+use crate::net::NetWarning;
+use crate::order::{
+    Assignment, AutoShardPolicy, BatchSize, JobWorker, LastBatch, Ranks, Shuffle, ShuffleSpec, World,
+};
 use crate::reader::Registry;
-use crate::reader::schedule_slice::ScheduleSlice;
-use crate::reader::thread::Share;
 use crate::receipt::DataDigest;
 use crate::snapshot::Snapshot;
 use crate::source::leveldb::LogGaps;
 use crate::source::{Access, IndexPlace, Source};
 use crate::transform::{CaffeEra, Transform, TransformPlace};
-
-/// How long a lane waits for a batch before it says why there is none.
-const WARN_AFTER: Duration = Duration::from_secs(5);
-
-/// How long it waits for a batch that only its consumer could give back.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
 /// Describes a feed. What is not said is Caffe's default where Caffe has one.
 ///
@@ -52,135 +45,96 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 #[must_use = "a feed starts when it is built"]
 pub struct FeedBuilder {
-    pub(super) source: Option<Origin>,
-    pub(super) opening: Opening,
-    /// Where relative paths begin; nowhere is the working directory.
-    pub(super) root: PathBuf,
-    pub(super) layer: String,
-    /// Its place in its net, where it is a net's layer.
-    pub(super) net: Option<NetPlace>,
+    pub(super) spec: FeedSpec,
+    pub(super) attached: Attached,
+}
+
+/// What a program gives a feed that is no plain data.
+#[derive(Clone, Debug)]
+pub(super) struct Attached {
+    /// One for each [`SourceSpec::Attached`] of the feed, in order.
+    pub(super) sources: Vec<Arc<dyn Source>>,
+    /// The same of its targets.
+    pub(super) target_sources: Vec<Arc<dyn Source>>,
     pub(super) decoding: Decoding,
-    pub(super) has_wide_labels: bool,
-    pub(super) transform: Transform,
-    /// Goes before what the transform says, if it was said.
-    pub(super) scaled_decode: Option<bool>,
-    pub(super) place: TransformPlace,
-    pub(super) target: Option<Target>,
-    pub(super) phase: Phase,
-    pub(super) dtype: Dtype,
-    pub(super) layout: Layout,
-    pub(super) batch_size: usize,
-    /// To be divided, in place of `batch_size`.
-    pub(super) global_batch_size: Option<usize>,
-    pub(super) devices: Vec<Device>,
-    /// As many as were said; otherwise they are chosen.
-    pub(super) threads: Option<usize>,
-    pub(super) prefetch: Option<usize>,
-    pub(super) seed: Seed,
-    pub(super) passes: Option<NonZeroU64>,
-    pub(super) schedule: Schedule,
-    /// Where to go on from.
+    /// One for each name of the spec; `None` if they are found by their names.
+    pub(super) devices: Option<Vec<Device>>,
+    /// The snapshot that the run resumes from.
     pub(super) resume: Option<Arc<Snapshot>>,
-    /// The job, and the one of its replicas that this feed is, whose devices are others.
-    pub(super) alone: Option<(World, usize)>,
-    /// What has come of that, once the source is open.
-    pub(super) schedule_slice: Option<ScheduleSlice>,
-    pub(super) share: Option<Share>,
-    pub(super) drops_behind: bool,
-    pub(super) receipts: bool,
-    pub(super) receipt_contents: bool,
-    /// Of the data set, without what it says of each record.
+    /// The digest of the data set, without its hashes of each record.
     pub(super) digest: Option<Arc<DataDigest>>,
-    pub(super) memory_limit: Option<usize>,
-    pub(super) warn_after: Duration,
-    /// `None` is never.
-    pub(super) give_up_after: Option<Duration>,
+    /// The job, and the one of its replicas that this feed is, whose devices are elsewhere.
+    pub(super) alone: Option<(World, usize)>,
+    /// What a net's layer has that is ignored, to be logged once it is fed.
+    pub(super) warnings: Vec<NetWarning>,
     pub(super) registry: Registry,
 }
 
-/// Where crops and mirroring are drawn from.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Seed {
-    Indexed(u64),
-    Caffe(u32, CaffeEra),
-}
-
-impl FeedBuilder {
-    pub(super) fn new() -> Self {
-        FeedBuilder {
-            source: None,
-            opening: Opening::default(),
-            root: PathBuf::new(),
-            net: None,
-            layer: "data".to_owned(),
+impl Default for Attached {
+    fn default() -> Self {
+        Attached {
+            sources: Vec::new(),
+            target_sources: Vec::new(),
             decoding: Decoding::default(),
-            has_wide_labels: false,
-            transform: Transform::new(),
-            scaled_decode: None,
-            place: TransformPlace::Host,
-            target: None,
-            phase: Phase::Train,
-            dtype: Dtype::F32,
-            layout: Layout::Nchw,
-            batch_size: 1,
-            global_batch_size: None,
-            devices: vec![Device::host(0)],
-            threads: None,
-            prefetch: None,
-            seed: Seed::Indexed(0),
-            passes: None,
-            schedule: Schedule::default(),
+            devices: None,
             resume: None,
-            alone: None,
-            schedule_slice: None,
-            share: None,
-            drops_behind: false,
-            receipts: false,
-            receipt_contents: false,
             digest: None,
-            memory_limit: None,
-            warn_after: WARN_AFTER,
-            give_up_after: Some(GIVE_UP_AFTER),
+            alone: None,
+            warnings: Vec::new(),
             registry: Registry::global().clone(),
         }
     }
+}
+
+/// A builder that starts from plain data. What the data only name, because a program attached it, must be attached
+/// again.
+impl From<FeedSpec> for FeedBuilder {
+    fn from(spec: FeedSpec) -> Self {
+        FeedBuilder { spec, attached: Attached::default() }
+    }
+}
+
+impl FeedBuilder {
+    /// What has been set so far, as plain data.
+    #[must_use]
+    pub fn spec(&self) -> &FeedSpec {
+        &self.spec
+    }
 
     /// Reads a Caffe LMDB: the folder, or its `data.mdb`.
-    pub fn lmdb(mut self, path: impl AsRef<Path>) -> Self {
-        self.source = Some(Origin::Lmdb(path.as_ref().to_owned(), None));
-        self
+    pub fn lmdb(self, path: impl AsRef<Path>) -> Self {
+        self.only(SourceSpec::lmdb(path.as_ref()))
     }
 
     /// Reads the database of a name, of several that an LMDB holds.
-    pub fn lmdb_named(mut self, path: impl AsRef<Path>, name: impl Into<String>) -> Self {
-        self.source = Some(Origin::Lmdb(path.as_ref().to_owned(), Some(name.into())));
-        self
+    pub fn lmdb_named(self, path: impl AsRef<Path>, name: impl Into<String>) -> Self {
+        self.only(SourceSpec::Lmdb { path: path.as_ref().to_owned(), name: Some(name.into()) })
     }
 
     /// Says how the files of databases are read that the feed opens; if not said, they are mapped, but on network file
     /// systems ([`Access`]).
     pub fn access(mut self, access: Access) -> Self {
-        self.opening.access = access;
+        self.spec.access = access;
         self
     }
 
     /// Reads a Caffe LevelDB: the folder. Nothing in it is changed, and no lock is taken.
-    pub fn leveldb(mut self, path: impl AsRef<Path>) -> Self {
-        self.source = Some(Origin::LevelDb(path.as_ref().to_owned()));
-        self
+    pub fn leveldb(self, path: impl AsRef<Path>) -> Self {
+        self.only(SourceSpec::leveldb(path.as_ref()))
     }
 
     /// What is done about LevelDBs whose logs lack writes; they are refused if not said. It goes for every LevelDB that
     /// the feed opens.
     pub fn log_gaps(mut self, gaps: LogGaps) -> Self {
-        self.opening.log_gaps = gaps;
+        self.spec.log_gaps = gaps;
         self
     }
 
     /// Reads a source that is open already, or one of the caller's own making.
     pub fn source(mut self, source: impl Source + 'static) -> Self {
-        self.source = Some(Origin::Opened(Arc::new(source)));
-        self
+        self.spec.sources.clear();
+        self.attached.sources.clear();
+        self.and_source(source)
     }
 
     /// Reads one more LMDB, behind what was said before: the databases are one data set, [joined](crate::source::Joined).
@@ -195,58 +149,59 @@ impl FeedBuilder {
     /// A record's position counts over all of them. By [`AutoShardPolicy::File`], which is what a [job](Self::worker) takes
     /// if nothing else was said and there are databases for all its workers, each worker has databases of its own.
     pub fn and_lmdb(self, path: impl AsRef<Path>) -> Self {
-        self.and(Origin::Lmdb(path.as_ref().to_owned(), None))
+        self.and(SourceSpec::lmdb(path.as_ref()))
     }
 
     /// Reads the database of a name of one more LMDB, as [`and_lmdb`](Self::and_lmdb) does the unnamed one.
     pub fn and_lmdb_named(self, path: impl AsRef<Path>, name: impl Into<String>) -> Self {
-        self.and(Origin::Lmdb(path.as_ref().to_owned(), Some(name.into())))
+        self.and(SourceSpec::Lmdb { path: path.as_ref().to_owned(), name: Some(name.into()) })
     }
 
     /// Reads one more LevelDB, as [`and_lmdb`](Self::and_lmdb) does an LMDB.
     pub fn and_leveldb(self, path: impl AsRef<Path>) -> Self {
-        self.and(Origin::LevelDb(path.as_ref().to_owned()))
+        self.and(SourceSpec::leveldb(path.as_ref()))
     }
 
     /// Reads one more source, as [`and_lmdb`](Self::and_lmdb) does an LMDB.
-    pub fn and_source(self, source: impl Source + 'static) -> Self {
-        self.and(Origin::Opened(Arc::new(source)))
+    pub fn and_source(mut self, source: impl Source + 'static) -> Self {
+        let path = source.path().to_owned();
+        self.attached.sources.push(Arc::new(source));
+        self.and(SourceSpec::Attached { path })
     }
 
-    fn and(mut self, next: Origin) -> Self {
-        self.source = Some(match self.source.take() {
-            None => next,
-            Some(Origin::Joined(mut origins)) => {
-                origins.push(next);
-                Origin::Joined(origins)
-            }
-            Some(first) => Origin::Joined(vec![first, next]),
-        });
+    fn only(mut self, source: SourceSpec) -> Self {
+        self.spec.sources.clear();
+        self.attached.sources.clear();
+        self.and(source)
+    }
+
+    fn and(mut self, source: SourceSpec) -> Self {
+        self.spec.sources.push(source);
         self
     }
 
     /// Where relative paths begin that the feed was given, and those in the net it was made from; the
     /// working directory if not said, as in Caffe.
     pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.root = folder.into();
+        self.spec.root = folder.into();
         self
     }
 
     /// The layer's name in messages and in the registry; `data` if not said.
     pub fn layer(mut self, name: impl Into<String>) -> Self {
-        self.layer = name.into();
+        self.spec.layer = name.into();
         self
     }
 
     /// The layer's name.
     #[must_use]
     pub fn layer_name(&self) -> &str {
-        &self.layer
+        &self.spec.layer
     }
 
     /// What is done to every record; nothing if not said.
     pub fn transform(mut self, transform: Transform) -> Self {
-        self.transform = transform;
+        self.spec.transform = transform;
         self
     }
 
@@ -254,66 +209,59 @@ impl FeedBuilder {
     /// `ImageData` layer with a `new_height`, which has no field that asks for it. The pixels are then not Caffe's. If not
     /// said, it is as the transform says. Where nothing is resized, a warning says that it has no effect.
     pub fn scaled_decode(mut self, scaled: bool) -> Self {
-        self.scaled_decode = Some(scaled);
+        self.spec.scaled_decode = Some(scaled);
         self
-    }
-
-    /// The transform with all that was said of it.
-    pub(super) fn whole_transform(&self) -> Transform {
-        let transform = self.transform.clone();
-        match self.scaled_decode {
-            Some(scaled) => transform.scaled_decode(scaled),
-            None => transform,
-        }
     }
 
     /// Where that is done; on the host if not said. The batches are the same, but for what [`TransformPlace::Device`] says.
     pub fn transform_on(mut self, place: TransformPlace) -> Self {
-        self.place = place;
+        self.spec.transform_on = place;
         self
     }
 
     /// What a second array of each batch is made of; no such array if not said.
     pub fn target(mut self, target: Target) -> Self {
-        self.target = Some(target);
+        (self.spec.target, self.attached.target_sources) = (Some(target.spec), target.attached);
         self
     }
 
     /// Training or testing; training if not said.
     pub fn phase(mut self, phase: Phase) -> Self {
-        self.phase = phase;
+        self.spec.phase = phase;
         self
     }
 
     /// The type of the elements of a batch's images; f32 if not said.
     pub fn dtype(mut self, dtype: Dtype) -> Self {
-        self.dtype = dtype;
+        self.spec.dtype = dtype;
         self
     }
 
     /// The order of the axes of a batch's images; NCHW if not said.
     pub fn layout(mut self, layout: Layout) -> Self {
-        self.layout = layout;
+        self.spec.layout = layout;
         self
     }
 
     /// Records in a batch of one device; 1 if not said. More devices take more records a step, as in
     /// Caffe.
     pub fn batch_size(mut self, records: usize) -> Self {
-        (self.batch_size, self.global_batch_size) = (records, None);
+        self.spec.batch_size = BatchSize::PerReplica(records as u64);
         self
     }
 
     /// Records in a step, divided by the ranks of the job: strong scaling, in place of a
     /// [batch size](Self::batch_size) of each device, which is weak. More devices take fewer records each.
     pub fn global_batch_size(mut self, records: usize) -> Self {
-        self.global_batch_size = Some(records);
+        self.spec.batch_size = BatchSize::Global(records as u64);
         self
     }
 
     /// The devices, one lane each; the host if not said.
     pub fn devices(mut self, devices: impl IntoIterator<Item = Device>) -> Self {
-        self.devices = devices.into_iter().collect();
+        let devices: Vec<Device> = devices.into_iter().collect();
+        self.spec.devices = devices.iter().map(Device::name).collect();
+        self.attached.devices = Some(devices);
         self
     }
 
@@ -323,7 +271,7 @@ impl FeedBuilder {
     /// On a machine of several NUMA nodes, workers keep to the nodes of the lanes' devices where those have a processor for
     /// each: say fewer than one a core, if not all nodes have devices.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads);
+        self.spec.threads = Some(threads);
         self
     }
 
@@ -331,13 +279,13 @@ impl FeedBuilder {
     /// where those are seen to be too few: see [`Sizing`](crate::feed::Sizing). With 1 nothing is filled while the consumer holds a
     /// batch.
     pub fn prefetch(mut self, batches: usize) -> Self {
-        self.prefetch = Some(batches);
+        self.spec.prefetch = Some(batches);
         self
     }
 
     /// What crops and mirroring are drawn from, with the record's pass and position; 0 if not said.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Seed::Indexed(seed);
+        self.spec.seed = Seed::Indexed(seed);
         self
     }
 
@@ -350,7 +298,7 @@ impl FeedBuilder {
     /// `first` on, must be given Caffe's seed plus `first`; one that is a [worker](Self::worker) of a job, the seed that all
     /// of them have, by which epochs are shuffled, too.
     pub fn caffe_random(mut self, seed: u32, era: CaffeEra) -> Self {
-        self.seed = Seed::Caffe(seed, era);
+        self.spec.seed = Seed::Caffe { seed, era };
         self
     }
 
@@ -358,7 +306,7 @@ impl FeedBuilder {
     /// round for ever, and batches run on from the last record to the first, as in Caffe. Together with
     /// another number of [`epochs`](Self::epochs) than 1 it is refused.
     pub fn once(mut self) -> Self {
-        self.passes = NonZeroU64::new(1);
+        self.spec.schedule.once = true;
         self
     }
 
@@ -373,20 +321,20 @@ impl FeedBuilder {
     /// need not divide evenly. Without, it goes round as Caffe does. Where the source does not know how many records it
     /// has, as a LevelDB, it is [indexed](Self::index).
     pub fn epochs(mut self, epochs: u64) -> Self {
-        self.schedule.epochs = Some(epochs);
+        self.spec.schedule.epochs = Some(epochs);
         self
     }
 
     /// Shuffles each epoch, by the [seed](Self::seed). See [`epochs`](Self::epochs).
     pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
-        self.schedule.shuffle = Some(Order::Said(shuffle));
+        self.spec.schedule.shuffle = Some(shuffle.into());
         self
     }
 
     /// Shuffles each epoch in [windows](Shuffle::Window) of about so many bytes, 1 record at the least: as many records
     /// as would fill them if all were as large as the first.
     pub fn shuffle_in_windows_of_bytes(mut self, bytes: u64) -> Self {
-        self.schedule.shuffle = Some(Order::WindowsOfBytes(bytes));
+        self.spec.schedule.shuffle = Some(ShuffleSpec::WindowsOfBytes(bytes));
         self
     }
 
@@ -394,41 +342,41 @@ impl FeedBuilder {
     /// three of each four records that follow one another are of the first ([`Job::mix`](crate::order::Job::mix)). See
     /// [`epochs`](Self::epochs), but that a record comes once in each pass over its own database.
     pub fn mix(mut self, weights: impl IntoIterator<Item = u64>) -> Self {
-        self.schedule.mix = weights.into_iter().collect();
+        self.spec.schedule.mix = weights.into_iter().collect();
         self
     }
 
     /// What becomes of an epoch's last records, where they do not fill a batch. If not said, they are [kept](LastBatch::Keep),
     /// or, by [Caffe's assignment](Assignment::Caffe), [wrap](LastBatch::Wrap) into the next epoch. See [`epochs`](Self::epochs).
     pub fn last_batch(mut self, last_batch: LastBatch) -> Self {
-        self.schedule.last_batch = Some(last_batch);
+        self.spec.schedule.last_batch = Some(last_batch);
         self
     }
 
     /// Which of a step's records each lane gets; by TensorFlow's law if not said. See [`epochs`](Self::epochs).
     pub fn assignment(mut self, assignment: Assignment) -> Self {
-        self.schedule.assignment = Some(assignment);
+        self.spec.schedule.assignment = Some(assignment);
         self
     }
 
     /// What each worker of a [job](Self::worker) reads; [`AutoShardPolicy::Auto`] if not said. The files are the databases
     /// that the feed [consists of](Self::and_lmdb). See [`epochs`](Self::epochs).
     pub fn policy(mut self, policy: AutoShardPolicy) -> Self {
-        self.schedule.policy = Some(policy);
+        self.spec.schedule.policy = Some(policy);
         self
     }
 
     /// Where the index of a database lies that is read out of order, because it is shuffled or shared with other workers:
     /// [beside it](IndexPlace::Beside) if not said. It is made when there is none, which may take seconds.
     pub fn index(mut self, place: IndexPlace) -> Self {
-        self.schedule.index = place;
+        self.spec.index = place;
         self
     }
 
     /// Makes the feed one worker of a job of several: its devices are the replicas of worker `number`. The other workers'
     /// records are not read. See [`epochs`](Self::epochs).
     pub fn worker(mut self, world: World, number: usize) -> Self {
-        self.schedule.worker = Some((world, number));
+        self.spec.schedule.worker = Some(JobWorker { world, number });
         self
     }
 
@@ -447,7 +395,7 @@ impl FeedBuilder {
     ///
     /// What the feed is built of is checked: [`FeedError::Snapshot`] says what is not as it was.
     pub fn resume(mut self, snapshot: &Snapshot) -> Self {
-        self.resume = Some(Arc::new(snapshot.clone()));
+        self.attached.resume = Some(Arc::new(snapshot.clone()));
         self
     }
 
@@ -459,7 +407,7 @@ impl FeedBuilder {
     /// the records of a database. Where the list is shuffled by Caffe's own sequence, from a seed that differs
     /// from rank to rank, the ranks' shares are of differently shuffled lists, and overlap.
     pub fn ranks(mut self, first: usize, of: usize) -> Self {
-        self.share = Some(Share { first, of });
+        self.spec.schedule.ranks = Some(Ranks { first, of });
         self
     }
 
@@ -484,14 +432,14 @@ impl FeedBuilder {
     /// It works on Linux, for LMDB and LevelDB;
     /// elsewhere, and for other sources, a warning says that it has no effect.
     pub fn drop_behind(mut self, drops: bool) -> Self {
-        self.drops_behind = drops;
+        self.spec.drop_behind = drops;
         self
     }
 
     /// Keeps [receipts](crate::Receipt) of what is delivered; off if not said. They want a feed that goes by a plan, see
     /// [`epochs`](Self::epochs). They cost some nanoseconds a record, and 5 KiB of memory for each epoch and lane.
     pub fn receipts(mut self, keeps: bool) -> Self {
-        self.receipts = keeps;
+        self.spec.receipts = if keeps { self.spec.receipts.max(Receipts::Positions) } else { Receipts::Off };
         self
     }
 
@@ -501,8 +449,10 @@ impl FeedBuilder {
     /// right positions. Off if not said. It costs 3 to 9 µs for 200 KB, some 0.1 µs for 3 KB, and 16 bytes of
     /// memory for each record of a batch.
     pub fn receipt_contents(mut self, keeps: bool) -> Self {
-        self.receipt_contents = keeps;
-        self.receipts |= keeps;
+        self.spec.receipts = match keeps {
+            true => Receipts::Contents,
+            false => self.spec.receipts.min(Receipts::Positions),
+        };
         self
     }
 
@@ -510,14 +460,14 @@ impl FeedBuilder {
     /// if not said. It is checked once, when the feed is built. Threads and prefetch that were not said are chosen
     /// within it.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
-        self.memory_limit = Some(bytes);
+        self.spec.memory_limit = Some(bytes);
         self
     }
 
     /// How long a lane waits for a batch before it warns, with the cause; 5 s if not said. Later warnings
     /// of one wait come after twice the time each.
     pub fn warn_after(mut self, wait: Duration) -> Self {
-        self.warn_after = wait;
+        self.spec.warn_after = wait;
         self
     }
 
@@ -534,36 +484,44 @@ impl FeedBuilder {
     /// let never = Feed::builder().give_up_after(None);
     /// ```
     pub fn give_up_after(mut self, wait: impl Into<Option<Duration>>) -> Self {
-        self.give_up_after = wait.into();
+        self.spec.give_up_after = wait.into();
         self
     }
 
     /// The registry that the feed's reader is known to; the process's own if not said.
     pub fn registry(mut self, registry: &Registry) -> Self {
-        self.registry = registry.clone();
+        self.attached.registry = registry.clone();
         self
     }
 
-    /// Opens the source, looks at its first record, sets the memory aside and starts the threads.
+    /// Opens the source, reads its first record, allocates the memory and starts the threads: [`resolve`](Self::resolve)
+    /// and [`launch`](ResolvedFeed::launch).
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if what was asked for cannot be, if the source cannot be read or is empty, if its
-    /// first record does not go with the transform, or if a device has no memory. Nothing is left running.
+    /// [`FeedError`] if the options cannot be met, if the source cannot be read or is empty, if its first record does
+    /// not match the transform, or if a device has no memory. Nothing is left running.
     pub fn build(self) -> Result<Feed, FeedError> {
-        let net = self.net.clone();
-        if let Some(place) = &net {
-            place.warn();
-        }
-        self.build_again()
+        self.resolve()?.launch()
     }
 
-    /// The same, of what was built before: nothing is warned of twice.
-    pub(super) fn build_again(self) -> Result<Feed, FeedError> {
-        let net = self.net.clone();
-        Plan::of(self).and_then(Plan::start).map_err(|error| match &net {
-            Some(place) => place.said_of_it(error),
-            None => error,
-        })
+    /// Opens the source, reads its first record, and finds out what would run: which record comes when, the shape of
+    /// a batch, threads, rings and memory. Nothing is started, and no batch is allocated.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError`] if the options cannot be met, if the source cannot be read or is empty, or if its first record
+    /// does not match the transform.
+    pub fn resolve(self) -> Result<ResolvedFeed, FeedError> {
+        for warning in &self.attached.warnings {
+            tracing::warn!("{warning}");
+        }
+        self.resolve_again()
+    }
+
+    /// Resolves what was resolved before: nothing is logged twice.
+    pub(super) fn resolve_again(self) -> Result<ResolvedFeed, FeedError> {
+        let net = self.spec.net.clone();
+        ResolvedFeed::of(self).map_err(|error| NetLayer::with_origin(net.as_ref(), error))
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
+use super::spec::DecoderSpec;
 use crate::base::shape::{Dtype, Layout};
 use crate::batch::Row;
 use crate::batch::field::Field;
@@ -57,13 +58,15 @@ impl FeedBuilder {
     /// What turns records into rows of batches, in place of Caffe's image record: one of one's own, [`RawBytes`](crate::RawBytes)
     /// or [`Tokens`](crate::Tokens). What is for images (transform, target, dtype, layout) is then refused.
     pub fn decoder(mut self, decoder: impl RecordDecoder) -> Self {
-        self.decoding.decoder = Some(Arc::new(decoder));
+        self.spec.decoder = DecoderSpec::Attached;
+        self.attached.decoding.decoder = Some(Arc::new(decoder));
         self
     }
 
     /// The fields of a batch, for [`decode`](Self::decode) to write.
     pub fn fields(mut self, fields: impl IntoIterator<Item = Field>) -> Self {
-        self.decoding.fields = Some(fields.into_iter().collect());
+        self.spec.decoder = DecoderSpec::Attached;
+        self.attached.decoding.fields = Some(fields.into_iter().collect());
         self
     }
 
@@ -91,35 +94,43 @@ impl FeedBuilder {
         mut self,
         decode: impl Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync + 'static,
     ) -> Self {
-        self.decoding.closure = Some(Arc::new(decode));
+        self.spec.decoder = DecoderSpec::Attached;
+        self.attached.decoding.closure = Some(Arc::new(decode));
         self
     }
 
     /// Gives each batch of images a field `label_i64`, too: labels as the i64 that loss functions of most frameworks take.
     /// Off if not said.
     pub fn labels_i64(mut self, has: bool) -> Self {
-        self.has_wide_labels = has;
+        self.spec.labels_i64 = has;
         self
     }
 
-    /// Refuses what was said of images where records are none.
-    pub(super) fn check_decoding(&self) -> Result<(), ConfigError> {
-        if self.decoding.decoder()?.is_none() {
-            return Ok(());
+    /// The decoder, if it is another than that of image records, which is `None`. Rejects image options beside it.
+    pub(super) fn attached_decoder(&self) -> Result<Option<Arc<dyn ErasedDecoder>>, ConfigError> {
+        let spec = &self.spec;
+        let decoder = self.attached.decoding.decoder()?;
+        match (spec.decoder, &decoder) {
+            (DecoderSpec::Image, _) => return Ok(None),
+            (DecoderSpec::Attached, None) => {
+                let name = "of its own".to_owned();
+                return Err(ConfigError::NotAttached { what: "decoder", name, method: ".decoder(...)" });
+            }
+            (DecoderSpec::Attached, Some(_)) => {}
         }
-        for (option, is_said) in [
-            ("transform", self.transform != Transform::new()),
-            ("scaled_decode", self.scaled_decode.is_some()),
-            ("transform_on", self.place != TransformPlace::Host),
-            ("target", self.target.is_some()),
-            ("dtype", self.dtype != Dtype::F32),
-            ("layout", self.layout != Layout::Nchw),
-            ("labels_i64", self.has_wide_labels),
+        for (option, is_set) in [
+            ("transform", spec.transform != Transform::new()),
+            ("scaled_decode", spec.scaled_decode.is_some()),
+            ("transform_on", spec.transform_on != TransformPlace::Host),
+            ("target", spec.target.is_some()),
+            ("dtype", spec.dtype != Dtype::F32),
+            ("layout", spec.layout != Layout::Nchw),
+            ("labels_i64", spec.labels_i64),
         ] {
-            if is_said {
+            if is_set {
                 return Err(ConfigError::ImageOption { option });
             }
         }
-        Ok(())
+        Ok(decoder)
     }
 }

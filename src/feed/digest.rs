@@ -29,7 +29,7 @@ impl FeedBuilder {
     /// [snapshots](crate::Snapshot) and [receipts](crate::Receipt) have it, and a run does not [go
     /// on](Self::resume) with another digest than it had.
     pub fn with_digest(mut self, digest: &DataDigest) -> Self {
-        self.digest = Some(Arc::new(digest.sum()));
+        self.attached.digest = Some(Arc::new(digest.sum()));
         self
     }
 
@@ -39,7 +39,7 @@ impl FeedBuilder {
         source: &dyn Source,
         identity: &mut Identity,
     ) -> Result<(), ConfigError> {
-        let Some(digest) = &self.digest else { return Ok(()) };
+        let Some(digest) = &self.attached.digest else { return Ok(()) };
         let other = |(digest_says, data_says)| ConfigError::OtherDigest {
             path: source.path().to_owned(),
             taken_of: digest.source().into(),

@@ -51,7 +51,7 @@ impl Feed {
             return Err(error.clone());
         }
         // A single pass is over once all of its records were handed over, whether anybody has seen its end or not.
-        let is_passed = self.asked.passes.is_some() && self.records == Some(lane.meters.records.get());
+        let is_passed = self.builder.spec.schedule.once && self.records == Some(lane.meters.records.get());
         if is_passed || lane.has_nothing_more() {
             self.seek((0, 0))?;
         }
@@ -59,7 +59,7 @@ impl Feed {
     }
 
     fn check_single(&self) -> Result<(), FeedError> {
-        match self.asked.devices.len() {
+        match self.builder.spec.devices.len() {
             1 => Ok(()),
             devices => Err(ConfigError::SeveralLanes { devices }.into()),
         }
@@ -111,9 +111,11 @@ impl IntoIterator for Feed {
     type IntoIter = IntoBatches;
 
     fn into_iter(mut self) -> IntoBatches {
-        let refused = self.check_single().err();
-        let lane = if refused.is_none() { self.lanes().pop() } else { None };
-        IntoBatches { lane, refused, feed: self }
+        let lane = self.check_single().and_then(|()| Ok(self.take_lanes()?.pop()));
+        match lane {
+            Ok(lane) => IntoBatches { lane, refused: None, feed: self },
+            Err(error) => IntoBatches { lane: None, refused: Some(error), feed: self },
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 
 use super::Clock;
 use super::batch::Batch;
@@ -15,8 +15,6 @@ use super::progress::{self, Progress};
 use crate::base::first_error::FirstError;
 use crate::base::meter::{Wait, WaitMeter};
 use crate::base::return_queue::ReturnQueue;
-use crate::batch::BatchLayout;
-use crate::device::Device;
 use crate::error::FeedError;
 use crate::prefetch::consumer_task::Consumer;
 use crate::prefetch::{Delivered, LaneMeters, Returned};
@@ -31,6 +29,28 @@ const WARNING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// The longest time between two warnings of one wait.
 const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
+
+/// What [`Lane::try_next`] finds.
+#[derive(Debug)]
+pub enum TryNext {
+    /// The next batch.
+    Batch(Batch),
+    /// No batch yet: the next one is still being filled.
+    NotYet,
+    /// No batch any more.
+    Ended,
+}
+
+impl TryNext {
+    /// The batch, if there is one.
+    #[must_use]
+    pub fn batch(self) -> Option<Batch> {
+        match self {
+            TryNext::Batch(batch) => Some(batch),
+            TryNext::NotYet | TryNext::Ended => None,
+        }
+    }
+}
 
 /// One device's batches, in order: an iterator for one training loop, on whichever thread it runs.
 ///
@@ -68,13 +88,6 @@ pub struct Lane {
     pub(super) thread: Option<PrefetchThread>,
     /// Last: the workers are joined by the last lane to go, after its prefetcher, which sends to them.
     pub(super) _workers: Option<Arc<Workers>>,
-}
-
-/// What a lane that [gives only an error](Lane::refused) has of the one in whose place it is.
-pub(super) struct RefusedLane<'a> {
-    pub(super) layout: &'a Arc<BatchLayout>,
-    pub(super) watch: &'a Watch,
-    pub(super) progress: &'a Arc<Progress>,
 }
 
 /// A lane's prefetcher.
@@ -117,23 +130,26 @@ impl Lane {
         &self.device
     }
 
-    /// The next batch if there is one now; `None` if there is none yet, or, as
-    /// [`is_ended`](Self::is_ended) then says, none any more.
+    /// The next batch, if it is there. Never waits.
     ///
     /// # Errors
     ///
     /// What ended the feed, once.
-    pub fn try_next(&mut self) -> Result<Option<Batch>, FeedError> {
+    pub fn try_next(&mut self) -> Result<TryNext, FeedError> {
         if self.ended {
-            return Ok(None);
+            return Ok(TryNext::Ended);
         }
-        match self.full.try_recv() {
+        let next = match self.full.try_recv() {
             Ok(message) => {
                 let next = self.accept(Some(message));
-                self.noted(next).transpose()
+                self.noted(next)
             }
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => self.accept(None).transpose(),
+            Err(TryRecvError::Empty) => return Ok(TryNext::NotYet),
+            Err(TryRecvError::Disconnected) => self.accept(None),
+        };
+        match next {
+            Some(batch) => Ok(TryNext::Batch(batch?)),
+            None => Ok(TryNext::Ended),
         }
     }
 
@@ -187,35 +203,6 @@ impl Lane {
     /// As [`noted`](Self::noted), of one that somebody else hands over.
     pub(crate) fn note(&self, batch: &Batch) {
         self.progress.note(batch);
-    }
-
-    /// One that gives what is wrong and ends, in place of a lane of the same number.
-    pub(super) fn refused(number: usize, device: &Device, parts: RefusedLane<'_>, error: FeedError) -> Self {
-        let RefusedLane { layout, watch, progress } = parts;
-        let (full_sender, full) = bounded(1);
-        let _ = full_sender.send(Err(error));
-        Lane {
-            number,
-            device: device.name(),
-            empties: EmptyBatches::new(device, layout, false, number),
-            full,
-            home: ReturnQueue::nowhere(),
-            // What it waits for, or ends, is nobody's.
-            meters: Arc::default(),
-            consumer: Arc::default(),
-            #[cfg(feature = "stream")]
-            task_wait: None,
-            error: None,
-            clock: Arc::new(Clock::start(1)),
-            watch: watch.clone(),
-            warn_after: Duration::MAX,
-            give_up_after: None,
-            progress: progress.clone(),
-            first_error: FirstError::new(),
-            ended: false,
-            thread: None,
-            _workers: None,
-        }
     }
 
     /// Whether the lane has ended, or given all that it ever will. It waits for no batch; a lane of a plan knows by its

@@ -9,18 +9,20 @@ mod empty;
 mod epoch;
 mod first_record;
 mod lane;
+mod launch;
 mod net;
 mod open;
-mod origin;
 mod owned;
 #[cfg(test)]
 mod past_caches;
 mod placement;
-mod plan;
 mod progress;
+mod resolve;
 mod schedule;
 mod seek;
 mod sizing;
+mod sources;
+mod spec;
 pub(crate) mod stats;
 mod steps;
 #[cfg(feature = "stream")]
@@ -43,9 +45,11 @@ pub use crate::error::FeedError;
 pub use self::batch::Batch;
 pub use self::builder::FeedBuilder;
 pub use self::epoch::{Epoch, IntoBatches};
-pub use self::lane::Lane;
+pub use self::lane::{Lane, TryNext};
 pub use self::owned::OwnedArray;
+pub use self::resolve::ResolvedFeed;
 pub use self::sizing::Sizing;
+pub use self::spec::{DecoderSpec, FeedSpec, Receipts, Seed, SourceSpec, TargetFrom, TargetSpec};
 pub use self::stats::{Bottleneck, LaneStats, ReaderStats, Stats, WorkerStats};
 pub use self::steps::Steps;
 #[cfg(feature = "stream")]
@@ -54,7 +58,6 @@ pub use self::target::Target;
 pub use self::view::{FieldView, Ragged, Values};
 pub use self::watch::FeedWatch;
 
-use self::lane::RefusedLane;
 use self::progress::{About, Progress};
 pub(crate) use self::steps::take_step;
 
@@ -71,7 +74,7 @@ use crate::workers::{Governor, WorkerMeters};
 
 /// A running feed: one source, read once, dealt to one lane a device.
 ///
-/// Take its [lanes](Feed::lanes) and give each to a thread, or drive all of them from one with
+/// Take its [lanes](Feed::take_lanes) and give each to a thread, or drive all of them from one with
 /// [`steps`](Feed::steps). The feed itself stays behind to be asked for [`stats`](Feed::stats); a
 /// [watch](Feed::watch) of it can be asked while `steps` has it.
 #[derive(Debug)]
@@ -92,8 +95,8 @@ pub struct Feed {
     /// How far each lane is, handed over or not.
     progress: Vec<Arc<Progress>>,
     about: Arc<About>,
-    /// What it was built of.
-    asked: FeedBuilder,
+    /// As it was described.
+    builder: FeedBuilder,
 }
 
 /// The time of a feed, which stands still once its last lane has ended.
@@ -134,27 +137,23 @@ struct Gauges {
 impl Feed {
     /// Starts to describe a feed.
     pub fn builder() -> FeedBuilder {
-        FeedBuilder::new()
+        FeedBuilder::from(FeedSpec::default())
     }
 
-    /// Hands the lanes over, one a device, in the order of the devices. A second call gives lanes that end
-    /// with [`FeedError::LanesTaken`] as the first thing they say.
+    /// Hands the lanes over, one for each device, in the order of the devices.
     ///
-    /// Every lane must be drained or dropped: one that is kept and not drained stops the others once its
-    /// ring is full, because records are dealt in turn.
-    pub fn lanes(&mut self) -> Vec<Lane> {
-        self.lanes.take().unwrap_or_else(|| {
-            let places = self.asked.devices.iter().zip(&self.progress).enumerate();
-            let refused = |(number, (device, progress))| {
-                let parts = RefusedLane { layout: &self.layout, watch: &self.gauges.reader, progress };
-                Lane::refused(number, device, parts, FeedError::LanesTaken)
-            };
-            places.map(refused).collect()
-        })
+    /// Every lane must be drained or dropped: one that is kept and not drained stops the others once its ring is
+    /// full, because records are dealt in turn.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError::LanesTaken`] if they were handed over before.
+    pub fn take_lanes(&mut self) -> Result<Vec<Lane>, FeedError> {
+        self.lanes.take().ok_or(FeedError::LanesTaken)
     }
 
     /// Steps through all devices' batches together: each step has the next batch of every lane. After
-    /// [`lanes`](Self::lanes) there is none to step through: the first step is [`FeedError::LanesTaken`], and
+    /// [`take_lanes`](Self::take_lanes) there is none to step through: the first step is [`FeedError::LanesTaken`], and
     /// the last.
     pub fn steps(&mut self) -> Steps<'_> {
         let error = self.lanes.is_none().then_some(FeedError::LanesTaken);

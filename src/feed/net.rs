@@ -4,38 +4,33 @@ use std::path::Path;
 
 use super::Feed;
 use super::builder::FeedBuilder;
-use super::origin::{FileList, Origin};
+use super::spec::SourceSpec;
 use crate::base::shape::Phase;
 use crate::base::shown;
 use crate::config::ConfigError;
 use crate::error::FeedError;
 use crate::image::ColorMode;
-use crate::net::{DataLayer, LayerSource, Net, NetState, NetWarning, TransformSpec};
+use crate::net::{DataLayer, LayerSource, Net, NetState, TransformSpec};
 use crate::transform::{Taken, Transform};
 
-/// Where a feed's layer stands in its net.
-#[derive(Clone, Debug)]
-pub(super) struct NetPlace {
-    /// What the layers that load data and are set up before it take of Caffe's random numbers.
+/// A feed's layer in its net.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub(crate) struct NetLayer {
+    /// How many of Caffe's random numbers the data layers that are set up before it take.
     pub(super) taken: Taken,
     /// Whether other layers before it may draw random numbers when they are set up.
     pub(super) preceded_by_other: bool,
     /// The file, the place and the layer, for messages.
     title: String,
-    /// What is passed over of the layer, to be said once it is fed.
-    warnings: Vec<NetWarning>,
 }
 
-impl NetPlace {
-    /// Says of an error of the layer's feed where the layer stands.
-    pub(super) fn said_of_it(&self, error: FeedError) -> FeedError {
-        FeedError::Layer { layer: self.title.clone(), error: Box::new(error) }
-    }
-
-    /// Logs what is passed over of the layer.
-    pub(super) fn warn(&self) {
-        for warning in &self.warnings {
-            tracing::warn!("{warning}");
+impl NetLayer {
+    /// Adds to an error of the layer's feed which layer of which net it is.
+    pub(super) fn with_origin(layer: Option<&NetLayer>, error: FeedError) -> FeedError {
+        match layer {
+            Some(layer) => FeedError::Layer { layer: layer.title.clone(), error: Box::new(error) },
+            None => error,
         }
     }
 }
@@ -96,12 +91,8 @@ impl Feed {
             tracing::warn!("{warning}");
         }
         for layer in net.data_layers(state)? {
-            let place = NetPlace {
-                taken,
-                preceded_by_other: layer.preceded_by_other,
-                title: net.title_of(&layer),
-                warnings: layer.warnings.clone(),
-            };
+            let place =
+                NetLayer { taken, preceded_by_other: layer.preceded_by_other, title: net.title_of(&layer) };
             let feed = FeedBuilder::of_layer(&layer, place);
             taken.add(feed.set_up());
             feeds.push(feed);
@@ -111,11 +102,11 @@ impl Feed {
 }
 
 impl FeedBuilder {
-    fn of_layer(layer: &DataLayer, place: NetPlace) -> Self {
+    fn of_layer(layer: &DataLayer, place: NetLayer) -> Self {
         let mut transform = transform(&layer.transform);
         let source = match &layer.source {
-            LayerSource::Lmdb { path } => Origin::Lmdb(path.clone(), None),
-            LayerSource::LevelDb { path } => Origin::LevelDb(path.clone()),
+            LayerSource::Lmdb { path } => SourceSpec::lmdb(path),
+            LayerSource::LevelDb { path } => SourceSpec::leveldb(path),
             LayerSource::ImageList {
                 list,
                 root_folder,
@@ -129,21 +120,23 @@ impl FeedBuilder {
                 if *new_height > 0 {
                     transform = transform.resize(*new_height, *new_width);
                 }
-                Origin::Files(FileList {
+                SourceSpec::ImageList {
                     list: list.clone(),
                     root_folder: root_folder.clone(),
                     shuffle: *shuffle,
                     rand_skip: *rand_skip,
-                })
+                }
             }
         };
-        let mut feed = FeedBuilder::new()
+        let mut feed = Feed::builder()
             .layer(&*layer.name)
             .phase(layer.phase)
             .batch_size(layer.batch_size)
             .transform(transform);
-        (feed.source, feed.prefetch) = (Some(source), layer.prefetch);
-        feed.net = Some(place);
+        feed.spec.sources = vec![source];
+        feed.spec.prefetch = layer.prefetch;
+        feed.spec.net = Some(place);
+        feed.attached.warnings.clone_from(&layer.warnings);
         feed
     }
 }

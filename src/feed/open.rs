@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
-use super::origin::Origin;
-use super::target::{Target, TargetOrigin};
+use super::sources::Opening;
+use super::spec::{FeedSpec, Receipts, TargetFrom, TargetSpec};
 use crate::config::ConfigError;
 use crate::decoder::WorkerSetup;
-use crate::decoder::image::{ImageDecoder, TargetDecoder, TargetFrom};
+use crate::decoder::image::{self, ImageDecoder, TargetDecoder};
 use crate::error::FeedError;
 use crate::source::Source;
 use crate::source::files::Files;
@@ -20,12 +20,12 @@ impl FeedBuilder {
     /// Opens the source and, where the targets have one of their own, that with it; and reads what the transforms
     /// need.
     pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<Opened, FeedError> {
-        let decoder = self.decoding.decoder()?;
+        let decoder = self.attached_decoder()?;
         let image = if decoder.is_none() { Some(self.transformers()?) } else { None };
         let Sources { source, files, companions } = self.open_source(seeds)?;
         let image = image.map(|mut image| {
             if let (Some(target), Some(files)) = (&mut image.target, companions) {
-                target.from = TargetFrom::Companion { files };
+                target.from = image::TargetFrom::Companion { files };
             }
             Arc::new(image)
         });
@@ -36,8 +36,8 @@ impl FeedBuilder {
         let processor = Processor {
             files,
             decoder,
-            hashes_contents: self.receipts && self.receipt_contents,
-            seed: self.order_seed(),
+            hashes_contents: self.spec.receipts == Receipts::Contents,
+            seed: self.spec.seed.of_order(),
             setup: WorkerSetup { is_past_caches: false },
         };
         Ok(Opened { source, processor, image })
@@ -46,40 +46,43 @@ impl FeedBuilder {
     /// What decodes and transforms images, with the files that it takes. Where targets come from is not known yet.
     fn transformers(&self) -> Result<ImageDecoder, ConfigError> {
         let transformer = |transform, root, dtype| {
-            Transformer::new(transform, root, self.phase, dtype, self.layout).map_err(ConfigError::Transform)
+            Transformer::new(transform, root, self.spec.phase, dtype, self.spec.layout)
+                .map_err(ConfigError::Transform)
         };
-        let pixels = transformer(&self.transform, &*self.root, self.dtype)?;
-        let target = match &self.target {
+        let whole = self.spec.whole_transform();
+        let pixels = transformer(&whole, &self.spec.root, self.spec.dtype)?;
+        let target = match &self.spec.target {
             None => None,
             Some(target) => {
-                let transformer = transformer(&target.transform, self.root_of(target), target.dtype)?;
-                Some(TargetDecoder { from: TargetFrom::FloatData, transformer })
+                let transformer = transformer(&target.transform, self.spec.root_of(target), target.dtype)?;
+                Some(TargetDecoder { from: image::TargetFrom::FloatData, transformer })
             }
         };
-        let cutter = (self.place == TransformPlace::Device).then(|| Cutter::of(&pixels));
-        Ok(ImageDecoder { transformer: pixels, cutter, target, has_wide_labels: self.has_wide_labels })
+        let cutter = (self.spec.transform_on == TransformPlace::Device).then(|| Cutter::of(&pixels));
+        Ok(ImageDecoder { transformer: pixels, cutter, target, has_wide_labels: self.spec.labels_i64 })
     }
 
     /// The same without the transforms: what is read, and nothing else.
     pub(super) fn open_source(&self, seeds: &LayerSeeds) -> Result<Sources, FeedError> {
-        let open = |origin: Option<&Origin>, root: &Path| match origin {
-            Some(origin) => Ok(origin.open(root, seeds, self.opening)?),
-            None => Err(FeedError::from(ConfigError::NoSource)),
-        };
-        let source = open(self.source.as_ref(), &self.root)?;
+        let spec = &self.spec;
+        let opening = Opening { spec, root: &spec.root, seeds };
+        let source = opening.open(&spec.sources, &self.attached.sources)?;
         let files = source.files();
-        let Some(target @ Target { origin: TargetOrigin::Paired(origin, matching), .. }) = &self.target
+        let Some(target @ TargetSpec { from: TargetFrom::Paired { sources, matching }, .. }) = &spec.target
         else {
             return Ok(Sources { source, files, companions: None });
         };
-        let second = open(origin.as_ref(), self.root_of(target))?;
+        let opening = Opening { root: spec.root_of(target), ..opening };
+        let second = opening.open(sources, &self.attached.target_sources)?;
         let companions = Some(second.files());
         let paired = Paired::new(source, second, *matching);
         paired.check_counts()?;
         Ok(Sources { source: Arc::new(paired), files, companions })
     }
+}
 
-    fn root_of<'a>(&'a self, target: &'a Target) -> &'a Path {
+impl FeedSpec {
+    fn root_of<'a>(&'a self, target: &'a TargetSpec) -> &'a Path {
         target.root.as_deref().unwrap_or(&self.root)
     }
 }

@@ -26,7 +26,7 @@ impl Batch {
     /// ```no_run
     /// # use percolator::Feed;
     /// # let mut feed = Feed::builder().lmdb("train_lmdb").build()?;
-    /// # let batch = feed.lanes().remove(0).next().expect("one at least")?;
+    /// # let batch = feed.take_lanes()?.remove(0).next().expect("one at least")?;
     /// for array in batch.into_bytes()? {
     ///     let bytes: &[u8] = array.as_ref();
     ///     println!("{}: {} {}, {} bytes", array.name(), array.dtype(), array.shape(), bytes.len());

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::Feed;
 use super::batch::Batch;
 use super::builder::FeedBuilder;
-use super::plan::Plan;
+use super::resolve::ResolvedFeed;
 use super::target::Target;
 use crate::base::shape::{Dtype, Layout};
 use crate::device::Device;
@@ -30,24 +31,24 @@ fn contents(batch: &Batch) -> Contents {
 }
 
 /// What a feed gives in which the test makes the choice.
-fn deliver(asked: &FeedBuilder, is_past_caches: bool) -> Vec<Contents> {
-    let mut plan = Plan::of(asked.clone()).unwrap();
+fn deliver(described: &FeedBuilder, is_past_caches: bool) -> Vec<Contents> {
+    let mut plan = ResolvedFeed::of(described.clone()).unwrap();
     let processor = Arc::get_mut(&mut plan.processor).expect("nobody shares it before the start");
     processor.setup.is_past_caches = is_past_caches;
-    let mut feed = plan.start().unwrap();
+    let mut feed = plan.launch().unwrap();
     let steps = feed.steps().take(BATCHES).map(Result::unwrap);
     steps.flat_map(|step| step.iter().map(contents).collect::<Vec<_>>()).collect()
 }
 
-fn compare(asked: &FeedBuilder, name: &str) {
-    let [streamed, ordinary] = [true, false].map(|is_past_caches| deliver(asked, is_past_caches));
+fn compare(described: &FeedBuilder, name: &str) {
+    let [streamed, ordinary] = [true, false].map(|is_past_caches| deliver(described, is_past_caches));
     assert!(streamed.len() >= BATCHES && streamed == ordinary, "{name}");
     assert!(streamed.iter().all(|(pixels, ..)| pixels.iter().any(|&byte| byte != 0)), "{name}");
 }
 
 /// Batches of a number of records, none of them a whole number of lines, that workers write side by side.
-fn asked(database_name: &str) -> FeedBuilder {
-    FeedBuilder::new().lmdb(database(database_name)).batch_size(5).threads(3).prefetch(3).seed(1701)
+fn described(database_name: &str) -> FeedBuilder {
+    Feed::builder().lmdb(database(database_name)).batch_size(5).threads(3).prefetch(3).seed(1701)
 }
 
 #[test]
@@ -57,21 +58,21 @@ fn a_feed_written_past_the_caches_gives_the_bytes_of_one_that_is_not() {
     for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8] {
         for layout in [Layout::Nchw, Layout::Nhwc] {
             let transform = if dtype == Dtype::U8 { &crop } else { &mean };
-            let feed = asked("raw_lmdb").transform(transform.clone()).dtype(dtype).layout(layout);
+            let feed = described("raw_lmdb").transform(transform.clone()).dtype(dtype).layout(layout);
             compare(&feed, &format!("{dtype:?}, {layout:?}"));
         }
     }
-    compare(&asked("raw_lmdb"), "whole images");
-    compare(&asked("float_lmdb"), "floats");
-    compare(&asked("jpg_color_lmdb").transform(crop.clone()), "encoded");
-    compare(&asked("gray_lmdb").transform(crop), "records of less than a stage");
+    compare(&described("raw_lmdb"), "whole images");
+    compare(&described("float_lmdb"), "floats");
+    compare(&described("jpg_color_lmdb").transform(crop.clone()), "encoded");
+    compare(&described("gray_lmdb").transform(crop), "records of less than a stage");
 }
 
 #[test]
 fn lanes_and_targets_written_past_the_caches_have_the_bytes_of_those_that_are_not() {
     let crop = Transform::new().crop(27).mirror(true);
     let masks = Target::paired(Lmdb::open(database("raw_lmdb")).unwrap(), Matching::Keys);
-    let feed = asked("raw_lmdb").transform(crop.clone().scale(0.5));
+    let feed = described("raw_lmdb").transform(crop.clone().scale(0.5));
     let feed = feed.target(masks.transform(crop).dtype(Dtype::U8));
     compare(&feed.clone().devices([Device::host(0)]), "one lane");
     compare(&feed.devices([Device::host(0), Device::host(1)]), "two lanes");

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::batch::Batch;
-use super::builder::{FeedBuilder, Seed};
+use super::builder::FeedBuilder;
+use super::resolve::ResolvedFeed;
+use super::spec::{Receipts, Seed};
 use crate::base::checked_text::TextWriter;
 use crate::config::ConfigError;
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::StepId;
 use crate::snapshot::{DealtBy, DrawnFrom, Snapshot, SnapshotError};
-use crate::source::{Identity, Passes, Source};
+use crate::source::{Identity, Passes};
 
 /// What all snapshots of a feed say.
 #[derive(Debug)]
@@ -28,17 +30,6 @@ pub(super) struct About {
 }
 
 impl About {
-    pub(super) fn of(source: &dyn Source, identity: Identity, asked: &FeedBuilder) -> Self {
-        About {
-            source: source.path().to_owned(),
-            identity,
-            passes: source.passes(),
-            dealt_by: asked.dealt_by(),
-            draws: asked.drawn_from(),
-            end: asked.schedule_slice.as_ref().and_then(|schedule_slice| schedule_slice.end),
-        }
-    }
-
     /// All that decides which record comes when, and to whom, from a step on.
     pub(super) fn schedule_text(&self, next: StepId) -> String {
         let mut text = TextWriter::new("itinerary", 1);
@@ -66,7 +57,7 @@ impl About {
         draws: DrawnFrom,
         next: impl IntoIterator<Item = (usize, StepId)>,
     ) -> Result<Snapshot, SnapshotError> {
-        if matches!(self.dealt_by, DealtBy::Ring(_)) && self.passes != Passes::Alike {
+        if matches!(self.dealt_by, DealtBy::RoundRobin(_)) && self.passes != Passes::Alike {
             return Err(SnapshotError::PassesDiffer { source_path: self.source.clone() });
         }
         Ok(Snapshot::new(&self.source, self.identity.clone(), self.dealt_by.clone(), draws, next))
@@ -124,35 +115,50 @@ impl Progress {
 impl FeedBuilder {
     /// What crops and mirroring are drawn from.
     pub(super) fn drawn_from(&self) -> DrawnFrom {
-        match self.seed {
+        match self.spec.seed {
             Seed::Indexed(seed) => DrawnFrom::Indexed(seed),
-            Seed::Caffe(seed, era) => DrawnFrom::Caffe(seed, era),
+            Seed::Caffe { seed, era } => DrawnFrom::Caffe(seed, era),
+        }
+    }
+}
+
+impl ResolvedFeed {
+    /// What all snapshots of the feed say.
+    pub(super) fn about(&self) -> About {
+        About {
+            source: self.source.path().to_owned(),
+            identity: self.first.identity.clone(),
+            passes: self.source.passes(),
+            dealt_by: self.dealt_by(),
+            draws: self.builder.drawn_from(),
+            end: self.schedule_slice.as_ref().and_then(|slice| slice.end),
         }
     }
 
-    /// By what law the records come.
+    /// What decides which record comes when.
     pub(super) fn dealt_by(&self) -> DealtBy {
         match &self.schedule_slice {
-            Some(schedule_slice) if !schedule_slice.is_ring => DealtBy::Plan(schedule_slice.plan.clone()),
-            _ => DealtBy::Ring(self.ring()),
+            Some(slice) if !slice.is_round_robin => DealtBy::Plan(slice.plan.clone()),
+            _ => DealtBy::RoundRobin(self.builder.round_robin(self.batch_size)),
         }
     }
 
-    /// Where the lanes begin.
+    /// Where the lanes start.
     pub(super) fn progress(&self, about: &Arc<About>) -> Result<Vec<Arc<Progress>>, ConfigError> {
-        let of_ring = || self.ranks_of_job().map_or(0, |share| share.first);
-        let first_replica =
-            self.schedule_slice.as_ref().map_or_else(of_ring, |schedule_slice| schedule_slice.first_replica);
+        let first_replica = match &self.schedule_slice {
+            Some(slice) => slice.first_replica,
+            None => self.builder.ranks_of_job().map_or(0, |ranks| ranks.first),
+        };
         let start = |lane: usize| match &self.schedule_slice {
-            Some(ScheduleSlice { plan, starts, is_ring: true, .. }) => {
+            Some(ScheduleSlice { plan, starts, is_round_robin: true, .. }) => {
                 Ok(StepId { epoch: 0, step: plan.step_number(starts[lane])? })
             }
-            Some(schedule_slice) => Ok(schedule_slice.starts[lane]),
+            Some(slice) => Ok(slice.starts[lane]),
             None => Ok::<_, ConfigError>(StepId::default()),
         };
-        let lanes = 0..self.devices.len();
-        let progress = |lane| Ok(Progress::new(about, first_replica + lane, start(lane)?, self.receipts));
-        lanes.map(progress).collect()
+        let keeps_receipts = self.builder.spec.receipts > Receipts::Off;
+        let progress = |lane| Ok(Progress::new(about, first_replica + lane, start(lane)?, keeps_receipts));
+        (0..self.devices.len()).map(progress).collect()
     }
 }
 

@@ -2,17 +2,17 @@
 
 use super::Feed;
 use super::batch::Batch;
-use super::builder::{FeedBuilder, Seed};
+use super::builder::FeedBuilder;
+use super::spec::Seed;
 use crate::device::Device;
 use crate::error::FeedError;
-use crate::order::{OrderError, World};
-use crate::reader::thread::Share;
+use crate::order::{OrderError, Ranks, World};
 use crate::record::StepId;
-use crate::snapshot::{DealtBy, Ring, SnapshotError};
+use crate::snapshot::{DealtBy, RoundRobin, SnapshotError};
 use crate::transform::TransformPlace;
 
 impl Feed {
-    /// Goes to a step, forwards or backwards: the next batch of every lane is its share of it. [Lanes](Self::lanes) that
+    /// Goes to a step, forwards or backwards: the next batch of every lane is its share of it. [Lanes](Self::take_lanes) that
     /// were handed over before end, and new ones are to be taken. In [Caffe's ring](crate::FeedBuilder::epochs), steps
     /// are counted from the start, and their epoch is 0.
     ///
@@ -29,12 +29,12 @@ impl Feed {
         let id = step.into();
         self.check_step(id)?;
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
-        let builder = self.asked.clone().resume(&self.about.snapshot(lanes)?);
+        let builder = self.builder.clone().resume(&self.about.snapshot(lanes)?);
         self.canceller.end_lanes();
         // Before there are new ones, whose memory comes on top.
         self.close_lanes();
         let canceller = self.canceller.clone();
-        *self = builder.build_again()?;
+        *self = builder.resolve_again()?.launch()?;
         // Whoever has one cancels what there is now.
         canceller.goes_for(&self.canceller);
         self.canceller = canceller;
@@ -50,8 +50,8 @@ impl Feed {
     pub fn replay(&self, step: impl Into<StepId>, replica: usize) -> Result<Batch, FeedError> {
         let id = step.into();
         self.check_step(id)?;
-        let builder = self.asked.clone().devices([Device::host(0)]).transform_on(TransformPlace::Host);
-        let mut builder = builder.threads(1).prefetch(1).receipts(false).receipt_contents(false);
+        let builder = self.builder.clone().devices([Device::host(0)]).transform_on(TransformPlace::Host);
+        let mut builder = builder.threads(1).prefetch(1).receipts(false);
         let of = self.replicas();
         if replica >= of {
             let error = OrderError::NoSuchMember { kind: "replica", found: replica, of };
@@ -59,7 +59,7 @@ impl Feed {
         }
         builder.stand_for(replica, of, self.progress[0].replica)?;
         let snapshot = self.about.snapshot_of(builder.drawn_from(), [(replica, id)])?;
-        let mut alone = builder.resume(&snapshot).build_again()?;
+        let mut alone = builder.resume(&snapshot).resolve_again()?.launch()?;
         let batch = alone.steps().next().transpose()?.and_then(|mut batches| batches.pop());
         // Of the ring, which ends where the records do.
         batch.ok_or_else(|| no_such_step(id, id.step))
@@ -68,7 +68,7 @@ impl Feed {
     fn replicas(&self) -> usize {
         match &self.about.dealt_by {
             DealtBy::Plan(plan) => plan.world().replicas(),
-            DealtBy::Ring(Ring { ranks, .. }) => *ranks,
+            DealtBy::RoundRobin(RoundRobin { ranks, .. }) => *ranks,
         }
     }
 
@@ -79,8 +79,8 @@ impl Feed {
             DealtBy::Plan(plan) => {
                 Ok(plan.share(id.epoch, id.step, 0).map(drop).map_err(SnapshotError::Order)?)
             }
-            DealtBy::Ring(_) if id.epoch > 0 => Err(no_such_step(id, 0)),
-            DealtBy::Ring(_) => Ok(()),
+            DealtBy::RoundRobin(_) if id.epoch > 0 => Err(no_such_step(id, 0)),
+            DealtBy::RoundRobin(_) => Ok(()),
         }
     }
 }
@@ -94,13 +94,14 @@ fn no_such_step(id: StepId, steps: u64) -> FeedError {
 impl FeedBuilder {
     /// Makes a feed of one lane the replica of a job that others are of, too, the first of which this was to be.
     fn stand_for(&mut self, replica: usize, of: usize, first: usize) -> Result<(), FeedError> {
-        if self.schedule.is_planned() {
-            let world = self.schedule.worker.map_or_else(|| World::new(1, of), |(world, _)| Ok(world));
-            self.alone = Some((world.map_err(SnapshotError::Order)?, replica));
+        if self.spec.schedule.is_planned() {
+            let world =
+                self.spec.schedule.worker.map_or_else(|| World::new(1, of), |worker| Ok(worker.world));
+            self.attached.alone = Some((world.map_err(SnapshotError::Order)?, replica));
             return Ok(());
         }
-        self.share = Some(Share { first: replica, of });
-        if let Seed::Caffe(seed, _) = &mut self.seed {
+        self.spec.schedule.ranks = Some(Ranks { first: replica, of });
+        if let Seed::Caffe { seed, .. } = &mut self.spec.seed {
             // In the ring, what was said is the first lane's.
             let ahead = u32::try_from(replica).unwrap_or(u32::MAX);
             *seed = seed.wrapping_add(ahead).wrapping_sub(u32::try_from(first).unwrap_or(u32::MAX));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::plan::THREADS_MAX;
+use super::resolve::THREADS_MAX;
 
 /// Caffe's own depth.
 const PREFETCH: usize = 4;

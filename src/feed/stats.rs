@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::base::meter::Waits;
 
 /// What a feed has done so far.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     /// Time since the feed was built, until its last lane ended.
@@ -19,6 +20,7 @@ pub struct Stats {
 }
 
 /// What the reader has done.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ReaderStats {
     /// Records dealt.
@@ -34,6 +36,7 @@ pub struct ReaderStats {
 }
 
 /// What the workers have done.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct WorkerStats {
     /// How many there are.
@@ -49,6 +52,7 @@ pub struct WorkerStats {
 }
 
 /// What one lane has done.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LaneStats {
     /// The device at its end.
@@ -81,6 +85,7 @@ pub struct LaneStats {
 }
 
 /// The stage that holds the others up.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
     /// Reading the source.

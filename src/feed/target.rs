@@ -1,10 +1,10 @@
 //! A second array of each batch: the mask of each image, or its many labels.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::builder::FeedBuilder;
-use super::origin::Origin;
+use super::sources;
+use super::spec::{SourceSpec, TargetFrom, TargetSpec};
 use crate::base::shape::{Dtype, Phase};
 use crate::config::ConfigError;
 use crate::source::{Matching, Source};
@@ -27,7 +27,7 @@ use crate::transform::Transform;
 ///     .transform(Transform::new().crop(321).mirror(true).mean_values([104.0, 117.0, 123.0]))
 ///     .target(masks)
 ///     .build()?;
-/// for batch in feed.lanes().remove(0).take(10) {
+/// for batch in feed.take_lanes()?.remove(0).take(10) {
 ///     let batch = batch?;
 ///     let (images, masks) = (batch.pixels::<f32>()?, batch.target_pixels::<u8>()?);
 ///     # let _ = (images, masks);
@@ -36,68 +36,66 @@ use crate::transform::Transform;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Target {
-    pub(super) origin: TargetOrigin,
-    /// Where relative paths begin; `None` is where the images' do.
-    pub(super) root: Option<PathBuf>,
-    pub(super) transform: Transform,
-    pub(super) dtype: Dtype,
-}
-
-/// Where targets lie.
-#[derive(Clone, Debug)]
-pub(super) enum TargetOrigin {
-    /// In a source of their own.
-    Paired(Option<Origin>, Matching),
-    /// Beside the records' pixels.
-    FloatData,
+    pub(super) spec: TargetSpec,
+    /// One for each [`SourceSpec::Attached`] of it, in order.
+    pub(super) attached: Vec<Arc<dyn Source>>,
 }
 
 impl Target {
     /// The records of a second source, one for each record of the first.
     pub fn paired(source: impl Source + 'static, matching: Matching) -> Self {
-        Target::new(TargetOrigin::Paired(Some(Origin::Opened(Arc::new(source))), matching))
+        let sources = vec![SourceSpec::Attached { path: source.path().to_owned() }];
+        let target = Target::new(TargetFrom::Paired { sources, matching });
+        Target { attached: vec![Arc::new(source)], ..target }
     }
 
     /// The records of another feed's source, with what that feed does to them: another data layer of the
     /// same net. Its random numbers, batches and devices are the first feed's.
     #[must_use]
     pub fn from_feed(feed: FeedBuilder, matching: Matching) -> Self {
-        let transform = feed.whole_transform();
-        let origin = TargetOrigin::Paired(feed.source, matching);
-        let root = Some(feed.root).filter(|root| !root.as_os_str().is_empty());
-        Target { origin, root, transform, dtype: feed.dtype }
+        let FeedBuilder { spec, attached } = feed;
+        let transform = spec.whole_transform();
+        let from = TargetFrom::Paired { sources: spec.sources, matching };
+        let root = Some(spec.root).filter(|root| !root.as_os_str().is_empty());
+        let spec = TargetSpec { from, root, transform, dtype: spec.dtype };
+        Target { spec, attached: attached.sources }
     }
 
     /// The `float_data` that a record has beside its pixels in `data`: a vector of labels, as long in every
     /// record of a batch. (Caffe does not read it from a record that has both.)
     #[must_use]
     pub fn float_data() -> Self {
-        Target::new(TargetOrigin::FloatData)
+        Target::new(TargetFrom::FloatData)
     }
 
-    fn new(origin: TargetOrigin) -> Self {
-        Target { origin, root: None, transform: Transform::new(), dtype: Dtype::F32 }
+    fn new(from: TargetFrom) -> Self {
+        let spec = TargetSpec { from, root: None, transform: Transform::new(), dtype: Dtype::F32 };
+        Target { spec, attached: Vec::new() }
     }
 
     /// What is done to every target; nothing if not said. It mirrors and crops only if it says so itself, and
     /// then its image must as well: in TRAIN a crop of both is of one size.
     #[must_use]
-    pub fn transform(self, transform: Transform) -> Self {
-        Target { transform, ..self }
+    pub fn transform(mut self, transform: Transform) -> Self {
+        self.spec.transform = transform;
+        self
     }
 
     /// The type of the targets' elements; f32 if not said.
     #[must_use]
-    pub fn dtype(self, dtype: Dtype) -> Self {
-        Target { dtype, ..self }
+    pub fn dtype(mut self, dtype: Dtype) -> Self {
+        self.spec.dtype = dtype;
+        self
     }
+}
 
+impl TargetSpec {
     /// Refuses what cannot go with images of this transform and origin: their random numbers, and their order,
     /// are the targets' too.
     pub(super) fn check(
         &self,
         images: &Transform,
-        origin: Option<&Origin>,
+        sources: &[SourceSpec],
         phase: Phase,
     ) -> Result<(), ConfigError> {
         let (target, image) = (self.transform.takes(phase), images.takes(phase));
@@ -108,8 +106,8 @@ impl Target {
         if target.crop && sides.0 != sides.1 {
             return Err(ConfigError::TargetCropped { target: sides.0, image: sides.1 });
         }
-        if let (TargetOrigin::Paired(Some(targets), _), Some(images)) = (&self.origin, origin)
-            && let (Some(targets), Some(images)) = (targets.order(), images.order())
+        if let TargetFrom::Paired { sources: targets, .. } = &self.from
+            && let (Some(targets), Some(images)) = (sources::order(targets), sources::order(sources))
         {
             let differs = |field, target: String, image: String| {
                 if target == image { Ok(()) } else { Err(ConfigError::TargetOrder { field, target, image }) }

@@ -76,7 +76,9 @@ const ELEMENTS_MAX: usize = i32::MAX as usize;
 pub(crate) const PIXEL_BYTES_MAX: usize = 26;
 
 /// The channels that an encoded record is decoded to.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum ColorMode {
     /// As in the file: 1 for grey, 3 for colour, 4 with transparency. This is Caffe's default, OpenCV's
     /// `IMREAD_UNCHANGED`. EXIF orientation is not applied.
@@ -115,6 +117,7 @@ pub(crate) struct Window {
 
 /// How an encoded file is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Decode {
     pub(crate) color: ColorMode,
     /// The rows and columns that the image is resized to, after it is turned: ImageData's `new_height` and

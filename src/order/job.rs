@@ -5,6 +5,7 @@ use super::{AutoShardPolicy, OrderError, Plan, Shuffle, World};
 /// The number of records in a batch.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum BatchSize {
     /// Of all replicas together at each step, as for TensorFlow's `experimental_distribute_dataset`.
     Global(u64),
@@ -15,6 +16,7 @@ pub enum BatchSize {
 /// Which of a step's records each replica gets.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Assignment {
     /// Neighbours stay together. A global batch is divided contiguously, in parts of
     /// `ceil(records / replicas)`. Per-replica batches are dealt to the workers in turn. Workers with their
@@ -28,6 +30,7 @@ pub enum Assignment {
 /// What happens to the last records of an epoch if they do not fill a batch.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum LastBatch {
     /// They come in a short batch, and replicas without records get an empty one.
     Keep,

@@ -9,6 +9,7 @@ use super::plan::COUNTED_MAX;
 /// How a data set is sharded over the workers of a job: TensorFlow's `AutoShardPolicy`.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum AutoShardPolicy {
     /// [`File`](Self::File) if there are several files and at least as many as workers; otherwise
     /// [`Data`](Self::Data). [`Plan::policy`](super::Plan::policy) returns the choice and the reason.

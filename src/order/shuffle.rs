@@ -10,6 +10,7 @@ use crate::base::splitmix;
 /// the epoch and the number of records, and, if each worker has its own stream, on the worker.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Shuffle {
     /// Not shuffled: in key order.
     #[default]

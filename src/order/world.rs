@@ -11,6 +11,11 @@ const MEMBERS_MAX: usize = 1 << 16;
 /// number of replicas. A replica is a device that is trained on. Replicas are numbered across workers: with
 /// `r` replicas per worker, worker `w` feeds replicas `w * r` to `w * r + r - 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "Members", into = "Members")
+)]
 pub struct World {
     workers: usize,
     replicas: usize,
@@ -88,6 +93,31 @@ impl World {
         }
         let each = self.replicas_per_worker();
         Ok(Seat { worker: replica / each, local: replica % each })
+    }
+}
+
+/// A world as it is written down.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members {
+    workers: usize,
+    replicas: usize,
+}
+
+#[cfg(feature = "serde")]
+impl From<World> for Members {
+    fn from(World { workers, replicas }: World) -> Self {
+        Members { workers, replicas }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Members> for World {
+    type Error = OrderError;
+
+    fn try_from(Members { workers, replicas }: Members) -> Result<Self, OrderError> {
+        World::new(workers, replicas)
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct ScheduleSlice {
     pub(crate) end: Option<StepId>,
     /// Whether this resumes Caffe's round-robin order. That order counts steps from the start, has no epochs,
     /// and has no batches without records.
-    pub(crate) is_ring: bool,
+    pub(crate) is_round_robin: bool,
 }
 
 impl ScheduleSlice {
@@ -40,7 +40,7 @@ impl ScheduleSlice {
 
     /// How a share of this many records ends.
     fn end_of(&self, id: StepId, is_last: bool, records: usize) -> Result<Option<StepEnd>, OrderError> {
-        Ok(match self.is_ring {
+        Ok(match self.is_round_robin {
             false => Some(StepEnd { epoch: id.epoch, step: id.step, is_last }),
             // The round-robin order ends here.
             true if (records as u64) < self.plan.batch_size_max() => None,

@@ -17,6 +17,7 @@ use crate::base::meter::{Count, WaitMeter};
 use crate::base::offload::Helpers;
 use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::base::sync::{Condvar, Mutex, panic_message, thread};
+use crate::order::Ranks;
 use crate::source::{Run, Source, SourceError};
 
 /// The value bytes that make a run worth a queue operation: small records are handed over together up to this
@@ -58,6 +59,12 @@ pub(crate) struct Terms {
 pub(crate) struct Share {
     pub(crate) first: usize,
     pub(crate) of: usize,
+}
+
+impl From<Ranks> for Share {
+    fn from(Ranks { first, of }: Ranks) -> Self {
+        Share { first, of }
+    }
 }
 
 impl Terms {

@@ -78,13 +78,13 @@ impl fmt::Display for DrawnFrom {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DealtBy {
     /// Caffe's round-robin order, which has no epochs: its steps are counted from the start.
-    Ring(Ring),
+    RoundRobin(RoundRobin),
     Plan(Arc<Plan>),
 }
 
 /// Caffe's round-robin order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ring {
+pub(crate) struct RoundRobin {
     /// The number of records each rank takes per step.
     pub(crate) batch_size: u64,
     pub(crate) ranks: usize,
@@ -92,7 +92,7 @@ pub(crate) struct Ring {
     pub(crate) passes: Option<NonZeroU64>,
 }
 
-impl Ring {
+impl RoundRobin {
     /// The equivalent job, once the number of records is known.
     pub(crate) fn job(self, files: &[u64], seed: u64) -> Result<Job, OrderError> {
         let job =
@@ -119,7 +119,7 @@ pub(crate) struct Resumed {
     /// The first step of each replica.
     pub(crate) next: Vec<StepId>,
     /// Whether the run was and stays in round-robin order, with its count of steps.
-    pub(crate) is_ring: bool,
+    pub(crate) is_round_robin: bool,
     /// Whether each replica gets what it would have got.
     pub(crate) keeps_lanes: bool,
 }
@@ -128,7 +128,7 @@ impl Resumed {
     /// A run from its start.
     pub(crate) fn begun(plan: Plan) -> Self {
         let next = vec![StepId::default(); plan.world().replicas()];
-        Resumed { plan, next, is_ring: false, keeps_lanes: true }
+        Resumed { plan, next, is_round_robin: false, keeps_lanes: true }
     }
 }
 
@@ -155,7 +155,7 @@ impl Snapshot {
     #[must_use]
     pub fn replicas(&self) -> usize {
         match &self.dealt_by {
-            DealtBy::Ring(ring) => ring.ranks,
+            DealtBy::RoundRobin(round_robin) => round_robin.ranks,
             DealtBy::Plan(plan) => plan.world().replicas(),
         }
     }
@@ -164,7 +164,7 @@ impl Snapshot {
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         match &self.dealt_by {
-            DealtBy::Ring(_) => None,
+            DealtBy::RoundRobin(_) => None,
             DealtBy::Plan(plan) => Some(plan),
         }
     }
@@ -245,21 +245,23 @@ impl Snapshot {
     }
 
     /// How the run resumes as `job`, over files of these numbers of records, as far as these lanes of it need
-    /// to know. `is_ring`: the resumed job is in round-robin order, too.
+    /// to know. `is_round_robin`: the resumed job is in round-robin order, too.
     pub(crate) fn resumed(
         &self,
         job: &Job,
         files: &[u64],
         lanes: Range<usize>,
-        is_ring: bool,
+        is_round_robin: bool,
     ) -> Result<Resumed, SnapshotError> {
-        let (was, was_ring) = match &self.dealt_by {
+        let (was, was_round_robin) = match &self.dealt_by {
             DealtBy::Plan(plan) => (plan.clone(), false),
-            DealtBy::Ring(ring) => (Arc::new(ring.job(files, job.order_seed())?.plan()?), true),
+            DealtBy::RoundRobin(round_robin) => {
+                (Arc::new(round_robin.job(files, job.order_seed())?.plan()?), true)
+            }
         };
         let is_same = was.divides_like(&job.plan()?);
         let mut next = self.next_of_all(is_same.then_some(lanes))?;
-        if was_ring {
+        if was_round_robin {
             for id in &mut next {
                 *id = was.numbered_step(id.step)?;
             }
@@ -267,6 +269,11 @@ impl Snapshot {
         let has_given = next.iter().any(|id| *id != StepId::default());
         let (plan, next) = was.resumed(job, &next)?;
         let keeps_lanes = !plan.goes_on() && (is_same || !has_given);
-        Ok(Resumed { is_ring: is_ring && was_ring && !plan.goes_on(), keeps_lanes, plan, next })
+        Ok(Resumed {
+            is_round_robin: is_round_robin && was_round_robin && !plan.goes_on(),
+            keeps_lanes,
+            plan,
+            next,
+        })
     }
 }

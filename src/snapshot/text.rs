@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{DealtBy, DrawnFrom, Ring, Snapshot, SnapshotError};
+use super::{DealtBy, DrawnFrom, RoundRobin, Snapshot, SnapshotError};
 use crate::base::checked_text::{OneLine, TextFault, TextReader, TextWriter};
 use crate::order::Plan;
 use crate::record::StepId;
@@ -29,7 +29,7 @@ impl fmt::Display for Snapshot {
         }
         match &self.dealt_by {
             DealtBy::Plan(plan) => plan.write(&mut text),
-            DealtBy::Ring(Ring { batch_size, ranks, passes }) => {
+            DealtBy::RoundRobin(RoundRobin { batch_size, ranks, passes }) => {
                 text.fact("ring", format_args!("{batch_size} records {ranks} ranks"));
                 text.fact("passes", passes.map_or(0, Into::into));
             }
@@ -73,8 +73,8 @@ pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
     let dealt_by = match facts.next_if("ring") {
         None => DealtBy::Plan(Arc::new(Plan::read(&mut facts)?)),
         Some(found) => {
-            let ring = ring(found, facts.parse("passes", "a number")?);
-            DealtBy::Ring(ring.ok_or_else(|| {
+            let round_robin = round_robin(found, facts.parse("passes", "a number")?);
+            DealtBy::RoundRobin(round_robin.ok_or_else(|| {
                 facts
                     .fault_before("\"ring ... records ... ranks\" with two numbers, and 0 or 1 passes", found)
             })?)
@@ -102,15 +102,15 @@ pub(super) fn read(text: &str) -> Result<Snapshot, TextFault> {
 }
 
 /// Parses a round-robin order, if it is a valid one.
-fn ring(text: &str, passes: u64) -> Option<Ring> {
+fn round_robin(text: &str, passes: u64) -> Option<RoundRobin> {
     let words: Vec<&str> = text.split(' ').collect();
     let [batch_size, "records", ranks, "ranks"] = words[..] else { return None };
-    let ring = Ring {
+    let round_robin = RoundRobin {
         batch_size: batch_size.parse().ok()?,
         ranks: ranks.parse().ok()?,
         passes: passes.try_into().ok(),
     };
-    (passes <= 1 && ring.job(&[1], 0).ok()?.plan().is_ok()).then_some(ring)
+    (passes <= 1 && round_robin.job(&[1], 0).ok()?.plan().is_ok()).then_some(round_robin)
 }
 
 fn draws(text: &str) -> Option<DrawnFrom> {

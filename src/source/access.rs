@@ -9,6 +9,7 @@ use std::fs::File;
 /// each byte, on the one thread that reads for all others, and every failure is an error.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Access {
     /// Mapped, unless the file is on a network file system (NFS, SMB, Ceph, Lustre, GPFS, 9P and the like) or
     /// on one that another process provides (FUSE); then read.

@@ -12,6 +12,7 @@ use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceEr
 
 /// What makes a record of one source the companion of a record of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Matching {
     /// Both have the same key. The first mismatch ends the feed: databases that were written separately are
     /// easily ordered differently.

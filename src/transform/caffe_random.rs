@@ -22,6 +22,7 @@ use super::random::{Draw, Reduction};
 
 /// Which Caffe version's sequence to use. They differ in how many numbers a `Data` layer draws at set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum CaffeEra {
     /// Caffe's last release, and its master since 2016-11-22.
     #[default]
@@ -126,6 +127,7 @@ impl SetUp {
 
 /// How many of the parent's numbers a net's layers have drawn so far, for either era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Taken {
     today: usize,
     data_reader: usize,

@@ -19,10 +19,40 @@ const FILE_BYTES_MAX: u64 = i32::MAX as u64;
 ///
 /// It holds f32 elements in the order channel, row, column. Cloning is cheap: clones share the pixels.
 #[derive(Clone, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "MeanPixels", into = "MeanPixels")
+)]
 pub struct MeanImage {
     shape: ImageShape,
     /// As many as the shape says, and at least one.
     pixels: Arc<[f32]>,
+}
+
+/// A mean image as it is written down: f32 pixels in the order channel, row, column.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MeanPixels {
+    shape: ImageShape,
+    pixels: Vec<f32>,
+}
+
+#[cfg(feature = "serde")]
+impl From<MeanImage> for MeanPixels {
+    fn from(MeanImage { shape, pixels }: MeanImage) -> Self {
+        MeanPixels { shape, pixels: pixels.to_vec() }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<MeanPixels> for MeanImage {
+    type Error = MeanImageError;
+
+    fn try_from(MeanPixels { shape, pixels }: MeanPixels) -> Result<Self, MeanImageError> {
+        MeanImage::new(shape, pixels)
+    }
 }
 
 /// Why a [`MeanImage`] cannot be made.

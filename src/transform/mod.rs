@@ -42,6 +42,7 @@ pub(crate) use transformer::{Scratch, Transformer};
 /// # assert_ne!(transform, Transform::new());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Transform {
     /// The height and width of the output, or 0 for those of the image.
     crop: u32,
@@ -54,6 +55,7 @@ pub struct Transform {
 
 /// A mean image, or the file that holds it.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 enum MeanChoice {
     Image(MeanImage),
     File(PathBuf),

@@ -20,6 +20,7 @@ use crate::base::shape::{BatchShape, Dtype, Layout};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum TransformPlace {
     /// On the host, by the workers. The finished elements cross to the device.
     #[default]

@@ -99,7 +99,7 @@ pub fn pixel(index: usize, at: usize) -> u8 {
 /// Pixels and labels of the first batches of a feed's first lane.
 pub fn arrays(feed: FeedBuilder, batches: usize) -> (Vec<f32>, Vec<i32>) {
     let (mut pixels, mut labels) = (Vec::new(), Vec::new());
-    for batch in feed.build().unwrap().lanes().remove(0).take(batches) {
+    for batch in feed.build().unwrap().take_lanes().unwrap().remove(0).take(batches) {
         let batch = batch.unwrap();
         pixels.extend_from_slice(batch.pixels::<f32>().unwrap());
         labels.extend_from_slice(batch.labels());

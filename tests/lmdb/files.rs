@@ -301,7 +301,7 @@ fn what_only_watches_a_feed_does_not_keep_its_database_open() {
     let canceller = feed.canceller();
     let open = || common::process::maps(&folder.path().join("data.mdb"));
     assert!(open() > 0);
-    drop(feed.lanes());
+    drop(feed.take_lanes().unwrap());
     assert_eq!(open(), 0, "the lanes are gone, and with them the map");
     assert_eq!(feed.stats().lanes.len(), 1);
     drop((feed, canceller));

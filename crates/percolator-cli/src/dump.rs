@@ -72,7 +72,7 @@ impl Dump {
             self.source.describe(&self.state, &self.transform)?;
         let mut feed = self.with_options(feed)?.build()?;
         std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;
-        let mut lane = feed.lanes().remove(0);
+        let mut lane = feed.take_lanes()?.remove(0);
         // Shapes are those of the rank's own first record, like Caffe's blobs: the database's first may be
         // another rank's.
         let first = lane.next().context("there is no batch")??;

@@ -116,7 +116,7 @@ impl Feed {
         writeln!(out, "{}", feed.memory_budget())?;
         out.flush()?;
         let enough = Enough::new(self.batches, self.until(Instant::now()), &signals);
-        let consumers = feed.lanes().into_iter().map(|lane| Consumer::new(lane, self.step_ms));
+        let consumers = feed.take_lanes()?.into_iter().map(|lane| Consumer::new(lane, self.step_ms));
         let counted = consumer::consume(consumers.collect::<Result<_, _>>()?, &enough);
         let stats = feed.stats();
         // Also if the run ended with an error: what was delivered was delivered.
@@ -273,7 +273,7 @@ impl Feed {
     /// Replaces an error of the library by one that names the command's options.
     fn in_words_of_the_command(&self, error: FeedError) -> anyhow::Error {
         match (error, &self.receipt) {
-            (FeedError::Config(ConfigError::ReceiptsOfRing), Some(_)) => anyhow!(
+            (FeedError::Config(ConfigError::ReceiptsOfRoundRobin), Some(_)) => anyhow!(
                 "--receipt needs a plan, and this feed has none: give --epochs N, or, for the same \
                  round-robin order, --epochs 0 --assignment caffe"
             ),

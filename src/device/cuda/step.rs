@@ -32,7 +32,7 @@ const STEPS_AHEAD: usize = 16;
 ///
 /// let mut feed = Feed::builder().lmdb("train_lmdb").batch_size(64).devices([Device::cuda(0)?]).build()?;
 /// let mut step = SyntheticStep::new(0, Duration::from_millis(20))?;
-/// for batch in feed.lanes().remove(0).take(1000) {
+/// for batch in feed.take_lanes()?.remove(0).take(1000) {
 ///     step.run(batch?.cuda().expect("the lane ends at a GPU"))?;
 /// }
 /// println!("waited for data {:.2} % of the time", step.finish()?.waited_share() * 100.0);

@@ -10,8 +10,8 @@ use super::*;
 use crate::base::numa::tests::{cpus, listed, one_a_node};
 use crate::batch::memory::{HostMemory, PageMemory};
 use crate::device::{Backend, Capacity, DeviceError, Transfer};
-use crate::feed::builder::FeedBuilder;
-use crate::feed::plan::Plan;
+use crate::feed::Feed;
+use crate::feed::resolve::ResolvedFeed;
 
 #[allow(
     dead_code,
@@ -105,11 +105,11 @@ fn a_machine_of_one_node_places_nothing() {
 }
 
 /// A feed with a lane a device, of a machine with a node for each of two processors.
-fn plan(devices: &[Arc<Somewhere>], two: [usize; 2], workers: usize) -> Plan {
+fn plan(devices: &[Arc<Somewhere>], two: [usize; 2], workers: usize) -> ResolvedFeed {
     let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
     let devices = devices.iter().map(|device| Device::from_backend(device.clone()));
-    let asked = FeedBuilder::new().lmdb(digits).batch_size(2).prefetch(2).threads(workers).devices(devices);
-    let mut plan = Plan::of(asked).unwrap();
+    let described = Feed::builder().lmdb(digits).batch_size(2).prefetch(2).threads(workers).devices(devices);
+    let mut plan = ResolvedFeed::of(described).unwrap();
     plan.topology = one_a_node(two);
     plan
 }

@@ -34,6 +34,7 @@ use super::Identity;
 /// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum IndexPlace {
     /// In a file beside the database: for the folder `train_lmdb`, the file `train_lmdb.percolator-index`. If
     /// that cannot be written, in the user's cache folder: `$XDG_CACHE_HOME/percolator/indexes` or

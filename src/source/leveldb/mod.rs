@@ -308,6 +308,7 @@ impl Source for LevelDb {
 /// losses that no number shows.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum LogGaps {
     /// Missing writes are an error.
     #[default]

@@ -75,7 +75,7 @@ pub(super) fn run(feed: FeedBuilder, rule: Rule) -> anyhow::Result<Run> {
     let before = memory.anonymous_bytes();
     let built = Instant::now();
     let mut feed = feed.build()?;
-    let lanes = feed.lanes();
+    let lanes = feed.take_lanes()?;
     let round = Round {
         feed: &feed,
         rule,

@@ -1,0 +1,297 @@
+//! From what would run to what runs: memory is allocated, and threads are started.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::{Sender, bounded};
+
+use super::empty::EmptyBatches;
+use super::lane::{Lane, PrefetchThread};
+use super::placement::Placement;
+use super::progress::Progress;
+use super::resolve::ResolvedFeed;
+use super::sizing::Sizing;
+use super::{Clock, Feed, FeedCanceller, Gauges};
+use crate::base::first_error::FirstError;
+use crate::base::numa::Cpus;
+use crate::base::offload::Helpers;
+use crate::base::return_queue::ReturnQueue;
+use crate::base::slot_account::SlotAccount;
+use crate::config::ConfigError;
+use crate::device::{Device, DeviceError};
+use crate::error::FeedError;
+use crate::order::OrderError;
+use crate::prefetch::consumer_task::Consumer;
+use crate::prefetch::{Depth, LaneMeters, Prefetcher, RingKeeper, State};
+use crate::reader::DataReader;
+use crate::reader::schedule_slice::ScheduleSlice;
+use crate::reader::thread::Pool;
+use crate::snapshot::DealtBy;
+use crate::transform::{Draws, TransformPlace};
+use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
+
+/// The most records whose numbers are drawn again where Caffe's sequence goes on: some seconds' work.
+const DRAWN_AGAIN_MAX: u64 = 1 << 31;
+
+/// Tells feeds of one process apart, so that two feeds of one database never share a reader.
+static FEEDS: AtomicU64 = AtomicU64::new(0);
+
+/// What all lanes of a feed have in common.
+struct Shared {
+    workers: Arc<Workers>,
+    governor: Arc<Governor>,
+    first_error: FirstError<FeedError>,
+    clock: Arc<Clock>,
+}
+
+impl ResolvedFeed {
+    /// Sets the memory aside and starts the threads.
+    pub(super) fn start(self) -> Result<Feed, FeedError> {
+        let clock = Arc::new(Clock::start(self.devices.len()));
+        // First, so that what transforms has taken its room before it is looked how much is left.
+        let devices = self.lane_devices()?;
+        self.check_devices()?;
+        let queue = TaskQueue::with_room(self.sizing.threads, self.devices.len() * self.runs());
+        let readers = self.open_readers(&queue.helpers())?;
+        let meters = Arc::new(WorkerMeters::default());
+        let lane_meters: Vec<Arc<LaneMeters>> = devices.iter().map(|_| Arc::default()).collect();
+        let threads = self.sizing.threads;
+        let governor = Arc::new(if self.sizing.are_threads_chosen {
+            let consumers = lane_meters.iter().map(|lane| lane.for_batch.clone());
+            Governor::choosing(threads, &meters, consumers.collect())
+        } else {
+            Governor::of(threads)
+        });
+        let placement = Placement::of(&self.topology, &self.devices, threads);
+        let near = placement.workers.as_ref();
+        let first_error = FirstError::new();
+        let lost = {
+            let first_error = first_error.clone();
+            move |name, message| {
+                first_error.set(FeedError::Panicked { name, message });
+            }
+        };
+        let workers = Workers::start(queue, governor.clone(), &self.processor, &meters, near, lost)
+            .map_err(|error| FeedError::Thread { name: "worker".to_owned(), message: error.to_string() })?;
+        let shared = Shared { workers: Arc::new(workers), governor, first_error, clock };
+        let watch = readers[0].watch();
+        let about = Arc::new(self.about());
+        let progress = self.progress(&about)?;
+        let ways = readers.into_iter().zip(progress.iter().cloned());
+        let lanes = ways
+            .zip(devices.iter().zip(&lane_meters).zip(placement.lanes))
+            .map(|(way, ((device, meters), near))| self.start_lane(way, device, meters, near, &shared))
+            .collect::<Result<Vec<Lane>, FeedError>>()?;
+        let Shared { governor, first_error, clock, .. } = shared;
+        let gauges = Gauges {
+            clock,
+            reader: watch,
+            governor,
+            workers: meters,
+            lanes: lanes.iter().map(|lane| lane.device.clone()).zip(lane_meters).collect(),
+        };
+        let records = self.source.records();
+        tracing::info!(
+            source = %self.source.path().display(),
+            records,
+            layout = %self.layout,
+            lanes = lanes.len(),
+            sizing = %self.sizing,
+            budget_bytes = self.budget.total_bytes(),
+            "the feed starts"
+        );
+        let canceller = FeedCanceller::new(first_error);
+        Ok(Feed {
+            lanes: Some(lanes),
+            records,
+            layout: self.layout,
+            plan: match &about.dealt_by {
+                DealtBy::Plan(plan) => Some(plan.clone()),
+                DealtBy::RoundRobin(_) => None,
+            },
+            input_shape: self.first.input.map(|input| input.shape),
+            sizing: self.sizing,
+            budget: self.budget,
+            canceller,
+            gauges: Arc::new(gauges),
+            progress,
+            about,
+            builder: self.builder,
+        })
+    }
+
+    /// One handle a lane, in the order of the lanes: record `g` goes to lane `g mod N`.
+    fn open_readers(&self, helpers: &Arc<dyn Helpers>) -> Result<Vec<DataReader>, FeedError> {
+        let group = format!("feed {}", FEEDS.fetch_add(1, Ordering::Relaxed));
+        let open = |_| {
+            DataReader::builder_shared(&*self.builder.spec.layer, self.source.clone())
+                .phase(self.builder.spec.phase)
+                .group(&*group)
+                .terms(self.terms())
+                .helpers(helpers.clone())
+                .open_in(&self.builder.attached.registry)
+        };
+        Ok(self.devices.iter().map(open).collect::<Result<_, _>>()?)
+    }
+
+    /// The random numbers of a lane's records, from the first one that comes.
+    fn draws(&self, lane: usize) -> Result<Draws, OrderError> {
+        let takes = self.builder.spec.transform.takes(self.builder.spec.phase);
+        let Some(schedule_slice) = &self.schedule_slice else {
+            return Ok(self.randomness.lane(lane, takes));
+        };
+        let ScheduleSlice { plan, first_replica, starts, is_round_robin, .. } = schedule_slice;
+        // In the ring, the seed that was said is the first lane's.
+        let mut draws =
+            self.randomness.lane(if *is_round_robin { lane } else { first_replica + lane }, takes);
+        if draws.are_in_turn() {
+            let records = plan.records_given(starts[lane], first_replica + lane)?;
+            if records > DRAWN_AGAIN_MAX {
+                let what = "records whose random numbers Caffe's sequence draws again";
+                return Err(OrderError::TooMany { what, allowed: DRAWN_AGAIN_MAX });
+            }
+            draws.pass(records);
+        }
+        Ok(draws)
+    }
+
+    /// The runs that go round between the reader and a lane.
+    fn runs(&self) -> usize {
+        Pool::cut(&self.terms(), self.first.value_bytes).runs
+    }
+
+    /// Whether each device has room for the batches of all its lanes.
+    fn check_devices(&self) -> Result<(), FeedError> {
+        let names: Vec<String> = self.devices.iter().map(Device::name).collect();
+        for (number, (device, name)) in self.devices.iter().zip(&names).enumerate() {
+            // One answer is for all lanes of the device.
+            if names[..number].contains(name) {
+                continue;
+            }
+            let Some(free) = device.backend().free_bytes()? else { continue };
+            let lanes = names.iter().filter(|other| *other == name).count();
+            let batches = lanes * self.sizing.prefetch;
+            let bytes = self
+                .capacity
+                .checked_device_bytes(batches)
+                .expect("the lanes' batches were found to be countable");
+            if bytes > free {
+                let message = format!(
+                    "{free} bytes are free, for {batches} batches of {}; lower the batch size or the prefetch",
+                    bytes / batches
+                );
+                return Err(DeviceError::OutOfMemory { device: name.clone(), bytes, message }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The devices as the lanes use them. One that several lanes have is one for all of them.
+    fn lane_devices(&self) -> Result<Vec<Device>, FeedError> {
+        let named = &self.devices;
+        if self.builder.spec.transform_on == TransformPlace::Host {
+            return Ok(named.clone());
+        }
+        let Some(image) = &self.image else { return Ok(named.clone()) };
+        let transform = image.transformer.on_device();
+        let mut devices: Vec<Device> = Vec::with_capacity(named.len());
+        for device in named {
+            let known = named.iter().zip(&devices).find(|(known, _)| known.is(device));
+            let transforming =
+                known.map_or_else(|| device.transforming(&transform), |(_, made)| Ok(made.clone()));
+            devices.push(transforming?);
+        }
+        Ok(devices)
+    }
+
+    /// `near` are the processors that the lane keeps to, if any.
+    fn start_lane(
+        &self,
+        (reader, progress): (DataReader, Arc<Progress>),
+        device: &Device,
+        meters: &Arc<LaneMeters>,
+        near: Option<Cpus>,
+        shared: &Shared,
+    ) -> Result<Lane, FeedError> {
+        let Sizing { prefetch, prefetch_max, .. } = self.sizing;
+        let (free_sender, free) = bounded(prefetch_max);
+        // One message more than there are batches: the error.
+        let (full, full_receiver) = bounded(prefetch_max + 1);
+        // Room for a message that never comes: a wait on a queue without room allocates.
+        let (stop_sender, stop) = bounded(1);
+        let (done_sender, done) = bounded(prefetch_max);
+        let (number, watch) = (reader.number(), reader.watch());
+        let draws = self.draws(number).map_err(ConfigError::Order)?;
+        let pads = self.schedule_slice.as_ref().is_some_and(|schedule_slice| schedule_slice.plan.pads());
+        let account = SlotAccount::open();
+        let consumer = Arc::new(Consumer::default());
+        let mut prefetcher = Prefetcher {
+            consumer: consumer.clone(),
+            ring: RingKeeper(account.clone()),
+            reader,
+            processor: self.processor.clone(),
+            draws,
+            device: device.clone(),
+            near,
+            layout: self.layout.clone(),
+            capacity: self.capacity,
+            pads,
+            depth: Depth::of(prefetch, prefetch_max),
+            governor: shared.governor.clone(),
+            meters: meters.clone(),
+            first_error: shared.first_error.clone(),
+            tasks: shared.workers.tasks(),
+            done,
+            done_sender,
+            free,
+            full,
+            stop,
+            state: State::with_capacity(prefetch_max),
+        };
+        {
+            // Page-locked memory lies where the thread runs that asks for it: it is touched there first. What a device
+            // leaves untouched (`PageMemory`) lies where the workers run. The thread is its own again before it starts
+            // another, which would be bound as it is.
+            let _bound = prefetcher.near.as_ref().and_then(Cpus::bind);
+            for _ in 0..prefetch {
+                prefetcher.add_slot()?;
+            }
+        }
+        Ok(Lane {
+            number,
+            device: device.name(),
+            empties: EmptyBatches::new(device, &self.layout, pads, number),
+            full: full_receiver,
+            home: ReturnQueue::new(free_sender, &account),
+            meters: meters.clone(),
+            consumer,
+            #[cfg(feature = "stream")]
+            task_wait: None,
+            error: None,
+            clock: shared.clock.clone(),
+            watch,
+            warn_after: self.builder.spec.warn_after,
+            give_up_after: self.builder.spec.give_up_after,
+            progress,
+            first_error: shared.first_error.clone(),
+            ended: false,
+            thread: Some(spawn(prefetcher, stop_sender)?),
+            _workers: Some(shared.workers.clone()),
+        })
+    }
+}
+
+/// Starts the prefetch thread, which `stop` ends when it is dropped.
+fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, FeedError> {
+    let name = format!("prefetch:{}", prefetcher.reader.number());
+    let keeps_batches = prefetcher.device.keeps_batches();
+    // Room for a message that never comes, as for `stop`.
+    let (through_sender, through) = bounded(1);
+    let (empties, empties_receiver) = bounded(1);
+    let thread_name = name.clone();
+    let thread = std::thread::Builder::new()
+        .name(name.clone())
+        .spawn(move || prefetcher.stay(thread_name, through_sender, &empties_receiver))
+        .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;
+    Ok(PrefetchThread { stop, through, empties, thread, keeps_batches })
+}

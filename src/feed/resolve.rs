@@ -1,0 +1,415 @@
+//! From what was configured to what would run: checked whole before a thread is started.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Feed;
+use super::builder::FeedBuilder;
+use super::first_record::FirstRecord;
+use super::net::NetLayer;
+use super::open::Opened;
+use super::sizing::Sizing;
+use super::sources;
+use super::spec::{FeedSpec, Receipts, Seed};
+use crate::base::cache_lines;
+use crate::base::numa::Topology;
+use crate::base::offload::OFFLOADED_MAX;
+use crate::base::shape::{ImageShape, Phase};
+use crate::batch::field::Field;
+use crate::batch::{BatchLayout, Capacity, LayoutError};
+use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
+use crate::decoder::image::ImageDecoder;
+use crate::device::Device;
+use crate::error::FeedError;
+use crate::order::Plan;
+use crate::reader::queue_pair;
+use crate::reader::schedule_slice::ScheduleSlice;
+use crate::reader::thread::{Pool, Share, Terms};
+use crate::receipt::content::ContentHash;
+use crate::source::{CHECKSUM_BYTES, COMPANION_BYTES, LENDERS_BYTES, PLACE_BYTES, Source};
+use crate::transform::{CaffeEra, LayerSeeds, Randomness, SetUp, Taken, Transform};
+use crate::workers::Task;
+use crate::workers::processor::Processor;
+
+/// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
+/// library, where no error can be made of it.
+pub(super) const THREADS_MAX: usize = 1024;
+
+/// What a run takes up in `free`, `full` and the workers' queue, beside its records.
+const QUEUED_RUN_BYTES: usize =
+    2 * size_of::<queue_pair::Slot>() + size_of::<Task>() + 3 * size_of::<usize>();
+
+/// A feed that has been checked and not yet started: its source is open, its first record was read, and it is known
+/// what would run.
+///
+/// ```no_run
+/// use percolator::Feed;
+///
+/// let resolved = Feed::builder().lmdb("mnist_train_lmdb").batch_size(64).epochs(3).resolve()?;
+/// println!("{}\n{}\n{}", resolved.layout(), resolved.sizing(), resolved.memory_budget());
+/// if let Some(plan) = resolved.plan() {
+///     println!("{} steps an epoch", plan.steps(0)?);
+/// }
+/// let feed = resolved.launch()?;
+/// # Ok::<(), percolator::FeedError>(())
+/// ```
+#[must_use = "a resolved feed runs when it is launched"]
+pub struct ResolvedFeed {
+    /// As it was described: what a seek and a replay start from.
+    pub(super) builder: FeedBuilder,
+    pub(super) devices: Vec<Device>,
+    pub(super) batch_size: usize,
+    pub(super) schedule_slice: Option<ScheduleSlice>,
+    pub(super) sizing: Sizing,
+    pub(super) budget: MemoryBudget,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) first: FirstRecord,
+    pub(super) layout: Arc<BatchLayout>,
+    pub(super) image: Option<Arc<ImageDecoder>>,
+    /// Of one batch.
+    pub(super) capacity: Capacity,
+    pub(super) randomness: Randomness,
+    /// A test may change whether batches are written past the caches, before the launch.
+    pub(super) processor: Arc<Processor>,
+    /// The machine's; a test's own, if it sets one before the launch.
+    pub(super) topology: Topology,
+}
+
+impl fmt::Debug for ResolvedFeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResolvedFeed")
+            .field("spec", &self.builder.spec)
+            .field("layout", &self.layout)
+            .field("plan", &self.plan())
+            .field("sizing", &self.sizing)
+            .field("budget_bytes", &self.budget.total_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ResolvedFeed {
+    /// Checks everything that can be checked before a thread is started.
+    pub(super) fn of(mut builder: FeedBuilder) -> Result<Self, FeedError> {
+        let batch_size = builder.lane_batch_size()?;
+        builder.warn_of_useless_scaling();
+        let devices = builder.named_devices()?;
+        // A seek uses the same ones.
+        builder.attached.devices = Some(devices.clone());
+        let spec = &builder.spec;
+        // Asked of the system once: it takes as long as opening a database.
+        let mut choices = builder.choices(batch_size, &devices);
+        let best = choices[0];
+        builder.check(batch_size, &best)?;
+        let seeds = builder.layer_seeds();
+        if let (Seed::Caffe { .. }, Some(NetLayer { preceded_by_other: true, .. })) = (spec.seed, &spec.net) {
+            tracing::warn!(
+                layer = %spec.layer,
+                "layers before this one may draw random numbers when Caffe sets them up: the sequence is Caffe's, \
+                 but starts from another seed"
+            );
+        }
+        let randomness = match spec.seed {
+            Seed::Indexed(seed) => Randomness::Indexed { seed },
+            Seed::Caffe { .. } => Randomness::Caffe(seeds.transformer),
+        };
+        let Opened { source, mut processor, image } = builder.open(&seeds)?;
+        let image_decoder = image.as_deref();
+        builder.make_ready(&*source)?;
+        let mut first =
+            FirstRecord::look(&*source, &processor, image_decoder, best.threads, spec.seed.of_order())?;
+        builder.know_digest(&*source, &mut first.identity)?;
+        let schedule_slice =
+            builder.schedule_slice(&*source, &first.identity, first.value_bytes, batch_size)?;
+        if first.input.is_some_and(|input| !input.is_encoded) && spec.transform.forces_color() {
+            // Caffe's words, and like Caffe the feed runs.
+            tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
+        }
+        let (layout, capacity) = builder.batch_layout(batch_size, &first, &mut choices)?;
+        let needs = Needs {
+            builder: &builder,
+            batch_size,
+            schedule_slice: schedule_slice.as_ref(),
+            source: &*source,
+            first: &first,
+            processor: &processor,
+            image: image_decoder,
+            layout: &layout,
+            capacity,
+        };
+        let (sizing, budget) = needs.choose(&choices)?;
+        // All batches of the rings at the start: before a slot is filled again, all others have been.
+        processor.setup.is_past_caches =
+            capacity.bytes.saturating_mul(sizing.prefetch * devices.len()) > cache_lines::cache_bytes();
+        let (processor, topology) = (Arc::new(processor), Topology::of_machine());
+        Ok(ResolvedFeed {
+            builder,
+            devices,
+            batch_size,
+            schedule_slice,
+            sizing,
+            budget,
+            source,
+            first,
+            layout,
+            image,
+            capacity,
+            randomness,
+            processor,
+            topology,
+        })
+    }
+
+    /// What was configured.
+    #[must_use]
+    pub fn spec(&self) -> &FeedSpec {
+        &self.builder.spec
+    }
+
+    /// The source, which is open.
+    #[must_use]
+    pub fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    /// Which record comes when, and to which replica, if the feed follows a plan and not
+    /// [round-robin order](FeedBuilder::epochs).
+    #[must_use]
+    pub fn plan(&self) -> Option<&Plan> {
+        let slice = self.schedule_slice.as_ref().filter(|slice| !slice.is_round_robin)?;
+        Some(&slice.plan)
+    }
+
+    /// The fields of a batch, by the first record of the source, and where each is in its memory.
+    #[must_use]
+    pub fn layout(&self) -> &BatchLayout {
+        &self.layout
+    }
+
+    /// If records are images: the shape of the source's first one, before the transform.
+    #[must_use]
+    pub fn input_shape(&self) -> Option<ImageShape> {
+        self.first.input.map(|input| input.shape)
+    }
+
+    /// The number of threads and of batches.
+    #[must_use]
+    pub fn sizing(&self) -> Sizing {
+        self.sizing
+    }
+
+    /// The memory that the feed will use, holder by holder.
+    #[must_use]
+    pub fn memory_budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// What the lanes agree on with their reader.
+    pub(super) fn terms(&self) -> Terms {
+        self.builder.terms(self.batch_size, self.schedule_slice.as_ref(), &self.sizing)
+    }
+
+    /// Allocates the memory and starts the threads.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError`] if a device has no memory, or a thread cannot be started. Nothing is left running.
+    pub fn launch(self) -> Result<Feed, FeedError> {
+        let net = self.builder.spec.net.clone();
+        self.start().map_err(|error| NetLayer::with_origin(net.as_ref(), error))
+    }
+}
+
+impl FeedBuilder {
+    /// What the lanes agree on with their reader.
+    fn terms(&self, batch_size: usize, schedule_slice: Option<&ScheduleSlice>, sizing: &Sizing) -> Terms {
+        Terms {
+            consumers: self.spec.devices.len(),
+            batch_size,
+            prefetch: sizing.prefetch,
+            passes: self.spec.schedule.passes(),
+            schedule_slice: schedule_slice.cloned(),
+            share: self.ranks_of_job().map(Share::from),
+            is_for_workers: true,
+            drops_behind: self.spec.drop_behind,
+        }
+    }
+
+    /// What is left to choose of how much the feed takes, the best first. There is at least one.
+    fn choices(&self, batch_size: usize, devices: &[Device]) -> Vec<Sizing> {
+        // Memory of a device's own is for the program that trains on it.
+        let may_deepen = devices.iter().all(|device| !device.backend().has_own_memory());
+        let mut choices = Sizing::choices(self.spec.threads, self.spec.prefetch, may_deepen);
+        if choices.iter().any(|sizing| self.terms(batch_size, None, sizing).check().is_ok()) {
+            choices.retain(|sizing| self.terms(batch_size, None, sizing).check().is_ok());
+        }
+        choices
+    }
+
+    /// Says where smaller decoding was asked for that nothing can come of.
+    fn warn_of_useless_scaling(&self) {
+        let target = self.spec.target.as_ref().map(|target| &target.transform);
+        for (of, transform) in [("records", Some(&self.spec.transform)), ("targets", target)] {
+            if transform.is_some_and(Transform::scales_in_vain) {
+                tracing::warn!(layer = %self.spec.layer, of, "scaled_decode has no effect: nothing is resized");
+            }
+        }
+    }
+
+    /// What lies where in a batch, and the room that it takes. Choices whose rings no memory could hold are left out.
+    fn batch_layout(
+        &self,
+        batch_size: usize,
+        first: &FirstRecord,
+        choices: &mut Vec<Sizing>,
+    ) -> Result<(Arc<BatchLayout>, Capacity), ConfigError> {
+        let too_large = || ConfigError::BatchTooLarge {
+            batch_size,
+            record: first.fields.first().map(Field::to_string).unwrap_or_default(),
+        };
+        let layout = BatchLayout::new(first.fields.clone(), batch_size).map_err(|error| match error {
+            LayoutError::Fields(error) => ConfigError::Fields(error),
+            LayoutError::TooLarge => too_large(),
+        })?;
+        let capacity = layout.capacity();
+        choices.retain(|sizing| {
+            let slots = sizing.prefetch_max.checked_mul(self.spec.devices.len());
+            slots.and_then(|slots| capacity.checked_device_bytes(slots)).is_some()
+        });
+        if choices.is_empty() { Err(too_large()) } else { Ok((Arc::new(layout), capacity)) }
+    }
+
+    /// What needs no look at a source.
+    fn check(&self, batch_size: usize, best: &Sizing) -> Result<(), FeedError> {
+        let FeedSpec { sources, schedule, receipts, .. } = &self.spec;
+        self.attached_decoder()?;
+        if let Some(target) = &self.spec.target {
+            target.check(&self.spec.whole_transform(), sources, self.spec.phase)?;
+        }
+        if self.spec.devices.is_empty() {
+            return Err(ConfigError::NoDevice.into());
+        }
+        if best.threads == 0 {
+            return Err(ConfigError::Zero { option: "threads" }.into());
+        }
+        for (option, found) in [("threads", best.threads), ("devices", self.spec.devices.len())] {
+            if found > THREADS_MAX {
+                return Err(ConfigError::TooMany { option, found, allowed: THREADS_MAX }.into());
+            }
+        }
+        if self.spec.net.is_some() && self.spec.phase == Phase::Test && self.spec.devices.len() > 1 {
+            return Err(ConfigError::TestOnSeveral { devices: self.spec.devices.len() }.into());
+        }
+        if let (Some(passes), Some(epochs)) = (schedule.passes(), schedule.epochs)
+            && epochs != passes.get()
+        {
+            return Err(ConfigError::OnceAndEpochs { epochs }.into());
+        }
+        if *receipts > Receipts::Off && !schedule.is_planned() {
+            return Err(ConfigError::ReceiptsOfRoundRobin.into());
+        }
+        if *receipts > Receipts::Off && !schedule.mix.is_empty() {
+            return Err(ConfigError::ReceiptsOfMixture.into());
+        }
+        // Even where the phase makes nothing of them, ranks that cannot be are a slip.
+        Terms { share: schedule.ranks.map(Share::from), ..self.terms(batch_size, None, best) }.check()?;
+        Ok(())
+    }
+
+    /// The devices, one for each lane: those attached, or those of these names. Equal names are one device.
+    fn named_devices(&self) -> Result<Vec<Device>, FeedError> {
+        if let Some(devices) = &self.attached.devices {
+            return Ok(devices.clone());
+        }
+        let mut devices: Vec<Device> = Vec::with_capacity(self.spec.devices.len());
+        for (number, name) in self.spec.devices.iter().enumerate() {
+            let known = self.spec.devices[..number].iter().position(|other| other == name);
+            devices.push(match known {
+                Some(lane) => devices[lane].clone(),
+                None => name.parse()?,
+            });
+        }
+        Ok(devices)
+    }
+
+    /// How the feed's layer is set up in its net.
+    pub(super) fn set_up(&self) -> SetUp {
+        let kind = sources::layer_kind(&self.spec.sources);
+        SetUp { kind, is_random: self.spec.transform.takes(self.spec.phase).any() }
+    }
+
+    /// The random numbers that the layer takes then. What is not the transformer's is Caffe's in either
+    /// mode: there is no sequence of our own for it.
+    pub(super) fn layer_seeds(&self) -> LayerSeeds {
+        let (seed, era) = match self.spec.seed {
+            Seed::Caffe { seed, era } => (seed, era),
+            Seed::Indexed(seed) => {
+                let folded = u32::try_from((seed ^ (seed >> 32)) & u64::from(u32::MAX));
+                (folded.expect("32 bits are left"), CaffeEra::default())
+            }
+        };
+        let taken = self.spec.net.as_ref().map_or(Taken::default(), |place| place.taken);
+        self.set_up().seeds(seed, era, taken)
+    }
+}
+
+/// What the memory of a feed is counted from.
+struct Needs<'a> {
+    builder: &'a FeedBuilder,
+    batch_size: usize,
+    schedule_slice: Option<&'a ScheduleSlice>,
+    source: &'a dyn Source,
+    first: &'a FirstRecord,
+    processor: &'a Processor,
+    image: Option<&'a ImageDecoder>,
+    layout: &'a BatchLayout,
+    /// Of one batch.
+    capacity: Capacity,
+}
+
+impl Needs<'_> {
+    /// The best choice that keeps to the memory limit, known before anything is set aside, so that a feed over its
+    /// limit costs nothing.
+    fn choose(&self, choices: &[Sizing]) -> Result<(Sizing, MemoryBudget), ConfigError> {
+        let mut over = None;
+        for sizing in choices {
+            let budget = self.budget(sizing);
+            match self.builder.spec.memory_limit {
+                Some(allowed) if budget.total_bytes() > allowed => over = Some((allowed, budget)),
+                _ => return Ok((*sizing, budget)),
+            }
+        }
+        let (allowed, budget) = over.expect("there is a choice, and it was over the limit");
+        Err(ConfigError::OverBudget { needed: budget.total_bytes(), allowed, budget: budget.to_string() })
+    }
+
+    fn budget(&self, sizing: &Sizing) -> MemoryBudget {
+        let pool = Pool::cut(
+            &self.builder.terms(self.batch_size, self.schedule_slice, sizing),
+            self.first.value_bytes,
+        );
+        let is_paired = self.image.is_some_and(ImageDecoder::is_paired);
+        let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
+        let seal_bytes = if self.first.is_unverified { CHECKSUM_BYTES } else { 0 };
+        let lenders_bytes = if self.source.has_several_lenders() { LENDERS_BYTES } else { 0 };
+        MemoryBudget::of(&BudgetTerms {
+            lanes: self.builder.spec.devices.len(),
+            prefetch: sizing.prefetch_max,
+            threads: sizing.threads,
+            records: self.batch_size,
+            first_field_bytes: self.layout.first_field_bytes(),
+            memory_bytes: self.capacity.bytes,
+            is_of_images: self.image.is_some(),
+            hash_bytes: if self.processor.hashes_contents { size_of::<ContentHash>() } else { 0 },
+            runs: pool.runs,
+            run_records: pool.run_records,
+            place_bytes: PLACE_BYTES + companion_bytes + seal_bytes + lenders_bytes,
+            run_bytes: QUEUED_RUN_BYTES,
+            offloaded: OFFLOADED_MAX,
+            offloaded_bytes: size_of::<Task>(),
+            copied_bytes: self.first.copied_bytes,
+            held_bytes: self.source.held_bytes() + self.first.walk_bytes,
+            scratch_bytes: &self.first.scratch_bytes,
+            mean_elements: self.image.map_or(0, ImageDecoder::mean_elements),
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! The sources of a feed, named or attached, and how they are opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::spec::{FeedSpec, SourceSpec};
+use crate::config::ConfigError;
+use crate::error::FeedError;
+use crate::source::image_list::ImageList;
+use crate::source::joined::Joined;
+use crate::source::leveldb::LevelDb;
+use crate::source::lmdb::Lmdb;
+use crate::source::{Source, SourceError};
+use crate::transform::{LayerKind, LayerSeeds};
+
+/// What changes the order of a source's records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListOrder {
+    pub(super) shuffle: bool,
+    pub(super) rand_skip: u32,
+}
+
+impl SourceSpec {
+    /// The order in which it is read, if it is not open already.
+    fn order(&self) -> Option<ListOrder> {
+        match *self {
+            SourceSpec::Attached { .. } => None,
+            SourceSpec::ImageList { shuffle, rand_skip, .. } => Some(ListOrder { shuffle, rand_skip }),
+            SourceSpec::Lmdb { .. } | SourceSpec::LevelDb { .. } => {
+                Some(ListOrder { shuffle: false, rand_skip: 0 })
+            }
+        }
+    }
+}
+
+/// The kind of Caffe layer that reads these sources. What was added to a net's layer leaves its kind alone.
+pub(super) fn layer_kind(sources: &[SourceSpec]) -> LayerKind {
+    match sources.first() {
+        Some(SourceSpec::ImageList { shuffle, rand_skip, .. }) => {
+            LayerKind::ImageData { shuffles: *shuffle, skips: *rand_skip > 0 }
+        }
+        _ => LayerKind::Data,
+    }
+}
+
+/// The order in which these sources are read, if it is known before they are open.
+pub(super) fn order(sources: &[SourceSpec]) -> Option<ListOrder> {
+    match sources {
+        [] => None,
+        [source] => source.order(),
+        // Each pass has all records of each source.
+        sources => {
+            let shuffle = sources.iter().filter_map(SourceSpec::order).any(|order| order.shuffle);
+            Some(ListOrder { shuffle, rand_skip: 0 })
+        }
+    }
+}
+
+/// How the sources of a feed are opened.
+#[derive(Clone, Copy)]
+pub(super) struct Opening<'a> {
+    pub(super) spec: &'a FeedSpec,
+    /// Where relative paths start.
+    pub(super) root: &'a Path,
+    pub(super) seeds: &'a LayerSeeds,
+}
+
+impl Opening<'_> {
+    /// Opens these sources as one. `attached` has one for each [`SourceSpec::Attached`], in order.
+    pub(super) fn open(
+        &self,
+        sources: &[SourceSpec],
+        attached: &[Arc<dyn Source>],
+    ) -> Result<Arc<dyn Source>, FeedError> {
+        let mut attached = attached.iter();
+        let mut opened = Vec::with_capacity(sources.len());
+        for source in sources {
+            opened.push(match source {
+                SourceSpec::Attached { path } => attached.next().cloned().ok_or_else(|| {
+                    let name = path.display().to_string();
+                    ConfigError::NotAttached {
+                        what: "source",
+                        name,
+                        method: ".source(...) or .and_source(...)",
+                    }
+                })?,
+                named => self.open_named(named)?,
+            });
+        }
+        match opened.len() {
+            0 => Err(ConfigError::NoSource.into()),
+            1 => Ok(opened.remove(0)),
+            _ => Ok(Arc::new(Joined::of(opened))),
+        }
+    }
+
+    fn open_named(&self, source: &SourceSpec) -> Result<Arc<dyn Source>, SourceError> {
+        Ok(match source {
+            SourceSpec::Lmdb { path, name } => {
+                let options = Lmdb::options().access(self.spec.access);
+                let options = match name {
+                    Some(name) => options.name(name),
+                    None => options,
+                };
+                Arc::new(options.open(self.root.join(path))?)
+            }
+            SourceSpec::LevelDb { path } => {
+                let options = LevelDb::options().access(self.spec.access).log_gaps(self.spec.log_gaps);
+                Arc::new(options.open(self.root.join(path))?)
+            }
+            SourceSpec::ImageList { list, root_folder, shuffle: _, rand_skip } => {
+                let list = ImageList::open(self.root.join(list))?;
+                let list = list.root_folder(root_folder).relative_to(self.root);
+                let list = match self.seeds.shuffle {
+                    Some(seed) => list.shuffled(seed),
+                    None => list,
+                };
+                Arc::new(match self.seeds.skip {
+                    Some(number) if *rand_skip > 0 => list.skipping((number % rand_skip) as usize)?,
+                    _ => list,
+                })
+            }
+            SourceSpec::Attached { .. } => unreachable!("an attached source is open"),
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! What a feed is to be, as plain data.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::net::NetLayer;
+use crate::base::shape::{Dtype, Layout, Phase};
+use crate::order::{BatchSize, Schedule};
+use crate::source::leveldb::LogGaps;
+use crate::source::{Access, IndexPlace, Matching};
+use crate::transform::{CaffeEra, Transform, TransformPlace};
+
+/// How long a lane waits for a batch before it says why there is none.
+const WARN_AFTER: Duration = Duration::from_secs(5);
+
+/// How long it waits for a batch that only its consumer could give back.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+
+/// What a feed is to be: plain data, to be logged, compared, kept in a file (with the feature `serde`) or sent to
+/// another process. [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents it and its
+/// default, and [`FeedBuilder::spec`](crate::FeedBuilder::spec) returns what they set.
+///
+/// What a program [attaches](SourceSpec::Attached) (opened sources, decoders, devices of its own) is only named
+/// here, and must be attached again to a builder that is made [from](crate::FeedBuilder::from) a spec.
+///
+/// ```no_run
+/// use percolator::feed::{FeedSpec, SourceSpec};
+/// use percolator::order::BatchSize;
+/// use percolator::{FeedBuilder, Transform};
+///
+/// let mut spec = FeedSpec::default();
+/// spec.sources = vec![SourceSpec::lmdb("mnist_train_lmdb")];
+/// spec.batch_size = BatchSize::PerReplica(64);
+/// spec.transform = Transform::new().scale(1.0 / 256.0);
+/// spec.schedule.epochs = Some(10);
+/// let resolved = FeedBuilder::from(spec).resolve()?;
+/// println!("{} will take {} bytes", resolved.layout(), resolved.memory_budget().total_bytes());
+/// let feed = resolved.launch()?;
+/// # Ok::<(), percolator::FeedError>(())
+/// ```
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+pub struct FeedSpec {
+    /// Where the records are stored. Several are [joined](crate::FeedBuilder::and_lmdb), in this order.
+    pub sources: Vec<SourceSpec>,
+    /// The folder that relative paths [start from](crate::FeedBuilder::root).
+    pub root: PathBuf,
+    /// How the files of databases are [read](crate::FeedBuilder::access).
+    pub access: Access,
+    /// What is done about LevelDBs whose [logs lack writes](crate::FeedBuilder::log_gaps).
+    pub log_gaps: LogGaps,
+    /// Where [indexes](crate::FeedBuilder::index) are kept.
+    pub index: IndexPlace,
+    /// Whether used pages are [dropped](crate::FeedBuilder::drop_behind) from the page cache.
+    pub drop_behind: bool,
+    /// The layer's [name](crate::FeedBuilder::layer).
+    pub layer: String,
+    /// The layer's place in its net, if it is of a net.
+    pub(crate) net: Option<NetLayer>,
+    /// Training or testing.
+    pub phase: Phase,
+    /// What turns records into rows.
+    pub decoder: DecoderSpec,
+    /// Whether batches of images have a field [`label_i64`](crate::FeedBuilder::labels_i64).
+    pub labels_i64: bool,
+    /// What is done to every image.
+    pub transform: Transform,
+    /// Replaces the transform's own [`scaled_decode`](crate::FeedBuilder::scaled_decode), if set.
+    pub scaled_decode: Option<bool>,
+    /// Where the transform runs.
+    pub transform_on: TransformPlace,
+    /// What the second array of a batch is made of.
+    pub target: Option<TargetSpec>,
+    /// The element type of a batch's images.
+    pub dtype: Dtype,
+    /// The order of their axes.
+    pub layout: Layout,
+    /// The number of records in a [batch](crate::FeedBuilder::batch_size), or in a
+    /// [step](crate::FeedBuilder::global_batch_size).
+    pub batch_size: BatchSize,
+    /// What crops, mirroring and shuffles are drawn from.
+    pub seed: Seed,
+    /// Epochs, shuffle, and the job that the feed is part of.
+    pub schedule: Schedule,
+    /// The names of the devices, one for each lane: `host:0`, `cuda:1`, or the name of an attached one.
+    pub devices: Vec<String>,
+    /// The number of [worker threads](crate::FeedBuilder::threads); chosen if `None`.
+    pub threads: Option<usize>,
+    /// The number of batches in a lane's [ring](crate::FeedBuilder::prefetch); chosen if `None`.
+    pub prefetch: Option<usize>,
+    /// The most [memory](crate::FeedBuilder::memory_limit), in bytes.
+    pub memory_limit: Option<usize>,
+    /// Which [receipts](crate::FeedBuilder::receipts) are kept.
+    pub receipts: Receipts,
+    /// How long a lane waits before it [warns](crate::FeedBuilder::warn_after).
+    pub warn_after: Duration,
+    /// How long a lane waits for its own consumer before that is [an error](crate::FeedBuilder::give_up_after);
+    /// `None` is for ever.
+    pub give_up_after: Option<Duration>,
+}
+
+/// Where records are stored.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum SourceSpec {
+    /// A Caffe LMDB.
+    Lmdb {
+        /// Its folder, or its `data.mdb`.
+        path: PathBuf,
+        /// The name of one of its databases; the unnamed one if `None`.
+        name: Option<String>,
+    },
+    /// A Caffe LevelDB.
+    #[cfg_attr(feature = "serde", serde(rename = "leveldb"))]
+    LevelDb {
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// A list of image files, as Caffe's `ImageData` layer reads it.
+    ImageList {
+        /// The list: a path and a label on each line.
+        list: PathBuf,
+        /// What is put before each path of the list.
+        root_folder: String,
+        /// Whether each pass shuffles the list, in Caffe's sequence.
+        shuffle: bool,
+        /// The most lines that are skipped at the start, by a random number.
+        rand_skip: u32,
+    },
+    /// A source that a program attaches with [`FeedBuilder::source`](crate::FeedBuilder::source).
+    Attached {
+        /// Its path, for people to read.
+        path: PathBuf,
+    },
+}
+
+/// What turns records into rows.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum DecoderSpec {
+    /// Caffe's image record.
+    #[default]
+    Image,
+    /// A decoder that a program attaches with [`FeedBuilder::decoder`](crate::FeedBuilder::decoder) or
+    /// [`decode`](crate::FeedBuilder::decode).
+    Attached,
+}
+
+/// What the second array of each batch is made of: [`Target`](crate::Target) as plain data.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+pub struct TargetSpec {
+    /// Where targets are stored.
+    pub from: TargetFrom,
+    /// The folder that relative paths start from; the feed's own if `None`.
+    pub root: Option<PathBuf>,
+    /// What is done to every target.
+    pub transform: Transform,
+    /// The element type.
+    pub dtype: Dtype,
+}
+
+/// Where targets are stored.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum TargetFrom {
+    /// Beside the pixels of each record.
+    FloatData,
+    /// In a source of their own.
+    Paired {
+        /// The source; several are joined.
+        sources: Vec<SourceSpec>,
+        /// What makes one record the companion of another.
+        matching: Matching,
+    },
+}
+
+/// What crops, mirroring and shuffles are drawn from.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum Seed {
+    /// Each record's numbers are a function of this seed, its epoch and its position.
+    Indexed(u64),
+    /// Caffe's own sequence.
+    Caffe {
+        /// What `Caffe::set_random_seed` is given.
+        seed: u32,
+        /// The Caffe version whose sequence it is.
+        era: CaffeEra,
+    },
+}
+
+/// Which receipts a feed keeps.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum Receipts {
+    /// None.
+    #[default]
+    Off,
+    /// Of the positions that were delivered.
+    Positions,
+    /// Of the positions, and of the bytes of each record.
+    Contents,
+}
+
+impl Default for FeedSpec {
+    fn default() -> Self {
+        FeedSpec {
+            sources: Vec::new(),
+            root: PathBuf::new(),
+            access: Access::default(),
+            log_gaps: LogGaps::default(),
+            index: IndexPlace::default(),
+            drop_behind: false,
+            layer: "data".to_owned(),
+            net: None,
+            phase: Phase::Train,
+            decoder: DecoderSpec::default(),
+            labels_i64: false,
+            transform: Transform::new(),
+            scaled_decode: None,
+            transform_on: TransformPlace::Host,
+            target: None,
+            dtype: Dtype::F32,
+            layout: Layout::Nchw,
+            batch_size: BatchSize::PerReplica(1),
+            seed: Seed::default(),
+            schedule: Schedule::default(),
+            devices: vec!["host:0".to_owned()],
+            threads: None,
+            prefetch: None,
+            memory_limit: None,
+            receipts: Receipts::Off,
+            warn_after: WARN_AFTER,
+            give_up_after: Some(GIVE_UP_AFTER),
+        }
+    }
+}
+
+impl Default for Seed {
+    fn default() -> Self {
+        Seed::Indexed(0)
+    }
+}
+
+impl Seed {
+    /// What tells one shuffled run from another.
+    pub(crate) fn of_order(self) -> u64 {
+        match self {
+            Seed::Indexed(seed) => seed,
+            Seed::Caffe { seed, .. } => u64::from(seed),
+        }
+    }
+}
+
+impl SourceSpec {
+    /// A Caffe LMDB.
+    #[must_use]
+    pub fn lmdb(path: impl Into<PathBuf>) -> Self {
+        SourceSpec::Lmdb { path: path.into(), name: None }
+    }
+
+    /// A Caffe LevelDB.
+    #[must_use]
+    pub fn leveldb(path: impl Into<PathBuf>) -> Self {
+        SourceSpec::LevelDb { path: path.into() }
+    }
+}
+
+impl FeedSpec {
+    /// The transform, with the feed's own `scaled_decode`.
+    pub(super) fn whole_transform(&self) -> Transform {
+        let transform = self.transform.clone();
+        match self.scaled_decode {
+            Some(scaled) => transform.scaled_decode(scaled),
+            None => transform,
+        }
+    }
+}
