@@ -60,7 +60,7 @@ impl LmdbCursor {
         // than the cursor keeps this. Of a file that is not mapped it is told nothing.
         let resident = unsafe { view.resident() };
         Ok(LmdbCursor {
-            walk: Walk::new(tree, Holds::Records),
+            walk: view.walk(tree, Holds::Records),
             resident,
             sought: None,
             drops_behind: false,

@@ -164,8 +164,9 @@ impl Sought {
             true => pages.mapped(page).unwrap_or_default(),
             false => pages.bytes(&self.held),
         };
-        let checked = Leaf::parse(bytes, page).and_then(|leaf| {
-            leaf.check(&self.indexed.tree, Bounds::default(), pages.file_bytes(), Holds::Records)?;
+        let free = view.free();
+        let checked = free.check(page).and_then(|()| Leaf::parse(bytes, page)).and_then(|leaf| {
+            leaf.check(&self.indexed.tree, Bounds::default(), pages.file_bytes(), Holds::Records, free)?;
             view.check()
         });
         checked.map_err(|fault| view.error(fault, None))?;
