@@ -16,9 +16,19 @@ pub(crate) struct Anatomy {
 impl Anatomy {
     /// Of the newest commit of a whole file.
     pub(crate) fn of(file: &[u8]) -> Self {
+        Self::of_tree(file, 88)
+    }
+
+    /// Of the same commit's list of free pages.
+    pub(crate) fn of_free_list(file: &[u8]) -> Self {
+        Self::of_tree(file, 40)
+    }
+
+    /// Of the tree that is described at this byte of the newest meta page.
+    fn of_tree(file: &[u8], at: usize) -> Self {
         let page_bytes = word(file, 40) as usize;
         let newest = usize::from(whole(file, page_bytes + 144) > whole(file, 144)) * page_bytes;
-        let (root, depth) = (whole(file, newest + 128), half(file, newest + 94));
+        let (root, depth) = (whole(file, newest + at + 40), half(file, newest + at + 6));
         let mut anatomy = Anatomy { page_bytes, branches: vec![], leaves: vec![], overflows: vec![] };
         if root != u64::MAX {
             anatomy.enter(file, root as usize, depth);

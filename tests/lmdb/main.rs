@@ -13,6 +13,7 @@ mod anatomy;
 mod common;
 mod damage;
 mod files;
+mod free;
 mod growth;
 mod locks;
 mod metas;

@@ -14,7 +14,7 @@ use crate::common::lmdb_forge::{Numbers, forge};
 use crate::{Records, files_in, read, refusal, value, written};
 
 /// What the library itself gives, of one database of a file.
-fn by_the_library(folder: &Path, name: Option<&str>) -> Records {
+pub(crate) fn by_the_library(folder: &Path, name: Option<&str>) -> Records {
     let mut options = Environment::new();
     options.set_flags(EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK).set_max_dbs(8);
     let env = options.open(folder).unwrap();
@@ -26,7 +26,7 @@ fn by_the_library(folder: &Path, name: Option<&str>) -> Records {
 }
 
 /// What we give, by both ways of reading, in order and by positions.
-fn by_us(path: &Path, name: Option<&str>) -> Records {
+pub(crate) fn by_us(path: &Path, name: Option<&str>) -> Records {
     let mut found = Vec::new();
     for access in [Access::Mapped, Access::Read] {
         let options = Lmdb::options().without_lock().access(access);

@@ -52,7 +52,7 @@ pub(super) struct PositionCursor {
 
 impl fmt::Debug for PositionCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sought").field("steps", &self.steps).finish_non_exhaustive()
+        f.debug_struct("PositionCursor").field("steps", &self.steps).finish_non_exhaustive()
     }
 }
 
@@ -164,8 +164,9 @@ impl PositionCursor {
             true => pages.mapped(page).unwrap_or_default(),
             false => pages.bytes(&self.held),
         };
-        let checked = Leaf::parse(bytes, page).and_then(|leaf| {
-            leaf.check(&self.indexed.tree, Bounds::default(), pages.file_bytes(), Holds::Records)?;
+        let free = view.free();
+        let checked = free.check(page).and_then(|()| Leaf::parse(bytes, page)).and_then(|leaf| {
+            leaf.check(&self.indexed.tree, Bounds::default(), pages.file_bytes(), Holds::Records, free)?;
             view.check()
         });
         checked.map_err(|fault| view.error(fault, None))?;

@@ -60,7 +60,7 @@ impl LmdbCursor {
         // than the cursor keeps this. Of a file that is not mapped it is told nothing.
         let page_cache = unsafe { view.page_cache() };
         Ok(LmdbCursor {
-            walk: Walk::new(tree, Holds::Records),
+            walk: view.walk(tree, Holds::Records),
             page_cache,
             by_position: None,
             drops_behind: false,

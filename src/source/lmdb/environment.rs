@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::fault::{Fault, fault};
 use super::files::{DataFile, Files};
+use super::free::FreePages;
 use super::meta::{Commit, Metas, newest_transaction};
 use super::page::{Holds, Tree};
 use super::pages::Pages;
@@ -60,6 +61,8 @@ pub(super) struct Environment {
     slots: Result<Slots, NoLock>,
     /// As long as the file was when a view was begun that came to no further page.
     pages: Mutex<Arc<Pages>>,
+    /// A commit that somebody read, and the pages that are free in it.
+    free: Mutex<Option<(Commit, FreePages)>>,
 }
 
 impl Environment {
@@ -94,10 +97,10 @@ impl Environment {
         let slots = if is_locked { Slots::open(files, id, bytes)? } else { Err(NoLock::NotWanted) };
         let pages = Pages::open(Arc::new(file), bytes, metas.page_bytes, reading)
             .map_err(|error| SourceError::io(&files.given, "open the data file", &error))?;
-        let (pages, doubt) = (Mutex::new(Arc::new(pages)), metas.doubt);
+        let (pages, free, doubt) = (Mutex::new(Arc::new(pages)), Mutex::new(None), metas.doubt);
         tracing::debug!(path = %files.given.display(), bytes, ?reading, "an LMDB environment is open");
         let (path, data) = (files.given.clone(), files.data.clone());
-        Ok(Environment { path, data, file: id, doubt, slots, pages })
+        Ok(Environment { path, data, file: id, doubt, slots, pages, free })
     }
 
     /// Whether another file is at the path by now.
@@ -122,6 +125,11 @@ impl Environment {
             }
         }
         Ok(pages.clone())
+    }
+
+    /// The memory of what is known of it.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.free.lock().as_ref().map_or(0, |(_, free)| free.held_bytes())
     }
 
     fn error(&self, fault: Fault) -> SourceError {
@@ -155,6 +163,7 @@ pub(super) struct View {
     slot: Option<Arc<Slot>>,
     pub(super) commit: Commit,
     pages: Arc<Pages>,
+    free: FreePages,
     environment: Shared,
 }
 
@@ -195,12 +204,55 @@ impl View {
 
     fn of(environment: &Shared, commit: Commit, slot: Option<Arc<Slot>>) -> Result<Self, SourceError> {
         let pages = environment.pages_of(&commit).map_err(|error| environment.error(error.into()))?;
-        Ok(View { slot, commit, pages, environment: environment.clone() })
+        let (free, environment) = (FreePages::default(), environment.clone());
+        let mut view = View { slot, commit, pages, free, environment };
+        view.free = view.find_free();
+        Ok(view)
+    }
+
+    /// The pages that are free. The first view of a commit reads which; if that is damaged, none are known.
+    fn find_free(&self) -> FreePages {
+        if self.commit.free.root.is_none() {
+            return FreePages::default();
+        }
+        let environment = &self.environment;
+        let mut known = environment.free.lock();
+        if let Some((commit, free)) = &*known
+            && *commit == self.commit
+        {
+            return free.clone();
+        }
+        let read = FreePages::read(&self.commit, &self.pages).and_then(|free| self.check().map(|()| free));
+        let free = match read.map_err(|fault| self.error(fault, None)) {
+            Ok(free) => free,
+            // Whoever walks is told so.
+            Err(SourceError::WrittenTo { .. }) => return FreePages::default(),
+            Err(error) => {
+                tracing::warn!(
+                    path = %environment.path.display(), %error,
+                    "the list of free pages cannot be read: reading on without it; do not write to this file"
+                );
+                FreePages::default()
+            }
+        };
+        *known = Some((self.commit, free.clone()));
+        free
     }
 
     /// The same commit, on other pages of its file.
     pub(super) fn on(&self, pages: Arc<Pages>) -> Self {
-        View { slot: self.slot.clone(), commit: self.commit, pages, environment: self.environment.clone() }
+        let (slot, free, environment) = (self.slot.clone(), self.free.clone(), self.environment.clone());
+        View { slot, commit: self.commit, pages, free, environment }
+    }
+
+    /// A walk over a tree of the commit.
+    pub(super) fn walk(&self, tree: Tree, holds: Holds) -> Walk {
+        Walk::new(tree, holds, self.free.clone())
+    }
+
+    /// The pages that no tree of the commit may lead to.
+    pub(super) fn free(&self) -> &FreePages {
+        &self.free
     }
 
     pub(super) fn pages(&self) -> &Arc<Pages> {
@@ -238,7 +290,7 @@ impl View {
     pub(super) fn named(&self, name: &str) -> Result<Tree, SourceError> {
         let pages = &*self.pages;
         let main = &self.commit.tree;
-        let mut walk = Walk::new(*main, Holds::Databases);
+        let mut walk = self.walk(*main, Holds::Databases);
         let mut found = None;
         self.each_database(&mut walk, |known, tree| {
             if known == name.as_bytes() {
@@ -263,7 +315,7 @@ impl View {
     /// The names of the databases in the unnamed one, the first ones of many.
     pub(super) fn names(&self) -> Result<Vec<String>, SourceError> {
         let mut names = Vec::new();
-        self.each_database(&mut Walk::new(self.commit.tree, Holds::Databases), |name, _| {
+        self.each_database(&mut self.walk(self.commit.tree, Holds::Databases), |name, _| {
             names.push(String::from_utf8_lossy(name).into_owned());
             names.len() < NAMES_MAX
         })?;

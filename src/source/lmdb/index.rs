@@ -10,7 +10,6 @@ use super::Lmdb;
 use super::environment::View;
 use super::page::{Holds, Tree};
 use super::pages::Pages;
-use super::tree::Walk;
 use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 
@@ -133,7 +132,7 @@ impl Lmdb {
     }
 
     fn make_index(view: &View, tree: &Tree, subject: &Subject<'_>) -> Result<RecordIndex, SourceError> {
-        let mut walk = Walk::new(*tree, Holds::Records);
+        let mut walk = view.walk(*tree, Holds::Records);
         let places = walk.places(view.pages()).and_then(|places| view.check().map(|()| places));
         let places = places.map_err(|fault| view.error(fault, walk.last_key()))?;
         Ok(RecordIndex::keep(subject, places))

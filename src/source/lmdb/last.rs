@@ -3,7 +3,6 @@
 use super::Lmdb;
 use super::environment::View;
 use super::page::{Holds, Value};
-use super::tree::Walk;
 use super::values::Values;
 use crate::source::SourceError;
 
@@ -18,7 +17,7 @@ impl Lmdb {
     fn try_show_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), SourceError> {
         let view = View::begin(&self.environment)?;
         let pages = view.pages();
-        let mut walk = Walk::new(self.tree(&view)?, Holds::Records);
+        let mut walk = view.walk(self.tree(&view)?, Holds::Records);
         let mut values = Values::default();
         let shown = walk.last(pages).and_then(|last| {
             let Some((key, value)) = last else { return Ok(()) };

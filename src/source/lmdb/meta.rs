@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use super::fault::{Fault, fault};
-use super::page::{META_PAGE, METAS, Tree, half, whole, word};
+use super::page::{INTEGER_KEYS, META_PAGE, METAS, Tree, half, whole, word};
 
 const MAGIC: u32 = 0xbeef_c0de;
 const VERSION: u32 = 1;
@@ -43,6 +43,8 @@ const PAGE_BYTES_MAX: u32 = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Commit {
     pub(super) transaction: u64,
+    /// Of the lists of pages that are free.
+    pub(super) free: Tree,
     /// Of the unnamed database.
     pub(super) tree: Tree,
 }
@@ -306,5 +308,7 @@ fn commit(bytes: &[u8; META_BYTES], number: u64, page_bytes: u32) -> Result<Comm
     } else if transaction & 1 != number {
         return Err(format!("is of transaction {transaction}, which belongs on page {}", transaction & 1));
     }
-    Ok(Commit { transaction, tree: main })
+    // LMDB's own code compares these keys as numbers, whatever is said here.
+    let free = Tree { flags: free.flags | INTEGER_KEYS, ..free };
+    Ok(Commit { transaction, free, tree: main })
 }

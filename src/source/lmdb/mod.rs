@@ -8,7 +8,9 @@
 //! environment  a data file that is open, and what one reader sees of it (a view)
 //!   v          slot: liblmdb's part, which is to keep writers from the pages of a view
 //!   |          lock_file: which lock files are open here already; room: how far liblmdb's map may grow
-//! cursor       a walk: in order (tree), or by positions (index, sought)
+//! cursor       a walk: in order (tree), or by positions (index, by_position)
+//!   v
+//! free         which pages no tree may lead to
 //!   v
 //! pages, page  a page's bytes, mapped or read; what may be on one
 //! ```
@@ -27,6 +29,7 @@ mod cursor;
 mod environment;
 mod fault;
 mod files;
+mod free;
 mod index;
 mod last;
 mod lock_file;
@@ -49,7 +52,6 @@ use self::fault::Fault;
 use self::files::Files;
 use self::index::Indexed;
 use self::page::{Holds, IS_READ_HERE, Tree};
-use self::tree::Walk;
 use super::access::{Access, Reading};
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
 
@@ -173,7 +175,7 @@ impl Lmdb {
         let view = View::begin(&self.environment)?;
         let pages = &**view.pages();
         let tree = self.tree(&view)?;
-        let mut walk = Walk::new(tree, Holds::Records);
+        let mut walk = view.walk(tree, Holds::Records);
         // It may be shorter than its last page says; then all that the tree leads to must be there.
         let last_byte = tree.last_page.saturating_add(1).saturating_mul(pages.page_bytes() as u64);
         let is_short = last_byte > pages.file_bytes();
@@ -229,9 +231,10 @@ impl Source for Lmdb {
         }
     }
 
-    /// The index of its records.
+    /// The index of its records, and which pages are free.
     fn held_bytes(&self) -> usize {
-        self.indexed.lock().as_ref().map_or(0, Indexed::held_bytes)
+        let of_index = self.indexed.lock().as_ref().map_or(0, Indexed::held_bytes);
+        of_index + self.environment.held_bytes()
     }
 
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {

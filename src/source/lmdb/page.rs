@@ -21,6 +21,7 @@
 use std::cmp::Ordering;
 
 use super::fault::{Fault, fault};
+use super::free::FreePages;
 
 /// Whether this machine writes data files as they are read here.
 pub(super) const IS_READ_HERE: bool = cfg!(all(target_pointer_width = "64", target_endian = "little"));
@@ -47,8 +48,10 @@ const DATABASE: u16 = 0x02;
 /// It has several values.
 const SEVERAL: u16 = 0x04;
 
-/// Of a tree's flags: keys are compared from their ends (`MDB_REVERSEKEY`, `MDB_INTEGERKEY`).
-const FROM_THE_END: u16 = 0x02 | 0x08;
+/// Of a tree's flags: keys are numbers (`MDB_INTEGERKEY`).
+pub(super) const INTEGER_KEYS: u16 = 0x08;
+/// Keys are compared from their ends, as they are with `MDB_REVERSEKEY`, too.
+const FROM_THE_END: u16 = 0x02 | INTEGER_KEYS;
 
 /// What is asked for of a page's or a node's beginning.
 pub(super) const ASKED_BYTES: usize = 64;
@@ -371,6 +374,7 @@ impl<'a> Leaf<'a> {
         bounds: Bounds<'_>,
         file_bytes: u64,
         holds: Holds,
+        free: &FreePages,
     ) -> Result<(), Fault> {
         let page_bytes = self.0.bytes.len();
         self.0.check(tree.order(), bounds, 0, |at, node| match self.value(at, node) {
@@ -391,6 +395,13 @@ impl<'a> Leaf<'a> {
                 let page_bytes = page_bytes as u64;
                 if last.saturating_add(1).saturating_mul(page_bytes) > file_bytes {
                     return Err(Fault::Cut { number: last, page_bytes });
+                }
+                if let Some(free) = free.first_of(page..=last) {
+                    let message = format!(
+                        "has a record, node {at}, whose {bytes} bytes are on pages {page} to {last}, \
+                         of which page {free} is listed as free"
+                    );
+                    return Err(fault(number, message));
                 }
                 Ok(size_of::<u64>())
             }

@@ -1,11 +1,13 @@
 //! The walk over an LMDB's tree, from record to record in the order of their keys.
 //!
-//! A page is checked when the walk comes to it, with what the branches above say of its keys; so pages that are led to
-//! twice, or not at all, are errors, and so are more records, or fewer, than the tree is said to have.
+//! A page is checked when the walk comes to it, with what the branches above say of its keys; so pages that
+//! are led to twice, or not at all, are errors. So are pages that are free, and more records, or fewer,
+//! than the tree is said to have.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::fault::{Fault, fault};
+use super::free::FreePages;
 use super::page::{Bounds, Branch, Holds, Leaf, Place, Tree, Value};
 use super::pages::{Held, Pages};
 
@@ -22,6 +24,7 @@ type OnLeaf<'a> = (&'a [u8], Value<'a>);
 pub(super) struct Walk {
     tree: Tree,
     holds: Holds,
+    free: FreePages,
     levels: Vec<Level>,
     /// How many of the levels, from the root on, hold a page.
     entered: usize,
@@ -46,12 +49,13 @@ struct Level {
 }
 
 impl Walk {
-    /// Before the first record.
-    pub(super) fn new(tree: Tree, holds: Holds) -> Self {
+    /// Before the first record of a tree that leads to none of the free pages.
+    pub(super) fn new(tree: Tree, holds: Holds, free: FreePages) -> Self {
         let levels = (0..tree.depth).map(|_| Level::default()).collect();
         Walk {
             tree,
             holds,
+            free,
             levels,
             entered: 0,
             next: 0,
@@ -163,18 +167,19 @@ impl Walk {
 
     /// Comes to the page of the next level, and checks it.
     fn enter(&mut self, pages: &Pages, number: u64) -> Result<(), Fault> {
-        let Walk { tree, holds, levels, entered, nodes, before, .. } = self;
+        let Walk { tree, holds, free, levels, entered, nodes, before, .. } = self;
         let is_leaf = entered.saturating_add(1) == levels.len();
         let Some((level, above)) = levels.get_mut(..=*entered).and_then(<[Level]>::split_last_mut) else {
             return Err(fault(number, "is below a leaf"));
         };
+        free.check(number)?;
         pages.hold(number, &mut level.page)?;
         let bounds = bounds(pages, above)?;
         let bytes = pages.bytes(&level.page);
         (level.number, level.at) = (number, 0);
         if is_leaf {
             let leaf = Leaf::parse(bytes, number)?;
-            leaf.check(tree, bounds, pages.file_bytes(), *holds)?;
+            leaf.check(tree, bounds, pages.file_bytes(), *holds, free)?;
             *nodes = leaf.len();
             if before.saturating_add(leaf.len() as u64) > tree.entries {
                 *nodes = 0;

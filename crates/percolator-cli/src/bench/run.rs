@@ -203,10 +203,12 @@ impl Round<'_> {
             let inside = taken.iter().filter(|&&at| start.at <= at && at <= end.at);
             inside.clone().zip(inside.skip(1)).map(|(one, next)| *next - *one).collect::<Vec<_>>()
         });
+        let mut stats = end.stats.since(&start.stats);
+        // The feed's own clock stops when its last lane ends.
+        stats.elapsed = end.at - start.at;
         Ok(Run {
             value_bytes: reader.value_bytes as f64 / reader.records.max(1) as f64,
-            // The feed's own clock stops when its last lane ends.
-            stats: Stats { elapsed: end.at - start.at, ..end.stats.since(&start.stats) },
+            stats,
             cpu: end.cpu.saturating_sub(start.cpu),
             first_batch,
             intervals: intervals.collect(),
