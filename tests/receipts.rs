@@ -471,7 +471,7 @@ fn lines_that_cannot_be_are_named() {
     refused(
         "steps 1 0..3",
         "steps 1 0..4",
-        "\"1 0..4\", and \"steps ...\" with one of its replicas and steps of 0..3",
+        "\"1 0..4\", expected \"steps ...\" with one of its replicas and steps of 0..3",
     );
     refused("steps 1 0..3", "steps 2 0..3", "\"2 0..3\"");
     refused("steps 1 0..3", "steps 0 0..3", "each replica once in an epoch");
