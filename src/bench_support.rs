@@ -12,7 +12,7 @@ use crate::receipt::content::ContentHash;
 use crate::receipt::{Ledger, Receipt};
 use crate::record::datum::{Image, Pixels};
 use crate::record::{RecordId, StepEnd};
-pub use crate::source::VerifiesLater;
+pub use crate::source::internals::{CursorInternals, SourceInternals, VerifiesLater};
 use crate::source::{Entry, Identity, Record};
 use crate::transform::{Draws, Scratch, Transform, TransformError, Transformer};
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use common::process::{is_alone, must_end};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use percolator::batch::ImageShape;
-use percolator::bench_support::VerifiesLater;
+use percolator::bench_support::{CursorInternals, SourceInternals, VerifiesLater};
 use percolator::feed::ConfigError;
 use percolator::order::{AutoShardPolicy, World};
 use percolator::proto::Datum;
@@ -141,12 +141,19 @@ impl Source for Stalling {
         self.source.index(place)
     }
 
+    fn internals(&self) -> Option<&dyn SourceInternals> {
+        Some(self)
+    }
+}
+
+/// As a source of the crate's own: it can do what the source within can.
+impl SourceInternals for Stalling {
     fn has_several_lenders(&self) -> bool {
-        self.source.has_several_lenders()
+        self.source.internals().unwrap().has_several_lenders()
     }
 
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(self.stall(self.source.deferring_cursor(promise)?))
+        Ok(self.stall(self.source.internals().unwrap().deferring_cursor(promise)?))
     }
 }
 
@@ -185,12 +192,18 @@ impl Cursor for StallingCursor {
         self.cursor.seek(position)
     }
 
+    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+        Some(self)
+    }
+}
+
+impl CursorInternals for StallingCursor {
     fn foresee(&mut self, position: u64) {
-        self.cursor.foresee(position);
+        self.cursor.internals().unwrap().foresee(position);
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
-        let is_given = self.cursor.give(id, run);
+        let is_given = self.cursor.internals().unwrap().give(id, run);
         GIVEN.fetch_add(usize::from(is_given), Ordering::Relaxed);
         is_given
     }

@@ -9,6 +9,7 @@ use percolator_table::checksum::crc32c;
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
+use crate::source::internals::{CursorInternals, SourceInternals};
 
 /// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///
@@ -122,30 +123,8 @@ impl Source for Joined {
         }
     }
 
-    /// Asks the last source, which is rarely empty.
-    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
-        if let Some(last) = self.sources.last() {
-            last.look_at_last(look);
-        }
-    }
-
-    /// Known only if every source has one.
-    fn index_checksum(&self) -> Option<u32> {
-        let checksums = self.sources.iter().map(|source| source.index_checksum());
-        let checksums = checksums.collect::<Option<Vec<u32>>>()?;
-        Some(crc32c(&checksums.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>()))
-    }
-
     fn file_records(&self) -> Option<Vec<u64>> {
         self.count()
-    }
-
-    fn files(&self) -> Files {
-        self.files.clone()
-    }
-
-    fn has_several_lenders(&self) -> bool {
-        true
     }
 
     fn held_bytes(&self) -> usize {
@@ -156,10 +135,6 @@ impl Source for Joined {
         self.join_cursors(|source| source.cursor())
     }
 
-    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
-        self.join_cursors(|source| source.deferring_cursor(promise.clone()))
-    }
-
     fn is_seekable(&self) -> bool {
         self.sources.iter().all(|source| source.is_seekable())
     }
@@ -168,6 +143,34 @@ impl Source for Joined {
         self.sources.iter().try_for_each(|source| source.index(place))?;
         self.count();
         Ok(())
+    }
+
+    fn internals(&self) -> Option<&dyn SourceInternals> {
+        Some(self)
+    }
+}
+
+impl SourceInternals for Joined {
+    /// Asks the last source, which is rarely empty.
+    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        if let Some(last) = self.sources.last() {
+            last.look_at_last(look);
+        }
+    }
+    /// Known only if every source has one.
+    fn index_checksum(&self) -> Option<u32> {
+        let checksums = self.sources.iter().map(|source| source.index_checksum());
+        let checksums = checksums.collect::<Option<Vec<u32>>>()?;
+        Some(crc32c(&checksums.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>()))
+    }
+    fn files(&self) -> Files {
+        self.files.clone()
+    }
+    fn has_several_lenders(&self) -> bool {
+        true
+    }
+    fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        self.join_cursors(|source| source.deferring_cursor(promise.clone()))
     }
 }
 
@@ -323,39 +326,6 @@ impl Cursor for JoinedCursor {
         }
     }
 
-    fn drop_behind(&mut self) -> bool {
-        let drops: Vec<bool> = self.members.iter_mut().map(|member| member.cursor.drop_behind()).collect();
-        let drops_any = drops.contains(&true);
-        for (source, _) in self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this) {
-            tracing::warn!(source = %source.path().display(), "drop_behind has no effect on this source");
-        }
-        drops_any
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.members[self.here].cursor.dealt(dealt);
-        if dealt.begun == self.dealt.begun {
-            return;
-        }
-        self.dealt = dealt;
-        for Member { cursor, stay, .. } in &mut self.members {
-            if *stay == Stay::Left {
-                cursor.leave();
-                *stay = Stay::Until(dealt.begun);
-            }
-            if let Stay::Until(runs) = *stay {
-                cursor.dealt(dealt);
-                if runs <= dealt.used {
-                    *stay = Stay::Away;
-                }
-            }
-        }
-    }
-
-    fn leave(&mut self) {
-        self.members[self.here].stay = Stay::Left;
-    }
-
     fn rewind(&mut self) -> Result<(), SourceError> {
         self.come_to(0);
         for member in &mut self.members {
@@ -383,11 +353,46 @@ impl Cursor for JoinedCursor {
         Ok(())
     }
 
+    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+        Some(self)
+    }
+}
+
+impl CursorInternals for JoinedCursor {
+    fn drop_behind(&mut self) -> bool {
+        let drops: Vec<bool> = self.members.iter_mut().map(|member| member.cursor.drop_behind()).collect();
+        let drops_any = drops.contains(&true);
+        for (source, _) in self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this) {
+            tracing::warn!(source = %source.path().display(), "drop_behind has no effect on this source");
+        }
+        drops_any
+    }
+    fn dealt(&mut self, dealt: Dealt) {
+        self.members[self.here].cursor.dealt(dealt);
+        if dealt.begun == self.dealt.begun {
+            return;
+        }
+        self.dealt = dealt;
+        for Member { cursor, stay, .. } in &mut self.members {
+            if *stay == Stay::Left {
+                cursor.leave();
+                *stay = Stay::Until(dealt.begun);
+            }
+            if let Stay::Until(runs) = *stay {
+                cursor.dealt(dealt);
+                if runs <= dealt.used {
+                    *stay = Stay::Away;
+                }
+            }
+        }
+    }
+    fn leave(&mut self) {
+        self.members[self.here].stay = Stay::Left;
+    }
     fn foresee(&mut self, position: u64) {
         let (number, local) = self.find(position);
         self.members[number].cursor.foresee(local);
     }
-
     fn goes_on_until(&mut self, position: u64) {
         let (number, local) = self.find(position.saturating_sub(1));
         for member in &mut self.members[..number] {
@@ -397,14 +402,12 @@ impl Cursor for JoinedCursor {
         let end = if is_known { local.saturating_add(1) } else { u64::MAX };
         self.members[number].cursor.goes_on_until(end);
     }
-
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         self.members[self.here].cursor.give(id, run)
     }
-
-    fn held_bytes(&self) -> usize {
+    fn held_bytes(&mut self) -> usize {
         // The blocks unpacked ahead are shared: each cursor that has started counts all of them.
-        self.members.iter().map(|member| member.cursor.held_bytes()).max().unwrap_or_default()
+        self.members.iter_mut().map(|member| member.cursor.held_bytes()).max().unwrap_or_default()
     }
 }
 

@@ -9,6 +9,7 @@ mod identity;
 pub(crate) mod image_list;
 mod in_memory;
 mod index;
+pub(crate) mod internals;
 pub(crate) mod joined;
 mod lenders;
 pub mod leveldb;
@@ -21,14 +22,10 @@ pub(crate) mod samples;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::sync::Arc;
 
-use self::files::Files;
-use self::leveldb::{LevelDbError, Pool};
-use crate::base::offload::Helpers;
+use self::leveldb::LevelDbError;
 use crate::base::shown;
-use crate::record::{Key, RecordId};
+use crate::record::Key;
 
 pub use self::access::Access;
 pub(crate) use self::checksum::{CHECKSUM_BYTES, Keeper, TableChecksum, UnverifiedTable};
@@ -37,6 +34,7 @@ pub use self::identity::Identity;
 pub(crate) use self::identity::{FIRST, INDEX};
 pub use self::image_list::ImageList;
 pub use self::index::IndexPlace;
+pub(crate) use self::internals::{Dealt, VerifiesLater};
 pub use self::joined::Joined;
 pub(crate) use self::lenders::LENDERS_BYTES;
 pub use self::lenders::Lender;
@@ -82,19 +80,6 @@ pub trait Source: Send + Sync + fmt::Debug {
         Some(vec![self.records()?])
     }
 
-    /// The names of these files, for messages. Internal: other implementations need not provide it.
-    #[doc(hidden)]
-    fn files(&self) -> Files {
-        Files::of([self.path()])
-    }
-
-    /// Whether neighbouring records may have different lenders. If so, holders of several records reserve
-    /// room for the lenders. Internal: other implementations need not provide it.
-    #[doc(hidden)]
-    fn has_several_lenders(&self) -> bool {
-        false
-    }
-
     /// Bytes kept in memory outside the page cache, as far as known before a cursor is opened. A feed's
     /// memory budget counts them.
     fn held_bytes(&self) -> usize {
@@ -128,27 +113,10 @@ pub trait Source: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Calls `look` with the key and the value of the last record, if a source that is not seekable reaches
-    /// that record directly and can read it. Internal: other implementations need not provide it.
+    /// What the crate's own sources can do besides. Nobody outside the crate can provide it.
     #[doc(hidden)]
-    fn look_at_last(&self, _look: &mut dyn FnMut(&[u8], &[u8])) {}
-
-    /// A checksum of the index of the records, if there is an index that stays the same as long as the data
-    /// set does. Internal: other implementations need not provide it.
-    #[doc(hidden)]
-    fn index_checksum(&self) -> Option<u32> {
+    fn internals(&self) -> Option<&dyn internals::SourceInternals> {
         None
-    }
-
-    /// Opens a [`cursor`](Self::cursor) for a caller that verifies deferred checksums before it uses the
-    /// values. Internal: other implementations cannot and need not provide it.
-    ///
-    /// # Errors
-    ///
-    /// As [`cursor`](Self::cursor).
-    #[doc(hidden)]
-    fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
-        self.cursor()
     }
 }
 
@@ -164,26 +132,6 @@ pub enum Passes {
     FirstIsShorter,
     /// Each pass has its own order: a list that shuffles itself. No plan can tell which record comes when.
     Shuffled,
-}
-
-/// The promise to verify the deferred checksums of a run's records before their values are used, and the
-/// threads that help the cursor meanwhile. Only this crate can give it. It is good for one cursor and for the
-/// cursors that one consists of; they share their helpers.
-#[derive(Clone, Debug)]
-pub struct VerifiesLater {
-    pool: Option<Rc<Pool>>,
-}
-
-impl VerifiesLater {
-    /// The promise of a feed's stages, whose workers verify and help.
-    pub(crate) fn promised(helpers: Option<Arc<dyn Helpers>>) -> Self {
-        VerifiesLater { pool: helpers.map(Pool::new) }
-    }
-
-    /// The pool of blocks that the helpers unpack ahead of the cursor.
-    pub(self) fn pool(self) -> Option<Rc<Pool>> {
-        self.pool
-    }
 }
 
 /// Reads a source in key order, or seeks by position. A cursor stays on the thread that created it.
@@ -203,24 +151,6 @@ pub trait Cursor {
     fn skip(&mut self) -> Result<bool, SourceError> {
         Ok(self.advance()?.is_some())
     }
-
-    /// From now on, has the kernel drop from memory what the cursor has passed and nobody uses any more, as
-    /// [`dealt`](Self::dealt) reports; `false` if the cursor cannot. Called before the first step. Internal:
-    /// other implementations need not provide it.
-    #[doc(hidden)]
-    fn drop_behind(&mut self) -> bool {
-        false
-    }
-
-    /// Reports the progress of the runs that hold the cursor's records, if [`drop_behind`](Self::drop_behind)
-    /// is on: before the next step whenever a run has begun.
-    #[doc(hidden)]
-    fn dealt(&mut self, _dealt: Dealt) {}
-
-    /// Reading continues in another database: the place where this cursor stands may be dropped as well, once
-    /// its records are used.
-    #[doc(hidden)]
-    fn leave(&mut self) {}
 
     /// Goes back before the first record.
     ///
@@ -250,41 +180,11 @@ pub trait Cursor {
         Ok(())
     }
 
-    /// A hint: the cursor will seek to this position soon. Internal: other implementations need not provide
-    /// it.
+    /// What the crate's own cursors can do besides. Nobody outside the crate can provide it.
     #[doc(hidden)]
-    fn foresee(&mut self, _position: u64) {}
-
-    /// A hint: after its next seek, the cursor reads record by record up to this position and then seeks
-    /// elsewhere; `u64::MAX` if it continues. Read-ahead should end there. Internal: other implementations
-    /// need not provide it.
-    #[doc(hidden)]
-    fn goes_on_until(&mut self, _position: u64) {}
-
-    /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so
-    /// that a large value is not copied. Allowed only for an entry with `is_whole` set, which
-    /// caller-implemented cursors never produce. The entry's bytes are gone afterwards. `false` if nothing
-    /// was added.
-    #[doc(hidden)]
-    fn give(&mut self, _id: RecordId, _run: &mut Run) -> bool {
-        false
+    fn internals(&mut self) -> Option<&mut dyn internals::CursorInternals> {
+        None
     }
-
-    /// Bytes that the cursor will keep in memory, as far as it knows. A feed's memory budget counts them and
-    /// asks at the first record. Caller-implemented sources report theirs in [`Source::held_bytes`].
-    #[doc(hidden)]
-    fn held_bytes(&self) -> usize {
-        0
-    }
-}
-
-/// Progress of the runs that hold a cursor's records. Runs are counted as they begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dealt {
-    /// The number of runs that have begun.
-    pub(crate) begun: u64,
-    /// The number of leading runs that are used completely.
-    pub(crate) used: u64,
 }
 
 /// An error of a database as a whole.

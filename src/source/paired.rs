@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::record::Key;
+use crate::source::internals::{CursorInternals, SourceInternals};
 
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceError};
@@ -73,14 +74,6 @@ impl Source for Paired {
         self.first.file_records()
     }
 
-    fn files(&self) -> Files {
-        self.first.files()
-    }
-
-    fn has_several_lenders(&self) -> bool {
-        self.first.has_several_lenders() || self.second.has_several_lenders()
-    }
-
     fn held_bytes(&self) -> usize {
         self.first.held_bytes().saturating_add(self.second.held_bytes())
     }
@@ -118,6 +111,19 @@ impl Source for Paired {
             matching: self.matching,
             index: 0,
         }))
+    }
+
+    fn internals(&self) -> Option<&dyn SourceInternals> {
+        Some(self)
+    }
+}
+
+impl SourceInternals for Paired {
+    fn files(&self) -> Files {
+        self.first.files()
+    }
+    fn has_several_lenders(&self) -> bool {
+        self.first.has_several_lenders() || self.second.has_several_lenders()
     }
 }
 
@@ -182,31 +188,6 @@ impl Cursor for PairedCursor {
         }
     }
 
-    fn drop_behind(&mut self) -> bool {
-        let drops = [self.first.drop_behind(), self.second.drop_behind()];
-        for (path, _) in
-            self.names.paths.iter().zip(drops).filter(|&(_, this)| !this && drops.contains(&true))
-        {
-            tracing::warn!(source = %path.display(), "drop_behind has no effect on this source");
-        }
-        drops.contains(&true)
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.first.dealt(dealt);
-        self.second.dealt(dealt);
-    }
-
-    fn goes_on_until(&mut self, position: u64) {
-        self.first.goes_on_until(position);
-        self.second.goes_on_until(position);
-    }
-
-    fn leave(&mut self) {
-        self.first.leave();
-        self.second.leave();
-    }
-
     fn rewind(&mut self) -> Result<(), SourceError> {
         self.index = 0;
         self.first.rewind()?;
@@ -217,6 +198,34 @@ impl Cursor for PairedCursor {
         self.index = position;
         self.first.seek(position)?;
         self.second.seek(position)
+    }
+
+    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+        Some(self)
+    }
+}
+
+impl CursorInternals for PairedCursor {
+    fn drop_behind(&mut self) -> bool {
+        let drops = [self.first.drop_behind(), self.second.drop_behind()];
+        for (path, _) in
+            self.names.paths.iter().zip(drops).filter(|&(_, this)| !this && drops.contains(&true))
+        {
+            tracing::warn!(source = %path.display(), "drop_behind has no effect on this source");
+        }
+        drops.contains(&true)
+    }
+    fn dealt(&mut self, dealt: Dealt) {
+        self.first.dealt(dealt);
+        self.second.dealt(dealt);
+    }
+    fn goes_on_until(&mut self, position: u64) {
+        self.first.goes_on_until(position);
+        self.second.goes_on_until(position);
+    }
+    fn leave(&mut self) {
+        self.first.leave();
+        self.second.leave();
     }
 }
 

@@ -15,6 +15,7 @@ use super::opened::OpenTable;
 use crate::record::RecordId;
 use crate::source::access::Reading;
 use crate::source::index::RecordIndex;
+use crate::source::internals::CursorInternals;
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError, UnverifiedTable};
 
 /// After this many steps since a jump, the merged walk takes over: it reads and unpacks blocks ahead.
@@ -102,30 +103,6 @@ impl Cursor for LevelDbCursor {
         Ok(is_there)
     }
 
-    fn drop_behind(&mut self) -> bool {
-        self.merge.drop_behind()
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.merge.dealt(dealt);
-    }
-
-    fn goes_on_until(&mut self, position: u64) {
-        // Looked up outside the lock: a part of the index may have to be read.
-        let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());
-        let last = position.checked_sub(1).filter(|_| position != u64::MAX).zip(index);
-        let place = last.and_then(|(last, index)| index.place(last).ok().flatten());
-        let table = match place.map(RecordPlace::of_numbers) {
-            Some(RecordPlace::Table { table, .. }) => self.source.database.table_at(table),
-            Some(RecordPlace::Memory(_)) | None => None,
-        };
-        self.merge.goes_on_until_table(table);
-    }
-
-    fn leave(&mut self) {
-        self.merge.leave();
-    }
-
     fn rewind(&mut self) -> Result<(), SourceError> {
         (self.position, self.is_by_position) = (0, false);
         self.merge.rewind()
@@ -151,12 +128,37 @@ impl Cursor for LevelDbCursor {
         Ok(())
     }
 
+    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+        Some(self)
+    }
+}
+
+impl CursorInternals for LevelDbCursor {
+    fn drop_behind(&mut self) -> bool {
+        self.merge.drop_behind()
+    }
+    fn dealt(&mut self, dealt: Dealt) {
+        self.merge.dealt(dealt);
+    }
+    fn goes_on_until(&mut self, position: u64) {
+        // Looked up outside the lock: a part of the index may have to be read.
+        let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());
+        let last = position.checked_sub(1).filter(|_| position != u64::MAX).zip(index);
+        let place = last.and_then(|(last, index)| index.place(last).ok().flatten());
+        let table = match place.map(RecordPlace::of_numbers) {
+            Some(RecordPlace::Table { table, .. }) => self.source.database.table_at(table),
+            Some(RecordPlace::Memory(_)) | None => None,
+        };
+        self.merge.goes_on_until_table(table);
+    }
+    fn leave(&mut self) {
+        self.merge.leave();
+    }
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         // An entry found by the index never offers its buffer.
         !self.is_by_position && self.merge.give(id, run)
     }
-
-    fn held_bytes(&self) -> usize {
+    fn held_bytes(&mut self) -> usize {
         self.merge.held_bytes()
     }
 }

@@ -29,6 +29,7 @@ use super::key::{self, Tag};
 use super::level::LevelCursor;
 use crate::record::RecordId;
 use crate::source::access::Reading;
+use crate::source::internals::CursorInternals;
 use crate::source::{Cursor, Dealt, Entry, Run, SourceError};
 
 /// A walk over the keys from `start` (inclusive) to `end` (exclusive).
@@ -290,37 +291,39 @@ impl Cursor for MergeCursor {
         }
     }
 
-    fn drop_behind(&mut self) -> bool {
-        self.behind = Behind::new(&self.database);
-        self.behind.is_some()
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        if let Some(behind) = &mut self.behind {
-            behind.dealt(dealt);
-        }
-    }
-
     fn rewind(&mut self) -> Result<(), SourceError> {
         self.from.clear();
         self.state = State::Start;
         Ok(())
     }
 
+    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+        Some(self)
+    }
+}
+
+impl CursorInternals for MergeCursor {
+    fn drop_behind(&mut self) -> bool {
+        self.behind = Behind::new(&self.database);
+        self.behind.is_some()
+    }
+    fn dealt(&mut self, dealt: Dealt) {
+        if let Some(behind) = &mut self.behind {
+            behind.dealt(dealt);
+        }
+    }
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         match self.heap.first().map(|&top| &mut self.children[top]) {
             Some(Child::Level(level)) => level.give(id, run),
             _ => false,
         }
     }
-
     fn leave(&mut self) {
         if let Some(behind) = &mut self.behind {
             behind.leave();
         }
     }
-
-    fn held_bytes(&self) -> usize {
+    fn held_bytes(&mut self) -> usize {
         let packed = self.children.iter().filter(|child| child.is_packed()).count();
         let levels = self.children.iter().filter_map(|child| match child {
             Child::Memory(_) => None,

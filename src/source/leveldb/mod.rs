@@ -89,6 +89,7 @@ use self::log::Cut;
 use self::merge::MergeCursor;
 use super::access::Access;
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
+use crate::source::internals::SourceInternals;
 
 /// The most tables of one database that stay mapped: a process may have 65,530 maps. Each cursor maps the
 /// others for itself, and lends their values only until it moves.
@@ -266,7 +267,7 @@ impl Source for LevelDb {
 
     /// Counts where the logs' keys and values are, the bytes that had to be joined, what is known of each
     /// table, and an index. It does not count what a cursor holds, a block of each of its tables, which is
-    /// not known in advance; nor what helpers unpack for a cursor, which [`Cursor::held_bytes`] returns.
+    /// not known in advance; nor what helpers unpack for a cursor, which `CursorInternals::held_bytes` returns.
     fn held_bytes(&self) -> usize {
         let of_index = self.indexed.lock().as_ref().map_or(0, |indexed| indexed.index.held_bytes());
         size_of::<Database>() + self.database.held_bytes() + of_index
@@ -275,15 +276,6 @@ impl Source for LevelDb {
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         let merge = MergeCursor::new(&self.database, &[], None);
         Ok(Box::new(LevelDbCursor::new(self, merge, Verify::AtOnce)))
-    }
-
-    /// Reads a block of each level. If the greatest key ever written is deleted, `look` is not called: the
-    /// result would change with compaction.
-    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
-        let Some(key) = self.database.greatest_key() else { return };
-        if let Ok(Some(entry)) = MergeCursor::new(&self.database, key, None).advance() {
-            look(entry.key(), entry.value());
-        }
     }
 
     fn is_seekable(&self) -> bool {
@@ -295,6 +287,20 @@ impl Source for LevelDb {
         self.make_seekable(place)
     }
 
+    fn internals(&self) -> Option<&dyn SourceInternals> {
+        Some(self)
+    }
+}
+
+impl SourceInternals for LevelDb {
+    /// Reads a block of each level. If the greatest key ever written is deleted, `look` is not called: the
+    /// result would change with compaction.
+    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        let Some(key) = self.database.greatest_key() else { return };
+        if let Ok(Some(entry)) = MergeCursor::new(&self.database, key, None).advance() {
+            look(entry.key(), entry.value());
+        }
+    }
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         let merge = MergeCursor::deferring(&self.database, promise.pool());
         Ok(Box::new(LevelDbCursor::new(self, merge, BY_THE_USER)))

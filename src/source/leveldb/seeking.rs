@@ -6,6 +6,7 @@ use std::path::Path;
 use super::LevelDb;
 use super::deferring::{DATABASES, Records, checked, copy, damage_each, data, verified};
 use crate::source::access::Access;
+use crate::source::internals::SourceInternals as _;
 use crate::source::{Cursor, IndexPlace, Source, VerifiesLater};
 
 fn open(path: &Path, access: Access) -> LevelDb {

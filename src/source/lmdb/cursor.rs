@@ -13,6 +13,7 @@ use super::pages::Pages;
 use super::tree::Walk;
 use super::values::Values;
 use crate::record::RecordId;
+use crate::source::internals::CursorInternals;
 use crate::source::page_cache::PageCache;
 use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
 
@@ -218,46 +219,10 @@ impl Cursor for LmdbCursor {
         Ok(true)
     }
 
-    fn drop_behind(&mut self) -> bool {
-        self.drops_behind = self.view.pages().is_mapped() && self.page_cache.drop_behind();
-        self.drops_behind
-    }
-
-    fn dealt(&mut self, dealt: Dealt) {
-        self.page_cache.dealt(dealt);
-        if let Some(by_position) = &mut self.by_position {
-            by_position.dealt(dealt);
-        }
-    }
-
-    fn leave(&mut self) {
-        self.page_cache.leave();
-        if let Some(by_position) = &mut self.by_position {
-            by_position.leave();
-        }
-    }
-
     fn rewind(&mut self) -> Result<(), SourceError> {
         (self.position, self.by_position) = (0, None);
         self.walk.rewind();
         Ok(())
-    }
-
-    fn goes_on_until(&mut self, position: u64) {
-        self.until = position;
-        if position != u64::MAX {
-            // A walk through the tree does not know where that is.
-            self.seek_by_index();
-        }
-        if let Some(by_position) = &mut self.by_position {
-            by_position.goes_on_until(position);
-        }
-    }
-
-    fn foresee(&mut self, position: u64) {
-        if let Some(by_position) = &mut self.by_position {
-            by_position.foresee(position);
-        }
     }
 
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {
@@ -277,13 +242,49 @@ impl Cursor for LmdbCursor {
         Ok(())
     }
 
+    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+        Some(self)
+    }
+}
+
+impl CursorInternals for LmdbCursor {
+    fn drop_behind(&mut self) -> bool {
+        self.drops_behind = self.view.pages().is_mapped() && self.page_cache.drop_behind();
+        self.drops_behind
+    }
+    fn dealt(&mut self, dealt: Dealt) {
+        self.page_cache.dealt(dealt);
+        if let Some(by_position) = &mut self.by_position {
+            by_position.dealt(dealt);
+        }
+    }
+    fn leave(&mut self) {
+        self.page_cache.leave();
+        if let Some(by_position) = &mut self.by_position {
+            by_position.leave();
+        }
+    }
+    fn goes_on_until(&mut self, position: u64) {
+        self.until = position;
+        if position != u64::MAX {
+            // A walk through the tree does not know where that is.
+            self.seek_by_index();
+        }
+        if let Some(by_position) = &mut self.by_position {
+            by_position.goes_on_until(position);
+        }
+    }
+    fn foresee(&mut self, position: u64) {
+        if let Some(by_position) = &mut self.by_position {
+            by_position.foresee(position);
+        }
+    }
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         let Some(value) = self.alone.1.take() else { return false };
         run.exchange(id, &self.alone.0, self.values.buffer(), value);
         true
     }
-
-    fn held_bytes(&self) -> usize {
+    fn held_bytes(&mut self) -> usize {
         if self.view.pages().is_mapped() { 0 } else { self.walk.held_bytes() + self.values.held_bytes() }
     }
 }

@@ -54,6 +54,7 @@ use self::index::Indexed;
 use self::page::{Holds, IS_READ_HERE, Tree};
 use super::access::{Access, Reading};
 use super::{Cursor, Identity, IndexPlace, Source, SourceError, VerifiesLater};
+use crate::source::internals::SourceInternals;
 
 /// A Caffe LMDB, opened for reading.
 ///
@@ -237,14 +238,6 @@ impl Source for Lmdb {
         of_index + self.environment.held_bytes()
     }
 
-    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
-        self.show_last(look);
-    }
-
-    fn index_checksum(&self) -> Option<u32> {
-        self.indexed.lock().as_ref().map(Indexed::checksum)
-    }
-
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(LmdbCursor::open(self, Heads::ByWalk)?))
     }
@@ -257,6 +250,18 @@ impl Source for Lmdb {
         self.make_seekable(place)
     }
 
+    fn internals(&self) -> Option<&dyn SourceInternals> {
+        Some(self)
+    }
+}
+
+impl SourceInternals for Lmdb {
+    fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        self.show_last(look);
+    }
+    fn index_checksum(&self) -> Option<u32> {
+        self.indexed.lock().as_ref().map(Indexed::checksum)
+    }
     fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(LmdbCursor::open(self, Heads::ByUser)?))
     }

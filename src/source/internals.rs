@@ -1,0 +1,179 @@
+//! What the crate's own sources do for a feed beyond [`Source`] and [`Cursor`].
+//!
+//! The traits are public only because hidden methods of those two mention them; nobody outside the crate can
+//! name them. For every other source, what they ask for has a default here.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::files::Files;
+use super::leveldb::Pool;
+use super::{Cursor, Run, Source, SourceError};
+use crate::base::offload::Helpers;
+use crate::record::RecordId;
+
+/// The promise to verify the deferred checksums of a run's records before their values are used, and the
+/// threads that help the cursor meanwhile. Only this crate can give it. It is good for one cursor and for the
+/// cursors that one consists of; they share their helpers.
+#[derive(Clone, Debug)]
+pub struct VerifiesLater {
+    pool: Option<Rc<Pool>>,
+}
+
+impl VerifiesLater {
+    /// The promise of a feed's stages, whose workers verify and help.
+    pub(crate) fn promised(helpers: Option<Arc<dyn Helpers>>) -> Self {
+        VerifiesLater { pool: helpers.map(Pool::new) }
+    }
+
+    /// The pool of blocks that the helpers unpack ahead of the cursor.
+    pub(super) fn pool(self) -> Option<Rc<Pool>> {
+        self.pool
+    }
+}
+
+/// Progress of the runs that hold a cursor's records. Runs are counted as they begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dealt {
+    /// The number of runs that have begun.
+    pub(crate) begun: u64,
+    /// The number of leading runs that are used completely.
+    pub(crate) used: u64,
+}
+
+/// What a source of this crate can do besides.
+pub trait SourceInternals: Source {
+    /// The names of the consecutive files that make up the source, for messages.
+    fn files(&self) -> Files {
+        Files::of([self.path()])
+    }
+
+    /// Whether neighbouring records may have different lenders. If so, holders of several records reserve room
+    /// for the lenders.
+    fn has_several_lenders(&self) -> bool {
+        false
+    }
+
+    /// Calls `look` with the key and the value of the last record, if a source that is not seekable reaches that
+    /// record directly and can read it.
+    fn look_at_last(&self, _look: &mut dyn FnMut(&[u8], &[u8])) {}
+
+    /// A checksum of the index of the records, if there is an index that stays the same as long as the data set
+    /// does.
+    fn index_checksum(&self) -> Option<u32> {
+        None
+    }
+
+    /// Opens a [cursor](Source::cursor) for a caller that verifies deferred checksums before it uses the values.
+    ///
+    /// # Errors
+    ///
+    /// As [`cursor`](Source::cursor).
+    fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        self.cursor()
+    }
+}
+
+/// What a cursor of this crate can do besides.
+pub trait CursorInternals {
+    /// From now on, has the kernel drop from memory what the cursor has passed and nobody uses any more, as
+    /// [`dealt`](Self::dealt) reports; `false` if the cursor cannot. Called before the first step.
+    fn drop_behind(&mut self) -> bool {
+        false
+    }
+
+    /// Reports the progress of the runs that hold the cursor's records, if [`drop_behind`](Self::drop_behind) is
+    /// on: before the next step whenever a run has begun.
+    fn dealt(&mut self, _dealt: Dealt) {}
+
+    /// Reading continues in another database: the place where this cursor stands may be dropped as well, once its
+    /// records are used.
+    fn leave(&mut self) {}
+
+    /// A hint: the cursor will seek to this position soon.
+    fn foresee(&mut self, _position: u64) {}
+
+    /// A hint: after its next seek, the cursor reads record by record up to this position and then seeks
+    /// elsewhere; `u64::MAX` if it continues. Read-ahead should end there.
+    fn goes_on_until(&mut self, _position: u64) {}
+
+    /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so that a
+    /// large value is not copied. Allowed only for an entry with `is_whole` set. The entry's bytes are gone
+    /// afterwards. `false` if nothing was added.
+    fn give(&mut self, _id: RecordId, _run: &mut Run) -> bool {
+        false
+    }
+
+    /// Bytes that the cursor will keep in memory, as far as it knows. A feed's memory budget counts them and asks
+    /// at the first record. Other sources report theirs in [`Source::held_bytes`].
+    fn held_bytes(&mut self) -> usize {
+        0
+    }
+}
+
+/// The same of any source.
+impl dyn Source + '_ {
+    pub(crate) fn files(&self) -> Files {
+        self.internals().map_or_else(|| Files::of([self.path()]), SourceInternals::files)
+    }
+
+    pub(crate) fn has_several_lenders(&self) -> bool {
+        self.internals().is_some_and(SourceInternals::has_several_lenders)
+    }
+
+    pub(crate) fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
+        if let Some(own) = self.internals() {
+            own.look_at_last(look);
+        }
+    }
+
+    pub(crate) fn index_checksum(&self) -> Option<u32> {
+        self.internals()?.index_checksum()
+    }
+
+    pub(crate) fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
+        match self.internals() {
+            Some(own) => own.deferring_cursor(promise),
+            None => self.cursor(),
+        }
+    }
+}
+
+/// The same of any cursor.
+impl dyn Cursor + '_ {
+    pub(crate) fn drop_behind(&mut self) -> bool {
+        self.internals().is_some_and(CursorInternals::drop_behind)
+    }
+
+    pub(crate) fn dealt(&mut self, dealt: Dealt) {
+        if let Some(own) = self.internals() {
+            own.dealt(dealt);
+        }
+    }
+
+    pub(crate) fn leave(&mut self) {
+        if let Some(own) = self.internals() {
+            own.leave();
+        }
+    }
+
+    pub(crate) fn foresee(&mut self, position: u64) {
+        if let Some(own) = self.internals() {
+            own.foresee(position);
+        }
+    }
+
+    pub(crate) fn goes_on_until(&mut self, position: u64) {
+        if let Some(own) = self.internals() {
+            own.goes_on_until(position);
+        }
+    }
+
+    pub(crate) fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        self.internals().is_some_and(|own| own.give(id, run))
+    }
+
+    pub(crate) fn held_bytes(&mut self) -> usize {
+        self.internals().map_or(0, CursorInternals::held_bytes)
+    }
+}
