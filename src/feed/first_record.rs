@@ -23,7 +23,7 @@ pub(super) struct FirstRecord {
     /// Whether the workers have to verify it.
     pub(super) is_unverified: bool,
     /// What a walk keeps.
-    pub(super) walk_bytes: usize,
+    pub(super) cursor_bytes: usize,
 }
 
 impl FirstRecord {
@@ -53,7 +53,7 @@ impl FirstRecord {
         if let Some(companion) = companion {
             identity = identity.with_first("companion", key, companion);
         }
-        let (is_unverified, walk_bytes) = (entry.is_unverified(), cursor.held_bytes());
+        let (is_unverified, cursor_bytes) = (entry.is_unverified(), cursor.held_bytes());
         Ok(FirstRecord {
             identity,
             fields,
@@ -62,7 +62,7 @@ impl FirstRecord {
             value_bytes,
             copied_bytes,
             is_unverified,
-            walk_bytes,
+            cursor_bytes,
         })
     }
 }
