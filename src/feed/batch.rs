@@ -73,7 +73,7 @@ impl Batch {
         self.field(field)?.get()
     }
 
-    /// Returns the elements of a ragged field on the host, and where each record's start.
+    /// Returns the elements of a ragged field on the host, and where each record's elements start.
     ///
     /// # Errors
     ///

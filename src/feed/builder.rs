@@ -230,7 +230,7 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets training or testing (default: training).
+    /// Sets the phase: training or testing (default: training).
     pub fn phase(mut self, phase: Phase) -> Self {
         self.spec.phase = phase;
         self

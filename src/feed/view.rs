@@ -94,7 +94,7 @@ impl<'a> FieldView<'a> {
         Ok(Values { values, shape: self.shape })
     }
 
-    /// Returns its elements, and where each record's start.
+    /// Returns its elements, and where each record's elements start.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl<T> Deref for Values<'_, T> {
     }
 }
 
-/// The elements of a ragged field: all of them, and where each row's start.
+/// The elements of a ragged field: all of them, and where each row's elements start.
 #[derive(Clone, Copy, Debug)]
 pub struct Ragged<'a, T> {
     values: &'a [T],
