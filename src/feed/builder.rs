@@ -328,8 +328,8 @@ impl FeedBuilder {
     /// [`last_batch`](Self::last_batch), [`assignment`](Self::assignment), [`policy`](Self::policy) and
     /// [`worker`](Self::worker), the feed follows a [`Plan`](crate::order::Plan): its lanes are the replicas
     /// of a worker, and its [global batch](Self::global_batch_size) need not divide evenly. Otherwise it
-    /// deals in round-robin order, as Caffe does, without end. If the source does not know how many records
-    /// it has, as a LevelDB does not, it is [indexed](Self::index).
+    /// deals in round-robin order, as Caffe does. If the source does not know how many records it has, as a
+    /// LevelDB does not, it is [indexed](Self::index).
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.spec.schedule.epochs = Some(epochs);
         self
@@ -352,7 +352,7 @@ impl FeedBuilder {
     /// Mixes the databases that the feed [consists of](Self::and_lmdb) in exact proportions, one number each:
     /// with `[3, 1]`, three of every four consecutive records are from the first
     /// ([`Job::mix`](crate::order::Job::mix)). The feed then follows a plan: see [`epochs`](Self::epochs).
-    /// Unlike there, a record comes once in each pass over its own database.
+    /// A record then comes once in each pass over its own database, and not once in each epoch.
     pub fn mix(mut self, weights: impl IntoIterator<Item = u64>) -> Self {
         self.spec.schedule.mix = weights.into_iter().collect();
         self
