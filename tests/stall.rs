@@ -146,7 +146,7 @@ fn a_device_that_keeps_its_batches_is_named_and_blamed() {
             busy.0.store(true, Ordering::Relaxed);
             warning
         });
-        assert!(warning.contains("cause=busy:0 still uses the batches that were let go of"), "{warning}");
+        assert!(warning.contains("cause=busy:0 still uses the batches that were dropped"), "{warning}");
         assert!(feed.stats().lanes[0].waits_for_device.time >= SHORT, "{}", feed.stats());
     });
 }

@@ -1,4 +1,4 @@
-//! What a feed's records are decoded by, where that is not Caffe's image record.
+//! The decoder of a feed's records, if they are not Caffe's image records.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::transform::{Transform, TransformPlace};
 /// A decoder's closure.
 type DecodeFn = dyn Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync;
 
-/// What was said of how records are decoded. Nothing is Caffe's image record.
+/// The decoder options. If none is set, records are Caffe's image records.
 #[derive(Clone, Default)]
 pub(super) struct Decoding {
     decoder: Option<Arc<dyn ErasedDecoder>>,
@@ -36,7 +36,7 @@ impl fmt::Debug for Decoding {
 }
 
 impl Decoding {
-    /// The decoder, if it is another than that of image records.
+    /// The decoder, unless records are Caffe's image records.
     pub(super) fn decoder(&self) -> Result<Option<Arc<dyn ErasedDecoder>>, ConfigError> {
         let half = |said, missing| Err(ConfigError::HalfADecoder { said, missing });
         match (&self.decoder, &self.fields, &self.closure) {
@@ -55,23 +55,24 @@ impl Decoding {
 }
 
 impl FeedBuilder {
-    /// What turns records into rows of batches, in place of Caffe's image record: one of one's own, [`RawBytes`](crate::RawBytes)
-    /// or [`Tokens`](crate::Tokens). What is for images (transform, target, dtype, layout) is then refused.
+    /// Sets what turns records into rows of batches, instead of Caffe's image record: a caller-implemented
+    /// decoder, [`RawBytes`](crate::RawBytes) or [`Tokens`](crate::Tokens). The options for images
+    /// (transform, target, dtype, layout) are then refused.
     pub fn decoder(mut self, decoder: impl RecordDecoder) -> Self {
         self.spec.decoder = DecoderSpec::Attached;
         self.attached.decoding.decoder = Some(Arc::new(decoder));
         self
     }
 
-    /// The fields of a batch, for [`decode`](Self::decode) to write.
+    /// Sets the fields of a batch, for [`decode`](Self::decode) to write.
     pub fn fields(mut self, fields: impl IntoIterator<Item = Field>) -> Self {
         self.spec.decoder = DecoderSpec::Attached;
         self.attached.decoding.fields = Some(fields.into_iter().collect());
         self
     }
 
-    /// Decodes records with a closure, which writes each of the declared [fields](Self::fields) of a record. It runs on the
-    /// workers, on many records at a time: it must be a function of the record.
+    /// Decodes records with a closure, which writes each of the declared [fields](Self::fields) of a record.
+    /// It runs on the workers, on many records at a time, so it must be a function of the record alone.
     ///
     /// ```
     /// use percolator::{DecodeFailure, Dtype, Feed, Field};
@@ -83,7 +84,7 @@ impl FeedBuilder {
     ///         let (image, tokens) = record
     ///             .value
     ///             .split_at_checked(3 * 32 * 32)
-    ///             .ok_or_else(|| DecodeFailure::new(format!("{} bytes hold no image", record.value.len())))?;
+    ///             .ok_or_else(|| DecodeFailure::new(format!("no image in {} bytes", record.value.len())))?;
     ///         row.write("image", image)?;
     ///         let tokens: Vec<i32> = tokens.iter().map(|&token| token.into()).collect();
     ///         row.write("tokens", &tokens)?;
@@ -99,14 +100,14 @@ impl FeedBuilder {
         self
     }
 
-    /// Gives each batch of images a field `label_i64`, too: labels as the i64 that loss functions of most frameworks take.
-    /// Off if not said.
+    /// Adds a field `label_i64` to each batch of images: labels as i64, the type that loss functions of most
+    /// frameworks take (default: off).
     pub fn labels_i64(mut self, has: bool) -> Self {
         self.spec.labels_i64 = has;
         self
     }
 
-    /// The decoder, if it is another than that of image records, which is `None`. Rejects image options beside it.
+    /// The decoder, or `None` for Caffe's image records. Refuses image options beside a decoder.
     pub(super) fn attached_decoder(&self) -> Result<Option<Arc<dyn ErasedDecoder>>, ConfigError> {
         let spec = &self.spec;
         let decoder = self.attached.decoding.decoder()?;

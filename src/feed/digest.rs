@@ -1,4 +1,4 @@
-//! What the data set of a feed holds: made of it, and held against it.
+//! The digest of a feed's data set: how it is made, and how a feed is checked against it.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::receipt::{DataDigest, DigestDetail};
 use crate::source::{Identity, Passes, Source};
 
 impl FeedBuilder {
-    /// The digest of what the feed would read, its targets' companions included: the feed is not built, and
-    /// nothing but the source and the targets matters. It takes a walk over the data set, which is hashed on
-    /// all processors.
+    /// Makes the digest of what the feed would read, including its targets' companions. The feed is not
+    /// built, and only the source and the targets matter. It takes one pass over the data set, which is
+    /// hashed on all processors.
     ///
     /// # Errors
     ///
@@ -24,16 +24,16 @@ impl FeedBuilder {
         Ok(DataDigest::of(&*source, detail)?)
     }
 
-    /// The digest of the data set, made before. It is not made again here: that takes as long as an epoch.
-    /// But a feed of another length, or with another first or last record, is refused; its
-    /// [snapshots](crate::Snapshot) and [receipts](crate::Receipt) have it, and a run does not [go
-    /// on](Self::resume) with another digest than it had.
+    /// Sets the digest of the data set, made before. It is not made again here, which would take as long as
+    /// an epoch. But a feed whose data set has another length, or another first or last record, is refused.
+    /// The feed's [snapshots](crate::Snapshot) and [receipts](crate::Receipt) contain the digest, and a run
+    /// does not [resume](Self::resume) with another digest than it had.
     pub fn with_digest(mut self, digest: &DataDigest) -> Self {
         self.attached.digest = Some(Arc::new(digest.sum()));
         self
     }
 
-    /// Adds the digest to what the data set is known by.
+    /// Adds the digest to what the data set is recognised by.
     pub(super) fn know_digest(
         &self,
         source: &dyn Source,

@@ -1,6 +1,10 @@
-//! Batches as DLPack tensors: any framework that speaks it takes them as they lie, without a copy.
+//! Batches as DLPack tensors, which many frameworks take without a copy.
 //!
-//! The layout is that of `dlpack.h` 1.0, `DLManagedTensorVersioned`.
+//! [`Batch::into_dlpack`] turns a batch into a [`DlpackBatch`]: one [`DlpackTensor`] for each array.
+//! [`DlpackTensor::into_raw`] hands a tensor to a framework. The batch's memory returns to its lane when the
+//! last tensor is released.
+//!
+//! The structs are laid out as in `dlpack.h` 1.0 (`DLManagedTensorVersioned`).
 
 #![expect(unsafe_code, reason = "DLPack is C: a struct that frees itself through a function pointer")]
 
@@ -15,16 +19,16 @@ use crate::base::shape::{AXES_MAX, Dtype, Extents};
 use crate::base::sync::panic_message;
 use crate::device::DeviceError;
 
-/// The version of DLPack that tensors are laid out for.
+/// The DLPack version of the tensors' layout.
 pub const DLPACK_VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
 
 /// `DLPackVersion`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLPackVersion {
-    /// Changes where the layout does.
+    /// Changes when the layout changes.
     pub major: u32,
-    /// Changes where something is added.
+    /// Changes when something is added.
     pub minor: u32,
 }
 
@@ -34,7 +38,7 @@ pub struct DLPackVersion {
 pub struct DLDevice {
     /// 1 is the host (`kDLCPU`), 2 a CUDA device (`kDLCUDA`).
     pub device_type: i32,
-    /// Which of them.
+    /// Which device of this type.
     pub device_id: i32,
 }
 
@@ -42,11 +46,11 @@ pub struct DLDevice {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {
-    /// 0 is a signed integer, 1 an unsigned one, 2 a float, 4 a bfloat, 6 a bool.
+    /// The kind of number: 0 is a signed integer, 1 an unsigned one, 2 a float, 4 a bfloat, 6 a bool.
     pub code: u8,
-    /// Bits of an element.
+    /// The bits of an element.
     pub bits: u8,
-    /// 1: elements are no vectors.
+    /// 1: elements are not vectors.
     pub lanes: u16,
 }
 
@@ -54,70 +58,70 @@ pub struct DLDataType {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLTensor {
-    /// Where the first element lies, on the device.
+    /// The address of the first element, on the device.
     pub data: *mut c_void,
     /// The device.
     pub device: DLDevice,
-    /// How many axes there are.
+    /// The number of axes.
     pub ndim: i32,
     /// The type of the elements.
     pub dtype: DLDataType,
     /// The extents of the axes, outermost first.
     pub shape: *mut i64,
-    /// How many elements apart neighbours along each axis lie.
+    /// The distance of neighbours along each axis, in elements.
     pub strides: *mut i64,
     /// 0: `data` is the first element.
     pub byte_offset: u64,
 }
 
-/// `DLManagedTensorVersioned`: a tensor, and how it is given back.
+/// `DLManagedTensorVersioned`: a tensor, and how it is released.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
-    /// Of the layout.
+    /// The version of the layout.
     pub version: DLPackVersion,
-    /// The deleter's own.
+    /// For the deleter alone.
     pub manager_ctx: *mut c_void,
-    /// Gives the tensor back; called once, on any thread.
+    /// Releases the tensor. To be called once, on any thread.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// None: the tensor may be written to, for nobody else sees it.
+    /// No flags: the tensor may be written to, because nobody else uses it.
     pub flags: u64,
     /// The tensor.
     pub dl_tensor: DLTensor,
 }
 
-/// `DLManagedTensor`: what DLPack was before it had versions, which older frameworks ask for.
+/// `DLManagedTensor`: the struct of DLPack before it had versions, which older frameworks expect.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// The deleter's own.
+    /// For the deleter alone.
     pub manager_ctx: *mut c_void,
-    /// Gives the tensor back; called once, on any thread.
+    /// Releases the tensor. To be called once, on any thread.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
-/// The arrays of a batch as tensors, by name: its fields, and `FIELD.offsets` or `FIELD.lengths` of those of varying
-/// length. The batch's memory goes back to its lane when the last of them is given back.
+/// The arrays of a batch as tensors, by name: its fields, and `FIELD.offsets` or `FIELD.lengths` for fields
+/// of varying length. The batch's memory returns to its lane when the last tensor is released.
 #[derive(Debug)]
 pub struct DlpackBatch(Vec<(Arc<str>, DlpackTensor)>);
 
 impl DlpackBatch {
-    /// A tensor, to look at.
+    /// Returns a tensor by name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&DlpackTensor> {
         self.0.iter().find_map(|(found, tensor)| (&**found == name).then_some(tensor))
     }
 
-    /// A tensor, to hand on. It is not among the others any more.
+    /// Takes a tensor by name, to hand it on. It is then no longer among the others.
     #[must_use]
     pub fn take(&mut self, name: &str) -> Option<DlpackTensor> {
         let at = self.0.iter().position(|(found, _)| &**found == name)?;
         Some(self.0.remove(at).1)
     }
 
-    /// The tensors' names, field by field.
+    /// Returns the tensors' names, field by field.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(|(name, _)| &**name)
     }
@@ -132,7 +136,7 @@ impl IntoIterator for DlpackBatch {
     }
 }
 
-/// A tensor that is given back when it is dropped, unless it was [handed on](Self::into_raw).
+/// A tensor that is released when it is dropped, unless it was [handed on](Self::into_raw).
 pub struct DlpackTensor(NonNull<Managed>);
 
 // SAFETY: the tensor's memory is the batch's, which may be dropped on any thread; nobody else has the tensor.
@@ -140,17 +144,17 @@ unsafe impl Send for DlpackTensor {}
 // SAFETY: a shared reference only reads the description.
 unsafe impl Sync for DlpackTensor {}
 
-/// What a tensor is made of: the structs that the other side may see, and what their pointers lead to.
+/// What a tensor consists of: the structs that the other side sees, and what their pointers lead to.
 struct Managed {
     versioned: DLManagedTensorVersioned,
     unversioned: DLManagedTensor,
     shape: [i64; AXES_MAX],
     strides: [i64; AXES_MAX],
-    /// Keeps the memory; the last of its tensors gives it back.
+    /// Keeps the memory, which the last of the batch's tensors releases.
     _batch: Arc<Batch>,
 }
 
-/// An array of a batch before it is one of a [`Managed`].
+/// An array of a batch, from which a [`Managed`] is made.
 struct Array {
     name: Arc<str>,
     data: *mut c_void,
@@ -159,13 +163,15 @@ struct Array {
 }
 
 impl Batch {
-    /// The batch as DLPack tensors, without a copy.
+    /// Turns the batch into DLPack tensors, without a copy.
     ///
-    /// On a CUDA device, let the streams that will read the tensors [wait for the batch](crate::device::CudaBatch::wait_on)
-    /// first: what they have queued when the last tensor is given back counts as its use. Where none waits, this
-    /// call itself waits until the batch has arrived, and whoever gives back the last tensor must be done with it.
+    /// On a CUDA device, first let the streams that will read the tensors [wait for the
+    /// batch](crate::device::CudaBatch::wait_on). The work that they have queued when the last tensor is
+    /// released counts as its use. If no stream waits, this call itself waits until the batch has arrived.
+    /// Whoever releases the last tensor must then be done with it.
     ///
-    /// Of a device of the caller's own making the tensors are what lies on the host: [`host_shape`](Self::host_shape).
+    /// For a caller-implemented device, the tensors are the arrays on the host:
+    /// [`host_shape`](Self::host_shape).
     ///
     /// # Errors
     ///
@@ -177,7 +183,7 @@ impl Batch {
         Ok(DlpackBatch(arrays.into_iter().map(tensor).collect()))
     }
 
-    /// Where its arrays lie, once it has arrived or a stream waits for it.
+    /// Where its arrays are, once it has arrived or a stream waits for it.
     fn located(&self) -> Result<(DLDevice, Vec<Array>), DeviceError> {
         let layout = self.filled().layout();
         #[cfg(feature = "cuda-driver")]
@@ -250,11 +256,11 @@ impl DlpackTensor {
             let number = |number| i64::try_from(number).expect("an array is no larger than memory");
             (*shape, *strides) = (number(sizing), number(stride));
         }
-        // Its pointers lead into the box, and are set once that is where it stays.
+        // Its pointers lead into the box, and are set when the box has its final address.
         let tensor = || DLTensor {
             data: array.data,
             device,
-            ndim: i32::try_from(array.shape.len()).expect("there are eight axes at the most"),
+            ndim: i32::try_from(array.shape.len()).expect("there are at most eight axes"),
             dtype: data_type(array.dtype),
             shape: std::ptr::null_mut(),
             strides: std::ptr::null_mut(),
@@ -272,8 +278,8 @@ impl DlpackTensor {
             DLManagedTensor { dl_tensor: tensor(), manager_ctx, deleter: Some(delete_unversioned) };
         let managed = Box::new(Managed { versioned, unversioned, shape, strides, _batch: batch.clone() });
         let managed = Box::into_raw(managed);
-        // No reference to the whole is made from here on, so that the addresses of its parts stay good.
-        // SAFETY: the box was just given up, and nobody else knows where it is; only an address in it is taken.
+        // No reference to the whole struct is made from here on, so the addresses of its parts stay valid.
+        // SAFETY: the box was just given up, and nobody else has its address; only an address in it is taken.
         let shape = unsafe { &raw mut (*managed).shape };
         // SAFETY: as above.
         let strides = unsafe { &raw mut (*managed).strides };
@@ -288,37 +294,37 @@ impl DlpackTensor {
         DlpackTensor(NonNull::new(managed).expect("a box is somewhere"))
     }
 
-    /// The tensor, to look at.
+    /// Returns the tensor's description.
     #[must_use]
     pub fn tensor(&self) -> &DLTensor {
-        // SAFETY: the struct is there until a deleter has been called, which only the drop does.
+        // SAFETY: the struct exists until a deleter has been called, which only the drop does.
         unsafe { &(*self.0.as_ptr()).versioned.dl_tensor }
     }
 
-    /// Hands it on: to a framework, or into a capsule named `dltensor_versioned`. Whoever has it calls its deleter
-    /// once; otherwise the batch never goes back to its lane.
-    #[must_use = "a tensor that is lost never gives its memory back"]
+    /// Hands the tensor on: to a framework, or into a capsule named `dltensor_versioned`. The new owner must
+    /// call its deleter once; otherwise the batch never returns to its lane.
+    #[must_use = "a tensor that is lost never releases its memory"]
     pub fn into_raw(self) -> *mut DLManagedTensorVersioned {
         let managed = self.0.as_ptr();
         std::mem::forget(self);
-        // SAFETY: the struct is there until its deleter is called; only the address of a part is taken.
+        // SAFETY: the struct exists until its deleter is called; only the address of a part is taken.
         unsafe { &raw mut (*managed).versioned }
     }
 
-    /// Hands it on as what DLPack was before it had versions: to an older framework, or into a capsule named `dltensor`.
-    /// Otherwise as [`into_raw`](Self::into_raw).
-    #[must_use = "a tensor that is lost never gives its memory back"]
+    /// Hands the tensor on without a version: to an older framework, or into a capsule named `dltensor`.
+    /// Otherwise the same as [`into_raw`](Self::into_raw).
+    #[must_use = "a tensor that is lost never releases its memory"]
     pub fn into_raw_unversioned(self) -> *mut DLManagedTensor {
         let managed = self.0.as_ptr();
         std::mem::forget(self);
-        // SAFETY: the struct is there until its deleter is called; only the address of a part is taken.
+        // SAFETY: the struct exists until its deleter is called; only the address of a part is taken.
         unsafe { &raw mut (*managed).unversioned }
     }
 }
 
 impl Drop for DlpackTensor {
     fn drop(&mut self) {
-        // SAFETY: it was made by `new`, and not handed on.
+        // SAFETY: `new` made it, and it was not handed on.
         unsafe { give_back(self.0.as_ptr()) };
     }
 }
@@ -329,28 +335,28 @@ impl fmt::Debug for DlpackTensor {
     }
 }
 
-/// Gives a tensor back.
+/// Releases a tensor.
 ///
 /// # Safety
 ///
-/// It is one of ours, and was not given back before.
+/// `tensor` is null, or one of ours that was not released before.
 unsafe extern "C" fn delete_versioned(tensor: *mut DLManagedTensorVersioned) {
     if !tensor.is_null() {
-        // SAFETY: it is one of ours, and still there.
+        // SAFETY: it is one of ours, and was not released before.
         let managed = unsafe { (*tensor).manager_ctx };
         // SAFETY: `new` put the box's address there.
         unsafe { give_back(managed.cast()) };
     }
 }
 
-/// The same of one without a version.
+/// Releases a tensor without a version.
 ///
 /// # Safety
 ///
-/// As of [`delete_versioned`].
+/// As for [`delete_versioned`].
 unsafe extern "C" fn delete_unversioned(tensor: *mut DLManagedTensor) {
     if !tensor.is_null() {
-        // SAFETY: it is one of ours, and still there.
+        // SAFETY: it is one of ours, and was not released before.
         let managed = unsafe { (*tensor).manager_ctx };
         // SAFETY: `new` put the box's address there.
         unsafe { give_back(managed.cast()) };
@@ -359,14 +365,14 @@ unsafe extern "C" fn delete_unversioned(tensor: *mut DLManagedTensor) {
 
 /// # Safety
 ///
-/// `new` gave up the box, and it was not given back before.
+/// `new` gave up the box, and it was not released before.
 unsafe fn give_back(managed: *mut Managed) {
     // SAFETY: that is what the caller promises.
     let managed = unsafe { Box::from_raw(managed) };
-    // A panic that comes to a function of C ends the process.
+    // A panic that leaves an `extern "C"` function ends the process.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(managed))) {
         let message = panic_message(&*panic);
-        // Whoever listens may be what panics.
-        let _ = catch_unwind(|| tracing::error!(message, "giving a tensor back panicked; this is a bug"));
+        // The log's subscriber may be what panics.
+        let _ = catch_unwind(|| tracing::error!(message, "releasing a tensor panicked; this is a bug"));
     }
 }

@@ -1,11 +1,12 @@
-//! Batches without records, for a lane that has ended while others of its job go on.
+//! Batches without records, for a lane that has ended while others of its job continue.
 //!
-//! They go the way of all others, through a passage of the lane's own device, so that whoever consumes them finds everything
-//! in its place there. They are no part of the lane's ring, which ended with it: the first one reserves memory, for one
-//! record (or, where batches are padded, for a batch), and it goes round again when it is dropped.
+//! They go through a transfer of the lane's own device, like any batch, so that the consumer finds everything
+//! where it expects it. They are not part of the lane's ring, which ended with the lane. The first one
+//! allocates memory for one record (or for one batch, if batches are padded), and is reused when it is
+//! dropped.
 //!
-//! As with the ring's, nobody who lets go of one waits for its device: when their lane goes, its prefetch thread
-//! sees them home (`return_queue.rs`).
+//! As with the ring's batches, dropping one never waits for its device: when the lane is dropped, its
+//! prefetch thread waits for them (`return_queue.rs`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,21 +25,21 @@ use crate::prefetch::{LaneMeters, Returned, RingKeeper, Slot, SlotHeader, Unsubm
 
 /// Makes the empty batches of one lane.
 pub(super) struct EmptyBatches {
-    /// Before everything that holds slots.
+    /// Declared, hence dropped, before everything that holds slots.
     account: RingKeeper,
     device: Device,
-    /// Of one record, or, where batches are padded, of as many as a batch has.
+    /// The layout of one record, or of a whole batch if batches are padded.
     layout: Arc<BatchLayout>,
     pads: bool,
     lane: usize,
-    /// Of their own: the lane's tell what came through it.
+    /// Meters of their own: the lane's count what came through it.
     meters: Arc<LaneMeters>,
-    /// Has as many as its consumer has held at once.
+    /// Has as many slots as its consumer has held at once.
     free: Receiver<Returned>,
-    home: ReturnQueue<Returned>,
-    /// Free, but for a device that may still be using them.
+    returns: ReturnQueue<Returned>,
+    /// Free, except that a device may still be using them.
     resting: VecDeque<Slot>,
-    /// Their device has failed: they go with the lane.
+    /// Their device has failed: they are dropped with the lane.
     failed: Vec<Slot>,
 }
 
@@ -47,7 +48,7 @@ impl EmptyBatches {
         let (free_sender, free) = unbounded();
         let account = RingKeeper(SlotAccount::open());
         EmptyBatches {
-            home: ReturnQueue::new(free_sender, &account.0),
+            returns: ReturnQueue::new(free_sender, &account.0),
             account,
             device: device.clone(),
             layout: match layout.with_rows(1).filter(|_| !pads) {
@@ -63,25 +64,26 @@ impl EmptyBatches {
         }
     }
 
-    /// Ends their round. What is returned brings home those that are here, and later those that are still held; it
-    /// is for a thread that may wait for their device ([`await_returned`](crate::base::return_queue::await_returned)).
+    /// Ends their reuse. The receiver yields the slots that are here, and later those that are still held; it
+    /// is for a thread that may wait for their device
+    /// ([`await_returned`](crate::base::return_queue::await_returned)).
     pub(super) fn leave(&mut self) -> Receiver<Returned> {
         self.account.0.close();
-        // Those whose device has failed first, as in a ring.
+        // Those whose device has failed come first, as in a ring.
         for slot in self.failed.drain(..).chain(self.resting.drain(..)) {
-            let _ = self.home.send(Returned { slot, released: Ok(()) });
+            let _ = self.returns.send(Returned { slot, released: Ok(()) });
         }
-        // Only those that are held keep the way open.
-        self.home = ReturnQueue::nowhere();
+        // From here on only batches that are held keep the queue open.
+        self.returns = ReturnQueue::nowhere();
         self.free.clone()
     }
 
-    /// Whether somebody still holds one.
+    /// Whether one is still held.
     pub(super) fn are_held(&self) -> bool {
-        self.home.has_slots_out()
+        self.returns.has_slots_out()
     }
 
-    /// A batch without records, on its way to the device.
+    /// Returns a batch without records, on its way to the device.
     pub(super) fn make(&mut self) -> Result<Batch, FeedError> {
         let Slot { header, frame } = self.slot()?;
         let filling = frame.begin(&self.layout);
@@ -91,10 +93,10 @@ impl EmptyBatches {
             error
         })?;
         self.meters.held.fetch_add(1, Ordering::Relaxed);
-        Ok(Batch::new(delivered, self.lane, &self.home, &self.meters))
+        Ok(Batch::new(delivered, self.lane, &self.returns, &self.meters))
     }
 
-    /// One that is used no more, or a new one.
+    /// Returns a slot that is no longer used, or a new one.
     fn slot(&mut self) -> Result<Slot, FeedError> {
         for Returned { slot, released } in self.free.try_iter() {
             match released {
@@ -108,11 +110,11 @@ impl EmptyBatches {
         let mut transfers = self.resting.iter().map(|slot| &*slot.header.transfer);
         if let Some((place, is_unused)) = self.device.backend().first_unused(&mut transfers) {
             is_unused?;
-            return Ok(self.resting.remove(place).expect("it was just looked at"));
+            return Ok(self.resting.remove(place).expect("it was just found"));
         }
         let (memory, capacity) = self.device.host_memory(self.layout.capacity())?;
         let transfer = self.device.backend().transfer(capacity)?;
-        // Nobody waits for its writers: there are none, or they are done before it is pending.
+        // Nobody waits for its writers: it has none, or they are done before it is pending.
         let (done, _) = crossbeam_channel::bounded(1);
         let frame = Frame::new(memory, self.layout.rows(), done);
         Ok(Slot {

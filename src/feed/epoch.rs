@@ -1,4 +1,4 @@
-//! A feed of one device as an iterator: of all batches, or of one epoch's.
+//! A feed with one device as an iterator: over all its batches, or over one epoch's.
 
 use super::batch::Batch;
 use super::lane::Lane;
@@ -6,7 +6,7 @@ use super::{Feed, Steps};
 use crate::config::ConfigError;
 use crate::error::FeedError;
 
-/// The batches of one epoch of a feed with one device. See [`Feed::epoch`].
+/// An iterator over the batches of one epoch of a feed with one device. See [`Feed::epoch`].
 #[derive(Debug)]
 pub struct Epoch<'a> {
     steps: Steps<'a>,
@@ -14,15 +14,16 @@ pub struct Epoch<'a> {
 }
 
 impl Feed {
-    /// One epoch of a feed with one device: its batches, and then the end. The next call gives the next epoch. After the
-    /// last one that the feed was [built for](crate::FeedBuilder::epochs) it begins again with the first: a feed of
-    /// one epoch, or of a [single pass](crate::FeedBuilder::once), gives the same batches at each call, as validation
-    /// wants them.
+    /// Returns an iterator over one epoch of a feed with one device. The next call returns the next epoch.
+    /// After the last epoch that the feed was [built for](crate::FeedBuilder::epochs), it starts again with
+    /// the first: a feed of one epoch, or of a [single pass](crate::FeedBuilder::once), delivers the same
+    /// batches at each call, as validation needs.
     ///
-    /// To begin again is to [seek](Self::seek): it takes new threads and buffers, and statistics and receipts begin anew.
+    /// Starting again is a [seek](Self::seek): it takes new threads and buffers, and statistics and receipts
+    /// begin anew.
     ///
-    /// An iterator that is dropped early leaves the rest of its epoch to the next call. In [Caffe's
-    /// ring](crate::FeedBuilder::epochs), which knows no epochs, it does not end.
+    /// If the iterator is dropped early, the next call continues with the rest of its epoch. In [round-robin
+    /// order](crate::FeedBuilder::epochs), which has no epochs, it does not end.
     ///
     /// ```no_run
     /// use percolator::Feed;
@@ -40,8 +41,8 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if the feed has several devices, if its lanes were handed over, or if it cannot begin again. After an
-    /// error of one of its batches, that error: no epoch comes after it.
+    /// [`FeedError`] if the feed has several devices, if its lanes were taken, or if it cannot start again.
+    /// If one of its batches was an error, that error: no epoch comes after it.
     pub fn epoch(&mut self) -> Result<Epoch<'_>, FeedError> {
         self.check_single()?;
         let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.first()) else {
@@ -50,7 +51,7 @@ impl Feed {
         if let Some(error) = &lane.error {
             return Err(error.clone());
         }
-        // A single pass is over once all of its records were handed over, whether anybody has seen its end or not.
+        // A single pass is over once all of its records were handed over, whether or not its end was seen.
         let is_passed = self.builder.spec.schedule.once && self.records == Some(lane.meters.records.get());
         if is_passed || lane.has_nothing_more() {
             self.seek((0, 0))?;
@@ -84,18 +85,18 @@ impl Iterator for Epoch<'_> {
 
 impl std::iter::FusedIterator for Epoch<'_> {}
 
-/// All batches of a feed with one device.
+/// An iterator over all batches of a feed with one device.
 #[derive(Debug)]
 pub struct IntoBatches {
     lane: Option<Lane>,
-    /// In place of the first batch.
+    /// Returned in place of the first batch.
     refused: Option<FeedError>,
-    /// It stays for as long as its batches are asked for.
+    /// Kept as long as the iterator.
     feed: Feed,
 }
 
-/// A feed with one device gives its batches one after the other. One with several gives an error instead: step through
-/// it, or take its lanes.
+/// Iterates over the batches of a feed with one device. A feed with several yields an error instead: use its
+/// steps or its lanes.
 ///
 /// ```no_run
 /// use percolator::Feed;
@@ -120,7 +121,7 @@ impl IntoIterator for Feed {
 }
 
 impl IntoBatches {
-    /// The feed, for its statistics, snapshots and receipts.
+    /// Returns the feed, for its statistics, snapshots and receipts.
     #[must_use]
     pub fn feed(&self) -> &Feed {
         &self.feed

@@ -1,4 +1,4 @@
-//! The first record of a source, from which a feed knows its shapes and its memory before it starts.
+//! The first record of a source. From it a feed knows its shapes and its memory before it starts.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::record::RecordId;
 use crate::source::{FIRST, Identity, Record, Source, SourceError, VerifiesLater, samples};
 use crate::workers::processor::{Processor, ScratchBytes};
 
-/// What the first record of a source tells.
+/// What is known from the first record of a source.
 pub(super) struct FirstRecord {
-    /// What it tells of its data set.
+    /// What the data set is recognised by.
     pub(super) identity: Identity,
     pub(super) fields: Vec<Field>,
-    /// Where it is an image: what it is, before it is transformed.
+    /// If it is an image: its properties before the transform.
     pub(super) input: Option<Input>,
     pub(super) scratch_bytes: ScratchBytes,
     pub(super) value_bytes: usize,
     pub(super) copied_bytes: usize,
-    /// Whether the workers have to verify it.
+    /// Whether the workers must verify it (a deferred checksum).
     pub(super) is_unverified: bool,
-    /// What a walk keeps.
-    pub(super) walk_bytes: usize,
+    /// The memory that a cursor holds.
+    pub(super) cursor_bytes: usize,
 }
 
 impl FirstRecord {
-    /// `seed` picks the records that the data set is known by besides.
+    /// `seed` picks the further records that the data set is recognised by.
     pub(super) fn look(
         source: &dyn Source,
         processor: &Processor,
@@ -53,7 +53,7 @@ impl FirstRecord {
         if let Some(companion) = companion {
             identity = identity.with_first("companion", key, companion);
         }
-        let (is_unverified, walk_bytes) = (entry.is_unverified(), cursor.held_bytes());
+        let (is_unverified, cursor_bytes) = (entry.is_unverified(), cursor.held_bytes());
         Ok(FirstRecord {
             identity,
             fields,
@@ -62,7 +62,7 @@ impl FirstRecord {
             value_bytes,
             copied_bytes,
             is_unverified,
-            walk_bytes,
+            cursor_bytes,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! One device's end of a feed.
+//! A lane: one device's end of a feed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,19 +30,19 @@ const WARNING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// The longest time between two warnings of one wait.
 const WARNING_INTERVAL_MAX: Duration = Duration::from_secs(300);
 
-/// What [`Lane::try_next`] finds.
+/// The result of [`Lane::try_next`].
 #[derive(Debug)]
 pub enum TryNext {
     /// The next batch.
     Batch(Batch),
     /// No batch yet: the next one is still being filled.
     NotYet,
-    /// No batch any more.
+    /// No further batch.
     Ended,
 }
 
 impl TryNext {
-    /// The batch, if there is one.
+    /// Returns the batch, if there is one.
     #[must_use]
     pub fn batch(self) -> Option<Batch> {
         match self {
@@ -52,58 +52,60 @@ impl TryNext {
     }
 }
 
-/// One device's batches, in order: an iterator for one training loop, on whichever thread it runs.
+/// One device's batches, in order: an iterator for one training loop, on any thread.
 ///
 /// After an error, or the end of the last pass, it yields `None` for ever. A consumer that holds all batches
 /// of the ring and waits for one more gets an error [after a while](crate::FeedBuilder::give_up_after).
 ///
-/// Dropping it ends its prefetching; the other lanes of the feed go on. Batches that are still held may be
-/// dropped later, on any thread. Neither drop waits for a device: where the device is not the host, the
-/// prefetch thread stays until the device is done with all batches, and only then gives their memory back.
+/// Dropping it ends its prefetching; the other lanes of the feed continue. Batches that are still held may be
+/// dropped later, on any thread. Neither drop waits for a device: if the device is not the host, the prefetch
+/// thread stays until the device is done with all batches, and only then releases their memory.
 /// [`close`](Self::close) waits for that.
 pub struct Lane {
     pub(super) number: usize,
     pub(super) device: String,
     pub(super) empties: EmptyBatches,
     pub(super) full: Receiver<Result<Delivered, FeedError>>,
-    pub(super) home: ReturnQueue<Returned>,
+    pub(super) returns: ReturnQueue<Returned>,
     pub(super) meters: Arc<LaneMeters>,
-    /// Whom the prefetcher wakes.
+    /// The task that the prefetcher wakes.
     #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "only streams have tasks"))]
     pub(super) consumer: Arc<Consumer>,
     /// A task's wait for a batch.
     #[cfg(feature = "stream")]
     pub(super) task_wait: Option<Wait<Arc<WaitMeter>>>,
-    /// What it ended with.
+    /// The error that it ended with.
     pub(super) error: Option<FeedError>,
     pub(super) clock: Arc<Clock>,
     pub(super) watch: Watch,
     pub(super) warn_after: Duration,
     pub(super) give_up_after: Option<Duration>,
     pub(super) progress: Arc<Progress>,
-    /// Of the feed.
+    /// The feed's first error.
     pub(super) first_error: FirstError<FeedError>,
     pub(super) ended: bool,
-    /// `Some` until the drop, but for a lane that was never to give anything.
+    /// `Some` until the drop, except in a lane that was never to deliver anything.
     pub(super) thread: Option<PrefetchThread>,
-    /// Last: the workers are joined by the last lane to go, after its prefetcher, which sends to them.
+    /// Declared, hence dropped, last: the last lane joins the workers, after its prefetcher, which sends to
+    /// them, has ended.
     pub(super) _workers: Option<Arc<Workers>>,
 }
 
 /// A lane's prefetcher.
 pub(super) struct PrefetchThread {
-    /// Its drop tells it to stop.
+    /// Dropped to stop the thread.
     pub(super) stop: Sender<()>,
-    /// Disconnects when it has nothing left but slots.
+    /// Disconnects when the thread holds nothing but slots.
     pub(super) through: Receiver<()>,
-    /// Takes over what brings the lane's empty batches home. It looks there when the ring is home.
+    /// Passes the queue of the lane's empty batches to the thread, which reads it when all slots of the ring
+    /// have returned.
     pub(super) empties: Sender<Receiver<Returned>>,
     pub(super) thread: JoinHandle<()>,
-    /// Whether nobody but it is to drop slots, because to drop one may take as long as the device likes.
+    /// Whether only this thread may drop slots, because dropping one may wait for the device.
     pub(super) keeps_batches: bool,
 }
 
-/// A prefetch thread that has nothing left but slots, and is to see them home.
+/// A prefetch thread that holds nothing but slots, and waits until all of them have returned.
 struct Staying {
     lane: usize,
     thread: JoinHandle<()>,
@@ -118,23 +120,23 @@ impl Staying {
 }
 
 impl Lane {
-    /// Its number in the feed, which is that of its device.
+    /// Returns its number in the feed, which is that of its device.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// The name of the device at its end.
+    /// Returns the name of its device.
     #[must_use]
     pub fn device(&self) -> &str {
         &self.device
     }
 
-    /// The next batch, if it is there. Never waits.
+    /// Returns the next batch, if it is ready. Never waits.
     ///
     /// # Errors
     ///
-    /// What ended the feed, once.
+    /// The error that ended the feed, once.
     pub fn try_next(&mut self) -> Result<TryNext, FeedError> {
         if self.ended {
             return Ok(TryNext::Ended);
@@ -153,21 +155,22 @@ impl Lane {
         }
     }
 
-    /// Drops the lane, and waits until its device is done with its batches and their memory has been given back:
-    /// for a program that builds another feed on the device, or that is about to end. While a batch is held, by
-    /// whomever, nothing is waited for, as in a drop.
+    /// Drops the lane, and waits until its device is done with its batches and their memory has been
+    /// released. This is for a program that builds another feed on the device, or that is about to end. While
+    /// any thread holds a batch, it does not wait, like a drop.
     ///
-    /// Call it when nothing that the device has still to do waits for this thread.
+    /// Call it only when nothing that the device has still to do waits for this thread.
     pub fn close(mut self) {
-        let are_held = self.home.has_slots_out() || self.empties.are_held();
+        let are_held = self.returns.has_slots_out() || self.empties.are_held();
         if let Some(staying) = self.leave().filter(|_| !are_held) {
             staying.join();
         }
     }
 
-    /// Where the run is, after the batch that was handed over last: what comes after that is delivered by a feed that
-    /// [goes on from it](crate::FeedBuilder::resume), prefetched or not. Of the job's other replicas it takes it that
-    /// they are at the same step, as where all are trained on together; [`Snapshot::join`] is for those that are not.
+    /// Returns where the run is, after the batch that was handed over last. A feed that [resumes from
+    /// it](crate::FeedBuilder::resume) delivers what comes after that batch, prefetched or not. Assumes that
+    /// all other replicas of the job are at the same step, as they are when trained on together;
+    /// [`Snapshot::join`] is for replicas that are not.
     ///
     /// # Errors
     ///
@@ -176,37 +179,37 @@ impl Lane {
         progress::snapshot([&self.progress])
     }
 
-    /// Whether the lane has ended: nothing comes any more.
+    /// Whether the lane has ended: nothing more comes.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// A batch without records, of the lane's shape and at its device: what stands in for the next one where the lane has
-    /// ended and others of its job go on.
+    /// Returns a batch without records, of the lane's shape and at its device. It stands in for the next
+    /// batch when the lane has ended and others of its job continue.
     pub(crate) fn empty_batch(&mut self) -> Result<Batch, FeedError> {
         self.empties.make()
     }
 
-    /// What was delivered until now; `None` if [receipts](crate::FeedBuilder::receipts) were not asked for. A batch counts when
-    /// its consumer has got it, whatever was made ahead of it.
+    /// Returns what was delivered until now; `None` if [receipts](crate::FeedBuilder::receipts) are off. A
+    /// batch counts when its consumer gets it, however much is prefetched.
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
         progress::receipt([&self.progress])
     }
 
-    /// Writes a batch down that the consumer gets.
+    /// Records a batch that the consumer gets.
     pub(super) fn noted(&self, next: Option<Result<Batch, FeedError>>) -> Option<Result<Batch, FeedError>> {
         next.inspect(|batch| batch.iter().for_each(|batch| self.note(batch)))
     }
 
-    /// As [`noted`](Self::noted), of one that somebody else hands over.
+    /// Like [`noted`](Self::noted), for a batch that another caller hands over.
     pub(crate) fn note(&self, batch: &Batch) {
         self.progress.note(batch);
     }
 
-    /// Whether the lane has ended, or given all that it ever will. It waits for no batch; a lane of a plan knows by its
-    /// progress that the last epoch is over.
+    /// Whether the lane has ended, or has delivered all that it ever will. Does not wait for a batch: a lane
+    /// of a plan knows by its progress that the last epoch is over.
     pub(super) fn has_nothing_more(&self) -> bool {
         self.ended || self.progress.is_at_end()
     }
@@ -216,17 +219,17 @@ impl Lane {
         !self.ended && self.full.is_empty()
     }
 
-    /// Whether it would wait for nobody but itself.
+    /// Whether the consumer would wait for itself alone.
     pub(super) fn would_wait_for_itself(&self) -> bool {
         self.would_wait() && self.meters.all_held().is_some()
     }
 
-    /// Counts a wait that begins now, where it is for the consumer itself.
-    fn wait_for_itself(&self) -> Option<Wait<&WaitMeter>> {
+    /// Counts a wait that begins now, if the consumer waits for itself.
+    fn count_own_wait(&self) -> Option<Wait<&WaitMeter>> {
         self.meters.all_held().map(|_| self.meters.for_itself.begin())
     }
 
-    /// The next batch, by a wait that somebody else counts, and to be [noted](Self::note) by them.
+    /// Returns the next batch. The caller counts the wait, and must [note](Self::note) the batch.
     pub(super) fn next_uncounted(&mut self) -> Option<Result<Batch, FeedError>> {
         if self.ended {
             return None;
@@ -235,7 +238,7 @@ impl Lane {
         self.accept(message)
     }
 
-    /// Takes in what the prefetcher sent, or that it sends no more.
+    /// Handles a message of the prefetcher, or `None` when it sends no more.
     pub(super) fn accept(
         &mut self,
         message: Option<Result<Delivered, FeedError>>,
@@ -247,7 +250,7 @@ impl Lane {
                 self.meters.records.add(delivered.filled.ids().len() as u64);
                 self.meters.pixel_bytes.add(delivered.filled.delivered_bytes() as u64);
                 self.meters.host_bytes.add(delivered.filled.memory().len() as u64);
-                Some(Ok(Batch::new(delivered, self.number, &self.home, &self.meters)))
+                Some(Ok(Batch::new(delivered, self.number, &self.returns, &self.meters)))
             }
             Some(Err(error)) => {
                 self.end();
@@ -261,7 +264,7 @@ impl Lane {
         }
     }
 
-    /// From here on the consumer is at rest, which is not work.
+    /// From here on the consumer is idle, which is not work.
     pub(super) fn end(&mut self) {
         if !self.ended {
             self.ended = true;
@@ -270,40 +273,41 @@ impl Lane {
         }
     }
 
-    /// Ends the prefetching. What is returned may have to wait for the device, and ends by itself.
+    /// Ends the prefetching. The returned thread, if any, may have to wait for the device, and ends by
+    /// itself.
     ///
-    /// The wait here ends because the prefetcher waits on `stop` beside whatever else it waits for. Where to drop
-    /// a slot takes no time, its thread is joined.
+    /// The wait here ends because the prefetcher waits on `stop` beside whatever else it waits for. If
+    /// dropping a slot takes no time, the thread is joined.
     fn leave(&mut self) -> Option<Staying> {
         self.end();
         let PrefetchThread { stop, through, empties, thread, keeps_batches } = self.thread.take()?;
         let staying = Staying { lane: self.number, thread };
         drop(stop);
-        // Nothing ever comes through it.
+        // No message ever comes; it only disconnects.
         let _ = through.recv();
-        // What was never taken goes home as well: the device may be at work on it.
+        // Batches that were never taken return as well: the device may be using them.
         for delivered in self.full.try_iter().filter_map(Result::ok) {
-            let _ = self.home.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
+            let _ = self.returns.send(Returned { slot: delivered.into_slot(), released: Ok(()) });
         }
         if keeps_batches {
-            // Before the way of the ring is closed: the thread looks for them behind that.
+            // Before the ring's queue is closed: the thread reads this one afterwards.
             let _ = empties.send(self.empties.leave());
-            self.home = ReturnQueue::nowhere();
+            self.returns = ReturnQueue::nowhere();
             return Some(staying);
         }
-        // Batches that are held are dropped by who holds them: it may be this thread.
-        self.home.close();
+        // Batches that are held are dropped by their holders, one of which may be this thread.
+        self.returns.close();
         drop(empties);
         staying.join();
         None
     }
 
-    /// Waits for the next message, and says from time to time why there is none. What only the consumer could
-    /// end is an error in the end.
+    /// Waits for the next message, and logs from time to time why there is none. A wait that only the
+    /// consumer could end becomes an error.
     fn receive(&self) -> Option<Result<Delivered, FeedError>> {
         let start = Instant::now();
         let mut interval = self.warn_after;
-        // From the start of the wait.
+        // Both count from the start of the wait.
         let (mut warns_at, mut gives_up_at) = (Some(interval), self.give_up_after);
         loop {
             let next = [warns_at, gives_up_at].into_iter().flatten().min();
@@ -318,7 +322,8 @@ impl Lane {
                 if let Some(held) = self.meters.all_held() {
                     return Some(Err(self.give_up(held, waited)));
                 }
-                // Batches that a consumer waits beside only become fewer: it holds too few for this for good.
+                // While a consumer waits here, the number of batches it holds only falls: it holds too few
+                // for this error from now on.
                 gives_up_at = None;
             }
             if warns_at.is_some_and(|at| at <= waited) {
@@ -335,7 +340,7 @@ impl Lane {
         }
     }
 
-    /// Ends the feed: the other lanes would wait for this one, sooner or later.
+    /// Ends the feed: the other lanes would wait for this one sooner or later.
     fn give_up(&self, held: usize, waited: Duration) -> FeedError {
         let ring = self.meters.ring.load(Ordering::Relaxed);
         let error = FeedError::AllHeld { lane: self.number, device: self.device.clone(), held, ring, waited };
@@ -349,12 +354,12 @@ impl Lane {
             return format!("the consumer holds all {held} batches of the lane: drop one");
         }
         if self.meters.for_device.is_waiting() {
-            return format!("{} still uses the batches that were let go of", self.device);
+            return format!("{} still uses the batches that were dropped", self.device);
         }
         match self.watch.activity() {
             Activity::AtTheGate { registered } => {
                 let consumers = self.watch.consumers();
-                format!("the reader waits for its consumers: {registered} of {consumers} are here")
+                format!("the reader waits for its consumers: {registered} of {consumers} have registered")
             }
             Activity::WaitingFor(lane) if lane != self.number => {
                 format!("the reader waits for lane {lane}, whose consumer does not take its batches")
@@ -370,13 +375,13 @@ impl Lane {
 impl Iterator for Lane {
     type Item = Result<Batch, FeedError>;
 
-    /// The next batch; waits for it.
+    /// Returns the next batch, and waits for it.
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
         }
         let wait = || {
-            let _itself = self.wait_for_itself();
+            let _own_wait = self.count_own_wait();
             self.receive()
         };
         let message = self.meters.for_batch.take(|| self.full.try_recv().ok().map(Some), wait);
@@ -388,7 +393,7 @@ impl Iterator for Lane {
 impl std::iter::FusedIterator for Lane {}
 
 impl Drop for Lane {
-    /// It waits for no device: what this thread does next may be what the device waits for.
+    /// Waits for no device: what this thread does next may be what the device waits for.
     fn drop(&mut self) {
         self.leave();
     }

@@ -1,4 +1,4 @@
-//! From what would run to what runs: memory is allocated, and threads are started.
+//! Launches a resolved feed: allocates its memory and starts its threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,13 +30,13 @@ use crate::snapshot::DealtBy;
 use crate::transform::{Draws, TransformPlace};
 use crate::workers::{Governor, TaskQueue, WorkerMeters, Workers};
 
-/// The most records whose numbers are drawn again where Caffe's sequence goes on: some seconds' work.
+/// The most records whose random numbers are drawn again when Caffe's sequence resumes: some seconds' work.
 const DRAWN_AGAIN_MAX: u64 = 1 << 31;
 
-/// Tells feeds of one process apart, so that two feeds of one database never share a reader.
+/// Distinguishes the feeds of one process, so that two feeds of one database never share a reader.
 static FEEDS: AtomicU64 = AtomicU64::new(0);
 
-/// What all lanes of a feed have in common.
+/// What all lanes of a feed share.
 struct Shared {
     workers: Arc<Workers>,
     governor: Arc<Governor>,
@@ -45,10 +45,10 @@ struct Shared {
 }
 
 impl ResolvedFeed {
-    /// Sets the memory aside and starts the threads.
+    /// Allocates the memory and starts the threads.
     pub(super) fn start(self) -> Result<Feed, FeedError> {
         let clock = Arc::new(Clock::start(self.devices.len()));
-        // First, so that what transforms has taken its room before it is looked how much is left.
+        // First, so that the transform on a device has its memory before the free memory is checked.
         let devices = self.lane_devices()?;
         self.check_devices()?;
         let queue = TaskQueue::with_room(self.sizing.threads, self.devices.len() * self.runs());
@@ -77,10 +77,10 @@ impl ResolvedFeed {
         let watch = readers[0].watch();
         let about = Arc::new(self.about());
         let progress = self.progress(&about)?;
-        let ways = readers.into_iter().zip(progress.iter().cloned());
-        let lanes = ways
+        let readers = readers.into_iter().zip(progress.iter().cloned());
+        let lanes = readers
             .zip(devices.iter().zip(&lane_meters).zip(placement.lanes))
-            .map(|(way, ((device, meters), near))| self.start_lane(way, device, meters, near, &shared))
+            .map(|(reader, ((device, meters), near))| self.start_lane(reader, device, meters, near, &shared))
             .collect::<Result<Vec<Lane>, FeedError>>()?;
         let Shared { governor, first_error, clock, .. } = shared;
         let gauges = Gauges {
@@ -120,7 +120,7 @@ impl ResolvedFeed {
         })
     }
 
-    /// One handle a lane, in the order of the lanes: record `g` goes to lane `g mod N`.
+    /// One handle for each lane, in the order of the lanes: record `g` goes to lane `g mod N`.
     fn open_readers(&self, helpers: &Arc<dyn Helpers>) -> Result<Vec<DataReader>, FeedError> {
         let group = format!("feed {}", FEEDS.fetch_add(1, Ordering::Relaxed));
         let open = |_| {
@@ -141,7 +141,7 @@ impl ResolvedFeed {
             return Ok(self.randomness.lane(lane, takes));
         };
         let ScheduleSlice { plan, first_replica, starts, is_round_robin, .. } = schedule_slice;
-        // In the ring, the seed that was said is the first lane's.
+        // In round-robin order, the seed that was set is the first lane's.
         let mut draws =
             self.randomness.lane(if *is_round_robin { lane } else { first_replica + lane }, takes);
         if draws.are_in_turn() {
@@ -155,16 +155,16 @@ impl ResolvedFeed {
         Ok(draws)
     }
 
-    /// The runs that go round between the reader and a lane.
+    /// The number of runs that circulate between the reader and a lane.
     fn runs(&self) -> usize {
         Pool::cut(&self.terms(), self.first.value_bytes).runs
     }
 
-    /// Whether each device has room for the batches of all its lanes.
+    /// Checks that each device has room for the batches of all its lanes.
     fn check_devices(&self) -> Result<(), FeedError> {
         let names: Vec<String> = self.devices.iter().map(Device::name).collect();
         for (number, (device, name)) in self.devices.iter().zip(&names).enumerate() {
-            // One answer is for all lanes of the device.
+            // One check covers all lanes of a device.
             if names[..number].contains(name) {
                 continue;
             }
@@ -177,7 +177,8 @@ impl ResolvedFeed {
                 .expect("the lanes' batches were found to be countable");
             if bytes > free {
                 let message = format!(
-                    "{free} bytes are free, for {batches} batches of {}; lower the batch size or the prefetch",
+                    "{free} bytes are free, for {batches} batches of {}; \
+                     lower the batch size or the prefetch",
                     bytes / batches
                 );
                 return Err(DeviceError::OutOfMemory { device: name.clone(), bytes, message }.into());
@@ -186,7 +187,7 @@ impl ResolvedFeed {
         Ok(())
     }
 
-    /// The devices as the lanes use them. One that several lanes have is one for all of them.
+    /// The devices as the lanes use them. Lanes that share a device share the transforming one, too.
     fn lane_devices(&self) -> Result<Vec<Device>, FeedError> {
         let named = &self.devices;
         if self.builder.spec.transform_on == TransformPlace::Host {
@@ -204,7 +205,7 @@ impl ResolvedFeed {
         Ok(devices)
     }
 
-    /// `near` are the processors that the lane keeps to, if any.
+    /// `near` are the processors that the lane is bound to, if any.
     fn start_lane(
         &self,
         (reader, progress): (DataReader, Arc<Progress>),
@@ -249,9 +250,9 @@ impl ResolvedFeed {
             state: State::with_capacity(prefetch_max),
         };
         {
-            // Page-locked memory lies where the thread runs that asks for it: it is touched there first. What a device
-            // leaves untouched (`PageMemory`) lies where the workers run. The thread is its own again before it starts
-            // another, which would be bound as it is.
+            // Page-locked memory is on the node of the thread that allocates it, which touches it first. What
+            // a device leaves untouched (`PageMemory`) is on the node of the workers that write it. The guard
+            // is dropped before this thread starts another, which would inherit the binding.
             let _bound = prefetcher.near.as_ref().and_then(Cpus::bind);
             for _ in 0..prefetch {
                 prefetcher.add_slot()?;
@@ -262,7 +263,7 @@ impl ResolvedFeed {
             device: device.name(),
             empties: EmptyBatches::new(device, &self.layout, pads, number),
             full: full_receiver,
-            home: ReturnQueue::new(free_sender, &account),
+            returns: ReturnQueue::new(free_sender, &account),
             meters: meters.clone(),
             consumer,
             #[cfg(feature = "stream")]
@@ -281,7 +282,7 @@ impl ResolvedFeed {
     }
 }
 
-/// Starts the prefetch thread, which `stop` ends when it is dropped.
+/// Starts the prefetch thread. Dropping `stop` ends it.
 fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, FeedError> {
     let name = format!("prefetch:{}", prefetcher.reader.number());
     let keeps_batches = prefetcher.device.keeps_batches();

@@ -1,4 +1,11 @@
-//! What a training loop holds: lanes of batches, one a device.
+//! What a training loop uses: the running [`Feed`], with one [`Lane`] for each device, its [`Batch`]es, and
+//! the views of their arrays.
+//!
+//! - Describe a feed: [`FeedBuilder`], or [`FeedSpec`], which is plain data. [`ResolvedFeed`] is what would
+//!   run.
+//! - Take batches: by [`Lane`], by [`Steps`] (all lanes at once) or by [`Epoch`].
+//! - Read a batch: [`FieldView`], [`Values`] and [`Ragged`], or [`OwnedArray`], or as tensors ([`dlpack`]).
+//! - Observe a feed: [`Stats`], [`FeedWatch`], [`Sizing`] and [`MemoryBudget`].
 
 mod batch;
 mod builder;
@@ -72,34 +79,34 @@ use crate::record::StepId;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::workers::{Governor, WorkerMeters};
 
-/// A running feed: one source, read once, dealt to one lane a device.
+/// A running feed: one source, read once, dealt to one lane for each device.
 ///
-/// Take its [lanes](Feed::take_lanes) and give each to a thread, or drive all of them from one with
-/// [`steps`](Feed::steps). The feed itself stays behind to be asked for [`stats`](Feed::stats); a
-/// [watch](Feed::watch) of it can be asked while `steps` has it.
+/// Take its [lanes](Feed::take_lanes) and give each to a thread, or drive all of them from one thread with
+/// [`steps`](Feed::steps). The feed itself remains, for [`stats`](Feed::stats). While `steps` borrows it, use
+/// a [watch](Feed::watch).
 #[derive(Debug)]
 pub struct Feed {
-    /// `None` once they were handed over.
+    /// `None` once they have been taken.
     lanes: Option<Vec<Lane>>,
     records: Option<u64>,
-    /// Which record comes when, where that was planned.
+    /// Which record comes when, if the feed follows a plan.
     plan: Option<Arc<order::Plan>>,
-    /// Where records are images: what the first one is before the transform.
+    /// If records are images: the shape of the first one, before the transform.
     input_shape: Option<ImageShape>,
-    /// Of a batch, as the first record of the source has it.
+    /// The layout of a batch, as the first record of the source has it.
     layout: Arc<BatchLayout>,
     sizing: Sizing,
     budget: MemoryBudget,
     canceller: FeedCanceller,
     gauges: Arc<Gauges>,
-    /// How far each lane is, handed over or not.
+    /// The progress of each lane, taken or not.
     progress: Vec<Arc<Progress>>,
     about: Arc<About>,
-    /// As it was described.
+    /// The options that it was built with.
     builder: FeedBuilder,
 }
 
-/// The time of a feed, which stands still once its last lane has ended.
+/// The clock of a feed. It stops when the last lane ends.
 #[derive(Debug)]
 struct Clock {
     built: Instant,
@@ -116,7 +123,7 @@ impl Clock {
         self.ended.get().copied().unwrap_or_else(Instant::now)
     }
 
-    /// To be called once a lane.
+    /// Called once for each lane.
     fn lane_ended(&self) {
         if self.running.fetch_sub(1, Ordering::Relaxed) == 1 {
             let _ = self.ended.set(Instant::now());
@@ -124,7 +131,7 @@ impl Clock {
     }
 }
 
-/// What the statistics are read from.
+/// The counters that statistics are read from.
 #[derive(Debug)]
 struct Gauges {
     clock: Arc<Clock>,
@@ -135,104 +142,108 @@ struct Gauges {
 }
 
 impl Feed {
-    /// Starts to describe a feed.
+    /// Returns a builder with all options at their defaults.
     pub fn builder() -> FeedBuilder {
         FeedBuilder::from(FeedSpec::default())
     }
 
-    /// Hands the lanes over, one for each device, in the order of the devices.
+    /// Takes the lanes, one for each device, in the order of the devices.
     ///
-    /// Every lane must be drained or dropped: one that is kept and not drained stops the others once its ring is
-    /// full, because records are dealt in turn.
+    /// Every lane must be drained or dropped. One that is kept and not drained stops the others once its ring
+    /// is full, because records are dealt in turn.
     ///
     /// # Errors
     ///
-    /// [`FeedError::LanesTaken`] if they were handed over before.
+    /// [`FeedError::LanesTaken`] if they have been taken before.
     pub fn take_lanes(&mut self) -> Result<Vec<Lane>, FeedError> {
         self.lanes.take().ok_or(FeedError::LanesTaken)
     }
 
-    /// Steps through all devices' batches together: each step has the next batch of every lane. After
-    /// [`take_lanes`](Self::take_lanes) there is none to step through: the first step is [`FeedError::LanesTaken`], and
-    /// the last.
+    /// Returns an iterator over the steps of all lanes: each step has the next batch of every lane. After
+    /// [`take_lanes`](Self::take_lanes) there are no lanes left: the first and only step is
+    /// [`FeedError::LanesTaken`].
     pub fn steps(&mut self) -> Steps<'_> {
         let error = self.lanes.is_none().then_some(FeedError::LanesTaken);
         Steps::new(self.lanes.as_deref_mut().unwrap_or_default(), &self.progress, error)
     }
 
-    /// How many records the source holds, where that is known without reading them.
+    /// Returns the number of records in the source, if that is known without reading them.
     #[must_use]
     pub fn records(&self) -> Option<u64> {
         self.records
     }
 
-    /// Which record comes when, and where to, if the feed goes by [epochs](FeedBuilder::epochs) and not round and round.
+    /// Returns which record comes when, and to which replica, if the feed follows a plan and not [round-robin
+    /// order](FeedBuilder::epochs).
     #[must_use]
     pub fn plan(&self) -> Option<&order::Plan> {
         self.plan.as_deref()
     }
 
-    /// The step that each lane comes to next.
+    /// The next step of each lane.
     pub(crate) fn next_steps(&self) -> Vec<StepId> {
         self.progress.iter().map(|lane| lane.next().1).collect()
     }
 
-    /// All that decides which record comes when, and to whom, for processes to compare.
+    /// Everything that decides which record comes when, and to whom, for processes to compare.
     pub(crate) fn schedule_text(&self) -> String {
         self.about.schedule_text(self.next_steps().first().copied().unwrap_or_default())
     }
 
-    /// Where records are images: the shape of the source's first one, before the transform.
+    /// Returns the shape of the source's first record, before the transform, if records are images.
     #[must_use]
     pub fn input_shape(&self) -> Option<ImageShape> {
         self.input_shape
     }
 
-    /// The [shape](Batch::shape) of a batch, as the first record of the source has it.
+    /// Returns the [shape](Batch::shape) of a batch, as the first record of the source has it.
     #[must_use]
     pub fn batch_shape(&self) -> BatchShape {
         self.layout.image_shape(self.layout.rows())
     }
 
-    /// The fields of a batch, by the first record of the source, and what lies where in its memory.
+    /// Returns the fields of a batch, as the first record of the source has them, and where each is in the
+    /// batch's memory.
     #[must_use]
     pub fn layout(&self) -> &BatchLayout {
         &self.layout
     }
 
-    /// How many workers and batches there are, said or chosen. How many workers are at work now, and how many batches are
-    /// in a lane's ring, is in the [statistics](Self::stats).
+    /// Returns the number of workers and batches, set or chosen. The [statistics](Self::stats) have how many
+    /// workers are active now, and how many batches a lane's ring has now.
     #[must_use]
     pub fn sizing(&self) -> Sizing {
         self.sizing
     }
 
-    /// The memory that the feed uses beside the page cache, holder by holder, as long as no record is larger than the
-    /// first, with rings as [deep](Self::sizing) as they may become. What larger ones take comes on top:
-    /// [`LaneStats::growths`] counts the batches that grew, but copies of records and decoders grow as well.
+    /// Returns the memory that the feed uses beside the page cache, holder by holder. It holds as long as no
+    /// record is larger than the first, and counts rings as [deep](Self::sizing) as they may become. What
+    /// larger records take comes on top: [`LaneStats::growths`] counts the batches that grew, but copies of
+    /// records and decoders grow as well.
     #[must_use]
     pub fn memory_budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
-    /// What has been done so far, and who waited for whom.
+    /// Returns what has been done so far, and who waited for whom.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.gauges.read()
     }
 
-    /// What can be asked of the feed wherever it is: while [`steps`](Self::steps) has it, or on another
-    /// thread.
+    /// Returns a handle that reports on the feed from anywhere: while [`steps`](Self::steps) borrows the
+    /// feed, or on another thread.
     #[must_use]
     pub fn watch(&self) -> FeedWatch {
         FeedWatch::new(&self.gauges, self.plan.as_ref(), &self.progress)
     }
 
-    /// Where the run is: which step each of its lanes comes to next, handed over or not. What was prefetched and not
-    /// delivered belongs to what comes, so that nothing is lost, and nothing comes twice, where a feed [goes on from
-    /// it](FeedBuilder::resume).
+    /// Returns where the run is: the next step of each lane, taken or not. What was prefetched and not
+    /// delivered counts as still to come. So a feed that [resumes from it](FeedBuilder::resume) loses nothing
+    /// and repeats nothing.
     ///
-    /// Best taken when all lanes have given the same steps, and saved with the model that was trained on them.
+    /// It is best taken when all lanes have delivered the same steps, and saved with the model that was
+    /// trained on them.
     ///
     /// # Errors
     ///
@@ -241,14 +252,15 @@ impl Feed {
         progress::snapshot(&self.progress)
     }
 
-    /// What its lanes have delivered until now, those that were handed over among them; `None` if
-    /// [receipts](FeedBuilder::receipts) were not asked for. Lane by lane, each as it is after a batch.
+    /// Returns what its lanes have delivered until now, including those that have been taken; `None` if
+    /// [receipts](FeedBuilder::receipts) are off. Lanes are read one after the other, each as it is after a
+    /// batch.
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
         progress::receipt(&self.progress)
     }
 
-    /// Drops the feed, and [closes](Lane::close) those of its lanes that were not handed over.
+    /// Drops the feed, and [closes](Lane::close) the lanes that have not been taken.
     pub fn close(mut self) {
         self.close_lanes();
     }
@@ -257,7 +269,7 @@ impl Feed {
         self.lanes.take().into_iter().flatten().for_each(Lane::close);
     }
 
-    /// What ends the feed from another thread.
+    /// Returns a handle that ends the feed from another thread.
     #[must_use]
     pub fn canceller(&self) -> FeedCanceller {
         self.canceller.clone()
@@ -268,40 +280,41 @@ impl Feed {
 #[derive(Clone, Debug)]
 pub struct FeedCanceller(Arc<Mutex<Cancelling>>);
 
-/// What a canceller ends, and whether somebody has asked for it.
+/// What a canceller ends, and whether it was cancelled.
 #[derive(Debug)]
 struct Cancelling {
     first_error: FirstError<FeedError>,
-    is_asked: bool,
+    is_cancelled: bool,
 }
 
 impl FeedCanceller {
     fn new(first_error: FirstError<FeedError>) -> Self {
-        FeedCanceller(Arc::new(Mutex::new(Cancelling { first_error, is_asked: false })))
+        FeedCanceller(Arc::new(Mutex::new(Cancelling { first_error, is_cancelled: false })))
     }
 
-    /// Ends the lanes that there are, and not those that come after them.
+    /// Ends the present lanes, but not those that replace them.
     fn end_lanes(&self) {
         self.0.lock().first_error.set(FeedError::Cancelled);
     }
 
-    /// From now on ends another one's lanes; at once, if it was asked to end those that were before.
-    fn goes_for(&self, other: &FeedCanceller) {
+    /// Makes this canceller end the lanes of another from now on. If it was cancelled before, they end at
+    /// once.
+    fn switch_to(&self, other: &FeedCanceller) {
         let first_error = other.0.lock().first_error.clone();
         let mut this = self.0.lock();
-        if this.is_asked {
+        if this.is_cancelled {
             first_error.set(FeedError::Cancelled);
         }
         this.first_error = first_error;
     }
 
-    /// Ends the feed: each lane delivers what is complete, then [`FeedError::Cancelled`], once. A lane whose
-    /// device has still to let go of a batch does so after that.
+    /// Ends the feed: each lane delivers what is complete, then [`FeedError::Cancelled`], once. If a lane's
+    /// device still uses a batch, the lane does so after the device is done with it.
     ///
-    /// It is final: a feed that [goes elsewhere](Feed::seek) after it, or meanwhile, is cancelled as well.
+    /// It is final: a feed that [seeks](Feed::seek) afterwards, or meanwhile, is cancelled as well.
     pub fn cancel(&self) {
         let mut this = self.0.lock();
-        this.is_asked = true;
+        this.is_cancelled = true;
         this.first_error.set(FeedError::Cancelled);
     }
 }

@@ -1,4 +1,4 @@
-//! Feeds as a net describes them.
+//! Feeds described by a Caffe net.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::transform::{Taken, Transform};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct NetLayer {
-    /// How many of Caffe's random numbers the data layers that are set up before it take.
+    /// How many of Caffe's random numbers the data layers before it take when they are set up.
     pub(super) taken: Taken,
     /// Whether other layers before it may draw random numbers when they are set up.
     pub(super) preceded_by_other: bool,
@@ -26,7 +26,7 @@ pub(crate) struct NetLayer {
 }
 
 impl NetLayer {
-    /// Adds to an error of the layer's feed which layer of which net it is.
+    /// Adds to an error of the layer's feed which layer of which net the feed is.
     pub(super) fn with_origin(layer: Option<&NetLayer>, error: FeedError) -> FeedError {
         match layer {
             Some(layer) => FeedError::Layer { layer: layer.title.clone(), error: Box::new(error) },
@@ -36,9 +36,9 @@ impl NetLayer {
 }
 
 impl Feed {
-    /// Describes the feed of a Caffe net's data layer, as it stands in a `.prototxt` (or a `.caffemodel`):
-    /// the source, the batch size, the prefetch, the transform. What is passed over in the net is logged as
-    /// a warning, and what is passed over in the layer once the feed is built.
+    /// Describes the feed of a Caffe net's data layer, as a `.prototxt` (or a `.caffemodel`) has it: the
+    /// source, the batch size, the prefetch, the transform. What is ignored in the net is logged as a
+    /// warning; what is ignored in the layer is logged when the feed is built.
     ///
     /// ```no_run
     /// use percolator::{Device, Feed, Phase};
@@ -54,8 +54,8 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if the net cannot be read, if its data layer cannot be set up, or if it has several:
-    /// [`layers_of`](Feed::layers_of) has them all.
+    /// [`FeedError`] if the net cannot be read, if its data layer cannot be set up, or if it has several data
+    /// layers: [`layers_of`](Feed::layers_of) returns them all.
     pub fn from_prototxt(path: impl AsRef<Path>, phase: Phase) -> Result<FeedBuilder, FeedError> {
         let path = path.as_ref();
         let mut layers = Feed::layers_of(&Net::open(path)?, &NetState::from(phase))?;
@@ -67,7 +67,7 @@ impl Feed {
 
     /// Describes one feed for each data layer that a net has in this state, in the order of the net.
     ///
-    /// Two layers that belong together, as images and their labels do, make one feed:
+    /// Two layers that belong together, such as images and their labels, make one feed:
     ///
     /// ```no_run
     /// use percolator::{Feed, Net, Phase, Target};

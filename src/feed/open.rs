@@ -1,4 +1,4 @@
-//! From what was said of a data set to what is read of it: sources that are open, transforms that have their files.
+//! Opens what the options name: sources, and the files that transforms need.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::transform::{Cutter, LayerSeeds, TransformPlace, Transformer};
 use crate::workers::processor::Processor;
 
 impl FeedBuilder {
-    /// Opens the source and, where the targets have one of their own, that with it; and reads what the transforms
+    /// Opens the source, and that of the targets if they have one of their own, and reads what the transforms
     /// need.
     pub(super) fn open(&self, seeds: &LayerSeeds) -> Result<Opened, FeedError> {
         let decoder = self.attached_decoder()?;
@@ -31,7 +31,7 @@ impl FeedBuilder {
         });
         let decoder = match (decoder, &image) {
             (None, Some(image)) => Arc::new(image.clone()),
-            (decoder, _) => decoder.expect("there is a decoder where records are no images"),
+            (decoder, _) => decoder.expect("there is a decoder if records are not images"),
         };
         let processor = Processor {
             files,
@@ -43,7 +43,8 @@ impl FeedBuilder {
         Ok(Opened { source, processor, image })
     }
 
-    /// What decodes and transforms images, with the files that it takes. Where targets come from is not known yet.
+    /// What decodes and transforms images, with the files that it needs. Where targets come from is not known
+    /// yet.
     fn transformers(&self) -> Result<ImageDecoder, ConfigError> {
         let transformer = |transform, root, dtype| {
             Transformer::new(transform, root, self.spec.phase, dtype, self.spec.layout)
@@ -62,7 +63,7 @@ impl FeedBuilder {
         Ok(ImageDecoder { transformer: pixels, cutter, target, has_wide_labels: self.spec.labels_i64 })
     }
 
-    /// The same without the transforms: what is read, and nothing else.
+    /// Opens the sources alone, without the transforms.
     pub(super) fn open_source(&self, seeds: &LayerSeeds) -> Result<Sources, FeedError> {
         let spec = &self.spec;
         let opening = Opening { spec, root: &spec.root, seeds };
@@ -87,19 +88,19 @@ impl FeedSpec {
     }
 }
 
-/// A source, and what its records are decoded by.
+/// A source, and what decodes its records.
 pub(super) struct Opened {
     pub(super) source: Arc<dyn Source>,
     pub(super) processor: Processor,
-    /// Where records are images: what decodes them.
+    /// If records are images: what decodes them.
     pub(super) image: Option<Arc<ImageDecoder>>,
 }
 
 /// What a feed reads.
 pub(super) struct Sources {
     pub(super) source: Arc<dyn Source>,
-    /// Of the records, as messages name them.
+    /// The files of the records, as messages name them.
     files: Files,
-    /// Of the targets, where they have a source of their own.
+    /// The files of the targets, if they have a source of their own.
     companions: Option<Files>,
 }

@@ -1,4 +1,4 @@
-//! A batch taken apart into arrays that own their memory.
+//! A batch split into arrays that own their memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,21 +7,22 @@ use super::batch::Batch;
 use crate::base::shape::{Dtype, Extents};
 use crate::device::DeviceError;
 
-/// One array of a batch, on the host, that owns its memory: for whoever keeps bytes and gives them back by dropping
-/// them (`bytes::Bytes::from_owner`, burn's `Bytes`, Arrow's buffers). The batch's memory goes back to its lane when the
-/// last of its arrays is dropped, on whatever thread.
+/// One array of a batch, on the host, that owns its memory. It suits libraries that hold bytes and release
+/// them by dropping an owner (`bytes::Bytes::from_owner`, burn's `Bytes`, Arrow's buffers). The batch's
+/// memory returns to its lane when the last of its arrays is dropped, on any thread.
 #[derive(Clone)]
 pub struct OwnedArray {
     batch: Arc<Batch>,
-    /// Its number in the batch's layout.
+    /// The array's number in the batch's layout.
     number: usize,
 }
 
 impl Batch {
-    /// The batch's arrays, field by field, each as a value that owns its memory; nothing is copied.
+    /// Splits the batch into its arrays, field by field. Each is a value that owns its memory; nothing is
+    /// copied.
     ///
-    /// Of a batch that went to another device it is what lies on the host: this call waits until the copy from there is
-    /// done, and keeps the batch's place at the device, too.
+    /// If the batch went to another device, these are the arrays on the host. The call waits until the copy
+    /// from there to the device is done, and the batch's place at the device stays in use, too.
     ///
     /// ```no_run
     /// # use percolator::Feed;
@@ -50,19 +51,20 @@ impl OwnedArray {
         &self.batch.filled().layout().arrays()[self.number]
     }
 
-    /// Its name: that of its field, or, of what goes with a field of varying length, `FIELD.offsets` or `FIELD.lengths`.
+    /// Returns its name: that of its field, or `FIELD.offsets` or `FIELD.lengths` for what accompanies a
+    /// field of varying length.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.array().name
     }
 
-    /// The type of its elements.
+    /// Returns the type of its elements.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.array().dtype
     }
 
-    /// Its extents, records first.
+    /// Returns its extents, records first.
     #[must_use]
     pub fn shape(&self) -> Extents {
         self.batch.filled().extents(self.array())

@@ -1,5 +1,5 @@
-//! Whether batches are written past the caches is a matter of speed alone, which the size of the machine's caches
-//! decides. A feed that is written past them gives the bytes of one that is not, whatever the machine.
+//! Whether batches are written past the caches affects speed alone, and the size of the machine's caches
+//! decides it. On any machine, a feed written past them delivers the same bytes as one that is not.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::source::Matching;
 use crate::source::lmdb::Lmdb;
 use crate::transform::Transform;
 
-/// A lane's batches; the ring goes round.
+/// The batches taken of each lane: the ring is used several times.
 const BATCHES: usize = 9;
 
 fn database(name: &str) -> PathBuf {
@@ -30,12 +30,12 @@ fn contents(batch: &Batch) -> Contents {
     (batch.bytes().to_vec(), targets.to_vec(), batch.labels().to_vec())
 }
 
-/// What a feed gives in which the test makes the choice.
+/// What a feed delivers when the test makes the choice.
 fn deliver(described: &FeedBuilder, is_past_caches: bool) -> Vec<Contents> {
-    let mut plan = ResolvedFeed::of(described.clone()).unwrap();
-    let processor = Arc::get_mut(&mut plan.processor).expect("nobody shares it before the start");
+    let mut resolved = ResolvedFeed::of(described.clone()).unwrap();
+    let processor = Arc::get_mut(&mut resolved.processor).expect("nobody shares it before the start");
     processor.setup.is_past_caches = is_past_caches;
-    let mut feed = plan.launch().unwrap();
+    let mut feed = resolved.launch().unwrap();
     let steps = feed.steps().take(BATCHES).map(Result::unwrap);
     steps.flat_map(|step| step.iter().map(contents).collect::<Vec<_>>()).collect()
 }
@@ -46,13 +46,13 @@ fn compare(described: &FeedBuilder, name: &str) {
     assert!(streamed.iter().all(|(pixels, ..)| pixels.iter().any(|&byte| byte != 0)), "{name}");
 }
 
-/// Batches of a number of records, none of them a whole number of lines, that workers write side by side.
+/// Batches whose records are not whole numbers of cache lines, which workers write side by side.
 fn described(database_name: &str) -> FeedBuilder {
     Feed::builder().lmdb(database(database_name)).batch_size(5).threads(3).prefetch(3).seed(1701)
 }
 
 #[test]
-fn a_feed_written_past_the_caches_gives_the_bytes_of_one_that_is_not() {
+fn a_feed_written_past_the_caches_delivers_the_same_bytes() {
     let crop = Transform::new().crop(27).mirror(true);
     let mean = crop.clone().mean_values([104.0, 117.0, 123.0]).scale(0.017);
     for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8] {
@@ -69,7 +69,7 @@ fn a_feed_written_past_the_caches_gives_the_bytes_of_one_that_is_not() {
 }
 
 #[test]
-fn lanes_and_targets_written_past_the_caches_have_the_bytes_of_those_that_are_not() {
+fn lanes_and_targets_written_past_the_caches_deliver_the_same_bytes() {
     let crop = Transform::new().crop(27).mirror(true);
     let masks = Target::paired(Lmdb::open(database("raw_lmdb")).unwrap(), Matching::Keys);
     let feed = described("raw_lmdb").transform(crop.clone().scale(0.5));

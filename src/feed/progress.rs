@@ -1,4 +1,4 @@
-//! How far the lanes of a feed are, and what a snapshot says beside that.
+//! How far a feed's lanes have come, and what else a snapshot of it holds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::record::StepId;
 use crate::snapshot::{DealtBy, DrawnFrom, Snapshot, SnapshotError};
 use crate::source::{Identity, Passes};
 
-/// What all snapshots of a feed say.
+/// What all snapshots of a feed have in common.
 #[derive(Debug)]
 pub(super) struct About {
     pub(super) source: PathBuf,
@@ -25,12 +25,12 @@ pub(super) struct About {
     pub(super) passes: Passes,
     pub(super) dealt_by: DealtBy,
     pub(super) draws: DrawnFrom,
-    /// The step that the run ends before, where it has steps by a plan and an end.
+    /// The step before which the run ends, if it follows a plan that has an end.
     pub(super) end: Option<StepId>,
 }
 
 impl About {
-    /// All that decides which record comes when, and to whom, from a step on.
+    /// Everything that decides which record comes when, and to whom, from a step on.
     pub(super) fn schedule_text(&self, next: StepId) -> String {
         let mut text = TextWriter::new("itinerary", 1);
         self.identity.lines().for_each(|line| text.fact("data", line));
@@ -43,7 +43,7 @@ impl About {
         text.checksum()
     }
 
-    /// The snapshot of replicas that come to these steps next.
+    /// The snapshot of replicas whose next steps are these.
     pub(super) fn snapshot(
         &self,
         next: impl IntoIterator<Item = (usize, StepId)>,
@@ -51,7 +51,7 @@ impl About {
         self.snapshot_of(self.draws, next)
     }
 
-    /// The same, where crops and mirroring are drawn from something else.
+    /// The same, with crops and mirroring drawn from something else.
     pub(super) fn snapshot_of(
         &self,
         draws: DrawnFrom,
@@ -64,37 +64,37 @@ impl About {
     }
 }
 
-/// How far a lane is: what its consumer was handed. Its feed can read it as well, wherever the lane is.
+/// How far a lane has come: what its consumer has taken. Its feed can read it as well, wherever the lane is.
 #[derive(Debug)]
 pub(super) struct Progress {
     about: Arc<About>,
     pub(super) replica: usize,
-    /// Taken once a batch, by the lane's consumer.
-    handed: Mutex<Handed>,
+    /// Locked once a batch, by the lane's consumer.
+    taken: Mutex<Taken>,
 }
 
 #[derive(Debug)]
-struct Handed {
+struct Taken {
     /// The step that comes next.
     next: StepId,
-    /// Where receipts were asked for.
+    /// If receipts are on.
     ledger: Option<Ledger>,
 }
 
 impl Progress {
     pub(super) fn new(about: &Arc<About>, replica: usize, next: StepId, keeps_receipt: bool) -> Arc<Self> {
         let ledger = keeps_receipt.then(|| Ledger::of(replica));
-        Arc::new(Progress { about: about.clone(), replica, handed: Mutex::new(Handed { next, ledger }) })
+        Arc::new(Progress { about: about.clone(), replica, taken: Mutex::new(Taken { next, ledger }) })
     }
 
-    /// Takes down a batch that the consumer gets.
+    /// Records a batch that the consumer gets.
     pub(super) fn note(&self, batch: &Batch) {
-        let Handed { next, ledger } = &mut *self.handed.lock();
+        let Taken { next, ledger } = &mut *self.taken.lock();
         match batch.step() {
             Some(step) => *next = step.next(),
-            // The short batch at the end of a single pass, behind which there is nothing.
+            // The short batch at the end of a single pass, after which nothing comes.
             None if !batch.is_empty() => next.step += 1,
-            // What stands in for batches behind that.
+            // An empty batch that stands in for a batch after the end.
             None => {}
         }
         if let Some(ledger) = ledger {
@@ -102,13 +102,13 @@ impl Progress {
         }
     }
 
-    /// Whether the consumer has been handed all that comes by a plan.
+    /// Whether the consumer has everything that the plan delivers.
     pub(super) fn is_at_end(&self) -> bool {
-        self.about.end.is_some_and(|end| self.handed.lock().next >= end)
+        self.about.end.is_some_and(|end| self.taken.lock().next >= end)
     }
 
     pub(super) fn next(&self) -> (usize, StepId) {
-        (self.replica, self.handed.lock().next)
+        (self.replica, self.taken.lock().next)
     }
 }
 
@@ -123,7 +123,7 @@ impl FeedBuilder {
 }
 
 impl ResolvedFeed {
-    /// What all snapshots of the feed say.
+    /// What all snapshots of the feed have in common.
     pub(super) fn about(&self) -> About {
         About {
             source: self.source.path().to_owned(),
@@ -171,14 +171,14 @@ pub(super) fn snapshot<'a>(
     about.snapshot(lanes.map(|lane| lane.next()))
 }
 
-/// The receipt of lanes of one feed, where they keep one.
+/// The receipt of lanes of one feed, if they keep one.
 pub(super) fn receipt<'a>(lanes: impl IntoIterator<Item = &'a Arc<Progress>>) -> Option<Receipt> {
     let mut lanes = lanes.into_iter().peekable();
     let About { source, identity, dealt_by, .. } = &*lanes.peek()?.about;
     let DealtBy::Plan(plan) = dealt_by else { return None };
     let mut receipt = Receipt::new(&source.to_string_lossy(), identity, plan);
     for lane in lanes {
-        receipt.add(lane.handed.lock().ledger.as_ref()?);
+        receipt.add(lane.taken.lock().ledger.as_ref()?);
     }
     Some(receipt)
 }

@@ -1,4 +1,4 @@
-//! From what was configured to what would run: checked whole before a thread is started.
+//! Resolves a feed: from the options to what would run, all of it checked before a thread is started.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,16 +31,16 @@ use crate::transform::{CaffeEra, LayerSeeds, Randomness, SetUp, Taken, Transform
 use crate::workers::Task;
 use crate::workers::processor::Processor;
 
-/// The most workers, and the most lanes: starting threads without end aborts a process in the system's own
-/// library, where no error can be made of it.
+/// The most workers, and the most lanes. Starting threads without bound aborts the process in the system's
+/// own library, where it cannot become an error.
 pub(super) const THREADS_MAX: usize = 1024;
 
 /// What a run takes up in `free`, `full` and the workers' queue, beside its records.
 const QUEUED_RUN_BYTES: usize =
     2 * size_of::<queue_pair::Slot>() + size_of::<Task>() + 3 * size_of::<usize>();
 
-/// A feed that has been checked and not yet started: its source is open, its first record was read, and it is known
-/// what would run.
+/// A feed that has been checked and not yet started: its source is open, its first record has been read, and
+/// it is known what would run.
 ///
 /// ```no_run
 /// use percolator::Feed;
@@ -55,7 +55,7 @@ const QUEUED_RUN_BYTES: usize =
 /// ```
 #[must_use = "a resolved feed runs when it is launched"]
 pub struct ResolvedFeed {
-    /// As it was described: what a seek and a replay start from.
+    /// The options: a seek and a replay start from them.
     pub(super) builder: FeedBuilder,
     pub(super) devices: Vec<Device>,
     pub(super) batch_size: usize,
@@ -66,12 +66,12 @@ pub struct ResolvedFeed {
     pub(super) first: FirstRecord,
     pub(super) layout: Arc<BatchLayout>,
     pub(super) image: Option<Arc<ImageDecoder>>,
-    /// Of one batch.
+    /// The capacity of one batch.
     pub(super) capacity: Capacity,
     pub(super) randomness: Randomness,
-    /// A test may change whether batches are written past the caches, before the launch.
+    /// A test may change, before the launch, whether batches are written past the caches.
     pub(super) processor: Arc<Processor>,
-    /// The machine's; a test's own, if it sets one before the launch.
+    /// The machine's; a test may set its own before the launch.
     pub(super) topology: Topology,
 }
 
@@ -93,10 +93,10 @@ impl ResolvedFeed {
         let batch_size = builder.lane_batch_size()?;
         builder.warn_of_useless_scaling();
         let devices = builder.named_devices()?;
-        // A seek uses the same ones.
+        // A seek uses the same devices.
         builder.attached.devices = Some(devices.clone());
         let spec = &builder.spec;
-        // Asked of the system once: it takes as long as opening a database.
+        // The system is queried once: it takes as long as opening a database.
         let mut choices = builder.choices(batch_size, &devices);
         let best = choices[0];
         builder.check(batch_size, &best)?;
@@ -104,8 +104,8 @@ impl ResolvedFeed {
         if let (Seed::Caffe { .. }, Some(NetLayer { preceded_by_other: true, .. })) = (spec.seed, &spec.net) {
             tracing::warn!(
                 layer = %spec.layer,
-                "layers before this one may draw random numbers when Caffe sets them up: the sequence is Caffe's, \
-                 but starts from another seed"
+                "layers before this one may draw random numbers when Caffe sets them up: the sequence is \
+                 Caffe's, but starts from another seed"
             );
         }
         let randomness = match spec.seed {
@@ -122,7 +122,9 @@ impl ResolvedFeed {
             builder.schedule_slice(&*source, &first.identity, first.value_bytes, batch_size)?;
         if first.input.is_some_and(|input| !input.is_encoded) && spec.transform.forces_color() {
             // Caffe's words, and like Caffe the feed runs.
-            tracing::warn!(source = %source.path().display(), "force_color and force_gray only for encoded datum");
+            tracing::warn!(
+                source = %source.path().display(), "force_color and force_gray only for encoded datum"
+            );
         }
         let (layout, capacity) = builder.batch_layout(batch_size, &first, &mut choices)?;
         let needs = Needs {
@@ -137,7 +139,8 @@ impl ResolvedFeed {
             capacity,
         };
         let (sizing, budget) = needs.choose(&choices)?;
-        // All batches of the rings at the start: before a slot is filled again, all others have been.
+        // Counts all batches of the rings as they are at the start: before a slot is filled again, all others
+        // have been.
         processor.setup.is_past_caches =
             capacity.bytes.saturating_mul(sizing.prefetch * devices.len()) > cache_lines::cache_bytes();
         let (processor, topology) = (Arc::new(processor), Topology::of_machine());
@@ -159,45 +162,46 @@ impl ResolvedFeed {
         })
     }
 
-    /// What was configured.
+    /// Returns the options.
     #[must_use]
     pub fn spec(&self) -> &FeedSpec {
         &self.builder.spec
     }
 
-    /// The source, which is open.
+    /// Returns the source, which is open.
     #[must_use]
     pub fn source(&self) -> &dyn Source {
         &*self.source
     }
 
-    /// Which record comes when, and to which replica, if the feed follows a plan and not
-    /// [round-robin order](FeedBuilder::epochs).
+    /// Returns which record comes when, and to which replica, if the feed follows a plan and not [round-robin
+    /// order](FeedBuilder::epochs).
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         let slice = self.schedule_slice.as_ref().filter(|slice| !slice.is_round_robin)?;
         Some(&slice.plan)
     }
 
-    /// The fields of a batch, by the first record of the source, and where each is in its memory.
+    /// Returns the fields of a batch, as the first record of the source has them, and where each is in the
+    /// batch's memory.
     #[must_use]
     pub fn layout(&self) -> &BatchLayout {
         &self.layout
     }
 
-    /// If records are images: the shape of the source's first one, before the transform.
+    /// Returns the shape of the source's first record, before the transform, if records are images.
     #[must_use]
     pub fn input_shape(&self) -> Option<ImageShape> {
         self.first.input.map(|input| input.shape)
     }
 
-    /// The number of threads and of batches.
+    /// Returns the number of threads and of batches.
     #[must_use]
     pub fn sizing(&self) -> Sizing {
         self.sizing
     }
 
-    /// The memory that the feed will use, holder by holder.
+    /// Returns the memory that the feed will use, holder by holder.
     #[must_use]
     pub fn memory_budget(&self) -> &MemoryBudget {
         &self.budget
@@ -234,9 +238,9 @@ impl FeedBuilder {
         }
     }
 
-    /// What is left to choose of how much the feed takes, the best first. There is at least one.
+    /// The sizings to choose from, the best first. There is at least one.
     fn choices(&self, batch_size: usize, devices: &[Device]) -> Vec<Sizing> {
-        // Memory of a device's own is for the program that trains on it.
+        // A device's own memory is for the program that trains on it.
         let may_deepen = devices.iter().all(|device| !device.backend().has_own_memory());
         let mut choices = Sizing::choices(self.spec.threads, self.spec.prefetch, may_deepen);
         if choices.iter().any(|sizing| self.terms(batch_size, None, sizing).check().is_ok()) {
@@ -245,17 +249,20 @@ impl FeedBuilder {
         choices
     }
 
-    /// Says where smaller decoding was asked for that nothing can come of.
+    /// Warns if `scaled_decode` is set and has no effect.
     fn warn_of_useless_scaling(&self) {
         let target = self.spec.target.as_ref().map(|target| &target.transform);
         for (of, transform) in [("records", Some(&self.spec.transform)), ("targets", target)] {
             if transform.is_some_and(Transform::scales_in_vain) {
-                tracing::warn!(layer = %self.spec.layer, of, "scaled_decode has no effect: nothing is resized");
+                tracing::warn!(
+                    layer = %self.spec.layer, of, "scaled_decode has no effect: nothing is resized"
+                );
             }
         }
     }
 
-    /// What lies where in a batch, and the room that it takes. Choices whose rings no memory could hold are left out.
+    /// Returns where each array is in a batch, and the batch's capacity. Removes the choices whose rings no
+    /// memory could hold.
     fn batch_layout(
         &self,
         batch_size: usize,
@@ -278,7 +285,7 @@ impl FeedBuilder {
         if choices.is_empty() { Err(too_large()) } else { Ok((Arc::new(layout), capacity)) }
     }
 
-    /// What needs no look at a source.
+    /// Checks what can be checked without a source.
     fn check(&self, batch_size: usize, best: &Sizing) -> Result<(), FeedError> {
         let FeedSpec { sources, schedule, receipts, .. } = &self.spec;
         self.attached_decoder()?;
@@ -310,12 +317,12 @@ impl FeedBuilder {
         if *receipts > Receipts::Off && !schedule.mix.is_empty() {
             return Err(ConfigError::ReceiptsOfMixture.into());
         }
-        // Even where the phase makes nothing of them, ranks that cannot be are a slip.
+        // Impossible ranks are a mistake even if the phase ignores them.
         Terms { share: schedule.ranks.map(Share::from), ..self.terms(batch_size, None, best) }.check()?;
         Ok(())
     }
 
-    /// The devices, one for each lane: those attached, or those of these names. Equal names are one device.
+    /// The devices, one for each lane: those attached, or those of these names. Equal names mean one device.
     fn named_devices(&self) -> Result<Vec<Device>, FeedError> {
         if let Some(devices) = &self.attached.devices {
             return Ok(devices.clone());
@@ -337,8 +344,8 @@ impl FeedBuilder {
         SetUp { kind, is_random: self.spec.transform.takes(self.spec.phase).any() }
     }
 
-    /// The random numbers that the layer takes then. What is not the transformer's is Caffe's in either
-    /// mode: there is no sequence of our own for it.
+    /// The random numbers that the layer then takes. Those that are not the transformer's are Caffe's in
+    /// either mode: we have no sequence of our own for them.
     pub(super) fn layer_seeds(&self) -> LayerSeeds {
         let (seed, era) = match self.spec.seed {
             Seed::Caffe { seed, era } => (seed, era),
@@ -352,7 +359,7 @@ impl FeedBuilder {
     }
 }
 
-/// What the memory of a feed is counted from.
+/// What the memory budget of a feed is derived from.
 struct Needs<'a> {
     builder: &'a FeedBuilder,
     batch_size: usize,
@@ -362,13 +369,13 @@ struct Needs<'a> {
     processor: &'a Processor,
     image: Option<&'a ImageDecoder>,
     layout: &'a BatchLayout,
-    /// Of one batch.
+    /// The capacity of one batch.
     capacity: Capacity,
 }
 
 impl Needs<'_> {
-    /// The best choice that keeps to the memory limit, known before anything is set aside, so that a feed over its
-    /// limit costs nothing.
+    /// Returns the best choice within the memory limit. It is determined before anything is allocated, so a
+    /// feed over its limit costs nothing.
     fn choose(&self, choices: &[Sizing]) -> Result<(Sizing, MemoryBudget), ConfigError> {
         let mut over = None;
         for sizing in choices {
@@ -389,7 +396,7 @@ impl Needs<'_> {
         );
         let is_paired = self.image.is_some_and(ImageDecoder::is_paired);
         let companion_bytes = if is_paired { COMPANION_BYTES } else { 0 };
-        let seal_bytes = if self.first.is_unverified { CHECKSUM_BYTES } else { 0 };
+        let checksum_bytes = if self.first.is_unverified { CHECKSUM_BYTES } else { 0 };
         let lenders_bytes = if self.source.has_several_lenders() { LENDERS_BYTES } else { 0 };
         MemoryBudget::of(&BudgetTerms {
             lanes: self.builder.spec.devices.len(),
@@ -402,12 +409,12 @@ impl Needs<'_> {
             hash_bytes: if self.processor.hashes_contents { size_of::<ContentHash>() } else { 0 },
             runs: pool.runs,
             run_records: pool.run_records,
-            place_bytes: PLACE_BYTES + companion_bytes + seal_bytes + lenders_bytes,
+            place_bytes: PLACE_BYTES + companion_bytes + checksum_bytes + lenders_bytes,
             run_bytes: QUEUED_RUN_BYTES,
             offloaded: OFFLOADED_MAX,
             offloaded_bytes: size_of::<Task>(),
             copied_bytes: self.first.copied_bytes,
-            held_bytes: self.source.held_bytes() + self.first.walk_bytes,
+            held_bytes: self.source.held_bytes() + self.first.cursor_bytes,
             scratch_bytes: &self.first.scratch_bytes,
             mean_elements: self.image.map_or(0, ImageDecoder::mean_elements),
         })

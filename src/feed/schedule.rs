@@ -1,4 +1,5 @@
-//! From a feed's schedule to the steps that its reader deals: by a plan, if one is needed, and not in round-robin order.
+//! From a feed's schedule to the steps that its reader deals, if the feed follows a plan and not round-robin
+//! order.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(super) struct ReplicaSpan {
 }
 
 impl FeedBuilder {
-    /// The job, and which of its workers this feed is: the only one, if nothing else was said.
+    /// The job, and which of its workers this feed is: the only one, unless `worker` is set.
     fn place_in_job(&self) -> Result<(World, usize), ConfigError> {
         let devices = self.spec.devices.len();
         let (world, number) = match self.spec.schedule.worker {
@@ -59,7 +60,7 @@ impl FeedBuilder {
         Ok(ReplicaSpan { world, first_replica: world.replicas_of(worker)?.start })
     }
 
-    /// The ring, by which the feed goes if it has no plan.
+    /// The round-robin order that the feed deals in if it has no plan.
     pub(super) fn round_robin(&self, batch_size: usize) -> RoundRobin {
         RoundRobin {
             batch_size: batch_size as u64,
@@ -68,7 +69,7 @@ impl FeedBuilder {
         }
     }
 
-    /// Where the index of the source lies.
+    /// Where the index of the source is kept.
     fn index_place(&self) -> IndexPlace {
         match &self.spec.index {
             IndexPlace::Folder(folder) => IndexPlace::Folder(self.spec.root.join(folder)),
@@ -76,7 +77,8 @@ impl FeedBuilder {
         }
     }
 
-    /// Which ranks of a larger job the lanes are. Caffe deals by rank in TRAIN; in TEST, each rank has every record.
+    /// Which ranks of a larger job the lanes are. Caffe deals by rank in TRAIN; in TEST, each rank has every
+    /// record.
     pub(super) fn ranks_of_job(&self) -> Option<Ranks> {
         let is_test_layer = self.spec.net.is_some() && self.spec.phase == Phase::Test;
         self.spec.schedule.ranks.filter(|_| !is_test_layer)
@@ -103,21 +105,20 @@ impl FeedBuilder {
         let ranks = self.spec.schedule.ranks.map_or(self.spec.devices.len(), |ranks| ranks.of);
         match records.checked_div(ranks) {
             Some(each) if each * ranks == records => Ok(each),
-            // Without any rank there is another error.
+            // No rank at all is another error, found elsewhere.
             None => Ok(1),
             Some(_) => Err(ConfigError::GlobalBatch { records, ranks }),
         }
     }
 
-    /// Whether the feed goes by positions: by a plan of its own, or because it goes on.
-    fn goes_by_positions(&self) -> bool {
+    /// Whether the feed reads by position: because it follows a plan, or because it resumes.
+    fn reads_by_position(&self) -> bool {
         self.spec.schedule.is_planned() || self.attached.resume.is_some()
     }
 
-    /// Makes the source ready for what it is to be asked, before the first look at it: a walk without an index would have it
-    /// read on.
+    /// Prepares the source before its first record is read: a scan without an index would read on.
     pub(super) fn make_ready(&self, source: &dyn Source) -> Result<(), FeedError> {
-        if !self.goes_by_positions() {
+        if !self.reads_by_position() {
             return Ok(());
         }
         if source.passes() == Passes::Shuffled {
@@ -132,15 +133,16 @@ impl FeedBuilder {
             if jumps && !source.is_seekable() {
                 tracing::warn!(
                     source = %source.path().display(),
-                    "the source has no index: it is walked to each record that does not follow the one before"
+                    "the source has no index: it is scanned up to each record that does not follow \
+                     the one before"
                 );
             }
         }
         Ok(())
     }
 
-    /// The steps of this feed, where it goes by a plan, or goes on from a snapshot. It may have to count the records; the
-    /// first has so many bytes.
+    /// The steps of this feed, if it follows a plan or resumes from a snapshot. The records may have to be
+    /// counted for this. The first record has `record_bytes` bytes.
     pub(super) fn schedule_slice(
         &self,
         source: &dyn Source,
@@ -148,7 +150,7 @@ impl FeedBuilder {
         record_bytes: usize,
         batch_size: usize,
     ) -> Result<Option<ScheduleSlice>, FeedError> {
-        if !self.goes_by_positions() {
+        if !self.reads_by_position() {
             return Ok(None);
         }
         if let Some(snapshot) = &self.attached.resume {
@@ -173,14 +175,17 @@ impl FeedBuilder {
         }
         let lanes = replica_span.first_replica..replica_span.first_replica + self.spec.devices.len();
         let Resumed { plan, next, is_round_robin, .. } = match &self.attached.resume {
-            Some(snapshot) => self.go_on(snapshot, &job, &files, lanes.clone())?,
+            Some(snapshot) => self.resume_as(snapshot, &job, &files, lanes.clone())?,
             None => Resumed::begun(plan),
         };
         let end = schedule.epochs.filter(|&epochs| epochs > 0).or(schedule.passes().map(Into::into));
         let end = end.map(|epoch| StepId { epoch, step: 0 });
-        let starts = next.get(lanes).expect("a lane is one of the replicas that were asked for").to_vec();
+        let starts = next.get(lanes).expect("each lane is one of the requested replicas").to_vec();
         if let Some((start, end)) = starts.iter().min().zip(end).filter(|(start, end)| *start > end) {
-            tracing::warn!(%start, %end, "the run is behind the end that was asked for: nothing comes; epochs count from its beginning");
+            tracing::warn!(
+                %start, %end,
+                "the run resumes past its last epoch: nothing comes; epochs count from the run's beginning"
+            );
         }
         Ok(Some(ScheduleSlice {
             plan: Arc::new(plan),
@@ -191,8 +196,8 @@ impl FeedBuilder {
         }))
     }
 
-    /// How a run goes on as this job.
-    fn go_on(
+    /// How a run resumes as this job.
+    fn resume_as(
         &self,
         snapshot: &Snapshot,
         job: &Job,
@@ -209,7 +214,7 @@ impl FeedBuilder {
     }
 }
 
-/// How many records each file of a source has; where it does not say, they are counted.
+/// The number of records in each file of a source. If the source does not know, they are counted.
 fn count(source: &dyn Source) -> Result<Vec<u64>, SourceError> {
     if let Some(files) = source.file_records() {
         return Ok(files);
@@ -220,6 +225,6 @@ fn count(source: &dyn Source) -> Result<Vec<u64>, SourceError> {
     while cursor.skip()? {
         records += 1;
     }
-    // One that consists of several has come to know where they end.
+    // A source of several databases now knows where each ends.
     Ok(source.file_records().unwrap_or_else(|| vec![records]))
 }

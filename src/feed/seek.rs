@@ -1,4 +1,4 @@
-//! Other steps than the next.
+//! Seeking: steps other than the next one.
 
 use super::Feed;
 use super::batch::Batch;
@@ -12,37 +12,39 @@ use crate::snapshot::{DealtBy, RoundRobin, SnapshotError};
 use crate::transform::TransformPlace;
 
 impl Feed {
-    /// Goes to a step, forwards or backwards: the next batch of every lane is its share of it. [Lanes](Self::take_lanes) that
-    /// were handed over before end, and new ones are to be taken. In [Caffe's ring](crate::FeedBuilder::epochs), steps
-    /// are counted from the start, and their epoch is 0.
+    /// Seeks to a step, forwards or backwards: the next batch of every lane is its share of that step.
+    /// [Lanes](Self::take_lanes) that were taken end, and new ones must be taken. In [round-robin
+    /// order](crate::FeedBuilder::epochs), steps are counted from the start, and their epoch is 0.
     ///
-    /// It is done as a run [goes on](crate::FeedBuilder::resume), with new threads and buffers: in milliseconds, for any
-    /// step, but for [Caffe's random sequence](crate::FeedBuilder::caffe_random), which is drawn again up to there.
-    /// Statistics and receipts begin anew. A lane that was handed over gives what it has complete, and then
-    /// [`FeedError::Cancelled`]; its memory is in use until it is [closed](crate::Lane::close), so close it before,
-    /// where a device has no room for both. Lanes that were not are closed here.
+    /// It works as a run [resumes](crate::FeedBuilder::resume), with new threads and buffers. It takes
+    /// milliseconds for any step, except that [Caffe's random sequence](crate::FeedBuilder::caffe_random) is
+    /// drawn again up to there. Statistics and receipts begin anew. A lane that was taken delivers what it
+    /// has complete, then [`FeedError::Cancelled`]. Its memory is in use until it is
+    /// [closed](crate::Lane::close), so close it first if a device has no room for both. Lanes that were not
+    /// taken are closed here.
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if there is no such step: the feed is as it was then. Or if it cannot be built again: then it has no lanes.
+    /// [`FeedError`] if there is no such step (the feed is then as it was), or if it cannot be built again
+    /// (it then has no lanes).
     pub fn seek(&mut self, step: impl Into<StepId>) -> Result<(), FeedError> {
         let id = step.into();
         self.check_step(id)?;
         let lanes = self.progress.iter().map(|lane| (lane.replica, id));
         let builder = self.builder.clone().resume(&self.about.snapshot(lanes)?);
         self.canceller.end_lanes();
-        // Before there are new ones, whose memory comes on top.
+        // Before there are new ones, whose memory would come on top.
         self.close_lanes();
         let canceller = self.canceller.clone();
         *self = builder.resolve_again()?.launch()?;
-        // Whoever has one cancels what there is now.
-        canceller.goes_for(&self.canceller);
+        // Existing cancellers now cancel the new lanes.
+        canceller.switch_to(&self.canceller);
         self.canceller = canceller;
         Ok(())
     }
 
-    /// One batch alone, as any replica of the job, here or elsewhere, gets it: on the host, and bit for bit. The feed
-    /// goes on meanwhile as if nothing were, and the memory of another batch is used.
+    /// Returns one batch alone, as any replica of the job, here or elsewhere, gets it: on the host, and bit
+    /// for bit. The feed continues unaffected, and the memory of one more batch is used.
     ///
     /// # Errors
     ///
@@ -61,7 +63,7 @@ impl Feed {
         let snapshot = self.about.snapshot_of(builder.drawn_from(), [(replica, id)])?;
         let mut alone = builder.resume(&snapshot).resolve_again()?.launch()?;
         let batch = alone.steps().next().transpose()?.and_then(|mut batches| batches.pop());
-        // Of the ring, which ends where the records do.
+        // In round-robin order there is no batch past the last record of a single pass.
         batch.ok_or_else(|| no_such_step(id, id.step))
     }
 
@@ -72,7 +74,7 @@ impl Feed {
         }
     }
 
-    /// That a step is one of the run's. In the ring, there is hardly any that is not.
+    /// Checks that the run has this step. In round-robin order, nearly every step exists.
     fn check_step(&self, id: StepId) -> Result<(), FeedError> {
         match &self.about.dealt_by {
             DealtBy::Plan(_) if self.about.end.is_some_and(|end| id >= end) => Err(no_such_step(id, 0)),
@@ -85,14 +87,15 @@ impl Feed {
     }
 }
 
-/// Of an epoch that has so many, or, as far as this run goes, none.
+/// `steps` is how many the epoch has; 0 if the run does not reach it.
 fn no_such_step(id: StepId, steps: u64) -> FeedError {
     let StepId { epoch, step } = id;
     SnapshotError::Order(OrderError::NoSuchStep { epoch, step, steps }).into()
 }
 
 impl FeedBuilder {
-    /// Makes a feed of one lane the replica of a job that others are of, too, the first of which this was to be.
+    /// Makes a feed of one lane stand for replica `replica` of the job. `first` is the replica that its first
+    /// lane was to be.
     fn stand_for(&mut self, replica: usize, of: usize, first: usize) -> Result<(), FeedError> {
         if self.spec.schedule.is_planned() {
             let world =
@@ -102,7 +105,7 @@ impl FeedBuilder {
         }
         self.spec.schedule.ranks = Some(Ranks { first: replica, of });
         if let Seed::Caffe { seed, .. } = &mut self.spec.seed {
-            // In the ring, what was said is the first lane's.
+            // In round-robin order, the seed that was set is the first lane's.
             let ahead = u32::try_from(replica).unwrap_or(u32::MAX);
             *seed = seed.wrapping_add(ahead).wrapping_sub(u32::try_from(first).unwrap_or(u32::MAX));
         }

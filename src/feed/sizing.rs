@@ -1,4 +1,4 @@
-//! How much of its machine a feed takes: what was said, and what is chosen where nothing was.
+//! How many threads and batches a feed has: as set, or as chosen.
 
 use std::fmt;
 
@@ -6,36 +6,39 @@ use super::resolve::THREADS_MAX;
 
 /// Caffe's own depth.
 const PREFETCH: usize = 4;
-/// As deep as a ring becomes whose ends wait by turns.
+/// How deep a ring becomes if its two ends wait by turns.
 const PREFETCH_MAX: usize = 8;
 
-/// How much of its machine a feed takes. What nobody said is chosen.
+/// How many threads and batches a feed has. What is not set is chosen.
 ///
-/// **Threads** are one a core, of which as few are at work as keep the consumers from waiting
-/// ([`WorkerStats::at_work`](crate::feed::WorkerStats::at_work)). **A ring** has 4 batches, as Caffe's, and gets one more, up to
-/// 8, as often as it is seen that it was full and its consumer waited, both for long enough, while it went round twice
-/// ([`LaneStats::ring`](crate::feed::LaneStats::ring)); where a device has memory of its own, which a program that trains fills
-/// with other things, it stays at 4. Both are fewer from the start where the
-/// [memory limit](crate::FeedBuilder::memory_limit) asks for it: first the rings, down to 2 batches, then the threads, then
-/// the last batch but one.
+/// **Threads**: one a core, of which as few are active as keep the consumers from waiting
+/// ([`WorkerStats::at_work`](crate::feed::WorkerStats::at_work)).
+///
+/// **A ring** has 4 batches, as in Caffe. It gets one more, up to 8, each time that it was full and its
+/// consumer waited, both for long enough, while it was used twice
+/// ([`LaneStats::ring`](crate::feed::LaneStats::ring)). If a device has memory of its own, it stays at 4:
+/// that memory is for the program that trains there.
+///
+/// Both are fewer from the start if the [memory limit](crate::FeedBuilder::memory_limit) requires it: first
+/// the rings shrink to 2 batches, then the threads become fewer, and last the rings shrink to 1 batch.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {
-    /// Worker threads, for all lanes together.
+    /// The number of worker threads, for all lanes together.
     pub threads: usize,
-    /// Whether that was chosen, so that some of them may stand by.
+    /// Whether that number was chosen, so that some of them may be inactive.
     pub are_threads_chosen: bool,
-    /// Batches in a lane's ring to begin with.
+    /// The number of batches in a lane's ring at the start.
     pub prefetch: usize,
-    /// The most that may become of them: as many, where their number was said.
+    /// The most batches that a ring may come to have: as many as at the start, if their number was set.
     pub prefetch_max: usize,
-    /// Whether that was chosen.
+    /// Whether the number of batches was chosen.
     pub is_prefetch_chosen: bool,
 }
 
 impl Sizing {
-    /// What is left to choose where so much was said, the best first: the memory limit decides. There is at least one.
-    /// A ring that is chosen may be deepened later where that `may_deepen`.
+    /// The sizings to choose from when these options are set, the best first: the memory limit decides. There
+    /// is at least one. A ring whose size is chosen may be deepened later if `may_deepen`.
     pub(super) fn choices(threads: Option<usize>, prefetch: Option<usize>, may_deepen: bool) -> Vec<Sizing> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         choices_on(cores, threads, prefetch, if may_deepen { PREFETCH_MAX } else { PREFETCH })
@@ -93,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_all_there_is() {
-        let said = choices_on(16, Some(3), Some(7), 8);
-        assert_eq!(of(&said), [[3, 7, 7]]);
-        assert_eq!(said[0].to_string(), "3 worker(s), 7 batch(es) a ring");
+    fn options_that_are_set_leave_no_choice() {
+        let choices = choices_on(16, Some(3), Some(7), 8);
+        assert_eq!(of(&choices), [[3, 7, 7]]);
+        assert_eq!(choices[0].to_string(), "3 worker(s), 7 batch(es) a ring");
     }
 
     #[test]
-    fn what_was_not_said_gives_way_to_the_memory_limit_rings_first() {
+    fn options_that_are_not_set_shrink_to_the_memory_limit_rings_first() {
         let choices = choices_on(8, None, None, 8);
         let due = [
             [8, 4, 8],
@@ -120,10 +123,10 @@ mod tests {
     }
 
     #[test]
-    fn one_may_be_said_without_the_other() {
+    fn one_option_may_be_set_without_the_other() {
         assert_eq!(of(&choices_on(5, None, Some(6), 8)), [[5, 6, 6], [2, 6, 6], [1, 6, 6]]);
         let choices = choices_on(5, Some(2), None, 8);
         assert_eq!((choices.len(), of(&choices)[7]), (8, [2, 1, 1]));
-        assert_eq!(of(&choices_on(1, None, None, 4))[0], [1, 4, 4], "a ring that is not to be deepened");
+        assert_eq!(of(&choices_on(1, None, None, 4))[0], [1, 4, 4], "a ring that must not be deepened");
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct ListOrder {
 }
 
 impl SourceSpec {
-    /// The order in which it is read, if it is not open already.
+    /// Its order, unless it is already open.
     fn order(&self) -> Option<ListOrder> {
         match *self {
             SourceSpec::Attached { .. } => None,
@@ -33,7 +33,7 @@ impl SourceSpec {
     }
 }
 
-/// The kind of Caffe layer that reads these sources. What was added to a net's layer leaves its kind alone.
+/// The kind of Caffe layer that reads these sources. Sources added to a net's layer do not change its kind.
 pub(super) fn layer_kind(sources: &[SourceSpec]) -> LayerKind {
     match sources.first() {
         Some(SourceSpec::ImageList { shuffle, rand_skip, .. }) => {

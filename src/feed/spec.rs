@@ -1,4 +1,4 @@
-//! What a feed is to be, as plain data.
+//! The options of a feed as plain data.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::source::leveldb::LogGaps;
 use crate::source::{Access, IndexPlace, Matching};
 use crate::transform::{CaffeEra, Transform, TransformPlace};
 
-/// How long a lane waits for a batch before it says why there is none.
+/// How long a lane waits for a batch before it warns.
 const WARN_AFTER: Duration = Duration::from_secs(5);
 
-/// How long it waits for a batch that only its consumer could give back.
+/// How long it waits for a batch that only its consumer could return.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
-/// What a feed is to be: plain data, to be logged, compared, kept in a file (with the feature `serde`) or sent to
-/// another process. [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents it and its
-/// default, and [`FeedBuilder::spec`](crate::FeedBuilder::spec) returns what they set.
+/// The options of a feed as plain data, to be logged, compared, kept in a file (with the feature `serde`) or
+/// sent to another process. [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents
+/// it and its default, and [`FeedBuilder::spec`](crate::FeedBuilder::spec) returns what they set.
 ///
-/// What a program [attaches](SourceSpec::Attached) (opened sources, decoders, devices of its own) is only named
-/// here, and must be attached again to a builder that is made [from](crate::FeedBuilder::from) a spec.
+/// What a program [attaches](SourceSpec::Attached) (opened sources, decoders, devices of its own) is only
+/// named here, and must be attached again to a builder that is made [from](crate::FeedBuilder::from) a spec.
 ///
 /// ```no_run
 /// use percolator::feed::{FeedSpec, SourceSpec};
@@ -99,8 +99,8 @@ pub struct FeedSpec {
     pub receipts: Receipts,
     /// How long a lane waits before it [warns](crate::FeedBuilder::warn_after).
     pub warn_after: Duration,
-    /// How long a lane waits for its own consumer before that is [an error](crate::FeedBuilder::give_up_after);
-    /// `None` is for ever.
+    /// How long a lane waits for its own consumer before that is [an
+    /// error](crate::FeedBuilder::give_up_after); `None` is for ever.
     pub give_up_after: Option<Duration>,
 }
 
@@ -255,7 +255,7 @@ impl Default for Seed {
 }
 
 impl Seed {
-    /// What tells one shuffled run from another.
+    /// What distinguishes one shuffled run from another.
     pub(crate) fn of_order(self) -> u64 {
         match self {
             Seed::Indexed(seed) => seed,

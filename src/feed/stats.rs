@@ -1,4 +1,4 @@
-//! What waited for what: one look tells which stage holds the others up.
+//! Who waited for whom: which stage limits the feed.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::base::meter::Waits;
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    /// Time since the feed was built, until its last lane ended.
+    /// The time since the feed was built, until its last lane ended.
     pub elapsed: Duration,
     /// The reader, which all lanes share.
     pub reader: ReaderStats,
@@ -25,13 +25,13 @@ pub struct Stats {
 pub struct ReaderStats {
     /// Records dealt.
     pub records: u64,
-    /// Bytes of their values.
+    /// The bytes of their values.
     pub value_bytes: u64,
-    /// Passes over the source that are complete.
+    /// Complete passes over the source.
     pub passes: u64,
-    /// Records that fell to lanes which had ended, while others went on.
+    /// Records whose lane had ended while others continued; they were dealt to nobody.
     pub undelivered: u64,
-    /// Waits for a lane to give records back.
+    /// Waits for a lane to return records.
     pub waits_for_free: Waits,
 }
 
@@ -39,15 +39,16 @@ pub struct ReaderStats {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct WorkerStats {
-    /// How many there are.
+    /// The number of workers.
     pub threads: usize,
-    /// How many of them take runs now: where their number was not said, as few as keep the consumers from waiting.
+    /// How many of them are active now: as few as keep the consumers from waiting, if their number was not
+    /// set.
     pub at_work: usize,
     /// Runs of records handled.
     pub runs: u64,
-    /// Errands done for the reader: groups of compressed blocks that a worker unpacked ahead of it.
+    /// Offloaded tasks: groups of compressed blocks that a worker unpacked ahead of the reader.
     pub offloaded: u64,
-    /// Waits for something to do, of all workers together; those that stand by wait too.
+    /// The waits for work, of all workers together, including those that are not active.
     pub waits_for_records: Waits,
 }
 
@@ -61,22 +62,23 @@ pub struct LaneStats {
     pub batches: u64,
     /// Records in them.
     pub records: u64,
-    /// Bytes of their pixels, as the consumer sees them.
+    /// The bytes of their pixels, as the consumer sees them.
     pub pixel_bytes: u64,
-    /// Bytes that the batches take up on the host, pixels and all: where they go to another device, what is copied.
+    /// The bytes that the batches take up on the host, pixels and all. If they go to another device, this is
+    /// what is copied.
     pub host_bytes: u64,
-    /// Waits of the lane for the reader's records.
+    /// The lane's waits for the reader's records.
     pub waits_for_records: Waits,
-    /// Waits of the lane for the consumer to let go of a batch.
+    /// The lane's waits for the consumer to drop a batch.
     pub waits_for_free: Waits,
-    /// Waits of the lane for its device to be done with a batch that the consumer has let go of.
+    /// The lane's waits for its device to be done with a batch that the consumer has dropped.
     pub waits_for_device: Waits,
-    /// Waits of the lane for the workers, with nothing else to do.
+    /// The lane's waits for the workers, with nothing else to do.
     pub waits_for_workers: Waits,
-    /// Waits of the consumer for a batch, but for those during which it held [all](Self::ring) of them: these
+    /// The consumer's waits for a batch, except those during which it held [all](Self::ring) of them: these
     /// are its own.
     pub waits_for_batch: Waits,
-    /// Batches that were larger than any before, so that memory had to be found for them.
+    /// Batches that were larger than any before, so that their memory had to grow.
     pub growths: u64,
     /// Batches in its ring now.
     pub ring: usize,
@@ -84,7 +86,7 @@ pub struct LaneStats {
     pub held: usize,
 }
 
-/// The stage that holds the others up.
+/// The stage that limits the feed.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
@@ -92,18 +94,18 @@ pub enum Bottleneck {
     Reader,
     /// The workers: decode and transform.
     Transform,
-    /// Whoever takes the batches. The feed keeps up with it.
+    /// The code that takes the batches. The feed keeps up with it.
     Consumer,
-    /// The lanes' devices: copies, transforms there, or whatever the consumers have them do.
+    /// The lanes' devices: copies, transforms there, or other work that the consumers give them.
     Device,
 }
 
 impl Stats {
-    /// What was done since a look before this one at the same feed. What is no sum is as it is now: how many
-    /// workers are at work, how large a ring is, how many batches are held.
+    /// Returns what was done since earlier statistics of the same feed. Figures that are not sums are as they
+    /// are now: the number of active workers, of batches in a ring, and of batches held.
     #[must_use]
     pub fn since(&self, before: &Stats) -> Stats {
-        // All fields are named, here and below, so that a new one is not forgotten.
+        // All fields are named, here and below, so that a new one cannot be forgotten.
         let Stats { elapsed, reader, workers, lanes } = self;
         let zeros = LaneStats::default();
         let lanes_before = before.lanes.iter().chain(std::iter::repeat(&zeros));
@@ -115,37 +117,37 @@ impl Stats {
         }
     }
 
-    /// Records that the consumers have taken, over all lanes.
+    /// Returns the number of records that the consumers have taken, over all lanes.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.records).sum()
     }
 
-    /// Bytes of pixels that the consumers have taken, over all lanes.
+    /// Returns the bytes of pixels that the consumers have taken, over all lanes.
     #[must_use]
     pub fn pixel_bytes(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.pixel_bytes).sum()
     }
 
-    /// So many of anything, by the time since the feed was built: a second's worth.
+    /// Returns `count` divided by the seconds since the feed was built.
     #[must_use]
     pub fn per_second(&self, count: u64) -> f64 {
         per_second(count, self.elapsed)
     }
 
-    /// Records taken a second since the feed was built.
+    /// Returns the records taken a second since the feed was built.
     #[must_use]
     pub fn records_per_second(&self) -> f64 {
         self.per_second(self.records())
     }
 
-    /// Bytes of pixels taken a second since the feed was built.
+    /// Returns the bytes of pixels taken a second since the feed was built.
     #[must_use]
     pub fn pixel_bytes_per_second(&self) -> f64 {
         self.per_second(self.pixel_bytes())
     }
 
-    /// The share of its time that each stage was at work rather than waiting for another.
+    /// Returns the share of its time that each stage was busy rather than waiting for another.
     #[must_use]
     pub fn busy(&self) -> [(Bottleneck, f64); 4] {
         let devices: Duration = self.lanes.iter().map(|lane| lane.waits_for_device.time).sum();
@@ -161,12 +163,12 @@ impl Stats {
             (Bottleneck::Reader, share(self.reader.waits_for_free.time, 1)),
             (Bottleneck::Transform, share(self.workers.waits_for_records.time, self.workers.threads)),
             (Bottleneck::Consumer, share(consumers, self.lanes.len())),
-            // Of a device it is only known when somebody waits for it.
+            // A device's time is known only while somebody waits for it.
             (Bottleneck::Device, part(devices.as_secs_f64(), self.lanes.len())),
         ]
     }
 
-    /// The stage that waits least for the others, which therefore wait for it.
+    /// Returns the stage that waits least for the others, which therefore wait for it.
     #[must_use]
     pub fn bottleneck(&self) -> Bottleneck {
         let [reader, transform, consumer, device] = self.busy();
@@ -262,7 +264,7 @@ fn per_second(count: u64, time: Duration) -> f64 {
 }
 
 impl fmt::Display for Stats {
-    /// A table for people, some 100 columns wide: who did how much, and who waited for whom.
+    /// Writes a table for people, some 100 columns wide: who did how much, and who waited for whom.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waits = |waits: Waits| format!("{:.3} s in {} waits", waits.time.as_secs_f64(), waits.count);
         for lane in &self.lanes {
@@ -286,14 +288,10 @@ impl fmt::Display for Stats {
             self.pixel_bytes_per_second() / 1e9,
         )?;
         writeln!(f)?;
+        writeln!(f, "the reader waited for lanes to return records: {}", waits(self.reader.waits_for_free))?;
         writeln!(
             f,
-            "the reader waited for lanes to give records back: {}",
-            waits(self.reader.waits_for_free)
-        )?;
-        writeln!(
-            f,
-            "{} worker(s), of whom {} are at work now, waited for something to do: {}",
+            "{} worker(s), {} of them active now, waited for work: {}",
             self.workers.threads,
             self.workers.at_work,
             waits(self.workers.waits_for_records)
@@ -301,7 +299,7 @@ impl fmt::Display for Stats {
         for lane in &self.lanes {
             writeln!(
                 f,
-                "{} waited for a batch, its ring now of {}: {}",
+                "{} waited for a batch, with {} in its ring now: {}",
                 lane.device,
                 lane.ring,
                 waits(lane.waits_for_batch)
@@ -310,13 +308,13 @@ impl fmt::Display for Stats {
         if self.reader.undelivered > 0 {
             writeln!(
                 f,
-                "{} more records fell to lanes that had ended, and were dealt to nobody",
+                "{} more records were for lanes that had ended, and were dealt to nobody",
                 self.reader.undelivered
             )?;
         }
         let is_of_interest = |&(stage, share): &(Bottleneck, f64)| stage != Bottleneck::Device || share > 0.0;
         for (stage, share) in self.busy().into_iter().filter(is_of_interest) {
-            writeln!(f, "{:<12} at work {:>5.1} % of the time", stage.to_string(), share * 100.0)?;
+            writeln!(f, "{:<12} busy {:>5.1} % of the time", stage.to_string(), share * 100.0)?;
         }
         write!(f, "what held the others up: {}", self.bottleneck())
     }
@@ -336,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Statistics of which every number, and every time, is this one.
+    /// Statistics whose every number and time is this one.
     fn all(number: u64) -> Stats {
         let waits = Waits { count: number, time: Duration::from_secs(number) };
         let threads = usize::try_from(number).unwrap();
@@ -375,18 +373,22 @@ mod tests {
     }
 
     #[test]
-    fn since_then_is_less_in_every_figure_but_those_of_now() {
+    fn since_subtracts_every_figure_that_is_a_sum() {
         let mut due = all(7);
         (due.workers.threads, due.workers.at_work) = (10, 10);
         (due.lanes[0].ring, due.lanes[0].held) = (10, 10);
         assert_eq!(all(10).since(&all(3)), due);
         assert_eq!(all(10).since(&Stats { lanes: Vec::new(), ..all(0) }), all(10));
         let nothing = all(3).since(&all(10));
-        assert_eq!((nothing.elapsed, nothing.records()), (Duration::ZERO, 0), "two looks in the wrong order");
+        assert_eq!(
+            (nothing.elapsed, nothing.records()),
+            (Duration::ZERO, 0),
+            "statistics in the wrong order"
+        );
     }
 
     #[test]
-    fn who_waits_least_is_who_is_waited_for() {
+    fn the_stage_that_waits_least_is_the_bottleneck() {
         assert_eq!(stats(1, 18, 9).bottleneck(), Bottleneck::Reader);
         assert_eq!(stats(9, 2, 9).bottleneck(), Bottleneck::Transform);
         assert_eq!(stats(9, 18, 1).bottleneck(), Bottleneck::Consumer);

@@ -1,4 +1,4 @@
-//! All devices' batches together, step by step.
+//! Steps: the batches of all devices together.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use super::progress::{self, Progress};
 use crate::error::FeedError;
 use crate::snapshot::{Snapshot, SnapshotError};
 
-/// Steps through all lanes of a feed. See [`Feed::steps`](super::Feed::steps).
+/// An iterator over the steps of a feed's lanes. See [`Feed::steps`](super::Feed::steps).
 ///
 /// A step is the next batch of every lane, in the order of the lanes. In the last step of a single pass,
-/// lanes that have run out are missing: [`Batch::lane`] tells which are there. A step's waiting counts for all
-/// of its lanes.
+/// lanes that have run out are missing: [`Batch::lane`] tells which are present. The wait for a step counts
+/// for all of its lanes.
 #[derive(Debug)]
 pub struct Steps<'a> {
     lanes: &'a mut [Lane],
     progress: &'a [Arc<Progress>],
-    /// In place of the first step.
+    /// Returned in place of the first step.
     refused: Option<FeedError>,
     ended: bool,
 }
@@ -33,7 +33,8 @@ impl<'a> Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Where the run is, after the step that was handed over last: see [`Feed::snapshot`](super::Feed::snapshot).
+    /// Returns where the run is, after the step that was handed over last: see
+    /// [`Feed::snapshot`](super::Feed::snapshot).
     ///
     /// # Errors
     ///
@@ -55,14 +56,15 @@ impl Iterator for Steps<'_> {
             return Some(Err(error));
         }
         let taken = take_step(self.lanes);
-        // Where one lane fails, nobody gets the batches of the others.
+        // If one lane fails, nobody gets the batches of the others.
         for (lane, batch) in self.lanes.iter().zip(taken.iter().flatten()) {
             batch.iter().for_each(|batch| lane.note(batch));
         }
         let step: Result<Vec<Batch>, FeedError> = taken.map(|taken| taken.into_iter().flatten().collect());
         self.ended = step.as_ref().map_or(true, Vec::is_empty);
         if step.is_err() {
-            // A step that comes next would be the next of some lanes only: those that had this one have lost it.
+            // A further step would be the next one of some lanes only: those that had a batch of this one
+            // have lost it.
             self.lanes.iter_mut().for_each(Lane::end);
         }
         match step {
@@ -74,13 +76,13 @@ impl Iterator for Steps<'_> {
 
 impl std::iter::FusedIterator for Steps<'_> {}
 
-/// The next batch of every lane, or none where it has ended, or the first error.
+/// Takes the next batch of every lane, or none from a lane that has ended, or the first error.
 pub(crate) fn take_step(lanes: &mut [Lane]) -> Result<Vec<Option<Batch>>, FeedError> {
-    // One thread waits for all lanes, whichever it asks first.
+    // One thread waits for all lanes, whichever is polled first.
     let meters: Vec<_> = lanes.iter().filter(|lane| !lane.ended).map(|lane| lane.meters.clone()).collect();
     let must_wait = lanes.iter().any(Lane::would_wait);
     let waits: Vec<_> = meters.iter().filter(|_| must_wait).map(|meters| meters.for_batch.begin()).collect();
-    // Where it holds all batches of one of them, it waits for itself, whatever the others have.
+    // If the consumer holds all batches of one lane, it waits for itself, whatever the others have.
     let for_itself = lanes.iter().any(Lane::would_wait_for_itself);
     let own_waits: Vec<_> =
         meters.iter().filter(|_| for_itself).map(|meters| meters.for_itself.begin()).collect();

@@ -1,4 +1,4 @@
-//! A lane as a stream, for programs that are asynchronous: nothing here makes an executor's thread wait.
+//! A lane as a stream, for asynchronous programs: nothing here blocks an executor's thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,13 +15,13 @@ use super::{Feed, FeedBuilder};
 use crate::base::sync::panic_message;
 use crate::error::FeedError;
 
-/// The lane's batches, as they come. Where there is none yet, its task is woken when there is one: no thread waits.
+/// The lane's batches, as they come. If none is ready, the task is woken when one is: no thread waits.
 ///
-/// No warning says that data are late, and [`give_up_after`](FeedBuilder::give_up_after) does not apply: a task that holds all
-/// batches of the ring is not woken before it drops one. A task's wait begins when it is told that there is no batch, and ends
-/// when it takes one.
+/// No warning is logged when data are late, and [`give_up_after`](FeedBuilder::give_up_after) does not apply:
+/// a task that holds all batches of the ring is not woken before it drops one. A task's wait begins when it
+/// finds no batch, and ends when it takes one.
 ///
-/// Dropping a lane joins its thread, which takes as long as one read of the source that is under way.
+/// Dropping a lane joins its thread, which takes as long as a read of the source that is already running.
 impl Stream for Lane {
     type Item = Result<Batch, FeedError>;
 
@@ -32,7 +32,7 @@ impl Stream for Lane {
         }
         let mut received = lane.full.try_recv();
         if matches!(received, Err(TryRecvError::Empty)) {
-            // Before looking once more: who sends, or ends, after that look wakes this task.
+            // Register before the second look: a sender that sends, or ends, after that look wakes this task.
             lane.consumer.wake_later(context.waker());
             received = lane.full.try_recv();
         }
@@ -40,7 +40,7 @@ impl Stream for Lane {
             Ok(message) => Some(message),
             Err(TryRecvError::Disconnected) => None,
             Err(TryRecvError::Empty) => {
-                // The workers are as many as it takes to keep consumers from waiting.
+                // The number of active workers depends on how long consumers wait.
                 let lane_wait = || lane.meters.for_batch.begin_owned();
                 lane.task_wait.get_or_insert_with(lane_wait);
                 return Poll::Pending;
@@ -58,7 +58,7 @@ impl FusedStream for Lane {
     }
 }
 
-/// A feed that is being built on a thread of its own. See [`FeedBuilder::build_in_background`].
+/// A future of a feed that is being built on its own thread. See [`FeedBuilder::build_in_background`].
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Building(Arc<Mutex<Built>>);
@@ -66,14 +66,14 @@ pub struct Building(Arc<Mutex<Built>>);
 #[derive(Debug)]
 enum Built {
     NotYet(Option<Waker>),
-    /// Until it is taken.
+    /// `Some` until it is taken.
     Done(Option<Box<Result<Feed, FeedError>>>),
 }
 
 impl FeedBuilder {
-    /// As [`build`](Self::build), on a thread of its own: opening a source and reserving memory take milliseconds, or, on a
-    /// network file system, seconds. If the future is dropped before it is ready, the feed is built and dropped on
-    /// that thread.
+    /// Builds the feed like [`build`](Self::build), but on its own thread: opening a source and allocating
+    /// memory take milliseconds, or seconds on a network file system. If the future is dropped before it is
+    /// ready, the feed is built and dropped on that thread.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Future for Building {
 
     /// # Panics
     ///
-    /// If it is polled once more after it was ready.
+    /// If it is polled again after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self.0.lock() {
             Built::NotYet(waker) => {

@@ -1,4 +1,4 @@
-//! A second array of each batch: the mask of each image, or its many labels.
+//! A second array of each batch: the mask of each image, say, or its many labels.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::transform::Transform;
 
 /// What the second array of each batch is made of, record by record.
 ///
-/// A record's target is transformed with the record's own random numbers: what mirrors the image mirrors its
-/// mask, and a crop of both lies at the same place in both.
+/// A record's target is transformed with the record's own random numbers: if the image is mirrored, so is its
+/// mask, and if both are cropped, the crop is at the same place in both.
 ///
 /// ```no_run
 /// use percolator::{Dtype, Feed, Target, Transform};
@@ -37,20 +37,20 @@ use crate::transform::Transform;
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(super) spec: TargetSpec,
-    /// One for each [`SourceSpec::Attached`] of it, in order.
+    /// One for each [`SourceSpec::Attached`] of its sources, in order.
     pub(super) attached: Vec<Arc<dyn Source>>,
 }
 
 impl Target {
-    /// The records of a second source, one for each record of the first.
+    /// Takes targets from a second source, which has one record for each record of the first.
     pub fn paired(source: impl Source + 'static, matching: Matching) -> Self {
         let sources = vec![SourceSpec::Attached { path: source.path().to_owned() }];
         let target = Target::new(TargetFrom::Paired { sources, matching });
         Target { attached: vec![Arc::new(source)], ..target }
     }
 
-    /// The records of another feed's source, with what that feed does to them: another data layer of the
-    /// same net. Its random numbers, batches and devices are the first feed's.
+    /// Takes targets from another feed's source, with what that feed does to them: another data layer of the
+    /// same net. Random numbers, batches and devices are those of the feed that gets the target.
     #[must_use]
     pub fn from_feed(feed: FeedBuilder, matching: Matching) -> Self {
         let FeedBuilder { spec, attached } = feed;
@@ -61,8 +61,8 @@ impl Target {
         Target { spec, attached: attached.sources }
     }
 
-    /// The `float_data` that a record has beside its pixels in `data`: a vector of labels, as long in every
-    /// record of a batch. (Caffe does not read it from a record that has both.)
+    /// Takes targets from the `float_data` that a record has beside its pixels in `data`: a vector of labels,
+    /// as long in every record of a batch. (If a record has both, Caffe does not read its `float_data`.)
     #[must_use]
     pub fn float_data() -> Self {
         Target::new(TargetFrom::FloatData)
@@ -73,15 +73,16 @@ impl Target {
         Target { spec, attached: Vec::new() }
     }
 
-    /// What is done to every target; nothing if not said. It mirrors and crops only if it says so itself, and
-    /// then its image must as well: in TRAIN a crop of both is of one size.
+    /// Sets what is done to every target (default: nothing). A target is mirrored and cropped only if this
+    /// transform says so, and then its image must be as well. In TRAIN, crops of both must have the same
+    /// size.
     #[must_use]
     pub fn transform(mut self, transform: Transform) -> Self {
         self.spec.transform = transform;
         self
     }
 
-    /// The type of the targets' elements; f32 if not said.
+    /// Sets the element type of the targets (default: f32).
     #[must_use]
     pub fn dtype(mut self, dtype: Dtype) -> Self {
         self.spec.dtype = dtype;
@@ -90,8 +91,8 @@ impl Target {
 }
 
 impl TargetSpec {
-    /// Refuses what cannot go with images of this transform and origin: their random numbers, and their order,
-    /// are the targets' too.
+    /// Refuses what cannot be combined with images of this transform and these sources: the images' random
+    /// numbers and order are the targets' too.
     pub(super) fn check(
         &self,
         images: &Transform,

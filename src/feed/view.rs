@@ -1,4 +1,4 @@
-//! A batch's fields on the host, as a training loop reads them.
+//! The fields of a batch on the host, as a training loop reads them.
 
 use std::ops::Deref;
 
@@ -12,7 +12,7 @@ pub struct FieldView<'a> {
     field: &'a Field,
     shape: Extents,
     bytes: &'a [u8],
-    /// Where each record's elements begin, or how many there are.
+    /// Where each record's elements start, or how many there are.
     counts: &'a [i64],
     is_ragged: bool,
 }
@@ -36,37 +36,39 @@ impl<'a> FieldView<'a> {
         })
     }
 
-    /// Its name, its type, and what each record has of it.
+    /// Returns its declaration: its name, its type, and what each record has of it.
     #[must_use]
     pub fn field(&self) -> &'a Field {
         self.field
     }
 
-    /// The type of its elements on the host.
+    /// Returns the type of its elements on the host.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.field.dtype()
     }
 
-    /// The extents of its elements on the host, records first. Of a ragged field, how many there are in all.
+    /// Returns the extents of its elements on the host, records first. For a ragged field, it is the total
+    /// number of elements.
     #[must_use]
     pub fn shape(&self) -> Extents {
         self.shape
     }
 
-    /// Its elements as bytes, in the machine's byte order.
+    /// Returns its elements as bytes, in the machine's byte order.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Of a padded field, how many elements each row has before the padding; of another, none.
+    /// Returns, for a padded field, how many elements each row has before the padding; for any other field,
+    /// nothing.
     #[must_use]
     pub fn lengths(&self) -> &'a [i64] {
         if self.is_ragged { &[] } else { self.counts }
     }
 
-    /// Its elements, records one after the other.
+    /// Returns its elements, records one after the other.
     ///
     /// # Errors
     ///
@@ -87,12 +89,12 @@ impl<'a> FieldView<'a> {
             return Err(FieldError::Dtype { field: name.to_owned(), found, wanted: T::DTYPE });
         }
         let values = bytemuck::checked::try_cast_slice(self.bytes);
-        // All else was seen to be right when the batch was laid out.
+        // Everything else was checked when the batch was laid out.
         let values = values.map_err(|_| FieldError::NoBool { field: name.to_owned() })?;
         Ok(Values { values, shape: self.shape })
     }
 
-    /// Its elements, and where each record's begin.
+    /// Returns its elements, and where each record's elements start.
     ///
     /// # Errors
     ///
@@ -114,23 +116,23 @@ pub struct Values<'a, T> {
 }
 
 impl<'a, T> Values<'a, T> {
-    /// The extents, records first.
+    /// Returns the extents, records first.
     #[must_use]
     pub fn shape(&self) -> Extents {
         self.shape
     }
 
-    /// The elements, for as long as the batch is there.
+    /// Returns the elements, which live as long as the batch is borrowed.
     #[must_use]
     pub fn into_slice(self) -> &'a [T] {
         self.values
     }
 
-    /// One row's elements.
+    /// Returns one row's elements.
     ///
     /// # Panics
     ///
-    /// If there are not so many rows, as a slice does.
+    /// If there is no such row, as a slice does.
     #[must_use]
     pub fn row(&self, row: usize) -> &'a [T] {
         let elements: usize = self.shape.iter().skip(1).product();
@@ -146,7 +148,7 @@ impl<T> Deref for Values<'_, T> {
     }
 }
 
-/// The elements of a ragged field: all of them, and where each row's begin.
+/// The elements of a ragged field: all of them, and where each row's elements start.
 #[derive(Clone, Copy, Debug)]
 pub struct Ragged<'a, T> {
     values: &'a [T],
@@ -154,31 +156,31 @@ pub struct Ragged<'a, T> {
 }
 
 impl<'a, T> Ragged<'a, T> {
-    /// All elements, rows one after the other.
+    /// Returns all elements, rows one after the other.
     #[must_use]
     pub fn values(&self) -> &'a [T] {
         self.values
     }
 
-    /// Where each row's elements begin in [`values`](Self::values), and where the last one's end: one more than there are
-    /// rows.
+    /// Returns where each row's elements start in [`values`](Self::values), and where the last row's end: one
+    /// number more than there are rows.
     #[must_use]
     pub fn offsets(&self) -> &'a [i64] {
         self.offsets
     }
 
-    /// One row's elements.
+    /// Returns one row's elements.
     ///
     /// # Panics
     ///
-    /// If there are not so many rows, as a slice does.
+    /// If there is no such row, as a slice does.
     #[must_use]
     pub fn row(&self, row: usize) -> &'a [T] {
-        let at = |row: usize| usize::try_from(self.offsets[row]).expect("offsets count what lies in memory");
+        let at = |row: usize| usize::try_from(self.offsets[row]).expect("offsets count what is in memory");
         &self.values[at(row)..at(row + 1)]
     }
 
-    /// The rows, padding included.
+    /// Returns the rows, padding included.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &'a [T]> {
         let this = Ragged { values: self.values, offsets: self.offsets };
         (0..self.offsets.len().saturating_sub(1)).map(move |row| this.row(row))

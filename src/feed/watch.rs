@@ -1,4 +1,4 @@
-//! A feed as others see it.
+//! A feed as observed from outside.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::feed::stats::Stats;
 use crate::order::Plan;
 use crate::record::StepId;
 
-/// What can be asked of a feed from anywhere, at any time: see [`Feed::watch`](super::Feed::watch). It keeps
-/// neither the feed nor its database open. A feed that [goes elsewhere](super::Feed::seek) has new lanes,
-/// which want a new watch.
+/// Reports on a feed from anywhere, at any time: see [`Feed::watch`](super::Feed::watch). It keeps neither
+/// the feed nor its database open. A feed that [seeks](super::Feed::seek) has new lanes, and needs a new
+/// watch.
 ///
 /// ```no_run
 /// # use percolator::Feed;
@@ -36,21 +36,21 @@ impl FeedWatch {
         FeedWatch { gauges: gauges.clone(), plan: plan.cloned(), progress: progress.into() }
     }
 
-    /// What has been done so far, and who waited for whom.
+    /// Returns what has been done so far, and who waited for whom.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.gauges.read()
     }
 
-    /// Which record comes when, and where to: see [`Feed::plan`](super::Feed::plan).
+    /// Returns which record comes when, and to which replica: see [`Feed::plan`](super::Feed::plan).
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_deref()
     }
 
-    /// Where each lane is, in the order of the lanes: the step that it comes to next, after the batch that
-    /// its consumer was handed last. Of a feed that goes by no [plan](Self::plan), steps count from 0, all in
-    /// epoch 0.
+    /// Returns where each lane is, in the order of the lanes: the next step, after the batch that its
+    /// consumer was handed last. If the feed follows no [plan](Self::plan), steps count from 0, and all are
+    /// in epoch 0.
     #[must_use]
     pub fn next_steps(&self) -> Vec<StepId> {
         self.progress.iter().map(|lane| lane.next().1).collect()

@@ -120,7 +120,7 @@ fn where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_hav
     println!("{error}");
     let text = error.to_string();
     assert!(matches!(error, SourceError::Library { call: "mdb_txn_begin", .. }), "{text}");
-    assert!(text.contains("end the walks that are open, or lift the limit (ulimit -v)"), "{text}");
+    assert!(text.contains("close the open cursors, or lift the limit (ulimit -v)"), "{text}");
     assert!(rest(before) == old()[1..], "the walk that began before");
     for _ in 0..2 {
         assert!(read(&source) == new(), "walks that began when no other was open");

@@ -1,4 +1,4 @@
-//! Where the threads and the memory of feeds are, on a machine of made-up nodes.
+//! Where the threads and the memory of feeds are, on a machine with made-up nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::feed::resolve::ResolvedFeed;
 #[path = "../../../tests/common/process.rs"]
 mod process;
 
-/// A device that says where it is, and notes where its memory was touched first.
+/// A device that reports its node, and notes where its memory was touched first.
 #[derive(Debug)]
 struct Somewhere {
     node: Option<usize>,
-    /// There is memory for so many batches.
+    /// The number of batches that it has memory for.
     batches_max: usize,
     touched_on: Mutex<Vec<Vec<usize>>>,
 }
@@ -61,11 +61,11 @@ fn allowed() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
 }
 
-/// Two processors to make two nodes of, where there are so many.
+/// Two processors to make two nodes of, if there are two.
 fn two_cpus() -> Option<[usize; 2]> {
     let two = allowed().get(..2)?.try_into().ok();
     if two.is_none() {
-        println!("skipped: this test may run on one processor alone, which is no two nodes");
+        println!("skipped: this test may run on one processor only, which cannot be two nodes");
     }
     two
 }
@@ -82,7 +82,7 @@ fn placed(two: [usize; 2], nodes: &[Option<usize>], workers: usize) -> Placement
 }
 
 #[test]
-fn a_lane_keeps_to_its_node_and_the_workers_to_those_of_all() {
+fn a_lane_stays_on_its_node_and_the_workers_on_those_of_all_lanes() {
     let Some(two) = two_cpus() else { return };
     let [zero, one] = two.map(|cpu| Some(cpus([cpu])));
     let placed = |nodes: &[Option<usize>], workers| placed(two, nodes, workers);
@@ -98,23 +98,23 @@ fn a_lane_keeps_to_its_node_and_the_workers_to_those_of_all() {
 }
 
 #[test]
-fn a_machine_of_one_node_places_nothing() {
+fn a_machine_with_one_node_binds_nothing() {
     let devices = [Device::from_backend(somewhere(&[Some(0)], 0).remove(0))];
     let found = Placement::of(&Topology::default(), &devices, 1);
     assert_eq!(found, Placement { lanes: vec![None], workers: None });
 }
 
-/// A feed with a lane a device, of a machine with a node for each of two processors.
-fn plan(devices: &[Arc<Somewhere>], two: [usize; 2], workers: usize) -> ResolvedFeed {
+/// A feed with a lane for each device, on a machine with a node for each of two processors.
+fn resolve(devices: &[Arc<Somewhere>], two: [usize; 2], workers: usize) -> ResolvedFeed {
     let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/raw_lmdb");
     let devices = devices.iter().map(|device| Device::from_backend(device.clone()));
     let described = Feed::builder().lmdb(digits).batch_size(2).prefetch(2).threads(workers).devices(devices);
-    let mut plan = ResolvedFeed::of(described).unwrap();
-    plan.topology = one_a_node(two);
-    plan
+    let mut resolved = ResolvedFeed::of(described).unwrap();
+    resolved.topology = one_a_node(two);
+    resolved
 }
 
-/// Where the feed's own threads may run, by their names.
+/// Where the feed's threads may run, by their names.
 fn threads() -> BTreeMap<String, Vec<usize>> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path());
     let look = |task: std::path::PathBuf| {
@@ -127,12 +127,12 @@ fn threads() -> BTreeMap<String, Vec<usize>> {
     tasks.filter_map(look).collect()
 }
 
-/// Runs a feed and looks where its memory was touched, and where its two lanes' threads and its workers run.
+/// Runs a feed and checks where its memory was touched, and where its two lanes' threads and its workers run.
 fn check(nodes: [Option<usize>; 2], two: [usize; 2], lanes: [&[usize]; 2], workers: &[&[usize]]) {
     let before = allowed();
     let devices = somewhere(&nodes, usize::MAX);
-    let mut feed = plan(&devices, two, workers.len()).start().unwrap();
-    assert_eq!(allowed(), before, "whoever builds a feed runs where they did before");
+    let mut feed = resolve(&devices, two, workers.len()).start().unwrap();
+    assert_eq!(allowed(), before, "the building thread runs where it did before");
     for (device, lane) in devices.iter().zip(lanes) {
         assert_eq!(*device.touched_on.lock(), [lane, lane], "both batches of the ring");
     }
@@ -164,12 +164,12 @@ fn memory_and_threads_are_where_the_devices_are() {
 }
 
 #[test]
-fn a_thread_that_cannot_build_a_feed_is_restored() {
+fn a_thread_that_fails_to_build_a_feed_gets_its_processors_back() {
     let Some(two) = two_cpus() else { return };
     let before = allowed();
     for batches_max in [0, 1] {
         let devices = somewhere(&[Some(0), Some(1)], batches_max);
-        let error = plan(&devices, two, 2).start().unwrap_err();
+        let error = resolve(&devices, two, 2).start().unwrap_err();
         assert!(matches!(error, crate::FeedError::Device(DeviceError::OutOfMemory { .. })), "{error}");
         assert_eq!(*devices[0].touched_on.lock().last().unwrap(), [two[0]], "it was bound");
         assert_eq!(allowed(), before);

@@ -1,7 +1,7 @@
-//! A walk from a position on: each record is looked up in the index, and read on its page. A page is checked when the first
-//! walk comes to it; what the branches above say of it was checked when the index was made.
+//! A cursor by position: each record is looked up in the index, and read on its page. A page is checked when
+//! the first cursor reaches it. What the branches above say of it was checked when the index was made.
 
-#![expect(unsafe_code, reason = "a walk that goes on for a while has the system read ahead in the map")]
+#![expect(unsafe_code, reason = "a cursor that continues for a while has the kernel read ahead in the map")]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::fmt;
@@ -16,36 +16,39 @@ use super::pages::Held;
 use crate::source::page_cache::PageCache;
 use crate::source::{Dealt, Lender, SourceError};
 
-/// Steps after a jump from which on the walk is looked at as one through the file, for which that is read ahead.
+/// After this many steps since a jump, the cursor counts as moving through the file, which is then read ahead
+/// of it.
 const STEPS_APART: u32 = 4;
 
-/// Steps after a jump for which a large value is asked for when the walk comes to it: by then it is read ahead.
+/// For this many steps after a jump, a large value is requested when the cursor reaches it. After that,
+/// read-ahead has it.
 const STEPS_ASKED_FOR: u32 = 24;
 
-/// How many steps a page's head has for its way from memory.
+/// How many steps after its page's head a node is prefetched into the processor's cache: by then the head has
+/// arrived there.
 const FORESEEN: usize = 4;
 
-/// What a large value is: of a smaller one the pages are read soon enough by whoever uses it.
+/// The length from which a value is large. The pages of a smaller value are read soon enough by its consumer.
 const VALUE_BYTES: usize = 16 << 10;
 
-/// A walk that was sent to a position, within a transaction.
+/// A cursor that has sought to a position, within a transaction.
 pub(super) struct PositionCursor {
     indexed: Indexed,
-    /// The page of the last step, where the file is not mapped.
+    /// The page of the last step, if the file is not mapped.
     held: Held,
     held_number: u64,
-    /// Since the last jump.
+    /// The number of steps since the last jump.
     steps: u32,
-    /// What the system keeps in memory for the walk, once it goes on from record to record. Declared, hence dropped, before
-    /// the view, which keeps the map.
+    /// What the kernel keeps in the page cache for the cursor, once it continues from record to record.
+    /// Declared, hence dropped, before the view, which keeps the map.
     page_cache: Option<PageCache>,
     drops_behind: bool,
-    /// Where the walk goes on to, and whether `page_cache` has been told.
+    /// The position up to which the cursor continues, and whether `page_cache` has it.
     until: u64,
-    is_end_told: bool,
-    /// Where the walk will come to, and what of that is on its way to the processor's cache.
+    is_end_set: bool,
+    /// The next places of the cursor, which are being prefetched into the processor's cache.
     foreseen: [Option<Place>; FORESEEN],
-    /// What the walk sees, in the map that is told of walks by index.
+    /// What the cursor sees, in the map of cursors by index.
     view: Arc<View>,
     lender: Lender,
 }
@@ -68,7 +71,7 @@ impl PositionCursor {
             page_cache: None,
             drops_behind,
             until: u64::MAX,
-            is_end_told: true,
+            is_end_set: true,
             foreseen: [None; FORESEEN],
             view,
             lender,
@@ -79,10 +82,10 @@ impl PositionCursor {
         &self.view
     }
 
-    /// The next step is somewhere else. What the system has in memory for the walk is kept: it sees for itself that the
-    /// walk has gone elsewhere, and what is behind it is still to be dropped.
+    /// The next step is elsewhere. `page_cache` stays: it notices by itself that the cursor has moved, and
+    /// what is behind the cursor must still be dropped.
     pub(super) fn jump(&mut self) {
-        // Where the walk was going on, the system may have been told that it is.
+        // While the cursor continued from record to record, the kernel may have been advised so.
         if self.steps >= STEPS_APART {
             self.view.pages().read_singly();
         }
@@ -92,9 +95,9 @@ impl PositionCursor {
         self.steps = 0;
     }
 
-    /// What is read ahead is to end before this position.
+    /// Ends read-ahead before this position.
     pub(super) fn goes_on_until(&mut self, position: u64) {
-        (self.until, self.is_end_told) = (position, false);
+        (self.until, self.is_end_set) = (position, false);
     }
 
     pub(super) fn leave(&mut self) {
@@ -109,7 +112,8 @@ impl PositionCursor {
         }
     }
 
-    /// Asks for what the step to a position will look at: the head of its page, and, once that has come, its node.
+    /// Prefetches what the step to a position will read: the head of its page, and, once that has arrived,
+    /// its node.
     #[inline]
     pub(super) fn foresee(&mut self, position: u64) {
         let pages = self.view.pages();
@@ -125,13 +129,13 @@ impl PositionCursor {
         }
     }
 
-    /// Comes to the record at a position; `None` past the last one.
+    /// Seeks to the record at a position; `None` past the last one.
     #[inline]
     pub(super) fn step(&mut self, source: &Lmdb, position: u64) -> Result<Option<Place>, SourceError> {
         let Some(place) = self.place(source, position)? else { return Ok(None) };
         let (view, pages) = (&self.view, self.view.pages());
         if !pages.is_mapped() && place.page != self.held_number {
-            // Nothing is there if it cannot be read.
+            // If reading fails, no page is held.
             self.held_number = 0;
             let held = pages.hold(place.page, &mut self.held).and_then(|()| view.check());
             held.map_err(|fault| view.error(fault, None))?;
@@ -149,14 +153,14 @@ impl PositionCursor {
         let place = match self.indexed.index.place(position) {
             Ok(place) => place,
             Err(damage) => {
-                self.indexed = source.mend(&self.view, &damage)?;
+                self.indexed = source.rebuild_index(&self.view, &damage)?;
                 self.indexed.index.place(position).unwrap_or_default()
             }
         };
         Ok(place.map(|[number]| Place::of_number(number)))
     }
 
-    /// Checks a leaf that no walk has come to by this index.
+    /// Checks a leaf that no cursor has reached by this index.
     #[cold]
     fn check(&self, page: u64) -> Result<(), SourceError> {
         let (view, pages) = (&self.view, self.view.pages());
@@ -174,50 +178,52 @@ impl PositionCursor {
         Ok(())
     }
 
-    /// The page of the last step, of a file that is not mapped.
+    /// The page of the last step, if the file is not mapped.
     pub(super) fn held(&self) -> &Held {
         &self.held
     }
 
-    /// The record of a mapped file that the last step came to; whether it is taken, or nobody will touch its value.
+    /// The record of a mapped file that the last step reached. `is_taken` is whether its value will be used.
     #[inline]
-    pub(super) fn came_to(&mut self, place: Place, is_taken: bool) -> Result<Mapped<'_>, SourceError> {
-        // What is to be dropped is known of from the first on. Before what is read ahead is asked for, which is to end there.
-        let is_going_on = self.steps >= STEPS_APART || self.drops_behind;
-        if is_going_on && !(self.page_cache.is_some() && self.is_end_told) {
-            self.begin_going_on();
+    pub(super) fn record_at(&mut self, place: Place, is_taken: bool) -> Result<Mapped<'_>, SourceError> {
+        // A cursor that drops what is behind it tracks it from the first record on. The end is set before
+        // anything is read ahead, because read-ahead ends there.
+        let continues = self.steps >= STEPS_APART || self.drops_behind;
+        if continues && !(self.page_cache.is_some() && self.is_end_set) {
+            self.start_read_ahead();
         }
         let record = Mapped::at(place, &self.view, &self.lender)?;
         if is_taken && self.steps < STEPS_ASKED_FOR && record.value.len() >= VALUE_BYTES {
             self.view.pages().will_need_bytes(record.value);
         }
         match &mut self.page_cache {
-            Some(page_cache) if is_going_on && is_taken => page_cache.took(record.key, record.value),
-            Some(page_cache) if is_going_on => page_cache.passed_over(record.key, record.value),
+            Some(page_cache) if continues && is_taken => page_cache.took(record.key, record.value),
+            Some(page_cache) if continues => page_cache.passed_over(record.key, record.value),
             _ => {}
         }
         Ok(record)
     }
 
-    /// Tells the system where the last value lies that the walk goes on to. Its leaf is looked at, to which the walk comes soon.
+    /// Starts read-ahead, up to the last value that the cursor continues to. This reads that value's leaf,
+    /// which the cursor reaches soon.
     #[cold]
-    fn begin_going_on(&mut self) {
+    fn start_read_ahead(&mut self) {
         let page_cache = self.page_cache.get_or_insert_with(|| {
-            // SAFETY: what this walk comes to lies in the view's map, which is there, and which `view` keeps for longer than
-            // this is kept.
+            // SAFETY: what this cursor reads is in the view's map, which exists, and which `view` keeps for
+            // longer than this is kept.
             let mut page_cache = unsafe { self.view.page_cache() };
             if self.drops_behind {
                 page_cache.drop_behind();
             }
             page_cache
         });
-        if self.is_end_told {
+        if self.is_end_set {
             return;
         }
         let last = self.until.checked_sub(1).filter(|_| self.until != u64::MAX);
         let place = last.and_then(|last| self.indexed.index.place(last).ok().flatten());
         let place = place.map(|[number]| Place::of_number(number));
         let last = place.and_then(|place| Mapped::at(place, &self.view, &self.lender).ok());
-        self.is_end_told = page_cache.goes_on_until(last.map(|record| record.value));
+        self.is_end_set = page_cache.goes_on_until(last.map(|record| record.value));
     }
 }

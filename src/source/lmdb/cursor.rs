@@ -1,4 +1,4 @@
-//! A walk over a database's records.
+//! The cursor over a database's records.
 
 #![expect(unsafe_code, reason = "records of a mapped file are lent")]
 
@@ -17,38 +17,38 @@ use crate::source::internals::CursorInternals;
 use crate::source::page_cache::PageCache;
 use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
 
-/// Who looks at the page that a large value begins on: to look at it may mean to wait for the disk.
+/// Who checks the page that a large value starts on. Checking it may mean waiting for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heads {
-    /// The walk, when it comes to the value.
-    ByWalk,
-    /// Whoever uses the value, through its lender.
+    /// The cursor, when it reaches the value.
+    ByCursor,
+    /// The value's consumer, through its lender.
     ByUser,
 }
 
-/// How many records ahead of the walk the head of a large value is asked for.
+/// How many records ahead of the cursor the head of a large value is prefetched.
 const HEADS_AHEAD: u16 = 8;
 
-/// A walk. It stays on one thread; what it lends does not.
+/// A cursor. It stays on one thread; what it lends does not.
 pub(super) struct LmdbCursor {
     walk: Walk,
     /// Declared, hence dropped, before the lender, which keeps the map.
     page_cache: PageCache,
-    /// Where the walk was sent by position; `None` while it goes through the tree.
+    /// The cursor by position, after a seek; `None` while this one walks the tree.
     by_position: Option<PositionCursor>,
     drops_behind: bool,
-    /// Where the walk goes on to from where it is sent.
+    /// The position up to which the cursor continues after its next seek.
     until: u64,
     heads: Heads,
-    /// Of a file that is not mapped.
+    /// The values of a file that is not mapped.
     values: Values,
-    /// The key of the last record, and where its value lies, if that has the buffer of `values` for itself.
+    /// The key of the last record, and where its value is, if the buffer of `values` holds only that value.
     alone: (Vec<u8>, Option<Range<usize>>),
-    /// The view, as whoever keeps lent bytes holds it.
+    /// The view, as the holders of lent bytes keep it.
     lender: Lender,
     view: Arc<View>,
     source: Lmdb,
-    /// The position that the next step comes to.
+    /// The position of the next step.
     position: u64,
 }
 
@@ -57,8 +57,8 @@ impl LmdbCursor {
         let view = Arc::new(View::begin(&source.environment)?);
         let tree = source.tree(&view)?;
         let lender = Lender::keeping(view.clone());
-        // SAFETY: what the walk comes to lies in the view's map, which was made before, and which `lender` keeps for longer
-        // than the cursor keeps this. Of a file that is not mapped it is told nothing.
+        // SAFETY: what the cursor reads is in the view's map, which was made before, and which `lender` keeps
+        // for longer than the cursor keeps this. For a file that is not mapped, it is given no bytes.
         let page_cache = unsafe { view.page_cache() };
         Ok(LmdbCursor {
             walk: view.walk(tree, Holds::Records),
@@ -76,7 +76,7 @@ impl LmdbCursor {
         })
     }
 
-    /// From here on goes by the index, if there is one.
+    /// Uses the index from here on, if there is one.
     fn seek_by_index(&mut self) {
         if self.by_position.is_some() {
             return;
@@ -89,7 +89,7 @@ impl LmdbCursor {
         }
     }
 
-    /// Comes to the next record; `None` past the last one.
+    /// Steps to the next record; `None` past the last one.
     #[inline]
     fn step(&mut self) -> Result<Option<Place>, SourceError> {
         let place = match &mut self.by_position {
@@ -97,21 +97,22 @@ impl LmdbCursor {
             None => {
                 let pages = self.view.pages();
                 let stepped = self.walk.step(pages).and_then(|place| {
-                    // What was read is of the view if nobody has committed since.
+                    // What was read belongs to the view if nobody has committed since.
                     if self.walk.is_at_leaf_start() { self.view.check().map(|()| place) } else { Ok(place) }
                 });
                 stepped.map_err(|fault| self.view.error(fault, self.walk.last_key()))?
             }
         };
-        // The same of what is lent: whoever uses it looks afterwards, but for those who know nothing of that.
-        if self.heads == Heads::ByWalk && self.view.pages().is_mapped() {
+        // The same for lent bytes. Workers check after use. Consumers of a plain cursor do not, so it checks
+        // for them.
+        if self.heads == Heads::ByCursor && self.view.pages().is_mapped() {
             self.view.check().map_err(|fault| self.view.error(fault, None))?;
         }
         self.position += u64::from(place.is_some());
         Ok(place)
     }
 
-    /// The record at a place of a file that is not mapped, which the walk has just come to.
+    /// Reads the record at this place of a file that is not mapped. The cursor has just reached it.
     fn read(&mut self, place: Place) -> Result<Entry<'_>, SourceError> {
         let Self { walk, by_position, values, view, alone, .. } = self;
         let (held, pages) = match by_position {
@@ -143,8 +144,8 @@ impl LmdbCursor {
     }
 }
 
-/// Asks for the heads of large values that the walk comes to soon: looked at one by one, each would be waited for. Of a leaf
-/// that the walk has just entered these are the first ones.
+/// Prefetches the heads of large values that the cursor reaches soon; otherwise it would wait for each of
+/// them. On a leaf that the cursor has just entered, these are the first ones.
 #[inline]
 fn ask_for_heads(pages: &Pages, place: Place) {
     let ahead = place.node.saturating_add(HEADS_AHEAD);
@@ -186,9 +187,9 @@ impl Cursor for LmdbCursor {
             return self.read(place).map(Some);
         }
         let Mapped { key, value, view, lender } = match &mut self.by_position {
-            Some(by_position) => by_position.came_to(place, true)?,
+            Some(by_position) => by_position.record_at(place, true)?,
             None => {
-                if self.heads == Heads::ByWalk {
+                if self.heads == Heads::ByCursor {
                     ask_for_heads(self.view.pages(), place);
                 }
                 let record = Mapped::at(place, &self.view, &self.lender)?;
@@ -196,12 +197,13 @@ impl Cursor for LmdbCursor {
                 record
             }
         };
-        // What is read ahead was asked for before: the page is waited for here.
-        if self.heads == Heads::ByWalk {
+        // Read-ahead was requested before: this waits for the page.
+        if self.heads == Heads::ByCursor {
             view.pages().check_value(value).map_err(|fault| view.error(fault, Some(key)))?;
         }
-        // SAFETY: the record lies in the view's map, which is never written to, and `lender` holds the view, which keeps it.
-        // What another process could do to the file is the caveat of every map, which `Access::Mapped` names.
+        // SAFETY: the record is in the view's map, which is never written to, and `lender` holds the view,
+        // which keeps it. What another process could do to the file is the caveat of every map, which
+        // `Access::Mapped` names.
         Ok(Some(unsafe { Entry::lent(key, value, lender) }))
     }
 
@@ -209,7 +211,7 @@ impl Cursor for LmdbCursor {
         let Some(place) = self.step()? else { return Ok(false) };
         if self.view.pages().is_mapped() {
             match &mut self.by_position {
-                Some(by_position) => by_position.came_to(place, false).map(|_| ())?,
+                Some(by_position) => by_position.record_at(place, false).map(|_| ())?,
                 None => {
                     let record = Mapped::at(place, &self.view, &self.lender)?;
                     self.page_cache.passed_over(record.key, record.value);
@@ -223,6 +225,23 @@ impl Cursor for LmdbCursor {
         (self.position, self.by_position) = (0, None);
         self.walk.rewind();
         Ok(())
+    }
+
+    fn goes_on_until(&mut self, position: u64) {
+        self.until = position;
+        if position != u64::MAX {
+            // A walk through the tree does not know where that position is.
+            self.seek_by_index();
+        }
+        if let Some(by_position) = &mut self.by_position {
+            by_position.goes_on_until(position);
+        }
+    }
+
+    fn foresee(&mut self, position: u64) {
+        if let Some(by_position) = &mut self.by_position {
+            by_position.foresee(position);
+        }
     }
 
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {

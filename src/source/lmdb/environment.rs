@@ -1,4 +1,4 @@
-//! A data file that is open, once for all who read it, and what one reader sees of it.
+//! An open data file, shared by all its readers, and what one reader sees of it.
 
 #![expect(unsafe_code, reason = "a view keeps its slot no longer than the environment that the slot is of")]
 
@@ -25,20 +25,20 @@ use crate::source::file_id::FileId;
 use crate::source::page_cache::PageCache;
 use crate::source::{Keeper, SourceError, TableChecksum};
 
-/// How often one looks for what a reader sees, while a writer commits again and again.
+/// The most attempts to determine what a reader sees, while a writer keeps committing.
 const LOOKS: usize = 8;
 
-/// How many names of databases a message has.
+/// The most names of databases in a message.
 const NAMES_MAX: usize = 20;
 
-/// What tells open environments apart. It is the file and not its path, so that a database which was replaced is not taken
-/// for the one before it, which somebody may still be reading.
+/// Identifies an open environment. It is the file and not its path, so that a database that was replaced is
+/// not mistaken for the one before it, which may still be being read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     file: FileId,
     reading: Reading,
-    /// The lock file, if there is to be a lock. A data file may have several, by its links: each keeps only the
-    /// writers that lock the same one.
+    /// The lock file, if a lock is wanted. A data file may have several, through links: each keeps off only
+    /// the writers that lock the same one.
     lock: Option<PathBuf>,
 }
 
@@ -47,21 +47,22 @@ static ENVIRONMENTS: Lazy<Arc<Keyed<Key, Environment>>> = Lazy::new(Keyed::new);
 
 pub(super) type Shared = Arc<Held<Key, Environment>>;
 
-/// A data file that is open.
+/// An open data file.
 pub(super) struct Environment {
     /// The path that was given, for messages.
     path: PathBuf,
     /// The data file, canonical.
     pub(super) data: PathBuf,
-    /// Which file that was when it was opened.
+    /// The identity of that file when it was opened.
     file: FileId,
-    /// What was wrong with the older meta page then.
+    /// What was wrong with the older meta page at that time.
     doubt: Option<String>,
-    /// The reader slots, or why there are none, so that nothing keeps a writer from the pages of a view.
+    /// The reader slots, or why there are none. Without slots nothing keeps a writer from the pages of a
+    /// view.
     slots: Result<Slots, NoLock>,
-    /// As long as the file was when a view was begun that came to no further page.
+    /// Replaced when a commit needs more pages and the file has grown.
     pages: Mutex<Arc<Pages>>,
-    /// A commit that somebody read, and the pages that are free in it.
+    /// The last commit that was read, and the pages that are free in it.
     free: Mutex<Option<(Commit, FreePages)>>,
 }
 
@@ -71,7 +72,7 @@ impl Environment {
         let key = Key { file: data.id, reading, lock: is_locked.then(|| files.lock.clone()) };
         let environment =
             ENVIRONMENTS.get_or_open(&key, || Self::open_file(files, data, reading, is_locked))?;
-        // Each caller is warned: they may not know of each other.
+        // Each caller is warned, because callers may not know of each other.
         if let Some(doubt) = &environment.doubt {
             tracing::warn!(
                 path = %files.given.display(), doubt,
@@ -93,17 +94,17 @@ impl Environment {
         let DataFile { file, id, bytes } = data;
         let error = |fault| error_of(&files.given, &file, None, fault, None);
         let metas = read_metas(&file).map_err(error)?;
-        // Only what was found to be right is shown to the library.
+        // Only a file whose meta pages are right is shown to the library.
         let slots = if is_locked { Slots::open(files, id, bytes)? } else { Err(NoLock::NotWanted) };
         let pages = Pages::open(Arc::new(file), bytes, metas.page_bytes, reading)
             .map_err(|error| SourceError::io(&files.given, "open the data file", &error))?;
         let (pages, free, doubt) = (Mutex::new(Arc::new(pages)), Mutex::new(None), metas.doubt);
-        tracing::debug!(path = %files.given.display(), bytes, ?reading, "an LMDB environment is open");
+        tracing::debug!(path = %files.given.display(), bytes, ?reading, "opened an LMDB environment");
         let (path, data) = (files.given.clone(), files.data.clone());
         Ok(Environment { path, data, file: id, doubt, slots, pages, free })
     }
 
-    /// Whether another file is at the path by now.
+    /// Whether another file is at the path now.
     pub(super) fn is_replaced(&self) -> bool {
         !std::fs::metadata(&self.data).is_ok_and(|metadata| FileId::of(&metadata) == self.file)
     }
@@ -113,13 +114,13 @@ impl Environment {
         Ok(read_metas(self.pages.lock().file())?.newest)
     }
 
-    /// The pages of a commit. The file may have grown.
+    /// The pages of a commit. The file may have grown since it was mapped.
     fn pages_of(&self, commit: &Commit) -> io::Result<Arc<Pages>> {
         let mut pages = self.pages.lock();
         let end = commit.tree.last_page.saturating_add(1).saturating_mul(pages.page_bytes() as u64);
         if end > pages.file_bytes() {
             let anew = pages.anew()?;
-            // Shorter than the commit says it may be for good.
+            // The file may permanently be shorter than the commit says.
             if anew.file_bytes() > pages.file_bytes() {
                 *pages = Arc::new(anew);
             }
@@ -127,7 +128,7 @@ impl Environment {
         Ok(pages.clone())
     }
 
-    /// The memory of what is known of it.
+    /// The memory of its list of free pages.
     pub(super) fn held_bytes(&self) -> usize {
         self.free.lock().as_ref().map_or(0, |(_, free)| free.held_bytes())
     }
@@ -143,21 +144,21 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// A page looks damaged while somebody is writing it.
+/// Reads the meta pages, several times if necessary: a page looks damaged while it is being written.
 fn read_metas(file: &File) -> Result<Metas, Fault> {
     let mut looked = Metas::read(file);
     for _ in 1..LOOKS {
         if looked.as_ref().is_ok_and(|metas| metas.doubt.is_none()) {
             break;
         }
-        // Lets whoever is writing go on.
+        // Let the writer continue.
         std::thread::yield_now();
         looked = Metas::read(file);
     }
     looked
 }
 
-/// What one reader sees: a commit, and a slot that keeps its pages from being used anew, where there are slots.
+/// What one reader sees: a commit, and a slot that keeps writers from reusing its pages, if there are slots.
 pub(super) struct View {
     /// Declared, hence dropped, before the environment.
     slot: Option<Arc<Slot>>,
@@ -168,7 +169,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Of the newest commit.
+    /// Returns a view of the newest commit.
     pub(super) fn begin(environment: &Shared) -> Result<Self, SourceError> {
         let Ok(slots) = &environment.slots else {
             let commit = environment.newest().map_err(|fault| environment.error(fault))?;
@@ -176,17 +177,17 @@ impl View {
         };
         let (mut before, mut found) = (None, [0; 2]);
         for _ in 0..LOOKS {
-            // SAFETY: the slot becomes part of views, each of which holds the environment and drops it after the slot; a slot
-            // that becomes part of none is dropped here, where the environment is borrowed.
+            // SAFETY: the slot becomes part of views, each of which holds the environment and drops it after
+            // the slot; a slot that becomes part of none is dropped here, where the environment is borrowed.
             let slot = Arc::new(unsafe { Slot::of(slots, &environment.path) }?);
             let pages = environment.pages.lock().clone();
             let (commit, newest) = Commit::of(pages.file(), pages.page_bytes(), slot.transaction)
                 .map_err(|fault| environment.error(fault))?;
             if let Some(commit) = commit {
-                // If the file has a newer transaction than the lock file says, its writer is about to publish
-                // it, or was killed before it could. The page is right unless the next transaction was
-                // already writing to it. None had begun by the last look if the lock file still says the same
-                // now.
+                // If the data file has a newer transaction than the lock file, its writer is about to publish
+                // it, or was killed before it could. The meta page is right unless the next transaction was
+                // already writing to it. If the lock file still names the same transaction now, none had
+                // begun when the page was read last.
                 if newest == slot.transaction || before == Some(commit) {
                     return Self::of(environment, commit, Some(slot));
                 }
@@ -210,7 +211,8 @@ impl View {
         Ok(view)
     }
 
-    /// The pages that are free. The first view of a commit reads which; if that is damaged, none are known.
+    /// The pages that are free. The first view of a commit reads the list. If the list is damaged, none are
+    /// known.
     fn find_free(&self) -> FreePages {
         if self.commit.free.root.is_none() {
             return FreePages::default();
@@ -225,12 +227,12 @@ impl View {
         let read = FreePages::read(&self.commit, &self.pages).and_then(|free| self.check().map(|()| free));
         let free = match read.map_err(|fault| self.error(fault, None)) {
             Ok(free) => free,
-            // Whoever walks is told so.
+            // The cursor reports it.
             Err(SourceError::WrittenTo { .. }) => return FreePages::default(),
             Err(error) => {
                 tracing::warn!(
                     path = %environment.path.display(), %error,
-                    "the list of free pages cannot be read: reading on without it; do not write to this file"
+                    "the list of free pages cannot be read: continuing without it; do not write to this file"
                 );
                 FreePages::default()
             }
@@ -239,7 +241,7 @@ impl View {
         free
     }
 
-    /// The same commit, on other pages of its file.
+    /// The same view, on other pages of its file.
     pub(super) fn on(&self, pages: Arc<Pages>) -> Self {
         let (slot, free, environment) = (self.slot.clone(), self.free.clone(), self.environment.clone());
         View { slot, commit: self.commit, pages, free, environment }
@@ -259,13 +261,13 @@ impl View {
         &self.pages
     }
 
-    /// What the system can keep in memory for a walk over the view.
+    /// What the kernel can keep in the page cache for a cursor over the view.
     ///
     /// # Safety
     ///
-    /// The view stays for as long as the result lives.
+    /// The view outlives the result.
     pub(super) unsafe fn page_cache(&self) -> PageCache {
-        // SAFETY: the map is there, and stays for as long as the view, which the caller keeps.
+        // SAFETY: the map exists, and stays for as long as the view, which the caller keeps.
         unsafe { PageCache::of(&self.environment.data, self.environment.file) }
     }
 
@@ -273,8 +275,8 @@ impl View {
         self.commit.transaction
     }
 
-    /// Looks whether the pages of the commit are still as they were. A writer uses them anew only after the commit that
-    /// comes next; a reader that has a slot keeps it from that.
+    /// Checks that the pages of the commit are still as they were. A writer reuses them only after the next
+    /// commit; a reader's slot keeps it from that.
     #[inline]
     pub(super) fn check(&self) -> Result<(), Fault> {
         if self.slot.is_some() {
@@ -286,7 +288,7 @@ impl View {
         if found > transaction { Err(Fault::WrittenTo { transaction, found }) } else { Ok(()) }
     }
 
-    /// The tree of a database of this name in the unnamed one.
+    /// The tree of the database of this name within the unnamed one.
     pub(super) fn named(&self, name: &str) -> Result<Tree, SourceError> {
         let pages = &*self.pages;
         let main = &self.commit.tree;
@@ -312,7 +314,7 @@ impl View {
         Ok(tree)
     }
 
-    /// The names of the databases in the unnamed one, the first ones of many.
+    /// The names of the databases within the unnamed one; only the first ones if there are many.
     pub(super) fn names(&self) -> Result<Vec<String>, SourceError> {
         let mut names = Vec::new();
         self.each_database(&mut self.walk(self.commit.tree, Holds::Databases), |name, _| {
@@ -322,7 +324,7 @@ impl View {
         Ok(names)
     }
 
-    /// Shows the databases in the unnamed one, for as long as more are wanted.
+    /// Shows the databases within the unnamed one, for as long as more are wanted.
     fn each_database(
         &self,
         walk: &mut Walk,
@@ -344,11 +346,11 @@ impl View {
         looked.map_err(|fault| self.error(fault, walk.last_key()))
     }
 
-    /// What a fault is to whoever reads; behind the record of a key, where there is one.
+    /// Turns a fault into the reader's error. `last_key` is the key of the record before it, if there is one.
     #[cold]
     pub(super) fn error(&self, fault: Fault, last_key: Option<&[u8]>) -> SourceError {
         let environment = &self.environment;
-        // Pages that were used anew look damaged.
+        // Reused pages look damaged.
         let fault = match self.check() {
             Err(written @ Fault::WrittenTo { .. }) => written,
             _ => fault,
@@ -362,9 +364,9 @@ impl View {
     }
 }
 
-/// The view as the lender of values in the map whose pages were not looked at.
+/// The view as the lender of values in the map whose pages the cursor has not checked.
 impl Keeper for View {
-    fn check_block(&self, _seal: TableChecksum) -> Result<(), SourceError> {
+    fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
         Ok(())
     }
 
@@ -379,7 +381,7 @@ impl Keeper for View {
     }
 }
 
-/// The error that a fault is, of the file at a path.
+/// Turns a fault into an error about the file at this path.
 fn error_of(
     path: &Path,
     file: &File,
@@ -395,7 +397,7 @@ fn error_of(
         }
         Fault::Cut { number, page_bytes } => {
             let found_bytes = file.metadata().map_or(0, |metadata| metadata.len());
-            // The file was as long as the last page that is in use, when it was whole.
+            // When it was whole, the file went up to the last page in use.
             let last_page = tree.map_or(number, |tree| tree.last_page.max(number));
             let needed_bytes = last_page.saturating_add(1).saturating_mul(page_bytes);
             SourceError::Truncated { path, found_bytes, needed_bytes, last_page, page_bytes }
@@ -414,9 +416,9 @@ fn error_of(
         Fault::TooFew { records, entries } => SourceError::Broken {
             path,
             index: records,
-            message: format!("the database ends, but says that it holds {entries} records"),
+            message: format!("the database ends, but states that it has {entries} records"),
         },
-        Fault::Busy => SourceError::Busy { path, found: "its first pages change all the while".to_owned() },
+        Fault::Busy => SourceError::Busy { path, found: "its first pages change constantly".to_owned() },
         Fault::Io(error) => SourceError::io(&path, "read the data file", &error),
     }
 }

@@ -1,23 +1,23 @@
-//! What can be wrong with a data file, before it is said of which.
+//! What can be wrong with a data file. Which file it is, is added later.
 
 use std::io;
 
-/// Why a page is no good, or a walk cannot go on.
+/// Why a page is refused, or a walk cannot continue.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// It is damaged.
+    /// The page is damaged.
     Page { number: u64, message: String },
     /// The file ends before this page does.
     Cut { number: u64, page_bytes: u64 },
-    /// There are databases where records are looked for.
+    /// There are databases where records should be.
     Databases,
     /// A key has several values.
     SeveralValues,
-    /// Somebody has written to the file, whom nothing keeps from the pages of the walk.
+    /// Another process has written to the file, and nothing kept it from the pages of the walk.
     WrittenTo { transaction: u64, found: u64 },
-    /// The meta pages change each time they are read.
+    /// The meta pages change each time that they are read.
     Busy,
-    /// It ends before as many records have come as there are said to be.
+    /// The tree ends before it has as many records as it states.
     TooFew { records: u64, entries: u64 },
     /// The file cannot be read.
     Io(io::Error),

@@ -1,4 +1,4 @@
-//! Where the parts of a database lie.
+//! Where the files of a database are.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,13 +15,13 @@ const DATA: &str = "data.mdb";
 /// The files of a database.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// What the user named.
+    /// The path that the user gave.
     pub(super) given: PathBuf,
     /// The data file, canonical.
     pub(super) data: PathBuf,
-    /// The lock file, which need not be there.
+    /// The lock file, which need not exist.
     pub(super) lock: PathBuf,
-    /// What `mdb_env_open` wants, and whether that is the data file itself.
+    /// The path for `mdb_env_open`, and whether that is the data file itself.
     pub(super) open: PathBuf,
     pub(super) open_is_file: bool,
 }
@@ -45,8 +45,8 @@ impl Files {
         let data = path.canonicalize().map_err(io("resolve the path"))?;
         let given = given.to_owned();
         // A writer that is given the folder locks `lock.mdb` in it, even if `data.mdb` is a link that leads
-        // elsewhere. Naming `data.mdb` must lead to the writer's lock file as well, so it opens the folder,
-        // too.
+        // elsewhere. A path to `data.mdb` must lead to the writer's lock file as well, so it opens the
+        // folder, too.
         let folder = [&path, &data].into_iter().find_map(|path| folder_of(path));
         if let Some(folder) = folder {
             let open =
@@ -59,16 +59,17 @@ impl Files {
         Ok(Files { given, lock: lock.into(), open: data.clone(), data, open_is_file: true })
     }
 
-    /// Opens the data file. Says what a file that is no LMDB is, before LMDB makes a lock file beside it.
+    /// Opens the data file. If it is not an LMDB, the error says what it is, before LMDB makes a lock file
+    /// beside it.
     pub(super) fn open(&self) -> Result<DataFile, SourceError> {
         let io = |action| move |error| SourceError::io(&self.given, action, &error);
         let not_lmdb = |found| SourceError::NotLmdb { path: self.given.clone(), found };
-        // A pipe is not waited for.
+        // Do not wait for a pipe.
         let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&self.data);
         let mut file = opened.map_err(io("open the data file"))?;
         let metadata = file.metadata().map_err(io("look at the data file"))?;
         if !metadata.is_file() {
-            return Err(not_lmdb("something that is no regular file".to_owned()));
+            return Err(not_lmdb("something that is not a regular file".to_owned()));
         }
         let bytes = metadata.len();
         let mut head = [0; meta::HEAD_BYTES];
@@ -90,7 +91,7 @@ impl Files {
     }
 }
 
-/// The folder of a data file that has the name of a folder's data file.
+/// The folder of a data file, if the file is named like a folder's data file.
 fn folder_of(data: &Path) -> Option<&Path> {
     let folder = data.parent().filter(|_| data.file_name().is_some_and(|name| name == DATA))?;
     Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
@@ -100,7 +101,7 @@ fn explain_missing_data(folder: &Path) -> SourceError {
     let hint = if folder.join("CURRENT").exists() {
         "; it is a LevelDB: say .leveldb(path), --leveldb, or in a net backend: LEVELDB"
     } else {
-        "; give the folder that convert_imageset or its like wrote"
+        "; give the folder that convert_imageset or a similar tool wrote"
     };
     SourceError::NotADatabase { path: folder.to_owned(), kind: "an LMDB database", missing: "data.mdb", hint }
 }

@@ -1,16 +1,16 @@
-//! Which pages a commit has as free: the first of the two trees on its meta page lists them.
+//! Which pages a commit lists as free. The lists are in the first of the two trees on its meta page.
 //!
 //! ```text
 //! list: (the key is the number of the transaction that freed the pages: 8 bytes) how many pages: 8 |
 //!       their numbers, the highest first: 8 each | room that is not used
 //! ```
 //!
-//! A free page still holds what lay there before it was freed: an older copy of a leaf, say, with nothing
-//! wrong in it. If a damaged branch leads to it, only these lists can tell. So no tree may lead to a page
-//! that is listed.
+//! A free page still holds what it held before it was freed: an older copy of a leaf, say, with nothing wrong
+//! in it. If a damaged branch leads to it, only these lists reveal that. So no tree may lead to a listed
+//! page.
 //!
 //! LMDB's own readers never look at the lists. If they cannot be read, the records still can, but without
-//! this check. The log has a warning then.
+//! this check. The log then has a warning.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -27,15 +27,15 @@ use super::values::Values;
 /// The free pages of a commit. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FreePages {
-    /// A bit for each page of the file; `None` if nothing is free, or nothing is known.
+    /// A bit for each page of the file; `None` if no page is free, or none is known.
     bits: Option<Arc<Box<[u64]>>>,
 }
 
 impl FreePages {
     /// Reads the lists of a commit.
     ///
-    /// The file bounds the time and the memory, whatever it says: all lists together are no longer than the
-    /// file, and each of its pages takes a bit.
+    /// The time and the memory are bounded by the file, whatever it says: all lists together are no longer
+    /// than the file, and each of its pages takes a bit.
     pub(super) fn read(commit: &Commit, pages: &Pages) -> Result<Self, Fault> {
         let Some(root) = commit.free.root else { return Ok(Self::default()) };
         let mut walk = Walk::new(commit.free, Holds::Records, Self::default());
@@ -60,13 +60,13 @@ impl FreePages {
         })
     }
 
-    /// Checks a page that a tree leads to.
+    /// Checks that a page that a tree leads to is not free.
     #[inline]
     pub(super) fn check(&self, page: u64) -> Result<(), Fault> {
         if self.has(page) { Err(fault(page, "is listed as free, and the tree leads to it")) } else { Ok(()) }
     }
 
-    /// The first free one of these pages.
+    /// The first free page in this range.
     #[inline]
     pub(super) fn first_of(&self, pages: RangeInclusive<u64>) -> Option<u64> {
         let bits = self.bits.as_ref()?;
@@ -92,19 +92,19 @@ fn bit(page: u64) -> u64 {
     1 << (page % 64)
 }
 
-/// The lists as far as they are read.
+/// The lists, as far as they have been read.
 struct Lists {
     bits: Box<[u64]>,
     transaction: u64,
     last_page: u64,
-    /// How many more bytes lists can have.
+    /// How many more bytes the lists may have.
     bytes_left: u64,
 }
 
 impl Lists {
     fn of(commit: &Commit, pages: &Pages) -> Self {
         let last_page = commit.free.last_page;
-        // The file may be shorter than its last page says, and no tree can lead to what is not there.
+        // The file may be shorter than its last page says, and no tree can lead to pages beyond its end.
         let there = pages.file_bytes().checked_div(pages.page_bytes() as u64).unwrap_or_default();
         let words = there.min(last_page.saturating_add(1)).div_ceil(64);
         let bits = vec![0; usize::try_from(words).unwrap_or(usize::MAX)].into_boxed_slice();
@@ -125,7 +125,7 @@ impl Lists {
             self.bytes_left = left.ok_or_else(|| {
                 fault(
                     place.page,
-                    format!("has a list of free pages, of {value_bytes} bytes, for which no file is left"),
+                    format!("has a list of free pages, of {value_bytes} bytes, more than the file has left"),
                 )
             })?;
             let list = match value {
@@ -146,11 +146,11 @@ impl Lists {
             Ok(transaction) if transaction <= last => {}
             Ok(transaction) => {
                 return Err(format!(
-                    "lists what transaction {transaction} freed, and the last one is {last}"
+                    "lists what transaction {transaction} freed, but the last one is {last}"
                 ));
             }
             Err(_) => {
-                return Err(format!("lists free pages under a number of {} bytes, and not of 8", key.len()));
+                return Err(format!("lists free pages under a key of {} bytes, and not of 8", key.len()));
             }
         }
         let (words, rest) = list.as_chunks();
@@ -163,20 +163,20 @@ impl Lists {
         };
         let room = words.len();
         let Some(count) = usize::try_from(count).ok().filter(|count| *count <= room) else {
-            return Err(format!("lists {count} free pages, where there is room for {room}"));
+            return Err(format!("lists {count} free pages, but has room for {room}"));
         };
         let mut before = self.last_page.saturating_add(1);
         for page in words.take(count) {
             if !(METAS..before).contains(&page) {
                 return Err(format!(
-                    "lists page {page} as free, where one from {METAS} up to before {before} belongs"
+                    "lists page {page} as free, but the next one must be at least {METAS} and below {before}"
                 ));
             }
             before = page;
             let word = usize::try_from(page / 64).ok().and_then(|word| self.bits.get_mut(word));
             let Some(word) = word else { continue };
             if *word & bit(page) != 0 {
-                return Err(format!("lists page {page} as free, which another list has, too"));
+                return Err(format!("lists page {page} as free, as another list does, too"));
             }
             *word |= bit(page);
         }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_free_one_of_some_pages_is_found() {
+    fn the_first_free_page_of_a_range_is_found() {
         let numbers = [2, 63, 64, 130, 191, 319];
         let some = free(&numbers);
         for first in 0..400 {

@@ -1,4 +1,4 @@
-//! The index of an LMDB's records: for each, its leaf page and its number there.
+//! The index of an LMDB's records: for each record, its leaf page and the number of its node there.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,17 +13,18 @@ use super::pages::Pages;
 use crate::source::SourceError;
 use crate::source::index::{Damage, IndexPlace, Kind, RecordIndex, Subject};
 
-/// An index, and which commit of the database it is of.
+/// An index, and the commit that it belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Indexed {
     transaction: u64,
-    /// As it was asked for.
+    /// The place that was requested.
     place: IndexPlace,
     pub(super) tree: Tree,
     pub(super) index: Arc<RecordIndex>,
-    /// The leaves that a walk has come to, and found to be right.
+    /// The leaves that a cursor has read and found to be right.
     pub(super) checked: Arc<Checked>,
-    /// A map for walks by index: what the system is told of it is not for the others.
+    /// A separate map for cursors that use the index: advice to the kernel about it does not affect other
+    /// cursors.
     pub(super) pages: Arc<Pages>,
 }
 
@@ -44,13 +45,13 @@ impl Indexed {
     }
 }
 
-/// Some of the pages of a commit, a bit each.
+/// A set of pages of a commit, one bit each.
 #[derive(Debug)]
 pub(super) struct Checked(Box<[AtomicU64]>);
 
 impl Checked {
     fn of(pages: &Pages, tree: &Tree) -> Self {
-        // A file may be much longer than what is used of it.
+        // A file may be much longer than the part of it that is used.
         let pages = (pages.file_bytes() / pages.page_bytes() as u64).min(tree.last_page.saturating_add(1));
         let words = pages / 64 + 1;
         let words = usize::try_from(words).unwrap_or(usize::MAX);
@@ -61,7 +62,7 @@ impl Checked {
         self.0.get(usize::try_from(page / 64).ok()?)
     }
 
-    // Relaxed: a bit says that the page is right, which is so whoever sees it when.
+    // Relaxed: a bit means that the page is right, which is true whoever sees the bit, and whenever.
     #[inline]
     pub(super) fn has(&self, page: u64) -> bool {
         self.word(page).is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 == 1)
@@ -74,7 +75,7 @@ impl Checked {
     }
 }
 
-/// What the sidecar of a database in the database is called after.
+/// The name after which the sidecar of a named database is called.
 fn named(database: &Path, name: &str) -> PathBuf {
     const READABLE_CHARS: usize = 40;
 
@@ -86,9 +87,9 @@ fn named(database: &Path, name: &str) -> PathBuf {
 
 impl Lmdb {
     pub(super) fn make_seekable(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        // Beside the other file would be the other's.
+        // A sidecar beside the file now at the path would be that file's.
         let place = if self.environment.is_replaced() { &IndexPlace::Memory } else { place };
-        // It stays until the index is made: no writer uses the pages anew that it sees.
+        // The view is held until the index is made, so that no writer reuses its pages.
         let view = View::begin(&self.environment)?;
         let tree = self.tree(&view)?;
         let is_there =
@@ -108,20 +109,21 @@ impl Lmdb {
         Ok(())
     }
 
-    /// The index of the database as a transaction sees it, if there is one.
+    /// The index of the commit of this transaction, if there is one.
     pub(super) fn index_within(&self, transaction: u64) -> Option<Indexed> {
         let indexed = self.indexed.lock().clone()?;
         if indexed.transaction != transaction {
-            tracing::debug!(path = %self.path.display(), "the index is of another commit than the walk: it walks");
+            let path = self.path.display();
+            tracing::debug!(%path, "the index is from another commit: the cursor scans");
             return None;
         }
         indexed.pages.read_singly();
         Some(indexed)
     }
 
-    /// Makes the index anew that turned out to be damaged. The view is on the pages for walks by index.
+    /// Makes a damaged index anew. The view uses the map of cursors by index.
     #[cold]
-    pub(super) fn mend(&self, view: &View, damage: &Damage) -> Result<Indexed, SourceError> {
+    pub(super) fn rebuild_index(&self, view: &View, damage: &Damage) -> Result<Indexed, SourceError> {
         tracing::warn!(path = %self.path.display(), %damage, "the record index is damaged: it is made anew");
         let place = self.indexed.lock().as_ref().map_or(IndexPlace::Memory, |indexed| indexed.place.clone());
         let tree = self.tree(view)?;
@@ -145,7 +147,7 @@ impl Lmdb {
         place: &'a IndexPlace,
     ) -> Result<Subject<'a>, SourceError> {
         let data = &self.environment.data;
-        // The sidecar of a folder lies beside the folder.
+        // A folder's sidecar is beside the folder.
         let folder = data.parent().filter(|_| data.file_name().is_some_and(|name| name == "data.mdb"));
         let database: &Path = folder.unwrap_or(data);
         let identity = view.pages().identity(view.transaction(), tree);

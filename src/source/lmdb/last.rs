@@ -1,4 +1,4 @@
-//! The last record: a few pages are touched, whatever the length of the file.
+//! The last record. Only a few pages are read, whatever the length of the file.
 
 use super::Lmdb;
 use super::environment::View;
@@ -7,7 +7,7 @@ use super::values::Values;
 use crate::source::SourceError;
 
 impl Lmdb {
-    /// Shows the last record, its key and its value, if it can be read.
+    /// Shows the key and the value of the last record, if it can be read.
     pub(super) fn show_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         if let Err(error) = self.try_show_last(look) {
             tracing::debug!(%error, "the last record cannot be read");

@@ -1,13 +1,13 @@
 //! Which lock files this process has open.
 //!
-//! A process must not open two LMDB environments on one lock file. File locks do not keep a process from
+//! A process must not open two LMDB environments on one lock file. File locks do not protect a process from
 //! itself, so the second environment would take the reader table for abandoned and clear it, under the
-//! readers of the first. If this process has the lock file open already, that environment keeps its lock, and
+//! readers of the first. If this process already has the lock file open, that environment keeps its lock, and
 //! we read without one.
 //!
-//! A table has our own environments, by the device and inode of their lock files. The environments of other
-//! crates are found among the maps of the process. That needs Linux and `/proc`; without them they are not
-//! seen.
+//! Our own environments are in a table, by the device and inode of their lock files. The environments of
+//! other crates are found among the maps of the process. That needs Linux and `/proc`; without them they are
+//! not seen.
 
 use std::fs;
 use std::path::Path;
@@ -18,11 +18,12 @@ use crate::source::file_id::FileId;
 
 /// The lock files of our environments.
 ///
-/// The mutex is held from the look whether a file is open until it is open, and while one is closed: closing
-/// a file ends all locks that the process has on it, also those of an environment that was opened in between.
+/// The mutex is held from the check whether a file is open until it is open, and while one is closed. Closing
+/// a file ends all locks that the process has on it, including those of an environment that was opened in
+/// between.
 static OPEN: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
-/// The right to open or close a lock file. Only one of these lives at a time.
+/// The right to open or close a lock file. Only one exists at a time.
 pub(super) struct Turn(MutexGuard<'static, Vec<FileId>>);
 
 /// The entry of an open environment in the table.
@@ -34,14 +35,14 @@ impl Turn {
         Turn(OPEN.lock())
     }
 
-    /// Whether this process has a lock file open, as far as can be known.
+    /// Whether this process has a lock file open, as far as can be determined.
     pub(super) fn is_open_here(&self, lock: &Path) -> bool {
         // The file is not opened for this: closing it would end the locks that this process has on it.
         let Ok(metadata) = fs::metadata(lock) else { return false };
         self.0.contains(&FileId::of(&metadata)) || is_mapped(lock, &metadata)
     }
 
-    /// Calls `open`, which opens an environment on this lock file, and enters the file in the table.
+    /// Calls `open`, which opens an environment on this lock file, and adds the file to the table.
     pub(super) fn opening<T, E>(
         &mut self,
         lock: &Path,
@@ -50,14 +51,14 @@ impl Turn {
         let look = || fs::metadata(lock).ok().map(|metadata| FileId::of(&metadata));
         let before = look();
         let opened = open()?;
-        // If the file was replaced meanwhile, `open` may have opened either of the two: both are entered.
+        // If the file was replaced meanwhile, `open` may have opened either of the two: both are added.
         let mut files: Vec<FileId> = before.into_iter().chain(look()).collect();
         files.dedup();
         self.0.extend_from_slice(&files);
         Ok((opened, LockFile(files)))
     }
 
-    /// Removes the entry of an environment that is closed.
+    /// Removes the entry of a closed environment.
     pub(super) fn forget(&mut self, lock: &LockFile) {
         for file in &lock.0 {
             if let Some(at) = self.0.iter().position(|open| open == file) {
@@ -67,7 +68,7 @@ impl Turn {
     }
 }
 
-/// Whether this process has a lock file mapped. Every environment that is open with a lock has.
+/// Whether this process has a lock file mapped, as every environment with a lock has.
 #[cfg(target_os = "linux")]
 fn is_mapped(lock: &Path, metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -90,7 +91,7 @@ fn has_mapped(maps: &[u8], path: &Path, device: u64, inode: u64) -> bool {
 
     let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
     let inode = inode.to_string();
-    // The system escapes line ends there.
+    // The kernel escapes newlines in this file.
     let path: Vec<u8> = path.as_os_str().as_bytes().iter().fold(Vec::new(), |mut path, &byte| {
         match byte {
             b'\n' => path.extend_from_slice(b"\\012"),
@@ -110,24 +111,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_of_ours_is_seen_from_its_opening_to_its_end() {
+    fn our_own_environment_is_seen_until_it_is_closed() {
         let folder = tempfile::tempdir().unwrap();
         let [lock, link, other] = ["lock", "link", "other"].map(|name| folder.path().join(name));
         let mut turn = Turn::take();
-        assert!(!turn.is_open_here(&lock), "there is none");
+        assert!(!turn.is_open_here(&lock), "no such file");
         let made = turn.opening(&lock, || fs::write(&lock, "made by it"));
         let (_, first) = made.unwrap();
         fs::hard_link(&lock, &link).unwrap();
         fs::write(&other, "another").unwrap();
-        assert!(turn.is_open_here(&lock) && turn.is_open_here(&link), "whatever it is called");
+        assert!(turn.is_open_here(&lock) && turn.is_open_here(&link), "by any name");
         assert!(!turn.is_open_here(&other));
         assert!(turn.opening(&other, || Err::<(), _>("no")).is_err());
-        assert!(!turn.is_open_here(&other), "what was not opened is not open");
-        // While it is opened, another file takes its place.
+        assert!(!turn.is_open_here(&other), "the opening failed");
+        // While it is being opened, another file takes its place.
         let replaced = turn.opening(&other, || fs::rename(&lock, &other));
         let (_, second) = replaced.unwrap();
         turn.forget(&second);
-        assert!(turn.is_open_here(&link), "the first one is open still");
+        assert!(turn.is_open_here(&link), "the first one is still open");
         turn.forget(&first);
         assert!(!turn.is_open_here(&link));
     }
@@ -138,9 +139,10 @@ mod tests {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt as _;
 
-        let maps = b"7f1200000000-7f1240000000 r--s 00000000 fd:00 131 /data/train/data.mdb\n\
-                     7f1300000000-7f1300001000 rw-s 00000000 08:11 131      /data/train/lock.mdb\n\
-                     7f1400000000-7f1400001000 rw-s 00000000 08:11 132      /data/no \xff UTF-8\\012/lock.mdb\n";
+        let maps = b"\
+            7f1200000000-7f1240000000 r--s 00000000 fd:00 131 /data/train/data.mdb\n\
+            7f1300000000-7f1300001000 rw-s 00000000 08:11 131      /data/train/lock.mdb\n\
+            7f1400000000-7f1400001000 rw-s 00000000 08:11 132      /data/no \xff UTF-8\\012/lock.mdb\n";
         let device = libc::makedev(0x08, 0x11);
         let elsewhere = Path::new("/data/test/lock.mdb");
         assert!(has_mapped(maps, elsewhere, device, 131));

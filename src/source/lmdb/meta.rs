@@ -1,14 +1,15 @@
-//! The two pages that an LMDB begins with. Each says where the trees of a commit are; commits take them in turn.
+//! The two pages at the start of an LMDB. Each says where the trees of a commit are; commits use them in
+//! turn.
 //!
 //! ```text
-//! meta: (behind a page's first 16 bytes) magic: 4 | version: 4 | address: 8 | map's size: 8 | free pages' tree: 48 |
-//!       main tree: 48 | last page: 8 | transaction: 8
-//! tree: pad (of the first: a page's length): 4 | flags: 2 | depth: 2 | branch, leaf and overflow pages: 8 each |
-//!       entries: 8 | root: 8
+//! meta: (after a page's first 16 bytes) magic: 4 | version: 4 | address: 8 | map's size: 8 |
+//!       free pages' tree: 48 | main tree: 48 | last page: 8 | transaction: 8
+//! tree: pad (in the first one: a page's length): 4 | flags: 2 | depth: 2 |
+//!       branch, leaf and overflow pages: 8 each | entries: 8 | root: 8
 //! ```
 //!
-//! They are judged before the library sees the file: it divides by what they say. The map's size is not:
-//! files written by old releases have it wrong (ITS#7789), and nobody here goes by it.
+//! They are judged before the library sees the file, because it divides by what they say. The map's size is
+//! not judged: files written by old releases have it wrong (ITS#7789), and nothing here uses it.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -30,10 +31,10 @@ const MAIN_TREE_AT: usize = 88;
 const LAST_PAGE_AT: usize = 136;
 const TRANSACTION_AT: usize = 144;
 const META_BYTES: usize = 152;
-/// What is looked at to tell what a file is.
+/// The bytes that are read to determine what a file is.
 pub(super) const HEAD_BYTES: usize = PAGE_BYTES_AT + size_of::<u32>();
 
-/// How often a page is read that somebody writes.
+/// How often a page is read while it is being written.
 const READS: usize = 8;
 
 const PAGE_BYTES_MIN: u32 = 512;
@@ -43,9 +44,9 @@ const PAGE_BYTES_MAX: u32 = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Commit {
     pub(super) transaction: u64,
-    /// Of the lists of pages that are free.
+    /// The tree of the lists of free pages.
     pub(super) free: Tree,
-    /// Of the unnamed database.
+    /// The tree of the unnamed database.
     pub(super) tree: Tree,
 }
 
@@ -54,19 +55,19 @@ pub(super) struct Commit {
 pub(super) struct Metas {
     pub(super) page_bytes: usize,
     pub(super) newest: Commit,
-    /// What is wrong with the older page, which nobody reads.
+    /// What is wrong with the older page, which is not read.
     pub(super) doubt: Option<String>,
 }
 
-/// What is wrong with the first bytes of a file that is no LMDB of this machine's.
+/// Why a file is not an LMDB of this kind of machine.
 pub(super) enum Foreign {
-    /// It is something else, or of another kind of machine.
+    /// It is something else, or from another kind of machine.
     Other(String),
-    /// It has not even its two first pages.
+    /// It does not even have its first two pages.
     Cut { page_bytes: u64 },
 }
 
-/// Tells whether these may be the first bytes of an LMDB.
+/// Checks whether these may be the first bytes of an LMDB.
 pub(super) fn check_head(head: &[u8; HEAD_BYTES], file_bytes: u64) -> Result<(), Foreign> {
     let magic = word(head, MAGIC_AT).unwrap_or_default();
     if magic == MAGIC.swap_bytes() {
@@ -74,7 +75,7 @@ pub(super) fn check_head(head: &[u8; HEAD_BYTES], file_bytes: u64) -> Result<(),
     }
     if magic != MAGIC {
         return Err(Foreign::Other(format!(
-            "{magic:#010x} at byte {MAGIC_AT}, where LMDB writes {MAGIC:#010x}"
+            "{magic:#010x} at byte {MAGIC_AT}, but LMDB writes {MAGIC:#010x} there"
         )));
     }
     let page_bytes = word(head, PAGE_BYTES_AT).unwrap_or_default();
@@ -90,20 +91,19 @@ fn is_page_bytes(bytes: u32) -> bool {
 }
 
 impl Metas {
-    /// Reads and judges both.
+    /// Reads and judges both pages.
     ///
     /// The result is the newest commit or an error: damage must never lead to an older commit. The pages have
-    /// no checksums. A field that is damaged may be the transaction's number, so the number alone does not
-    /// decide:
+    /// no checksums. The damaged field may be the transaction's number, so the number alone does not decide:
     ///
-    /// - Both pages are right, and their transactions follow each other. The later one is the newest.
-    /// - Both pages are right, and their transactions do not follow each other. Either a crash kept one of
-    ///   the pages from the disk, or a number is damaged. No commit lowers the last page, so the later
+    /// - Both pages are right, and their transactions are consecutive. The later one is the newest.
+    /// - Both pages are right, and their transactions are not consecutive. Either a crash kept one of the
+    ///   pages from the disk, or a number is damaged. No commit lowers the last page, so the later
     ///   transaction is the newest if its last page is higher. If it is not, this is an error.
     /// - One page is damaged. It is the older one if its transaction is the one before the other's. If not,
-    ///   it may be the newer one, or its number is damaged too: an error. The number 0 proves nothing, since
-    ///   a page that was wiped has it.
-    /// - One is no meta page at all. liblmdb refuses such a file, and so does this.
+    ///   it may be the newer one, or its number is damaged too: an error. The number 0 proves nothing,
+    ///   because a page that was wiped has it.
+    /// - One is not a meta page at all. liblmdb refuses such a file, and so does this code.
     pub(super) fn read(file: &File) -> Result<Self, Fault> {
         let [first, second] = &read_both(file)?;
         let page_bytes = page_bytes(first)?;
@@ -123,7 +123,7 @@ impl Metas {
     }
 }
 
-/// The newest of two commits whose pages are right, and what is wrong with the older one.
+/// Returns the newest of two commits whose pages are right, and what is wrong with the older one.
 fn later(first: Commit, second: Commit) -> Result<(Commit, Option<String>), Fault> {
     let (older, newer) =
         if second.transaction < first.transaction { (second, first) } else { (first, second) };
@@ -133,26 +133,27 @@ fn later(first: Commit, second: Commit) -> Result<(Commit, Option<String>), Faul
     if newer.transaction == 0 || last == before.saturating_add(1) {
         if pages < pages_before {
             let message = format!(
-                "says that the last page is {pages}, when it was {pages_before} a transaction before"
+                "says that the last page is {pages}, but one transaction earlier it was {pages_before}"
             );
             return Err(fault(page, message));
         }
         return Ok((newer, None));
     }
     let apart = format!(
-        "the last transaction is {last}, and the other such page {before}, which does not come before it"
+        "the last transaction is {last}, but the other meta page has {before}, which is not the one before it"
     );
     if pages > pages_before {
         return Ok((newer, Some(format!("page {page} says that {apart}"))));
     }
-    // The copy has what liblmdb takes for the newest commit, whether it is or not.
+    // The copy has what liblmdb takes for the newest commit, right or wrong.
     Err(fault(
         page,
         format!("says that {apart}; if a crash left it so, mdb_copy -c writes a copy that can be read"),
     ))
 }
 
-/// The good commit beside a damaged page, and what is wrong with that, if that is the older one.
+/// Returns the good commit beside a damaged page, and what is wrong with that page, if that page is the older
+/// one.
 fn other_than(
     page: u64,
     numbers: [u64; 2],
@@ -165,15 +166,15 @@ fn other_than(
         return Ok((good, Some(format!("page {page} {message}"))));
     }
     let number = good.transaction;
-    Err(fault(page, format!("{message}; it has transaction {damaged}, and the other such page {number}")))
+    Err(fault(page, format!("{message}; it has transaction {damaged}, and the other meta page {number}")))
 }
 
 impl Commit {
-    /// The database after this transaction, if the page of it still has it; and the newest transaction in the
+    /// Returns the commit of this transaction, if its page still has it, and the newest transaction in the
     /// file after the page was read.
     ///
-    /// The other page is not judged, for a writer may be writing it. If the newest transaction is a later
-    /// one, the next after that may have been writing this page.
+    /// The other page is not judged, because a writer may be writing it. If the newest transaction is a later
+    /// one, the transaction after that may have been writing this page.
     pub(super) fn of(file: &File, page_bytes: usize, number: u64) -> Result<(Option<Self>, u64), Fault> {
         let page = number & 1;
         let at = page.saturating_mul(page_bytes as u64);
@@ -191,7 +192,7 @@ impl Commit {
     }
 }
 
-/// Both pages as they were at one time.
+/// Reads both pages as they were at one time.
 fn read_both(file: &File) -> Result<[[u8; META_BYTES]; 2], Fault> {
     twice_the_same(|| {
         let first = read_once(file, 0)?;
@@ -200,7 +201,7 @@ fn read_both(file: &File) -> Result<[[u8; META_BYTES]; 2], Fault> {
     })
 }
 
-/// What is read while somebody writes may be half new, so it is read until it is the same twice.
+/// Reads until two readings are the same: while a page is being written, a reading may be half new.
 fn twice_the_same<T: PartialEq>(read: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
     let mut before = read()?;
     for _ in 0..READS {
@@ -224,7 +225,7 @@ fn read_once(file: &File, at: u64) -> Result<[u8; META_BYTES], Fault> {
     }
 }
 
-/// The number of the newest transaction, whatever else there is.
+/// The number of the newest transaction, whatever else the pages say.
 pub(super) fn newest_transaction(file: &File, page_bytes: usize) -> Result<u64, Fault> {
     let mut newest = 0;
     for number in 0..METAS {
@@ -240,19 +241,20 @@ fn transaction(bytes: &[u8; META_BYTES]) -> u64 {
     whole(bytes, TRANSACTION_AT).unwrap_or_default()
 }
 
-/// The length of pages, which the first page says.
+/// The length of pages, in bytes, as the first page states it.
 fn page_bytes(first: &[u8; META_BYTES]) -> Result<u32, Fault> {
     let page_bytes = word(first, PAGE_BYTES_AT).unwrap_or_default();
     if is_page_bytes(page_bytes) {
         return Ok(page_bytes);
     }
     let message = format!(
-        "says that pages have {page_bytes} bytes, which is no power of two from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}"
+        "says that pages have {page_bytes} bytes, which is not a power of two from {PAGE_BYTES_MIN} to \
+         {PAGE_BYTES_MAX}"
     );
     Err(fault(0, message))
 }
 
-/// Whether these are a meta page's bytes at all.
+/// Checks that these are a meta page's bytes at all.
 fn recognize(bytes: &[u8; META_BYTES], number: u64) -> Result<(), Fault> {
     let flags = half(bytes, FLAGS_AT).unwrap_or_default();
     if flags & META_PAGE == 0 {
@@ -260,16 +262,16 @@ fn recognize(bytes: &[u8; META_BYTES], number: u64) -> Result<(), Fault> {
     }
     let [magic, version] = [MAGIC_AT, VERSION_AT].map(|at| word(bytes, at).unwrap_or_default());
     if magic != MAGIC {
-        return Err(fault(number, format!("has {magic:#010x} where LMDB writes {MAGIC:#010x}")));
+        return Err(fault(number, format!("has {magic:#010x}, but LMDB writes {MAGIC:#010x} there")));
     }
     if version != VERSION {
-        let message = format!("is of version {version} of LMDB's file format, of which {VERSION} is known");
+        let message = format!("has version {version} of LMDB's file format, but only {VERSION} is known");
         return Err(fault(number, message));
     }
     Ok(())
 }
 
-/// What a meta page says, or what is wrong with it.
+/// Reads what a meta page says, or returns what is wrong with it.
 fn commit(bytes: &[u8; META_BYTES], number: u64, page_bytes: u32) -> Result<Commit, String> {
     let found = whole(bytes, 0).unwrap_or_default();
     if found != number {
@@ -277,17 +279,15 @@ fn commit(bytes: &[u8; META_BYTES], number: u64, page_bytes: u32) -> Result<Comm
     }
     let flags = half(bytes, FLAGS_AT).unwrap_or_default();
     if flags != META_PAGE {
-        return Err(format!("is no meta page alone: it has the flags {flags:#06x}"));
+        return Err(format!("is not only a meta page: it has the flags {flags:#06x}"));
     }
     let own_page_bytes = word(bytes, PAGE_BYTES_AT).unwrap_or_default();
     if own_page_bytes != page_bytes {
-        return Err(format!(
-            "says that pages have {own_page_bytes} bytes, and page 0 that they have {page_bytes}"
-        ));
+        return Err(format!("says that pages have {own_page_bytes} bytes, but page 0 says {page_bytes}"));
     }
     let last_page = whole(bytes, LAST_PAGE_AT).unwrap_or_default();
     let transaction = transaction(bytes);
-    // Pages have numbers of 48 bits.
+    // Page numbers have 48 bits.
     if !(1..1 << 48).contains(&last_page) {
         return Err(format!("says that the last page is {last_page}, of 1 to {}", (1_u64 << 48) - 1));
     }
@@ -303,12 +303,12 @@ fn commit(bytes: &[u8; META_BYTES], number: u64, page_bytes: u32) -> Result<Comm
     }
     if transaction == 0 {
         if main.root.is_some() || free.root.is_some() {
-            return Err("says that there was no transaction, and has records".to_owned());
+            return Err("says that there was no transaction, but has records".to_owned());
         }
     } else if transaction & 1 != number {
         return Err(format!("is of transaction {transaction}, which belongs on page {}", transaction & 1));
     }
-    // LMDB's own code compares these keys as numbers, whatever is said here.
+    // LMDB's own code compares these keys as numbers, whatever the flags say.
     let free = Tree { flags: free.flags | INTEGER_KEYS, ..free };
     Ok(Commit { transaction, free, tree: main })
 }

@@ -1,28 +1,29 @@
-//! LMDB, read by ourselves: read-only, values lent from the map.
+//! Reads LMDB with our own code: read-only, with values lent from the map.
 //!
 //! ```text
-//! files        where the data file and its lock lie; what is no LMDB at all
+//! files        where the data file and its lock are; what is not an LMDB at all
 //!   v
-//! meta         the two first pages, judged before anybody goes by them
+//! meta         the first two pages, judged before they are used
 //!   v
-//! environment  a data file that is open, and what one reader sees of it (a view)
-//!   v          slot: liblmdb's part, which is to keep writers from the pages of a view
-//!   |          lock_file: which lock files are open here already; room: how far liblmdb's map may grow
-//! cursor       a walk: in order (tree), or by positions (index, by_position)
+//! environment  an open data file, and what one reader sees of it (a view)
+//!   v          slot: liblmdb's part, which keeps writers from the pages of a view
+//!   |          lock_file: which lock files this process has open; room: how far liblmdb's map may grow
+//! cursor       reads in key order (tree), or by position (index, by_position)
 //!   v
 //! free         which pages no tree may lead to
 //!   v
 //! pages, page  a page's bytes, mapped or read; what may be on one
 //! ```
 //!
-//! - A walk checks each page that it comes to: nothing that a page says is believed. Damage is an error, never a signal, a
-//!   record that comes twice, or one that does not come. What LMDB does not protect, for it has no checksums, is the bytes
-//!   of keys and values.
-//! - One environment a lock file in a process, shared by every reader of it: LMDB forbids two.
-//! - Where the lock file cannot be made or locked (read-only media, some network file systems), or is open in this process
-//!   already, the database is opened without it, and each open logs a warning. If somebody commits to it
-//!   then, walks end with an error.
-//! - A file may be shorter than its last page's number says: only pages that the tree leads to must be there.
+//! - A walk checks each page that it enters, and trusts nothing that a page says. Damage is an error, never a
+//!   signal, a record that comes twice, or a record that is missing. LMDB has no checksums, so it does not
+//!   protect the bytes of keys and values.
+//! - A process has one environment for each lock file, shared by all its readers: LMDB forbids two.
+//! - If the lock file cannot be made or locked (read-only media, some network file systems), or is already
+//!   open in this process, the database is opened without it, and each open logs a warning. If somebody then
+//!   commits to it, cursors end with an error.
+//! - A file may be shorter than its last page's number implies: only pages that the tree leads to must be in
+//!   it.
 
 mod by_position;
 mod cursor;
@@ -69,10 +70,10 @@ use crate::source::internals::SourceInternals;
 pub struct Lmdb {
     /// As the caller gave it.
     path: PathBuf,
-    /// Of the database in the unnamed one that is read.
+    /// The name of the database within the unnamed one; the unnamed one if `None`.
     name: Option<String>,
     environment: Shared,
-    /// The index of its records, once it was asked for. Clones share it.
+    /// The index of its records, once it was requested. Clones share it.
     indexed: Arc<Mutex<Option<Indexed>>>,
 }
 
@@ -92,22 +93,22 @@ pub struct LmdbOptions {
 }
 
 impl LmdbOptions {
-    /// Reads the database of this name, one of several in the file, and not the unnamed one.
+    /// Reads the database of this name, one of several in the file, instead of the unnamed one.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How the file is read; as [`Access::Chosen`] says if not said.
+    /// Sets how the file is read (default: [`Access::Chosen`]).
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Does without LMDB's lock file: nothing is created beside the database, and nothing keeps a process that writes to it
-    /// from the pages that are read. If one commits to it, walks end with an error.
+    /// Opens without LMDB's lock file: nothing is created beside the database, and nothing keeps a process
+    /// that writes to it from the pages being read. If one commits to it, cursors end with an error.
     #[must_use]
     pub fn without_lock(mut self) -> Self {
         self.without_lock = true;
@@ -127,18 +128,18 @@ impl LmdbOptions {
 impl Lmdb {
     /// Opens a database: the folder that holds `data.mdb`, or the data file itself.
     ///
-    /// The file is mapped, if it is not on a network file system ([`Access`]). If it is cut while it is mapped, or cannot be
-    /// read from its disk, the system ends the process (SIGBUS).
+    /// The file is mapped, unless it is on a network file system ([`Access`]). If it is cut while it is
+    /// mapped, or cannot be read from its disk, the operating system ends the process (SIGBUS).
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if there is no such database, its first pages are damaged, its file is cut short, or it holds databases
-    /// of which one must be named ([`LmdbOptions::name`]).
+    /// [`SourceError`] if there is no such database, if its first pages are damaged, if its file is cut
+    /// short, or if it holds several databases, of which one must be named ([`LmdbOptions::name`]).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         Self::options().open(path)
     }
 
-    /// As [`Lmdb::open`], but without LMDB's lock file ([`LmdbOptions::without_lock`]).
+    /// Opens a database as [`Lmdb::open`] does, but without LMDB's lock file ([`LmdbOptions::without_lock`]).
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl Lmdb {
         Self::options().without_lock().open(path)
     }
 
-    /// How a database is opened.
+    /// Returns options, all at their defaults.
     #[must_use]
     pub fn options() -> LmdbOptions {
         LmdbOptions::default()
@@ -157,12 +158,12 @@ impl Lmdb {
         let LmdbOptions { name, access, without_lock } = options;
         if !IS_READ_HERE {
             let found =
-                "written by machines with words of 64 bits, the low byte first, and this is none".to_owned();
+                "written by little-endian machines with words of 64 bits, and this is not one".to_owned();
             return Err(SourceError::NotLmdb { path: path.to_owned(), found });
         }
         let files = Files::find(path)?;
         let reading = access.of(&files.open()?.file);
-        // A file that is read is not shown to liblmdb, which maps it.
+        // liblmdb would map the file, so it does not see a file that is read.
         let is_locked = !without_lock && reading == Reading::Mapped;
         let environment = Environment::open(&files, reading, is_locked)?;
         let (path, indexed) = (path.to_owned(), Arc::default());
@@ -171,23 +172,24 @@ impl Lmdb {
         Ok(lmdb)
     }
 
-    /// What can be told at once: whether the database has records and not databases, and whether the file is whole.
+    /// Checks what can be checked at once: that the database has records and not databases, and that the file
+    /// is whole.
     fn look(&self) -> Result<(), SourceError> {
         let view = View::begin(&self.environment)?;
         let pages = &**view.pages();
         let tree = self.tree(&view)?;
         let mut walk = view.walk(tree, Holds::Records);
-        // It may be shorter than its last page says; then all that the tree leads to must be there.
+        // The file may be shorter than its last page says. Then all that the tree leads to must be in it.
         let last_byte = tree.last_page.saturating_add(1).saturating_mul(pages.page_bytes() as u64);
         let is_short = last_byte > pages.file_bytes();
         match walk.enter_leaf(pages).and_then(|_| if is_short { walk.run(pages) } else { Ok(()) }) {
             Err(fault @ (Fault::Databases | Fault::Cut { .. })) => Err(view.error(fault, walk.last_key())),
-            // Whatever else is wrong is for a walk to say, when it comes there.
+            // A cursor reports any other fault when it gets there.
             _ => Ok(()),
         }
     }
 
-    /// The tree that is read, as a view has it.
+    /// The tree that is read, as a view sees it.
     fn tree(&self, view: &View) -> Result<Tree, SourceError> {
         match &self.name {
             Some(name) => view.named(name),
@@ -195,7 +197,8 @@ impl Lmdb {
         }
     }
 
-    /// Of the newest commit, without a slot: nothing but its numbers is looked at.
+    /// The transaction and the tree of the newest commit. No slot is taken for the unnamed database: only its
+    /// numbers are read.
     fn newest(&self) -> Option<(u64, Tree)> {
         let commit = self.environment.newest().ok()?;
         match self.name {
@@ -217,7 +220,7 @@ impl Source for Lmdb {
         self.newest().map(|(_, tree)| tree.entries)
     }
 
-    /// A copy has the same transaction, but for one that is made compact.
+    /// A copy has the same transaction, unless it is a compacting copy.
     fn identity(&self) -> Identity {
         let identity = Identity::new().with("kind", "LMDB");
         let identity = match &self.name {
@@ -232,14 +235,14 @@ impl Source for Lmdb {
         }
     }
 
-    /// The index of its records, and which pages are free.
+    /// The memory of the index and of the list of free pages.
     fn held_bytes(&self) -> usize {
         let of_index = self.indexed.lock().as_ref().map_or(0, Indexed::held_bytes);
         of_index + self.environment.held_bytes()
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
-        Ok(Box::new(LmdbCursor::open(self, Heads::ByWalk)?))
+        Ok(Box::new(LmdbCursor::open(self, Heads::ByCursor)?))
     }
 
     fn is_seekable(&self) -> bool {

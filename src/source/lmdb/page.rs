@@ -1,20 +1,22 @@
-//! The pages of an LMDB data file. Nothing that they say is taken for granted.
+//! The pages of an LMDB data file. Nothing that they say is trusted.
 //!
 //! ```text
-//! page:     its number: 8 bytes | pad: 2 | flags: 2 | lower: 2 | upper: 2 | an offset a node: 2 each, up to lower |
-//!           free space, up to upper | nodes, up to the page's end, each of an even length
-//! node:     low, high: 2 each | flags: 2 | key's length: 2 | key | (of a leaf) value, or its overflow page's number: 8
-//! branch:   low, high and flags are the number of the page below; the first node's key means nothing
+//! page:     its number: 8 bytes | pad: 2 | flags: 2 | lower: 2 | upper: 2 |
+//!           an offset for each node: 2 each, up to lower | free space, up to upper |
+//!           nodes, up to the page's end, each of an even length
+//! node:     low, high: 2 each | flags: 2 | key's length: 2 | key |
+//!           (on a leaf) value, or its overflow page's number: 8
+//! branch:   low, high and flags are the number of the page below; the first node's key has no meaning
 //! leaf:     low and high are the value's length
 //! overflow: its number: 8 | pad: 2 | flags: 2 | how many pages it is: 4 | a value, on these pages
 //! ```
 //!
-//! That is how machines with words of 64 bits, the low byte first, write it; on others no file is read.
+//! This is the format of little-endian machines with words of 64 bits; on others no file is read.
 //!
-//! LMDB keeps no checksums. What can be checked is checked when a walk comes to a page: the page's number and kind,
-//! that its nodes fill the page from `upper` to its end, that its keys ascend and lie between what the branches above say.
-//! What cannot be told from what was written: other bytes in a value, a value's length, another character in a key
-//! between its neighbours.
+//! LMDB has no checksums. What can be checked is checked when a walk enters a page: the page's number and
+//! kind, that its nodes fill it from `upper` to its end, and that its keys ascend and are within the bounds
+//! of the branches above. What cannot be detected: other bytes in a value, a changed length of a value, or
+//! another character in a key that keeps it between its neighbours.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -23,43 +25,43 @@ use std::cmp::Ordering;
 use super::fault::{Fault, fault};
 use super::free::FreePages;
 
-/// Whether this machine writes data files as they are read here.
+/// Whether this machine writes data files in the format that is read here.
 pub(super) const IS_READ_HERE: bool = cfg!(all(target_pointer_width = "64", target_endian = "little"));
 
 pub(super) const HEAD_BYTES: usize = 16;
 const NODE_BYTES: usize = 8;
-/// The two first pages say where the trees are.
+/// The first two pages, which say where the trees are.
 pub(super) const METAS: u64 = 2;
-/// What LMDB's own cursors have room for.
+/// The depth that LMDB's own cursors have room for.
 pub(super) const DEPTH_MAX: u16 = 32;
 
-/// Of a page's flags, those that say what it is.
+/// The flags of a page that say what it is.
 pub(super) const BRANCH: u16 = 0x01;
 pub(super) const LEAF: u16 = 0x02;
 pub(super) const OVERFLOW_PAGE: u16 = 0x04;
 pub(super) const META_PAGE: u16 = 0x08;
-/// Those that say nothing of what it is: whether it is being written, or kept.
+/// The flags that do not say what it is: whether it is being written, or kept.
 const PASSING: u16 = 0x10 | 0x4000 | 0x8000;
 
-/// Of a node's flags: its value is on pages of its own.
+/// A flag of a node: its value is on pages of its own.
 const OVERFLOW: u16 = 0x01;
-/// Its value is a database within the database.
+/// A flag of a node: its value is a database within the database.
 const DATABASE: u16 = 0x02;
-/// It has several values.
+/// A flag of a node: it has several values.
 const SEVERAL: u16 = 0x04;
 
-/// Of a tree's flags: keys are numbers (`MDB_INTEGERKEY`).
+/// A flag of a tree: keys are numbers (`MDB_INTEGERKEY`).
 pub(super) const INTEGER_KEYS: u16 = 0x08;
-/// Keys are compared from their ends, as they are with `MDB_REVERSEKEY`, too.
+/// The flags of trees whose keys are compared from their ends. Keys with `MDB_REVERSEKEY` are, too.
 const FROM_THE_END: u16 = 0x02 | INTEGER_KEYS;
 
-/// What is asked for of a page's or a node's beginning.
+/// How much of the start of a page or of a node is prefetched, in bytes.
 pub(super) const ASKED_BYTES: usize = 64;
 
 /// One tree of one commit: that of the unnamed database, or of a named one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
-    /// `None` of an empty one.
+    /// `None` if the tree is empty.
     pub(super) root: Option<u64>,
     pub(super) depth: u16,
     pub(super) entries: u64,
@@ -69,7 +71,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// What is written of a tree on a meta page, or as the value of a named database.
+    /// The length of a tree's description on a meta page, or as the value of a named database.
     pub(super) const BYTES: usize = 48;
 
     pub(super) fn read(bytes: &[u8; Self::BYTES], last_page: u64) -> Self {
@@ -87,15 +89,13 @@ impl Tree {
         if self.flags & FROM_THE_END == 0 { KeyOrder::Bytes } else { KeyOrder::FromTheEnd }
     }
 
-    /// What is wrong with it at the first look, if pages have this length.
+    /// Checks what its description alone shows, for pages of this length.
     pub(super) fn check(&self, page_bytes: usize) -> Result<(), String> {
         let Tree { root, depth, entries, last_page, .. } = *self;
         let Some(root) = root else {
             return match (depth, entries) {
                 (0, 0) => Ok(()),
-                _ => {
-                    Err(format!("says that {entries} records lie in a tree of depth {depth} without a root"))
-                }
+                _ => Err(format!("says that a tree of depth {depth} without a root has {entries} records")),
             };
         };
         if !(METAS..=last_page).contains(&root) {
@@ -106,11 +106,11 @@ impl Tree {
         if depth == 0 || depth > DEPTH_MAX {
             return Err(format!("says that a tree has depth {depth}, of 1 to {DEPTH_MAX}"));
         }
-        // A record has a node's head, its offset and a byte of a key at least.
+        // A record needs at least a node's head, its offset and one byte of a key.
         let entries_max = last_page.saturating_mul(page_bytes as u64 / 11);
         if entries == 0 || entries > entries_max {
             return Err(format!(
-                "says that a tree has {entries} records, where there is room for {entries_max}"
+                "says that a tree has {entries} records, but there is room for {entries_max}"
             ));
         }
         Ok(())
@@ -121,7 +121,7 @@ impl Tree {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyOrder {
     Bytes,
-    /// From the last byte to the first, which is also the order of numbers that are written low byte first.
+    /// From the last byte to the first, which is also the order of little-endian numbers.
     FromTheEnd,
 }
 
@@ -135,7 +135,7 @@ impl KeyOrder {
     }
 }
 
-/// Between which keys those of a page must lie, by the branches above: from the first on, and before the second.
+/// The bounds of a page's keys, by the branches above: from the first bound on, and before the second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds<'a> {
     pub(super) from: Option<&'a [u8]>,
@@ -150,7 +150,7 @@ pub(super) enum Holds {
     Databases,
 }
 
-/// Where a record lies: on a leaf page, as one of its nodes.
+/// Where a record is stored: a leaf page, and one of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) page: u64,
@@ -158,7 +158,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// As a number. No file has pages whose numbers need more than 48 bits: nodes have no room for them either.
+    /// The place as a number. No page number needs more than 48 bits: nodes have no room for more either.
     pub(super) fn to_number(self) -> u64 {
         self.page << 16 | u64::from(self.node)
     }
@@ -169,7 +169,7 @@ impl Place {
     }
 }
 
-/// Where a value lies.
+/// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     /// On the leaf.
@@ -178,18 +178,18 @@ pub(super) enum Value<'a> {
     Overflow { page: u64, bytes: usize },
 }
 
-/// A page whose head is right.
+/// A page whose head has been checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page<'a> {
     number: u64,
     bytes: &'a [u8],
-    /// How many nodes it says that it has. The offsets of all of them lie in it.
+    /// The number of nodes that it states. The offsets of all of them are within the page.
     nodes: usize,
-    /// Where its nodes begin.
+    /// The byte where its nodes start.
     upper: usize,
 }
 
-/// A node's head, and what is behind it, up to the page's end.
+/// A node's head, and what follows it, up to the page's end.
 struct Node<'a> {
     low: u16,
     high: u16,
@@ -199,7 +199,7 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// What it takes of its page, if the part of its value that lies there has this length.
+    /// The bytes that it takes up on its page, if the part of its value that is there has this length.
     fn bytes(&self, value_bytes: usize) -> usize {
         let bytes = NODE_BYTES.saturating_add(self.key.len()).saturating_add(value_bytes);
         bytes.saturating_add(bytes % 2)
@@ -215,7 +215,7 @@ impl Node<'_> {
 }
 
 impl<'a> Page<'a> {
-    /// The page of this number, which `bytes` are said to be.
+    /// Checks the head of the page that should have this number and kind.
     #[inline]
     fn parse(bytes: &'a [u8], number: u64, kind: u16) -> Result<Self, Fault> {
         let found = whole(bytes, 0).unwrap_or_default();
@@ -256,8 +256,9 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Checks what all its nodes together must be: their keys, but for the first `unordered`, ascend between `bounds`, and
-    /// they fill the page from `upper` on. `bytes_of` checks a node, and tells what its value takes of the page.
+    /// Checks all nodes together: their keys, except for the first `unordered`, ascend within `bounds`, and
+    /// they fill the page from `upper` on. `bytes_of` checks a node, and returns how many bytes its value
+    /// takes up on the page.
     fn check(
         &self,
         order: KeyOrder,
@@ -278,14 +279,14 @@ impl<'a> Page<'a> {
             }
             let ascends = match last.map(|last| order.compare(last, node.key)) {
                 None | Some(Ordering::Less) => true,
-                // What a branch says that a page begins with, it may begin with.
+                // A page's first key may equal the key that its branch has for it.
                 Some(Ordering::Equal) => at == unordered && unordered == 0,
                 Some(Ordering::Greater) => false,
             };
             if !ascends {
                 return Err(fault(
                     self.number,
-                    format!("has a key, node {at}, that is not behind the one before it"),
+                    format!("has a key, node {at}, that does not come after the one before it"),
                 ));
             }
             last = Some(node.key);
@@ -293,7 +294,7 @@ impl<'a> Page<'a> {
         if let (Some(last), Some(before)) = (last, bounds.before)
             && order.compare(last, before) != Ordering::Less
         {
-            return Err(fault(self.number, "has a key that belongs behind it, by the branch above"));
+            return Err(fault(self.number, "has a key that belongs on a later page, by the branch above"));
         }
         let there = self.bytes.len().checked_sub(upper);
         if there != Some(filled) {
@@ -316,14 +317,15 @@ impl<'a> Branch<'a> {
     pub(super) fn parse(bytes: &'a [u8], number: u64) -> Result<Self, Fault> {
         let page = Page::parse(bytes, number, BRANCH)?;
         match page.nodes {
-            0 | 1 => {
-                Err(fault(number, format!("is a branch with {} pages below it, of 2 at least", page.nodes)))
-            }
+            0 | 1 => Err(fault(
+                number,
+                format!("is a branch with {} pages below it, and needs at least 2", page.nodes),
+            )),
             _ => Ok(Branch(page)),
         }
     }
 
-    /// Checks all of it.
+    /// Checks the whole page.
     pub(super) fn check(&self, tree: &Tree, bounds: Bounds<'_>) -> Result<(), Fault> {
         let number = self.0.number;
         self.0.check(tree.order(), bounds, 1, |at, node| match node.child() {
@@ -347,7 +349,7 @@ impl<'a> Branch<'a> {
         Ok(self.0.node(node)?.child())
     }
 
-    /// What the pages below it begin with, from this one on.
+    /// The lower bound of the keys below this node. The first node's key means nothing.
     pub(super) fn key(&self, node: usize) -> Result<&'a [u8], Fault> {
         Ok(self.0.node(node)?.key)
     }
@@ -367,7 +369,8 @@ impl<'a> Leaf<'a> {
         Ok(Leaf(page))
     }
 
-    /// Checks all of it, but for the bytes of values on pages of their own; of these, that the file has them.
+    /// Checks the whole page, except for the bytes of values on pages of their own. For these, it checks that
+    /// the file has their pages, and that none of them is free.
     pub(super) fn check(
         &self,
         tree: &Tree,
@@ -388,7 +391,8 @@ impl<'a> Leaf<'a> {
                 if page < METAS || last > tree.last_page {
                     let of = tree.last_page;
                     let message = format!(
-                        "has a record, node {at}, whose {bytes} bytes are on pages {page} to {last}, of pages {METAS} to {of}"
+                        "has a record, node {at}, whose {bytes} bytes are on pages {page} to {last}, \
+                         of pages {METAS} to {of}"
                     );
                     return Err(fault(number, message));
                 }
@@ -423,7 +427,7 @@ impl<'a> Leaf<'a> {
         Ok((found.key, self.value(node, &found)?))
     }
 
-    /// The first page of a record's value, if that has pages of its own and there is such a record.
+    /// The first page of a record's value, if there is such a record and its value has pages of its own.
     #[inline]
     pub(super) fn value_page(&self, node: usize) -> Option<u64> {
         if node >= self.0.nodes {
@@ -450,7 +454,7 @@ impl<'a> Leaf<'a> {
         value.ok_or_else(|| fault(number, format!("has a record, node {at}, that does not end on it")))
     }
 
-    /// The name and the tree of a named database, if the node is one, of a commit that goes to this page.
+    /// The name and the tree of a named database, if the node is one. `last_page` is the commit's last page.
     pub(super) fn database(&self, node: usize, last_page: u64) -> Result<Option<(&'a [u8], Tree)>, Fault> {
         let found = self.0.node(node)?;
         if found.flags != DATABASE {
@@ -460,12 +464,16 @@ impl<'a> Leaf<'a> {
             Some(tree) if found.value_bytes() == Tree::BYTES => {
                 Ok(Some((found.key, Tree::read(tree, last_page))))
             }
-            _ => Err(fault(self.0.number, format!("has a database, node {node}, that is not written whole"))),
+            _ => Err(fault(
+                self.0.number,
+                format!("has a database, node {node}, whose description is incomplete"),
+            )),
         }
     }
 }
 
-/// Checks the head of a value on pages of its own: that it is one, and that it is as long as the value.
+/// Checks the head of a value on pages of its own: that it is such a head, and that its pages have room for
+/// the value.
 #[inline]
 pub(super) fn check_overflow(
     head: &[u8],
@@ -492,7 +500,7 @@ fn not_an_overflow(number: u64, found: u64, flags: u64, pages: u64, value_bytes:
         () if flags & !u64::from(PASSING) != u64::from(OVERFLOW_PAGE) => {
             format!("holds no value of a record: it has the flags {flags:#06x}")
         }
-        () => format!("holds a value on {pages} pages, which has {value_bytes} bytes"),
+        () => format!("holds a value on {pages} pages, too few for its {value_bytes} bytes"),
     };
     fault(number, message)
 }

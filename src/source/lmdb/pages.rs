@@ -18,25 +18,26 @@ use crate::source::Identity;
 use crate::source::access::Reading;
 use crate::source::in_memory::is_in_memory;
 
-/// What the system reads for one request, whatever it is asked for.
+/// How much the kernel reads for one request, however much is requested.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// The data file. Its meta pages, which alone may change while somebody reads, are read with `pread` whenever they are wanted.
+/// The data file. Its meta pages, the only ones that may change while it is read, are read with `pread` each
+/// time.
 #[derive(Debug)]
 pub(super) struct Pages {
     file: Arc<File>,
-    /// `None`: each page is read when it is wanted.
+    /// `None` if each page is read when it is needed.
     map: Option<Mmap>,
     page_bytes: usize,
     file_bytes: u64,
 }
 
-/// A page that a walk stands on. It belongs to the [`Pages`] that filled it.
+/// A page that a cursor is on. It belongs to the [`Pages`] that filled it.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Where it starts in the map.
+    /// The byte where it starts in the map.
     start: usize,
-    /// Its bytes, where the file is not mapped.
+    /// Its bytes, if the file is not mapped.
     read: Vec<u8>,
 }
 
@@ -47,7 +48,7 @@ impl Held {
 }
 
 impl Pages {
-    /// Of a file of this length, with pages of this one.
+    /// Opens the pages of a file of `file_bytes` bytes, each of `page_bytes` bytes.
     pub(super) fn open(
         file: Arc<File>,
         file_bytes: u64,
@@ -58,10 +59,10 @@ impl Pages {
             Reading::Read => None,
             Reading::Mapped => {
                 let length = usize::try_from(file_bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-                // SAFETY: the map is private to this value, which gives out shared references alone. Nobody can promise
-                // that no other program, or part of this one, writes to pages that a walk sees, or cuts the file: that is
-                // the assumption under which a file is mapped (`Access::Mapped`, docs/design.md). LMDB keeps it for
-                // whoever has a reader's slot.
+                // SAFETY: the map is private to this value, which gives out shared references alone. Nobody
+                // can promise that no other program, or part of this one, writes to pages that a cursor sees,
+                // or cuts the file: that is the assumption under which a file is mapped (`Access::Mapped`,
+                // docs/design.md). LMDB keeps it for everybody who has a reader's slot.
                 Some(unsafe { MmapOptions::new().len(length).map(&*file) }?)
             }
         };
@@ -90,16 +91,17 @@ impl Pages {
         self.map.is_some()
     }
 
-    /// Whoever touches a page waits for no other: who comes here knows which pages it wants, and asks for them.
+    /// Turns the kernel's read-around off: a touched page is read alone. The callers know which pages they
+    /// need, and request them.
     pub(super) fn read_singly(&self) {
         if let Some(map) = &self.map
             && let Err(error) = map.advise(Advice::Random)
         {
-            tracing::debug!(%error, "the system does not take advice about a map");
+            tracing::debug!(%error, "the kernel does not take advice about a map");
         }
     }
 
-    /// Which state of which file it is.
+    /// The identity of the file and of its state.
     pub(super) fn identity(&self, transaction: u64, tree: &Tree) -> io::Result<Identity> {
         let metadata = self.file.metadata()?;
         let root = tree.root;
@@ -112,7 +114,7 @@ impl Pages {
             .with("entries", tree.entries))
     }
 
-    /// Brings a page that is none of the first.
+    /// Holds a page, which must not be a meta page.
     #[inline]
     pub(super) fn hold(&self, number: u64, held: &mut Held) -> Result<(), Fault> {
         let start = self.start_of(number)?;
@@ -120,7 +122,7 @@ impl Pages {
             return Err(self.cut(number));
         }
         match self.map {
-            // Within the map, which has the file's length.
+            // It is within the map, which has the file's length.
             Some(_) => held.start = usize::try_from(start).unwrap_or(usize::MAX),
             None => {
                 held.read.resize(self.page_bytes, 0);
@@ -141,7 +143,7 @@ impl Pages {
         }
     }
 
-    /// Fills a buffer with what lies there.
+    /// Fills a buffer with the bytes at this offset of the file.
     pub(super) fn read_at(&self, buffer: &mut [u8], at: u64) -> Result<(), Fault> {
         self.file.read_exact_at(buffer, at).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
@@ -152,14 +154,15 @@ impl Pages {
         })
     }
 
-    /// Where a page starts that is none of the first.
+    /// The byte where a page starts, which must not be a meta page.
     #[inline]
     pub(super) fn start_of(&self, number: u64) -> Result<u64, Fault> {
         let start = number.checked_mul(self.page_bytes as u64).filter(|_| number >= METAS);
-        start.ok_or_else(|| fault(number, "is none of a tree's"))
+        start.ok_or_else(|| fault(number, "cannot be a page of a tree"))
     }
 
-    /// A value on pages of its own, in the map. These are not looked at: they would be read from the disk here and now.
+    /// A value on pages of its own, in the map. These pages are not touched, because that would read them
+    /// from the disk here and now.
     #[inline]
     pub(super) fn overflow(&self, number: u64, value_bytes: usize) -> Result<&[u8], Fault> {
         let start = self.start_of(number)?.saturating_add(HEAD_BYTES as u64);
@@ -173,8 +176,8 @@ impl Pages {
         Fault::Cut { number, page_bytes: self.page_bytes as u64 }
     }
 
-    /// Checks the page that a value begins on, if the value lies in the map on pages of its own: no value on a leaf starts
-    /// where theirs do, for there a leaf's offsets are.
+    /// Checks the page that a value starts on, if the value is in the map on pages of its own. Such a value
+    /// starts right after a page's head. No value on a leaf does, because the leaf's offsets are there.
     #[inline]
     pub(super) fn check_value(&self, value: &[u8]) -> Result<(), Fault> {
         let Some(map) = &self.map else { return Ok(()) };
@@ -189,14 +192,14 @@ impl Pages {
         check_overflow(head, number, value.len(), self.page_bytes)
     }
 
-    /// The bytes of a page, where the file is mapped and has it.
+    /// The bytes of a page, if the file is mapped and has it.
     #[inline]
     pub(super) fn mapped(&self, number: u64) -> Option<&[u8]> {
         let start = usize::try_from(self.start_of(number).ok()?).ok()?;
         self.map.as_ref()?.get(start..start.checked_add(self.page_bytes)?)
     }
 
-    /// Asks for the first bytes of a page, for whoever looks at it soon.
+    /// Prefetches the first bytes of a page, which is read soon, into the processor's cache.
     #[inline]
     pub(super) fn ask_for_head(&self, number: u64) {
         cache_lines::ask_for(
@@ -204,7 +207,7 @@ impl Pages {
         );
     }
 
-    /// Asks for the first bytes of a node, by what the page's first bytes say. Nothing of it is believed.
+    /// Prefetches the first bytes of a node, which the page's first bytes locate. Nothing of this is trusted.
     #[inline]
     pub(super) fn ask_for_node(&self, place: Place) {
         let at = HEAD_BYTES.saturating_add(usize::from(place.node).saturating_mul(2));
@@ -215,8 +218,8 @@ impl Pages {
         cache_lines::ask_for(node.unwrap_or_default());
     }
 
-    /// Asks for the head of the page that a record's value begins on, if that has pages of its own. Where there is no such
-    /// record, nothing is asked for.
+    /// Prefetches the head of the page that a record's value starts on, if the value has pages of its own. If
+    /// there is no such record, nothing is prefetched.
     #[inline]
     pub(super) fn ask_for_value_head(&self, place: Place) {
         let record = self
@@ -227,15 +230,15 @@ impl Pages {
         }
     }
 
-    /// Has the system read some pages, without waiting for them.
+    /// Asks the kernel to read some pages, without waiting for them.
     pub(super) fn will_need_pages(&self, numbers: Range<u64>) {
         let byte =
             |number: u64| usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(self.page_bytes);
         self.will_need(byte(numbers.start)..byte(numbers.end));
     }
 
-    /// Has the system read bytes of the map, without waiting for them. Where they are in memory that is not said again: it
-    /// takes the system as long to find that out, page by page, as to copy them.
+    /// Asks the kernel to read bytes of the map, without waiting for them. Nothing is requested for bytes
+    /// that are already in memory: finding that out page by page takes the kernel as long as copying them.
     pub(super) fn will_need_bytes(&self, bytes: &[u8]) {
         let Some(map) = &self.map else { return };
         let start = bytes.as_ptr().addr().saturating_sub(map.as_ptr().addr());
@@ -251,7 +254,7 @@ impl Pages {
             }
             let bytes = PIECE_BYTES.min(end.saturating_sub(start));
             if let Err(error) = map.advise_range(Advice::WillNeed, start, bytes) {
-                tracing::debug!(%error, start, "the system does not read ahead");
+                tracing::debug!(%error, start, "the kernel does not read ahead");
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Address space for liblmdb's map of the data file.
 //!
 //! liblmdb begins no transaction on a file that has outgrown its map (`MDB_MAP_RESIZED`). It allows a new map
-//! only while the process has no live transaction on that file, so one walk that lasts could keep all others
-//! from beginning. The map is therefore longer than the file from the start. This costs addresses and nothing
-//! else: liblmdb touches no page of its map but the two meta pages.
+//! only while the process has no live transaction on that file, so one long-lived cursor could keep all
+//! others from starting. The map is therefore longer than the file from the start. This costs addresses and
+//! nothing else: liblmdb touches no page of its map except the two meta pages.
 //!
-//! A process has 47 bits of addresses as a rule. All environments together take an eighth of them at most. If
+//! A process usually has 47 bits of addresses. All environments together take at most an eighth of them. If
 //! the address space is limited (`ulimit -v`), the map is only as long as the file, and
 //! [`Slots`](super::slot::Slots) replaces it when nobody reads.
 
@@ -16,20 +16,20 @@ use parking_lot::Mutex;
 /// The room of all environments of the process together.
 const ALL_BYTES: u64 = 16 << 40;
 
-/// Each environment takes this part of what is left: the first one 1 TiB, the 44th one 64 GiB.
+/// Each environment takes one part in this many of what is left: the first one 1 TiB, the 44th one 64 GiB.
 const PART: u64 = 16;
 
-/// The length of a map is a multiple of this, and so of the system's pages.
+/// The length of a map is a multiple of this, and so of the system's page length.
 const UNIT_BYTES: u64 = 64 << 10;
 
 /// What is left of the room of all environments.
 static LEFT: Mutex<u64> = Mutex::new(ALL_BYTES);
 
-/// Addresses behind the end of a mapped file. Dropping it gives them back.
+/// Addresses after the end of a mapped file. Dropping it returns them.
 #[derive(Debug)]
 pub(super) struct Room {
     bytes: u64,
-    /// Where they come from.
+    /// Where the addresses come from.
     left: &'static Mutex<u64>,
 }
 
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_environments_have_room_and_together_no_more_than_there_is() {
-        // The process's own is taken from by other tests meanwhile.
+    fn many_environments_have_room_and_together_take_no_more_than_there_is() {
+        // Other tests take from the process's own meanwhile.
         static LEFT: Mutex<u64> = Mutex::new(ALL_BYTES);
         let rooms: Vec<Room> = (0..1000).map(|_| Room::of(&LEFT)).collect();
         let bytes: Vec<u64> = rooms.iter().map(|room| room.bytes).collect();
@@ -89,11 +89,11 @@ mod tests {
         assert!(bytes[43] >= 63 << 30, "{} bytes", bytes[43]);
         assert!(bytes.iter().sum::<u64>() <= ALL_BYTES);
         drop(rooms);
-        assert_eq!(Room::of(&LEFT).bytes, 1 << 40, "what was given back is there again");
+        assert_eq!(Room::of(&LEFT).bytes, 1 << 40, "what was returned is available again");
     }
 
     #[test]
-    fn a_map_is_no_shorter_than_its_file() {
+    fn a_map_is_at_least_as_long_as_its_file() {
         assert_eq!(Room::none().map_bytes(1), 64 << 10);
         assert_eq!(Room::none().map_bytes(128 << 10), 128 << 10);
         static LEFT: Mutex<u64> = Mutex::new(ALL_BYTES);

@@ -1,7 +1,7 @@
-//! A reader's slot in LMDB's lock file: what keeps a writer from the pages that a walk sees.
+//! A reader's slot in LMDB's lock file, which keeps a writer from the pages that a cursor sees.
 //!
-//! This is all that liblmdb is used for. It maps the data file, and reads no more of it than the two meta
-//! pages, which we have judged before it sees the file.
+//! liblmdb is used for nothing else. It maps the data file, and reads no more of it than the two meta pages,
+//! which we have judged before it sees the file.
 
 #![expect(
     unsafe_code,
@@ -24,8 +24,9 @@ use super::room::Room;
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
 
-/// Read transactions that may be open at once over all processes. LMDB's own default is 126; a server
-/// that makes a reader a connection needs more. It counts only for whoever creates the lock file.
+/// The most read transactions that may be open at once, over all processes. LMDB's own default is 126; a
+/// server that makes one reader for each connection needs more. Only the process that creates the lock file
+/// sets it.
 const READERS_MAX: u32 = 1022;
 
 /// The call that may leave an environment without a map.
@@ -36,7 +37,7 @@ const SET_MAPSIZE: &str = "mdb_env_set_mapsize";
 pub(super) enum NoLock {
     /// The caller wants none.
     NotWanted,
-    /// The lock file cannot be made or locked.
+    /// The operating system does not let the lock file be made or locked.
     System(lmdb::Error),
     /// The file system is read-only, and liblmdb works without a lock there.
     ReadOnly,
@@ -45,7 +46,7 @@ pub(super) enum NoLock {
 }
 
 impl NoLock {
-    /// Warns whoever wanted a lock.
+    /// Logs a warning, if a lock was wanted.
     pub(super) fn warn(&self, path: &Path) {
         if !matches!(self, NoLock::NotWanted) {
             let path = path.display();
@@ -57,14 +58,14 @@ impl NoLock {
 impl fmt::Display for NoLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoLock::NotWanted => f.write_str("nobody wants a lock"),
+            NoLock::NotWanted => f.write_str("no lock is wanted"),
             NoLock::System(error) => write!(f, "cannot lock the database ({error})"),
             NoLock::ReadOnly => {
-                f.write_str("the database lies on a read-only file system, where it cannot be locked")
+                f.write_str("the database is on a read-only file system, where it cannot be locked")
             }
             NoLock::OpenHere(lock) => write!(
                 f,
-                "this process has the database's lock file open already ({}), and LMDB cannot open it twice",
+                "this process already has the database's lock file open ({}), and LMDB cannot open it twice",
                 lock.display()
             ),
         }
@@ -73,12 +74,12 @@ impl fmt::Display for NoLock {
 
 /// The lock file of a database.
 pub(super) struct Slots {
-    /// Dropped within a turn, for liblmdb unmaps the lock file before it closes it.
+    /// Dropped within a turn, because liblmdb unmaps the lock file before it closes it.
     env: ManuallyDrop<Environment>,
     lock: LockFile,
     /// Locked whenever liblmdb uses its map of the data file.
     live: Arc<Mutex<Live>>,
-    /// Of that map, hence dropped after the environment.
+    /// The room of that map, hence dropped after the environment.
     room: Room,
 }
 
@@ -86,7 +87,7 @@ pub(super) struct Slots {
 #[derive(Debug, Default)]
 struct Live {
     count: usize,
-    /// Why liblmdb has lost its map of the data file. No transaction can begin any more.
+    /// Why liblmdb has lost its map of the data file. No transaction can begin from then on.
     lost: Option<lmdb::Error>,
 }
 
@@ -100,9 +101,9 @@ impl Drop for Slots {
 }
 
 impl Slots {
-    /// Opens the lock file, or says why the database must be read without it.
+    /// Opens the lock file, or returns why the database must be read without it.
     ///
-    /// `file` is the data file, whose meta pages were judged.
+    /// `file` identifies the data file, whose meta pages have been judged.
     pub(super) fn open(
         files: &Files,
         file: FileId,
@@ -120,15 +121,15 @@ impl Slots {
         };
         drop(turn);
         let slots = Slots { env: ManuallyDrop::new(env), lock, live: Arc::default(), room };
-        // liblmdb has opened the file by its path once more.
+        // liblmdb has opened the file by its path a second time.
         if slots.metadata().as_ref().map(FileId::of) != Some(file) {
             return Err(SourceError::Replaced { path: files.given.clone() });
         }
         Ok(if slots.has_table(&files.given)? { Ok(slots) } else { Err(NoLock::ReadOnly) })
     }
 
-    /// Whether there is a table of readers. On a read-only file system liblmdb does without, and does not say
-    /// so.
+    /// Whether there is a table of readers. On a read-only file system liblmdb does without one, and does not
+    /// report it.
     fn has_table(&self, path: &Path) -> Result<bool, SourceError> {
         let _begun = self.begin(path)?;
         let info = self.env.info().map_err(|error| library_error(path, "mdb_env_info", error))?;
@@ -143,12 +144,13 @@ impl Slots {
         if code != 0 || descriptor < 0 {
             return None;
         }
-        // SAFETY: the descriptor is the environment's, which keeps it open for as long as `self`, and so for this call.
+        // SAFETY: the descriptor is the environment's, which keeps it open for as long as `self`, and so for
+        // this call.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
         File::from(descriptor.try_clone_to_owned().ok()?).metadata().ok()
     }
 
-    /// Takes a slot. The value must be dropped before the slots are: see [`Slot::of`].
+    /// Takes a slot. The result must be dropped before the slots are: see [`Slot::of`].
     fn begin(&self, path: &Path) -> Result<Begun<'_>, SourceError> {
         let mut live = self.live.lock();
         let begun = match self.try_begin(&live, path)? {
@@ -169,7 +171,7 @@ impl Slots {
 
     fn try_begin(&self, live: &Live, path: &Path) -> Result<lmdb::Result<RoTransaction<'_>>, SourceError> {
         match live.lost {
-            // liblmdb would read the meta pages where its map was.
+            // liblmdb would read the meta pages at the address where its map was.
             Some(error) => Err(library_error(path, SET_MAPSIZE, error)),
             None => Ok(self.env.begin_ro_txn()),
         }
@@ -179,9 +181,10 @@ impl Slots {
     /// while the caller holds the lock of `live`.
     fn map_anew(&self, live: &mut Live) {
         let file_bytes = self.metadata().map_or(0, |metadata| metadata.len());
-        // liblmdb takes a longer map if the last commit needs it. If the call fails, liblmdb has no map left.
+        // liblmdb makes the map longer if the last commit needs it. If the call fails, liblmdb has no map
+        // left.
         live.lost = self.env.set_map_size(self.room.map_bytes(file_bytes)).err();
-        tracing::debug!(file_bytes, lost = ?live.lost, "LMDB's map was made anew for a file that grew");
+        tracing::debug!(file_bytes, lost = ?live.lost, "liblmdb's map was replaced, because the file grew");
     }
 
     /// Clears the slots of processes that were killed.
@@ -190,13 +193,13 @@ impl Slots {
         // SAFETY: the environment is open, and the call writes a number to `dead`. It may be made at any
         // time.
         let code = unsafe { lmdb_sys::mdb_reader_check(self.env.env(), &raw mut dead) };
-        tracing::debug!(code, dead, "all slots were taken: cleared those of processes that have ended");
+        tracing::debug!(code, dead, "all slots were taken: those of ended processes were cleared");
     }
 }
 
 /// A read transaction that is counted as live.
 struct Begun<'env> {
-    /// Declared, hence ended, before the count goes down.
+    /// Declared first, hence ended before the count goes down.
     transaction: RoTransaction<'env>,
     _counted: Counted,
 }
@@ -209,15 +212,15 @@ impl Drop for Counted {
     }
 }
 
-/// A read transaction: while it lives, no writer uses the pages anew that it sees.
+/// A read transaction: while it lives, no writer reuses the pages that it sees.
 pub(super) struct Slot {
     _begun: Begun<'static>,
-    /// The number of the commit that it sees.
+    /// The transaction number of the commit that it sees.
     pub(super) transaction: u64,
 }
 
-// SAFETY: `MDB_NOTLS` unties a read transaction from the thread that began it: it may be used and ended on any thread, by
-// one at a time. After `of` it is only dropped, by whoever held it last.
+// SAFETY: `MDB_NOTLS` unties a read transaction from the thread that began it: it may be used and ended on
+// any thread, by one at a time. After `of` it is only dropped, by its last holder.
 unsafe impl Send for Slot {}
 // SAFETY: as above; shared references do nothing with it.
 unsafe impl Sync for Slot {}
@@ -230,9 +233,9 @@ impl Slot {
     /// The result is dropped before `slots`.
     pub(super) unsafe fn of(slots: &Slots, path: &Path) -> Result<Self, SourceError> {
         let begun = slots.begin(path)?;
-        // SAFETY: the transaction is alive, and of this thread alone; its number is only read.
+        // SAFETY: the transaction is alive, and only this thread has it; its number is only read.
         let id = unsafe { lmdb_sys::mdb_txn_id(begun.transaction.txn()) } as u64;
-        // SAFETY: only the lifetime changes, and the caller sees to it that the environment is there for longer.
+        // SAFETY: only the lifetime changes, and the caller ensures that the environment outlives the result.
         let begun = unsafe { std::mem::transmute::<Begun<'_>, Begun<'static>>(begun) };
         Ok(Slot { _begun: begun, transaction: id })
     }
@@ -255,12 +258,12 @@ fn open_with(files: &Files, map_bytes: usize) -> lmdb::Result<Environment> {
     let mut flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_TLS;
     flags.set(EnvironmentFlags::NO_SUB_DIR, files.open_is_file);
     let mut builder = Environment::new();
-    // The size that the file says is ignored: Caffe wrote 1 TB until 2016, which need not fit.
+    // The map size that the file states is ignored: Caffe wrote 1 TB until 2016, which need not fit.
     builder.set_flags(flags).set_max_readers(READERS_MAX).set_map_size(map_bytes);
     builder.open(&files.open)
 }
 
-/// What read-only media and network file systems answer to making, or locking, a lock file.
+/// The errors that read-only media and network file systems return when a lock file is made or locked.
 fn is_locking_trouble(code: i32) -> bool {
     matches!(
         code,
@@ -281,12 +284,13 @@ fn library_error(path: &Path, call: &'static str, error: lmdb::Error) -> SourceE
         }
         lmdb::Error::ReadersFull => "; too many readers at once: share one, or open without the lock",
         lmdb::Error::MapResized => {
-            "; another process let the database grow, and the address space has no room for a longer map while walks \
-             are open: end the walks that are open, or lift the limit (ulimit -v)"
+            "; another process let the database grow, and the address space has no room for a longer map \
+             while cursors are open: close the open cursors, or lift the limit (ulimit -v)"
         }
-        // The data file was judged before: it is the lock file that the library speaks of.
+        // The data file was judged before, so the library means the lock file.
         lmdb::Error::VersionMismatch | lmdb::Error::Invalid => {
-            "; another program has its lock file open in the format of another LMDB: end that, or open without the lock"
+            "; another program has its lock file open in the format of another LMDB: end that program, \
+             or open without the lock"
         }
         _ => "",
     };
@@ -298,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_keeps_a_lock_file_from_being_locked_is_no_reason_not_to_read() {
+    fn a_lock_file_that_cannot_be_locked_does_not_prevent_reading() {
         for code in [libc::EACCES, libc::EROFS, libc::ENOSYS, libc::EAGAIN, libc::ENOLCK] {
             assert!(is_locking_trouble(code), "{code}");
         }

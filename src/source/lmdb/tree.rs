@@ -1,8 +1,8 @@
-//! The walk over an LMDB's tree, from record to record in the order of their keys.
+//! The walk over an LMDB's tree, from record to record in key order.
 //!
-//! A page is checked when the walk comes to it, with what the branches above say of its keys; so pages that
-//! are led to twice, or not at all, are errors. So are pages that are free, and more records, or fewer,
-//! than the tree is said to have.
+//! A page is checked when the walk enters it, against what the branches above say of its keys. So a page that
+//! is reached twice, or not at all, is an error. Other errors are a page that is free, and more or fewer
+//! records than the tree states.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -19,7 +19,7 @@ type OnLeaf<'a> = (&'a [u8], Value<'a>);
 /// # Invariants
 ///
 /// 1. `levels` has one for each level of the tree: branches, and a leaf at the end.
-/// 2. Of the levels that are `entered`, each holds a page that is checked, and that the one above leads to.
+/// 2. Each of the first `entered` levels holds a page that is checked, and that the one above leads to.
 #[derive(Debug)]
 pub(super) struct Walk {
     tree: Tree,
@@ -28,14 +28,14 @@ pub(super) struct Walk {
     levels: Vec<Level>,
     /// How many of the levels, from the root on, hold a page.
     entered: usize,
-    /// The node of the leaf that the next step comes to, and how many it has.
+    /// The node of the leaf that the next step returns, and the number of the leaf's nodes.
     next: usize,
     nodes: usize,
-    /// How many records the leaves before this one had.
+    /// The number of records in the leaves before this one.
     before: u64,
     /// The last key of the leaf before this one, for messages.
     last_key: Vec<u8>,
-    /// Whether it came to its end, or to an error.
+    /// Whether it has reached its end, or an error.
     is_over: bool,
 }
 
@@ -49,7 +49,7 @@ struct Level {
 }
 
 impl Walk {
-    /// Before the first record of a tree that leads to none of the free pages.
+    /// A walk at the start of a tree, which must lead to none of the free pages.
     pub(super) fn new(tree: Tree, holds: Holds, free: FreePages) -> Self {
         let levels = (0..tree.depth).map(|_| Level::default()).collect();
         Walk {
@@ -66,7 +66,7 @@ impl Walk {
         }
     }
 
-    /// The memory of the pages that it holds, where the file is not mapped.
+    /// The memory of the pages that it holds, if the file is not mapped.
     pub(super) fn held_bytes(&self) -> usize {
         self.levels.iter().map(|level| level.page.held_bytes()).fold(0, usize::saturating_add)
     }
@@ -87,24 +87,24 @@ impl Walk {
         Some(&self.last_key[..]).filter(|key| !key.is_empty())
     }
 
-    /// Comes to the next record; `None` past the last one, and behind an error.
+    /// Steps to the next record; `None` past the last one, and after an error.
     #[inline]
     pub(super) fn step(&mut self, pages: &Pages) -> Result<Option<Place>, Fault> {
         if self.next == self.nodes && !self.enter_leaf(pages)? {
             return Ok(None);
         }
-        // A leaf has fewer nodes than that.
+        // A leaf has fewer nodes than `u16::MAX`.
         let node = u16::try_from(self.next).unwrap_or(u16::MAX);
         self.next = self.next.saturating_add(1);
         Ok(Some(Place { page: self.page(), node }))
     }
 
-    /// The leaf that the last step came to.
+    /// The leaf of the last step's record.
     pub(super) fn held(&self) -> Option<&Held> {
         self.levels.last().map(|leaf| &leaf.page)
     }
 
-    /// Whether the last step came to the first record of a leaf.
+    /// Whether the last step's record is the first of a leaf.
     #[inline]
     pub(super) fn is_at_leaf_start(&self) -> bool {
         self.next == 1
@@ -118,7 +118,7 @@ impl Walk {
         Leaf::parse(pages.bytes(&level.page), level.number)
     }
 
-    /// Comes to the next leaf; `false` past the last one, and behind an error.
+    /// Enters the next leaf; `false` past the last one, and after an error.
     #[cold]
     pub(super) fn enter_leaf(&mut self, pages: &Pages) -> Result<bool, Fault> {
         if self.is_over {
@@ -142,7 +142,8 @@ impl Walk {
         Ok(true)
     }
 
-    /// Goes up to the first branch that leads on; the page that it leads to, or `None` if none does.
+    /// Goes up to the first branch that has a further page below it, and returns that page, or `None` if
+    /// there is no such branch.
     fn next_child(&mut self, pages: &Pages) -> Result<Option<u64>, Fault> {
         if self.entered == 0 {
             return Ok(self.tree.root);
@@ -158,14 +159,14 @@ impl Walk {
         Ok(None)
     }
 
-    /// The page below the last level that is entered.
+    /// The page below the last entered level.
     fn child(&self, pages: &Pages) -> Result<u64, Fault> {
         let above = self.entered.checked_sub(1).and_then(|above| self.levels.get(above));
         let above = above.ok_or_else(|| fault(0, "is no branch that a walk is on"))?;
         Branch::parse(pages.bytes(&above.page), above.number)?.child(above.at)
     }
 
-    /// Comes to the page of the next level, and checks it.
+    /// Enters a page on the next level, and checks it.
     fn enter(&mut self, pages: &Pages, number: u64) -> Result<(), Fault> {
         let Walk { tree, holds, free, levels, entered, nodes, before, .. } = self;
         let is_leaf = entered.saturating_add(1) == levels.len();
@@ -194,7 +195,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The walk leaves a leaf: its last key is what an error of the next page can name.
+    /// Keeps the last key of the leaf that the walk leaves, so that an error on the next page can name it.
     fn keep_last_key(&mut self, pages: &Pages) -> Result<(), Fault> {
         let mut last_key = std::mem::take(&mut self.last_key);
         last_key.clear();
@@ -204,7 +205,7 @@ impl Walk {
         Ok(())
     }
 
-    /// There is no leaf any more. The tree must have had as many records as it is said to.
+    /// Called when there is no further leaf: the tree must have had as many records as it states.
     fn end(&self) -> Result<bool, Fault> {
         match self.before == self.tree.entries {
             true => Ok(false),
@@ -221,7 +222,7 @@ impl Walk {
         Ok((0..leaf.len()).filter_map(move |node| leaf.database(node, last_page).transpose()))
     }
 
-    /// The last record, down the last branches.
+    /// The last record, found by following the last nodes of the branches.
     pub(super) fn last<'a>(&'a mut self, pages: &'a Pages) -> Result<Option<OnLeaf<'a>>, Fault> {
         self.rewind();
         self.is_over = true;
@@ -239,17 +240,18 @@ impl Walk {
         self.leaf(pages)?.record(self.nodes.saturating_sub(1)).map(Some)
     }
 
-    /// Comes to every leaf.
+    /// Enters every leaf.
     pub(super) fn run(&mut self, pages: &Pages) -> Result<(), Fault> {
         while self.enter_leaf(pages)? {}
         Ok(())
     }
 
-    /// The places of all records, as numbers, in the order of their keys. The pages below each branch are asked for together:
-    /// one by one each would be waited for.
+    /// The places of all records, as numbers, in key order. The pages below each branch are requested
+    /// together; one by one, the walk would wait for each.
     ///
-    /// Its time and its memory are bounded by the file, whatever the pages say: a leaf has one record at least, there are no
-    /// more records than the tree is said to have, and it says no more than the file has room for.
+    /// The time and the memory are bounded by the file, whatever the pages say: a leaf has at least one
+    /// record, there are no more records than the tree states, and it states no more than the file has room
+    /// for.
     pub(super) fn places(&mut self, pages: &Pages) -> Result<Vec<u64>, Fault> {
         self.rewind();
         let mut places = Vec::new();
@@ -263,7 +265,8 @@ impl Walk {
         Ok(places)
     }
 
-    /// If the walk has just come to the first leaf below a branch, has all of them read. Neighbours are asked for together.
+    /// If the walk has just entered the first leaf below a branch, asks the kernel to read all leaves below
+    /// it. Neighbours are requested together.
     fn ask_for_siblings(&self, pages: &Pages) -> Result<(), Fault> {
         let above = self.levels.len().checked_sub(2).and_then(|above| self.levels.get(above));
         let Some(above) = above.filter(|above| above.at == 0) else { return Ok(()) };
@@ -282,7 +285,7 @@ impl Walk {
     }
 }
 
-/// Between which keys those below these branches must lie.
+/// The bounds of the keys below these branches.
 fn bounds<'a>(pages: &'a Pages, above: &'a [Level]) -> Result<Bounds<'a>, Fault> {
     let mut bounds = Bounds::default();
     for level in above.iter().rev() {

@@ -1,4 +1,5 @@
-//! Values on pages of their own, of a file that is not mapped: read into a buffer, neighbours together.
+//! Values on pages of their own, in a file that is not mapped: read into a buffer, neighbouring values
+//! together.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -8,22 +9,22 @@ use super::fault::Fault;
 use super::page::{HEAD_BYTES, check_overflow};
 use super::pages::Pages;
 
-/// Room before a value for its record's key, which goes to a run together with the buffer. LMDB's keys have 511 bytes at the
-/// most, if it was not built otherwise.
+/// Room before a value for its record's key, which goes to a run together with the buffer. LMDB's keys have
+/// at most 511 bytes, unless it was built otherwise.
 const KEY_BYTES: usize = 512;
 
-/// A value from which on it is read alone, into a buffer that a run can have.
+/// Values of at least this length are read alone, into a buffer that a run can take over.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// What is read at a time of smaller ones, where they come one behind the other.
+/// Smaller values that follow each other in the file are read in windows of this length.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// Values as they are read.
+/// Reads values.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    /// Room for a key, and then a part of the file.
+    /// Room for a key, then a part of the file.
     buffer: Vec<u8>,
-    /// Which part that is.
+    /// Which part of the file that is.
     part: Range<u64>,
 }
 
@@ -31,40 +32,40 @@ pub(super) struct Values {
 #[derive(Clone, Debug)]
 pub(super) struct Read {
     pub(super) range: Range<usize>,
-    /// Whether the buffer holds it alone.
+    /// Whether the buffer holds only this value.
     pub(super) is_alone: bool,
 }
 
 impl Values {
-    /// The memory of the buffer, as it will be: at the first record it may not have been wanted.
+    /// The memory of the buffer, as it will be: the first record may not have used it.
     pub(super) fn held_bytes(&self) -> usize {
         self.buffer.capacity().max(KEY_BYTES.saturating_add(WINDOW_BYTES))
     }
 
-    /// What the buffer holds there.
+    /// The bytes of the buffer in this range.
     #[inline]
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.buffer.get(range).unwrap_or_default()
     }
 
-    /// The buffer, for whoever has another to give for it. What it held is forgotten.
+    /// The buffer, for a caller that exchanges it for another. Its contents are forgotten.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         self.part = 0..0;
         &mut self.buffer
     }
 
-    /// Reads the value that begins on this page. `is_new` is true if bytes came from the file for it.
+    /// Reads the value that starts on this page. The `bool` is true if bytes came from the file for it.
     pub(super) fn read(&mut self, pages: &Pages, page: u64, bytes: usize) -> Result<(Read, bool), Fault> {
         let start = pages.start_of(page)?;
         let end = start.saturating_add(HEAD_BYTES as u64).saturating_add(bytes as u64);
         let is_new = start < self.part.start || end > self.part.end;
         if is_new {
-            // Behind what is here: the walk goes through the file.
+            // The value follows what is here: the cursor moves forward through the file.
             let is_next = (self.part.end..self.part.end.saturating_add(WINDOW_BYTES as u64)).contains(&start)
                 || self.part.contains(&start);
             let wanted = if bytes < LARGE_BYTES && is_next { WINDOW_BYTES as u64 } else { 0 };
             if bytes >= LARGE_BYTES {
-                // Nothing is made room for by what a node alone says.
+                // Nothing is allocated on a node's word alone: the value's own head is checked first.
                 let mut head = [0; HEAD_BYTES];
                 pages.read_at(&mut head, start)?;
                 check_overflow(&head, page, bytes, pages.page_bytes())?;
@@ -80,11 +81,11 @@ impl Values {
     }
 
     fn fill(&mut self, pages: &Pages, part: Range<u64>) -> Result<(), Fault> {
-        // Nothing is there if it cannot be read.
+        // If reading fails, the buffer holds nothing.
         self.part = 0..0;
         let bytes = usize::try_from(part.end.saturating_sub(part.start)).unwrap_or(usize::MAX);
         let end = KEY_BYTES.saturating_add(bytes);
-        // What is there is written over.
+        // Old contents are overwritten.
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
         }
