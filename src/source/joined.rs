@@ -157,18 +157,22 @@ impl SourceInternals for Joined {
             last.look_at_last(look);
         }
     }
+
     /// Known only if every source has one.
     fn index_checksum(&self) -> Option<u32> {
         let checksums = self.sources.iter().map(|source| source.index_checksum());
         let checksums = checksums.collect::<Option<Vec<u32>>>()?;
         Some(crc32c(&checksums.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>()))
     }
+
     fn files(&self) -> Files {
         self.files.clone()
     }
+
     fn has_several_lenders(&self) -> bool {
         true
     }
+
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         self.join_cursors(|source| source.deferring_cursor(promise.clone()))
     }
@@ -367,6 +371,7 @@ impl CursorInternals for JoinedCursor {
         }
         drops_any
     }
+
     fn dealt(&mut self, dealt: Dealt) {
         self.members[self.here].cursor.dealt(dealt);
         if dealt.begun == self.dealt.begun {
@@ -386,13 +391,16 @@ impl CursorInternals for JoinedCursor {
             }
         }
     }
+
     fn leave(&mut self) {
         self.members[self.here].stay = Stay::Left;
     }
+
     fn foresee(&mut self, position: u64) {
         let (number, local) = self.find(position);
         self.members[number].cursor.foresee(local);
     }
+
     fn goes_on_until(&mut self, position: u64) {
         let (number, local) = self.find(position.saturating_sub(1));
         for member in &mut self.members[..number] {
@@ -402,9 +410,11 @@ impl CursorInternals for JoinedCursor {
         let end = if is_known { local.saturating_add(1) } else { u64::MAX };
         self.members[number].cursor.goes_on_until(end);
     }
+
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         self.members[self.here].cursor.give(id, run)
     }
+
     fn held_bytes(&mut self) -> usize {
         // The blocks unpacked ahead are shared: each cursor that has started counts all of them.
         self.members.iter_mut().map(|member| member.cursor.held_bytes()).max().unwrap_or_default()

@@ -122,6 +122,7 @@ impl SourceInternals for Paired {
     fn files(&self) -> Files {
         self.first.files()
     }
+
     fn has_several_lenders(&self) -> bool {
         self.first.has_several_lenders() || self.second.has_several_lenders()
     }
@@ -215,14 +216,17 @@ impl CursorInternals for PairedCursor {
         }
         drops.contains(&true)
     }
+
     fn dealt(&mut self, dealt: Dealt) {
         self.first.dealt(dealt);
         self.second.dealt(dealt);
     }
+
     fn goes_on_until(&mut self, position: u64) {
         self.first.goes_on_until(position);
         self.second.goes_on_until(position);
     }
+
     fn leave(&mut self) {
         self.first.leave();
         self.second.leave();

@@ -137,9 +137,11 @@ impl CursorInternals for LevelDbCursor {
     fn drop_behind(&mut self) -> bool {
         self.merge.drop_behind()
     }
+
     fn dealt(&mut self, dealt: Dealt) {
         self.merge.dealt(dealt);
     }
+
     fn goes_on_until(&mut self, position: u64) {
         // Looked up outside the lock: a part of the index may have to be read.
         let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());
@@ -151,13 +153,16 @@ impl CursorInternals for LevelDbCursor {
         };
         self.merge.goes_on_until_table(table);
     }
+
     fn leave(&mut self) {
         self.merge.leave();
     }
+
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         // An entry found by the index never offers its buffer.
         !self.is_by_position && self.merge.give(id, run)
     }
+
     fn held_bytes(&mut self) -> usize {
         self.merge.held_bytes()
     }

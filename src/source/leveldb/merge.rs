@@ -307,22 +307,26 @@ impl CursorInternals for MergeCursor {
         self.behind = Behind::new(&self.database);
         self.behind.is_some()
     }
+
     fn dealt(&mut self, dealt: Dealt) {
         if let Some(behind) = &mut self.behind {
             behind.dealt(dealt);
         }
     }
+
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         match self.heap.first().map(|&top| &mut self.children[top]) {
             Some(Child::Level(level)) => level.give(id, run),
             _ => false,
         }
     }
+
     fn leave(&mut self) {
         if let Some(behind) = &mut self.behind {
             behind.leave();
         }
     }
+
     fn held_bytes(&mut self) -> usize {
         let packed = self.children.iter().filter(|child| child.is_packed()).count();
         let levels = self.children.iter().filter_map(|child| match child {

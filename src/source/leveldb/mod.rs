@@ -301,6 +301,7 @@ impl SourceInternals for LevelDb {
             look(entry.key(), entry.value());
         }
     }
+
     fn deferring_cursor(&self, promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         let merge = MergeCursor::deferring(&self.database, promise.pool());
         Ok(Box::new(LevelDbCursor::new(self, merge, BY_THE_USER)))

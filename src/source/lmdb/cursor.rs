@@ -227,23 +227,6 @@ impl Cursor for LmdbCursor {
         Ok(())
     }
 
-    fn goes_on_until(&mut self, position: u64) {
-        self.until = position;
-        if position != u64::MAX {
-            // A walk through the tree does not know where that position is.
-            self.seek_by_index();
-        }
-        if let Some(by_position) = &mut self.by_position {
-            by_position.goes_on_until(position);
-        }
-    }
-
-    fn foresee(&mut self, position: u64) {
-        if let Some(by_position) = &mut self.by_position {
-            by_position.foresee(position);
-        }
-    }
-
     fn seek(&mut self, position: u64) -> Result<(), SourceError> {
         if position == self.position {
             return Ok(());
@@ -271,18 +254,21 @@ impl CursorInternals for LmdbCursor {
         self.drops_behind = self.view.pages().is_mapped() && self.page_cache.drop_behind();
         self.drops_behind
     }
+
     fn dealt(&mut self, dealt: Dealt) {
         self.page_cache.dealt(dealt);
         if let Some(by_position) = &mut self.by_position {
             by_position.dealt(dealt);
         }
     }
+
     fn leave(&mut self) {
         self.page_cache.leave();
         if let Some(by_position) = &mut self.by_position {
             by_position.leave();
         }
     }
+
     fn goes_on_until(&mut self, position: u64) {
         self.until = position;
         if position != u64::MAX {
@@ -293,16 +279,19 @@ impl CursorInternals for LmdbCursor {
             by_position.goes_on_until(position);
         }
     }
+
     fn foresee(&mut self, position: u64) {
         if let Some(by_position) = &mut self.by_position {
             by_position.foresee(position);
         }
     }
+
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
         let Some(value) = self.alone.1.take() else { return false };
         run.exchange(id, &self.alone.0, self.values.buffer(), value);
         true
     }
+
     fn held_bytes(&mut self) -> usize {
         if self.view.pages().is_mapped() { 0 } else { self.walk.held_bytes() + self.values.held_bytes() }
     }

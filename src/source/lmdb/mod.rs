@@ -262,9 +262,11 @@ impl SourceInternals for Lmdb {
     fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         self.show_last(look);
     }
+
     fn index_checksum(&self) -> Option<u32> {
         self.indexed.lock().as_ref().map(Indexed::checksum)
     }
+
     fn deferring_cursor(&self, _promise: VerifiesLater) -> Result<Box<dyn Cursor>, SourceError> {
         Ok(Box::new(LmdbCursor::open(self, Heads::ByUser)?))
     }
