@@ -1,49 +1,109 @@
-//! Percolator keeps every accelerator fed: it reads the records of a Caffe database where they lie,
-//! transforms them on all cores, and writes each batch once, into memory that the device reads, while the
-//! last batch is still being trained on.
+//! Percolator keeps every accelerator fed. It reads training records in place (Caffe's LMDB and LevelDB,
+//! lists of images, or a source of yours), decodes and transforms them on all cores, and writes each batch
+//! once, into memory that the device reads, while the device still trains on the batch before.
 //!
 //! ```no_run
-//! use percolator::{Device, Feed, Transform};
+//! use percolator::{Device, Feed, FeedError, Transform};
 //!
-//! let mut feed = Feed::builder()
-//!     .lmdb("mnist_train_lmdb")
-//!     .batch_size(64)
-//!     .transform(Transform::new().scale(1.0 / 256.0))
-//!     .devices([Device::host(0), Device::host(1)])
-//!     .build()?;
-//! for step in feed.steps().take(10_000) {
-//!     for batch in step? {
-//!         let (images, labels) = (batch.pixels::<f32>()?, batch.labels());
-//!         // ... one lane's share of a training step
-//!         # let _ = (images, labels);
+//! fn main() -> Result<(), FeedError> {
+//!     let mut feed = Feed::builder()
+//!         .lmdb("mnist_train_lmdb")
+//!         .batch_size(64)
+//!         .transform(Transform::new().scale(1.0 / 256.0))
+//!         .devices([Device::host(0), Device::host(1)])
+//!         .build()?;
+//!     for step in feed.steps().take(10_000) {
+//!         for batch in step? {
+//!             train(batch.pixels::<f32>()?, batch.labels()); // one lane's share of the step
+//!         }
 //!     }
+//!     println!("{}", feed.stats());
+//!     Ok(())
 //! }
-//! println!("{}", feed.stats());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # fn train(_pixels: &[f32], _labels: &[i32]) {}
 //! ```
+//!
+//! # Where to find what
+//!
+//! The root has what nearly every program uses: [`Feed`], [`FeedBuilder`], [`Lane`], [`Batch`], [`Device`],
+//! [`Transform`], [`Snapshot`], [`Receipt`]. The rest is in modules:
+//!
+//! - [`feed`]: feeds as data ([`FeedSpec`](feed::FeedSpec)), statistics, sizing, the memory budget; for loops
+//!   that watch or describe their feed.
+//! - [`transform`]: mean images, Caffe's random sequence, where a transform runs; for images.
+//! - [`net`]: the data layers of Caffe nets; for Caffe projects.
+//! - [`source`]: [`Lmdb`](source::Lmdb), [`LevelDb`](source::LevelDb), [`ImageList`](source::ImageList),
+//!   [`Joined`](source::Joined), and the traits [`Source`](source::Source) and [`Cursor`](source::Cursor);
+//!   for several databases, and for formats of your own.
+//! - [`decoder`] and [`batch`]: decoders, fields, rows, host memory; for records of your own.
+//! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
+//!   who gets which record, and when.
+//! - [`distribute`]: a step's batches of all replicas, as TensorFlow's `tf.distribute` gives them; for jobs
+//!   of many workers.
+//! - [`snapshot`] and [`receipt`]: where a run is, and what it delivered; for resuming and verifying.
+//! - [`device`] and [`dlpack`]: [`Backend`](device::Backend), [`Transfer`](device::Transfer), CUDA, and
+//!   tensors for other frameworks; for GPUs and devices of your own.
+//! - [`reader`], [`record`] and [`proto`]: records without batches, and Caffe's Datum; for tools.
+//! - [`limits`]: how fast this machine copies, stores, reads and decodes; for benchmarks.
+//!
+//! The repository has a guide with a page for each subject, from a Caffe project to a device of your own, in
+//! `docs/guide`. `docs/caffe.md` compares every field and behaviour of Caffe's, `docs/design.md` has the
+//! design and its invariants, and `docs/benchmarks.md` the figures. The command `percolator` is the package
+//! `percolator-cli`.
 //!
 //! # How it works
 //!
-//! The pipeline has Caffe's two levels. A [`DataReader`](reader::DataReader) walks the source on a thread of its own and deals
-//! its records round-robin to the consumers, in runs: where each record lies, not its bytes. Each lane of a
-//! [`Feed`] has a ring of recycled batches and a thread that gives every record its place in one of them;
-//! worker threads, shared by all lanes, parse a record, crop, mirror, subtract and scale it straight into
+//! ```text
+//!    LMDB, LevelDB, image files    read-only; values are lent from the map if they are in one piece
+//!     |  in key order, or by position
+//!     v
+//!  reader        one thread per source; deals record g to lane g mod N, in runs    level 1
+//!     |  full ->        <- free
+//!     v
+//!  prefetcher    one ring of batches per lane: gives each record its place         level 2
+//!     |  run + places
+//!     v
+//!  workers       parse -> decode -> crop, mirror, mean, scale -> straight into its place
+//!     |  batch complete
+//!     v
+//!  device        submit, event, wait, recycle
+//!     |  full ->        <- free
+//!     v
+//!  your loop     an iterator of batches
+//! ```
+//!
+//! The pipeline has Caffe's two levels. A [`DataReader`](reader::DataReader) reads the source on a thread of
+//! its own and deals the records to its consumers, in runs: where each record is, not its bytes. Each lane of
+//! a [`Feed`] has a ring of recycled batches and a thread that gives every record its place in one of them.
+//! Worker threads, shared by all lanes, parse a record, and crop, mirror, subtract and scale it straight into
 //! that place. Batches leave in order, through their device, whatever order the workers finish in.
 //!
-//! - What goes where is a law, not a race: global record `g` is record `g mod M` of the database and goes to
-//!   lane `g mod N`.
+//! - Who gets which record is a rule, not a race: in Caffe's round-robin order, global record `g` is record
+//!   `g mod M` of the database and goes to lane `g mod N`. With [epochs](FeedBuilder::epochs), a
+//!   [plan](order::Plan) says it.
 //! - What a record becomes depends on (seed, pass, position): the same bytes for any number of threads.
-//! - Whatever goes back (a spent run, a dropped [`Batch`]) goes back to the queue it came from; every queue
+//! - Whatever goes back (a used run, a dropped [`Batch`]) goes back to the queue it came from. Every queue
 //!   has a capacity, and the sum is the [`MemoryBudget`](feed::MemoryBudget).
 //! - The first error stays, and every lane gets it once, after the batches that were complete.
 //!
 //! # Trade-offs
 //!
 //! - One reader deals to all lanes, so a lane that is not drained stops the others once its queues are full.
-//!   That is what keeps the dealing exact; a warning names the lane.
-//! - All records of a batch have one shape after the transform. Crop them, or feed batches of 1.
+//!   That keeps the dealing exact; a warning names the lane.
+//! - All records of a batch have one shape after the transform. Crop them, or feed batches of 1. (Fields of
+//!   your own may be [ragged](Field::ragged) or [padded](Field::padded).)
 //! - A database must not be written to, or cut, while it is open: what is lent from a map is only as steady
 //!   as the file behind it.
+//!
+//! # Cargo features
+//!
+//! - `cuda` (default): NVIDIA GPUs, through the driver that is found when the program runs. Building needs no
+//!   toolkit, and takes 20 s longer than without.
+//! - `cuda-driver`: the same, if another crate of the program (candle, say) uses `cudarc` too and chooses the
+//!   version of the CUDA bindings. Add it to `default-features = false`.
+//! - `stream`: a [`Lane`] is a `futures_core::Stream`, and a feed can be built in the background.
+//! - `serde`: a [`FeedSpec`](feed::FeedSpec) goes to and from any format of the crate `serde`.
+//! - `turbojpeg`: for tests and benches only. It brings libjpeg-turbo, to compare the JPEG decoder with.
 
 // A build for the model checker ends at the reader: what waits in crossbeam's `select!`, for which the
 // checker has no twin, is left out, and some of what it alone uses stays behind.
@@ -136,8 +196,78 @@ mod explore;
 
 /// The guide's code compiles.
 #[cfg(doctest)]
+#[doc = include_str!("../docs/guide/caffe-projects.md")]
+pub struct CaffeProjects;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/training-loop.md")]
+pub struct TrainingLoop;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/threads-and-memory.md")]
+pub struct ThreadsAndMemory;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/epochs-and-shuffling.md")]
+pub struct EpochsAndShuffling;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/several-databases.md")]
+pub struct SeveralDatabases;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/resume.md")]
+pub struct Resume;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/many-workers.md")]
+pub struct ManyWorkers;
+
+/// The guide's code compiles.
+#[cfg(all(doctest, feature = "cuda-driver"))]
+#[doc = include_str!("../docs/guide/gpus.md")]
+pub struct Gpus;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/large-data.md")]
+pub struct LargeData;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/receipts.md")]
+pub struct Receipts;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
 #[doc = include_str!("../docs/guide/own-records.md")]
 pub struct OwnRecords;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/own-sources.md")]
+pub struct OwnSources;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/own-devices.md")]
+pub struct OwnDevices;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/feeds-as-data.md")]
+pub struct FeedsAsData;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/command-line.md")]
+pub struct CommandLine;
 
 /// The README's code compiles.
 #[cfg(doctest)]
