@@ -11,6 +11,20 @@ const ALONE: &str = "PERCOLATOR_TEST_ALONE";
 /// Far longer than any test takes: what is not done by then hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(60);
 
+/// The name of the test that this stands in, as libtest has it: its modules and its function. A child that is to run
+/// the test is given it, so it is right wherever the test is moved.
+#[allow(unused_macros, reason = "not every binary starts children")]
+macro_rules! this_test {
+    () => {{
+        fn here() {}
+        let path = std::any::type_name_of_val(&here).trim_end_matches("::here");
+        let (_crate, test) = path.split_once("::").expect("a function is in a crate");
+        test.split("::{{closure}}").next().expect("there is a first part")
+    }};
+}
+#[allow(unused_imports, reason = "not every binary starts children")]
+pub(crate) use this_test;
+
 /// Runs what must end, and fails with a word instead of hanging the suite where it does not.
 pub fn must_end<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();

@@ -1,5 +1,6 @@
 //! The stand-in CUDA driver of tests/standin, for tests: where it lies, how a process comes to load it in the
 //! place of NVIDIA's, and its control symbols. A test file has `mod common` beside it.
+#![expect(unsafe_code, reason = "the stand-in driver is called as a C library is")]
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "shared by tests only")]
 

@@ -7,15 +7,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::anatomy::Anatomy;
-use crate::common;
-use crate::common::indexed::{Records, Written, mixed, page_bytes, walked};
-use crate::common::lmdb_forge::{Numbers, forge};
-use crate::common::process::{check, child_command, role};
 use lmdb::{Environment, Transaction as _, WriteFlags};
 use percolator::Feed;
 use percolator::source::{Access, Cursor, IndexPlace, Lmdb, Source, SourceError};
 use tempfile::{TempDir, tempdir};
+
+use crate::anatomy::Anatomy;
+use crate::common;
+use crate::common::indexed::{Records, Written, mixed, page_bytes, walked};
+use crate::common::lmdb_forge::{Numbers, forge};
+use crate::common::process::{check, child_command, role, this_test};
 
 /// A data file, its records, and its index.
 struct Whole {
@@ -177,12 +178,12 @@ fn walks(whole: &Whole, mode: &str, access: Access, has_index: bool, what: &str)
 
 #[test]
 fn damaged_files_are_errors_or_give_the_records_of_the_whole_file() {
-    const NAME: &str = "damage::damaged_files_are_errors_or_give_the_records_of_the_whole_file";
+    let name = this_test!();
     // The whole number is run by hand: PERCOLATOR_DAMAGED_FILES=100000.
     let count = std::env::var("PERCOLATOR_DAMAGED_FILES").map_or(2000, |count| count.parse().unwrap());
     let Some(log) = role() else {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let output = child_command(NAME, log.path().to_str().unwrap()).output().unwrap();
+        let output = child_command(name, log.path().to_str().unwrap()).output().unwrap();
         let last = fs::read_to_string(log.path()).unwrap();
         assert!(
             output.status.success(),
@@ -190,7 +191,7 @@ fn damaged_files_are_errors_or_give_the_records_of_the_whole_file() {
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );
-        return check(NAME, &output);
+        return check(name, &output);
     };
     let mut log = fs::File::create(log).unwrap();
     let wholes = wholes();
@@ -263,9 +264,9 @@ fn a_damaged_database_is_an_error_of_a_feed_and_loses_nothing_before_it() {
 
 #[test]
 fn damaged_pages_are_errors_or_make_no_difference() {
-    const NAME: &str = "damage::damaged_pages_are_errors_or_make_no_difference";
+    let name = this_test!();
     if role().is_none() {
-        return check(NAME, &child_command(NAME, "alone").output().unwrap());
+        return check(name, &child_command(name, "alone").output().unwrap());
     }
     let records: Records =
         (0..150_usize).map(|index| (common::key(index), vec![index as u8; index * 40 % 2500])).collect();

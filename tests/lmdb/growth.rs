@@ -9,7 +9,7 @@ use percolator::source::{Cursor, IndexPlace, Lmdb, Source, SourceError};
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
-use crate::common::process::{check, child_command, role, under_a_limit_of_address_space};
+use crate::common::process::{check, child_command, role, this_test, under_a_limit_of_address_space};
 use crate::{Records, read, value};
 
 /// Replaces the records that are there and adds many more, as another process.
@@ -105,12 +105,11 @@ fn a_walk_that_begins_after_growth_sees_it_beside_one_that_began_before() {
 
 #[test]
 fn where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_have_ended() {
-    const NAME: &str =
-        "growth::where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_have_ended";
+    let name = this_test!();
     let Some(path) = role() else {
         let folder = written();
-        let child = child_command(NAME, folder.path().to_str().unwrap());
-        return check(NAME, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
+        let child = child_command(name, folder.path().to_str().unwrap());
+        return check(name, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
     };
     let path = Path::new(&path);
     let source = Lmdb::open(path).unwrap();
@@ -130,11 +129,11 @@ fn where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_hav
 
 #[test]
 fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
-    const NAME: &str = "growth::growth_beyond_the_address_space_is_an_error_and_no_signal";
+    let name = this_test!();
     let Some(path) = role() else {
         let folder = written();
-        let child = child_command(NAME, folder.path().to_str().unwrap());
-        return check(NAME, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
+        let child = child_command(name, folder.path().to_str().unwrap());
+        return check(name, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
     };
     let path = Path::new(&path);
     let source = Lmdb::open(path).unwrap();

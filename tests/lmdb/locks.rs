@@ -13,7 +13,7 @@ use tempfile::tempdir;
 
 use crate::common;
 use crate::common::log::Log;
-use crate::common::process::{check, child_command, role};
+use crate::common::process::{check, child_command, role, this_test};
 use crate::{Records, files_in, read, value, written};
 
 /// Puts records anew in so many transactions, as another process.
@@ -93,7 +93,7 @@ fn each_who_wants_a_lock_and_gets_none_is_told() {
 
 #[test]
 fn slots_of_processes_that_were_killed_are_nobodys() {
-    const NAME: &str = "locks::slots_of_processes_that_were_killed_are_nobodys";
+    let name = this_test!();
     const READERS: u32 = 8;
     if let Some(path) = role() {
         // Takes all slots, and is gone without a word.
@@ -106,7 +106,7 @@ fn slots_of_processes_that_were_killed_are_nobodys() {
     let (folder, records) = written(20);
     // The table lasts for as long as anybody has it.
     let keeper = Keeper::of(folder.path(), READERS);
-    let killed = child_command(NAME, folder.path().to_str().unwrap()).output().unwrap();
+    let killed = child_command(name, folder.path().to_str().unwrap()).output().unwrap();
     assert!(!killed.status.success() && killed.status.code().is_none(), "{killed:?}");
     let read = Lmdb::open(folder.path()).map(|source| read(&source));
     keeper.end();
@@ -233,15 +233,15 @@ SHIM(open64)
 
 #[test]
 fn an_environment_of_ours_is_seen_where_no_process_sees_its_maps() {
-    const NAME: &str = "locks::an_environment_of_ours_is_seen_where_no_process_sees_its_maps";
+    let name = this_test!();
     if role().is_some() {
         assert!(fs::read("/proc/self/maps").is_err());
         return in_the_place_of_another_one();
     }
     let folder = tempdir().unwrap();
     let shim = shim(folder.path(), NO_MAPS);
-    let mut child = child_command(NAME, "without maps");
-    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+    let mut child = child_command(name, "without maps");
+    check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }
 
 fn in_the_place_of_another_one() {
@@ -426,7 +426,7 @@ SHIM(open64)
 
 #[test]
 fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after() {
-    const NAME: &str = "locks::on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after";
+    let name = this_test!();
     if let Some(path) = role() {
         let log = Log::default();
         let source = log.listen(|| Lmdb::open(&path).unwrap());
@@ -441,8 +441,8 @@ fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after
     let folder = tempdir().unwrap();
     common::write_lmdb(folder.path(), large(100));
     let shim = shim(folder.path(), READ_ONLY);
-    let mut child = child_command(NAME, folder.path().to_str().unwrap());
-    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+    let mut child = child_command(name, folder.path().to_str().unwrap());
+    check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }
 
 /// A library that goes before the system's.
@@ -457,7 +457,7 @@ fn shim(folder: &Path, text: &str) -> PathBuf {
 
 #[test]
 fn where_there_are_no_locks_a_database_is_read_without_one() {
-    const NAME: &str = "locks::where_there_are_no_locks_a_database_is_read_without_one";
+    let name = this_test!();
     if let Some(path) = role() {
         let log = Log::default();
         log.listen(|| assert_eq!(read(&Lmdb::open(&path).unwrap()).len(), 20));
@@ -466,6 +466,6 @@ fn where_there_are_no_locks_a_database_is_read_without_one() {
     }
     let (folder, _) = written(20);
     let shim = shim(folder.path(), NO_LOCKS);
-    let mut child = child_command(NAME, folder.path().to_str().unwrap());
-    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+    let mut child = child_command(name, folder.path().to_str().unwrap());
+    check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }
