@@ -1,5 +1,5 @@
-//! CUDA lanes where something fails: every call, at any time, in feeds of every kind. On the stand-in driver
-//! (tests/standin), whose ledger says what a GPU would have suffered in silence.
+//! CUDA lanes when calls fail: every call, at any time, in feeds of every kind. They run on the stand-in
+//! driver (`tests/standin`), whose ledger reports what a GPU would suffer in silence.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::common::process::{must_end, settles, this_test, threads};
 use crate::feeds::{consume, feed};
 use crate::standin::{Standin, alone};
 
-/// Those whose failure a feed cannot do without noticing.
+/// Calls whose failure a feed must notice.
 const MUST_BE_SEEN: [&str; 11] = [
     "cuStreamCreate",
     "cuStreamCreateWithPriority",
@@ -33,7 +33,7 @@ const MUST_BE_SEEN: [&str; 11] = [
 const ONLY_TO_TRANSFORM: [&str; 4] =
     ["cuStreamCreateWithPriority", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel"];
 
-/// Every call that a lane makes, from its device to its end.
+/// Every call that a lane makes, from opening its device to its end.
 const CALLS: [&str; 31] = [
     "cuDevicePrimaryCtxRelease_v2",
     "cuCtxPopCurrent_v2",
@@ -68,13 +68,13 @@ const CALLS: [&str; 31] = [
     "async:cuMemcpyHtoDAsync_v2",
 ];
 
-/// As if the process had just begun; but the library starts the driver once.
+/// Resets the stand-in as if the process had just begun; but the library initialises the driver only once.
 fn restart(standin: &Standin) {
     standin.reset();
     result::init().unwrap();
 }
 
-/// Feeds until it has seen enough, or an error: the device's, or the lane's.
+/// Feeds until it has seen enough, or an error of the device or the lane.
 fn run(batches: usize, waits: bool, place: TransformPlace) -> Result<(), String> {
     let device = Device::cuda(0).map_err(|error| error.to_string())?;
     let feed = feed().transform_on(place).devices([device]);
@@ -96,7 +96,7 @@ fn run(batches: usize, waits: bool, place: TransformPlace) -> Result<(), String>
 #[test]
 fn every_call_may_fail() {
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
-    // The driver is started once in a process.
+    // The driver is initialised once in a process.
     run(1, true, TransformPlace::Host).unwrap();
     // Its prefetch thread must be gone before the driver forgets its context.
     drop(standin.last_report());
@@ -131,7 +131,7 @@ fn where_nobody_can_tell_memory_is_kept() {
         at(TransformPlace::Host).into_iter().chain(at(TransformPlace::Device)).chain(launched)
     {
         restart(&standin);
-        // Neither an event nor the whole device.
+        // Neither an event nor the whole device can be waited for.
         standin.fail_for_ever(event, nth, None, 999);
         standin.fail_for_ever("cuCtxSynchronize", 1, None, 999);
         let _ = must_end(event, move || run(12, true, place));
@@ -143,12 +143,12 @@ fn where_nobody_can_tell_memory_is_kept() {
     }
 }
 
-/// Which of two things happens next.
+/// True in one of `one_in` cases.
 fn toss(generator: &mut Mt, one_in: u32) -> bool {
     generator.next_u32().is_multiple_of(one_in)
 }
 
-/// One random feed: so many devices, batches dropped in any order on any thread, at any moment, with a fault or
+/// One random feed: some devices, batches dropped in any order on any thread, at any moment, with a fault or
 /// without.
 fn random_run(standin: &Standin, seed: u32) {
     let mut generator = Mt::new(seed);
@@ -169,7 +169,7 @@ fn random_run(standin: &Standin, seed: u32) {
     assert!(fault.is_some() || failed.iter().all(|failed| !failed));
 }
 
-/// Whether something failed.
+/// Consumes a lane at random; returns whether something failed.
 fn random_lane(mut lane: Lane, seeds: &[u32]) -> bool {
     let mut generator = Mt::new(seeds[lane.number()]);
     let streams = CudaContext::new(lane.number())

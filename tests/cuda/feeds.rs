@@ -1,4 +1,4 @@
-//! The feed that the tests of CUDA lanes have in common. A test file has `mod common` beside it.
+//! The feed that the tests of CUDA lanes share.
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "shared by tests only")]
 

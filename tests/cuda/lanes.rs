@@ -1,6 +1,6 @@
-//! CUDA lanes: what arrives on a device, in what order, and when its memory goes round. (What comes of calls that fail:
-//! `faults`.) The tests run on the stand-in driver (tests/standin), whose ledger says what a GPU would have
-//! suffered in silence; the first also on a GPU, where there is one, and prints on which.
+//! CUDA lanes: what arrives on a device, in what order, and when its memory is reused. (Failing calls are in
+//! `faults`.) The tests run on the stand-in driver (`tests/standin`), whose ledger reports what a GPU would
+//! suffer in silence. The first also runs on a GPU, if there is one, and prints its name.
 #![expect(unsafe_code, reason = "streams are read back through the driver")]
 #![allow(clippy::unwrap_used, clippy::multiple_unsafe_ops_per_block, reason = "tests")]
 
@@ -26,7 +26,7 @@ fn stream(ordinal: usize) -> Arc<CudaStream> {
     CudaContext::new(ordinal).unwrap().new_stream().unwrap()
 }
 
-/// A batch, as the host sees it: pixels, targets, labels, and labels as floats.
+/// A batch as the host sees it: pixels, targets, labels, and labels as floats.
 #[derive(Debug, PartialEq)]
 struct Seen([Vec<u8>; 4]);
 
@@ -40,15 +40,15 @@ impl Seen {
         ])
     }
 
-    /// Reads the batch back from its device, on a stream that waits for it. The reads are under way when the
-    /// batch may be dropped; `Reading::finish` waits for them.
+    /// Reads the batch back from its device, on a stream that waits for it. The reads may still be in flight
+    /// when the batch is dropped; `Reading::finish` waits for them.
     fn on_device(batch: &Batch, stream: &Arc<CudaStream>) -> Result<Reading, DeviceError> {
         let batch_there = batch.cuda().expect("the lane ends at a CUDA device");
         batch_there.wait_on(stream)?;
         let read = |array: &DeviceArray, element: usize| {
             let mut bytes = Pinned::new(stream, array.shape.iter().product::<usize>() * element);
-            // SAFETY: the array is there until the stream has come to the end of what is on it now, and the
-            // bytes until it was waited for.
+            // SAFETY: the array lives until the stream has finished all work that is on it now, and the bytes
+            // live until the stream was waited for.
             let _ = unsafe { result::memcpy_dtoh_async(bytes.bytes(), array.pointer, stream.cu_stream()) };
             bytes
         };
@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-/// Page-locked memory: to any other the driver copies while its caller waits.
+/// Page-locked memory: the driver copies to any other memory synchronously.
 struct Pinned {
     stream: Arc<CudaStream>,
     first: *mut u8,
@@ -76,13 +76,13 @@ impl Pinned {
         stream.context().bind_to_thread().unwrap();
         // SAFETY: a context is current.
         let first = unsafe { result::malloc_host(len, 0) }.unwrap().cast::<u8>();
-        // SAFETY: so many bytes were given out.
+        // SAFETY: `len` bytes were allocated.
         unsafe { first.write_bytes(0, len) };
         Pinned { stream: stream.clone(), first, len }
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: so many bytes were given out, and zeroed.
+        // SAFETY: `len` bytes were allocated, and zeroed.
         unsafe { std::slice::from_raw_parts_mut(self.first, self.len) }
     }
 }
@@ -90,7 +90,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let _ = self.stream.context().bind_to_thread();
-        // SAFETY: it was given out once, and nothing on the stream uses it any more.
+        // SAFETY: the memory was allocated once, and nothing on the stream uses it any more.
         let _ = unsafe { result::free_host(self.first.cast()) };
     }
 }
@@ -122,8 +122,8 @@ fn wanted(lanes: usize, batches: usize) -> Vec<Vec<Seen>> {
     })
 }
 
-/// Streams of device 0 that do nothing, until they are let go: at the latest when a test has failed, for what
-/// waits for them would wait for ever.
+/// Streams of device 0 that are held. They are released when this is dropped, even by a failing test:
+/// otherwise whatever waits for them would wait for ever.
 struct Held<'a> {
     standin: &'a Standin,
     streams: &'a [i32],
@@ -142,7 +142,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// What arrives on so many devices is what the host sees, in order.
+/// Checks that what arrives on this many devices is what the host sees, in order.
 fn check_what_arrives(devices: usize) {
     const BATCHES: usize = 30;
 
@@ -152,7 +152,7 @@ fn check_what_arrives(devices: usize) {
         let read = |batch: Result<Batch, FeedError>| {
             let batch = batch.unwrap();
             let reading = Seen::on_device(&batch, &stream).unwrap();
-            // Before the reads are through, or have begun.
+            // Before the reads have finished, or even begun.
             drop(batch);
             reading.finish()
         };
@@ -197,7 +197,7 @@ fn the_steady_state_only_copies() {
     step(100);
     let report = standin.take_report();
     report.must_be_clean();
-    // A copy a batch, but for what was, or is, under way.
+    // One copy a batch, except for those that were, or are, in flight.
     assert!((2 * 97..=2 * 103).contains(&report.calls("cuMemcpyHtoDAsync_v2")), "{}", report.text);
     let others = report.calls_of("cuMem") - report.calls("cuMemcpyHtoDAsync_v2");
     assert_eq!(others, 0, "no memory is asked for or given back: {}", report.text);
@@ -210,13 +210,13 @@ fn the_steady_state_only_copies() {
 fn a_batch_is_delivered_before_it_has_arrived() {
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
     let device = Device::cuda(0).unwrap();
-    // The copy stream is the first that was made.
+    // The copy stream is the first one created.
     let _held = Held::new(&standin, &[0]);
     let mut feed = feed().devices([device]).build().unwrap();
     let mut lane = feed.take_lanes().unwrap().remove(0);
     let batches: Vec<_> = lane.by_ref().take(3).map(Result::unwrap).collect();
     assert!(batches.iter().all(|batch| !batch.arrival().is_complete().unwrap()));
-    // All of the ring is held: nothing more comes.
+    // Every batch of the ring is held, so no further one comes.
     assert!(lane.try_next().unwrap().batch().is_none());
     standin.release(0, 0);
     batches[2].wait().unwrap();
@@ -241,7 +241,7 @@ fn memory_goes_round_only_after_the_streams_that_used_it() {
     for number in 0..3 {
         let batch = lane.next().unwrap().unwrap();
         let on_one = Seen::on_device(&batch, &streams[number % 2]).unwrap();
-        // Twice on one stream is one use of it.
+        // Two waits on one stream count as one use.
         batch.cuda().unwrap().wait_on(&streams[number % 2]).unwrap();
         readings.push((on_one, Seen::on_device(&batch, &streams[(number + 1) % 2]).unwrap()));
     }
@@ -268,13 +268,13 @@ fn a_look_at_all_that_is_in_use_enters_the_context_once() {
     let mut feed = on(1).prefetch(usize::try_from(BATCHES).unwrap()).build().unwrap();
     let mut lane = feed.take_lanes().unwrap().remove(0);
     let used = stream(0);
-    // The stream that was made after the copies' own.
+    // The stream created after the copy stream.
     let held = Held::new(&standin, &[1]);
     let batches: Vec<_> = (0..BATCHES).map(|_| lane.next().unwrap().unwrap()).collect();
     batches.iter().for_each(|batch| batch.cuda().unwrap().wait_on(&used).unwrap());
     drop(batches);
     drop(standin.take_report());
-    // But for the looks before the last of them has come home, of which there are a few.
+    // Not counting the polls before the last of them was returned, which are few.
     let (mut entered, mut asked) = (0, 0);
     while asked < 100 * BATCHES {
         let report = standin.take_report();
@@ -355,7 +355,7 @@ fn a_driver_that_is_too_old_is_an_error() {
 #[test]
 fn without_page_locked_memory_the_feed_goes_on() {
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
-    // Of the three batches of the ring only the last has such memory.
+    // Of the ring's three batches, only the last one has page-locked memory.
     standin.fail("cuMemHostAlloc", 1, None, 2);
     standin.fail("cuMemHostAlloc", 2, None, 2);
     must_end("a feed of ordinary memory", || check_what_arrives(1));
@@ -367,7 +367,7 @@ fn ordinary_memory_is_warned_of_once_a_device() {
     let Some(standin) = alone(this_test!(), "devices=2") else { return };
     standin.fail_for_ever("cuMemHostAlloc", 1, None, 2);
     let log = Log::default();
-    // Memory is reserved by the thread that builds the feed.
+    // The thread that builds the feed allocates the memory.
     drop(log.listen(|| on(2).build().unwrap()));
     let said = log.text();
     let lines = |level: &str, text: &str| {
@@ -397,7 +397,7 @@ fn a_device_is_asked_once_for_the_room_of_all_its_lanes() {
     let lanes = [zero.clone(), one, zero.clone()];
     feed().devices(lanes).build().unwrap().close();
     assert_eq!(standin.take_report().calls("cuMemGetInfo_v2"), 2, "there are three lanes");
-    // As many lanes as it takes until one device has no room for them all.
+    // More lanes than one device has memory for.
     let error = feed().devices(vec![zero; 100]).build().unwrap_err().to_string();
     assert!(error.contains("for 300 batches of "), "{error}");
     standin.last_report().must_be_empty();
@@ -460,7 +460,7 @@ fn a_stream_whose_end_cannot_be_seen_is_refused() {
     standin.last_report().must_be_empty();
 }
 
-/// Begins a capture that whatever is unsafe ends, on any thread.
+/// Begins a capture that any unsafe call ends, on any thread.
 fn begin_capture(stream: &CudaStream) {
     stream.context().bind_to_thread().unwrap();
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -468,7 +468,7 @@ fn begin_capture(stream: &CudaStream) {
     unsafe { result::stream::begin_capture(stream.cu_stream(), mode) }.unwrap();
 }
 
-/// Ends a capture that must not have been ended before, and drops its graph.
+/// Ends a capture, which nothing must have ended before, and destroys its graph.
 fn end_capture(stream: &CudaStream) {
     // SAFETY: the stream is alive, and the graph is destroyed once.
     unsafe {
@@ -507,7 +507,7 @@ fn a_feed_beside_a_capture_does_not_end_it() {
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
     let (capturing, used) = (stream(0), stream(0));
     begin_capture(&capturing);
-    // From its first call to its last, on the thread that captures and on its own.
+    // The feed runs from its first call to its last, on the capturing thread and on its own threads.
     let mut feed = on(1).build().unwrap();
     for batch in feed.take_lanes().unwrap().remove(0).take(20) {
         let batch = batch.unwrap();

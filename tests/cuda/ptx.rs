@@ -1,4 +1,5 @@
-//! The PTX that the crate embeds is made of the CUDA beside it: each says of what, and what it is itself, by a SHA-256.
+//! The PTX that the crate embeds is compiled from the CUDA source beside it: each names the SHA-256 of the
+//! source and of itself.
 
 use sha2::{Digest as _, Sha256};
 

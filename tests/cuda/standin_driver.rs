@@ -1,6 +1,6 @@
-//! The stand-in CUDA driver is what tests of the CUDA device rest on: here it is shown, through cudarc as the
-//! feed calls it, that it is asynchronous, that it orders as CUDA orders, that each fault can be made, and
-//! that each misuse is found, four of them misuses that cudarc's safe layer permits.
+//! The tests of the CUDA device rely on the stand-in CUDA driver. These tests show, through cudarc as the
+//! feed uses it, that the driver is asynchronous, that it orders work as CUDA does, that each fault can be
+//! triggered, and that each misuse is found, including four that cudarc's safe layer permits.
 #![expect(unsafe_code, reason = "the driver's own level has no other")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "calls of one level, for one reason each")]
@@ -61,13 +61,13 @@ impl Pinned {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes were allocated; tests that write them in flight do it to be found out.
+        // SAFETY: this many bytes were allocated; tests that write them in flight do so to be caught.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
     fn write(&self, bytes: &[u8]) {
         assert!(bytes.len() <= self.len);
-        // SAFETY: so many bytes were allocated.
+        // SAFETY: this many bytes were allocated.
         unsafe { bytes.as_ptr().copy_to(self.start, bytes.len()) };
     }
 
@@ -94,7 +94,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Device memory of a stream, zeroed and settled: no event, no guard.
+/// Device memory of a stream, zeroed and synchronised: no event, no guard.
 fn raw(slice: &mut CudaSlice<u8>) -> u64 {
     let stream = Arc::clone(slice.stream());
     let (start, guard) = slice.device_ptr_mut(&stream);
@@ -182,7 +182,7 @@ fn a_stream_runs_behind_its_calls_and_in_their_order() {
     let begin = Instant::now();
     ones.copy_to(start, &stream).unwrap();
     stream.synchronize().unwrap();
-    assert!(begin.elapsed() >= Duration::from_millis(30), "an operation takes as long as it was told");
+    assert!(begin.elapsed() >= Duration::from_millis(30), "an operation takes at least the configured time");
     standin.take_report().must_be_clean();
 }
 
@@ -196,7 +196,7 @@ fn events_are_cudas() {
     second.wait(&never).unwrap();
     second.synchronize().unwrap();
 
-    // A wait is for the record that was there when it was called, and for no later one.
+    // A wait refers to the record that was there when it was called, and to no later one.
     let event = context.new_event(TIMED).unwrap();
     event.record(&first).unwrap();
     first.synchronize().unwrap();
@@ -206,7 +206,7 @@ fn events_are_cudas() {
     second.synchronize().unwrap();
     assert!(!event.try_is_complete().unwrap(), "recorded again, and held");
 
-    // And it is for that record, whatever becomes of the event: recorded elsewhere, destroyed.
+    // It refers to that record even if the event is recorded elsewhere, or destroyed.
     second.wait(&event).unwrap();
     event.record(&second).unwrap();
     let late = second.record_event(TIMED).unwrap();
@@ -215,7 +215,8 @@ fn events_are_cudas() {
     standin.release(0, 0);
     late.synchronize().unwrap();
 
-    // Another device waits too; time passes between events; untimed and unrecorded ones have none.
+    // A stream of another device waits too; time passes between events; untimed and unrecorded ones have
+    // none.
     let other = CudaContext::new(1).unwrap();
     let there = other.new_stream().unwrap();
     there.wait(&late).unwrap();
@@ -249,7 +250,7 @@ fn contexts_are_checked() {
     let from = Pinned::new(&context, &[7; 32]);
     let mut on_other = there.alloc_zeros::<u8>(32).unwrap();
     let start = raw(&mut on_other);
-    // A copy may go to a stream of a context that is not current; a launch may not.
+    // A copy may use a stream whose context is not current; a launch may not.
     from.copy_to(start, &there).unwrap();
     there.synchronize().unwrap();
     context.bind_to_thread().unwrap();
@@ -262,7 +263,7 @@ fn contexts_are_checked() {
     assert_eq!(code(from.copy_to(start, &stream)), INVALID_VALUE);
     standin.take_report().must_only_have("not memory of device 0");
 
-    // Threads have their own.
+    // Current contexts belong to threads.
     std::thread::spawn(|| assert_eq!(code(result::ctx::synchronize()), INVALID_CONTEXT)).join().unwrap();
     std::thread::spawn(move || other.synchronize().unwrap()).join().unwrap();
 }
@@ -280,7 +281,7 @@ fn launch(
     stream: &CudaStream,
     arguments: &mut [*mut c_void],
 ) -> Result<(), DriverError> {
-    // SAFETY: each test passes what its kernel's signature has.
+    // SAFETY: each test passes the arguments in its kernel's signature.
     unsafe { result::launch_kernel(function, (1, 1, 1), (32, 1, 1), 0, stream.cu_stream(), arguments) }
 }
 
@@ -294,7 +295,7 @@ unsafe extern "C" fn add_one(arguments: *const *const c_void, _dims: *const u32)
     };
     let (from, to) = (standin.resolve(from, len), standin.resolve(to, len));
     for index in 0..len {
-        // SAFETY: resolved to so many bytes each.
+        // SAFETY: both addresses were resolved for this many bytes.
         unsafe { to.add(index).write(from.add(index).read() + 1) };
     }
 }
@@ -324,7 +325,7 @@ fn kernels_run_in_their_stream() {
     assert!(begin.elapsed() >= Duration::from_millis(20));
     standin.take_report().must_be_clean();
 
-    // What a kernel reads and writes is known from its signature.
+    // The signature says what a kernel reads and writes.
     standin.hold(0, 0);
     launch(kernel, &stream, &mut arguments).unwrap();
     launch(kernel, &second, &mut arguments).unwrap();
@@ -399,11 +400,11 @@ fn host_functions_run_in_order_and_let_the_host_know() {
     while CALLED.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
-    // The copy was before the function: its buffer is free, though nobody synchronised.
+    // The copy was before the function, so its buffer is free, although nobody synchronised.
     drop(pinned);
     standin.take_report().must_be_clean();
 
-    // In a context with an error, none is called.
+    // No function is called in a context with an error.
     standin.fail("async", 1, None, ILLEGAL_ADDRESS);
     stream.memset_zeros(&mut on_device).unwrap();
     call_unless_broken(&stream);
@@ -447,7 +448,7 @@ fn leaks_and_calls_are_counted() {
     );
 }
 
-/// cudarc looks symbols up when they are first called, and panics where one is missing.
+/// cudarc looks symbols up when they are first called, and panics if one is missing.
 #[test]
 fn no_symbol_is_missing() {
     let Some(standin) = alone(this_test!(), "devices=2") else { return };
@@ -469,7 +470,7 @@ fn no_symbol_is_missing() {
         stream.clone_dtoh(&stream.clone_htod(&[1_u8; 8]).unwrap()).unwrap();
         stream.synchronize().unwrap();
     }
-    // SAFETY: every pointer is of what the call takes, and alive.
+    // SAFETY: every pointer has the type that the call takes, and is valid.
     unsafe {
         let (mut version, mut name) = (0, [0_u8; 16]);
         sys::cuDriverGetVersion(&raw mut version).result().unwrap();

@@ -1,6 +1,6 @@
-//! Batches that their device transforms: the same, bit for bit, as those of the host. The tests run on the stand-in
-//! driver (tests/standin), which interprets the very PTX that a GPU is given; the first also on a GPU, where there is
-//! one, and prints on which.
+//! Batches that their device transforms equal those of the host, bit for bit. The tests run on the stand-in
+//! driver (`tests/standin`), which interprets the same PTX that a GPU gets. The first also runs on a GPU, if
+//! there is one, and prints its name.
 #![expect(unsafe_code, reason = "arrays are read back through the driver")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -60,7 +60,7 @@ struct Case {
 }
 
 impl Case {
-    /// All that differ in what the device does.
+    /// All cases that differ in what the device does.
     fn all() -> impl Iterator<Item = Case> {
         let stored = [Stored::Bytes, Stored::Floats];
         let means = [Mean::None, Mean::One, Mean::PerChannel, Mean::Image];
@@ -81,7 +81,7 @@ impl Case {
         .filter(Case::is_allowed)
     }
 
-    /// Bytes are made of bytes alone.
+    /// Bytes come from bytes only.
     fn is_allowed(&self) -> bool {
         self.dtype != Dtype::U8 || matches!((self.stored, self.mean), (Stored::Bytes, Mean::None))
     }
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-/// Floats of many sizes, infinities among them, and no NaN, whose bits are each machine's own.
+/// Floats of many sizes, including infinities, but no NaN, whose bits depend on the machine.
 fn float_image(index: usize) -> (Vec<u8>, Vec<u8>) {
     let float = |at: usize| match common::pixel(index, at) {
         7 => f32::INFINITY,
@@ -144,7 +144,7 @@ fn read(batch: &Batch, array: &DeviceArray, element: usize) -> Vec<u8> {
     batch.wait().unwrap();
     CudaContext::new(batch.cuda().unwrap().ordinal()).unwrap().bind_to_thread().unwrap();
     let mut bytes = vec![0; array.shape.iter().product::<usize>() * element];
-    // SAFETY: the array has arrived, is as large, and stays until the batch is dropped.
+    // SAFETY: the array has arrived, is as large, and lives until the batch is dropped.
     unsafe { result::memcpy_dtoh_sync(&mut bytes, array.pointer) }.unwrap();
     bytes
 }
@@ -212,7 +212,7 @@ const CASE: Case = Case {
 fn what_is_sent_is_the_windows_as_they_are_stored() {
     let Some(standin) = alone(this_test!(), "devices=1") else { return };
     let mut feed = CASE.feed(TransformPlace::Device).devices([Device::cuda(0).unwrap()]).build().unwrap();
-    // The same windows, with nothing done to them.
+    // The same windows, without any transform.
     let cuts = CASE.feed(TransformPlace::Host).transform(Transform::new().crop(5)).dtype(Dtype::U8);
     let windows = on_host(cuts);
     assert_eq!(feed.batch_shape().dtype, Dtype::F32);
@@ -249,7 +249,7 @@ fn the_steady_state_copies_once_and_launches_once() {
     step(100);
     let report = standin.take_report();
     report.must_be_clean();
-    // But for what was, or is, under way.
+    // Not counting those that were, or are, in flight.
     for call in ["cuMemcpyHtoDAsync_v2", "cuLaunchKernel"] {
         assert!((98..=102).contains(&report.calls(call)), "{call}: {}", report.text);
     }
@@ -294,7 +294,8 @@ fn batches_of_either_kind_grow() {
         let floats = vec![1.5; usize::from(side) * usize::from(side)];
         (common::key(index), common::float_datum(1, side.into(), side.into(), 0, floats))
     };
-    // Floats where bytes were, larger bytes, floats that take more room than bytes from which more is made.
+    // Floats after bytes, larger bytes, and floats that take more memory than the bytes that more is made
+    // from.
     let records =
         [bytes(0, 3), floats(1, 3), bytes(2, 6), floats(3, 3), bytes(4, 20), floats(5, 12), bytes(6, 20)];
     let feed = |place| {
@@ -359,7 +360,7 @@ fn a_synthetic_step_counts_what_it_waited() {
     }
     let times = step.finish().unwrap();
     assert_eq!(times.steps, STEPS);
-    // By the kernel's own clock it cannot have been less.
+    // The kernel's own clock guarantees at least this much.
     assert!(times.worked >= Duration::from_micros(200) * 40, "{times:?}");
     assert!((0.0..1.0).contains(&times.waited_share()), "{times:?}");
     drop(feed);
@@ -368,7 +369,7 @@ fn a_synthetic_step_counts_what_it_waited() {
     assert_eq!(report.calls("cuLaunchKernel"), STEPS as u64);
 }
 
-/// A device of a caller's own making, which says that it transforms.
+/// A caller-implemented device that claims to transform.
 #[derive(Debug)]
 struct Own;
 
@@ -439,7 +440,7 @@ fn tensors_of_another_device_are_what_lies_on_the_host() {
     let tensors = batch.into_dlpack().unwrap();
     let tensor = tensors.get("data").unwrap().tensor();
     assert_eq!((tensor.device.device_type, tensor.dtype.code, tensor.dtype.bits), (1, 1, 8));
-    // SAFETY: a tensor has as many extents as it says.
+    // SAFETY: a tensor has `ndim` extents, here 4.
     let dims = unsafe { std::slice::from_raw_parts(tensor.shape, 4) };
     assert!(dims.iter().copied().eq(shape.dims().map(|extent| i64::try_from(extent).unwrap())));
     assert_eq!(bytes, shape.bytes());
@@ -487,7 +488,8 @@ fn a_launch_that_fails_ends_its_own_lane() {
 
 #[test]
 fn what_the_device_makes_is_counted_before_the_feed_starts() {
-    // Four batches of 64 KB of windows, and of 128 KB that is made of each: room for the former, and not for both.
+    // Four batches with 64 KB of windows each, and 128 KB that is made of them: the device has memory for the
+    // former only.
     let lines = "devices=1\nmemory=700000";
     let Some(standin) = alone(this_test!(), lines) else {
         return;
@@ -517,8 +519,8 @@ fn means_that_may_still_be_on_their_way_are_kept() {
     assert_eq!(report.calls("cuMemFree_v2"), 0, "{}", report.text);
 }
 
-/// At the end of an epoch a replica may get nothing: its batch goes to its device like any other, and there is nothing
-/// to launch there.
+/// At the end of an epoch a replica may get nothing: its batch goes to its device like any other, and nothing
+/// is launched.
 #[test]
 fn an_empty_batch_and_a_padded_one_go_to_their_device() {
     let Some(standin) = alone(this_test!(), "devices=2") else { return };
@@ -557,7 +559,8 @@ fn an_empty_batch_and_a_padded_one_go_to_their_device() {
     standin.last_report().must_be_empty();
 }
 
-/// Of a job whose feeds end at different steps, those that have ended give empty batches: on their device, like any other.
+/// In a job whose feeds end at different steps, those that have ended give empty batches, on their device
+/// like any other.
 #[test]
 fn a_batch_that_stands_in_for_one_is_at_its_device() {
     let Some(standin) = alone(this_test!(), "devices=2") else { return };

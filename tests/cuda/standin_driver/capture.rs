@@ -1,4 +1,4 @@
-//! Streams that capture, and streams of threads: what works beside them, and what ends a capture.
+//! Capturing streams, and per-thread streams: what works beside them, and what ends a capture.
 
 use sys::CUstreamCaptureMode as Mode;
 use sys::CUstreamCaptureStatus as Status;
@@ -37,7 +37,7 @@ fn destroy(graph: sys::CUgraph) -> Result<(), DriverError> {
     unsafe { sys::cuGraphDestroy(graph).result() }
 }
 
-/// Changes this thread's mode, and says what it was.
+/// Changes this thread's mode, and returns the previous one.
 fn exchange(mut mode: Mode) -> Mode {
     // SAFETY: the driver reads and writes a mode.
     unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode).result() }.unwrap();
@@ -82,7 +82,7 @@ fn what_is_captured_is_not_run() {
     assert_eq!(code(destroy(graph)), INVALID_HANDLE);
     standin.take_report().must_only_have("use after destroy: cuGraphDestroy");
 
-    // The legacy stream waits for streams that block, and cannot while one of them captures.
+    // The legacy stream waits for blocking streams, and cannot while one of them captures.
     let per_thread = context.per_thread_stream();
     begin(&per_thread, RELAXED).unwrap();
     assert_eq!(code(legacy()), IMPLICIT);
@@ -171,7 +171,7 @@ fn each_thread_has_a_stream_of_its_own() {
     let start = raw(&mut on_device);
     let pinned = Pinned::new(&context, &[1; 64]);
     pinned.copy_to(start, &stream).unwrap();
-    // The same handle, and no order: what this thread waits for is its own.
+    // The handle is the same, but there is no order: a thread waits for its own stream.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let other = Pinned::new(&context, &[2; 64]);

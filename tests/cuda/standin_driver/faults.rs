@@ -1,4 +1,4 @@
-//! Calls and operations that fail, and what becomes of a sound program under them.
+//! Calls and operations that fail, and what a correct program does then.
 
 use super::*;
 use crate::common::process::must_end;
@@ -10,7 +10,7 @@ fn each_fault_can_be_made() {
     let other = CudaContext::new(1).unwrap();
     let there = other.new_stream().unwrap();
 
-    // The second from now, on device 1 only, once; then for ever.
+    // The second call from now, on device 1 only, once; then every call.
     standin.fail("cuEventCreate", 2, Some(1), UNKNOWN);
     for device in [&context, &context, &context, &other] {
         device.new_event(None).unwrap();
@@ -20,7 +20,7 @@ fn each_fault_can_be_made() {
     standin.fail_for_ever("cuStreamSynchronize", 1, None, UNKNOWN);
     assert_eq!((code(stream.synchronize()), code(there.synchronize())), (UNKNOWN, UNKNOWN));
 
-    // Memory runs out, and comes back.
+    // Memory runs out, and becomes available again.
     let most = stream.alloc_zeros::<u8>(900).unwrap();
     assert_eq!(context.mem_get_info().unwrap(), (100, 1000));
     assert_eq!(code(stream.alloc_zeros::<u8>(101)), OUT_OF_MEMORY);
@@ -30,7 +30,7 @@ fn each_fault_can_be_made() {
     // SAFETY: it is not read.
     assert_eq!(code(unsafe { context.alloc_pinned_with_flags::<u8>(11, 0) }), OUT_OF_MEMORY);
 
-    // An operation fails: its context is done for, and no other.
+    // An operation fails: its context is unusable from then on, and no other.
     context.synchronize().unwrap();
     standin.fail("async:cuMemsetD8Async", 1, Some(0), ILLEGAL_ADDRESS);
     stream.memset_zeros(&mut on_device).unwrap();
@@ -40,14 +40,14 @@ fn each_fault_can_be_made() {
     other.synchronize().unwrap();
     drop((on_device, stream));
     drop(context);
-    // Nothing holds the primary context any more but the second stream of `two_streams`, which is gone too.
+    // Nothing holds the primary context any more; the second stream of `two_streams` is gone too.
     let report = standin.take_report();
     report.must_be_clean();
     assert_eq!((report.live("contexts"), report.live("device_buffers")), (1, 0), "{}", report.text);
     let again = CudaContext::new(0).unwrap();
     again.synchronize().unwrap();
 
-    // A device is lost, also for those who wait for it.
+    // A device is lost, even for threads that are waiting for it.
     let held = again.new_stream().unwrap();
     standin.hold(0, 2);
     let _buffer = held.alloc_zeros::<u8>(16).unwrap();
@@ -87,7 +87,7 @@ fn a_call_that_frees_does_so_even_where_it_fails() {
     assert!(frees.iter().all(|symbol| report.calls(symbol) > 0), "{}", report.text);
 }
 
-/// cudarc's `alloc` forgets the memory where it cannot make the events that go with it.
+/// cudarc's `alloc` leaks the memory if it cannot create the events that go with it.
 #[test]
 fn what_cudarc_leaks_is_counted() {
     let Some(standin) = alone(this_test!(), "") else { return };
@@ -98,8 +98,8 @@ fn what_cudarc_leaks_is_counted() {
     assert_eq!(standin.take_report().live("device_buffers"), 1);
 }
 
-/// A ring of pinned and device buffers on a stream of its own, read by a second stream: what a lane of the
-/// feed does, in small, with nothing but events between host, copy and use. Returns what the last steps read.
+/// A ring of pinned and device buffers on a stream of its own, read by a second stream: a small model of a
+/// feed's lane, with only events between host, copy and use. Returns what the last steps read.
 fn ring(device: usize, slots: usize, steps: usize, len: usize) -> Result<Vec<Vec<u8>>, DriverError> {
     let context = CudaContext::new(device)?;
     let (copies, uses) = (context.new_stream()?, context.new_stream()?);
@@ -133,14 +133,14 @@ fn ring(device: usize, slots: usize, steps: usize, len: usize) -> Result<Vec<Vec
                 uses.wait(copied)?;
                 // SAFETY: the second half.
                 let back = unsafe { std::slice::from_raw_parts_mut(pinned.start.add(len), len) };
-                // SAFETY: it stays until the event below, or the end.
+                // SAFETY: the memory stays until the event below, or the end.
                 unsafe { result::memcpy_dtoh_async(back, start, uses.cu_stream()) }?;
                 used.record(&uses)?;
             }
         }
         context.check_err()
     })();
-    // Nothing may be freed that flies, whatever failed; a call that waits may fail too, and is called again.
+    // Nothing in flight may be freed, whatever failed; a call that waits may fail too, and is repeated.
     for _ in 0..2 {
         let _ = (copies.synchronize(), uses.synchronize());
     }
@@ -167,27 +167,27 @@ fn a_sound_program_is_found_sound() {
     }
 }
 
-/// Every call in turn, and every operation in turn, of a sound program fails: it ends, and is told.
+/// Every call, and every operation, of a correct program fails in turn: the program ends with an error.
 #[test]
 fn a_fault_at_every_call_ends_in_an_error() {
     let Some(standin) = alone(this_test!(), "") else { return };
     let run = || must_end("a ring with a fault", || ring(0, 2, 3, 64).map(|_| ()));
     for (name, errors) in [("*", [INVALID_VALUE, UNKNOWN]), ("async", [ILLEGAL_ADDRESS, 719])] {
-        let mut told = 0;
+        let mut failed = 0;
         for nth in 1.. {
             standin.reset();
             standin.fail(name, nth, None, errors[usize::try_from(nth % 2).unwrap()]);
             let result = run();
             let report = standin.take_report();
             report.must_be_clean();
-            told += u64::from(result.is_err());
+            failed += u64::from(result.is_err());
             let calls = report.calls_of("cu") - report.calls_of("cuGetError");
             if (name == "*" && nth > calls) || (name == "async" && result.is_ok()) {
                 assert!(result.is_ok());
                 break;
             }
         }
-        println!("{name}: {told} faults ended the program");
-        assert!(told >= 8, "{name}: {told}");
+        println!("{name}: {failed} faults ended the program");
+        assert!(failed >= 8, "{name}: {failed}");
     }
 }

@@ -1,5 +1,5 @@
-//! What is done wrong with a driver, and found: buffers changed or freed in flight, streams that nothing
-//! orders, handles and addresses that are dead.
+//! Misuses of a driver that the stand-in finds: buffers changed or freed in flight, unordered streams, dead
+//! handles and addresses.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::common::process::{child_command, role};
 use crate::standin;
 
-/// The soundness holes of cudarc's safe layer, by the letters that the notes on it give them.
+/// The soundness holes of cudarc's safe layer, by the letters that the notes on it use.
 #[test]
 fn the_races_of_cudarcs_safe_layer_are_found() {
     let Some(standin) = alone(this_test!(), "") else { return };
@@ -19,7 +19,8 @@ fn the_races_of_cudarcs_safe_layer_are_found() {
             _ => (context.new_stream().unwrap(), 0),
         };
         if matches!(case, "D" | "E") {
-            // SAFETY: that the test then orders by itself is the promise it breaks.
+            // SAFETY: not sound: the test breaks the promise to order by itself, which is what is to be
+            // found.
             unsafe { context.disable_event_tracking() };
         }
         // SAFETY: written below, before it is read.
@@ -35,7 +36,7 @@ fn the_races_of_cudarcs_safe_layer_are_found() {
             _ => stream.memcpy_htod(&pinned, &mut on_device).unwrap(),
         }
         if case == "B" {
-            // Sound: `as_mut_slice` waits, so somebody must let the stream go meanwhile.
+            // Sound: `as_mut_slice` waits, so another thread must release the stream meanwhile.
             std::thread::scope(|scope| {
                 scope.spawn(|| standin.release(0, place));
                 pinned.as_mut_slice().unwrap().fill(2);
@@ -59,7 +60,7 @@ fn the_races_of_cudarcs_safe_layer_are_found() {
     }
 }
 
-/// Not in the notes: a buffer of cudarc's `alloc` has no event that says where it was allocated.
+/// Not in the notes: a buffer of cudarc's `alloc` has no event for its allocation.
 #[test]
 fn memory_is_not_there_before_its_allocation() {
     let Some(standin) = alone(this_test!(), "") else { return };
@@ -90,7 +91,7 @@ fn unordered_streams_are_found_whether_or_not_they_meet() {
             std::thread::yield_now();
         }
     };
-    // By the time of the second copy the first has ended, but nothing says that it must have.
+    // By the second copy the first has ended, but nothing guarantees it.
     pinned.copy_to(start, &first).unwrap();
     settle();
     back.copy_from(start, &second).unwrap();
@@ -100,7 +101,7 @@ fn unordered_streams_are_found_whether_or_not_they_meet() {
     standin.take_report().must_only_have("race: cuMemcpyHtoDAsync_v2 on stream 0 of device 0 writes");
     context.synchronize().unwrap();
 
-    // In order by an event; by the host's wait for a stream, or an event, or its question whether it is done.
+    // Ordered by an event; by the host's wait for a stream or an event; by a query that says it is done.
     pinned.copy_to(start, &first).unwrap();
     let event = first.record_event(None).unwrap();
     second.wait(&event).unwrap();
@@ -115,14 +116,14 @@ fn unordered_streams_are_found_whether_or_not_they_meet() {
     second.synchronize().unwrap();
     standin.take_report().must_be_clean();
 
-    // An event that was recorded too early orders nothing that came after it.
+    // An event that was recorded too early orders nothing after it.
     let event = first.record_event(None).unwrap();
     pinned.copy_to(start, &first).unwrap();
     second.wait(&event).unwrap();
     back.copy_from(start, &second).unwrap();
     standin.take_report().must_only_have("race: ");
     context.synchronize().unwrap();
-    // Two that read, or halves that do not meet, are no race.
+    // Two reads, or uses of disjoint halves, are no race.
     first.clone_dtoh(&on_device).unwrap();
     back.copy_from(start, &second).unwrap();
     context.synchronize().unwrap();
@@ -152,7 +153,7 @@ fn what_is_freed_or_destroyed_too_early_is_found() {
     standin.release(0, 0);
     stream.synchronize().unwrap();
 
-    // Ended, by luck.
+    // It has ended, but only by luck.
     let pinned = Pinned::new(&context, &[1; 64]);
     pinned.copy_to(start, &stream).unwrap();
     while standin.queued(0, 0) > 0 {
@@ -186,7 +187,7 @@ fn what_is_freed_or_destroyed_too_early_is_found() {
         assert_eq!(code(result::event::query(event)), INVALID_HANDLE);
         standin.take_report().must_only_have("use after destroy: cuEventQuery");
 
-        // Work that is pending when its stream is destroyed is done; the handle is dead at once.
+        // Pending work is done when its stream is destroyed; the handle is invalid at once.
         let other = result::stream::create(result::stream::StreamKind::NonBlocking).unwrap();
         standin.hold(0, 2);
         result::memset_d8_async(allocate(), 0, 64, other).unwrap();
@@ -226,7 +227,7 @@ fn pinned_memory_faults_once_it_is_freed() {
     let pinned = Pinned::new(&CudaContext::new(0).unwrap(), &[1; 64]);
     let start = pinned.start;
     drop(pinned);
-    // SAFETY: it is not sound: that it faults is the test.
+    // SAFETY: not sound: the test is that it faults.
     println!("read {}", unsafe { start.read_volatile() });
 }
 
@@ -243,7 +244,7 @@ fn a_device_pointer_is_no_address() {
     let context = CudaContext::new(0).unwrap();
     let on_device = context.default_stream().clone_htod(&[1_u8; 64]).unwrap();
     let (start, _guard) = on_device.device_ptr(on_device.stream());
-    // SAFETY: it is not sound: that it faults is the test.
+    // SAFETY: not sound: the test is that it faults.
     let byte = unsafe { (start as *const u8).read_volatile() };
     println!("read {byte}");
 }

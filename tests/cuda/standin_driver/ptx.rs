@@ -1,4 +1,4 @@
-//! The stand-in's PTX: what each instruction gives at its edges, what ends a launch, and what is refused.
+//! The stand-in's PTX: the edge cases of each instruction, what ends a launch, and what is refused.
 
 use super::transform::{TRANSFORM, kernel, load};
 use super::*;
@@ -22,7 +22,7 @@ const PROBE: &str = "\
 }
 ";
 
-/// The line of a probe's body.
+/// The line at which a probe's body begins.
 const BODY: usize = 12;
 
 fn probe(body: &str) -> String {
@@ -33,14 +33,14 @@ fn launch_probe(body: &str, at: u64, stream: &CudaStream) -> Result<(), DriverEr
     launch_one(kernel(load(&probe(body))?, "probe")?, &mut { at }, stream)
 }
 
-/// One thread of a kernel with one parameter.
+/// Launches one thread of a kernel with one parameter.
 fn launch_one(function: sys::CUfunction, argument: &mut u64, stream: &CudaStream) -> Result<(), DriverError> {
     let mut arguments = [(&raw mut *argument).cast()];
-    // SAFETY: it takes 8 bytes; where they lead, if they do, is what the tests are about.
+    // SAFETY: the parameter takes 8 bytes; where they point, if they do, is what the tests are about.
     unsafe { result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut arguments) }
 }
 
-/// What a probe leaves in the first 8 bytes of its memory, which were 0.
+/// What a probe writes to the first 8 bytes of its memory, which were 0.
 fn given(body: &str, stream: &Arc<CudaStream>) -> u64 {
     let mut out = stream.alloc_zeros::<u8>(16).unwrap();
     launch_probe(body, raw(&mut out), stream).unwrap();
@@ -52,7 +52,7 @@ fn instructions_give_what_ptx_says_at_their_edges() {
     let Some(standin) = alone(this_test!(), "") else { return };
     let (_context, stream, _) = two_streams();
     let of_32 = [
-        // In 32 bits, however they come about.
+        // In 32 bits, whatever the operands.
         ("mov.u32 %r2, -1; add.s32 %r1, %r2, 2;", 1),
         ("mov.u32 %r2, 4294967295; sub.s32 %r1, 1, %r2;", 2),
         ("mov.u32 %r2, 65536; mul.lo.s32 %r1, %r2, %r2;", 0),
@@ -70,7 +70,7 @@ fn instructions_give_what_ptx_says_at_their_edges() {
         ("mov.u32 %r2, -2; bfe.u32 %r1, %r2, 0, 32;", 0xffff_fffe),
         ("mov.u32 %r2, -2; bfe.u32 %r1, %r2, 28, 200;", 15),
         ("mov.u32 %r2, -2; bfe.u32 %r1, %r2, 32, 8;", 0),
-        // Without a sign.
+        // Unsigned.
         ("mov.u32 %r2, -1; setp.gt.u32 %p1, %r2, 1; selp.b32 %r1, 3, 4, %p1;", 3),
         ("mov.u32 %r2, -1; setp.lt.u32 %p1, %r2, 1; selp.b32 %r1, 3, 4, %p1;", 4),
         ("mov.u32 %r2, 1; setp.ge.u32 %p1, %r2, 1; selp.b32 %r1, 3, 4, %p1;", 3),
@@ -78,7 +78,7 @@ fn instructions_give_what_ptx_says_at_their_edges() {
         ("mov.u32 %r2, -1; setp.eq.s32 %p1, %r2, -1; selp.b32 %r1, 3, 4, %p1;", 3),
         ("mov.u32 %r1, %ntid.x; mov.u32 %r2, %nctaid.z; add.s32 %r1, %r1, %r2;", 2),
         ("add.s64 %rd1, %rd1, -1; cvt.u32.u64 %r1, %rd1;", 0xffff_ffff),
-        // What a branch leaps over is not done.
+        // A branch skips what it jumps over.
         ("mov.u32 %r1, 1; setp.eq.s32 %p1, %r1, 1; @%p1 bra $L; mov.u32 %r1, 2; $L:", 1),
         ("mov.u32 %r1, 1; setp.eq.s32 %p1, %r1, 0; @%p1 bra $L; mov.u32 %r1, 2; $L:", 2),
         ("bra.uni $M; $L: mov.u32 %r1, 7; bra.uni $N; $M: bra $L; $N:", 7),
@@ -107,7 +107,8 @@ fn elements_are_read_and_written_in_their_own_width() {
     let (_context, stream, _) = two_streams();
     let cases = [
         (
-            "add.s64 %rd1, %rd1, -1; st.global.u64 [%rd0], %rd1; mov.u32 %r1, 258; st.global.u8 [%rd0+3], %r1;",
+            "add.s64 %rd1, %rd1, -1; st.global.u64 [%rd0], %rd1; mov.u32 %r1, 258; st.global.u8 [%rd0+3], \
+             %r1;",
             { 0xffff_ffff_02ff_ffff },
         ),
         ("mov.u32 %r1, -2; st.global.u16 [%rd0+2], %r1;", 0xfffe_0000),
@@ -116,10 +117,10 @@ fn elements_are_read_and_written_in_their_own_width() {
              st.global.u64 [%rd0], %rd1;",
             0xff,
         ),
-        // 65535 is a float, and rounds to no number of 16 bits.
+        // 65535 as a float, which rounds to no 16-bit number.
         (
-            "mov.u32 %r1, -1; st.global.u16 [%rd0], %r1; ld.global.u16 %rs1, [%rd0]; cvt.rn.f32.u16 %f1, %rs1; \
-             cvt.rn.f16.f32 %rs2, %f1; st.global.u16 [%rd0+4], %rs2; st.global.u16 [%rd0], %rs2;",
+            "mov.u32 %r1, -1; st.global.u16 [%rd0], %r1; ld.global.u16 %rs1, [%rd0]; cvt.rn.f32.u16 %f1, \
+             %rs1; cvt.rn.f16.f32 %rs2, %f1; st.global.u16 [%rd0+4], %rs2; st.global.u16 [%rd0], %rs2;",
             0x7c00_0000_7c00,
         ),
         (
@@ -135,8 +136,8 @@ fn elements_are_read_and_written_in_their_own_width() {
     standin.take_report().must_be_clean();
 }
 
-/// Through whatever a parameter's value comes to be an address, the launch is seen to use its buffer: what
-/// that did not follow would be an illegal address.
+/// The launch finds the buffer that a parameter's value leads to, through any arithmetic. If it could not
+/// follow an instruction, the access would be an illegal address.
 #[test]
 fn a_parameter_is_followed_through_arithmetic() {
     let Some(standin) = alone(this_test!(), "") else { return };
@@ -150,9 +151,9 @@ fn a_parameter_is_followed_through_arithmetic() {
         "cvta.to.global.u64 %rd1, %rd0;",
         "setp.eq.s32 %p1, %r1, 0; selp.b64 %rd1, %rd0, 7, %p1;",
         "setp.ne.s32 %p1, %r1, 0; selp.b64 %rd1, 7, %rd0, %p1;",
-        // Its halves are put together again.
+        // The address is split into halves and put together again.
         "cvt.u32.u64 %r1, %rd0; cvt.u64.u32 %rd1, %r1; sub.s64 %rd2, %rd0, %rd1; add.s64 %rd1, %rd1, %rd2;",
-        // By a way that the text has before where it comes from.
+        // The code that uses the address precedes, in the text, the code that computes it.
         "bra $M; $L: add.s64 %rd1, %rd2, 0; bra $N; $M: add.s64 %rd2, %rd0, 0; bra $L; $N:",
     ] {
         let body = format!("{body} mov.u32 %r2, 9; st.global.u32 [%rd1], %r2;");
@@ -170,8 +171,8 @@ fn a_kernel_touches_only_what_its_parameters_lead_to() {
         ("add.s64 %rd1, %rd0, 8; ld.global.u32 %r1, [%rd1];", "illegal address: probe reads 4 bytes"),
         ("add.s64 %rd1, %rd0, -8; ld.global.u8 %rs1, [%rd1+7];", "illegal address: probe reads 1 bytes"),
         ("add.s64 %rd1, %rd0, -8; st.global.u64 [%rd1], %rd1;", "illegal address: probe writes 8 bytes"),
-        // It reads through its parameter, and has the same address from elsewhere: nobody could know at the
-        // launch that it writes there.
+        // The kernel reads through its parameter, and gets the same address from elsewhere: the launch cannot
+        // know that it writes there.
         (
             "ld.global.u8 %rs1, [%rd0]; add.s64 %rd1, %rd1, START; st.global.u8 [%rd1], %rs1;",
             "illegal address: probe writes 1 bytes",

@@ -1,5 +1,5 @@
-//! The crate's own kernels on the stand-in, which interprets their PTX: what they write is what a plain loop
-//! writes, bit for bit, and what is wrong with a launch is found.
+//! The crate's own kernels on the stand-in, which interprets their PTX: they write what a plain loop writes,
+//! bit for bit, and a wrong launch is found.
 
 use half::{bf16, f16};
 use rand_mt::Mt;
@@ -11,7 +11,7 @@ pub(super) const TRANSFORM: &str = include_str!("../../../src/device/cuda/kernel
 /// Loads a module from its text.
 pub(super) fn load(text: &str) -> Result<sys::CUmodule, DriverError> {
     let text = CString::new(text).unwrap();
-    // SAFETY: it is a text that ends with NUL.
+    // SAFETY: the text ends with NUL.
     unsafe { result::module::load_data(text.as_ptr().cast()) }
 }
 
@@ -48,7 +48,7 @@ const KERNELS: [(&str, Kind, Kind); 7] = [
     ("f32_to_bf16", Kind::F32, Kind::Bf16),
 ];
 
-/// A batch, and what is done to it.
+/// A batch, and its transform.
 #[derive(Clone, Debug)]
 struct Case {
     kernel: (&'static str, Kind, Kind),
@@ -56,7 +56,7 @@ struct Case {
     channels: u32,
     height: u32,
     width: u32,
-    /// The mean image's extents; 0 and 0 where there is one value for each channel, or for all.
+    /// The mean image's extents; 0 and 0 if there is one value for each channel, or for all.
     mean: (u32, u32),
     is_interleaved: bool,
     scale: f32,
@@ -115,7 +115,7 @@ impl Case {
         (self.records * self.channels * self.height * self.width) as usize
     }
 
-    /// What a host writes: one element after another, in the result's order.
+    /// What the host writes: element by element, in the result's order.
     fn wanted(&self) -> Vec<u8> {
         let (channels, height, width) = (self.channels as usize, self.height as usize, self.width as usize);
         let mut out = Vec::new();
@@ -162,7 +162,7 @@ impl Case {
         [records, channels, height, width, mean_step, mean_width, interleaved, self.scale.to_bits()]
     }
 
-    /// Where its arrays begin in one allocation, the result last, and how long that is.
+    /// The offsets of its arrays in one allocation, the result last, and its length.
     fn places(&self) -> ([u64; 4], usize) {
         let sizes = [self.staged.len(), self.means.len() * 4, self.cuts.len() * 12];
         let mut end = 0;
@@ -177,19 +177,19 @@ impl Case {
     }
 }
 
-/// Any number, but often one that pixels, means and roundings are made of.
+/// Any number, but often one that is common for pixels, means and rounding.
 fn float(generator: &mut Mt) -> f32 {
     let bits = generator.next_u32();
     match bits % 8 {
         0 => f32::from_bits(generator.next_u32()),
         1 => f32::from(f16::from_bits(generator.next_u32().to_le_bytes()[0].into())),
-        // Between two numbers of 16 bits.
+        // Halfway between two 16-bit numbers.
         2 => f32::from_bits((generator.next_u32() & 0x07ff_f000) | 0x3800_0000 | 0x1000),
         _ => f32::from(u16::from_le_bytes([bits.to_le_bytes()[1], bits.to_le_bytes()[2]])) / 256.0 - 128.0,
     }
 }
 
-/// Device memory with these bytes.
+/// Allocates device memory with these bytes.
 fn upload(bytes: &[u8]) -> u64 {
     // SAFETY: a context is current, and the memory is as long.
     unsafe {
@@ -223,11 +223,11 @@ fn transform(
         (&raw mut job).cast(),
     ];
     let (grid, block) = ((case.grid.0, case.grid.1, 1), (case.block.0, case.block.1, 1));
-    // SAFETY: the kernel has four pointers and the job; where they lead is what the tests are about.
+    // SAFETY: the kernel takes four pointers and the job; where they point is what the tests are about.
     unsafe { result::launch_kernel(function, grid, block, 0, stream.cu_stream(), &mut arguments) }
 }
 
-/// Uploads a case's arrays into one allocation, and says where they begin. What is not written holds 0xEE.
+/// Uploads a case's arrays into one allocation, and returns their addresses. Unwritten bytes hold 0xEE.
 fn place(case: &Case) -> ([u64; 4], u64, usize) {
     let (places, len) = case.places();
     let mut bytes = vec![0xEE; len + 64];
@@ -240,7 +240,7 @@ fn place(case: &Case) -> ([u64; 4], u64, usize) {
     (places.map(|place| start + place), start, len)
 }
 
-/// The same bits, but for what a NaN's are.
+/// Asserts that the bits are the same, except those of a NaN.
 fn must_be_equal(case: &Case, found: &[u8], wanted: &[u8]) {
     let size = case.kernel.2.bytes();
     let is_nan = |bytes: &[u8]| match case.kernel.2 {
@@ -258,7 +258,7 @@ fn must_be_equal(case: &Case, found: &[u8], wanted: &[u8]) {
     }
 }
 
-/// Runs a case and compares what it writes; what lies behind the result stays.
+/// Runs a case and compares what it writes; the bytes after the result must not change.
 fn check(module: sys::CUmodule, case: &Case, stream: &CudaStream) {
     let (arrays, start, len) = place(case);
     transform(module, case, arrays, stream).unwrap();
@@ -309,7 +309,7 @@ fn whatever_the_grid_the_result_is_the_same() {
     standin.take_report().must_be_clean();
 }
 
-/// A batch of bytes to floats, with its arrays each in a buffer of its own.
+/// A batch of bytes to floats, with each array in a buffer of its own.
 fn apart(cut_short: [usize; 4]) -> (Case, [u64; 4]) {
     let case = Case::random(KERNELS[1], &mut Mt::new(3));
     let arrays = [case.staged.len(), case.means.len() * 4, case.cuts.len() * 12, case.pixels() * 4];
@@ -348,7 +348,7 @@ fn a_kernel_that_leaves_its_buffers_is_found() {
 #[test]
 fn a_kernel_that_is_led_astray_is_found() {
     let Some(standin) = alone(this_test!(), "") else { return };
-    // The result's place is misaligned; nothing lies there; what lay there is gone.
+    // The result's address is misaligned; it is not allocated; it was freed.
     for astray in 0..3 {
         standin.reset();
         let (_context, stream, _) = two_streams();
@@ -356,7 +356,7 @@ fn a_kernel_that_is_led_astray_is_found() {
         let (case, mut arrays) = apart([0; 4]);
         arrays[3] = [arrays[3] + 2, 0, arrays[3]][astray];
         if astray == 2 {
-            // SAFETY: the kernel is to find it gone.
+            // SAFETY: the kernel must find that it was freed.
             unsafe { result::free_sync(arrays[3]) }.unwrap();
         }
         transform(module, &case, arrays, &stream).unwrap();
@@ -401,7 +401,7 @@ fn a_launch_and_a_copy_on_another_stream_race_unless_an_event_orders_them() {
     let pinned = Pinned::new(&context, &case.staged);
     let back = Pinned::new(&context, &vec![0; case.pixels() * 4]);
 
-    // Copied, transformed and read back on three streams' turns, each ordered.
+    // Copied, transformed and read back on alternating streams, each ordered after the one before.
     pinned.copy_to(arrays[0], &first).unwrap();
     second.wait(&first.record_event(None).unwrap()).unwrap();
     transform(module, &case, arrays, &second).unwrap();
@@ -424,14 +424,14 @@ fn a_launch_and_a_copy_on_another_stream_race_unless_an_event_orders_them() {
         report.text
     );
     context.synchronize().unwrap();
-    // Two that read are no race.
+    // Two reads are no race.
     let means = Pinned::new(&context, &vec![0; case.means.len() * 4]);
     transform(module, &case, arrays, &second).unwrap();
     means.copy_from(arrays[1], &first).unwrap();
     context.synchronize().unwrap();
     standin.take_report().must_be_clean();
 
-    // One allocation for all: no launch races with itself, nor with the one before it.
+    // One allocation for everything: no launch races with itself, or with the one before.
     let (arrays, _, _) = place(&case);
     transform(module, &case, arrays, &second).unwrap();
     transform(module, &case, arrays, &second).unwrap();
