@@ -1,6 +1,6 @@
-//! One bad record in a million must neither pass for a good one nor cost an hour to find. These tests put
-//! every kind of bad record into a source, first and later, and read in the error where it is, what was
-//! found there and what was allowed; the batches before it are delivered, and nothing after it.
+//! One bad record in a million must not pass for a good one, and must be easy to find. These tests put every
+//! kind of bad record into a source, first and later, and check that the error says where it is, what was
+//! found and what is allowed. The batches before it are delivered, and nothing after it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ use crate::common;
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
 
-/// Good records of 3x4x4, but for the one at `at`.
+/// Good records of 3x4x4, except the one at `at`.
 fn with(at: usize, bad: &[u8]) -> FeedBuilder {
     let records = (0..20).map(|index| {
         let (key, value) = common::image(index, 3, 4, 4);
@@ -36,7 +36,7 @@ fn record_error(error: FeedError) -> RecordError {
     }
 }
 
-/// Feeds to the error, which must come after `batches` whole batches.
+/// Feeds until the error, which must follow exactly `batches` whole batches.
 fn error_after(builder: FeedBuilder, batches: usize) -> RecordError {
     must_end("a feed with a bad record", move || {
         let mut feed = builder.build().unwrap();
@@ -51,8 +51,8 @@ fn error_after(builder: FeedBuilder, batches: usize) -> RecordError {
     })
 }
 
-/// The error when the record is the first of all, and when it is in the third batch, must be the same but
-/// for its place.
+/// Checks that the error is the same, except for its place, whether the record is the very first or in the
+/// third batch.
 fn check(bad: &[u8], transform: &Transform, cause_text: &str) {
     for at in [0, 8, 10, 11] {
         let builder = || with(at, bad).transform(transform.clone());
@@ -159,11 +159,11 @@ fn a_record_of_another_shape_is_named_with_both_shapes() {
             "the record is 3x5x4 after its transform, but the first record of its batch is 3x4x4"
         ));
     }
-    // As the first of its batch it sets the shape, and its neighbour is the other one.
+    // As the first record of its batch it sets the shape, so the error names its neighbour.
     let error = error_after(with(8, &other), 2);
     assert_eq!(error.id.index, 9);
     assert!(matches!(error.cause, RecordCause::Shape { .. }));
-    // Alone in its batch it is welcome.
+    // Alone in its batch, it is valid.
     let mut feed = with(8, &other).batch_size(1).once().build().unwrap();
     assert_eq!(feed.take_lanes().unwrap().remove(0).map(|batch| batch.unwrap().len()).sum::<usize>(), 20);
 }
@@ -186,7 +186,7 @@ fn of_two_bad_records_in_a_batch_the_earlier_is_named_whatever_the_threads_do() 
 
 #[test]
 fn of_two_bad_batches_the_earlier_ends_the_lane_whatever_the_threads_do() {
-    // Record 7 is found by a worker, record 8 by the lane itself, as the first of its batch.
+    // A worker finds record 7; the lane itself finds record 8, the first of its batch.
     let bad = common::datum(3, 4, 4, 0, vec![0; 47]);
     for _ in 0..200 {
         let records = (0..20).map(|index| {

@@ -1,6 +1,7 @@
-//! A training run cannot see a batch that is wrong: a record twice, a label beside another's pixels, a crop
-//! that depends on the number of threads. These tests compare what lanes deliver with a plain computation
-//! over the same records, for any number of lanes, threads and buffers, and end feeds in every order.
+//! A training run cannot see that a batch is wrong: a record twice, a label beside another record's pixels, a
+//! crop that depends on the number of threads. These tests compare what lanes deliver with a plain
+//! computation over the same records, for any number of lanes, threads and buffers, and end feeds in every
+//! order.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +28,7 @@ fn pixels(index: usize, [channels, height, width]: [usize; 3]) -> Vec<u8> {
     (0..channels * height * width).map(|at| common::pixel(index, at)).collect()
 }
 
-/// A window of an image, cut and mirrored element by element.
+/// A window of an image, cropped and mirrored element by element.
 fn cut(
     image: &[u8],
     [channels, height, width]: [usize; 3],
@@ -67,14 +68,15 @@ fn only_lane(feed: &mut Feed) -> Lane {
     lanes.remove(0)
 }
 
-/// The law: what a lane gets, batch by batch, of the first `global` records dealt.
+/// The expected records of a lane, batch by batch, when the first `global` records are dealt in round-robin
+/// order.
 fn due(records: usize, lane: usize, lanes: usize, batch_size: usize, global: usize) -> Vec<Vec<RecordId>> {
     let name = |g: usize| RecordId { epoch: (g / records) as u64, index: (g % records) as u64 };
     let share: Vec<RecordId> = (0..global).filter(|g| g % lanes == lane).map(name).collect();
     share.chunks(batch_size).map(<[RecordId]>::to_vec).collect()
 }
 
-/// Checks labels and untransformed f32 pixels against the records' names.
+/// Checks labels and untransformed f32 pixels against the records' identifiers.
 fn check(batch: &Batch) {
     let elements: usize = SHAPE.iter().product();
     assert_eq!(batch.shape().dims(), [batch.len(), SHAPE[0], SHAPE[1], SHAPE[2]]);
@@ -86,7 +88,7 @@ fn check(batch: &Batch) {
     }
 }
 
-/// Takes a lane to its end: the names of its batches, and the error that ended it.
+/// Drains a lane: the records of its batches, and the error that ended it.
 fn drain(lane: &mut Lane) -> (Vec<Vec<RecordId>>, Option<FeedError>) {
     let mut seen = Vec::new();
     while let Some(batch) = lane.next() {
@@ -139,7 +141,7 @@ fn lanes_on_their_own_threads_get_their_shares() {
             for mut lane in feed.take_lanes().unwrap() {
                 scope.spawn(move || {
                     let due = due(records, lane.number(), lanes, batch_size, passes * records);
-                    // The last batch of the law's list may be cut short by its end, not by the feed's.
+                    // The end of the expected list may cut its last batch short; the feed does not end there.
                     for names in &due[..due.len() - 1] {
                         let batch = lane.next().unwrap().unwrap();
                         check(&batch);
@@ -183,7 +185,7 @@ fn steps_bring_all_lanes_together_and_end_short() {
     assert!(feed.steps().next().is_none());
 }
 
-/// Bytes, labels and names of the first `batches` batches of each lane.
+/// Bytes, labels and records of the first `batches` batches of each lane.
 fn stream(
     folder: &std::path::Path,
     configure: impl Fn(FeedBuilder) -> FeedBuilder,
@@ -220,7 +222,7 @@ fn threads_and_buffers_do_not_change_a_byte() {
         first.iter().zip(&other_seed).all(|(a, b)| a.0 != b.0 && a.2 == b.2),
         "a seed changes crops alone"
     );
-    // 50 records and batches of 16: batch 0 of an epoch is batch 25 of 8 epochs on.
+    // With 50 records and batches of 16, batch 25 is batch 0 again, 8 epochs later.
     let long = stream(folder.path(), |feed| feed, 26);
     let names = |at: usize| long[at].2.iter().map(|id| id.index).collect::<Vec<_>>();
     assert_eq!(names(0), names(25));
@@ -267,7 +269,7 @@ fn a_random_crop_is_a_window_of_its_record_and_every_window_comes() {
     assert_eq!(windows.len(), 4 * 4 * 2, "1000 records see all windows");
 }
 
-/// What a TEST feed of 10 records with a centre crop of 9 and a mean comes to, in f32 and record by record.
+/// The expected f32 pixels of a record in a TEST feed of 10 records, with a centre crop of 9 and a mean.
 fn centre(index: usize, mean: impl Fn(usize) -> f32, scale: f32) -> Vec<f32> {
     let image = pixels(index, SHAPE);
     let positions: Vec<usize> = (0..image.len()).collect();
@@ -421,7 +423,7 @@ fn a_batch_outlives_its_lane_and_its_feed() {
 #[test]
 fn lanes_are_handed_over_once_and_whoever_asks_again_is_told() {
     let mut feed = over(images("twice", 10)).devices(hosts(2)).build().unwrap();
-    // Steps leave the lanes where they are.
+    // Using steps leaves the lanes usable.
     assert_eq!(feed.steps().next().unwrap().unwrap().len(), 2);
     let mut lanes = feed.take_lanes().unwrap();
     assert_eq!(lanes[0].next().unwrap().unwrap().records()[0].index, 2);
@@ -504,7 +506,7 @@ fn cancelling_wakes_every_lane_once_after_what_was_complete() {
             let drains: Vec<_> =
                 lanes.iter_mut().map(|lane| scope.spawn(|| (lane.number(), drain(lane)))).collect();
             stall.wait();
-            // The lanes wait for a source that does not answer: only the cancel can wake them.
+            // The lanes wait for a source that does not answer: only the cancellation can wake them.
             canceller.cancel();
             canceller.cancel();
             for drain in drains {
@@ -599,7 +601,7 @@ fn feeds_end_in_every_order_and_leave_no_thread() {
     assert!(Registry::global().is_empty());
 }
 
-/// A feed whose parts are dropped in an order that the number shuffles, some while it runs at full speed.
+/// Drops the parts of a feed in an order derived from `number`, some of them while it runs at full speed.
 fn end_a_feed(path: &std::path::Path, number: usize) {
     let mut state = number as u64;
     let mut below = |limit: usize| {
@@ -616,7 +618,7 @@ fn end_a_feed(path: &std::path::Path, number: usize) {
     let canceller = feed.canceller();
     let mut parts: Vec<Box<dyn std::any::Any + Send>> = Vec::new();
     for mut lane in feed.take_lanes().unwrap() {
-        // At most one batch a lane: any more might wait for a sibling's consumer.
+        // At most one batch a lane: a second one might wait for a sibling's consumer.
         if below(2) == 0
             && let Some(batch) = lane.next()
         {
@@ -679,9 +681,10 @@ fn the_budget_is_a_limit() {
     assert_eq!((pixels.count, pixels.bytes_each), (8, 8 * 432 * 4));
     feed().memory_limit(budget.total_bytes()).build().unwrap();
     let error = feed().memory_limit(budget.total_bytes() - 1).build().unwrap_err();
-    assert!(
-        matches!(error, FeedError::Config(ConfigError::OverBudget { needed, .. }) if needed == budget.total_bytes())
-    );
+    assert!(matches!(
+        error,
+        FeedError::Config(ConfigError::OverBudget { needed, .. }) if needed == budget.total_bytes()
+    ));
     for line in &budget.lines {
         assert!(error.to_string().contains(line.holder), "{error}");
     }
@@ -714,7 +717,7 @@ fn devices_are_read_from_text() {
     for text in ["cuda:0", "cuda"] {
         match text.parse::<Device>() {
             Ok(device) => assert_eq!(device.name(), "cuda:0"),
-            // What there may not be, or not be driven.
+            // The device may not exist, or the driver may be missing.
             Err(error) if cfg!(feature = "cuda-driver") => {
                 let is_known = matches!(&error, DeviceError::NoDriver | DeviceError::NoSuchDevice { .. });
                 assert!(is_known, "{error}");
@@ -730,7 +733,7 @@ fn devices_are_read_from_text() {
     }
 }
 
-/// The indices of a lane's first records, passes after the first counted on.
+/// The positions of a lane's first records, counted on through all passes.
 fn indices(lane: Lane, batches: usize) -> Vec<u64> {
     lane.take(batches)
         .flat_map(|batch| {

@@ -1,7 +1,7 @@
-//! A GPU reads a batch long after the call that sent it there has returned. This device does nothing by
-//! itself: an event happens when the test says so. It shows that the feed waits for none that it need not,
-//! that it writes no memory that the device may still read (the device keeps a copy of each batch, and
-//! compares), and that a device that fails ends its lane with its own error.
+//! A GPU reads a batch long after the call that sent it has returned. The device of these tests does nothing
+//! by itself: an event happens when the test triggers it. They show that the feed waits for no event it does
+//! not need; that it writes no memory that the device may still read (the device keeps a copy of each batch,
+//! and compares); and that a failing device ends its lane with its own error.
 
 #![expect(unsafe_code, reason = "the device reads a batch's memory behind the feed's back, as a GPU does")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -20,7 +20,7 @@ use percolator::{Batch, Device, DeviceError, Feed, FeedBuilder, FeedError, Lane}
 use crate::common::process::must_end;
 use crate::common::source::{MemorySource, Probe};
 
-/// A batch that was sent: where it lies in host memory, and what lay there.
+/// A batch that was sent: its address in host memory, and what was there.
 struct Sent {
     address: usize,
     copy: Vec<u8>,
@@ -32,14 +32,14 @@ struct Sent {
 enum Broken {
     Nothing,
     Memory,
-    /// Memory of 1 byte, whatever was asked for.
+    /// The memory has 1 byte, whatever was requested.
     MemoryTooSmall,
     Transfer,
     Submit(usize),
     Release,
     ReleasePanics,
     LastUse(usize),
-    /// Nothing; but whoever drops a passage waits until the device is done with it, as with a GPU.
+    /// Nothing, but dropping a transfer waits until the device is done with it, as with a GPU.
     WaitsInDrop,
 }
 
@@ -47,20 +47,20 @@ enum Broken {
 struct State {
     sent: Vec<Sent>,
     arrived: HashSet<usize>,
-    /// Batches that the consumer has let go of.
+    /// Batches that the consumer has dropped.
     released: HashSet<usize>,
-    /// Batches that nobody reads any more.
+    /// Batches that the device has finished reading.
     finished: HashSet<usize>,
     /// Batches whose last use the feed waits for.
     awaited: HashSet<usize>,
     by_itself: bool,
-    /// Where the memory lies that a living passage may be reading.
+    /// The addresses that a living transfer may be reading.
     in_use: HashSet<usize>,
     /// Whether memory was freed while it was in use.
     freed_in_use: bool,
-    /// Batches' memories that there are.
+    /// The number of batch memories alive.
     memories: usize,
-    /// The threads on which passages were dropped.
+    /// The threads that dropped transfers.
     dropped_on: HashSet<String>,
 }
 
@@ -91,7 +91,7 @@ impl Bench {
         drop(self.0.1.wait_while(self.state(), |state| !reached(state)).unwrap());
     }
 
-    /// From now on everything happens at once.
+    /// From now on, every event happens at once.
     fn let_go(&self) {
         self.change(|state| state.by_itself = true);
     }
@@ -100,8 +100,8 @@ impl Bench {
     fn is_intact(&self, number: usize) -> bool {
         let state = self.state();
         let Sent { address, copy, .. } = &state.sent[number];
-        // SAFETY: the tests ask only while the lane lives, whose memory this is. That nobody writes it now
-        // is what is tested: where it fails, this reads bytes that are being written.
+        // SAFETY: the tests ask only while the lane lives, and the lane owns this memory. That nobody writes
+        // it now is what is tested: if the test fails, this reads bytes that are being written.
         let now = unsafe { std::slice::from_raw_parts(*address as *const u8, copy.len()) };
         now == copy
     }
@@ -129,7 +129,7 @@ impl Backend for Bench {
 
     fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
         if self.1 == Broken::Transfer {
-            return Err(self.error("passage"));
+            return Err(self.error("transfer"));
         }
         let event = |is_arrival| Signal { bench: self.clone(), number: Mutex::new(None), is_arrival };
         Ok(Box::new(Way { reads: None, bench: self.clone(), arrival: event(true), last_use: event(false) }))
@@ -143,7 +143,7 @@ struct Memory {
     pages: PageMemory,
 }
 
-// SAFETY: what it promises is kept by the pages inside.
+// SAFETY: the pages inside keep every promise of the trait.
 unsafe impl HostMemory for Memory {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.pages.as_mut_ptr()
@@ -179,7 +179,7 @@ impl Drop for Way {
 
 #[derive(Debug)]
 struct Way {
-    /// Where the batch lies that was submitted last.
+    /// The address of the batch that was submitted last.
     reads: Option<usize>,
     bench: Bench,
     arrival: Signal,
@@ -230,7 +230,7 @@ impl Transfer for Way {
 #[derive(Debug)]
 struct Signal {
     bench: Bench,
-    /// The batch that it speaks of; `None` before the first, which nothing is to be waited for.
+    /// The batch that this event belongs to; `None` before the first one, when there is nothing to wait for.
     number: Mutex<Option<usize>>,
     is_arrival: bool,
 }
@@ -326,7 +326,7 @@ fn memory_is_not_written_before_its_last_use() {
         let (_feed, mut lane) = lane_of(&bench, 2);
         drop([next(&mut lane), next(&mut lane)]);
         assert_eq!(bench.state().released, HashSet::from([0, 1]), "the consumer has let go of both");
-        // The feed would like to write to the first, and the device still reads both.
+        // The feed needs the first batch's memory, and the device still reads both.
         bench.wait_until(|state| state.awaited.contains(&0));
         assert!(lane.try_next().unwrap().batch().is_none());
         assert!(bench.is_intact(0) && bench.is_intact(1));
@@ -337,7 +337,7 @@ fn memory_is_not_written_before_its_last_use() {
         bench.wait_until(|state| state.awaited.contains(&1));
         assert!(bench.is_intact(1), "the other's was not");
         drop(third);
-        // The third was let go of, too, but neither it nor the second is done with.
+        // The third was dropped too, but the device is not done with it or with the second.
         assert!(lane.try_next().unwrap().batch().is_none());
         assert!(bench.is_intact(1) && bench.is_intact(2));
         bench.let_go();
@@ -373,7 +373,7 @@ fn a_lane_ends_while_its_device_is_still_busy() {
         let (feed, mut lane) = lane_of(&bench, 2);
         drop([next(&mut lane), next(&mut lane)]);
         bench.wait_until(|state| state.awaited.contains(&0));
-        // What the prefetcher waits for is not only the device.
+        // The prefetcher waits for the device and for a cancellation at once.
         feed.canceller().cancel();
         assert!(matches!(lane.next(), Some(Err(FeedError::Cancelled))));
         bench.let_go();
@@ -383,19 +383,19 @@ fn a_lane_ends_while_its_device_is_still_busy() {
 #[test]
 fn a_complete_batch_is_delivered_while_an_earlier_one_is_still_read() {
     must_end("a complete batch behind one that is still read", || {
-        // Large enough that the second is being written when the first is let go of.
+        // Large enough that the second is being written when the first is dropped.
         let bench = Bench::new(Broken::Nothing);
         let source = MemorySource::images("large", 4, 3, 1500, 1500);
         let mut feed = feed(&bench, 2).source(source).batch_size(1).threads(1).build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         drop(next(&mut lane));
-        // The device never finishes with the first: that is no reason to keep the second.
+        // The device never finishes with the first; the second is delivered anyway.
         assert_eq!(next(&mut lane).records()[0].index, 1);
         bench.let_go();
     });
 }
 
-/// The batches that come, and the error that ends them.
+/// The number of batches delivered, and the error that ends them.
 fn end(bench: &Bench) -> (usize, FeedError) {
     bench.let_go();
     let watched = bench.clone();
@@ -416,7 +416,7 @@ fn end(bench: &Bench) -> (usize, FeedError) {
             }
         }
     });
-    assert!(!watched.state().freed_in_use, "memory was freed before the passage that may be reading it");
+    assert!(!watched.state().freed_in_use, "memory was freed before the transfer that may be reading it");
     ended
 }
 
@@ -434,7 +434,7 @@ fn an_error_of_submit_ends_the_lane_after_the_batches_before_it() {
 fn an_error_of_the_last_use_ends_the_lane() {
     let bench = Bench::new(Broken::LastUse(3));
     let (batches, error) = end(&bench);
-    // Batch 3 was delivered, and the one beside it in the ring.
+    // Batch 3 was delivered, and perhaps the next one of the ring.
     assert!(batches == 4 || batches == 5, "{batches}");
     assert_eq!(error, FeedError::Device(bench.error("last_use")));
 }
@@ -449,9 +449,9 @@ fn an_error_of_release_ends_the_lane() {
 
 #[test]
 fn a_device_without_room_is_told_at_build() {
-    for (broken, call) in [(Broken::Memory, "host_memory"), (Broken::Transfer, "passage")] {
+    for (broken, call) in [(Broken::Memory, "host_memory"), (Broken::Transfer, "transfer")] {
         let bench = Bench::new(broken);
-        // Beside a lane that was started already.
+        // Beside a lane that was already started.
         let devices = [Device::host(0), Device::from_backend(Arc::new(bench.clone()))];
         let registry = Registry::new();
         let error = feed(&bench, 2).devices(devices).registry(&registry).build().unwrap_err();
@@ -481,7 +481,7 @@ fn a_broken_device_ends_its_own_lane_and_no_other() {
                 let errors: Vec<_> = broken.filter_map(Result::err).collect();
                 assert_eq!(errors, [FeedError::Device(bench.error("submit"))]);
             });
-            // Many times what the queues hold: the reader does not wait for the lane that has gone.
+            // Many times the capacity of the queues: the reader does not wait for the lane that is gone.
             assert_eq!(other.take(50).filter(Result::is_ok).count(), 50);
         });
     });
@@ -506,7 +506,7 @@ fn a_lane_may_go_while_its_batches_are_on_their_way() {
     });
 }
 
-/// A feed of one lane, with so many batches of one pass.
+/// A feed of one lane whose only pass has this many batches.
 fn pass_of(bench: &Bench, batches: usize, prefetch: usize) -> (Feed, Lane, Arc<Probe>) {
     let source = MemorySource::images("pass", 4 * batches, 1, 8, 8);
     let probe = source.probe();
@@ -521,14 +521,14 @@ fn the_end_of_a_pass_and_its_last_batches_wait_for_no_device() {
         let bench = Bench::new(Broken::WaitsInDrop);
         let (feed, mut lane, _) = pass_of(&bench, 4, 4);
         let mut batches: Vec<Batch> = (0..4).map(|_| next(&mut lane)).collect();
-        // The device is at work on the first when the others are still held, and on all of them when the end
-        // is seen. It goes on when this thread says so: a GPU whose step waits for another's, which is
-        // launched from here.
+        // The device still reads the first batch while the others are held, and reads all of them when the
+        // lane ends. It continues only when this thread tells it to, like a GPU whose step waits for another
+        // one's, which is launched from here.
         drop(batches.remove(0));
         assert!(lane.next().is_none());
         drop(batches);
         assert_eq!(bench.state().released.len(), 4);
-        // Nor does the lane, though all batches have come home.
+        // The lane does not wait either, although all batches have been returned.
         drop((lane, feed));
         bench.let_go();
         bench.wait_until(|state| state.memories == 0);
@@ -561,7 +561,8 @@ fn a_lane_and_a_feed_that_are_closed_have_given_their_memory_back() {
             });
             assert!(!bench.state().freed_in_use);
         }
-        // A batch that is held is not waited for: it may be this thread that holds it.
+        // A batch that the consumer holds is not waited for: the thread that would wait may be the one that
+        // holds it.
         let bench = Bench::new(Broken::WaitsInDrop);
         let (_feed, mut lane) = lane_of(&bench, 3);
         let held = next(&mut lane);
@@ -583,7 +584,7 @@ fn batches_that_outlive_their_lane_wait_for_no_device_and_hold_nothing_else() {
         drop(lane);
         drop(feed);
         assert!(probe.is_dropped() && probe.cursors() == 0, "the reader has ended");
-        // The device lets go of the third, and of what was on its way.
+        // The device finishes the third, and whatever was in flight.
         bench.change(|state| {
             state.finished.insert(2);
             state.finished.insert(3);
@@ -600,8 +601,8 @@ fn batches_that_outlive_their_lane_wait_for_no_device_and_hold_nothing_else() {
     });
 }
 
-/// A job of two lanes of which the first, at this device, has one batch, and the other, at the host, ten: what
-/// stands in for the first one's is empty. As it is after the first step, whose batches nobody holds.
+/// A job of two lanes. The first, on this device, has one batch; the other, on the host, has ten, so empty
+/// batches stand in for the first one's. Returns it after the first step, whose batches are dropped.
 fn uneven_job(bench: &Bench) -> DistributedIterator {
     let device = Device::from_backend(Arc::new(bench.clone()));
     let workers = InputWorkers::new([
@@ -641,8 +642,8 @@ fn empty_batches_wait_for_no_device_either() {
         let mut job = uneven_job(&bench);
         let [first, second, third] = [(); 3].map(|()| stand_in(&mut job));
         assert!(first.is_empty() && second.is_empty() && third.is_empty());
-        // The device is at work on all of them: on the first when it is held beyond its job, on the second when
-        // the next step comes, on the third when the job is dropped.
+        // The device reads all of them: the first while it is held beyond its job, the second when the next
+        // step begins, the third when the job is dropped.
         drop(second);
         drop(stand_in(&mut job));
         drop(third);
@@ -678,8 +679,7 @@ fn a_lane_that_has_ended_gives_nothing_by_a_poll_either() {
         let before = feed.snapshot().unwrap();
         let error = feed.steps().next().unwrap().unwrap_err();
         assert_eq!(error, FeedError::Device(bench.error("submit")));
-        // The step is lost for all lanes. Of the first lane, whose ring is full again, the next batch is that
-        // of step 1.
+        // All lanes lose the step. The first lane's ring is full again, and its next batch is that of step 1.
         while feed.stats().lanes[0].waits_for_free.count == 0 {
             std::thread::yield_now();
         }
@@ -707,7 +707,7 @@ fn a_panic_of_release_ends_the_lane_and_neither_its_consumer_nor_the_process() {
                 let mut tensors = batch.into_dlpack().unwrap();
                 let raw = tensors.take("data").unwrap().into_raw();
                 drop(tensors);
-                // SAFETY: it is there until its deleter is called.
+                // SAFETY: the tensor lives until its deleter is called.
                 let deleter = unsafe { (*raw).deleter }.unwrap();
                 // SAFETY: it is called once, as a framework does.
                 unsafe { deleter(raw) };

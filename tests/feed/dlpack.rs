@@ -1,5 +1,5 @@
-//! Batches as DLPack tensors: what they say of themselves is what the batch holds, and the batch goes back to its lane
-//! when the last of them is given back, by whomever.
+//! Batches as DLPack tensors: a tensor's description matches what the batch holds, and the batch returns to
+//! its lane when the last tensor is released, on whatever thread.
 #![expect(unsafe_code, reason = "what a framework does with a tensor is C")]
 #![allow(clippy::unwrap_used, clippy::multiple_unsafe_ops_per_block, reason = "tests")]
 
@@ -24,7 +24,7 @@ fn feed() -> FeedBuilder {
 
 fn shape(tensor: &DLTensor) -> (Vec<i64>, Vec<i64>) {
     let axes = usize::try_from(tensor.ndim).unwrap();
-    // SAFETY: there are as many extents, and strides, as axes.
+    // SAFETY: there is an extent and a stride for each axis.
     unsafe {
         (
             std::slice::from_raw_parts(tensor.shape, axes).to_vec(),
@@ -33,7 +33,7 @@ fn shape(tensor: &DLTensor) -> (Vec<i64>, Vec<i64>) {
     }
 }
 
-/// The elements, as the strides say where they are.
+/// The elements, found by the strides.
 fn elements<T: Copy>(tensor: &DLTensor) -> Vec<T> {
     let (shape, strides) = shape(tensor);
     let count: i64 = shape.iter().product();
@@ -93,7 +93,7 @@ fn the_last_tensor_gives_the_batch_back() {
             let raw = tensors.take("data").unwrap().into_raw();
             drop(tensors);
             assert!(lane.try_next().unwrap().batch().is_none(), "the pixels are still there");
-            // SAFETY: it is there until its deleter is called.
+            // SAFETY: the tensor lives until its deleter is called.
             let managed = unsafe { &*raw };
             assert_eq!((managed.version, managed.flags), (DLPACK_VERSION, 0));
             let (deleter, address) = (managed.deleter.unwrap(), raw.expose_provenance());

@@ -1,5 +1,5 @@
-//! A feed that goes by a plan delivers what the plan says: each record to its lane, at its step and its place, whatever
-//! the threads do; short, padded and empty batches where an epoch ends, and the end where the last one does.
+//! A feed with a plan delivers what the plan says: each record to its lane, at its step and place, whatever
+//! the threads do; short, padded and empty batches at the end of an epoch; and the end after the last epoch.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ use crate::common;
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
 
-/// What a lane was given at a step.
+/// What a lane delivered at a step.
 type Given = (Option<StepEnd>, Vec<RecordId>);
 
 fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
@@ -27,7 +27,7 @@ fn feed(source: MemorySource, lanes: usize) -> FeedBuilder {
     hosts(Feed::builder().source(source), lanes)
 }
 
-/// All that the lanes of a feed are given, step by step; each image is checked to be its record's.
+/// Everything that the lanes of a feed deliver, step by step; checks that each image is its record's.
 fn given(feed: FeedBuilder) -> Vec<Vec<Given>> {
     let mut feed = feed.build().unwrap();
     let steps = feed.steps().map(|step| {
@@ -57,7 +57,7 @@ fn images(records: usize) -> MemorySource {
     MemorySource::images("epochs", records, 1, 2, 2)
 }
 
-/// What a plan says that some replicas are given.
+/// What a plan assigns to these replicas.
 fn due(job: &Job, replicas: std::ops::Range<usize>, epochs: u64) -> Vec<Vec<Given>> {
     let plan = job.plan().unwrap();
     let of_epoch = |epoch| {
@@ -149,7 +149,7 @@ fn a_shuffle_of_a_database_is_that_of_its_records_wherever_they_lie() {
     });
 }
 
-/// A source that is held elsewhere.
+/// A source whose ownership is shared with the test.
 #[derive(Debug)]
 struct Shared(std::sync::Arc<dyn Source>);
 
@@ -194,7 +194,7 @@ fn a_list_that_begins_further_down_is_read_from_its_first_line() {
     });
 }
 
-/// Draws are of the replica in its job, and not of the lane in its feed.
+/// Random numbers depend on the replica's place in the job, not on the lane's place in its feed.
 #[test]
 fn workers_with_one_seed_draw_as_one_feed_of_all_replicas() {
     must_end("workers of a job in Caffe's sequence", || {
@@ -255,8 +255,10 @@ proptest! {
 
     #[test]
     fn a_feed_gives_what_its_plan_says(
-        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..4, size in 1_usize..7, is_global: bool, policy in 0_usize..3,
-        is_caffe: bool, last in 0_usize..4, shuffle in 0_usize..3, seed: u64, threads in 1_usize..4, prefetch in 1_usize..4,
+        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..4, size in 1_usize..7,
+        is_global: bool, policy in 0_usize..3,
+        is_caffe: bool, last in 0_usize..4, shuffle in 0_usize..3, seed: u64, threads in 1_usize..4,
+        prefetch in 1_usize..4,
     ) {
         let world = World::new(workers, workers * lanes).unwrap();
         let (is_global, is_caffe) = (is_global && !is_caffe, is_caffe && policy == 0);
@@ -265,14 +267,21 @@ proptest! {
         let last = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap][last];
         let window = Shuffle::Window { records: std::num::NonZeroU64::new(7).unwrap() };
         let shuffle = [Shuffle::No, Shuffle::Global, window][shuffle];
-        let batch = if is_global { BatchSize::Global(size as u64) } else { BatchSize::PerReplica(size as u64) };
-        let job = Job::new([records as u64], batch, world).policy(policy).assignment(assignment).last_batch(last);
+        let batch =
+            if is_global { BatchSize::Global(size as u64) } else { BatchSize::PerReplica(size as u64) };
+        let job =
+            Job::new([records as u64], batch, world).policy(policy).assignment(assignment).last_batch(last);
         let job = job.shuffle(shuffle).seed(seed);
         let plan = job.plan();
         prop_assume!(plan.as_ref().is_ok_and(|plan| plan.steps(0).unwrap() > 0));
         for worker in 0..workers {
-            let builder = feed(images(records), lanes).policy(policy).assignment(assignment).last_batch(last).shuffle(shuffle);
-            let builder = builder.seed(seed).worker(world, worker).epochs(2).threads(threads).prefetch(prefetch);
+            let builder = feed(images(records), lanes)
+                .policy(policy)
+                .assignment(assignment)
+                .last_batch(last)
+                .shuffle(shuffle);
+            let builder =
+                builder.seed(seed).worker(world, worker).epochs(2).threads(threads).prefetch(prefetch);
             let builder = if is_global { builder.global_batch_size(size) } else { builder.batch_size(size) };
             let found = must_end("a feed of a random job", move || given(builder));
             prop_assert_eq!(found, due(&job, world.replicas_of(worker).unwrap(), 2));

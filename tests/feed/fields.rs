@@ -1,5 +1,6 @@
-//! Records of any kind: decoders of one's own, their fields, and what a training loop sees of them. What is delivered is held
-//! against lists that were made beside it; what a decoder does wrong must name the record and the field.
+//! Records of any kind: caller-implemented decoders, their fields, and what a training loop sees of them.
+//! What is delivered is compared with lists that are computed separately; a decoder's mistake must name the
+//! record and the field.
 
 #![expect(unsafe_code, reason = "what a framework does with a tensor is C")]
 #![allow(clippy::unwrap_used, clippy::multiple_unsafe_ops_per_block, reason = "tests")]
@@ -21,7 +22,7 @@ use crate::common::process::must_end;
 
 const RECORDS: u64 = 23;
 
-/// A record of position `p`: 3 bytes of image, and `p % 5` tokens.
+/// The record at position `p`: 3 bytes of image, and `p % 5` tokens.
 fn value(position: u64) -> Vec<u8> {
     let byte = u8::try_from(position).unwrap();
     let tokens = (0..byte % 5).map(|at| byte + at);
@@ -108,7 +109,7 @@ fn records_become_the_fields_that_a_closure_writes() {
             once.len(),
             "each record has random numbers of its own, others in each epoch"
         );
-        // Neither threads, nor order, nor how batches are cut show in a record.
+        // Neither threads, nor the order, nor the batch size changes a record.
         assert_eq!(rows(feed().epochs(2).threads(3).shuffle(Shuffle::Global).batch_size(5)), once);
         assert_ne!(rows(feed().epochs(2).seed(1)), once, "the seed does");
     });
@@ -140,7 +141,7 @@ fn an_epoch_comes_again_and_a_feed_is_its_batches() {
                 assert_eq!(epoch, whole, "round {round}");
             }
         }
-        // Whether its end was seen or not.
+        // Whether or not its end was seen.
         let mut once = feed().once().build().unwrap();
         for _round in 0..2 {
             assert_eq!(once.epoch().unwrap().take(6).filter(Result::is_ok).count(), 6);
@@ -185,7 +186,7 @@ fn cause(feed: FeedBuilder) -> (u64, RecordCause, String) {
     (record.id.index, record.cause.clone(), message)
 }
 
-/// A feed whose record 7 is handled by something else.
+/// A feed whose record 7 another decoder handles.
 fn but_the_seventh(
     bad: impl Fn(&Record<'_>, &mut Row<'_>) -> Decoded + Send + Sync + 'static,
 ) -> FeedBuilder {
@@ -214,7 +215,7 @@ fn what_a_decoder_does_wrong_names_record_and_field() {
         let (_, found, _) = cause(but_the_seventh(|_, row| Ok(row.write("image", &[1_u8; 3])?)));
         assert_eq!(found, RecordCause::Field(FieldError::NotWritten { field: field() }));
 
-        // What lies there is of an earlier batch.
+        // The memory there still holds an earlier batch.
         let unwritten = RecordCause::Field(FieldError::NotWritten { field: field() });
         let (_, found, _) = cause(but_the_seventh(|_, row| Ok(row.set_len("tokens", 2)?)));
         assert_eq!(found, unwritten);
@@ -312,7 +313,7 @@ fn raw_bytes_and_tokens_are_what_lies_in_the_records() {
     assert!(failure(odd).to_string().contains("3 bytes are not 1 tokens of 2 bytes each"));
 }
 
-/// Records of a length that its first one has, with scratch memory.
+/// Records as long as the first one, decoded with scratch memory.
 struct Summing;
 
 impl RecordDecoder for Summing {
@@ -402,9 +403,9 @@ fn tensors_of_all_arrays_are_handed_on_with_a_version_and_without() {
     assert_eq!([code("noise"), code("is_even"), code("tokens.offsets")], [(2, 64), (6, 8), (0, 64)]);
     let raw = tensors.take("tokens").unwrap().into_raw_unversioned();
     drop(tensors);
-    // SAFETY: it is there until its deleter is called.
+    // SAFETY: the tensor lives until its deleter is called.
     let tensor = unsafe { &(*raw).dl_tensor };
-    // SAFETY: a tensor has as many extents as it says, here one.
+    // SAFETY: a tensor has `ndim` extents, here one.
     assert_eq!((tensor.ndim, unsafe { *tensor.shape }), (1, 6));
     // SAFETY: it has six elements of 32 bits.
     let tokens = unsafe { std::slice::from_raw_parts(tensor.data.cast::<i32>(), 6) };

@@ -1,5 +1,5 @@
-//! A limit that is measured wrong makes every share of it wrong. No rate can be tested, but what a rate is of can: that
-//! it is there where it must be, and that what is damaged is named and not passed over.
+//! If a limit is measured wrong, every share of it is wrong. A rate cannot be tested, but its conditions can:
+//! it exists where it must, and a damaged record is named and not skipped.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,6 +1,6 @@
-//! A panic where none is foreseen, as that of a subscriber that the program brought along, must not end as a
-//! batch with rows that nobody wrote, nor as a wait for ever. The subscriber of these tests panics at an
-//! event of the test's choice; it is the process's own, so these tests have a process of theirs.
+//! An unforeseen panic, such as that of the program's own tracing subscriber, must not lead to a batch with
+//! unwritten rows, nor to an endless wait. The subscriber of these tests panics at an event of the test's
+//! choice. It is global to the process, so each of these tests runs in a child.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,11 +18,11 @@ use crate::common;
 use crate::common::process::{is_alone, must_end, this_test};
 use crate::common::source::MemorySource;
 
-/// Runs of so many bytes are those of the first test.
+/// Runs of this many bytes belong to the first test.
 static RUN_BYTES: AtomicU64 = AtomicU64::new(u64::MAX);
-/// So many more of them pass before a panic.
+/// This many more of them pass before a panic.
 static RUNS_LEFT: AtomicI64 = AtomicI64::new(0);
-/// Whether a lane has ended of which nothing was taken: that is the second test's.
+/// Whether a lane that nothing was taken from has ended; for the second test.
 static UNTAKEN_ENDED: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
 struct Panicking;
@@ -96,8 +96,8 @@ fn rows_that_a_lost_worker_left_unwritten_are_never_delivered() {
         for (threads, lanes) in [(1, 1), (2, 1), (2, 2)] {
             let value = common::image(0, 1, 7, 13).1;
             RUN_BYTES.store(value.len() as u64, Ordering::SeqCst);
-            // Runs of one record: the panic is in the third round of the rings, whose rows hold earlier
-            // records.
+            // Runs have one record each: the panic falls in the third use of the ring's slots, whose rows
+            // hold earlier records.
             RUNS_LEFT.store(4 * 2 * lanes * 2 + 2, Ordering::SeqCst);
             let devices = (0..usize::try_from(lanes).unwrap()).map(Device::host);
             let source = MemorySource::images("lost", 100, 1, 7, 13);
@@ -121,7 +121,7 @@ fn rows_that_a_lost_worker_left_unwritten_are_never_delivered() {
     });
 }
 
-/// Takes all batches, which must be whole, and the error behind them.
+/// Takes all batches, which must be whole, and the error after them.
 fn drain(mut lane: percolator::Lane) -> FeedError {
     let mut before = None;
     loop {
@@ -164,7 +164,7 @@ fn a_panic_behind_an_error_behind_a_full_ring_keeps_nobody() {
                 assert!(is_the_sources, "the first error stays: {error}");
                 assert!(lane.next().is_none());
             }
-            // Where it was not, nobody makes room for another message, ever.
+            // If it was not drained, nobody ever makes room for another message.
             drop(lane);
         }
     });

@@ -1,7 +1,7 @@
-//! The reader broke in Caffe in three ways: it guessed how many solvers there were, two nets on one database
-//! hung each other, and a reader that died took its process along. These tests hold ours to the law of
-//! dealing, record by record, for every one of Caffe's patterns, and end its lives in every way there is.
-//! What must not have happened is shown by what the source counted, never by waiting a while.
+//! Caffe's reader failed in three ways: it guessed how many solvers there were, two nets on one database hung
+//! each other, and a reader that died took its process along. These tests check the dealing rule, record by
+//! record, for every one of Caffe's patterns, and end readers in every possible way. That something has not
+//! happened is shown by the source's counters, never by waiting for a while.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,14 +21,15 @@ use crate::common::source::MemorySource;
 
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
-/// Names of records, as (epoch, index).
+/// Records, as (epoch, index).
 type Names = Vec<(u64, u64)>;
 
 fn names(run: &Run) -> Names {
     run.iter().map(|record| (record.id.epoch, record.id.index)).collect()
 }
 
-/// Takes everything, checking that each value is that of its record, and tells what ended it.
+/// Takes everything and checks that each value is its record's; returns the records, and the error that ended
+/// them.
 fn drain(reader: &DataReader) -> (Names, Option<ReaderError>) {
     let mut seen = Names::new();
     loop {
@@ -52,7 +53,7 @@ fn check_values(run: &Run) {
     }
 }
 
-/// The law: global record g is record g mod M and goes to consumer g mod N.
+/// The dealing rule: global record `g` is record `g mod M` of the source and goes to consumer `g mod N`.
 fn share(records: u64, consumer: usize, consumers: usize, global: std::ops::Range<u64>) -> Names {
     global.filter(|g| g % consumers as u64 == consumer as u64).map(|g| (g / records, g % records)).collect()
 }
@@ -82,7 +83,7 @@ fn shared(source: MemorySource) -> Arc<dyn percolator::source::Source> {
     Arc::new(source)
 }
 
-/// Takes runs until there are so many records; a run may bring a few more.
+/// Takes runs until they hold this many records; the last run may bring a few more.
 fn pop_names(reader: &DataReader, records: usize) -> Names {
     let mut seen = Names::new();
     while seen.len() < records {
@@ -208,13 +209,13 @@ fn the_reader_never_runs_further_ahead_than_the_pool() {
         .passes(1)
         .open_in(&registry)
         .unwrap();
-    // One for the first look, one that is read before the reader sees that there is no slot for it.
+    // One for the first look, and one that is read before the reader sees that there is no slot for it.
     let ahead = (batch_size * prefetch) as u64 + 2;
     let mut taken = 0;
     // The reader fills the whole pool while nobody takes anything,
     probe.wait_for_reads(ahead);
     while let Some(run) = reader.full().pop().unwrap() {
-        // and never reads more than what was taken allows.
+        // and never reads more than the taken runs allow.
         assert!(probe.reads() <= taken + ahead, "{} read when {taken} were taken", probe.reads());
         taken += run.len() as u64;
     }
@@ -228,7 +229,7 @@ fn nothing_is_read_before_the_last_consumer_has_registered() {
     let seen = Arc::new(AtomicUsize::new(usize::MAX));
     let hook = {
         let (registering, seen) = (registering.clone(), seen.clone());
-        // The first cursor is that of the first look, the second walks.
+        // The first cursor is for the first look; the second reads the records.
         move |before| {
             if before == 1 {
                 seen.store(registering.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -243,7 +244,7 @@ fn nothing_is_read_before_the_last_consumer_has_registered() {
         registering.store(number, Ordering::SeqCst);
         let open = DataReader::builder_shared("data", source.clone()).consumers(3).passes(1);
         handles.push(open.open_in(&registry).unwrap());
-        // A reader without a gate would have had the time of these whole lives to start.
+        // A reader that does not wait for all its consumers would have started during these whole lives.
         for _ in 0..20 {
             let other = MemorySource::numbered("other", 10, 8);
             let other = DataReader::builder("data", other).passes(1).open_in(&registry).unwrap();
@@ -277,7 +278,7 @@ fn one_consumer_too_many_is_told_at_once_and_harms_nobody() {
         assert_eq!(drain(reader), (share(10, number, 2, 0..10), None));
     }
     drop(handles);
-    // The next life starts again at record 0.
+    // The next reader starts again at record 0.
     let reader = open().consumers(1).open_in(&registry).unwrap();
     assert_eq!(drain(&reader).0, share(10, 0, 1, 0..10));
 }
@@ -332,7 +333,7 @@ fn one_run_given_back_is_enough_to_go_on() {
             || DataReader::builder_shared("data", source.clone()).consumers(2).batch_size(8).prefetch(2);
         let [one, other] = [open().open_in(&registry).unwrap(), open().open_in(&registry).unwrap()];
         let pop = |reader: &DataReader| reader.full().pop().unwrap().unwrap();
-        // One thread holds all runs of one consumer but the last that it took, and takes from the other.
+        // One thread holds all runs of one consumer except the last it took, and takes from the other.
         let mut held: Vec<_> = (0..other.runs())
             .map(|_| {
                 drop(pop(&one));
@@ -502,7 +503,7 @@ fn a_reader_stops_between_two_records_of_a_run() {
         stall.wait();
         reader.canceller().cancel();
         stall.release();
-        // What was dealt before may come first.
+        // Runs that were dealt before may come first.
         while let Ok(run) = reader.full().pop() {
             assert!(run.is_some(), "the end comes as an error");
         }
@@ -611,7 +612,7 @@ fn a_source_that_fails_at_its_first_record_leaves_nothing_behind() {
     let error = DataReader::builder("data", failing).open_in(&registry).unwrap_err();
     assert!(matches!(error, ReaderError::Source(SourceError::Broken { index: 0, .. })), "{error}");
     let panicking = MemorySource::numbered("first", 10, 8).panic_at(0);
-    // The first look is the caller's own call into the source: its panic is the caller's.
+    // The first look is the caller's own call into the source, so its panic is the caller's.
     let open = || DataReader::builder("data", panicking).open_in(&registry);
     assert!(catch_unwind(AssertUnwindSafe(open)).is_err());
     assert!(registry.is_empty());
@@ -640,7 +641,7 @@ fn thousands_of_overlapping_lives_leak_nothing() {
     let folder = tempfile::tempdir().unwrap();
     common::write_images(folder.path(), 50, 1, 4, 4);
     let registry = Registry::new();
-    // Whatever the process sets up once is set up by a first life.
+    // A first life initialises whatever the process initialises once.
     live(0, folder.path(), &registry);
     let before = (threads(), open_files());
     let opened: usize = must_end("thousands of lives", {
@@ -665,7 +666,7 @@ fn thousands_of_overlapping_lives_leak_nothing() {
     settles(|| (threads(), open_files()), &before, "threads and open files");
 }
 
-/// One life of a reader; whether it was let in. Every third is one of a few that all threads share.
+/// The life of one reader; returns whether it was opened. Every third is one of a few that all threads share.
 fn live(number: usize, lmdb: &std::path::Path, registry: &Registry) -> bool {
     let builder = if number.is_multiple_of(2) {
         DataReader::builder("data", Lmdb::open(lmdb).unwrap())
@@ -687,7 +688,7 @@ fn live(number: usize, lmdb: &std::path::Path, registry: &Registry) -> bool {
         Err(other) => panic!("{other}"),
     };
     if shares {
-        // Its partner may never come: whoever shares does not wait.
+        // Its partner may never come, so a shared reader does not wait.
         let _ = reader.full().try_pop().unwrap();
     } else {
         for _ in 0..number % 4 {

@@ -1,6 +1,6 @@
-//! A feed that takes the whole machine for what one thread could do robs the training of it; one whose rings are too
-//! shallow lets a GPU wait though it is fast enough. What nobody says is chosen, and what is said is kept: these tests
-//! look at the choice, and that it changes no byte.
+//! A feed that takes the whole machine for what one thread could do robs the training of it; rings that are
+//! too shallow make a GPU wait for a feed that is fast enough. Sizing chooses what is not configured and
+//! keeps what is. These tests check the choice, and that it changes no byte.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -53,7 +53,7 @@ fn a_memory_limit_is_kept_by_fewer_batches_then_fewer_threads_and_what_cannot_be
     let mut needed = plenty.memory_budget().total_bytes();
     let mut sizing = plenty.sizing();
     let mut steps = 0;
-    // A byte less than the last choice took, down to the smallest.
+    // One byte less than the last choice took, down to the smallest.
     let refused = loop {
         let feed = match build(needed - 1) {
             Ok(feed) => feed,
@@ -78,7 +78,7 @@ fn a_memory_limit_is_kept_by_fewer_batches_then_fewer_threads_and_what_cannot_be
     assert!(matches!(said, Err(FeedError::Config(ConfigError::OverBudget { .. }))), "what is said is kept");
 }
 
-/// A source whose walk stands still while it is told to.
+/// A source whose cursor stands still while the flag is set.
 #[derive(Debug)]
 struct Weather {
     source: MemorySource,
@@ -126,7 +126,7 @@ impl Cursor for Walk {
     }
 }
 
-/// Looks until so much more time was waited.
+/// Polls the statistics until this much more time was spent waiting.
 fn until_waited(feed: &Feed, of: impl Fn(&Stats) -> Duration) {
     let before = of(&feed.stats());
     while of(&feed.stats()) < before + Duration::from_millis(20) {
@@ -172,7 +172,7 @@ fn a_ring_that_bursts_do_not_even_out_in_becomes_deeper_and_its_batches_are_the_
                 }
             }
         });
-        // All of them go round.
+        // Every batch of the ring is used.
         let held: Vec<_> = lane.by_ref().take(8).map(Result::unwrap).collect();
         assert_eq!((held.len(), feed.stats().lanes[0].held), (8, 8));
     });
@@ -196,14 +196,14 @@ fn workers_that_nobody_needs_stand_by_and_the_batches_are_the_same() {
         };
         while feed.stats().workers.at_work > 1 {
             compare();
-            // The ring is full for a while, and everybody idle.
+            // The ring is full for a while, and every thread idle.
             until_waited(&feed, |stats| stats.lanes[0].waits_for_free.time);
         }
         assert_eq!(feed.stats().workers.threads, cores());
         for _batch in 0..100 {
             compare();
         }
-        // Those who stand by do not keep a feed from ending.
+        // Parked workers do not keep a feed from ending.
         drop((lane, lane_of_other));
     });
 }

@@ -1,4 +1,4 @@
-//! Feeds as plain data: what a builder sets is in its spec, and a spec gives the feed that it describes.
+//! Feeds as plain data: a spec holds what a builder sets, and gives the feed that it describes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ fn what_was_attached_must_be_attached_again() {
         panic!("{error}");
     };
     assert_eq!(name, database("raw_lmdb").to_str().unwrap());
-    // The source takes the place of all that were named; they are named again behind it.
+    // `source` replaces all sources that were named, so they are named again after it.
     let again = FeedBuilder::from(spec).source(source()).and_lmdb(database("raw_lmdb"));
     assert_eq!(delivered(again.build().unwrap()), delivered(builder.build().unwrap()));
 
@@ -170,7 +170,7 @@ fn a_spec_is_written_and_read() {
     let read = FeedBuilder::from(serde_json::from_str::<FeedSpec>(&text).unwrap());
     assert_eq!(delivered(read.build().unwrap()), delivered(described().build().unwrap()));
 
-    // What is left out is the default; what is misspelt or cannot be is an error.
+    // What is left out has its default; what is misspelt or invalid is an error.
     let short: FeedSpec = serde_json::from_str(r#"{"sources": [{"leveldb": {"path": "a"}}]}"#).unwrap();
     assert_eq!(
         {

@@ -1,6 +1,6 @@
-//! A training loop that waits says nothing in Caffe but "Waiting for data". These tests make a lane wait for
-//! each of the causes there are and read the warning: its text is what the test itself waits for, and what
-//! lets the stalled side go on. Then the statistics must blame the same side.
+//! While a Caffe training loop waits, the log says only "Waiting for data". These tests make a lane wait for
+//! each possible cause and read the warning. The test waits for the warning's text, then releases the stalled
+//! side. After that, the statistics must blame the same side.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,8 +27,8 @@ fn next(lane: &mut Lane) -> percolator::Batch {
     lane.next().expect("the lane goes on").unwrap()
 }
 
-/// Waits until the statistics say so, and tells them. The sides of a stall begin to wait one after another, each by its
-/// own clock: only the consumer's has run for [`SHORT`] when it warns.
+/// Waits until the statistics say so, and returns them. The sides of a stall begin to wait one after another,
+/// each by its own clock: when the consumer warns, only the consumer has waited for [`SHORT`].
 fn wait_until(feed: &Feed, is_said: impl Fn(&Stats) -> bool) -> Stats {
     loop {
         let stats = feed.stats();
@@ -76,7 +76,7 @@ fn a_stalled_source_is_named_and_blamed() {
     });
 }
 
-/// A device that uses its batches until it is told to stop.
+/// A device that keeps using its batches until it is stopped.
 #[derive(Clone, Debug, Default)]
 struct Busy(Arc<AtomicBool>);
 
@@ -181,7 +181,7 @@ fn a_consumer_that_holds_every_batch_is_told_so() {
             let log = &log;
             let waiter = scope.spawn(move || log.listen(|| next(&mut lane).records()[0].index));
             let warning = log.wait_for("waiting for data");
-            // Of those that wait, it alone could end it.
+            // Of the sides that wait, only this one could end the stall.
             wait_until(&feed, |stats| {
                 stats.bottleneck() == Bottleneck::Consumer && stats.lanes[0].waits_for_free.time >= SHORT
             });
@@ -225,8 +225,8 @@ fn steps_that_are_held_are_an_error_to_all_lanes() {
         assert!(matches!(steps.pop(), Some(Err(FeedError::AllHeld { lane: 0, .. }))));
         assert_eq!(steps.len(), 2);
         assert_eq!(feed.stats().bottleneck(), Bottleneck::Consumer, "{}", feed.stats());
-        // Two lanes on two threads: who has nothing to do with it hears of it, or it would wait for the other
-        // for ever.
+        // Two lanes on two threads: the lane that is not at fault must be told too, or it would wait for the
+        // other for ever.
         let source = MemorySource::images("held", 10, 1, 4, 4);
         let mut feed =
             self::feed(source).devices([0, 1].map(Device::host)).give_up_after(SHORT).build().unwrap();
@@ -242,7 +242,7 @@ fn steps_that_are_held_are_an_error_to_all_lanes() {
 #[test]
 fn no_other_wait_is_given_up_and_none_where_nobody_wants_it() {
     must_end("waits that are not given up", || {
-        // A source that stalls, with nothing held, and with one batch of two.
+        // A source that stalls, with no batch held, and with one of two held.
         for held in [0, 1] {
             let (source, mut stall) = MemorySource::images("slow", 10, 1, 4, 4).stall_at(3);
             let mut feed = feed(source).give_up_after(Duration::ZERO).build().unwrap();
@@ -262,7 +262,7 @@ fn no_other_wait_is_given_up_and_none_where_nobody_wants_it() {
                 assert_eq!(waiter.join().unwrap(), (held, Some(4)));
             });
         }
-        // All are held, and another thread drops one.
+        // All batches are held, and another thread drops one.
         let mut feed = feed(MemorySource::images("held", 10, 1, 4, 4)).give_up_after(None).build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         let held = [next(&mut lane), next(&mut lane)];
@@ -385,8 +385,8 @@ fn a_step_waits_for_all_its_lanes() {
 #[test]
 fn what_is_ready_counts_as_no_wait() {
     must_end("a lane whose consumer holds every batch of a pass", || {
-        // Four batches and a ring of four: no batch has to come back before another can be begun, and the
-        // end of the pass is seen all the same.
+        // Four batches and a ring of four: no batch has to be returned before the next can be begun, and the
+        // end of the pass is still seen.
         let mut feed = feed(MemorySource::images("ready", 4, 1, 4, 4)).prefetch(4).once().build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);
         let held: Vec<_> = lane.by_ref().map(Result::unwrap).collect();

@@ -1,5 +1,5 @@
-//! Lanes as streams: what an executor gets is what an iterator gets, and its thread never waits in a lane. The executor of these
-//! tests polls only when it was woken, and a poll that waited would end no test.
+//! Lanes as streams: an executor gets what an iterator gets, and its thread never waits in a lane. The
+//! executor of these tests polls only after a wake-up, so a missed wake-up hangs the test.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::future::{Future, poll_fn};
@@ -22,7 +22,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future, which is polled only when it was woken.
+/// Runs a future, and polls it only after a wake-up.
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Arc::new(Unpark(std::thread::current())).into();
     let mut context = Context::from_waker(&waker);

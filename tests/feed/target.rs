@@ -1,5 +1,5 @@
-//! A second array of each batch: what goes with a record is transformed with its random numbers, and what
-//! does not go with it is an error.
+//! Targets, the second array of each batch: the target of a record is transformed with the record's random
+//! numbers, and a target that does not match its record is an error.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 use percolator::batch::{FieldError, ImageShape};
@@ -30,7 +30,7 @@ fn images(count: usize) -> MemorySource {
     MemorySource::images("images", count, 3, 9, 8)
 }
 
-/// One channel, which is the images' first.
+/// One channel, the images' first.
 fn masks(count: usize) -> MemorySource {
     let mask = |index| {
         let whole = Datum::decode(&*image(index, 3, 9, 8).1).unwrap();
@@ -138,13 +138,13 @@ fn a_target_is_drawn_at_random_only_with_its_image() {
     for (image, target) in [(0, 3), (5, 3), (3, 5)] {
         let error = refused(cropped(image), cropped(target), Phase::Train);
         assert_eq!(error, Some(ConfigError::TargetCropped { target, image }));
-        // The central crop of either has one middle.
+        // The central crops of both have the same middle.
         assert_eq!(refused(cropped(image), cropped(target), Phase::Test), None);
     }
     assert_eq!(refused(cropped(5), Transform::new(), Phase::Train), None);
 }
 
-/// Two layers of lists, or a database and a list, as one feed.
+/// Two layers with lists, or a database and a list, as one feed.
 fn pair_of(images: &str, targets: &str) -> Result<(), FeedError> {
     let folder = tempfile::tempdir().unwrap();
     write_images(&folder.path().join("images"), 3, 1, 4, 4);
@@ -235,7 +235,7 @@ fn the_test_layer_of_a_net_is_dealt_to_one() {
     let feed = || Feed::from_prototxt(&path, Phase::Test).unwrap().root(folder.path());
     let message = feed().devices([0, 1].map(Device::host)).build().unwrap_err().to_string();
     assert!(message.contains(": layer \"d\": 2 devices: in TEST Caffe deals every record"), "{message}");
-    // The rank does not matter, as long as there is one.
+    // Which rank it is does not matter, as long as there is one.
     let message = feed().ranks(2, 2).build().unwrap_err().to_string();
     assert!(message.ends_with("there is no rank 2 in a job of 2: ranks are counted from 0"), "{message}");
     let batches = batches(feed().ranks(1, 2));
@@ -340,7 +340,7 @@ fn the_targets_are_in_the_budget() {
     let bytes = |feed: &Feed| feed.memory_budget().total_bytes();
     let without = builder().build().unwrap();
     let with = builder().target(Target::paired(masks(4), Matching::Keys)).build().unwrap();
-    // Two batches of four masks in f32 at the least.
+    // At least two batches of four masks in f32.
     assert!(bytes(&with) >= bytes(&without) + 2 * 4 * 72 * 4, "{}", with.memory_budget());
 }
 

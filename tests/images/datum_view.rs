@@ -1,9 +1,9 @@
-//! The view of a `Datum` against prost's own reading of the same bytes.
+//! The view of a `Datum` compared with prost's own decoding of the same bytes.
 //!
-//! A record that only one of the two accepts, or that they read differently, would train a net on other
-//! data than the tools show. So both read valid messages with everything that the format allows, and
-//! then the same messages damaged: by edits of their bytes, and cut at every length. They must accept
-//! and refuse alike, and agree on every value that they accept.
+//! If only one of the two accepts a record, or they decode it differently, a net trains on other data than
+//! the tools show. So both read valid messages with everything that the format allows, and then the same
+//! messages damaged: with edited bytes, and cut at every length. They must accept and refuse alike, and agree
+//! on every value they accept.
 
 use percolator::proto;
 use percolator::record::Datum;
@@ -12,12 +12,12 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use prost::Message;
 
-/// A field as a writer might leave it.
+/// A field as a writer might encode it.
 #[derive(Clone, Debug)]
 struct Field {
     number: u32,
     value: Value,
-    /// Bytes that the key has beyond those it needs.
+    /// Bytes of the key beyond those it needs.
     key_padding: usize,
 }
 
@@ -83,7 +83,7 @@ fn any_varint() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Fields that are together one part of a message: several only for a run of floats.
+/// Fields that form one part of a message: more than one only for a run of floats.
 fn known_fields() -> impl Strategy<Value = Vec<Field>> {
     let scalar = (select(vec![1, 2, 3, 5, 7]), any_varint())
         .prop_map(|(number, value)| vec![Field::new(number, Value::Varint(value))]);
@@ -101,7 +101,7 @@ fn padding() -> impl Strategy<Value = usize> {
     prop_oneof![20 => Just(0_usize), 1 => 1..4_usize]
 }
 
-/// A field that a `Datum` does not have. Inside a group, its number may be any.
+/// A field that a `Datum` does not have. Inside a group it may have any number.
 fn unknown_field() -> impl Strategy<Value = Field> {
     let leaf = prop_oneof![
         any_varint().prop_map(Value::Varint),
@@ -163,7 +163,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Bytes that mean something at almost every place: keys, small lengths, and the ends of varints.
+/// Bytes that mean something almost anywhere: keys, small lengths, and the ends of varints.
 fn telling_bytes() -> impl Strategy<Value = Vec<u8>> {
     let known = vec![0x08, 0x10, 0x18, 0x22, 0x28, 0x32, 0x35, 0x38];
     let unknown = vec![0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x4b, 0x4c];
@@ -171,7 +171,7 @@ fn telling_bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![3 => select(known), 1 => select(unknown), 2 => select(other)], 0..24)
 }
 
-/// Asserts that the view and prost make the same of `bytes`, and returns whether they accept them.
+/// Asserts that the view and prost decode `bytes` alike, and returns whether they accept them.
 fn assert_same(bytes: &[u8]) -> bool {
     let (view, message) = (Datum::parse(bytes), proto::Datum::decode(bytes));
     let (view, message) = match (view, message) {
@@ -186,7 +186,7 @@ fn assert_same(bytes: &[u8]) -> bool {
     assert_eq!(view.encoded, message.encoded());
     assert_eq!(view.data, message.data());
 
-    // Not a number is not itself, so floats are compared as bits.
+    // NaN does not equal itself, so floats are compared as bits.
     let bits = |floats: &[f32]| floats.iter().map(|float| float.to_bits()).collect::<Vec<_>>();
     let wanted = bits(&message.float_data);
     assert_eq!(view.floats.len(), wanted.len());
@@ -233,7 +233,7 @@ proptest! {
     }
 }
 
-/// Where the number of groups is near what prost allows.
+/// The number of groups is near the limit of prost.
 #[test]
 fn deep_groups() {
     let inner = Field::new(9, Value::Varint(1));
@@ -247,7 +247,7 @@ fn deep_groups() {
     assert_eq!(accepted(&[inner]), Some(99));
 }
 
-/// What prost itself writes, which no strategy above goes through.
+/// What prost itself writes, which no strategy above produces.
 #[test]
 fn prosts_own_messages() {
     let message = proto::Datum {

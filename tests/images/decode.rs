@@ -1,6 +1,6 @@
-//! Encoded files against what OpenCV reads out of them, and against damage.
+//! Encoded files: compared with OpenCV's results, and damaged.
 //!
-//! `tests/data/images/expected.json` holds OpenCV's answers, to which every file must come exactly.
+//! `tests/data/images/expected.json` holds OpenCV's results, which every file must match exactly.
 
 #![allow(
     missing_docs,
@@ -30,7 +30,7 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(folder().join(name)).unwrap()
 }
 
-/// The files whose names end so, in order.
+/// The files with this suffix, in order.
 fn names(end: &str) -> Vec<String> {
     let names =
         std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -45,12 +45,12 @@ fn decode(file: &[u8], color: ColorMode) -> Result<(ImageShape, Vec<u8>), Decode
     bench.decode(file).map(|(shape, pixels)| (shape, pixels.to_vec()))
 }
 
-/// One of OpenCV's answers.
+/// One of OpenCV's results.
 struct Expected {
     name: String,
     color: ColorMode,
     resize: Option<(usize, usize)>,
-    /// `None` where it reads no bytes.
+    /// `None` if OpenCV reads no bytes.
     shape: Option<ImageShape>,
     sha256: String,
 }
@@ -115,7 +115,7 @@ fn every_file_comes_to_what_opencv_reads() {
 fn a_file_that_is_cut_anywhere_is_an_error() {
     for name in names(".jpg").into_iter().chain(names(".png")) {
         let whole = read(&name);
-        // What lies behind the end is not part of it.
+        // Bytes after the end marker are not part of the image.
         let end = if name == "420_stray.jpg" { whole.len() - b"and more".len() } else { whole.len() };
         for len in 0..end {
             let cut = &whole[..len];
@@ -132,7 +132,7 @@ fn a_file_that_is_cut_anywhere_is_an_error() {
 const PROGRESSIVE: [&str; 4] =
     ["grey_progressive.jpg", "420_progressive.jpg", "440_progressive.jpg", "444_restart_progressive.jpg"];
 
-/// Somebody closed a file that was cut short. A progressive one may be cut between two scans as well.
+/// A file that was cut short and closed properly. A progressive one may also be cut between two scans.
 #[test]
 fn an_end_marker_that_comes_too_early_is_an_error() {
     let baseline = [
@@ -162,7 +162,7 @@ fn an_end_marker_that_comes_too_early_is_an_error() {
     }
 }
 
-/// Where each scan of a file starts, its data start, and they end.
+/// Where each scan of a file starts, where its data start, and where they end.
 fn scans(file: &[u8]) -> Vec<[usize; 3]> {
     let is_end = |pair: &[u8]| pair[0] == 0xff && pair[1] != 0 && !(0xd0..=0xd7).contains(&pair[1]);
     let starts = (0..file.len() - 1).filter(|&at| file[at..].starts_with(b"\xff\xda"));
@@ -190,7 +190,7 @@ fn a_scan_that_ends_early_is_an_error() {
     }
 }
 
-/// The end of a scan is overwritten, its restart markers with it.
+/// The end of a scan is overwritten, including its restart markers.
 #[test]
 fn a_scan_whose_restart_markers_are_gone_is_an_error() {
     for name in ["420_restart.jpg", "444_restart_progressive.jpg"] {
@@ -220,7 +220,7 @@ fn a_scan_whose_restart_markers_are_gone_is_an_error() {
     }
 }
 
-/// Stray bytes may lie before the end marker alone: anywhere else they are what is left of something lost.
+/// Stray bytes may only precede the end marker: anywhere else they are the remains of something lost.
 #[test]
 fn scan_data_that_are_too_long_are_an_error_before_any_marker_but_the_end() {
     for name in
@@ -251,7 +251,8 @@ fn scan_data_that_are_too_long_are_an_error_before_any_marker_but_the_end() {
     }
 }
 
-/// libjpeg is done with the first; a scan of single components would have to be mixed with the one before.
+/// libjpeg stops after the first scan; a scan with some of the components would have to be combined with the
+/// scan before.
 #[test]
 fn a_second_scan_of_a_baseline_file_is_ignored_or_an_error() {
     for name in ["444.jpg", "420.jpg", "grey.jpg", "separate_scans.jpg"] {
@@ -283,9 +284,9 @@ fn a_restart_marker_behind_the_last_interval_is_allowed() {
     }
 }
 
-/// What lies between two restart markers is lost, and one of them.
+/// The data between two restart markers are lost, and one of the markers.
 #[test]
-fn a_lost_stretch_is_an_error() {
+fn a_lost_interval_is_an_error() {
     for name in ["420_restart.jpg", "444_restart_progressive.jpg"] {
         let whole = read(name);
         let marker = |code: u8| whole.windows(2).position(|pair| pair == [0xff, code]).unwrap();
@@ -307,7 +308,7 @@ fn damage_to_a_png_is_an_error() {
     }
 }
 
-/// The file with its first chunk of this kind made anew.
+/// The file with its first chunk of this kind rewritten.
 fn with_chunk(name: &str, kind: &[u8; 4], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let file = read(name);
     let at = file.windows(4).position(|found| found == kind).unwrap() - 4;
@@ -321,7 +322,7 @@ fn with_chunk(name: &str, kind: &[u8; 4], change: impl FnOnce(&mut Vec<u8>)) -> 
     [&file[..at], &len, kind, &data, &crc.sum().to_be_bytes(), &file[end + 4..]].concat()
 }
 
-/// The chunks are as they were written; what was deflated is not.
+/// The chunks are intact; the deflated data are not.
 #[test]
 fn pixels_of_a_png_that_do_not_add_up_are_an_error() {
     for name in ["rgb_8.png", "grey_2.png", "resize_rgba.png", "rgba_16.png"] {
@@ -344,7 +345,7 @@ fn grey_of_16_bits_and_a_profile_of_srgb_is_refused() {
     assert!(matches!(&error, DecodeError::Unsupported { found, .. } if found.contains("gamma")), "{error}");
 }
 
-/// The crate that reads PNGs would panic.
+/// Without a check, the PNG crate would panic.
 #[test]
 fn a_palette_has_whole_colours() {
     let mut file = read("palette_4.png");
@@ -358,7 +359,7 @@ fn a_palette_has_whole_colours() {
     );
 }
 
-/// The file with the byte at `offset` behind a marker replaced.
+/// The file with one byte replaced, `offset` bytes after a marker.
 fn patched(name: &str, marker: u8, offset: usize, byte: u8) -> Vec<u8> {
     let mut file = read(name);
     let at = file.windows(2).position(|pair| pair == [0xff, marker]).unwrap();
@@ -400,7 +401,7 @@ fn what_is_not_read_says_what_it_is() {
     }
 }
 
-/// A few bytes cannot ask for a large buffer.
+/// A few bytes cannot request a large buffer.
 #[test]
 fn a_claim_that_the_file_cannot_hold_is_an_error() {
     let mut jpeg = patched("444.jpg", 0xc0, 5, 0xff);

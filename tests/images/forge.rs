@@ -1,14 +1,14 @@
-//! Baseline JPEG files out of random numbers: any sampling, any scans, any coefficients, restart markers.
+//! Makes baseline JPEG files from random numbers: any sampling, any scans, any coefficients, restart markers.
 //! Progressive ones are in `forge/progressive.rs`.
 //!
-//! An encoder makes few of these; a decoder is to read them all.
+//! Encoders write few of these; a decoder must read them all.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 #[path = "forge/progressive.rs"]
 pub(crate) mod progressive;
 
-/// Numbers that are the same in every run.
+/// Random numbers, the same in every run.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -25,13 +25,13 @@ impl Numbers {
         (self.next() % end as u64) as usize
     }
 
-    /// Once in so many times.
+    /// True once in `times` calls on average.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 }
 
-/// Bits of scan data.
+/// Writes the bits of scan data.
 #[derive(Default)]
 struct Writer {
     data: Vec<u8>,
@@ -62,14 +62,14 @@ impl Writer {
     }
 }
 
-/// A Huffman table: symbols and codes of several lengths.
+/// A Huffman table: symbols, and codes of several lengths.
 struct Table {
     counts: [u8; 16],
     symbols: Vec<u8>,
 }
 
 impl Table {
-    /// The symbols in any order: some with short codes, some with long ones.
+    /// The symbols in random order, some with short codes, some with long ones.
     fn new(mut symbols: Vec<u8>, groups: &[(usize, usize)], numbers: &mut Numbers) -> Self {
         for at in (1..symbols.len()).rev() {
             symbols.swap(at, numbers.below(at + 1));
@@ -105,13 +105,13 @@ struct Component {
     quantizer: usize,
 }
 
-/// Of a file: how large coefficients may become.
+/// How large and how dense the coefficients of a file become.
 struct Style {
     sizes: usize,
     density: usize,
 }
 
-/// The bits of a number, and how many.
+/// The bits of a number, and their count.
 fn bits_of(number: i32) -> (u32, u32) {
     let size = 32 - number.unsigned_abs().leading_zeros();
     let bits = if number < 0 { number - 1 } else { number } as u32;
@@ -223,7 +223,7 @@ fn put_frame(file: &mut Vec<u8>, code: u8, sides: [usize; 2], components: &[Comp
     segment(file, code, &frame);
 }
 
-/// The scans: which components are in each.
+/// The components in each scan.
 fn scripts(count: usize, numbers: &mut Numbers) -> Vec<Vec<usize>> {
     match (count, numbers.below(4)) {
         (3, 0) => vec![vec![0], vec![1], vec![2]],
@@ -232,7 +232,7 @@ fn scripts(count: usize, numbers: &mut Numbers) -> Vec<Vec<usize>> {
     }
 }
 
-/// A file.
+/// A random file.
 pub(crate) fn file(numbers: &mut Numbers) -> Vec<u8> {
     let (height, width) = (1 + numbers.below(70), 1 + numbers.below(70));
     let components = components(numbers);

@@ -1,7 +1,8 @@
-//! A progressive file brings its coefficients a few bits at a time, in an order of its own. A decoder that puts one of
-//! them in a wrong place, or loses a bit, makes a picture that looks right. So random coefficients are written twice:
-//! as a progressive file of random scans (`forge/progressive.rs`), and as a baseline file, which another part of
-//! the decoder reads. Both must have the same pixels. With libjpeg-turbo at hand, `jpeg_twin` compares them with its own.
+//! A progressive file brings its coefficients a few bits at a time, in any order. A decoder that misplaces
+//! one, or loses a bit, makes a picture that looks right. So random coefficients are written twice: as a
+//! progressive file of random scans (`forge/progressive.rs`), and as a baseline file, which another part of
+//! the decoder reads. Both must have the same pixels. With libjpeg-turbo at hand, `jpeg_twin` compares them
+//! with its own.
 
 #![allow(
     missing_docs,
@@ -40,7 +41,7 @@ fn a_progressive_file_has_the_pixels_of_the_baseline_file_of_its_coefficients() 
         all.scans = all.scans.max(made_of.scans);
         all.longest_run = all.longest_run.max(made_of.longest_run);
     }
-    // Of every part of the format there was enough.
+    // Every part of the format occurred often enough.
     assert!(all.refinements > FILES && all.restarts > FILES && all.scans > 30, "{all:?}");
     assert!(all.longest_run > 64, "{all:?}");
 }

@@ -1,7 +1,8 @@
-//! A JPEG that is decoded smaller than it is has other pixels than Caffe's, and nobody would see which. So what they
-//! are is pinned here: libjpeg-turbo's at a half, a quarter and an eighth (`tests/data/images/scaled.json`, which
-//! `jpeg_twin` holds to libjpeg-turbo itself), resized as any other pixels are; nobody gets them who did not
-//! ask for them; and damage that they do not depend on is an error all the same.
+//! A JPEG decoded at a reduced size has other pixels than Caffe's, and nobody would see the difference. So
+//! these tests pin the pixels: libjpeg-turbo's at a half, a quarter and an eighth
+//! (`tests/data/images/scaled.json`, which `jpeg_twin` compares with libjpeg-turbo itself), resized as any
+//! other pixels are. Only who enables scaled decoding gets them, and damage in data that they do not depend
+//! on is still an error.
 
 #![allow(
     missing_docs,
@@ -35,7 +36,7 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(data(name)).unwrap()
 }
 
-/// All files of the tests whose names end so.
+/// All files of the test data with this suffix.
 fn files(end: &str) -> Vec<(String, Vec<u8>)> {
     let mut names = Vec::new();
     for folder in ["images", "photos"] {
@@ -56,7 +57,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The size that an image is to be decoded to which is wanted so small: by plain search among the four.
+/// The size that an image is decoded to for a wanted size: by plain search among the four.
 fn decoded([height, width]: [usize; 2], wanted: (usize, usize)) -> (usize, usize) {
     let sizes = [8, 4, 2, 1].map(|part| (height.div_ceil(part), width.div_ceil(part)));
     let enough = |size: &(usize, usize)| size.0 >= wanted.0 && size.1 >= wanted.1;
@@ -90,7 +91,7 @@ fn reduced_files_come_to_what_libjpeg_turbo_reads() {
 }
 
 fn batches(feed: FeedBuilder) -> Vec<Batch> {
-    // They are all held at once.
+    // All of them are held at once.
     let feed = feed.seed(1701).batch_size(2).threads(2).prefetch(40);
     feed.once().build().unwrap().take_lanes().unwrap().remove(0).map(Result::unwrap).collect()
 }
@@ -108,7 +109,7 @@ fn raw(index: usize, (shape, pixels): (ImageShape, Vec<u8>)) -> Record {
     (key(index), datum(channels, height, width, 0, pixels))
 }
 
-/// A feed of these records, images and their grey targets.
+/// The batches of a feed of these records: images and their grey targets.
 fn feed(images: MemorySource, targets: MemorySource, transform: &Transform, phase: Phase) -> Vec<Batch> {
     let of_target = transform.clone().scale(1.0).color(ColorMode::Gray);
     let target = Target::paired(targets, Matching::Keys).transform(of_target).dtype(Dtype::U8);
@@ -116,11 +117,11 @@ fn feed(images: MemorySource, targets: MemorySource, transform: &Transform, phas
     batches(Feed::builder().source(images).transform(transform).target(target).phase(phase))
 }
 
-/// Of files of any sampling, turned by their EXIF or not, cropped or not, images and targets.
+/// Files of any sampling, turned by their EXIF or not, cropped or not, as images and as targets.
 #[test]
 fn a_feed_gives_the_resized_pixels_of_the_reduced_file() {
     let files = files(".jpg");
-    // Wider than high and higher than wide, as some files are that are turned; exactly a half of some.
+    // Both landscape and portrait, because some files are turned; exactly a half of some.
     let sizes = [((5, 13), 0), ((13, 7), 7), ((31, 23), 20), ((23, 31), 9), ((6, 8), 5), ((188, 250), 99)];
     for (at, (wanted, crop)) in sizes.into_iter().enumerate() {
         let phase = [Phase::Train, Phase::Test][at % 2];
@@ -171,7 +172,7 @@ fn nothing_changes_where_nothing_is_made_half_as_large() {
     assert!(unchanged > 1000, "only {unchanged} were compared");
 }
 
-/// At an eighth, of most blocks nothing but the mean is looked at.
+/// At an eighth, only the mean of most blocks is used.
 #[test]
 fn damage_is_found_whatever_the_size() {
     for name in ["444.jpg", "420.jpg", "420_progressive.jpg", "separate_scans.jpg", "grey.jpg"] {
@@ -196,8 +197,10 @@ fn the_files_of_a_nets_layer_are_decoded_smaller_where_the_builder_says_so() {
     std::fs::write(folder.path().join("list.txt"), &list).unwrap();
     let net = folder.path().join("net.prototxt");
     let text = format!(
-        "layer {{ name: 'data' type: 'ImageData' top: 'data' top: 'label' transform_param {{ crop_size: 7 }}\n\
-         image_data_param {{ source: 'list.txt' root_folder: '{}/' batch_size: 4 new_height: 11 new_width: 9 }} }}",
+        "layer {{ name: 'data' type: 'ImageData' top: 'data' top: 'label' transform_param {{ crop_size: 7 \
+         }}\n\
+         image_data_param {{ source: 'list.txt' root_folder: '{}/' batch_size: 4 new_height: 11 \
+         new_width: 9 }} }}",
         data("").display()
     );
     std::fs::write(&net, text).unwrap();
@@ -236,7 +239,7 @@ fn a_builder_may_be_told_before_or_after_its_transform() {
     let asks = transform.clone().scaled_decode(true);
     assert_eq!(arrays(feed().scaled_decode(false).transform(asks.clone()), 8), whole);
     assert_eq!(arrays(feed().transform(asks).scaled_decode(false), 8), whole);
-    // A target that is made of a feed is decoded as the feed would be.
+    // A target made from a feed is decoded as the feed would be.
     let target = |builder: FeedBuilder| {
         let target = Target::from_feed(builder, Matching::Keys);
         batches(feed().transform(transform.clone()).target(target).phase(Phase::Test))

@@ -1,13 +1,14 @@
-//! A decoder that is off by one level in one pixel of a thousand trains another net than Caffe does, and nobody sees
-//! it. Here every file is read by ours and by libjpeg-turbo, and both must have the same bits of it.
+//! A decoder that is off by one level in one pixel of a thousand trains another net than Caffe does, and
+//! nobody sees it. Here our decoder and libjpeg-turbo read every file, and must agree bit for bit.
 //!
-//! The files: photographs; what libjpeg-turbo's own encoder makes of noise, slopes and photographs, small and of odd
-//! sizes; forged ones (`forge.rs`), baseline and progressive, of any sampling, any scans and any coefficients; and
-//! all of these with bytes changed, as long as both still read them. Each is read whole and, where that makes it
-//! smaller, at a half, a quarter and an eighth of its sides.
+//! The files are photographs; what libjpeg-turbo's own encoder makes of noise, slopes and photographs, small
+//! and of odd sizes; forged ones (`forge.rs`), baseline and progressive, of any sampling, any scans and any
+//! coefficients; and all of these with changed bytes, as long as both still read them. Each is read whole
+//! and, if that makes it smaller, at a half, a quarter and an eighth of its sides.
 //!
-//! `cargo test --features turbojpeg --test images jpeg_twin`; needs cmake and nasm. `PERCOLATOR_TWIN_FILES=20000` takes as
-//! many files in place of a few hundred, `PERCOLATOR_TWIN_FOLDER` reads all `.jpg` in a folder, too.
+//! `cargo test --features turbojpeg --test images jpeg_twin`; needs cmake and nasm.
+//! `PERCOLATOR_TWIN_FILES=20000` sets the number of files (default: a few hundred); `PERCOLATOR_TWIN_FOLDER`
+//! adds all `.jpg` files of a folder.
 
 #![allow(
     missing_docs,
@@ -32,17 +33,17 @@ use turbojpeg::{Decompressor, Image, PixelFormat, ScalingFactor};
 use crate::forge;
 use crate::forge::Numbers;
 
-/// At how much of its sides a file may be read. Which of them it is, ours is told by the size that is wanted.
+/// The scales at which a file may be read. Our decoder picks one from the wanted size.
 const SCALES: [ScalingFactor; 4] =
     [ScalingFactor::ONE, ScalingFactor::ONE_HALF, ScalingFactor::ONE_QUARTER, ScalingFactor::ONE_EIGHTH];
 
 const MODES: [ColorMode; 2] = [ColorMode::Native, ColorMode::Gray];
 
-/// Ours and the other.
+/// Our decoder and libjpeg-turbo.
 struct Twins {
     ours: [DecodeBench; 2],
     compared: usize,
-    /// How many of these were read smaller than they are.
+    /// How many files were read at a reduced size.
     reduced: usize,
 }
 
@@ -52,9 +53,9 @@ impl Twins {
         Self { ours, compared: 0, reduced: 0 }
     }
 
-    /// What libjpeg-turbo has of a file, as planes. An error where it as much as warns.
+    /// libjpeg-turbo's planes of a file. Its warnings are errors.
     fn turbo(file: &[u8], grey: bool, scale: ScalingFactor) -> Result<Vec<u8>, String> {
-        // One that has met with an error does not forget it.
+        // A new one each time: a decompressor that met an error does not forget it.
         let turbo = &mut Decompressor::new().unwrap();
         turbo.set_scaling_factor(scale).unwrap();
         let header = turbo.read_header(file).map_err(|error| error.to_string())?.scaled(scale);
@@ -67,9 +68,9 @@ impl Twins {
         Ok((0..format.size()).flat_map(plane).collect())
     }
 
-    /// Both read the file, and alike; if they need not, then alike where both do.
+    /// Both read the file, and alike; without `must_read`, they must agree if both read it.
     fn compare(&mut self, file: &[u8], must_read: bool, name: &dyn Fn() -> String) {
-        // Grey would be turned as EXIF says, which is not libjpeg-turbo's business.
+        // Our decoder turns grey images as EXIF says; libjpeg-turbo does not.
         let turned = file.windows(2).any(|bytes| bytes == b"\xff\xe1");
         for mode in 0..if turned { 1 } else { 2 } {
             let whole = self.ours[mode].shape(file);
@@ -79,7 +80,7 @@ impl Twins {
                     .as_ref()
                     .ok()
                     .map(|shape| [shape.height, shape.width].map(|side| scale.scale(side)));
-                // Where two scales come to one size, ours takes the larger.
+                // If two scales give the same size, ours takes the larger.
                 if size.is_some() && size == last {
                     continue;
                 }
@@ -100,7 +101,7 @@ impl Twins {
     }
 }
 
-/// Both read a file at one scale, and alike. Whether both read it.
+/// Both read a file at one scale, and alike. Returns whether both read it.
 fn compare_at(
     ours: &mut DecodeBench,
     file: &[u8],
@@ -124,7 +125,7 @@ fn compare_at(
     true
 }
 
-/// Leaves a file where it can be looked at.
+/// Saves a file for inspection.
 fn keep(file: &[u8]) {
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("jpeg_twin.jpg"), file).unwrap();
 }
@@ -147,7 +148,7 @@ fn photos() -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// What there is on a picture.
+/// The pixels of a test picture.
 fn picture(kind: usize, height: usize, width: usize, photo: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     let (corner, slope) = (numbers.below(100_000), [numbers.below(9), numbers.below(9), numbers.below(40)]);
     let pixel = |y: usize, x: usize, channel: usize, numbers: &mut Numbers| match kind {
@@ -226,7 +227,8 @@ fn damaged_files_come_to_the_same_where_both_read_them() {
     assert!(twins.compared > files(), "only {} were compared", twins.compared);
 }
 
-/// What `jpeg_scaled` holds ours to where there is no libjpeg-turbo at hand. `PERCOLATOR_WRITE_SCALED=1` writes it.
+/// The expected values of `jpeg_scaled`, which needs no libjpeg-turbo. `PERCOLATOR_WRITE_SCALED=1` writes
+/// them.
 #[test]
 fn the_kept_checksums_are_those_of_libjpeg_turbo() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");

@@ -1,6 +1,7 @@
-//! A crop that reads only the blocks it needs could take a neighbour's pixel at its edge, and no shape would tell.
-//! Any window of any file must hold what the whole file holds there; a feed of encoded records must give what one of
-//! the same records decoded beforehand gives; and damage beside the window is an error all the same.
+//! A crop that decodes only the blocks it needs could take a neighbour's pixel at its edge, and no shape
+//! would show it. Any window of any file must hold what the whole file holds there; a feed of encoded records
+//! must give what a feed of the same records decoded beforehand gives; and damage beside the window is still
+//! an error.
 
 #![allow(
     missing_docs,
@@ -42,7 +43,7 @@ fn window(shape: ImageShape, numbers: &mut Numbers) -> [usize; 4] {
     [top, left, 1 + numbers.below(shape.height - top), 1 + numbers.below(shape.width - left)]
 }
 
-/// The window holds what the whole image does. `bench` has read other files before.
+/// Checks that the window holds what the whole image does. `bench` has read other files before.
 fn check(bench: &mut DecodeBench, whole: &mut DecodeBench, file: &[u8], numbers: &mut Numbers) {
     let Ok((shape, wanted)) = whole.decode(file) else { return };
     for _ in 0..4 {
@@ -106,7 +107,7 @@ fn damage_below_the_window_is_an_error() {
     }
 }
 
-/// The record of a file, and of what the file is decoded to.
+/// The record of a file, and the record of what the file is decoded to.
 fn records(index: usize, file: &[u8], color: ColorMode) -> [(Vec<u8>, Vec<u8>); 2] {
     let (shape, pixels) = DecodeBench::new(color, None).decode(file).map(|(s, p)| (s, p.to_vec())).unwrap();
     let encoded = Datum { data: Some(file.to_vec()), encoded: Some(true), ..Datum::default() };
@@ -150,7 +151,8 @@ proptest! {
             .collect();
         let sources = |color| {
             let records = files.iter().enumerate().map(|(index, file)| records(index, file, color));
-            let [encoded, raw]: [Vec<_>; 2] = records.fold(Default::default(), |mut lists: [Vec<_>; 2], both| {
+            let empty: [Vec<_>; 2] = Default::default();
+            let [encoded, raw] = records.fold(empty, |mut lists, both| {
                 lists.iter_mut().zip(both).for_each(|(list, record)| list.push(record));
                 lists
             });

@@ -1,4 +1,4 @@
-//! C++ LevelDB cannot open a database without rewriting it, and most of what Caffe wrote lies in a log that a
+//! C++ LevelDB cannot open a database without rewriting it, and most of what Caffe wrote is in a log, which a
 //! reader of tables alone does not see. These tests read databases as real writers left them (Caffe, C++
 //! LevelDB through plyvel, a writer that was killed), compare every record, and compare the folder before and
 //! after. What is damaged, missing or something else must be an error that names the file.
@@ -37,12 +37,12 @@ fn read(path: &Path) -> Result<Records, SourceError> {
     drain(LevelDb::open(path)?.cursor()?)
 }
 
-/// What is wrong with a LevelDB; a feed must say the same.
+/// The error of opening or reading a LevelDB; a feed must give the same.
 fn refusal(path: &Path) -> LevelDbError {
     let error = read(path).unwrap_err();
     match Feed::builder().leveldb(path).build() {
         Err(FeedError::Reader(ReaderError::Source(from_feed))) => assert_eq!(from_feed, error),
-        // Feeds look at the first record before they start.
+        // A feed reads only the first record before it starts.
         other => assert!(matches!(other, Err(FeedError::Record(_)) | Ok(_)), "{other:?}"),
     }
     assert!(error.to_string().contains(path.to_str().unwrap()), "the file is named: {error}");
@@ -57,7 +57,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// A database of the tree, copied to where it can be damaged.
+/// A copy of a database of the tree, to be damaged.
 fn copy(name: &str) -> TempDir {
     let folder = tempdir().unwrap();
     for file in fs::read_dir(data(name)).unwrap() {
@@ -84,7 +84,7 @@ fn state(folder: &Path) -> BTreeMap<String, (Vec<u8>, i64, i64, u32)> {
     fs::read_dir(folder).unwrap().map(|file| entry(file.unwrap())).collect()
 }
 
-/// The digest that `make.py` makes.
+/// The digest that `make.py` computes.
 fn digest(records: &Records) -> String {
     let mut digest = Sha256::new();
     for part in records.iter().flat_map(|(key, value)| [key, value]) {
@@ -94,7 +94,7 @@ fn digest(records: &Records) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares every database that `make.py` wrote to a folder with what it says it put there.
+/// Compares every database that `make.py` wrote to a folder with what it says it wrote.
 fn check_made(folder: &Path) -> usize {
     let expected = fs::read_to_string(folder.join("expected.json")).unwrap();
     let expected: BTreeMap<String, serde_json::Value> = serde_json::from_str(&expected).unwrap();
@@ -111,7 +111,7 @@ fn check_made(folder: &Path) -> usize {
         if let Some(count) = source.records() {
             assert_eq!(count, records.len() as u64, "{name}");
         }
-        // Twice round, and from and to every 7th key.
+        // Two passes, and ranges from and to every 7th key.
         for (key, value) in &records {
             let entry = cursor.advance().unwrap().unwrap();
             assert_eq!((entry.key(), entry.value()), (&key[..], &value[..]), "{name}");
@@ -183,7 +183,8 @@ fn larger_databases_of_cpp_leveldb_are_read_as_it_reads_them() {
     }
 }
 
-/// Where each record of a log ends that fragments do not cut to pieces, or whose last fragment it is.
+/// Where the records of a log end: those that are not split into fragments, and the last fragments of those
+/// that are.
 fn record_ends(log: &[u8]) -> Vec<usize> {
     const BLOCK: usize = 32_768;
     let (mut ends, mut at) = (vec![0], 0);
@@ -199,7 +200,7 @@ fn record_ends(log: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Whether C++ LevelDB is at hand.
+/// Whether C++ LevelDB is available.
 fn has_plyvel() -> bool {
     let has_plyvel = Command::new("python3").args(["-c", "import plyvel"]).output();
     if has_plyvel.as_ref().is_ok_and(|output| output.status.success()) {
@@ -210,8 +211,8 @@ fn has_plyvel() -> bool {
     false
 }
 
-/// A writer compacts, and deletes files, while its database is read again and again: what is read is what was
-/// written up to some write, or an error says that it is being written to.
+/// A writer compacts and deletes files while its database is read again and again. Each read gives what was
+/// written up to some write, or an error that says that somebody is writing to the database.
 #[test]
 fn a_database_that_is_written_to_is_read_as_it_was_or_says_so() {
     if !has_plyvel() {
@@ -226,7 +227,7 @@ fn a_database_that_is_written_to_is_read_as_it_was_or_says_so() {
         .spawn()
         .unwrap();
     let said = std::io::BufReader::new(writer.stdout.take().unwrap());
-    // One read for each of its marks, so that it is at work all the while.
+    // One read for each line the writer prints, so that it is at work all the while.
     let (mut read_whole, mut written_to) = (0, 0);
     for line in said.lines().take(30) {
         let before: usize = line.unwrap().parse().unwrap();
@@ -249,8 +250,9 @@ fn a_database_that_is_written_to_is_read_as_it_was_or_says_so() {
     assert!(read_whole > 0);
 }
 
-/// Bulk loads of C++ LevelDB, closed, reopened, compacted and killed: each is read, whatever its numbers. Then
-/// the older of two logs is cut where a record ends, which no checksum shows: each such database is refused.
+/// Bulk loads of C++ LevelDB, closed, reopened, compacted and killed: each is read, whatever its sequence
+/// numbers. Then the older of two logs is cut where a record ends, which no checksum shows: each such
+/// database is refused.
 #[test]
 fn what_a_bulk_load_left_is_read_and_what_lost_writes_is_not() {
     if !has_plyvel() {
@@ -282,7 +284,7 @@ fn what_a_bulk_load_left_is_read_and_what_lost_writes_is_not() {
         let [(older, bytes), _younger] = &logs[..] else { continue };
         fs::remove_file(older).unwrap();
         if read(&path).is_ok_and(|found| found == records) {
-            // Killed when the older one was in a table, before it was deleted.
+            // Killed after the older log went to a table, before the log was deleted.
             continue;
         }
         with_two += 1;
@@ -299,7 +301,7 @@ fn what_a_bulk_load_left_is_read_and_what_lost_writes_is_not() {
     println!("{} databases, {with_two} with two logs, {cuts} cuts", expected.len());
 }
 
-/// Who may write nothing, and make nothing, reads all.
+/// A user who may write and create nothing reads everything.
 #[test]
 fn a_folder_that_cannot_be_written_is_read() {
     let name = this_test!();
@@ -394,7 +396,7 @@ fn a_missing_or_strange_file_is_named() {
     );
     assert!(matches!(without("000012.log"), LevelDbError::Missing { named_by, .. } if named_by == manifest));
 
-    // The older name of tables.
+    // The older suffix of tables.
     fs::rename(file("000008.ldb"), file("000008.sst")).unwrap();
     assert_eq!(read(folder.path()).unwrap().len(), 140);
     let table = fs::read(file("000008.sst")).unwrap();
@@ -443,7 +445,8 @@ fn no_byte_of_a_table_can_change_unseen() {
                 Err(error) => panic!("{error}"),
             }
         }
-        // The block that names filters (13 bytes), of which there are none, and what a footer does not need.
+        // The block that names filters (13 bytes), of which there are none, and the unused bytes of the
+        // footer.
         assert!(unseen < 13 + 40, "{name}: {unseen} of {} bytes", good.len());
     }
 }
@@ -477,19 +480,19 @@ fn a_damaged_block_ends_the_walk_there() {
     assert_eq!(cursor.advance().unwrap_err(), error, "and stays there");
     cursor.rewind().unwrap();
     assert_eq!(cursor.advance().unwrap().unwrap().key(), due[0].0);
-    // What lies apart from it is read.
+    // The blocks that are not damaged are read.
     let end = drain(source.range(Some(&due[due.len() - 5].0), None).unwrap()).unwrap();
     assert_eq!(end, due[due.len() - 5..]);
 }
 
 #[test]
 fn a_cut_log_is_served_up_to_the_cut_and_says_so() {
-    // One batch, and three.
+    // One write batch, and three.
     assert_eq!(cut_everywhere("golden/raw_leveldb_log", 9001), [64, 0]);
     assert_eq!(cut_everywhere("leveldb/big_values", 1001), [32, 2, 1, 0]);
 }
 
-/// Cuts a log at lengths that lie `step` apart; gives the numbers of records that were served.
+/// Cuts a log at every `step`th length; returns the numbers of records that were read.
 fn cut_everywhere(name: &str, step: usize) -> Vec<usize> {
     let folder = copy(name);
     let file = folder.path().join("000003.log");
@@ -539,13 +542,13 @@ fn a_log_that_is_damaged_before_its_end_is_an_error() {
     let LevelDbError::Log { file: named, block, offset, fault } = refusal(folder.path()) else { panic!() };
     assert_eq!((named, block, offset), (file.clone(), 1, 33_039));
     assert!(matches!(fault, LogFault::Checksum { .. }), "{fault}");
-    // A block that is gone takes its batch along.
+    // A lost block loses its write batch.
     change(&file, |bytes| drop(bytes.drain(..32_768)));
     assert!(matches!(refusal(folder.path()), LevelDbError::Log { offset: 0, .. }));
 }
 
-/// A writer was killed when its older log was not yet in a table. What was lost at the end of that log lies
-/// between what is in it and what is in the younger one.
+/// A writer was killed before its older log was in a table. Records lost at the end of that log precede those
+/// in the younger one.
 #[test]
 fn a_cut_between_two_logs_is_an_error() {
     let folder = copy("leveldb/killed");
@@ -557,12 +560,12 @@ fn a_cut_between_two_logs_is_an_error() {
     change(older, |bytes| bytes.truncate(bytes.len() - 1));
     let LevelDbError::Gap { file, next, found, wanted } = refusal(folder.path()) else { panic!() };
     assert_eq!((&file, &next, Some(found)), (older, younger, wanted.map(|wanted| wanted + 1)));
-    // With nothing behind it, it is a cut like any other.
+    // With nothing after it, it is a cut like any other.
     fs::write(younger, "").unwrap();
     let source = LevelDb::open(folder.path()).unwrap();
     assert_eq!(source.cuts().len(), 1);
     drain(source.cursor().unwrap()).unwrap();
-    // The same log twice is no younger one.
+    // A copy of the same log is no younger one.
     let folder = copy("leveldb/killed");
     fs::copy(
         folder.path().join(older.file_name().unwrap()),
@@ -576,7 +579,7 @@ fn a_cut_between_two_logs_is_an_error() {
 fn two_tables_that_changed_places_are_found_out() {
     let folder = copy("leveldb/reopened");
     let tables = ["000005.ldb", "000008.ldb"].map(|name| folder.path().join(name));
-    // Both lengths must stay what the MANIFEST has: the shorter one is given padding that no reader looks at.
+    // Both lengths must match the MANIFEST, so the shorter table is padded with bytes that no reader uses.
     let [one, other] = tables.each_ref().map(|path| fs::read(path).unwrap());
     let (short, long) =
         if one.len() < other.len() { (&tables[0], &tables[1]) } else { (&tables[1], &tables[0]) };
@@ -678,11 +681,11 @@ fn every_database_is_the_same_read_and_mapped() {
     }
 }
 
-/// What is read and not mapped can be cut, which a process of its own would not survive if it were mapped.
+/// A file that is read, not mapped, may be cut. A mapped one would kill the process, so this runs in a child.
 #[test]
 fn a_file_that_is_cut_while_it_is_read_is_an_error() {
     let name = this_test!();
-    /// Of a bus error, which a map is answered with behind the end of its file.
+    /// The signal for an access to a map past the end of its file.
     const SIGBUS: i32 = 7;
     let cut = |folder: &Path| {
         for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
@@ -692,7 +695,7 @@ fn a_file_that_is_cut_while_it_is_read_is_an_error() {
     match role().as_deref() {
         None => {
             common::process::check(name, &child_command(name, "read").output().unwrap());
-            // On Linux, the same of a database that is mapped.
+            // On Linux, a mapped database ends the child with SIGBUS.
             #[cfg(target_os = "linux")]
             {
                 use std::os::unix::process::ExitStatusExt as _;
@@ -743,7 +746,7 @@ fn a_file_that_is_cut_while_it_is_read_is_an_error() {
                         }
                         Some(error) => panic!("{name}: {error}"),
                     }
-                    // Of a table that a plain walk is in, it has all; and `levels` has one in each level.
+                    // A plain cursor holds each table it is in, and `levels` has one table in each level.
                     let is_log = name.ends_with("log");
                     assert_eq!(error.is_none(), !by_index || is_log, "{name}: {by_index}");
                     let again = drain(source.cursor().unwrap());

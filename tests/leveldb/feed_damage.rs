@@ -1,7 +1,7 @@
-//! A feed's workers verify the blocks of a LevelDB, right before they use them; the reader has handed the records on
-//! by then. A damaged byte must still be an error that names the block, of the batch that would have held it: the
-//! batches before it are delivered, none with a record of the block is, and whoever reads without workers is given
-//! verified records only.
+//! A feed's workers verify the blocks of a LevelDB right before they use them, after the reader has handed
+//! the records over. A damaged byte must still be an error that names the block, in the batch that would have
+//! held the record: the batches before it are delivered, none with a record of the block is, and a reader
+//! without workers gets only verified records.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test of small numbers")]
 
@@ -19,16 +19,16 @@ use tempfile::{TempDir, tempdir};
 use crate::common;
 use crate::common::process::must_end;
 
-/// What is written: how many records, and the extent of their three planes.
+/// What is written: the number of records, and the extent of their three planes.
 #[derive(Clone, Copy)]
 struct Images {
     count: usize,
     extent: usize,
 }
 
-/// Some hundred and fifty a block, so that a block's records are dealt to several lanes, runs and batches.
+/// About 150 a block, so that a block's records are dealt to several lanes, runs and batches.
 const SMALL: Images = Images { count: 1200, extent: 8 };
-/// A block each, and nearly a run.
+/// One a block, and nearly a run.
 const LARGE: Images = Images { count: 150, extent: 160 };
 
 impl Images {
@@ -36,13 +36,13 @@ impl Images {
         common::image(index, 3, self.extent, self.extent).1
     }
 
-    /// A LevelDB of these whose blocks are not compressed.
+    /// Writes them to a LevelDB with uncompressed blocks.
     fn write(self) -> TempDir {
         let folder = tempdir().unwrap();
         let compressor = NoneCompressor::ID;
-        // Several tables.
+        // Small enough for several tables.
         let write_buffer_size = self.value(0).len() * self.count / 4;
-        // So long that the workers verify them: the reader verifies shorter ones itself.
+        // Large enough to be verified by workers: the reader verifies smaller blocks itself.
         let block_size = 32 << 10;
         let options = Options { write_buffer_size, compressor, block_size, ..Options::default() };
         let record = |index| (common::key(index), self.value(index));
@@ -50,7 +50,7 @@ impl Images {
         folder
     }
 
-    /// Flips a bit in the pixels of a record, in whatever table it lies.
+    /// Flips a bit in the pixels of a record, in whatever table it is stored.
     fn damage(self, folder: &Path, index: usize) -> PathBuf {
         let value = self.value(index);
         for file in fs::read_dir(folder).unwrap() {
@@ -68,7 +68,7 @@ impl Images {
     }
 }
 
-/// What a walk by itself says of the damaged database, and how many records it gives before.
+/// The error of reading the damaged database without a feed, and the number of records before it.
 fn refusal(folder: &Path, table: &Path) -> (usize, SourceError) {
     let source = LevelDb::open(folder).unwrap();
     let mut cursor = source.cursor().unwrap();
@@ -88,7 +88,7 @@ fn refusal(folder: &Path, table: &Path) -> (usize, SourceError) {
     (count, error)
 }
 
-/// Records of a lane's batches, in order, until its end; and its error.
+/// The records of a lane's batches, in order, and the error that ended it.
 fn drain(mut lane: percolator::Lane, extent: usize) -> (Vec<usize>, Option<FeedError>) {
     let mut indices = Vec::new();
     loop {
@@ -108,7 +108,7 @@ fn drain(mut lane: percolator::Lane, extent: usize) -> (Vec<usize>, Option<FeedE
     }
 }
 
-/// Feeds a database whose record at `bad` was damaged to some lanes.
+/// Damages the record at `bad`, and feeds the database to some lanes.
 fn check(images: Images, bad: usize, lanes: usize, batch_size: usize) {
     let folder = images.write();
     let table = images.damage(folder.path(), bad);
@@ -150,7 +150,7 @@ fn check(images: Images, bad: usize, lanes: usize, batch_size: usize) {
             }
             whole += usize::from(indices.len() == before);
         }
-        // Whichever lane came to the block first; another may have been stopped before it came so far.
+        // The lane that reached the block first reports it; another may have been stopped before.
         assert!(whole > 0, "the batches before the damage are delivered");
     });
 }
@@ -173,7 +173,7 @@ fn a_damaged_byte_fails_the_batch_that_holds_it_where_a_record_is_a_block() {
     }
 }
 
-/// The shape of a batch comes from its first record: not from one that is damaged.
+/// The shape of a batch comes from its first record, but never from a damaged one.
 #[test]
 fn a_damaged_head_of_a_batch_is_an_error_of_its_block_and_no_growth() {
     let folder = LARGE.write();

@@ -1,7 +1,6 @@
-//! Databases that no writer left: keys that prefix compression makes large from few bytes, logs that are gone
-//! between others that are not, tails that look like records. Each is put together here byte by byte, with
-//! checksums that are right, and must be an error that names the place, or be served with a warning, in little
-//! time and memory.
+//! Databases that no writer left: keys that prefix compression makes large from few bytes, logs missing
+//! between others, tails that look like records. Each is assembled byte by byte, with valid checksums, and
+//! must give an error that names the place, or be read with a warning, in little time and memory.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::cast_possible_truncation, reason = "a test's numbers are small")]
@@ -67,7 +66,7 @@ fn log(records: &[Vec<u8>]) -> Vec<u8> {
     log
 }
 
-/// A batch of writes of short values.
+/// A write batch of short values.
 fn batch(first: u64, keys: &[&[u8]]) -> Vec<u8> {
     let mut batch = [&first.to_le_bytes()[..], &(keys.len() as u32).to_le_bytes()].concat();
     for key in keys {
@@ -78,7 +77,7 @@ fn batch(first: u64, keys: &[&[u8]]) -> Vec<u8> {
     batch
 }
 
-/// A key as tables have it.
+/// A key as tables store it.
 fn internal(user: &[u8], sequence: u64, kind: u8) -> Vec<u8> {
     [user, &(sequence << 8 | u64::from(kind)).to_le_bytes()].concat()
 }
@@ -96,7 +95,7 @@ fn add_block(table: &mut Vec<u8>, mut entries: Vec<u8>, kind: u8) -> Vec<u8> {
     handle
 }
 
-/// A table of one block, whose entry in the index has this key.
+/// A table of one block, whose index entry has this key.
 fn table(entries: Vec<u8>, index_key: &[u8], kind: u8) -> Vec<u8> {
     let mut table = Vec::new();
     let handle = add_block(&mut table, entries, kind);
@@ -113,25 +112,25 @@ struct Forged<'a> {
     comparator: &'a [u8],
     last_sequence: usize,
     log_number: usize,
-    /// An edit behind the first one.
+    /// An edit after the first one.
     flush: Option<Flush>,
     logs: &'a [(usize, Vec<u8>)],
     /// The bytes, the first key and the last key of tables 5, 6 ... of level 1.
     tables: &'a [(Vec<u8>, Vec<u8>, Vec<u8>)],
 }
 
-/// A memtable went to a table, and its log is needed no more.
+/// A memtable was written to a table, and its log is no longer needed.
 #[derive(Clone, Copy)]
 struct Flush {
-    /// The log from which on they are needed.
+    /// The first log that is still needed.
     log_number: usize,
-    /// The number of the last write by then.
+    /// The sequence number of the last write by then.
     last_sequence: usize,
     /// Whether the table is still there, or was merged with others.
     is_there: bool,
 }
 
-/// The numbers that the table of a flush has; its keys do not lie in the order in which they were written.
+/// The sequence numbers in the table of a flush: its key order is not the order of writing.
 const FLUSHED: [u64; 3] = [1, 3, 2];
 
 impl Default for Forged<'_> {
@@ -178,7 +177,7 @@ impl Forged<'_> {
     }
 }
 
-/// How many records there are, and how many cuts.
+/// The number of records, and of cuts.
 fn read(folder: &Path) -> Result<(usize, usize), SourceError> {
     let source = LevelDb::open(folder)?;
     let mut cursor = source.cursor()?;
@@ -210,7 +209,7 @@ fn prefix_table(bytes: usize, entries: u32, kind: u8) -> (Vec<u8>, Vec<u8>, Vec<
         contents.extend(entry(prefix.len(), &unshared, b""));
     }
     let last = internal(&key(entries), u64::from(entries) + 1, kind);
-    // Writers give an index the shortest key that will do, too.
+    // Writers give the index the shortest key that separates blocks.
     (table(contents, &internal(b"b", 1, 1), 0), internal(&key(0), 1, kind), last)
 }
 
@@ -219,20 +218,20 @@ fn a_key_may_have_8_kib_and_no_more() {
     let folder = Forged { tables: &[prefix_table(KEY_BYTES_MAX, 100, 1)], ..Forged::default() }.write();
     assert_eq!(read(folder.path()), Ok((101, 0)));
 
-    // 300 KB of prefix, and every entry of some twenty bytes is a key of that length.
+    // 300 KB of prefix: each entry of some twenty bytes stands for a key of that length.
     let folder = Forged { tables: &[prefix_table(300_000, 20_000, 1)], ..Forged::default() }.write();
     let error = refusal(folder.path());
     let file = folder.path().join("000005.ldb");
     for part in [file.to_str().unwrap(), "block at byte 0", "300000 bytes", "8192"] {
         assert!(error.contains(part), "{part}: {error}");
     }
-    // A walk that starts inside the table says so, too, before it compares keys.
+    // A range that starts inside the table gives the same error, before it compares keys.
     let source = LevelDb::open(folder.path()).unwrap();
     assert_eq!(source.range(Some(b"b"), None).unwrap().advance().map(|_| ()), Ok(()), "behind the table");
     let mut cursor = source.range(Some(b"aa"), None).unwrap();
     assert_eq!(cursor.advance().unwrap_err().to_string(), error);
 
-    // A block's second entry, whose place is told.
+    // The error names the offset of the block's second entry.
     let folder = Forged { tables: &[prefix_table(KEY_BYTES_MAX, 0, 1)], ..Forged::default() }.write();
     assert_eq!(read(folder.path()), Ok((1, 0)));
     let (_, smallest, _) = prefix_table(KEY_BYTES_MAX, 0, 1);
@@ -257,7 +256,8 @@ fn a_key_of_a_log_may_have_8_kib_and_no_more() {
     let due = batch(1, &[&fits, &fits, &fits, &fits, &fits, &long]);
     let folder = Forged { logs: &[(3, log(&[due]))], last_sequence: 0, ..Forged::default() }.write();
     let error = refusal(folder.path());
-    // The write starts in the second block, behind the rest of those before it: it has 7 more bytes of header.
+    // The write starts in the second block, after the rest of those before it, so it has 7 more bytes of
+    // header.
     let at = 7 + 12 + 5 * (1 + 2 + 8000 + 6) + 7 - BLOCK;
     let file = folder.path().join("000003.log");
     for part in [file.to_str().unwrap(), "block at byte 32768", &format!("byte {at} "), "8193 bytes", "8192"]
@@ -266,7 +266,8 @@ fn a_key_of_a_log_may_have_8_kib_and_no_more() {
     }
 }
 
-/// What the longest allowed key costs when every entry has it: the time is the entries' times 8 KiB.
+/// The cost of the longest allowed key when every entry has it: time grows with the number of entries times 8
+/// KiB.
 #[test]
 fn deletions_of_long_keys_are_passed_in_time() {
     let folder = Forged { tables: &[prefix_table(KEY_BYTES_MAX, 60_000, 0)], ..Forged::default() }.write();
@@ -276,7 +277,7 @@ fn deletions_of_long_keys_are_passed_in_time() {
     assert!(start.elapsed() < Duration::from_secs(60));
 }
 
-/// A log of zeros, or of a piece of a record, whose writes the MANIFEST may have counted.
+/// A log of zeros, or of part of a record, whose writes the MANIFEST may have counted.
 #[test]
 fn a_log_that_lost_all_its_writes_is_not_passed_over() {
     let later = |first| (4, log(&[batch(first, &[b"c", b"d"])]));
@@ -294,11 +295,11 @@ fn a_log_that_lost_all_its_writes_is_not_passed_over() {
         let logs = [(3, lost.clone()), (4, Vec::new()), (5, later(11).1)];
         let folder = Forged { last_sequence: 10, log_number: 3, logs: &logs, ..Forged::default() }.write();
         assert!(refusal(folder.path()).contains("000003.log"));
-        // With no write behind it, it is a cut as any other.
+        // With no write after it, it is a cut like any other.
         let logs = [(3, lost.clone()), (4, Vec::new())];
         let folder = Forged { last_sequence: 10, log_number: 3, logs: &logs, ..Forged::default() }.write();
         assert_eq!(read(folder.path()), Ok((0, 1)));
-        // Numbers that go on from log to log prove that nothing was lost between them.
+        // Sequence numbers that continue from log to log prove that nothing was lost between them.
         let logs = [(3, whole.clone()), (4, lost), (5, later(3).1)];
         let folder = Forged { last_sequence: 4, log_number: 3, logs: &logs, ..Forged::default() }.write();
         assert_eq!(read(folder.path()), Ok((4, 1)));
@@ -319,7 +320,7 @@ fn an_empty_log_is_passed_over_if_no_write_is_missing() {
     }
 }
 
-/// What is lost, as the error says it, and what is read where that is allowed.
+/// The error that names what is lost, and the number of records read when losses are allowed.
 fn lost(folder: &Path) -> (String, usize) {
     let error = refusal(folder);
     let source = LevelDb::open_with(folder, LogGaps::Allow).unwrap();
@@ -337,7 +338,7 @@ fn lost(folder: &Path) -> (String, usize) {
 fn numbers_that_jump_are_writes_that_are_lost() {
     let (one, later) = (batch(1, &[b"a", b"b"]), batch(5, &[b"c"]));
     let forged = |logs: &[(usize, Vec<u8>)]| Forged { last_sequence: 0, logs, ..Forged::default() }.write();
-    // Within a log, where it starts, and from one log to the next, of which none is cut.
+    // Inside a log, at its start, and from one log to the next, none of them cut.
     let folder = forged(&[(3, log(&[one.clone(), later.clone()]))]);
     let (error, records) = lost(folder.path());
     assert!(error.contains("the batch at byte 37 starts with write 5, but write 3 is due"), "{error}");
@@ -354,8 +355,8 @@ fn numbers_that_jump_are_writes_that_are_lost() {
     assert_eq!(records, 3);
 }
 
-/// A writer that waits for a memtable to become a table, as bulk loads do, counts just up to where the one log
-/// ends and the next one starts.
+/// A writer that waits for a memtable to become a table, as bulk loads do, ends one log at the number at
+/// which the next one starts.
 #[test]
 fn an_older_log_that_was_emptied_lost_its_writes() {
     let older = log(&[batch(4, &[b"d", b"e"])]);
@@ -372,7 +373,7 @@ fn an_older_log_that_was_emptied_lost_its_writes() {
         assert!(error.contains("000006.log starts with write 6, but write 4 is due"), "{error}");
         assert_eq!(records, 4);
     }
-    // LevelDB starts a new log when it is asked to compact, whatever is in the last one.
+    // A compaction starts a new log, whatever the last one holds.
     for is_there in [true, false] {
         let flush = Some(Flush { log_number: 5, last_sequence: 3, is_there });
         let logs = [(5, Vec::new()), (6, log(&[batch(4, &[b"f"])]))];
@@ -393,15 +394,16 @@ fn logs_that_end_before_what_was_counted_are_refused() {
     assert!(error.contains("000005.log: writes are lost: the logs end before write 5"), "{error}");
     assert!(error.contains("MANIFEST-000002 counts up to 6"), "{error}");
     assert_eq!(records, 4);
-    // Nothing is left of the log; or nothing was ever in it.
+    // Nothing is left of the log, or nothing was ever in it.
     let (error, records) = lost(start(4, &[(5, Vec::new())]).path());
     assert!(error.contains("the logs end before write 4"), "{error}");
     assert_eq!(records, 3);
     assert_eq!(read(start(3, &[(5, Vec::new())]).path()), Ok((3, 0)));
-    // A cut is where a log ends, too.
+    // A cut also counts as the end of a log.
     let (error, _) = lost(start(5, &[(5, [&four[..], &four[..9]].concat())]).path());
     assert!(error.contains("the logs end before write 5"), "{error}");
-    // Whether the log had a write that the MANIFEST counted nobody knows once the table before it is merged.
+    // Once the table before the log is merged, nobody knows whether the log had a write that the MANIFEST
+    // counted.
     let flush = Some(Flush { log_number: 5, last_sequence: 4, is_there: false });
     let logs = [(5, Vec::new())];
     let forged = Forged { last_sequence: 0, log_number: 3, flush, logs: &logs, ..Forged::default() };
@@ -418,8 +420,8 @@ fn every_log_that_the_manifest_names_must_be_there() {
     assert!(error.contains("000003.log: the log of its newest writes is missing"), "{error}");
 }
 
-/// LevelDB takes a fragment that goes past the end of the file for the last one of a writer that died, however
-/// long it says it is.
+/// A fragment that extends past the end of the file counts as the last one of a writer that died, whatever
+/// length it claims, as in LevelDB.
 #[test]
 fn a_length_that_no_block_has_room_for_is_a_cut_at_the_end_of_a_file() {
     let whole = log(&[batch(1, &[b"a", b"b"])]);
@@ -433,11 +435,11 @@ fn a_length_that_no_block_has_room_for_is_a_cut_at_the_end_of_a_file() {
             (source.cuts()[0].offset, source.cuts()[0].tail),
             (whole.len() as u64, LogTail::PartOfARecord)
         );
-        // With a record behind it, it hides that.
+        // A record after it would be hidden by it.
         let bytes = [&whole[..], &head(length), &log(&[batch(3, &[b"c"])])].concat();
         let folder = Forged { logs: &[(3, bytes)], last_sequence: 0, ..Forged::default() }.write();
         assert!(refusal(folder.path()).contains("would extend past the end of the file"));
-        // In a block that is whole, it is damage, to LevelDB as well.
+        // In a complete block it is damage, as in LevelDB.
         let mut bytes = [&whole[..], &head(65_000)].concat();
         bytes.resize(BLOCK, b'x');
         let folder = Forged { logs: &[(3, bytes)], last_sequence: 0, ..Forged::default() }.write();
@@ -469,7 +471,7 @@ fn what_is_not_read_says_what_to_do() {
     assert!(error.contains("zstd") && error.contains("copy its records to a new database"), "{error}");
 }
 
-/// One table in two levels would be walked, and held, more than once.
+/// A table listed in two levels would be read, and held, more than once.
 #[test]
 fn a_table_has_one_level() {
     let key = internal(b"a", 1, 1);
@@ -483,12 +485,12 @@ fn a_table_has_one_level() {
     assert!(error.contains("table 5 is in level 1 and in level 2"), "{error}");
 }
 
-/// A tail in which every byte starts what could be a fragment, in as many logs as there are.
+/// A tail in which every byte starts what could be a fragment, in many logs.
 #[test]
 fn forged_tails_are_searched_in_little_time() {
     let mut tail = log(&[batch(1, &[b"a"])]);
     let start = tail.len();
-    // Headers of kind 1 to 4, at every byte, of the length 0x0404 that fits nearly everywhere.
+    // Headers of kind 1 to 4, at every byte, of the length 0x0404, which fits nearly everywhere.
     tail.resize(BLOCK - 1, 4);
     tail[start + 4..start + 7].copy_from_slice(&[0xff, 0x7f, 1]);
     let logs = [(3, tail)];

@@ -1,5 +1,5 @@
-//! LevelDB databases: as real writers leave them, forged, damaged, and through a feed. (What reading them allocates is
-//! tested in `tests/memory`.)
+//! LevelDB databases: as real writers leave them, forged, damaged, and through a feed. (`tests/memory` tests
+//! what reading them allocates.)
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,6 +1,7 @@
-//! A feed's workers unpack the compressed blocks of a LevelDB ahead of the reader. What could go wrong: records in
-//! another order, or of another block, a reader that waits for a worker that has gone, damage that is reported
-//! elsewhere or not at all. Every pixel is known by its record's number, so each batch is compared with what it must be.
+//! A feed's workers decompress the blocks of a LevelDB ahead of the reader. These are the dangers: records in
+//! another order, or of another block; a reader that waits for a worker that is gone; damage reported
+//! elsewhere or not at all. A record's number determines every pixel, so each batch is compared with what it
+//! must be.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test of small numbers")]
 
@@ -17,7 +18,7 @@ use tempfile::{TempDir, tempdir};
 use crate::common;
 use crate::common::process::must_end;
 
-/// What is written: how many records, and the extent of their three planes.
+/// What is written: the number of records, and the extent of their three planes.
 #[derive(Clone, Copy)]
 struct Images {
     count: usize,
@@ -26,11 +27,11 @@ struct Images {
 
 /// Some twenty a block, and many blocks a group.
 const SMALL: Images = Images { count: 9000, extent: 8 };
-/// A block each, a group each, and a run each: their buffers go with them.
+/// One a block, a group and a run: their buffers travel with them.
 const LARGE: Images = Images { count: 150, extent: 224 };
 
 impl Images {
-    /// A LevelDB of these whose blocks are compressed, with several tables.
+    /// Writes them to a LevelDB with compressed blocks and several tables.
     fn write(self) -> TempDir {
         let folder = tempdir().unwrap();
         let record = |index| common::image(index, 3, self.extent, self.extent);
@@ -40,7 +41,7 @@ impl Images {
         folder
     }
 
-    /// The numbers of a batch's records, whose pixels are looked at.
+    /// Checks the pixels of a batch; returns its records' numbers.
     fn check(self, batch: &Batch) -> Vec<u64> {
         let pixels = batch.pixels::<f32>().unwrap().chunks(3 * self.extent * self.extent);
         for (record, pixels) in batch.records().iter().zip(pixels) {
@@ -70,7 +71,7 @@ fn drain(mut lane: percolator::Lane, images: Images) -> (Vec<u64>, Option<FeedEr
     }
 }
 
-/// The same of all lanes at once.
+/// Everything that all lanes give, drained at once.
 fn drain_all(feed: &mut Feed, images: Images) -> Vec<(Vec<u64>, Option<FeedError>)> {
     let lanes = feed.take_lanes().unwrap().into_iter();
     let threads: Vec<_> = lanes.map(|lane| std::thread::spawn(move || drain(lane, images))).collect();
@@ -94,19 +95,19 @@ fn the_records_are_the_same_whatever_the_threads() {
     }
 }
 
-/// Without it, all else here would hold of a feed whose reader unpacks everything by itself.
+/// Without this, all other tests would pass on a feed whose reader decompresses everything itself.
 #[test]
 fn workers_unpack_for_the_reader() {
     const BATCHES_MAX: usize = 2000;
     for images in [SMALL, LARGE] {
         let folder = images.write();
         must_end("a feed whose workers unpack", move || {
-            // Round and round.
+            // Several passes.
             let mut feed = feed(folder.path(), 1, 2).build().unwrap();
             let mut lane = feed.take_lanes().unwrap().remove(0);
             let mut batches = (0..BATCHES_MAX).map(|_| images.check(&lane.next().unwrap().unwrap()));
             let is_helped = batches.any(|_| feed.stats().workers.offloaded > 0);
-            assert!(is_helped, "no worker did an errand in {BATCHES_MAX} batches");
+            assert!(is_helped, "no worker did an offloaded task in {BATCHES_MAX} batches");
         });
     }
 }
@@ -117,7 +118,7 @@ fn a_feed_that_is_left_in_the_middle_ends() {
         let folder = images.write();
         must_end("feeds that are left", move || {
             for taken in 0..12 {
-                // Round and round, so that the reader is never through.
+                // Endless passes, so that the reader never finishes.
                 let mut feed = feed(folder.path(), 2, 3).build().unwrap();
                 let mut lanes = feed.take_lanes().unwrap();
                 let (mut other, mut one) = (lanes.pop().unwrap(), lanes.pop().unwrap());
@@ -144,7 +145,7 @@ fn a_damaged_block_ends_the_feed_with_the_error_of_a_walk() {
         let folder = images.write();
         let is_table = |file: &Path| file.extension().is_some_and(|name| name == "ldb" || name == "sst");
         let files = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
-        // The last table: records of the others come before its own.
+        // The last table: records of the others precede its own.
         let table = files.filter(|file| is_table(file)).max().unwrap();
         let mut bytes = fs::read(&table).unwrap();
         let middle = bytes.len() / 2;

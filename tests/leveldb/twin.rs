@@ -1,7 +1,7 @@
-//! A reader that mixes up which of two writes is newer gives wrong images without a word. Random writes,
-//! overwrites, deletions, flushes, compactions and new starts go to a database (of rusty-leveldb, which
-//! writes as C++ LevelDB does) and to a map; buffers and tables are so small that every level fills. Walks
-//! over the whole and over ranges must give what the map gives.
+//! A reader that confuses which of two writes is newer gives wrong images without a word. Random writes,
+//! overwrites, deletions, flushes, compactions and reopenings go to a database (of rusty-leveldb, which
+//! writes as C++ LevelDB does) and to a map; buffers and tables are so small that every level fills. Reading
+//! everything, and ranges, must give what the map gives.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::cast_possible_truncation, reason = "what is cut off is meant to be")]
@@ -33,7 +33,8 @@ enum Op {
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let key = || 0..300_u16;
     let op = prop_oneof![
-        60 => (key(), prop_oneof![5 => 0..60_usize, 1 => 300..2000_usize]).prop_map(|(key, bytes)| Op::Put(key, bytes)),
+        60 => (key(), prop_oneof![5 => 0..60_usize, 1 => 300..2000_usize])
+            .prop_map(|(key, bytes)| Op::Put(key, bytes)),
         20 => key().prop_map(Op::Delete),
         1 => (key(), key()).prop_map(|(from, to)| Op::DeleteRange(from, to)),
         2 => Just(Op::Flush),
@@ -43,7 +44,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..600)
 }
 
-/// Keys of several lengths, some the start of others. None is empty: on that, the writer panics.
+/// Keys of several lengths, some a prefix of others. None is empty: the writer panics on that.
 fn key(number: u16) -> Vec<u8> {
     match number {
         number if number % 5 == 0 => format!("{:03}", number / 5).into_bytes(),
@@ -111,7 +112,7 @@ fn tables(folder: &Path) -> usize {
     names.filter(|name| name.ends_with(".ldb")).count()
 }
 
-/// The most tables that a database of a run had: shows that levels filled.
+/// The most tables that a database had: shows that levels filled.
 static TABLES_MAX: Mutex<usize> = Mutex::new(0);
 
 proptest! {
@@ -133,7 +134,8 @@ proptest! {
         }
         for (from, to) in ranges {
             let (from, to) = (key(from), key(to));
-            let after: Records = map.range(from.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
+            let after: Records =
+                map.range(from.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
             prop_assert_eq!(&drain(source.range(Some(&from), None).unwrap()), &after);
             let before = (Bound::Unbounded, Bound::Excluded(&to[..]));
             let before: Records =
@@ -147,7 +149,7 @@ proptest! {
     }
 }
 
-/// As many writes as make every kind of merge certain: one fixed, long run.
+/// One fixed, long run, with enough writes for every kind of merge.
 #[test]
 fn a_long_run_fills_levels() {
     let ops: Vec<Op> = (0..6000_u32)

@@ -1,4 +1,4 @@
-//! What is opened: folders, files, links, pipes; whole ones, cut ones and others.
+//! What can be opened: folders, files, links and pipes; undamaged files, cut ones and others.
 
 use std::fs;
 use std::io::Write as _;
@@ -89,7 +89,7 @@ fn values_are_lent_and_stay_where_they_are_while_a_lease_is_held() {
     let addresses: Vec<*const u8> = lease.iter().map(|record| record.value.as_ptr()).collect();
     drop(reader);
     assert!(registry.is_empty());
-    // Another life over the same path meets the same environment, hence the same map.
+    // Opening the same path again gives the same environment, and therefore the same map.
     let again = Lmdb::open(folder.path()).unwrap();
     let mut cursor = again.cursor().unwrap();
     assert_eq!(cursor.advance().unwrap().unwrap().value().as_ptr(), addresses[0], "lent, not copied");
@@ -166,7 +166,7 @@ fn cut_at_every_length(folder: &Path) {
     for length in lengths {
         println!("cut at {length} of {} bytes", whole.len());
         std::io::stdout().flush().unwrap();
-        // A new file each time: the old one may still be mapped if an error kept it.
+        // A new file each time: an error may still keep the old one mapped.
         let path = cut.path().join(length.to_string());
         fs::create_dir(&path).unwrap();
         fs::write(path.join("data.mdb"), &whole[..length]).unwrap();
@@ -199,7 +199,7 @@ fn cut_at_every_length(folder: &Path) {
 
 #[test]
 fn a_database_that_shrank_in_its_last_commit_is_whole() {
-    // Most of its pages are free, the last ones too, and still it is as long as its last page says.
+    // Most of its pages are free, including the last ones, but it is still as long as its last page requires.
     let folder = tempdir().unwrap();
     let env = Environment::new().set_map_size(1 << 30).open(folder.path()).unwrap();
     let database = env.open_db(None).unwrap();
@@ -336,7 +336,7 @@ fn a_terabyte_of_map_is_not_asked_for() {
         assert_eq!(read(&source).len(), 10);
         let mut feed = Feed::builder().lmdb(&path).once().build().unwrap();
         assert_eq!(feed.steps().count(), 10);
-        // The limit is real: LMDB's own way fails under it.
+        // The limit is real: liblmdb itself fails under it.
         Environment::new()
             .set_flags(EnvironmentFlags::READ_ONLY)
             .set_map_size(1 << 40)

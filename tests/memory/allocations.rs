@@ -1,7 +1,7 @@
-//! Whatever allocates once a record or once a batch is slow in a way that no profile of one run shows. This
-//! test counts: an allocator that knows when it is watched, two lanes over real databases with every step of
-//! the transform, and several hundred batches after the first rounds of the rings. The count must be 0, on
-//! every thread of the process. `ALLOCATION_TRACE=1` prints where the first allocations come from.
+//! An allocation for each record or each batch is slow in a way that no profile of one run shows. These tests
+//! count: two lanes over real databases with every step of the transform, and several hundred batches after
+//! the rings were used a few times. The count must be 0, on all threads of the process. `ALLOCATION_TRACE=1`
+//! prints where the first allocations come from.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test of small numbers")]
 
@@ -39,7 +39,7 @@ use crate::standin;
 /// Records that went to their run together with their buffer.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
-/// A source that stalls before it gives the records that it is told to, counted from the first that it gives.
+/// A source that stalls before the records at these positions, counted from the first one it gives.
 #[derive(Debug)]
 struct Stalling {
     source: Box<dyn Source>,
@@ -57,7 +57,7 @@ impl Source for Stalling {
 
     fn cursor(&self) -> Result<Box<dyn Cursor>, SourceError> {
         let cursor = self.source.cursor()?;
-        // Where records are found by their positions, a feed looks at some of them before it walks.
+        // If the source can seek, a feed looks at some records before it reads them in order.
         Ok(if self.is_seekable() { cursor } else { self.stall(cursor) })
     }
 
@@ -124,7 +124,7 @@ impl Cursor for StallingCursor {
     }
 }
 
-/// Long enough for a thread that waits to have gone to sleep.
+/// Long enough for a waiting thread to have gone to sleep.
 const ASLEEP: Duration = Duration::from_millis(20);
 
 fn wait_until(feed: &Feed, reached: impl Fn(&Stats) -> bool) {
@@ -133,8 +133,8 @@ fn wait_until(feed: &Feed, reached: impl Fn(&Stats) -> bool) {
     }
 }
 
-/// Makes every end of every queue wait once. Whoever waits first at an end makes the list of those who
-/// wait there: that is once a queue and not once a batch, but it may come late.
+/// Makes every end of every queue wait once. The first thread that waits at an end allocates the list of
+/// waiters: once a queue and not once a batch, but perhaps late.
 fn wait_everywhere(feed: &Feed, lanes: &mut [Lane], mut releases: Vec<Sender<()>>) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -158,7 +158,7 @@ fn wait_everywhere(feed: &Feed, lanes: &mut [Lane], mut releases: Vec<Sender<()>
         stats.lanes.iter().all(|lane| lane.waits_for_free.time >= ASLEEP)
             && stats.reader.waits_for_free.time >= ASLEEP
     });
-    // A lane alone goes on until the reader waits for the other.
+    // One lane is drained alone until the reader waits for the other.
     for lane in lanes {
         let before = feed.stats().reader.waits_for_free;
         loop {
@@ -172,8 +172,8 @@ fn wait_everywhere(feed: &Feed, lanes: &mut [Lane], mut releases: Vec<Sender<()>
     }
 }
 
-/// Lets more threads than a feed has wait at once: the table of waiting threads that all locks of the
-/// process share grows with their number, and never again.
+/// Makes more threads wait at once than a feed has: the table of waiting threads, which all locks of the
+/// process share, grows with their number, and never shrinks.
 fn park_many() {
     let shared = (parking_lot::Mutex::new(0), parking_lot::Condvar::new());
     std::thread::scope(|scope| {
@@ -217,11 +217,13 @@ fn after_the_first_rounds_nothing_allocates() {
         assert_eq!(calls_of_a_feed(open(), paired), 0, "with targets, in Caffe's sequence");
         assert_eq!(calls_of_a_feed(open(), planned), 0, "by a plan, shuffled");
         assert_eq!(calls_of_a_feed(open(), shared), 0, "as one worker of two");
-        // A receipt has a page for each epoch that begins, and each of the two lanes, which is some allocations: none a record or a batch.
+        // A receipt has a page for each epoch and lane, which is a few allocations, but none for a record or
+        // a batch.
         let receipts = |feed: FeedBuilder| planned(feed).receipts(true);
         let (epochs, calls) = (400 * 32 / 300 + 2, calls_of_a_feed(open(), receipts));
         assert!(calls <= epochs * 2 * 5, "{calls} allocations in {epochs} epochs with receipts");
-        // What records hold is hashed on the workers' stacks, and kept where the batch keeps its names.
+        // Contents are hashed on the workers' stacks; the hashes are kept with the batch's record
+        // identifiers.
         let contents = |feed: FeedBuilder| receipts(feed).receipt_contents(true);
         let calls = calls_of_a_feed(open(), contents);
         assert!(calls <= epochs * 2 * 5, "{calls} allocations in {epochs} epochs with receipts of contents");
@@ -240,10 +242,11 @@ fn after_the_first_rounds_nothing_allocates() {
         };
         assert_eq!(calls_of_a_feed(joined(), plain), 0, "four databases in turn");
         let global = |feed: FeedBuilder| indexed(feed).shuffle(Shuffle::Global);
-        // Stored alike: runs that hold more and more copies by chance would grow for long.
+        // All stored alike: otherwise runs that happen to hold more copies than any before would grow for a
+        // long time.
         let alike = || Box::new(Joined::new(Lmdb::open(&lmdb).unwrap()).and(Lmdb::open(&lmdb).unwrap()));
         assert_eq!(calls_of_a_feed(alike(), global), 0, "two databases shuffled together");
-        // Records that are a block, and a run, each: their buffers go from the walk to the runs and back.
+        // Each record is a block, and a run: its buffer travels from the cursor to the run and back.
         let path = folder.path().join("large");
         write_leveldb(&path, true, 100, 224);
         let large = |feed: FeedBuilder| feed.transform(Transform::new().crop(28).mirror(true));
@@ -274,7 +277,7 @@ fn files_that_are_decoded_smaller_and_resized_allocate_nothing() {
             (common::key(index), datum.encode_to_vec())
         });
         common::write_lmdb(folder.path(), records);
-        // Of these files, halves, quarters and eighths.
+        // For these files: a half, a quarter and an eighth.
         for side in [12, 7, 3] {
             let transform = Transform::new().color(ColorMode::Color).resize(side, side).scaled_decode(true);
             let source = Box::new(Lmdb::open(folder.path()).unwrap());
@@ -284,7 +287,7 @@ fn files_that_are_decoded_smaller_and_resized_allocate_nothing() {
     });
 }
 
-/// The driver, which is not counted, is the stand-in.
+/// The stand-in driver's own allocations are not counted.
 #[test]
 #[cfg(feature = "cuda")]
 fn nothing_allocates_on_the_way_to_a_gpu() {
@@ -306,7 +309,7 @@ fn nothing_allocates_on_the_way_to_a_gpu() {
     });
 }
 
-/// Images of one colour each, which compress, as a LevelDB with several tables.
+/// Writes images of one colour each, which compress, to a LevelDB with several tables.
 fn write_leveldb(folder: &Path, is_compressed: bool, count: usize, sizing: i32) {
     let compressor = if is_compressed { SnappyCompressor::ID } else { NoneCompressor::ID };
     let bytes = (3 * sizing * sizing) as usize;
@@ -316,7 +319,7 @@ fn write_leveldb(folder: &Path, is_compressed: bool, count: usize, sizing: i32) 
     common::leveldb::write(folder, options, records);
 }
 
-/// Calls of the allocator in several hundred batches, once the feed has run for a while.
+/// The number of allocations in several hundred batches, once the feed has run for a while.
 fn calls_of_a_feed(source: Box<dyn Source>, with: impl Fn(FeedBuilder) -> FeedBuilder) -> usize {
     let shape = ImageShape { channels: 3, height: 32, width: 32 };
     let mean = MeanImage::new(shape, vec![100.0; 3 * 32 * 32]).unwrap();

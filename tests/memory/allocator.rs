@@ -1,5 +1,5 @@
-//! The allocator of this binary, which counts: the calls and bytes of all threads while [`count`] runs, the calls of
-//! each thread, and the bytes that are held.
+//! The allocator of this binary. It counts the calls and bytes of all threads while [`count`] runs, the calls
+//! of each thread, and the bytes that are held.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe by its nature")]
 
@@ -21,15 +21,15 @@ thread_local! {
     static CALLS_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Makes the other tests of this binary wait until the guard is dropped. A test that must count to 0 also needs a
-/// process of its own, because libtest allocates when another test ends.
+/// Makes the other tests of this binary wait until the guard is dropped. A test that must count 0 on all
+/// threads also needs a process of its own, because libtest allocates when another test ends.
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls of the allocator, and the bytes they asked for, on all threads while `run` runs. With `ALLOCATION_TRACE` set,
-/// prints where the first ones come from.
+/// The calls of the allocator, and the bytes they requested, on all threads while `run` runs. With
+/// `ALLOCATION_TRACE` set, prints where the first ones come from.
 pub(crate) fn count(run: impl FnOnce()) -> (usize, usize) {
     TRACED.store(std::env::var_os("ALLOCATION_TRACE").is_some(), Ordering::Relaxed);
     CALLS.store(0, Ordering::Relaxed);

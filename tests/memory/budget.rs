@@ -1,6 +1,6 @@
 //! A feed that takes more memory than it announced ends a training run in the night. This test, alone in its
-//! process, runs two lanes for many batches and compares what the process holds beyond the page cache with
-//! the budget: a budget that forgot a holder, or a buffer that grows from pass to pass, is seen here.
+//! process, runs two lanes for many batches and compares the process's anonymous memory with the budget. It
+//! finds a holder that the budget forgot, and a buffer that grows from pass to pass.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use percolator::batch::ImageShape;
@@ -12,7 +12,7 @@ use crate::common;
 use crate::common::process::{anonymous_bytes, is_alone, this_test};
 use crate::common::source::MemorySource;
 
-/// What the announcement may be off by: stacks, queues, the allocator's own.
+/// The allowed difference: stacks, queues, and the allocator's own memory.
 const SLACK_BYTES: u64 = 16 << 20;
 
 fn run(what: &str, builder: FeedBuilder, steps: usize) {

@@ -1,7 +1,7 @@
-//! A database that was damaged must not take the process with it, nor its memory, nor give wrong records. Every
-//! database of the tree is changed at random (bits, cuts, bytes moved about) and read: the records are those
-//! that were written, or there is an error, or a cut that is reported. An allocator counts what is asked for:
-//! a small multiple of the files at the most, and nothing at all by a walk that has been round once.
+//! A damaged database must not kill the process, exhaust its memory, or give wrong records. Every database of
+//! the tree is changed at random (flipped bits, cuts, moved bytes) and read. The records are those that were
+//! written, or there is an error, or a reported cut. The allocator counts: reading holds at most a small
+//! multiple of the files, and the second pass of a cursor allocates nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,13 +16,13 @@ use tempfile::tempdir;
 
 use crate::allocator::{calls_here, one_at_a_time, peak};
 
-/// What opening and walking may hold at a time, in bytes a byte of the files, and beside that.
+/// The most memory that opening and reading may hold: bytes for each byte of the files, and a constant.
 const MULTIPLE: usize = 100;
 const BESIDE: usize = 64 << 10;
 
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a database holds, and whether a cut was reported.
+/// The records of a database, and whether a cut was reported.
 fn read(path: &Path) -> Result<(Records, bool), SourceError> {
     let source = LevelDb::open(path)?;
     let mut cursor = source.cursor()?;
@@ -33,7 +33,7 @@ fn read(path: &Path) -> Result<(Records, bool), SourceError> {
     Ok((records, !source.cuts().is_empty()))
 }
 
-/// Opens and walks, and keeps nothing; the most memory that was held meanwhile.
+/// Opens and reads without keeping anything; returns the record count, and the most memory held.
 fn walk(path: &Path) -> (Result<usize, SourceError>, usize) {
     peak(|| {
         let source = LevelDb::open(path)?;
@@ -74,9 +74,9 @@ enum Change {
     Flip(Index, u8),
     /// The file ends earlier.
     Cut(Index),
-    /// Some bytes are written over others.
+    /// Some bytes overwrite others.
     Move(Index, Index, usize),
-    /// Some bytes are gone, or there twice, and what follows them lies elsewhere.
+    /// Some bytes are missing, or there twice, so what follows them moves.
     Remove(Index, usize),
     Insert(Index, Index, usize),
     Zero(Index, usize),
@@ -142,7 +142,7 @@ proptest! {
 
         let (walked, peak) = walk(folder.path());
         prop_assert!(peak <= MULTIPLE * total + BESIDE, "{} bytes for {}", peak, total);
-        // A file that ends where a record ends tells nobody that it was longer; the database is an older one.
+        // A file cut where a record ends looks complete: the database is an older one.
         let may_be_older = changes.iter().any(|change| matches!(change, Change::Cut(_) | Change::Remove(..)));
         match read(folder.path()) {
             Err(error) => prop_assert_eq!(walked.unwrap_err(), error),
@@ -155,7 +155,7 @@ proptest! {
     }
 }
 
-/// A log of writes that take two bytes each, whose checksum is right.
+/// A log of two-byte writes, with valid checksums.
 #[test]
 fn a_forged_log_takes_no_more_than_is_said() {
     let _one = one_at_a_time();
@@ -183,7 +183,8 @@ fn a_forged_log_takes_no_more_than_is_said() {
     println!("{} bytes a byte", peak / log.len());
 }
 
-/// What a walk may hold a byte of table, and of keys: its own, an index's and a block's, in buffers that double.
+/// What a cursor may hold for each byte of the table, and for keys: its own, an index's and a block's, in
+/// buffers that double.
 const TABLE_MULTIPLE: usize = 22;
 const KEYS: usize = 3 * (16 << 10) + (8 << 10);
 
@@ -201,7 +202,7 @@ fn varint(mut value: usize) -> Vec<u8> {
     bytes
 }
 
-/// Adds a block of entries, compressed; gives its handle.
+/// Adds a block of entries, compressed; returns its handle.
 fn add_block(table: &mut Vec<u8>, entries: &[u8]) -> Vec<u8> {
     let contents = [entries, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
     let mut block = snap::raw::Encoder::new().compress_vec(&contents).unwrap();
@@ -212,8 +213,8 @@ fn add_block(table: &mut Vec<u8>, entries: &[u8]) -> Vec<u8> {
     handle
 }
 
-/// Tables of blocks that are small until they are uncompressed, with keys that are small until they are put
-/// together: one of 8 KiB, then entries of some ten bytes that share it, then a value of zeros.
+/// Tables whose blocks are small until they are decompressed, with keys that are small until they are
+/// assembled: one of 8 KiB, then entries of some ten bytes that share it, then a value of zeros.
 #[test]
 fn a_forged_table_takes_no_more_than_is_said() {
     let _one = one_at_a_time();
@@ -284,7 +285,7 @@ fn a_walk_that_has_been_round_allocates_nothing() {
     }
 }
 
-/// A table that is cut while the database is open is an error of the step that wants it; one that its writer
+/// A table that is cut while the database is open is an error of the step that needs it; one that its writer
 /// deletes is still read.
 #[test]
 fn a_table_that_is_cut_is_an_error_of_the_walk_and_one_that_is_deleted_is_read() {

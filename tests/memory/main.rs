@@ -1,5 +1,6 @@
-//! What is allocated, and how much memory is held. One allocator counts for all of these tests, so one test runs at a
-//! time; those that must count to 0 on all threads, and those that measure the whole process, run in a child.
+//! What is allocated, and how much memory is held. One allocator counts for all of these tests, so one test
+//! runs at a time. Those that must count 0 on all threads, and those that measure the whole process, run in a
+//! child.
 
 mod allocations;
 mod allocator;

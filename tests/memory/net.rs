@@ -1,7 +1,7 @@
-//! A net of a few kilobytes that takes gigabytes to read ends a program that only wanted to look at it. This test
-//! watches the allocator while nets that ask for as much as they can are read and searched, and holds the most
-//! that was in use against what is promised: about a hundred times the net's own bytes, a share of 160 MiB for
-//! its layers, and nothing for weights.
+//! A net of a few kilobytes that takes gigabytes to read ends a program that only wanted to look at it. These
+//! tests read and search nets built to need as much memory as possible, and compare the peak with the
+//! promise: about a hundred times the net's own bytes, a share of 160 MiB for its layers, and nothing for
+//! weights.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -57,7 +57,7 @@ fn a_net_takes_a_bounded_multiple_of_its_bytes() {
 #[test]
 fn blobs_take_no_copy_of_their_layers_name() {
     let _one = one_at_a_time();
-    // Long where it is written, and longer where it is shown.
+    // Long in the text, and longer when printed.
     let name = "\\001".repeat(60);
     let tops: Vec<_> = (0..1 << 17).map(|top| format!("'{top:x}'")).collect();
     let text = format!("layer {{ name: '{name}' type: 'Fork' top: [{}] }}", tops.join(","));
@@ -77,7 +77,7 @@ fn each_layer_of_a_net_adds_the_same_to_its_feeds() {
         most(|| drop(Feed::layers_of(&net, &NetState::default()).unwrap()))
     };
     let (few, many) = (used(500), used(10_000));
-    // Twice for vectors that double.
+    // Twice, for vectors that double.
     assert!(many <= 2 * 20 * few, "500 layers take {few} bytes, and 10,000 take {many}");
 }
 

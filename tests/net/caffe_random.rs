@@ -1,6 +1,6 @@
-//! Caffe's random sequence in a net of several data layers, in both its eras and for every rank: beside a
-//! retelling of Caffe's set-up and of its transformer, draw by draw, that shares nothing with the library but
-//! the generator.
+//! Caffe's random sequence in a net of several data layers, of both its eras and for every rank, compared
+//! with a second implementation of Caffe's set-up and transformer, draw by draw, which shares only the
+//! generator with the library.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 use std::path::Path;
@@ -19,13 +19,15 @@ const CROP: usize = 5;
 const FILES: usize = 7;
 const SKIP: u32 = 4;
 
-/// A layer that draws, one that does not, a list that is shuffled and skipped, and another that draws.
+/// A layer that draws, one that does not, a list that is shuffled and skipped into, and another layer that
+/// draws.
 const NET: &str = "
     layer { name: 'a' type: 'Data' top: 'a' top: 'la' transform_param { mirror: true crop_size: 5 }
             data_param { source: 'images' backend: LMDB batch_size: 4 } }
     layer { name: 'still' type: 'Data' top: 's' data_param { source: 'images' backend: LMDB batch_size: 4 } }
     layer { name: 'list' type: 'ImageData' top: 'i' top: 'li' transform_param { crop_size: 5 }
-            image_data_param { source: 'list.txt' root_folder: 'f' batch_size: 5 shuffle: true rand_skip: 4 } }
+            image_data_param { source: 'list.txt' root_folder: 'f' batch_size: 5 shuffle: true
+                               rand_skip: 4 } }
     layer { name: 'b' type: 'Data' top: 'b' top: 'lb' transform_param { crop_size: 5 }
             data_param { source: 'images' backend: LMDB batch_size: 4 } }";
 
@@ -47,7 +49,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// What Caffe's set-up gives the layers, in the order of the net.
+/// The seeds that Caffe's set-up gives the layers, in the order of the net.
 struct SetUp {
     a: Mt,
     shuffle: Mt,
@@ -58,8 +60,8 @@ struct SetUp {
 impl SetUp {
     fn new(seed: u32, era: CaffeEra) -> Self {
         let mut parent = Mt::new(seed);
-        // DataReader's thread, where there is one; DataTransformer's InitRand twice, of which the second is the
-        // one that stays; and the prefetch thread.
+        // The thread of DataReader, if there is one; InitRand of DataTransformer twice, of which the second
+        // counts; and the prefetch thread.
         let data_layer = |parent: &mut Mt, draws: bool| {
             if era == CaffeEra::DataReader {
                 parent.next_u32();
@@ -72,7 +74,7 @@ impl SetUp {
         data_layer(&mut parent, false);
         parent.next_u32();
         let (shuffle, skip) = (Mt::new(parent.next_u32()), parent.next_u32() % SKIP);
-        // The transformer's seed that stays, and the thread's.
+        // The transformer's seed that counts, and the thread's.
         parent.next_u32();
         parent.next_u32();
         let b = data_layer(&mut parent, true);
@@ -80,7 +82,7 @@ impl SetUp {
     }
 }
 
-/// The crop of a record, its mirror image if `mirrors` and the draw says so.
+/// The crop of a record, mirrored if `mirrors` is set and the draw says so.
 fn cropped(record: usize, mirrors: bool, generator: &mut Mt) -> Vec<f32> {
     let is_mirrored = mirrors && generator.next_u32() % 2 == 1;
     let places = (SIDE - CROP + 1) as u32;
@@ -96,7 +98,7 @@ fn cropped(record: usize, mirrors: bool, generator: &mut Mt) -> Vec<f32> {
     pixels
 }
 
-/// Boost's `random_shuffle` with `uniform_int`, by throwing away what lies past the last whole bucket.
+/// Boost's `random_shuffle` with `uniform_int`, which rejects numbers past the last whole bucket.
 fn shuffle(order: &mut [i32], generator: &mut Mt) {
     for last in (1..order.len()).rev() {
         let choices = last as u64 + 1;
@@ -166,7 +168,7 @@ fn a_lane_draws_as_the_solver_of_its_rank() {
     let lane = feed.take_lanes().unwrap().remove(2);
     let of_lane: Vec<f32> =
         lane.take(6).flat_map(|batch| batch.unwrap().pixels::<f32>().unwrap().to_vec()).collect();
-    // As one of several processes, which is given Caffe's seed: that of the solver plus its rank.
+    // As one of several processes, which gets Caffe's seed: the solver's plus its rank.
     let alone = layer(&net, "b", folder.path(), 9 + 2, CaffeEra::Today).ranks(2, 4);
     assert_eq!(arrays(alone, 6).0, of_lane);
 }

@@ -1,7 +1,7 @@
-//! Texts that protobuf's text format has, or has not.
+//! Texts that protobuf's text format allows or refuses.
 //!
-//! A net that protobuf reads and Percolator refuses cannot be brought over; one that only Percolator reads was
-//! never Caffe's. So the verdict on each text is written down here, and where `protoc` is at hand it is asked, too.
+//! A net that protobuf reads and Percolator refuses cannot be used; one that only Percolator reads was never
+//! Caffe's. So the verdict on each text is recorded here, and `protoc` is run too where it is installed.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use percolator::Net;
 
-/// Read by both.
+/// Both read these.
 const GOOD: &[&str] = &[
     "",
     "name: 'a' 'b' \"c\"",
@@ -37,7 +37,7 @@ const GOOD: &[&str] = &[
     "layer { transform_param { scale: Infinity } }",
 ];
 
-/// Read by neither.
+/// Neither reads these.
 const BAD: &[&str] = &[
     "name: '\\q'",
     "name: '\\8'",
@@ -77,7 +77,7 @@ const BAD: &[&str] = &[
     "state { stages: 'a' }",
 ];
 
-/// Read by protobuf alone: it makes up a byte, or a character that there is not, or a path that no text shows.
+/// Only protobuf reads these: it invents a byte or a character, or accepts a path that is no text.
 const THEIRS: &[&str] = &[
     "name: '\\400'",
     "name: '\\777'",
@@ -88,7 +88,7 @@ const THEIRS: &[&str] = &[
     "layer { data_param { source: '\\xff' } type: 'Data' }",
 ];
 
-/// Read by Percolator alone.
+/// Only Percolator reads these.
 const OURS: &[&str] = &[
     "\u{feff}name: 'a'",
     "name: '\\X41'",
@@ -96,12 +96,12 @@ const OURS: &[&str] = &[
     "layer { fork_param { } }",
 ];
 
-/// Whether Percolator reads a text as a net, and its data layers as far as they are asked for.
+/// Whether Percolator reads a text as a net, including the data layers that are requested.
 fn is_ours(text: &str) -> bool {
     percolator::proto::NetParameter::from_text(text).is_ok() && Net::from_text(text).is_ok()
 }
 
-/// Whether protobuf reads it; `None` where there is no protoc.
+/// Whether protobuf reads it; `None` without protoc.
 fn is_theirs(text: &str) -> Option<bool> {
     let protoc = Command::new("protoc")
         .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/proto"))
@@ -111,7 +111,7 @@ fn is_theirs(text: &str) -> Option<bool> {
         .stderr(Stdio::null())
         .spawn();
     let mut protoc = protoc.ok()?;
-    // It may have given up before it has read all.
+    // protoc may stop before it has read everything.
     let _ = protoc.stdin.take().unwrap().write_all(text.as_bytes());
     Some(protoc.wait().unwrap().success())
 }

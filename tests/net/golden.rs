@@ -1,7 +1,7 @@
 //! What real Caffe made of databases that real Caffe wrote, bit for bit.
 //!
-//! Each case is a net with one Data layer, read as it stands; the data and labels of all its batches are
-//! hashed and compared with the hashes of Caffe's own. See `tests/data/golden/README.md`.
+//! Each case is an unchanged net with one Data layer. The data and labels of all its batches are hashed and
+//! compared with the hashes of Caffe's own. See `tests/data/golden/README.md`.
 
 #![allow(
     missing_docs,
@@ -29,7 +29,7 @@ fn cases() -> Vec<Value> {
     cases
 }
 
-/// All batches of a case, one after the other.
+/// All batches of a case, concatenated.
 #[derive(Default)]
 struct Arrays {
     shape: Vec<u64>,

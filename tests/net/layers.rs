@@ -1,8 +1,8 @@
-//! Nets as people have them, and what their data layers ask for.
+//! Real nets, and the options of their data layers.
 //!
-//! A net that is misread trains on other data than Caffe would have given it, without a word. So nets of every
-//! form that Caffe ever had, and of its forks, are read here, and each thing that a data layer says is compared;
-//! nets that Caffe refuses must be refused with its own words, at the line that is wrong.
+//! A net that is misread trains on other data than under Caffe, without a word. So these tests read nets of
+//! every form that Caffe and its forks ever had, and compare each option of a data layer. Nets that Caffe
+//! refuses must be refused in its own words, at the line that is wrong.
 
 #![allow(
     missing_docs,
@@ -100,7 +100,7 @@ fn the_transform_of_a_v1_layer_moves_to_its_place() {
     assert_eq!(train.transform, TransformSpec { mirror: true, ..transform.clone() });
     assert_eq!((train.batch_size, &train.source), (256, &leveldb("ilsvrc12_train_leveldb")));
     assert_eq!(train.warnings, []);
-    // What data_param says replaces what transform_param says; what it does not say stays.
+    // Fields of data_param override those of transform_param; the others stay.
     let test = &layers(&net, Phase::Test)[0];
     assert_eq!(test.transform, TransformSpec { scale: 0.5, ..transform });
     assert_eq!(test.source, lmdb("ilsvrc12_val_leveldb"));
@@ -167,8 +167,8 @@ fn stages_and_levels_choose_the_layers() {
     assert_eq!(warnings.len(), 1);
     assert_ends(
         &warnings[0].to_string(),
-        "googlenet_stages.prototxt:22:1: layer \"input\": layers of type Input are not fed by Percolator, which feeds \
-         Data and ImageData layers",
+        "googlenet_stages.prototxt:22:1: layer \"input\": layers of type Input are not fed by Percolator, \
+         which feeds Data and ImageData layers",
     );
 }
 
@@ -199,7 +199,7 @@ fn lists_of_images_are_found() {
             is_color: false,
         }
     );
-    // The phase of the layer's own stays; of the data_param, this layer reads one field.
+    // The layer's own phase counts; this layer reads one field of data_param.
     assert_eq!((found[0].phase, found[0].prefetch, found[0].batch_size), (Phase::Test, Some(2), 16));
     assert_eq!(
         found[0].transform,
@@ -207,8 +207,8 @@ fn lists_of_images_are_found() {
     );
     assert_ends(
         &warnings(&found[0])[0],
-        "image_list.prototxt:8:65: layer \"data\": transform_param.force_gray is ignored, as in Caffe; an ImageData \
-         layer has image_data_param.is_color",
+        "image_list.prototxt:8:65: layer \"data\": transform_param.force_gray is ignored, as in Caffe; an \
+         ImageData layer has image_data_param.is_color",
     );
     assert_eq!(
         found[1].source,
@@ -263,7 +263,8 @@ fn fields_of_forks_are_passed_over_only_where_they_change_nothing() {
             found.iter().filter(|warning| warning.contains(&format!("layer \"data\": {field} is NVCaffe")));
         assert_eq!(told.count(), 1, "{field}: {found:?}");
     }
-    // The layer's own two types, which neither Caffe nor the table of forks has.
+    // Two more: forward_type and backward_type of the layer itself, which neither Caffe nor the table of
+    // forks has.
     assert_eq!((found.len(), train.batch_size), (fields.len() + 2, 256));
     let of_net = net.warnings(&NetState::default()).unwrap();
     assert_eq!(of_net.len(), 3);
@@ -275,11 +276,12 @@ fn fields_of_forks_are_passed_over_only_where_they_change_nothing() {
     let refused = |file: &str, phase: Phase| open(file).data_layers(&phase.into()).unwrap_err().to_string();
     assert_ends(
         &refused("nvcaffe.prototxt", Phase::Test),
-        "nvcaffe.prototxt:39:36: layer \"data\": transform_param.img_rand_resize_lower is NVCaffe's, and Percolator \
-         has no counterpart; without it the arrays would differ",
+        "nvcaffe.prototxt:39:36: layer \"data\": transform_param.img_rand_resize_lower is NVCaffe's, and \
+         Percolator has no counterpart; without it the arrays would differ",
     );
     assert!(refused("intel.prototxt", Phase::Train).contains(
-        "intel.prototxt:9:66: layer \"data\": data_param.shuffle is NVCaffe and Intel Caffe's, and Percolator has no"
+        "intel.prototxt:9:66: layer \"data\": data_param.shuffle is NVCaffe and Intel Caffe's, and \
+         Percolator has no"
     ));
     assert!(
         refused("ssd.prototxt", Phase::Test)
@@ -394,7 +396,7 @@ fn a_net_in_wire_bytes_is_the_net_in_text() {
         assert_eq!(percolator::proto::NetParameter::from_binary(&wire).unwrap(), parameter);
         std::fs::write(&path, &wire).unwrap();
         let (binary, text) = (Net::open(&path).unwrap(), Net::open(&file).unwrap());
-        // What the schema does not have is gone from wire bytes: a type of a fork's.
+        // Wire bytes lose what the schema does not have: here, the type of a fork.
         if name != "v1_imagenet" {
             assert_eq!(binary.parameter(), text.parameter(), "{name}");
         }
@@ -405,7 +407,7 @@ fn a_net_in_wire_bytes_is_the_net_in_text() {
         assert_eq!(binary.iter().map(known).collect::<Vec<_>>(), text.iter().map(known).collect::<Vec<_>>());
         assert!(binary.iter().all(|layer| layer.at.is_none()));
     }
-    // Nobody looks for fillers in wire bytes, so a layer that may have them may draw.
+    // Fillers are not searched for in wire bytes, so a layer that may have them may draw.
     let text =
         "layer { type: 'ReLU' } layer { type: 'Data' top: 'a' data_param { source: 's' batch_size: 1 } }";
     for (text, preceded) in [(text, false), (&text.replace("ReLU", "InnerProduct"), true)] {
@@ -419,7 +421,7 @@ fn a_net_in_wire_bytes_is_the_net_in_text() {
 fn weights_are_skipped_where_they_lie() {
     let text = "layer { name: 'd' type: 'Data' top: 'a' data_param { source: 's' batch_size: 1 } }";
     let mut wire = percolator::proto::NetParameter::from_text(text).unwrap().encode_to_vec();
-    // Another layer, of a mebibyte of weights: LayerParameter.blobs is field 7.
+    // Another layer, with a mebibyte of weights: LayerParameter.blobs is field 7.
     let mut layer = vec![7 << 3 | 2];
     prost::encoding::encode_varint(1 << 20, &mut layer);
     layer.resize(layer.len() + (1 << 20), 0);
@@ -440,7 +442,7 @@ fn a_file_is_told_by_its_content() {
         Net::open(&path)
     };
     let layer = b"layer { name: 'd' type: 'Data' top: 'a' data_param { source: 's' batch_size: 1 } }";
-    // Comments of any encoding, and even a control character in one, are no obstacle.
+    // Comments may have any encoding, and even a control character.
     for comment in [&b"# gr\xf6\xdfe\n"[..], b"# \x01\n", b"\xef\xbb\xbf# \xc3\x9f\r\n"] {
         let net = opened(&[comment, layer].concat()).unwrap();
         let at = layers(&net, Phase::Train)[0].at;
@@ -455,7 +457,8 @@ fn a_file_is_told_by_its_content() {
     assert_eq!(error(b"layer {\n  name \"d\"\n}"), "net:2:8: expected \":\", found the string \"d\"");
     assert_eq!(
         error(b"layer\x00"),
-        "net: neither a serialised net (not a serialised NetParameter: failed to decode Protobuf message: unexpected end group \
+        "net: neither a serialised net (not a serialised NetParameter: failed to decode Protobuf message: \
+         unexpected end group \
          tag) nor the text of one (1:6: found the byte 0x00, which starts no token of protobuf's text format)"
     );
     assert!(
@@ -505,7 +508,7 @@ fn what_caffe_would_ignore_in_silence_is_said() {
             of("force_encoded_color", "3:53", "write transform_param { force_color: true }"),
         ]
     );
-    // What says what is so anyway is not worth a word.
+    // A field that is set to its default is not worth a warning.
     assert_eq!(
         warnings(&found[1]),
         ["6:43: layer \"i\": image_data_param.mirror is ignored, as in Caffe; write it in transform_param"]

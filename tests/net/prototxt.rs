@@ -1,14 +1,14 @@
-//! Prints messages in all the ways that protobuf's text format has for them.
+//! Prints messages in all the ways that protobuf's text format allows.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "shared by tests only")]
 
 use std::fmt::Write as _;
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage as _, Value};
 
-/// Prints a message; which of the ways it takes is drawn from a seed.
+/// Prints a message; the seed selects among the ways.
 pub struct Printer {
     random: u64,
-    /// Only what every parser knows.
+    /// Whether to print only what every parser reads.
     common: bool,
     text: String,
 }
@@ -18,7 +18,7 @@ impl Printer {
         Printer { random: seed | 1, common: false, text: String::new() }
     }
 
-    /// Leaves out what prost-reflect does not read.
+    /// A printer that leaves out what prost-reflect does not read.
     pub fn common(seed: u64) -> Self {
         Printer { common: true, ..Self::new(seed) }
     }
@@ -45,7 +45,7 @@ impl Printer {
         self.text.push_str(blank);
     }
 
-    /// The fields in a random order, but the values of each in theirs.
+    /// The fields in random order, but the values of each in theirs.
     fn message(&mut self, message: &DynamicMessage) {
         let descriptor = message.descriptor();
         let fields = descriptor.fields().filter(|field| message.has_field(field) || field.is_list());
@@ -171,7 +171,7 @@ impl Printer {
         match self.draw(3) {
             0 => write!(self.text, "{value:e}").unwrap(),
             1 => write!(self.text, "{value:?}").unwrap(),
-            // Without a point or an exponent where it is whole.
+            // Without a point or an exponent if it is whole.
             _ => write!(self.text, "{value}").unwrap(),
         }
         if self.draw(4) == 0 {

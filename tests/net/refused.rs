@@ -1,6 +1,6 @@
-//! Nets that Caffe refuses, or half of which it ignores.
+//! Nets that Caffe refuses, or partly ignores.
 //!
-//! Caffe aborts on them, each with its own words, or trains on without a word. Here they end in an error of those
+//! Caffe aborts on them with a message, or trains on without a word. Here they end in an error in Caffe's
 //! words, with the line that is wrong, or in a warning.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
@@ -12,13 +12,13 @@ use prost::Message as _;
 /// What a Data layer needs.
 const SOURCE: &str = "data_param { source: 's' batch_size: 4 }";
 
-/// The only layer, of which `body` is all but the name, the type and the top.
+/// The error of a net with this layer only; `body` is everything but its name, type and top.
 fn refused(kind: &str, body: &str) -> String {
     let net = Net::from_text(&format!("layer {{ name: 'd' type: '{kind}' top: 'data'\n{body} }}"));
     net.and_then(|net| net.data_layers(&NetState::default())).unwrap_err().to_string()
 }
 
-/// What is said of the first data layer of a net.
+/// The warnings about the first data layer of a net.
 fn warnings(net: &Net) -> Vec<String> {
     let layers = net.data_layers(&NetState::from(Phase::Train)).unwrap();
     layers[0].warnings.iter().map(ToString::to_string).collect()
@@ -77,7 +77,8 @@ fn a_layer_that_caffe_would_not_set_up_is_refused() {
         (
             "ImageData",
             "image_data_param { source: 'l' new_height: 8 } top: 'b'",
-            "2:32: layer \"d\": current implementation requires new_height and new_width to be set at the same time: found 8 and 0",
+            "2:32: layer \"d\": current implementation requires new_height and new_width to be set at the \
+             same time: found 8 and 0",
         ),
         (
             "ImageData",
@@ -98,11 +99,11 @@ fn a_layer_that_caffe_would_not_set_up_is_refused() {
     assert_eq!(both, "1:1: layer \"d\": specify either include rules or exclude rules; not both");
 }
 
-/// What the data layer of a net is refused for, of whatever form; `None` if it is not.
+/// The error of a net's data layer, of whatever form; `None` if it is accepted.
 fn refusal(net: &str) -> Option<String> {
     let from_text = Net::from_text(net).unwrap();
     let refusal = |net: Net| net.data_layers(&NetState::default()).err();
-    // Its wire bytes have the same fields, and no places.
+    // Its wire bytes have the same fields, but no line numbers.
     let bytes = percolator::proto::NetParameter::from_text(net).unwrap().encode_to_vec();
     let of_bytes = refusal(Net::from_binary(&bytes).unwrap()).map(|error| error.cause);
     let of_text = refusal(from_text);
@@ -116,8 +117,8 @@ fn what_is_said_of_blobs_that_a_layer_does_not_have_is_refused() {
     let one = |body: &str| refusal(&v2("top: 'data'", body));
     for (body, found) in [("propagate_down: false", 1), ("propagate_down: [true, false]", 2)] {
         let wanted = format!(
-            "2:1: layer \"d\": propagate_down must be specified either 0 times or once per bottom blob: found {found}, \
-             and the layer has 0 bottom blobs; leave it out"
+            "2:1: layer \"d\": propagate_down must be specified either 0 times or once per bottom blob: \
+             found {found}, and the layer has 0 bottom blobs; leave it out"
         );
         assert_eq!(one(body), Some(wanted), "{body}");
     }
@@ -125,8 +126,8 @@ fn what_is_said_of_blobs_that_a_layer_does_not_have_is_refused() {
     assert!(bottom.contains("a Data layer takes 0 bottom blobs"), "{bottom}");
     let params = |at: &str, found: usize| {
         Some(format!(
-            "{at}: layer \"d\": too many params specified: found {found}, and a data layer has 0 blobs to train; leave \
-             them out (param, and in old layers blobs_lr, weight_decay and blob_share_mode)"
+            "{at}: layer \"d\": too many params specified: found {found}, and a data layer has 0 blobs to \
+             train; leave them out (param, and in old layers blobs_lr, weight_decay and blob_share_mode)"
         ))
     };
     assert_eq!(one("param { }"), params("2:1", 1));
@@ -135,7 +136,7 @@ fn what_is_said_of_blobs_that_a_layer_does_not_have_is_refused() {
         params("2:1", 2)
     );
     let v1 = |body: &str| refusal(&format!("layers {{ name: 'd' type: DATA top: 'data' {SOURCE}\n{body} }}"));
-    // The n-th param has the n-th of each.
+    // The n-th param has the n-th value of each.
     assert_eq!(v1("blobs_lr: 1 blobs_lr: 2 weight_decay: [1, 0, 0] param: 'w'"), params("2:49", 3));
     assert_eq!(v1("blobs_lr: 1"), params("2:1", 1));
     assert_eq!(v1("blob_share_mode: [STRICT, PERMISSIVE]"), params("2:1", 2));
@@ -145,13 +146,14 @@ fn what_is_said_of_blobs_that_a_layer_does_not_have_is_refused() {
         refusal(&format!("layers {{ {inner} top: 'data' {beside} }}"))
     };
     assert_eq!(v0("blobs_lr: 1 weight_decay: [1, 2]", ""), params("2:1", 2));
-    // Of what stands beside a V0 layer, Caffe reads only the names of the blobs.
+    // Beside a V0 layer, Caffe reads only the names of the blobs.
     assert_eq!(v0("", "blobs_lr: 1 loss_weight: [1, 2] param: 'w'"), None);
     let elsewhere = "layers { name: 'd' type: DATA top: 'data' propagate_down: true }";
     let elsewhere = Net::from_text(elsewhere).unwrap().data_layers(&NetState::default()).unwrap_err();
     assert!(elsewhere.to_string().contains("it is a field of LayerParameter"), "{elsewhere}");
-    // Of layers that load nothing, nobody looks at them.
-    let others = "layer { type: 'Convolution' bottom: 'data' top: 'c' param { lr_mult: 1 } propagate_down: [true, true] }";
+    // These fields are ignored in layers that load no data.
+    let others = "layer { type: 'Convolution' bottom: 'data' top: 'c' param { lr_mult: 1 } propagate_down: \
+     [true, true] }";
     assert_eq!(refusal(&(v2("top: 'data'", "") + others)), None);
 }
 
@@ -164,8 +166,8 @@ fn a_loss_weight_goes_with_each_top_unless_caffe_moves_it() {
     };
     let refused = |found: usize, tops: usize| {
         Some(format!(
-            "2:1: layer \"d\": loss_weight must be unspecified or specified once per top blob: found {found}, and the \
-             layer has {tops} top blobs; leave it out"
+            "2:1: layer \"d\": loss_weight must be unspecified or specified once per top blob: found \
+             {found}, and the layer has {tops} top blobs; leave it out"
         ))
     };
     let (one, two) = ("top: 'data'", "top: 'data' top: 'label'");
@@ -173,8 +175,8 @@ fn a_loss_weight_goes_with_each_top_unless_caffe_moves_it() {
     assert_eq!(net(two, "[1, 0]", ""), None);
     assert_eq!(net(one, "[1, 0]", ""), refused(2, 1));
     assert_eq!(net(two, "[1]", ""), refused(1, 2));
-    // A top that has a weight and is read goes through a split, which has the weight in the layer's place: then
-    // nobody counts.
+    // A top that has a weight and is read goes through a split, which has the weight in the layer's place:
+    // then nothing is counted.
     let reads = |blob: &str| format!("layer {{ name: 'r' type: 'ReLU' bottom: '{blob}' top: '{blob}' }}");
     assert_eq!(net(two, "[1]", &reads("data")), None);
     assert_eq!(net(one, "[0.5, 0, 0]", &reads("data")), None);
@@ -192,7 +194,8 @@ fn a_transform_that_caffe_would_not_make_is_refused() {
     for (transform, error) in [
         (
             "mean_file: 'm' mean_value: 1",
-            "3:19: layer \"d\": cannot specify mean_file and mean_value at the same time: found \"m\" and 1 mean_value",
+            "3:19: layer \"d\": cannot specify mean_file and mean_value at the same time: found \"m\" and 1 \
+             mean_value",
         ),
         ("mean_file: ''", "3:19: layer \"d\": transform_param.mean_file is not set, or empty"),
         (
@@ -222,7 +225,8 @@ fn an_unknown_backend_can_only_come_in_wire_bytes() {
 fn two_layers_of_one_state_fill_different_blobs() {
     let layer = |name: &str, kind: &str, rule: &str| {
         format!(
-            "layer {{ name: '{name}' type: '{kind}' top: 'data' {rule} data_param {{ source: 's' batch_size: 1 }} }}\n"
+            "layer {{ name: '{name}' type: '{kind}' top: 'data' {rule} data_param {{ source: 's' batch_size: \
+             1 }} }}\n"
         )
     };
     let text = layer("a", "Data", "include { phase: TRAIN }") + &layer("b", "HDF5Data", "");
@@ -243,7 +247,8 @@ fn a_net_is_of_one_form() {
     assert_eq!(both.at, Some(TextPlace { line: 2, column: 2 }));
     assert_eq!(
         both.to_string(),
-        "2:2: refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and 'layers' \
+        "2:2: refusing to upgrade inconsistent NetParameter input; the definition includes both 'layer' and \
+         'layers' \
          fields (the first of either: \"a\" at 1:1 and \"b\" at 2:2); use one of them for the whole net"
     );
     let mixed = error("layers { name: 'a' }\nlayers { layer { name: 'b' } }").to_string();
@@ -267,7 +272,8 @@ fn what_stands_in_vain_in_an_old_layer_is_said() {
     assert_eq!(
         warnings(&net),
         [
-            "1:10: layer \"d\": beside a V0 'layer', Caffe reads only bottom and top: name, include, blobs_lr ignored",
+            "1:10: layer \"d\": beside a V0 'layer', Caffe reads only bottom and top: name, include, \
+             blobs_lr ignored",
             "2:68: layer \"d\": unknown parameter new_height for layer type data: it is ignored, as in Caffe",
         ]
     );
@@ -307,9 +313,13 @@ fn a_field_behind_a_layer_is_the_nets() {
 fn a_fork_field_is_refused_where_it_would_be_lost() {
     let text = "layer { name: 'd' transform_param { display: true resize_param { } } }";
     let error = percolator::proto::NetParameter::from_text(text).unwrap_err();
-    assert!(error.to_string().starts_with(
-        "1:51: layer number 0 (without a name): transform_param.resize_param is SSD, NVCaffe and Intel Caffe's"
-    ), "{error}");
+    assert!(
+        error.to_string().starts_with(
+            "1:51: layer number 0 (without a name): transform_param.resize_param is SSD, NVCaffe and Intel \
+         Caffe's"
+        ),
+        "{error}"
+    );
     assert!(Net::from_text(text).is_ok());
     assert!(percolator::proto::NetParameter::from_text(&text.replace("resize_param { }", "")).is_ok());
 }

@@ -1,8 +1,8 @@
 //! What Caffe refuses in a layer that is fed, and what it never looks at in one that is not.
 //!
-//! A field in the wrong place that is passed over gives other arrays than the net asks for; a layer of a fork
-//! that nobody feeds must not keep the rest of its net from being read. Both are tried here, and the rules that
-//! Caffe has for all layers of a net: which are kept, whose blobs are whose, and what is said of them.
+//! Skipping a misplaced field gives other arrays than the net asks for; a layer of a fork that nobody feeds
+//! must not keep the rest of its net from being read. These tests cover both, and the rules that Caffe has
+//! for all layers of a net: which are kept, which layer owns which blob, and what is reported about them.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
@@ -21,7 +21,7 @@ fn refused(text: &str) -> String {
     read(text).data_layers(&NetState::default()).unwrap_err().to_string()
 }
 
-/// What is said of the first data layer of a net.
+/// The warnings about the first data layer of a net.
 fn warnings(text: &str) -> Vec<String> {
     let layers = read(text).data_layers(&NetState::default()).unwrap();
     layers[0].warnings.iter().map(ToString::to_string).collect()
@@ -33,25 +33,28 @@ fn a_field_in_the_wrong_place_of_a_fed_layer_is_refused() {
     for (text, error) in [
         (
             format!("layer {{ {data} crop_size: 8 mirror: true mean_value: 7 {SOURCE} }}"),
-            "1:31: message type \"caffe.LayerParameter\" has no field named \"crop_size\"; it belongs in transform_param",
+            "1:31: message type \"caffe.LayerParameter\" has no field named \"crop_size\"; it belongs in \
+             transform_param",
         ),
         (
             format!("layer {{ {data} batch_size: 8 {SOURCE} }}"),
-            "1:31: message type \"caffe.LayerParameter\" has no field named \"batch_size\"; it belongs in data_param or \
-             image_data_param",
+            "1:31: message type \"caffe.LayerParameter\" has no field named \"batch_size\"; it belongs in \
+             data_param or image_data_param",
         ),
         (
             format!("layer {{ {data} backend: LMDB {SOURCE} }}"),
-            "1:31: message type \"caffe.LayerParameter\" has no field named \"backend\"; it belongs in data_param",
+            "1:31: message type \"caffe.LayerParameter\" has no field named \"backend\"; it belongs in \
+             data_param",
         ),
         (
             format!("layer {{ {data} {SOURCE} transform_param {{ is_color: true }} }}"),
-            "1:90: message type \"caffe.TransformationParameter\" has no field named \"is_color\"; it belongs in \
-             image_data_param",
+            "1:90: message type \"caffe.TransformationParameter\" has no field named \"is_color\"; it \
+             belongs in image_data_param",
         ),
         (
             "layer { type: 'Data' data_param { top: 'x' } }".to_owned(),
-            "1:35: message type \"caffe.DataParameter\" has no field named \"top\"; it belongs in the layer itself",
+            "1:35: message type \"caffe.DataParameter\" has no field named \"top\"; it belongs in the layer \
+             itself",
         ),
         (
             "layers { layer { type: 'data' mean_value: 100 force_gray: true } }".to_owned(),
@@ -60,7 +63,8 @@ fn a_field_in_the_wrong_place_of_a_fed_layer_is_refused() {
         ),
         (
             format!("layers {{ type: DATA phase: TEST top: 'a' {SOURCE} }}"),
-            "1:21: message type \"caffe.V1LayerParameter\" has no field named \"phase\"; it belongs in include { }",
+            "1:21: message type \"caffe.V1LayerParameter\" has no field named \"phase\"; it belongs in \
+             include { }",
         ),
         (
             format!("layer {{ {data} meanfile: 'm' {SOURCE} }}"),
@@ -69,7 +73,8 @@ fn a_field_in_the_wrong_place_of_a_fed_layer_is_refused() {
         ),
         (
             format!("layer {{ {data} {SOURCE} hdf5_data_param {{ prefetch: 1 }} }}"),
-            "1:90: message type \"caffe.HDF5DataParameter\" has no field named \"prefetch\"; it belongs in data_param",
+            "1:90: message type \"caffe.HDF5DataParameter\" has no field named \"prefetch\"; it belongs in \
+             data_param",
         ),
     ] {
         assert!(refused(&text).starts_with(error), "{text}: {}\n{error}", refused(&text));
@@ -84,7 +89,8 @@ fn a_field_in_the_wrong_place_of_a_fed_layer_is_refused() {
 fn a_layer_that_is_not_fed_may_say_anything() {
     let data = format!("layer {{ name: 'd' type: 'Data' top: 'a' include {{ phase: TRAIN }} {SOURCE} }}\n");
     for other in [
-        "layer { type: 'ImageSegData' top: 'b' include { phase: TEST } image_data_param { label_type: PIXEL } }",
+        "layer { type: 'ImageSegData' top: 'b' include { phase: TEST } image_data_param { label_type: PIXEL \
+         } }",
         "layer { type: 'ImageSegData' top: 'b' image_data_param { label_type: PIXEL } transform_parm { } }",
         "layer { type: 'ImageData' top: 'b' include { phase: TEST } image_data_param { label_type: PIXEL } }",
         "layer { type: 'Fork' tops: 'x' dtype: 3 crop_size: 2 }",
@@ -98,14 +104,15 @@ fn a_layer_that_is_not_fed_may_say_anything() {
         }
     }
     let text = format!(
-        "{data}layer {{ type: 'ImageData' top: 'b' include {{ phase: TEST }} image_data_param {{ label_type: 1 }} }}"
+        "{data}layer {{ type: 'ImageData' top: 'b' include {{ phase: TEST }} image_data_param {{ label_type: \
+         1 }} }}"
     );
     let error = read(&text).data_layers(&NetState::from(Phase::Test)).unwrap_err().to_string();
     assert!(
         error.starts_with("2:79: message type \"caffe.ImageDataParameter\" has no field named"),
         "{error}"
     );
-    // A message by itself cannot say later what it lost.
+    // A message alone cannot report later what it lost.
     let error = NetParameter::from_text(&text).unwrap_err().to_string();
     assert!(error.starts_with("2:79: message type"), "{error}");
     assert!(
@@ -116,7 +123,7 @@ fn a_layer_that_is_not_fed_may_say_anything() {
     }
     assert!(NetParameter::from_text("layers { layer { type: 'images' batch_size: 1 } }").is_err());
     assert!(NetParameter::from_text("layers { layer { type: 'conv' batch_size: 1 } }").is_ok());
-    // Elsewhere a slip is refused at once.
+    // Elsewhere a misspelling is refused at once.
     for bad in ["layerz { }", "nmae: 'n'", "state { stages: 'a' }", "layer { include { phaze: TEST } }"] {
         assert!(Net::from_text(bad).is_err(), "{bad}");
     }
@@ -140,13 +147,13 @@ fn every_blob_has_one_source() {
         ),
         (
             "input: 'x' input: 'label' input_dim: 1",
-            "1:44: layer \"d\": top blob \"label\" produced by multiple sources: layer \"input\" (the net's own inputs) \
-             has it too",
+            "1:44: layer \"d\": top blob \"label\" produced by multiple sources: layer \"input\" (the net's \
+             own inputs) has it too",
         ),
         (
             "input: 'x' input: 'x' input_shape { }",
-            "layer \"input\" (the net's own inputs): top blob \"x\" produced by multiple sources: layer \"input\" (the \
-             net's own inputs) has it too",
+            "layer \"input\" (the net's own inputs): top blob \"x\" produced by multiple sources: \
+             layer \"input\" (the net's own inputs) has it too",
         ),
     ] {
         assert_eq!(refused(&format!("{data}{rest}")), error, "{rest}");
@@ -160,7 +167,7 @@ fn every_blob_has_one_source() {
     ] {
         assert!(read(&format!("{data}{good}")).data_layers(&NetState::default()).is_ok(), "{good}");
     }
-    // The places of very many tops are not kept.
+    // Line numbers of very many tops are not kept.
     let tops: String = (0..5000).map(|top| format!("\ntop: '{top}'")).collect();
     let error = refused(&format!("layer {{ name: 'x' type: 'X' {tops} top: '7' }}"));
     assert!(error.starts_with("1:1: layer \"x\": top blob \"7\" produced by multiple sources"), "{error}");
@@ -271,9 +278,8 @@ fn a_parameter_of_another_kind_of_layer_is_said_to_be_in_vain() {
     assert_eq!(images(""), [""; 0]);
     assert_eq!(
         images("prefetch: 2 batch_size: 5 source: 's'"),
-        [
-            "2:26: layer \"i\": data_param is ignored but for prefetch, as in Caffe; an ImageData layer has image_data_param"
-        ]
+        ["2:26: layer \"i\": data_param is ignored but for prefetch, as in Caffe; an ImageData layer has \
+             image_data_param"]
     );
 }
 
@@ -286,17 +292,15 @@ fn numbers_that_are_none_are_said() {
     };
     assert_eq!(
         said("scale: nan"),
-        [
-            "2:19: layer \"d\": transform_param.scale is NaN, which Caffe accepts; the arrays will have elements that are not finite"
-        ]
+        ["2:19: layer \"d\": transform_param.scale is NaN, which Caffe accepts; the arrays will have \
+             elements that are not finite"]
     );
     assert_eq!(said("scale: 1e40").len(), 1);
     let means = said("mean_value: 1 mean_value: -inf mean_value: nan");
     assert_eq!(
         means,
-        [
-            "2:19: layer \"d\": transform_param.mean_value is -inf, which Caffe accepts; the arrays will have elements that are not finite"
-        ]
+        ["2:19: layer \"d\": transform_param.mean_value is -inf, which Caffe accepts; the arrays will \
+             have elements that are not finite"]
     );
     let moved = warnings(
         "layers { name: 'd' type: DATA top: 'a' transform_param { scale: 1 }\n\
@@ -311,11 +315,13 @@ fn numbers_that_are_none_are_said() {
 fn a_mean_is_blamed_where_the_one_that_counts_stands() {
     let both = |layer: &str| refused(&format!("{layer} source: 's' batch_size: 4 }} }}"));
     let v1 = both(
-        "layers { type: DATA top: 'a' transform_param { mean_value: 1 mean_file: 'x' }\ndata_param { mean_file: 'y'",
+        "layers { type: DATA top: 'a' transform_param { mean_value: 1 mean_file: 'x' }\ndata_param { \
+         mean_file: 'y'",
     );
     assert!(v1.starts_with("2:14: ") && v1.contains("found \"y\" and 1"), "{v1}");
     let v2 = both(
-        "layer { type: 'Data' top: 'a' transform_param { mean_value: 1 mean_file: 'x' }\ndata_param { mean_file: 'y'",
+        "layer { type: 'Data' top: 'a' transform_param { mean_value: 1 mean_file: 'x' }\ndata_param { \
+         mean_file: 'y'",
     );
     assert!(v2.starts_with("1:63: ") && v2.contains("found \"x\" and 1"), "{v2}");
     let images = both(
@@ -338,17 +344,16 @@ fn what_an_old_layer_has_no_use_for_is_said_as_caffe_says_it() {
     );
     assert_eq!(
         hidden,
-        [
-            "1:10: layer \"d\": beside a V0 'layer', Caffe reads only bottom and top: hdf5_data_param, window_data_param, \
-          memory_data_param ignored"
-        ]
+        ["1:10: layer \"d\": beside a V0 'layer', Caffe reads only bottom and top: hdf5_data_param, \
+             window_data_param, memory_data_param ignored"]
     );
     let detection =
         "det_fg_threshold: .1 det_bg_threshold: .1 det_fg_fraction: .1 det_context_pad: 1 det_crop_mode: 'x'";
     let of_images = "shuffle_images: true new_height: 2 new_width: 2 rand_skip: 1";
     for (kind, count) in [("data", 8), ("images", 5)] {
         let found = warnings(&format!(
-            "layers {{ top: 'a' top: 'b' layer {{ type: '{kind}' source: 's' batchsize: 1 {of_images} {detection} }} }}"
+            "layers {{ top: 'a' top: 'b' layer {{ type: '{kind}' source: 's' batchsize: 1 {of_images} \
+             {detection} }} }}"
         ));
         let wanted = format!("for layer type {kind}: it is ignored, as in Caffe");
         assert_eq!(found.iter().filter(|said| said.contains(&wanted)).count(), count, "{found:?}");

@@ -1,9 +1,10 @@
 //! Protobuf's text format, as nets use it.
 //!
-//! A text that is read differently here than by protobuf would feed another net than the one that was written.
-//! So whatever the schema can say is printed in every way that the format allows, and read back; an independent
-//! parser (prost-reflect's) reads the same; and what protobuf refuses is refused, at the same place. Texts that
-//! are cut, spliced and nested at random must end in an error or a net, and never in anything else.
+//! A text that is read differently here than by protobuf would feed another net than the one that was
+//! written. So everything that the schema can express is printed in every way that the format allows, and
+//! read back; an independent parser (prost-reflect's) reads the same; and what protobuf refuses is refused,
+//! at the same place. Texts that are cut, spliced and nested at random must end in an error or a net, and
+//! nothing else.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
@@ -25,7 +26,7 @@ fn read(text: &str) -> Result<NetParameter, String> {
     NetParameter::from_text(text).map_err(|error| error.to_string())
 }
 
-/// The net of one layer of which `text` is the body.
+/// The layer of a net whose body is `text`.
 fn layer(text: &str) -> Result<proto::LayerParameter, String> {
     read(&format!("layer {{ {text} }}")).map(|mut net| net.layer.remove(0))
 }
@@ -52,7 +53,7 @@ fn the_same_message_in_every_spelling() {
         "mean_value: 1. crop_size: 16 # a comment\n mirror: 1 mean_value: [] scale: 0.5F mean_value: [2]",
         "scale:\n\t.5\r\nmirror:#\n true crop_size :16 mean_value:1mean_value:2",
     ] {
-        // "1mean_value" touches, which protobuf refuses.
+        // Without the space, "1mean_value" would be one token, which protobuf refuses.
         let spelling = spelling.replace("1mean", "1 mean");
         assert_eq!(transform(&spelling), Ok(plain.clone()), "{spelling}");
     }
@@ -77,7 +78,7 @@ fn strings_are_joined_and_unescaped() {
     );
     assert_eq!(name(r#"'it"s' "it's""#), Ok("it\"sit's".to_owned()));
     assert_eq!(name(r"'\xc3' '\xa9'"), Ok("é".to_owned()));
-    // Bytes that are no text are characters each, as in Latin-1.
+    // Each byte that is not UTF-8 becomes a character, as in Latin-1.
     assert_eq!(name(r"'\xff\xc3\xa9'"), Ok("\u{ff}\u{c3}\u{a9}".to_owned()));
     assert_eq!(name("''"), Ok(String::new()));
 }
@@ -93,7 +94,7 @@ fn numbers_are_signed_rounded_and_bounded() {
         ("1e40", f32::INFINITY),
         ("16777217", 16_777_216.0),
         ("99999999999999999999999", 1e23),
-        // Halfway between two floats by way of f64: rounded twice, as by protobuf.
+        // Halfway between two floats when converted to f64 first: rounded twice, as by protobuf.
         ("1.00000017881393432617187499", 1.000_000_2),
     ] {
         assert_eq!(scale(text), Ok(value), "{text}");
@@ -132,7 +133,8 @@ fn what_protobuf_refuses_is_refused_where_it_stands() {
         ("layers { type: FORK type: DATA }", "1:21: non-repeated field \"type\" is specified multiple times"),
         (
             "layer { phase: BOTH }",
-            "1:16: unknown enumeration value of \"BOTH\" for field \"phase\": allowed are TRAIN (0), TEST (1)",
+            "1:16: unknown enumeration value of \"BOTH\" for field \"phase\": allowed are TRAIN (0), TEST \
+             (1)",
         ),
         (
             "layer { phase: 2 }",
@@ -144,7 +146,8 @@ fn what_protobuf_refuses_is_refused_where_it_stands() {
         ),
         (
             "layer { data_param { backend: LEVELB } }",
-            "1:31: unknown enumeration value of \"LEVELB\" for field \"backend\": allowed are LEVELDB (0), LMDB (1)",
+            "1:31: unknown enumeration value of \"LEVELB\" for field \"backend\": allowed are LEVELDB (0), \
+             LMDB (1)",
         ),
         ("layer { type: DATA }", "1:15: expected a string in quotes for type, found \"DATA\""),
         (
@@ -189,36 +192,43 @@ fn an_unknown_field_is_refused_where_it_matters() {
     for (text, error) in [
         (
             "layer { type: 'Data' data_param { bacth_size: 1 } }",
-            "1:35: message type \"caffe.DataParameter\" has no field named \"bacth_size\"; did you mean \"batch_size\"?",
+            "1:35: message type \"caffe.DataParameter\" has no field named \"bacth_size\"; did you \
+             mean \"batch_size\"?",
         ),
         (
             "layer { include { stages: 'a' } }",
-            "1:19: message type \"caffe.NetStateRule\" has no field named \"stages\"; did you mean \"stage\"?",
+            "1:19: message type \"caffe.NetStateRule\" has no field named \"stages\"; did you \
+             mean \"stage\"?",
         ),
         (
             "layer { include { solver: 'a' } }",
-            "1:19: message type \"caffe.NetStateRule\" has no field named \"solver\"; it has phase, min_level, max_level, stage, not_stage",
+            "1:19: message type \"caffe.NetStateRule\" has no field named \"solver\"; it has phase, \
+             min_level, max_level, stage, not_stage",
         ),
         (
             "layers { type: DATA hdf5_data_param { chunk: 1 } }",
-            "1:39: message type \"caffe.HDF5DataParameter\" has no field named \"chunk\"; it has source, batch_size, shuffle",
+            "1:39: message type \"caffe.HDF5DataParameter\" has no field named \"chunk\"; it has source, \
+             batch_size, shuffle",
         ),
         (
             "state { train: 1 }",
             "1:9: message type \"caffe.NetState\" has no field named \"train\"; it has phase, level, stage",
         ),
-        // Where other fields are passed over, a slip is still a slip.
+        // Where unknown fields are ignored, a misspelling is still an error.
         (
             "layer { type: 'Data' transform_parm { scale: 1 } }",
-            "1:22: message type \"caffe.LayerParameter\" has no field named \"transform_parm\"; did you mean \"transform_param\"?",
+            "1:22: message type \"caffe.LayerParameter\" has no field named \"transform_parm\"; did you \
+             mean \"transform_param\"?",
         ),
         (
             "layers { image_data_params { } type: IMAGE_DATA }",
-            "1:10: message type \"caffe.V1LayerParameter\" has no field named \"image_data_params\"; did you mean \"image_data_param\"?",
+            "1:10: message type \"caffe.V1LayerParameter\" has no field named \"image_data_params\"; did you \
+             mean \"image_data_param\"?",
         ),
         (
             "layers { layer { batch_size: 1 type: 'images' } }",
-            "1:18: message type \"caffe.V0LayerParameter\" has no field named \"batch_size\"; did you mean \"batchsize\"?",
+            "1:18: message type \"caffe.V0LayerParameter\" has no field named \"batch_size\"; did you \
+             mean \"batchsize\"?",
         ),
         (
             "layr { name: 'a' }",
@@ -278,7 +288,7 @@ fn any_text() -> impl Strategy<Value = String> {
     prop_oneof!["[ -~]{0,6}", "\\PC{0,4}", any::<String>()]
 }
 
-/// Floats that the printer of protobuf and its parser agree on: no NaN, which equals nothing.
+/// Floats that protobuf's printer and parser agree on: no NaN, because it does not equal itself.
 fn any_float() -> impl Strategy<Value = f32> {
     prop_oneof![
         any::<f32>().prop_filter("a number", |value| !value.is_nan()),
@@ -292,13 +302,16 @@ prop_compose! {
         mean_file in option::of(any_text()), mean_value in vec(any_float(), 0..4),
         force_color in any::<Option<bool>>(), force_gray in any::<Option<bool>>(),
     ) -> proto::TransformationParameter {
-        proto::TransformationParameter { scale, mirror, crop_size, mean_file, mean_value, force_color, force_gray }
+        proto::TransformationParameter {
+            scale, mirror, crop_size, mean_file, mean_value, force_color, force_gray,
+        }
     }
 }
 
 prop_compose! {
     fn any_data()(
-        source in option::of(any_text()), scale in option::of(any_float()), batch_size in any::<Option<u32>>(),
+        source in option::of(any_text()), scale in option::of(any_float()),
+        batch_size in any::<Option<u32>>(),
         backend in option::of(0..2), rand_skip in any::<Option<u32>>(), mirror in any::<Option<bool>>(),
         prefetch in any::<Option<u32>>(),
     ) -> proto::DataParameter {
@@ -310,7 +323,8 @@ prop_compose! {
 
 prop_compose! {
     fn any_images()(
-        source in option::of(any_text()), root_folder in option::of(any_text()), shuffle in any::<Option<bool>>(),
+        source in option::of(any_text()), root_folder in option::of(any_text()),
+        shuffle in any::<Option<bool>>(),
         new_height in any::<Option<u32>>(), is_color in any::<Option<bool>>(),
     ) -> proto::ImageDataParameter {
         proto::ImageDataParameter {
@@ -349,7 +363,8 @@ prop_compose! {
         det_crop_mode in option::of(any_text()),
     ) -> proto::V0LayerParameter {
         proto::V0LayerParameter {
-            name, r#type: kind, scale, batchsize, new_width, det_crop_mode, ..proto::V0LayerParameter::default()
+            name, r#type: kind, scale, batchsize, new_width, det_crop_mode,
+            ..proto::V0LayerParameter::default()
         }
     }
 }
@@ -390,30 +405,41 @@ prop_compose! {
 }
 
 proptest! {
-    /// Whatever is said, in whatever way the format has for it.
+    /// Any net, printed in any way that the format allows.
     #[test]
     fn what_is_printed_is_read_back(net in any_net(), seed in any::<u64>()) {
         let message = DynamicMessage::decode(descriptor(), &net.encode_to_vec()[..]).unwrap();
         let text = Printer::new(seed).print(&message);
-        prop_assert_eq!(NetParameter::from_text(&text).map_err(|error| error.to_string()), Ok(net), "{}", text);
+        prop_assert_eq!(
+            NetParameter::from_text(&text).map_err(|error| error.to_string()),
+            Ok(net),
+            "{}",
+            text
+        );
     }
 
     /// Another parser reads the same text as the same net.
     #[test]
     fn another_parser_agrees(net in any_net(), seed in any::<u64>()) {
         let message = DynamicMessage::decode(descriptor(), &net.encode_to_vec()[..]).unwrap();
-        // prost-reflect knows neither `True` nor a surrogate pair of escapes.
+        // prost-reflect reads neither `True` nor an escaped surrogate pair.
         let text = Printer::common(seed).print(&message);
-        let theirs = DynamicMessage::parse_text_format(descriptor(), &text).map_err(|error| error.to_string());
+        let theirs =
+            DynamicMessage::parse_text_format(descriptor(), &text).map_err(|error| error.to_string());
         let ours = NetParameter::from_text(&text).map_err(|error| error.to_string());
-        prop_assert_eq!(ours.map(|net| net.encode_to_vec()), theirs.map(|net| net.encode_to_vec()), "{}", text);
-        // And what it prints itself is read here, too.
+        prop_assert_eq!(
+            ours.map(|net| net.encode_to_vec()),
+            theirs.map(|net| net.encode_to_vec()),
+            "{}",
+            text
+        );
+        // What prost-reflect prints is read here, too.
         let printed = NetParameter::from_text(&message.to_text_format()).map_err(|error| error.to_string());
         prop_assert_eq!(printed, Ok(net));
     }
 }
 
-/// Good nets to begin with.
+/// Valid nets to begin with.
 const SEEDS: &[&str] = &[
     include_str!("../data/nets/caffenet_train_val.prototxt"),
     include_str!("../data/nets/googlenet_stages.prototxt"),
@@ -424,7 +450,7 @@ const SEEDS: &[&str] = &[
     include_str!("../data/nets/v1_imagenet.prototxt"),
 ];
 
-/// Pieces that a grammar trips over.
+/// Fragments that a parser may trip over.
 const PIECES: &[&str] = &[
     "{",
     "}",
@@ -511,8 +537,8 @@ fn edit(mut bytes: Vec<u8>, edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-/// The most characters of a message: a list of 20 layers, each of two clipped words and the reason why it is not
-/// fed, and of 20 clipped stages.
+/// The most characters of a message: a list of 20 layers, each with two clipped words and the reason why it
+/// is not fed, and of 20 clipped stages.
 const MESSAGE_MAX: usize = 8000;
 
 fn check_message(message: &str) {
@@ -520,7 +546,7 @@ fn check_message(message: &str) {
     assert!(!message.contains(char::is_control), "{message:?}");
 }
 
-/// Reads a net to the end, whatever it is.
+/// Reads a net completely, whatever it is.
 fn exercise(net: Result<Net, percolator::net::NetError>) {
     let net = match net {
         Ok(net) => net,

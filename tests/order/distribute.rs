@@ -1,5 +1,6 @@
-//! A job of many workers gives each replica what the plan says, or what its function described; its parts add up, its ends are
-//! the same for all, and whoever fails or leaves is named to the others, who end.
+//! A job of many workers gives each replica what the plan says, or what its function describes. Its parts add
+//! up, and all replicas end at the same step. If a job worker fails or leaves, the others name it in their
+//! error and end.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -42,12 +43,12 @@ fn name(worker: usize) -> String {
     format!("w{worker}")
 }
 
-/// All workers here, with so many devices each.
+/// All workers in this process, with this many devices each.
 fn all_here(workers: usize, each: usize) -> InputWorkers {
     some_here(workers, each, 0..workers)
 }
 
-/// Some of the workers here, the others elsewhere.
+/// Some of the workers in this process, the others elsewhere.
 fn some_here(workers: usize, each: usize, here: Range<usize>) -> InputWorkers {
     let worker = |number: usize| match here.contains(&number) {
         true => InputWorker::here(name(number), hosts(number * each..(number + 1) * each)),
@@ -56,7 +57,8 @@ fn some_here(workers: usize, each: usize, here: Range<usize>) -> InputWorkers {
     InputWorkers::new((0..workers).map(worker)).unwrap()
 }
 
-/// What a process is given: at each step, the records of each of its replicas, and how many each replica of the job has.
+/// What a process is given: at each step, the records of each of its replicas, and the record count of each
+/// replica of the job.
 type Given = Vec<(Vec<Vec<RecordId>>, Vec<u64>)>;
 
 fn look(step: DistributedStep) -> (Vec<Vec<RecordId>>, Vec<u64>) {
@@ -73,7 +75,7 @@ fn given(job: DistributedIterator) -> Given {
     job.map(|step| look(step.unwrap())).collect()
 }
 
-/// Runs each of the job's processes on a thread, with its end of what joins them.
+/// Runs each of the job's processes on a thread, with its end of the collective.
 fn processes<T: Send + 'static>(
     count: usize,
     run: impl Fn(usize, LocalCollective) -> T + Clone + Send + 'static,
@@ -104,7 +106,7 @@ fn the_parts_of_a_global_batch_add_up_to_it() {
     });
 }
 
-/// What a plan says that some replicas are given.
+/// What a plan assigns to these replicas.
 fn due(job: &Job, replicas: Range<usize>, epochs: u64) -> Given {
     let plan = job.plan().unwrap();
     let share = |epoch, step, replica| plan.share(epoch, step, replica).unwrap().collect::<Vec<_>>();
@@ -124,19 +126,27 @@ proptest! {
 
     #[test]
     fn a_job_gives_what_its_plan_says_whichever_workers_are_here(
-        records in 1_usize..40, workers in 1_usize..4, each in 1_usize..4, global in 1_usize..13, policy in 0_usize..3,
+        records in 1_usize..40, workers in 1_usize..4, each in 1_usize..4, global in 1_usize..13,
+        policy in 0_usize..3,
         last in 0_usize..3, shuffles: bool, seed: u64, first in 0_usize..4, len in 1_usize..4,
     ) {
         let world = World::new(workers, workers * each).unwrap();
         let policy = [AutoShardPolicy::Data, AutoShardPolicy::Off, AutoShardPolicy::Hint][policy];
         let last = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad][last];
         let shuffle = if shuffles { Shuffle::Global } else { Shuffle::No };
-        let job = Job::new([records as u64], BatchSize::Global(global as u64), world).policy(policy).last_batch(last);
+        let job = Job::new([records as u64], BatchSize::Global(global as u64), world)
+            .policy(policy)
+            .last_batch(last);
         let job = job.shuffle(shuffle).seed(seed);
         prop_assume!(job.plan().unwrap().steps(0).unwrap() > 0);
         let first = first % workers;
         let here = first..(first + len).min(workers);
-        let dataset = feed(images("planned", records)).policy(policy).last_batch(last).shuffle(shuffle).seed(seed).epochs(2);
+        let dataset = feed(images("planned", records))
+            .policy(policy)
+            .last_batch(last)
+            .shuffle(shuffle)
+            .seed(seed)
+            .epochs(2);
         let these = here.clone();
         let found = must_end("a random job", move || {
             given(distribute(dataset, global, &some_here(workers, each, these), InputOptions::new()).unwrap())
@@ -146,11 +156,13 @@ proptest! {
 
     #[test]
     fn feeds_of_any_lengths_end_at_the_same_step(
-        lengths in prop::collection::vec(1_usize..12, 1..4), each in 1_usize..3, size in 1_usize..4, per_replica: bool,
+        lengths in prop::collection::vec(1_usize..12, 1..4), each in 1_usize..3, size in 1_usize..4,
+        per_replica: bool,
         split: bool,
     ) {
         let workers = lengths.len();
-        let mode = if per_replica { InputReplicationMode::PerReplica } else { InputReplicationMode::PerWorker };
+        let mode =
+            if per_replica { InputReplicationMode::PerReplica } else { InputReplicationMode::PerWorker };
         // Naively: record `g` of a feed goes to its lane `g mod lanes`.
         let count_at = |replica: usize, step: usize| {
             let (length, lane, lanes) = match per_replica {
@@ -160,7 +172,8 @@ proptest! {
             let of_lane = (0..length).filter(|record| record % lanes == lane).count();
             of_lane.saturating_sub(step * size).min(size) as u64
         };
-        let counts_at = |step| (0..workers * each).map(|replica| count_at(replica, step)).collect::<Vec<u64>>();
+        let counts_at =
+            |step| (0..workers * each).map(|replica| count_at(replica, step)).collect::<Vec<u64>>();
         let due: Vec<Vec<u64>> =
             (0..).map(counts_at).take_while(|counts| counts.iter().any(|&count| count > 0)).collect();
         let lengths = Arc::new(lengths.clone());
@@ -174,7 +187,8 @@ proptest! {
             if let Some(end) = end {
                 of_job = of_job.collective(end);
             }
-            let job = distribute_from_fn(&of_job, InputOptions::new().replication_mode(mode), described).unwrap();
+            let job =
+                distribute_from_fn(&of_job, InputOptions::new().replication_mode(mode), described).unwrap();
             drop(of_job);
             given(job)
         };
@@ -188,7 +202,8 @@ proptest! {
         }
     }
 
-    /// Threads that leave after some rounds: all get through the rounds that all came to, and nobody through another.
+    /// Threads that leave after some rounds: all of them complete the rounds that all of them joined, and no
+    /// others.
     #[test]
     fn as_many_rounds_are_complete_as_all_have_come_to(rounds in prop::collection::vec(0_usize..20, 1..5)) {
         let due = rounds.iter().copied().min().unwrap();
@@ -209,7 +224,7 @@ proptest! {
     }
 }
 
-/// A source that does not say how many records it has.
+/// A source that does not report how many records it has.
 #[derive(Debug)]
 struct Unknown(MemorySource);
 
@@ -265,7 +280,7 @@ fn a_replica_that_has_no_data_gets_empty_batches_of_the_right_shape_while_others
         }
         assert_eq!(steps, 2);
         assert!(job.next().is_none());
-        // What stands in for batches is no batch of the feed.
+        // Stand-in batches are not batches of the feed.
         let records: Vec<u64> =
             job.feeds().flat_map(|(_, feed)| feed.stats().lanes).map(|lane| lane.batches).collect();
         assert_eq!(records, [1, 1, 2, 2]);
@@ -463,7 +478,7 @@ fn a_worker_that_cannot_start_keeps_the_others_from_waiting_for_it() {
 #[test]
 fn a_process_that_leaves_without_a_word_is_named_to_the_others() {
     let found = processes(3, |rank, end| {
-        // The first feeds two workers.
+        // The first process feeds two workers.
         let here = [0..2, 2..3, 3..4][rank].clone();
         let workers = some_here(4, 1, here).collective(end);
         let described = |_: InputContext| Ok::<_, OrderError>(feed(images("leaving", 8)));
@@ -501,7 +516,7 @@ fn processes_that_were_told_different_things_are_refused() {
     assert!(
         matches!(&found[1], DistributeError::NotFedOnce { worker, processes: 2, of: 2 } if *worker == name(0))
     );
-    // Copies of a data set that are no copies.
+    // Copies of a data set that differ.
     let found = processes(2, |rank, end| {
         let workers = some_here(2, 1, rank..rank + 1).collective(end);
         let dataset = feed(images("copies", 8 + rank)).epochs(1);
@@ -569,7 +584,7 @@ fn a_reduction_weighs_each_replica_by_its_records() {
         assert_eq!(step.weights.reduce(ReduceOp::Sum, &losses).unwrap(), 12.0);
         let step = job.next().unwrap().unwrap();
         assert_eq!((step.weights.counts(), step.weights.num_replicas_with_values()), (&[1, 0, 0][..], 1));
-        // The mean over an empty batch is no number, and counts for nothing.
+        // The mean over an empty batch is NaN, and has weight zero.
         let means: PerReplica<Vec<f64>> = step.batches.map(|batch| {
             let sum = f64::from(batch.labels_f32().iter().sum::<f32>());
             let records = u32::try_from(batch.len()).unwrap();
@@ -641,8 +656,8 @@ fn a_map_of_workers_that_cannot_be_is_refused() {
     let said = refusal(vec![here("a", 1), here("b", 2)]).to_string();
     assert_eq!(
         said,
-        "every worker has the same number of replicas, and 3 replicas cannot be divided by 2 workers: count those of \
-         all workers together, 2 with one each"
+        "every worker has the same number of replicas, and 3 replicas cannot be divided by 2 workers: count \
+         those of all workers together, 2 with one each"
     );
     let said = refusal(vec![here("a", 1), InputWorker::elsewhere("b", 3)]).to_string();
     assert!(said.starts_with("worker \"b\" has 3 device(s), and worker \"a\" has 1"), "{said}");
@@ -664,7 +679,7 @@ fn a_map_of_workers_that_cannot_be_is_refused() {
     assert!(InputWorkers::of_process(&process, hosts(0..2)).is_err());
 }
 
-/// A device that counts what is asked of it.
+/// A device that counts the calls it gets.
 #[derive(Debug, Default)]
 struct Counting {
     memories: AtomicUsize,
@@ -807,7 +822,7 @@ fn who_has_given_to_a_round_may_leave_and_who_has_not_ends_it() {
 }
 
 #[test]
-fn a_round_to_which_different_things_are_brought_is_an_error_to_all() {
+fn a_collective_with_different_contributions_is_an_error_for_all() {
     let found = processes(2, |rank, end| {
         let first = end.all_gather(&vec![0; rank + 1]).unwrap_err();
         (matches!(first, CollectiveError::Uneven { .. }), end.all_gather(&[0]).is_err())

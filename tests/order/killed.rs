@@ -1,5 +1,5 @@
-//! A training process that is killed at random moments, and starts again from the snapshot it saved with its model, misses no
-//! record and has none twice.
+//! A training process that is killed at random moments, and resumes from the snapshot it saved with its
+//! model, misses no record and sees none twice.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,10 +16,10 @@ use crate::common::process::{child_command, role, this_test};
 
 const RECORDS: u64 = 300;
 const EPOCHS: u64 = 3;
-/// After how many steps the model is saved.
+/// The model is saved after this many steps.
 const SAVED_EVERY: usize = 3;
 
-/// What a model has learned: the records that it was trained on, one behind the other, and where its run is.
+/// What a model has learned: the records that it was trained on, in order, and where its run is.
 #[derive(Default)]
 struct Model {
     seen: Vec<RecordId>,
@@ -50,7 +50,7 @@ impl Model {
     }
 }
 
-/// Trains until the end, on so many devices, saying each step.
+/// Trains until the end on this many devices, and prints a line for each step.
 fn train(folder: &Path, devices: usize) {
     let path = folder.join("model");
     let mut model = Model::load(&path);
@@ -94,7 +94,7 @@ fn a_process_that_is_killed_again_and_again_trains_on_every_record_once() {
         if is_trained {
             break;
         }
-        // Each session in another world than the one before.
+        // Each session runs in another world than the one before.
         let role = format!("{} {}", 1 + session % 3, folder.path().display());
         let mut child = child_command(test, &role).stdout(Stdio::piped()).spawn().unwrap();
         let patience = 1 + session * 7 % 13;
@@ -106,7 +106,7 @@ fn a_process_that_is_killed_again_and_again_trains_on_every_record_once() {
         if is_trained {
             assert!(child.wait().unwrap().success());
         } else {
-            // SIGKILL: in whatever it is at.
+            // SIGKILL, whatever the child is doing.
             child.kill().unwrap();
             child.wait().unwrap();
             killed += 1;

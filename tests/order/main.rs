@@ -1,4 +1,4 @@
-//! Which record goes where and when: plans, jobs of several workers, snapshots, and receipts of what was delivered.
+//! Which record goes where and when: plans, jobs of several workers, snapshots, and receipts.
 
 #[path = "../common/mod.rs"]
 mod common;

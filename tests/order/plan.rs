@@ -1,5 +1,5 @@
-//! Who gets which record, and when, is arithmetic: it is compared with what TensorFlow itself gave
-//! (`golden/distribute.json`), with a twin that does it the long way, by lists, and with the laws that hold of any job.
+//! Who gets which record, and when, is arithmetic. It is compared with TensorFlow's own results
+//! (`golden/distribute.json`), with a naive twin that cuts up lists, and with the invariants of every job.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ use percolator::{LastBatch, Shuffle};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Steps of replicas of records.
+/// The records of each replica at each step.
 type Steps = Vec<Vec<Vec<u64>>>;
 
 fn golden(kind: &str) -> Vec<Value> {
@@ -105,7 +105,8 @@ fn workers_batch_sizes_are_tensorflows() {
     }
 }
 
-/// The data set of a sharding case: how many records each file has, and what TensorFlow's program called each.
+/// The data set of a sharding case: the number of records in each file, and TensorFlow's name for each
+/// record.
 fn files_of(case: &Value) -> (Vec<u64>, Vec<u64>) {
     if case["source"] == "files" {
         let files: Vec<Vec<u64>> = lists(&case["files"]);
@@ -136,7 +137,7 @@ fn workers_read_what_tensorflows_read() {
         }
         compared += 1;
         let out: Vec<Vec<Vec<u64>>> = lists(&case["out"]);
-        // However many replicas a worker deals its batches to, in their order they are the same.
+        // The batches of a worker, in order, do not depend on how many replicas it deals them to.
         for each in 1..4 {
             let world = World::new(workers, workers * each).unwrap();
             let batch = BatchSize::PerReplica(number(&case, "batch"));
@@ -155,7 +156,7 @@ fn workers_read_what_tensorflows_read() {
     assert!(compared >= 20, "{compared} compared, {refused} refused");
 }
 
-/// The long way: lists that are cut up, as the laws say it.
+/// The naive way: lists that are cut up, as the rules say.
 fn naive(files: &[u64], batch: BatchSize, world: World, policy: AutoShardPolicy, last: LastBatch) -> Steps {
     let (workers, replicas, locals) = (world.workers(), world.replicas(), world.replicas_per_worker());
     let mut next = 0;
@@ -173,7 +174,7 @@ fn naive(files: &[u64], batch: BatchSize, world: World, policy: AutoShardPolicy,
         chunks.map(<[u64]>::to_vec).collect()
     };
     let shares = policy == AutoShardPolicy::Data || workers == 1;
-    // Of each worker, the batches of its replicas, one after the other.
+    // For each worker, the batches of its replicas, concatenated.
     let of_worker = |worker: usize| -> Vec<Vec<u64>> {
         let stream = match policy {
             AutoShardPolicy::File if !shares => {
@@ -249,7 +250,7 @@ fn counts(steps: &Steps) -> BTreeMap<u64, usize> {
     counts
 }
 
-/// A job of a run that changes its world on the way, and where its replicas are when it does.
+/// A leg of a run: the world it runs in, and where its replicas are when the world changes.
 #[derive(Clone, Debug)]
 struct Leg {
     batch: BatchSize,
@@ -258,7 +259,7 @@ struct Leg {
     assignment: Assignment,
     last: LastBatch,
     steps: u64,
-    /// By how many steps some replicas are ahead, round and round.
+    /// How many steps the replicas are ahead; replicas take turns through the list.
     ahead: Vec<u64>,
 }
 
@@ -273,9 +274,9 @@ impl Leg {
 
 fn leg() -> impl Strategy<Value = Leg> {
     let sizes = (batch_size(), 1_usize..4, 1_usize..4);
-    let laws = (policy(), prop::bool::weighted(0.2), 0_usize..4);
+    let rules = (policy(), prop::bool::weighted(0.2), 0_usize..4);
     let stop = (0_u64..25, prop::collection::vec(prop_oneof![3 => Just(0_u64), 1 => 0_u64..4], 1..4));
-    (sizes, laws, stop).prop_map(|((batch, workers, locals), (policy, caffe, last), (steps, ahead))| Leg {
+    (sizes, rules, stop).prop_map(|((batch, workers, locals), (policy, caffe, last), (steps, ahead))| Leg {
         batch,
         world: World::new(workers, workers * locals).unwrap(),
         policy,
@@ -286,7 +287,7 @@ fn leg() -> impl Strategy<Value = Leg> {
     })
 }
 
-/// Gives a replica so many steps from one on, or all up to an epoch; where it is then.
+/// Gives a replica this many steps, or all up to an epoch; returns where it is then.
 fn give(
     plan: &Plan,
     replica: usize,
@@ -314,7 +315,8 @@ proptest! {
 
     #[test]
     fn matches_naive(
-        files in prop::collection::vec(0_u64..12, 1..7), batch in batch_size(), workers in 1_usize..5, locals in 1_usize..4,
+        files in prop::collection::vec(0_u64..12, 1..7), batch in batch_size(), workers in 1_usize..5,
+        locals in 1_usize..4,
         policy in policy(), drops: bool,
     ) {
         let world = World::new(workers, workers * locals).unwrap();
@@ -326,7 +328,8 @@ proptest! {
 
     #[test]
     fn every_record_of_an_epoch_comes_exactly_once(
-        files in prop::collection::vec(0_u64..30, 1..7), batch in batch_size(), workers in 1_usize..5, locals in 1_usize..4,
+        files in prop::collection::vec(0_u64..30, 1..7), batch in batch_size(), workers in 1_usize..5,
+        locals in 1_usize..4,
         policy in policy(), shuffle in shuffle(), seed: u64, epoch in 0_u64..1000, last in 0_usize..3,
     ) {
         let world = World::new(workers, workers * locals).unwrap();
@@ -351,23 +354,27 @@ proptest! {
         let replica = workers * locals - 1;
         let count = plan.steps(epoch).unwrap();
         prop_assert_eq!(
-            plan.share(epoch, count, replica).unwrap_err(), OrderError::NoSuchStep { epoch, step: count, steps: count }
+            plan.share(epoch, count, replica).unwrap_err(),
+            OrderError::NoSuchStep { epoch, step: count, steps: count }
         );
     }
 
-    /// Shuffling changes which record is at a place, and no place: also not by how many replicas there are.
+    /// Shuffling changes which record is at a place, but no place, and so does not depend on the number of
+    /// replicas.
     #[test]
     fn the_order_of_an_epoch_is_that_of_any_world(
-        records in 0_u64..200, replicas in 1_usize..9, batch in 1_u64..20, shuffle in shuffle(), seed: u64, epoch in 0_u64..9,
+        records in 0_u64..200, replicas in 1_usize..9, batch in 1_u64..20, shuffle in shuffle(), seed: u64,
+        epoch in 0_u64..9,
     ) {
         let world = World::new(1, replicas).unwrap();
         let job = Job::new([records], BatchSize::Global(batch), world).shuffle(shuffle).seed(seed);
-        let alone = Job::new([records], BatchSize::Global(records.max(1)), World::ALONE).shuffle(shuffle).seed(seed);
+        let alone =
+            Job::new([records], BatchSize::Global(records.max(1)), World::ALONE).shuffle(shuffle).seed(seed);
         let order = steps(&alone.plan().unwrap(), epoch).concat().concat();
         prop_assert_eq!(steps(&job.plan().unwrap(), epoch).concat().concat(), order);
     }
 
-    /// A run that is cut anywhere, and goes on in another world, again and again.
+    /// A run that is cut anywhere and resumes in another world, again and again.
     #[test]
     fn whatever_worlds_a_run_goes_through_every_record_comes_exactly_once(
         files in prop::collection::vec(0_u64..30, 1..5), shuffle in shuffle(), seed: u64,
@@ -402,10 +409,14 @@ proptest! {
     /// Mixed files come in their proportions, each in passes of its own, in whatever worlds.
     #[test]
     fn files_that_are_mixed_come_in_exact_proportions_in_whatever_worlds(
-        files in prop::collection::vec((1_u64..20, 1_u64..6), 1..5), shuffle in shuffle(), seed: u64, legs in prop::collection::vec(leg(), 0..4),
+        files in prop::collection::vec((1_u64..20, 1_u64..6), 1..5), shuffle in shuffle(), seed: u64,
+        legs in prop::collection::vec(leg(), 0..4),
     ) {
         let (records, weights): (Vec<u64>, Vec<u64>) = files.iter().copied().unzip();
-        let run = Job::new(&*records, BatchSize::PerReplica(1), World::ALONE).mix(&*weights).shuffle(shuffle).seed(seed);
+        let run = Job::new(&*records, BatchSize::PerReplica(1), World::ALONE)
+            .mix(&*weights)
+            .shuffle(shuffle)
+            .seed(seed);
         let mut plan = run.plan().unwrap();
         let (mut next, mut given) = (vec![StepId::default()], BTreeMap::new());
         let keeps = |leg: &&Leg| leg.last != LastBatch::Drop && leg.policy == AutoShardPolicy::Data;
@@ -421,10 +432,18 @@ proptest! {
         let end = next[0].epoch + 2;
         give(&plan, 0, next[0], |next, _| next.epoch == end, &mut given);
         prop_assert!(given.values().all(|&count| count == 1), "{given:?}");
-        // Of each file as many in an epoch, and pass after pass.
-        let divisor = (1..=weights[0]).rev().find(|divisor| weights.iter().all(|weight| weight % divisor == 0)).unwrap();
+        // The same number of each file in every epoch, pass after pass.
+        let divisor = (1..=weights[0])
+            .rev()
+            .find(|divisor| weights.iter().all(|weight| weight % divisor == 0))
+            .unwrap();
         let weights = weights.iter().map(|weight| weight / divisor);
-        let rounds = records.iter().zip(weights.clone()).map(|(records, weight)| records.div_ceil(weight)).max().unwrap();
+        let rounds = records
+            .iter()
+            .zip(weights.clone())
+            .map(|(records, weight)| records.div_ceil(weight))
+            .max()
+            .unwrap();
         let mut begin = 0;
         for (&records, weight) in records.iter().zip(weights) {
             let of_file = given.keys().filter(|id| (begin..begin + records).contains(&id.index));
@@ -437,10 +456,12 @@ proptest! {
         }
     }
 
-    /// Where every worker has all records, an epoch ends as it began.
+    /// If every worker reads all records, the world that an epoch began in decides how often each record
+    /// comes.
     #[test]
     fn an_epoch_that_all_workers_read_whole_is_ended_by_others(
-        records in 1_u64..40, shuffle in shuffle(), batch in batch_size(), workers in 1_usize..5, others in 1_usize..5, steps in 1_u64..9,
+        records in 1_u64..40, shuffle in shuffle(), batch in batch_size(), workers in 1_usize..5,
+        others in 1_usize..5, steps in 1_u64..9,
     ) {
         let job = |workers| {
             let world = World::new(workers, workers).unwrap();
@@ -461,16 +482,17 @@ proptest! {
         prop_assert_eq!(given.len() as u64, 2 * records);
     }
 
-    /// Caffe's law, as `reader` deals by it.
+    /// Caffe's dealing rule, which `reader` follows.
     #[test]
-    fn by_caffes_law_record_g_goes_to_replica_g_mod_n(
+    fn by_caffes_rule_record_g_goes_to_replica_g_mod_n(
         records in 1_u64..50, replicas in 1_usize..6, each in 1_u64..6, shuffle in shuffle(), seed: u64,
     ) {
         let world = World::new(1, replicas).unwrap();
         let job = Job::new([records], BatchSize::PerReplica(each), world).assignment(Assignment::Caffe);
         let job = job.shuffle(shuffle).seed(seed);
         let plan = job.plan().unwrap();
-        let alone = Job::new([records], BatchSize::PerReplica(records), World::ALONE).shuffle(shuffle).seed(seed);
+        let alone =
+            Job::new([records], BatchSize::PerReplica(records), World::ALONE).shuffle(shuffle).seed(seed);
         let alone = alone.plan().unwrap();
         let ring: Vec<RecordId> = (0..9).flat_map(|epoch| ids(&alone, epoch).concat().concat()).collect();
         let mut g = 0;
@@ -488,7 +510,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ring_that_is_cut_at_the_epoch_leaves_nothing_out(
+    fn a_round_robin_run_that_is_cut_at_the_epoch_leaves_nothing_out(
         records in 0_u64..50, replicas in 1_usize..6, each in 1_u64..6, last in 0_usize..2,
     ) {
         let world = World::new(1, replicas).unwrap();
@@ -501,15 +523,21 @@ proptest! {
                 prop_assert!(share.is_sorted() && (number + 1 == steps.len() || share.len() as u64 == each));
             }
         }
-        let due = if last == LastBatch::Drop { records - records % (each * replicas as u64) } else { records };
+        let due =
+            if last == LastBatch::Drop { records - records % (each * replicas as u64) } else { records };
         prop_assert!(counts(&steps).into_iter().eq((0..due).map(|record| (record, 1))));
     }
 
-    /// Batches that wrap go on where those of the epoch before ended.
+    /// Batches that wrap continue where those of the epoch before ended.
     #[test]
-    fn batches_that_wrap_are_all_full(records in 1_u64..50, batch in batch_size(), locals in 1_usize..5, shuffle in shuffle()) {
+    fn batches_that_wrap_are_all_full(
+        records in 1_u64..50, batch in batch_size(), locals in 1_usize..5, shuffle in shuffle(),
+    ) {
         let world = World::new(2, 2 * locals).unwrap();
-        let job = Job::new([records], batch, world).last_batch(LastBatch::Wrap).policy(AutoShardPolicy::Data).shuffle(shuffle);
+        let job = Job::new([records], batch, world)
+            .last_batch(LastBatch::Wrap)
+            .policy(AutoShardPolicy::Data)
+            .shuffle(shuffle);
         let plan = job.plan().unwrap();
         let all: Vec<Vec<Vec<RecordId>>> = (0..5).flat_map(|epoch| ids(&plan, epoch)).collect();
         let sizes: Vec<Vec<usize>> = all.iter().map(|step| step.iter().map(Vec::len).collect()).collect();
@@ -518,7 +546,7 @@ proptest! {
         prop_assert!(seen.len() as u64 >= 5 * records);
         seen.sort_unstable();
         let due = (0..).flat_map(|epoch| (0..records).map(move |index| RecordId { epoch, index }));
-        // The last of them are of an epoch that has only begun.
+        // The last of them belong to an epoch that has only begun.
         let whole = seen.iter().filter(|record| record.epoch < 5).copied();
         prop_assert!(whole.eq(due.take(usize::try_from(5 * records).unwrap())));
     }

@@ -1,5 +1,5 @@
-//! Receipts of real feeds prove what was delivered: all of it, once, and nothing that was only made. A receipt that is missing,
-//! comes twice, was cut or edited, or is of another run, is found and named.
+//! Receipts of real feeds prove what was delivered: all of it, once, and nothing that was only prepared. A
+//! receipt that is missing, comes twice, was cut or edited, or belongs to another run, is found and named.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -57,7 +57,8 @@ proptest! {
 
     #[test]
     fn the_receipts_of_all_workers_prove_a_run_and_those_of_some_do_not(
-        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..3, size in 1_usize..7, policy in 0_usize..3,
+        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..3, size in 1_usize..7,
+        policy in 0_usize..3,
         is_caffe: bool, last in 0_usize..4, is_shuffled: bool, seed: u64,
     ) {
         let is_caffe = is_caffe && policy == 0;
@@ -81,7 +82,7 @@ proptest! {
             prop_assert_eq!(epoch.delivered + epoch.dropped, (each * records) as u64);
             prop_assert!(epoch.dropped == 0 || last == LastBatch::Drop);
         }
-        // One of them twice, and then not at all.
+        // One of them twice, then none of it.
         let double = receipts[0].clone();
         if delivered(&double) > 0 {
             let doubled = verdict(&[&receipts[..], &[double][..]].concat());
@@ -125,7 +126,7 @@ fn what_was_made_and_not_taken_is_not_delivered() {
     });
 }
 
-/// Whoever drives all lanes together gets no batch of a step of which one failed.
+/// A consumer that drives all lanes together gets no batch of a step in which one lane failed.
 #[test]
 fn a_step_that_fails_for_one_lane_is_delivered_by_none() {
     must_end("a bad record", || {
@@ -138,7 +139,7 @@ fn a_step_that_fails_for_one_lane_is_delivered_by_none() {
     });
 }
 
-/// A source that has fewer records than it says.
+/// A source that has fewer records than it reports.
 #[derive(Debug)]
 struct Boasting(MemorySource);
 
@@ -180,7 +181,7 @@ fn receipts_are_of_feeds_that_go_by_a_plan() {
     });
 }
 
-/// The naive twin: what the records of a source hold, in a plain walk.
+/// The naive twin: the digest of a source's records, in a plain pass.
 fn naive_sum(source: &dyn Source) -> (u128, u64) {
     let (mut sum, mut index) = (0_u128, 0_u64);
     let mut cursor = source.cursor().unwrap();
@@ -219,7 +220,8 @@ proptest! {
     /// Padded rows and empty batches hold nothing; wrapped batches hold records of two epochs.
     #[test]
     fn what_was_delivered_holds_what_the_data_set_does_in_any_division(
-        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..3, size in 1_usize..7, policy in 0_usize..3,
+        records in 1_usize..40, workers in 1_usize..4, lanes in 1_usize..3, size in 1_usize..7,
+        policy in 0_usize..3,
         is_caffe: bool, last in 0_usize..4, is_shuffled: bool, threads in 1_usize..5, cut in 0_usize..5,
     ) {
         must_end("feeds whose contents are hashed", move || {
@@ -230,7 +232,8 @@ proptest! {
             let of_worker = |worker| {
                 let assignment = if is_caffe { Assignment::Caffe } else { Assignment::TensorFlow };
                 let shuffle = if is_shuffled { Shuffle::Global } else { Shuffle::No };
-                let feed = feed(images(records), lanes).batch_size(size).policy(policy).assignment(assignment);
+                let feed =
+                    feed(images(records), lanes).batch_size(size).policy(policy).assignment(assignment);
                 let feed = feed.receipt_contents(true).threads(threads).epochs(2);
                 feed.last_batch(last).shuffle(shuffle).worker(world, worker)
             };
@@ -240,7 +243,7 @@ proptest! {
             let (sum, count) = naive_sum(&images(records));
             let digest = of_worker(0).digest(DigestDetail::EachRecord).unwrap();
             assert_eq!(digest.contents().to_string(), format!("{sum:032x} of {count}"));
-            // Each worker stops after some steps, and goes on.
+            // Each worker stops after some steps, and resumes.
             let mut receipts: Vec<Receipt> = Vec::new();
             for worker in 0..workers {
                 let mut first = of_worker(worker).build().unwrap();
@@ -262,7 +265,7 @@ proptest! {
     }
 }
 
-/// Where a data set lies, and in how many, does not matter.
+/// Where a data set is stored, and in how many databases, does not matter.
 #[test]
 fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
     must_end("all kinds of data sets", || {
@@ -306,14 +309,14 @@ fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
         }
         assert_eq!(digests[4].contents(), digests[5].contents());
         assert_ne!(digests[4].contents(), feed(images(40), 2).digest(DigestDetail::Sum).unwrap().contents());
-        // Without its companions, a data set is another one.
+        // Without its targets, a data set is another one.
         let alone = run(feed(images(40), 2).batch_size(3).epochs(1).receipt_contents(true));
         let error = Verdict::with_digest(("pairs", &digests[4]), [("alone", &alone)]).unwrap_err();
         assert!(error.to_string().contains("they are not of one data set"), "{error}");
     });
 }
 
-/// 30 images, one of them not as it should be.
+/// 30 images, one of them wrong.
 fn with_one_wrong(at: usize, wrong: fn(usize) -> (Vec<u8>, Vec<u8>)) -> MemorySource {
     let record = move |index| if index == at { wrong(index) } else { common::image(index, 1, 2, 2) };
     MemorySource::new("receipts", (0..30).map(record))
@@ -346,7 +349,7 @@ fn one_record_that_differs_is_found_in_the_epoch_and_the_receipt_that_had_it() {
         for wrong in [with_another_byte, the_one_before_again, with_another_key] {
             let describe_wrong = |worker| describe(with_one_wrong(17, wrong), worker);
             assert_ne!(describe_wrong(0).digest(DigestDetail::Sum).unwrap().contents(), digest.contents());
-            // In each epoch one of the workers has it, whoever that is.
+            // In each epoch one of the workers has it, whichever that is.
             let receipts = [run(describe_wrong(0)), run(describe_wrong(1))];
             assert!(verdict(&receipts).is_sound(), "the positions are right");
             for digest in [digest.clone(), digest.sum()] {
@@ -360,7 +363,7 @@ fn one_record_that_differs_is_found_in_the_epoch_and_the_receipt_that_had_it() {
                     assert_eq!(differ.receipts.len(), having, "{differ}");
                 }
             }
-            // Only one of them is wrong, and in one epoch at the least it had the record.
+            // Only one of the workers reads a wrong record, and had it in at least one epoch.
             let receipts = [run(describe_wrong(0)), run(right(1))];
             for epoch in prove(&digest, &receipts).epochs {
                 match epoch.contents {
@@ -396,7 +399,7 @@ fn a_digest_of_other_data_is_refused_before_anything_is_fed() {
     assert_eq!(error, FeedError::Config(ConfigError::ShufflesItself));
 }
 
-/// A digest is of what records hold, and not of what is made of them.
+/// A digest covers what records hold, not what is made of them.
 #[test]
 fn a_digest_needs_nothing_but_the_data() {
     let plain = feed(images(12), 1).target(Target::paired(images(12), Matching::Keys));
@@ -426,7 +429,7 @@ fn a_file_is_read_as_it_was_written_and_not_otherwise() {
         (receipt.source(), receipt.to_string()),
         ("memory/receipts", std::fs::read_to_string(&path).unwrap())
     );
-    // Over the one that is there, and nothing is left beside it.
+    // Replaces the file, and leaves nothing beside it.
     receipt.save(&path).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 
@@ -453,7 +456,7 @@ fn a_file_is_read_as_it_was_written_and_not_otherwise() {
     assert!(nowhere.to_string().contains("cannot write the receipt"), "{nowhere}");
 }
 
-/// One whose lines are whole, and say what no feed would.
+/// Every line is well formed, but no feed would write these.
 #[test]
 fn lines_that_cannot_be_are_named() {
     let text = run(feed(images(12), 2).batch_size(2).epochs(1)).to_string();

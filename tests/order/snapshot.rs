@@ -1,5 +1,5 @@
-//! A run goes on from a snapshot as if it had not been cut: bit for bit, in the world that it was in or in another, whatever
-//! was prefetched; and what is no snapshot of it is refused, with the difference named.
+//! A run resumes from a snapshot as if it had not been cut: bit for bit, in the same world or another,
+//! whatever was prefetched. What is not a snapshot of the run is refused, and the difference is named.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,7 +21,7 @@ use crate::common;
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
 
-/// All that a consumer sees of a batch.
+/// Everything that a consumer sees of a batch.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     step: Option<StepEnd>,
@@ -41,7 +41,7 @@ fn images(records: usize) -> MemorySource {
     MemorySource::images("snapshot", records, 1, 4, 4)
 }
 
-/// A feed whose pixels depend on the draws of each record.
+/// A feed whose pixels depend on the random numbers of each record.
 fn feed(source: MemorySource, lanes: usize) -> FeedBuilder {
     let feed = Feed::builder().source(source).transform(Transform::new().crop(2).mirror(true));
     hosts(feed, lanes)
@@ -51,7 +51,7 @@ fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
     feed.devices((0..lanes).map(Device::host)).registry(&Registry::new())
 }
 
-/// What each lane is given, so many batches, or all there are.
+/// What each lane delivers: this many batches, or all there are.
 fn take(feed: &mut [percolator::Lane], batches: &[usize]) -> Vec<Vec<Seen>> {
     let lanes = feed.iter_mut().zip(batches);
     // In turns, so that none keeps the others waiting.
@@ -72,8 +72,8 @@ fn window(records: u64) -> Shuffle {
     Shuffle::Window { records: NonZeroU64::new(records).unwrap() }
 }
 
-/// Cuts a run after so many batches of each lane, lets it go on from its snapshot, as text, and compares with one that
-/// was not cut.
+/// Cuts a run after this many batches of each lane, resumes it from its snapshot's text, and compares it with
+/// a run that was not cut.
 fn check_cut(describe: impl Fn() -> FeedBuilder, cut: &[usize], batches: usize) {
     let mut whole = describe().build().unwrap();
     let whole = take(&mut whole.take_lanes().unwrap(), &vec![batches; cut.len()]);
@@ -89,7 +89,7 @@ fn check_cut(describe: impl Fn() -> FeedBuilder, cut: &[usize], batches: usize) 
         (0..snapshot.replicas()).map(|replica| snapshot.next(replica)).collect::<Vec<_>>()
     };
     assert_eq!(next(&again), next(&snapshot), "nothing was delivered meanwhile");
-    // One that goes on has an index, and may know more of its data.
+    // A resumed run has an index, and may know more about its data.
     assert_eq!(Snapshot::join([&snapshot, &again]).unwrap().plan(), snapshot.plan());
     let rest: Vec<usize> = cut.iter().map(|cut| batches - cut).collect();
     for (seen, rest) in seen.iter_mut().zip(take(&mut second.take_lanes().unwrap(), &rest)) {
@@ -151,25 +151,31 @@ proptest! {
     }
 
     #[test]
-    fn a_ring_that_was_cut_anywhere_equals_one_that_was_not(
-        records in 1_usize..30, lanes in 1_usize..4, size in 1_usize..6, once: bool, cut in 0_usize..9, ahead in prop::collection::vec(0_usize..2, 3),
+    fn a_round_robin_run_that_was_cut_anywhere_equals_one_that_was_not(
+        records in 1_usize..30, lanes in 1_usize..4, size in 1_usize..6, once: bool, cut in 0_usize..9,
+        ahead in prop::collection::vec(0_usize..2, 3),
         others in 0_usize..3,
     ) {
-        must_end("a ring that was cut", move || {
+        must_end("a round-robin run that was cut", move || {
             let cut: Vec<usize> = ahead[..lanes].iter().map(|ahead| cut + ahead).collect();
             let describe = || {
-                let ring = feed(images(records), lanes).batch_size(size).seed(3);
-                let ring = if others > 0 { ring.ranks(others - 1, lanes + others) } else { ring };
-                if once { ring.once() } else { ring }
+                let round_robin = feed(images(records), lanes).batch_size(size).seed(3);
+                let round_robin =
+                    if others > 0 { round_robin.ranks(others - 1, lanes + others) } else { round_robin };
+                if once { round_robin.once() } else { round_robin }
             };
             check_cut(describe, &cut, 20);
         });
     }
 
-    /// Each record of the epochs that are ended comes once, whatever worlds the run goes through.
+    /// Each record of a finished epoch comes once, whatever worlds the run goes through.
     #[test]
     fn a_run_that_changes_its_world_delivers_every_record_once(
-        records in 1_usize..60, worlds in prop::collection::vec((1_usize..4, 1_usize..3, 1_usize..6, 0_usize..6, any::<bool>()), 1..4), is_shuffled: bool,
+        records in 1_usize..60,
+        worlds in prop::collection::vec(
+            (1_usize..4, 1_usize..3, 1_usize..6, 0_usize..6, any::<bool>()), 1..4
+        ),
+        is_shuffled: bool,
         policy in 0_usize..2,
     ) {
         must_end("a run that changes its world", move || {
@@ -182,7 +188,8 @@ proptest! {
                 let world = World::new(workers, workers * lanes).unwrap();
                 let mut taken = Vec::new();
                 for worker in 0..workers {
-                    let feed = feed(images(records), lanes).batch_size(size).worker(world, worker).policy(policy);
+                    let feed =
+                        feed(images(records), lanes).batch_size(size).worker(world, worker).policy(policy);
                     let mut feed = feed.shuffle(shuffle).epochs(2);
                     if let Some(snapshot) = &snapshot {
                         feed = feed.resume(snapshot);
@@ -211,16 +218,16 @@ fn golden(name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn databases_go_on_in_the_ring_and_shuffled() {
+fn databases_are_resumed_in_round_robin_order_and_shuffled() {
     must_end("databases", || {
         let lmdb = || Feed::builder().source(Lmdb::open(golden("raw_lmdb")).unwrap());
         let log = || Feed::builder().source(LevelDb::open(golden("raw_leveldb_log")).unwrap());
         let tables = || Feed::builder().source(LevelDb::open(golden("raw_leveldb_ldb")).unwrap());
         let databases: [&dyn Fn() -> FeedBuilder; 3] = [&lmdb, &log, &tables];
         for database in databases {
-            let ring = || hosts(database().batch_size(5).index(IndexPlace::Memory), 2);
-            check_cut(ring, &[9, 9], 20);
-            check_cut(|| ring().shuffle(Shuffle::Global).epochs(3), &[9, 10], 30);
+            let round_robin = || hosts(database().batch_size(5).index(IndexPlace::Memory), 2);
+            check_cut(round_robin, &[9, 9], 20);
+            check_cut(|| round_robin().shuffle(Shuffle::Global).epochs(3), &[9, 10], 30);
         }
     });
 }
@@ -228,17 +235,17 @@ fn databases_go_on_in_the_ring_and_shuffled() {
 #[test]
 fn caffes_random_sequence_goes_on_where_it_was() {
     must_end("Caffe's sequence", || {
-        let ring = || feed(images(23), 2).batch_size(3).caffe_random(1701, CaffeEra::Today);
-        check_cut(ring, &[7, 8], 20);
-        check_cut(|| ring().ranks(1, 3), &[5, 5], 12);
-        check_cut(|| ring().shuffle(Shuffle::Global).epochs(4), &[9, 9], 30);
-        check_cut(|| ring().assignment(Assignment::Caffe), &[9, 9], 30);
+        let round_robin = || feed(images(23), 2).batch_size(3).caffe_random(1701, CaffeEra::Today);
+        check_cut(round_robin, &[7, 8], 20);
+        check_cut(|| round_robin().ranks(1, 3), &[5, 5], 12);
+        check_cut(|| round_robin().shuffle(Shuffle::Global).epochs(4), &[9, 9], 30);
+        check_cut(|| round_robin().assignment(Assignment::Caffe), &[9, 9], 30);
         let snapshot = {
-            let mut first = ring().build().unwrap();
+            let mut first = round_robin().build().unwrap();
             take(&mut first.take_lanes().unwrap(), &[2, 2]);
             first.snapshot().unwrap()
         };
-        let other = hosts(ring(), 3).resume(&snapshot).build().unwrap_err();
+        let other = hosts(round_robin(), 3).resume(&snapshot).build().unwrap_err();
         assert_eq!(other, FeedError::Snapshot(SnapshotError::CaffeRandom));
     });
 }
@@ -293,8 +300,8 @@ fn a_run_that_has_ended_stays_ended() {
 fn a_feed_goes_to_any_step_and_back() {
     must_end("seek", || {
         let planned: fn() -> FeedBuilder = || feed(images(31), 2).batch_size(3).shuffle(Shuffle::Global);
-        let ring: fn() -> FeedBuilder = || feed(images(31), 2).batch_size(3);
-        for (describe, steps_of_epoch) in [(planned, 6), (ring, u64::MAX)] {
+        let round_robin: fn() -> FeedBuilder = || feed(images(31), 2).batch_size(3);
+        for (describe, steps_of_epoch) in [(planned, 6), (round_robin, u64::MAX)] {
             let mut feed = describe().build().unwrap();
             let whole = take(&mut feed.take_lanes().unwrap(), &[40, 40]);
             for step in [39, 0, 17, 18] {
@@ -353,10 +360,10 @@ fn any_batch_of_any_replica_is_made_again_alone() {
         let none = feeds[0].replay((0, 4), 0).unwrap_err();
         let due = SnapshotError::Order(OrderError::NoSuchStep { epoch: 0, step: 4, steps: 4 });
         assert_eq!(none, FeedError::Snapshot(due));
-        let ring = || feed(images(41), 2).batch_size(3).ranks(1, 4);
-        let mut whole = ring().build().unwrap();
+        let round_robin = || feed(images(41), 2).batch_size(3).ranks(1, 4);
+        let mut whole = round_robin().build().unwrap();
         let whole = take(&mut whole.take_lanes().unwrap(), &[20, 20]);
-        let batch = ring().build().unwrap().replay((0, 17), 2).unwrap();
+        let batch = round_robin().build().unwrap().replay((0, 17), 2).unwrap();
         assert_eq!(Seen::of(&batch), whole[1][17]);
     });
 }
@@ -373,9 +380,10 @@ fn what_is_no_snapshot_of_the_run_is_refused_with_the_difference() {
             other => panic!("{other}"),
         };
         let other_data = refused(describe(21));
-        assert!(
-            matches!(&other_data, SnapshotError::OtherData { was, is, .. } if was == "records 20" && is == "records 21")
-        );
+        assert!(matches!(
+            &other_data,
+            SnapshotError::OtherData { was, is, .. } if was == "records 20" && is == "records 21"
+        ));
         let bytes = refused(describe(20).source(MemorySource::images("other", 20, 1, 4, 5)));
         assert!(
             matches!(&bytes, SnapshotError::OtherData { was, .. } if was.starts_with("first record")),
@@ -421,7 +429,7 @@ fn a_database_that_grew_is_refused() {
     });
 }
 
-/// Records whose count and whose first one are always the same, and all else is not.
+/// Records whose count and first record are always the same, and everything else is not.
 fn rebuilt(how: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let records = (0..50).map(|index| common::image(index, 1, 4, 4));
     let other = |index: usize| match how {
@@ -436,7 +444,7 @@ fn rebuilt(how: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     records.take(1).chain((1..50).map(other)).collect()
 }
 
-/// A database that was built anew is another one, whatever of it is as it was.
+/// A rebuilt database is another one, whatever parts of it are unchanged.
 #[test]
 fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
     must_end("rebuilt databases", || {
@@ -449,20 +457,20 @@ fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
         }
         let lmdb = |how: &str| Feed::builder().lmdb(path(&format!("{how}.lmdb")));
         let leveldb = |how: &str| Feed::builder().leveldb(path(&format!("{how}.leveldb")));
-        // In a run that goes by a plan, with an index or without, and in the ring.
+        // In runs that follow a plan, with an index or without, and in round-robin order.
         let planned = |feed: FeedBuilder| feed.epochs(2).shuffle(Shuffle::Global).receipts(true);
         let in_order = |feed: FeedBuilder| feed.epochs(2).receipts(true);
-        let ring = |feed: FeedBuilder| feed;
+        let round_robin = |feed: FeedBuilder| feed;
         let kinds: [&dyn Fn(&str) -> FeedBuilder; 2] = [&lmdb, &leveldb];
-        let laws: [&dyn Fn(FeedBuilder) -> FeedBuilder; 3] = [&planned, &in_order, &ring];
+        let modes: [&dyn Fn(FeedBuilder) -> FeedBuilder; 3] = [&planned, &in_order, &round_robin];
         let others = ["permuted", "replaced", "renamed", "permuted between"];
-        for (kind, (number, law)) in
-            kinds.into_iter().flat_map(|kind| laws.into_iter().enumerate().map(move |law| (kind, law)))
+        for (kind, (number, mode)) in
+            kinds.into_iter().flat_map(|kind| modes.into_iter().enumerate().map(move |mode| (kind, mode)))
         {
-            // Where nothing finds records by their positions, the last one alone is known.
+            // If nothing finds records by position, only the last record is known, which the last case keeps.
             let others = if number == 0 { &others[..] } else { &others[..3] };
             let describe =
-                |how: &str| law(hosts(kind(how).batch_size(3).index(IndexPlace::Memory), 1).seed(9));
+                |how: &str| mode(hosts(kind(how).batch_size(3).index(IndexPlace::Memory), 1).seed(9));
             let mut first = describe("as it was").build().unwrap();
             take(&mut first.take_lanes().unwrap(), &[5]);
             let snapshot: Snapshot = first.snapshot().unwrap().to_string().parse().unwrap();
@@ -482,7 +490,7 @@ fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
     });
 }
 
-/// Of two parts, the second is another.
+/// Of two databases, the second is another one.
 #[test]
 fn a_rebuilt_part_of_a_data_set_is_refused() {
     must_end("a rebuilt part", || {
@@ -493,17 +501,17 @@ fn a_rebuilt_part_of_a_data_set_is_refused() {
             common::write_lmdb(&path(how), rebuilt(how));
         }
         let joined = |how: &str| Feed::builder().lmdb(path("front")).and_lmdb(path(how));
-        let ring = |how: &str| hosts(joined(how).batch_size(3).index(IndexPlace::Memory), 1);
-        for law in [|feed: FeedBuilder| feed, |feed: FeedBuilder| feed.shuffle(Shuffle::Global).epochs(2)] {
-            let snapshot = law(ring("as it was")).build().unwrap().snapshot().unwrap();
-            law(ring("as it was")).resume(&snapshot).build().unwrap();
-            let error = law(ring("permuted")).resume(&snapshot).build().unwrap_err();
+        let round_robin = |how: &str| hosts(joined(how).batch_size(3).index(IndexPlace::Memory), 1);
+        for mode in [|feed: FeedBuilder| feed, |feed: FeedBuilder| feed.shuffle(Shuffle::Global).epochs(2)] {
+            let snapshot = mode(round_robin("as it was")).build().unwrap().snapshot().unwrap();
+            mode(round_robin("as it was")).resume(&snapshot).build().unwrap();
+            let error = mode(round_robin("permuted")).resume(&snapshot).build().unwrap_err();
             assert!(matches!(error, FeedError::Snapshot(SnapshotError::OtherData { .. })), "{error}");
         }
     });
 }
 
-/// Snapshots of releases before this one have fewer facts of their data.
+/// Snapshots of earlier releases hold fewer facts about their data.
 #[test]
 fn snapshots_of_the_first_version_are_gone_on_from() {
     must_end("a snapshot of the first version", || {
@@ -591,9 +599,10 @@ fn a_file_is_replaced_whole_and_its_errors_name_it() {
 #[test]
 fn a_batch_of_caffes_sequence_is_made_again_with_its_own_draws() {
     must_end("replay in Caffe's sequence", || {
-        let ring = || feed(images(41), 2).batch_size(3).caffe_random(1701, CaffeEra::Today);
-        let described: [&dyn Fn() -> FeedBuilder; 3] =
-            [&ring, &|| ring().ranks(1, 4), &|| ring().shuffle(Shuffle::Global).epochs(9)];
+        let round_robin = || feed(images(41), 2).batch_size(3).caffe_random(1701, CaffeEra::Today);
+        let described: [&dyn Fn() -> FeedBuilder; 3] = [&round_robin, &|| round_robin().ranks(1, 4), &|| {
+            round_robin().shuffle(Shuffle::Global).epochs(9)
+        }];
         for (number, describe) in described.into_iter().enumerate() {
             let mut feed = describe().build().unwrap();
             let whole = take(&mut feed.take_lanes().unwrap(), &[12, 12]);
@@ -613,8 +622,8 @@ fn a_batch_of_caffes_sequence_is_made_again_with_its_own_draws() {
 }
 
 #[test]
-fn a_ring_that_went_on_in_another_world_is_replayed_and_goes_on_again() {
-    must_end("a ring in another world", || {
+fn a_round_robin_run_resumed_in_another_world_is_replayed_and_resumed_again() {
+    must_end("a round-robin run in another world", || {
         let snapshot = {
             let mut two = feed(images(23), 2).batch_size(3).build().unwrap();
             take(&mut two.take_lanes().unwrap(), &[1, 1]);
@@ -657,7 +666,7 @@ fn a_canceller_ends_what_a_feed_that_went_elsewhere_has_now() {
 fn a_step_that_fails_for_one_lane_is_the_last_and_comes_again() {
     must_end("a step that failed", || {
         let mut records: Vec<_> = (0..40).map(|index| common::image(index, 1, 4, 4)).collect();
-        // Of the second lane's share of the fourth step.
+        // In the second lane's share of the fourth step.
         records[21].1.truncate(3);
         let describe =
             |records: Vec<_>| feed(MemorySource::new("damaged", records), 2).batch_size(3).epochs(1);
@@ -678,9 +687,10 @@ fn steps_behind_the_end_are_none() {
             no_step(planned.seek((2, 0)).unwrap_err()) && no_step(planned.replay((2, 0), 1).unwrap_err())
         );
         assert_eq!(planned.steps().count(), 8, "it is as it was");
-        let ring = feed(images(20), 2).batch_size(3).once().build().unwrap();
+        let round_robin = feed(images(20), 2).batch_size(3).once().build().unwrap();
         assert!(
-            no_step(ring.replay((0, 100), 0).unwrap_err()) && no_step(ring.replay((1, 0), 0).unwrap_err())
+            no_step(round_robin.replay((0, 100), 0).unwrap_err())
+                && no_step(round_robin.replay((1, 0), 0).unwrap_err())
         );
     });
 }
@@ -714,7 +724,7 @@ fn what_crops_are_drawn_from_and_which_databases_come_first_is_known_by_a_snapsh
             (joined("a", "b").seed(5), "seed 5"),
             (joined("a", "b").caffe_random(4, CaffeEra::Today), "caffe 4"),
         ] {
-            // Which of the two is said does not matter: it is refused.
+            // Either difference is refused.
             let error = refused(other);
             let is_told = matches!(&error, SnapshotError::OtherDraws { is: found, .. } if found == is);
             assert!(is_told, "{error}");
@@ -725,7 +735,7 @@ fn what_crops_are_drawn_from_and_which_databases_come_first_is_known_by_a_snapsh
             .assignment(Assignment::Caffe)
             .resume(&snapshot)
             .build()
-            .expect("a ring goes on as its plan");
+            .expect("a round-robin run resumes as its plan");
     });
 }
 
@@ -742,7 +752,7 @@ fn a_run_behind_the_end_that_is_asked_for_is_said_to_be() {
     assert!(log.text().contains("behind the end that was asked for"), "{}", log.text());
 }
 
-/// A text with the checksum that it would have been written with.
+/// A text with a valid checksum, whatever its body.
 fn unverified(body: &str) -> String {
     format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
 }
@@ -751,18 +761,19 @@ fn unverified(body: &str) -> String {
 fn forged_snapshots_are_refused_and_never_a_panic() {
     must_end("forgeries", || {
         let head = "percolator snapshot 1\nsource x\ndata records 20\n";
-        let job = "files 20\nbatch replica 3\nworkers 1\nreplicas 2\npolicy auto\nassignment tensorflow\nlast-batch keep\nshuffle no\nseed 0\n";
+        let job = "files 20\nbatch replica 3\nworkers 1\nreplicas 2\npolicy auto\nassignment \
+         tensorflow\nlast-batch keep\nshuffle no\nseed 0\n";
         let next = "next epoch 0 step 2 replicas 0 to 1\n";
         let read = |body: String| unverified(&body).parse::<Snapshot>();
         assert!(read(format!("{head}{job}draws seed 0\n{next}")).is_ok());
-        let ring =
-            |ring: &str, passes: u64| format!("{head}ring {ring}\npasses {passes}\ndraws seed 0\n{next}");
-        assert!(read(ring("3 records 2 ranks", 0)).is_ok());
+        let round_robin =
+            |facts: &str, passes: u64| format!("{head}ring {facts}\npasses {passes}\ndraws seed 0\n{next}");
+        assert!(read(round_robin("3 records 2 ranks", 0)).is_ok());
         for body in [
-            ring("3 records 30000000000 ranks", 0),
-            ring("0 records 2 ranks", 0),
-            ring("3 records 0 ranks", 0),
-            ring("3 records 2 ranks", 7),
+            round_robin("3 records 30000000000 ranks", 0),
+            round_robin("0 records 2 ranks", 0),
+            round_robin("3 records 0 ranks", 0),
+            round_robin("3 records 2 ranks", 7),
             format!("{head}{job}draws seed 0\n"),
             format!("{head}{job}draws seed 0\n{next}{next}"),
             format!("{head}{job}draws dice 0\n{next}"),
@@ -773,7 +784,7 @@ fn forged_snapshots_are_refused_and_never_a_panic() {
         ] {
             assert!(matches!(read(body.clone()), Err(SnapshotError::Text { .. })), "{body}");
         }
-        // What can be read, and is nowhere.
+        // Positions that are well formed but do not exist.
         let wraps = job.replace("keep", "wrap");
         for (body, builder) in [
             (format!("{head}{job}draws seed 0\nnext epoch 18446744073709551615 step 0 replicas 0 to 1\n"), 2),
@@ -781,7 +792,8 @@ fn forged_snapshots_are_refused_and_never_a_panic() {
             (format!("{head}{wraps}rest 8796093022207\nleft data 0 1 0 1 3\ndraws seed 0\n{next}"), 3),
             (
                 format!(
-                    "{head}{job}draws seed 0\nnext epoch 9 step 0 replicas 0 to 0\nnext epoch 40000000 step 0 replicas 1 to 1\n"
+                    "{head}{job}draws seed 0\nnext epoch 9 step 0 replicas 0 to 0\nnext epoch 40000000 step \
+                     0 replicas 1 to 1\n"
                 ),
                 3,
             ),

@@ -1,5 +1,5 @@
-//! Caffe's `ImageData` layer: the files of a list give what Caffe's `convert_imageset`, which reads files with
-//! the same function, made of them; and the list is shuffled, and begun, where Caffe would.
+//! Caffe's `ImageData` layer: the files of a list give what Caffe's `convert_imageset`, which reads files
+//! with the same function, made of them. The list is shuffled, and skipped into, as Caffe does it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 use std::path::{Path, PathBuf};
@@ -76,8 +76,8 @@ fn a_list_is_shuffled_with_caffes_numbers() {
     let (folder, lines) = files();
     let labels = |feed: FeedBuilder| arrays(feed, 6).1;
     let plain: Vec<i32> = lines.iter().map(|(_, label)| *label).collect();
-    // The shuffle's seed is the parent's first number where nothing else of the layer is random, and its
-    // second where the transformer is.
+    // The shuffle's seed is the parent's first random number if nothing else in the layer is random, and its
+    // second if the transformer draws too.
     for (more, number) in [("", 0), ("transform_param { mirror: true }", 1)] {
         let mut parent = rand_mt::Mt::new(1701);
         let seed = (0..=number).map(|_| parent.next_u32()).last().unwrap();

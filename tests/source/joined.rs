@@ -1,5 +1,5 @@
-//! Several databases, one behind the other, are one data set: a feed of them gives what a feed of one database with all
-//! their records gives, by whatever policy; what is wrong is said of the database that it is wrong in.
+//! Several databases, one after the other, are one data set: a feed of them gives what a feed of one database
+//! with all their records gives, under any policy. An error names the database that it is in.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,7 +20,7 @@ use crate::common::indexed::{Records, check_source, leveldb_options, rest, walke
 use crate::common::process::must_end;
 use crate::common::source::MemorySource;
 
-/// Large enough that a block of a LevelDB that is not compressed is verified by the workers.
+/// Large enough for the workers to verify the blocks of an uncompressed LevelDB.
 const SIDE: usize = 80;
 
 const SNAPPY: u8 = 1;
@@ -35,7 +35,7 @@ fn images(range: Range<usize>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     range.map(move |index| if index / 22 == 1 { flat(index) } else { common::image(index, 3, SIDE, SIDE) })
 }
 
-/// How many records the databases of [`Shards`] have.
+/// The number of records in each database of [`Shards`].
 const SHARDS: [u64; 5] = [13, 0, 9, 17, 5];
 const RECORDS: usize = 44;
 
@@ -74,7 +74,7 @@ fn quiet(feed: FeedBuilder) -> FeedBuilder {
     feed.registry(&Registry::new()).threads(2).index(IndexPlace::Memory)
 }
 
-/// The naive twin: all records in memory, and the word that they are of so many files.
+/// The naive twin: all records in memory, and the number of records in each file.
 #[derive(Debug)]
 struct Twin {
     source: MemorySource,
@@ -132,7 +132,7 @@ fn databases_are_mixed_in_exact_proportions_and_go_on_so() {
                 assert_eq!(batch.records(), due);
                 let of_first = batch.records().iter().filter(|id| id.index < 13).count();
                 assert_eq!(4 * of_first, 3 * batch.len(), "{step:?}");
-                // Labels are positions among all of the shards.
+                // Labels are positions among all shards.
                 let labels = due.iter().map(|id| if id.index < 13 { id.index } else { id.index + 9 });
                 assert!(batch.labels().iter().map(|&label| u64::try_from(label).unwrap()).eq(labels));
                 seen.push((batch.step(), batch.bytes().to_vec()));
@@ -151,7 +151,7 @@ fn databases_are_mixed_in_exact_proportions_and_go_on_so() {
     });
 }
 
-/// A source with more records than it says.
+/// A source with more records than it reports.
 #[derive(Debug)]
 struct Modest(MemorySource);
 
@@ -191,7 +191,7 @@ fn a_database_that_goes_on_behind_the_records_that_it_said_is_an_error_and_not_c
     }
 }
 
-/// What a lane is given: names, labels and pixels.
+/// What a lane delivers: records, labels and pixels.
 type Given = (Vec<RecordId>, Vec<i32>, Vec<u8>);
 
 fn given(batch: &Batch) -> Given {
@@ -211,7 +211,7 @@ fn hosts(feed: FeedBuilder, lanes: usize) -> FeedBuilder {
 }
 
 #[test]
-fn the_ring_goes_round_all_databases() {
+fn round_robin_order_continues_through_all_databases() {
     let shards = Shards::write();
     let twin = || quiet(Feed::builder().source(Twin::new(&SHARDS)));
     for (lanes, batch_size) in [(1, 1), (2, 7), (3, 16), (1, 50)] {
@@ -219,7 +219,7 @@ fn the_ring_goes_round_all_databases() {
         let due = steps(with(twin()).once(), usize::MAX);
         assert!(steps(with(shards.feed()).once(), usize::MAX) == due, "{lanes} lanes of {batch_size}");
         assert_eq!(due.iter().flatten().map(|(ids, ..)| ids.len()).sum::<usize>(), RECORDS);
-        // Two passes and a half.
+        // Two and a half passes.
         let count = (5 * RECORDS / 2).div_ceil(lanes * batch_size);
         assert!(steps(with(shards.feed()), count) == steps(with(twin()), count), "{lanes} of {batch_size}");
     }
@@ -253,7 +253,7 @@ fn each_worker_gets_what_its_plan_says_by_every_policy() {
     }
 }
 
-/// The records that a worker of so many gets, in the order in which it gets them.
+/// The positions that one worker of several gets, in order.
 fn positions(feed: FeedBuilder, workers: usize, worker: usize) -> Vec<u64> {
     let feed = feed.worker(World::new(workers, workers).unwrap(), worker).batch_size(6).epochs(1);
     let steps = steps(feed, usize::MAX);
@@ -275,7 +275,7 @@ fn where_there_are_databases_for_all_workers_each_has_its_own() {
 }
 
 #[test]
-fn a_walk_that_is_sent_about_does_what_a_position_in_a_list_would() {
+fn a_cursor_that_seeks_moves_as_a_position_in_a_list_would() {
     let shards = Shards::write();
     let all: Records = images(0..RECORDS).collect();
     let unindexed = shards.open();
@@ -287,7 +287,7 @@ fn a_walk_that_is_sent_about_does_what_a_position_in_a_list_would() {
     indexed.index(&IndexPlace::Memory).unwrap();
     assert_eq!((indexed.file_records(), indexed.is_seekable()), (Some(SHARDS.to_vec()), true));
     check_source(&indexed, 150);
-    // Of one whose databases nobody has counted, the first thing is to be sent somewhere.
+    // The first operation on databases that nobody has counted is a seek.
     for position in [0, 12, 13, 21, 22, 43, 44, u64::MAX] {
         let source = shards.open();
         let mut cursor = source.cursor().unwrap();
@@ -334,7 +334,7 @@ fn an_empty_database_does_no_harm_wherever_it_is_and_only_empty_ones_are_an_erro
     }
 }
 
-/// The error that ends the first lane of a feed, which may be the one that it is not built for.
+/// The error that ends the first lane of a feed, or the one that keeps the feed from being built.
 fn error_of(feed: FeedBuilder) -> FeedError {
     must_end("a feed that ends in an error", move || match feed.build() {
         Ok(mut feed) => feed.take_lanes().unwrap().remove(0).find_map(Result::err).unwrap(),
@@ -379,7 +379,7 @@ fn a_record_of_another_shape_is_named_with_its_own_database_and_its_key() {
     }
 }
 
-/// In the ring nobody has counted the LevelDBs: the walk says where one ends.
+/// In round-robin order nobody has counted the LevelDBs: the cursor finds where one ends.
 #[test]
 fn a_bad_record_is_named_with_its_own_database_where_nobody_has_counted_them() {
     let folder = tempdir().unwrap();
@@ -414,7 +414,7 @@ fn damage_in_one_database_is_said_of_its_file() {
     }
 }
 
-/// A source that says that it has one record more than it has, or one fewer, or nothing of it.
+/// A source that reports one record more than it has, or one fewer, or no count.
 #[derive(Debug)]
 struct Says(MemorySource, Option<u64>);
 

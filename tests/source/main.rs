@@ -1,4 +1,5 @@
-//! Sources other than a single database read from start to end: indexed, joined, listed in a file, and read ahead.
+//! Sources in other ways than one database from start to end: by position, joined, listed in a file, and with
+//! readahead.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! A walk can be sent to any position of a database. These tests send walks about and compare what they find with a plain
-//! walk.
+//! A cursor can seek to any position of a database. These tests seek at random and compare the records with
+//! those of a plain pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use crate::common::process::{check, child_command, must_end, role, this_test};
 use crate::common::source::MemorySource;
 
 #[test]
-fn a_walk_that_is_sent_about_comes_to_what_a_plain_walk_finds() {
+fn a_cursor_that_seeks_finds_what_a_plain_pass_finds() {
     let large_keys =
         (0..5000_usize).map(|index| (format!("{index:0>480}").into_bytes(), vec![index as u8; index % 50]));
     for (what, records) in [
@@ -69,7 +69,7 @@ fn caffes_own_databases_are_indexed() {
 }
 
 #[test]
-fn a_walk_over_a_leveldb_is_sent_about_as_well() {
+fn a_cursor_over_a_leveldb_seeks_as_well() {
     let small = || (0..3000).map(|index| (common::key(index), vec![index as u8; index % 50])).collect();
     for (what, records, compressor) in [
         ("one", mixed(1), 0),
@@ -128,7 +128,7 @@ fn records_that_were_deleted_have_no_positions() {
 }
 
 #[test]
-fn a_record_is_lent_wherever_the_walk_was_sent() {
+fn a_record_is_lent_after_any_seek() {
     let database = Written::with(mixed(50));
     let source = database.indexed();
     let mut cursor = source.cursor().unwrap();
@@ -143,7 +143,7 @@ fn a_record_is_lent_wherever_the_walk_was_sent() {
 }
 
 #[test]
-fn a_source_of_a_callers_own_is_sent_about_too() {
+fn a_caller_implemented_source_seeks_too() {
     let memory = MemorySource::numbered("memory", 60, 8);
     assert!(!memory.is_seekable());
     memory.index(&IndexPlace::Beside).unwrap();
@@ -151,7 +151,7 @@ fn a_source_of_a_callers_own_is_sent_about_too() {
     check_source(&memory, 50);
 }
 
-/// Deletes some records from a database with room for another commit.
+/// Deletes some records, in a database with room for another commit.
 fn delete(path: &Path, records: std::ops::Range<usize>) {
     let env = Environment::new().set_map_size(1 << 36).open(path).unwrap();
     let database = env.open_db(None).unwrap();
@@ -163,12 +163,12 @@ fn delete(path: &Path, records: std::ops::Range<usize>) {
 #[test]
 fn a_walk_of_another_commit_than_the_index_walks() {
     let name = this_test!();
-    // A process may have a database open but once, so that another one writes.
+    // LMDB allows a process to open a database only once, so a child writes.
     if let Some(path) = role() {
         return delete(Path::new(&path), 0..1);
     }
     let database = Written::of(2000);
-    // Pages become free, so that the file does not grow.
+    // Frees pages, so that the file does not grow.
     delete(&database.path(), 1000..2000);
     delete(&database.path(), 900..1000);
     let source = database.indexed();

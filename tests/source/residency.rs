@@ -1,8 +1,8 @@
-//! A feed that has nothing read ahead stands still at every page fault, one of eight ranks that has everything read
-//! ahead reads eight times what it needs, and one that goes through more than memory holds pushes out what others
-//! have there. What the system has of a file in memory is looked at page by page.
+//! Without readahead a feed stops at every page fault. A rank of eight that reads everything ahead reads
+//! eight times what it needs. A feed of more data than memory holds evicts what others have there. These
+//! tests look, page by page, at which parts of a file are in memory.
 //!
-//! It may drop pages whenever it likes, so of what must be there only a good part is asked for.
+//! The kernel may drop pages at any time, so the tests require only a good part of what must be there.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::cast_possible_truncation, reason = "what is cut off is meant to be")]
@@ -20,36 +20,36 @@ use tempfile::TempDir;
 use crate::common;
 use crate::common::resident::{PAGE_BYTES, evict, pages, picture, share, warm};
 
-/// Each of them lies in pages of its own.
+/// Each record has pages of its own.
 const RECORD_BYTES: usize = 150_000;
-/// What must be in memory is so to this share, while the system drops pages of its own accord.
+/// At least this share of what must be in memory is there, although the kernel drops pages of its own accord.
 const PRESENT: f64 = 0.3;
-/// How long something is looked at that is about to come true, on a disk that others are at.
+/// How long to wait for a condition to come true, on a disk that others use.
 const LOOK_AT_MOST: Duration = Duration::from_secs(30);
 
-/// A folder on the disk that the program is built on: a temporary one may lie in memory.
+/// A folder on the disk of the target folder: a temporary one may be in memory.
 fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A record of bytes that no other record has: its number, again and again.
+/// A record whose bytes no other record has: its number, repeated.
 fn record(index: usize, bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let data = (index as u32).to_le_bytes().repeat(bytes / 4);
     (common::key(index), common::datum(1, 1, data.len() as i32, index as i32, data))
 }
 
-/// An LMDB, and its file.
+/// Writes an LMDB; returns the path of its data file.
 fn lmdb(folder: &Path, records: usize) -> PathBuf {
     lmdb_from(folder, 0, records)
 }
 
-/// The same of records from a number on.
+/// Like [`lmdb`], with record numbers that start at `first`.
 fn lmdb_from(folder: &Path, first: usize, records: usize) -> PathBuf {
     common::write_lmdb(folder, (first..first + records).map(|index| record(index, RECORD_BYTES)));
     folder.join("data.mdb")
 }
 
-/// The pages that each record lies in, whole.
+/// The range of pages of each record.
 fn places(file: &Path, records: usize) -> Vec<Range<usize>> {
     let bytes = std::fs::read(file).unwrap();
     let place = |index: usize| {
@@ -67,7 +67,7 @@ fn places(file: &Path, records: usize) -> Vec<Range<usize>> {
     (0..records).map(place).collect()
 }
 
-/// Looks again and again, until it is so or never will be.
+/// Polls until the condition is true, or the time is up.
 fn comes_true(mut is_so: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -93,7 +93,7 @@ fn a_cold_file_is_read_ahead_of_the_walk() {
     for _ in 0..40 {
         cursor.advance().unwrap().unwrap();
     }
-    // The walk itself has touched 6 MB, and a disk reads as much around.
+    // The cursor itself has touched 6 MB, and the kernel reads around what is touched.
     let ahead = || share(&pages(&file)[(16 << 20) / PAGE_BYTES..]);
     assert!(comes_true(|| ahead() > PRESENT), "in memory is {}", picture(&pages(&file)));
 }
@@ -118,7 +118,8 @@ fn of_large_records_only_those_are_read_that_the_ranks_here_take() {
             assert!(cursor.skip().unwrap());
         }
     }
-    // The first records, and what a disk reads around them, come before it is known what the walk takes.
+    // The first records, and what the kernel reads around them, are read before the cursor knows what is
+    // skipped.
     let of = |rank: usize| places.iter().skip(12 * RANKS + rank).step_by(RANKS).cloned();
     let mean = |ranks: Vec<usize>| {
         let pages = pages(&file);
@@ -135,13 +136,13 @@ fn of_large_records_only_those_are_read_that_the_ranks_here_take() {
     );
 }
 
-/// A feed of one pass that has little under way.
+/// A feed of one pass with little in flight.
 fn feed(path: &Path, is_leveldb: bool) -> FeedBuilder {
     let feed = if is_leveldb { Feed::builder().leveldb(path) } else { Feed::builder().lmdb(path) };
     feed.dtype(Dtype::U8).batch_size(4).prefetch(2).threads(2)
 }
 
-/// Takes so many batches of the first lane. Each byte is looked at: it must be its record's.
+/// Takes this many batches of the first lane, and checks each byte.
 fn take(feed: FeedBuilder, batches: usize, records: usize) {
     let mut feed = feed.build().unwrap();
     let mut labels = Vec::new();
@@ -175,7 +176,7 @@ fn what_was_used_of_an_lmdb_is_dropped_where_that_was_asked_for() {
     println!("{kept} bytes are kept of {}", after.len() * PAGE_BYTES);
     assert!(share(&after[..after.len() / 2]) < 0.01, "{kept} bytes");
     assert!(kept < 16 << 20, "{kept} bytes: what was under way at the end, and 8 MiB; {}", picture(&after));
-    // Two passes and a half, and most of them from the disk.
+    // Two and a half passes, mostly from the disk.
     take(feed(folder.path(), false).drop_behind(true), RECORDS * 5 / 8, RECORDS);
 }
 
@@ -194,7 +195,7 @@ fn of_several_databases_each_is_dropped_when_the_walk_has_left_it() {
     let feed = |is_planned: bool| {
         let feed = feed(&path(0), false).and_lmdb(path(1)).and_lmdb(path(2)).and_leveldb(path(3));
         let feed = feed.drop_behind(true).index(IndexPlace::Memory);
-        // One worker of one, so that the walk is sent from one epoch to the next.
+        // One worker of one: the cursor seeks from one epoch to the next.
         if is_planned { feed.epochs(1) } else { feed.once() }
     };
     for is_planned in [false, true] {
@@ -205,7 +206,7 @@ fn of_several_databases_each_is_dropped_when_the_walk_has_left_it() {
         for file in &files {
             let kept = kept(file);
             println!("{kept} bytes are kept of {}", file.display());
-            // The branches above the leaves, and what lies behind the last record.
+            // The branch pages above the leaves, and what follows the last record.
             assert!(kept < 4 << 20, "planned: {is_planned}: {}", picture(&pages(file)));
         }
         let kept: Vec<usize> = tables.iter().map(kept).collect();
@@ -215,7 +216,7 @@ fn of_several_databases_each_is_dropped_when_the_walk_has_left_it() {
 }
 
 #[test]
-fn what_a_lane_that_left_had_holds_up_no_dropping() {
+fn a_lane_that_left_does_not_keep_pages_from_being_dropped() {
     const RECORDS: usize = 500;
 
     let folder = folder();
@@ -235,12 +236,12 @@ fn what_a_lane_that_left_had_holds_up_no_dropping() {
     assert!(share(&after[..after.len() / 2]) < 0.05, "{}", share(&after[..after.len() / 2]));
 }
 
-/// Writes a LevelDB; its tables, in the order of their keys if the writer has merged none.
+/// Writes a LevelDB; returns its tables, in the order of their keys if the writer has merged none.
 fn leveldb(folder: &Path, records: usize, bytes: usize) -> Vec<PathBuf> {
     leveldb_from(folder, 0, records, bytes)
 }
 
-/// The same of records from a number on.
+/// Like [`leveldb`], with record numbers that start at `first`.
 fn leveldb_from(folder: &Path, first: usize, records: usize, bytes: usize) -> Vec<PathBuf> {
     let options = Options { max_file_size: 2 << 20, compressor: 0, ..Options::default() };
     write_tables(folder, options, (first..first + records).map(|index| record(index, bytes)))
@@ -270,7 +271,8 @@ fn the_tables_of_a_cold_leveldb_are_read_ahead_of_the_walk() {
     let source = LevelDb::open(folder.path()).unwrap();
     let mut cursor = source.cursor().unwrap();
     let present = || tables.iter().filter(|table| share(&pages(table)) > PRESENT).count();
-    // The walk touches no more of a value than the checksum does: in the second table it asks for all behind it.
+    // The cursor touches no more of a value than the checksum does: in the second table it asks for
+    // everything after it.
     for _ in 0..2 * 400 / tables.len() {
         cursor.advance().unwrap().unwrap();
     }
@@ -300,7 +302,7 @@ fn what_was_used_of_a_leveldb_is_dropped_table_by_table() {
     take(feed(folder.path(), true).drop_behind(true), RECORDS * 5 / 8, RECORDS);
 }
 
-/// The first of two workers, of an index that is there: it takes the first `batch` of each 2 * `batch` records.
+/// The first of two workers, with an index: it takes the first `batch` of each 2 * `batch` records.
 fn half(path: &Path, is_leveldb: bool, batch: usize) -> FeedBuilder {
     let place = IndexPlace::Folder(path.with_extension("indexes"));
     let source: Box<dyn Source> = match is_leveldb {
@@ -312,31 +314,31 @@ fn half(path: &Path, is_leveldb: bool, batch: usize) -> FeedBuilder {
     feed.batch_size(batch).prefetch(1).worker(World::new(2, 2).unwrap(), 0)
 }
 
-/// Runs a feed to its end; how many records it had.
+/// Runs a feed to its end; returns the number of records.
 fn run(feed: FeedBuilder) -> usize {
     let mut feed = feed.build().unwrap();
     feed.take_lanes().unwrap().remove(0).map(|batch| batch.unwrap().labels().len()).sum()
 }
 
-/// Stretches of records, one after the other, of which every second is the first worker's.
-const STRETCH: usize = 64;
+/// The records of a batch: the first worker takes every second batch.
+const BATCH: usize = 64;
 
 #[test]
 fn what_is_read_ahead_of_a_share_ends_where_the_share_does() {
-    const RECORDS: usize = 8 * STRETCH;
+    const RECORDS: usize = 8 * BATCH;
 
     let folder = folder();
     let path = folder.path().join("lmdb");
     let file = lmdb(&path, RECORDS);
     let places = places(&file, RECORDS);
-    drop(half(&path, false, STRETCH));
+    drop(half(&path, false, BATCH));
     if !evict(&file) {
         return;
     }
-    assert_eq!(run(half(&path, false, STRETCH)), RECORDS / 2);
+    assert_eq!(run(half(&path, false, BATCH)), RECORDS / 2);
     let pages = pages(&file);
     let mean = |worker: usize| {
-        let of_worker = places.iter().enumerate().filter(|(record, _)| record / STRETCH % 2 == worker);
+        let of_worker = places.iter().enumerate().filter(|(record, _)| record / BATCH % 2 == worker);
         let shares: Vec<f64> = of_worker.map(|(_, place)| share(&pages[place.clone()])).collect();
         shares.iter().sum::<f64>() / shares.len() as f64
     };
@@ -347,7 +349,7 @@ fn what_is_read_ahead_of_a_share_ends_where_the_share_does() {
 
 #[test]
 fn what_was_used_of_a_share_is_dropped_from_its_first_record_on() {
-    const RECORDS: usize = 8 * STRETCH;
+    const RECORDS: usize = 8 * BATCH;
 
     let folder = folder();
     let path = folder.path().join("lmdb");
@@ -365,13 +367,13 @@ fn what_was_used_of_a_share_is_dropped_from_its_first_record_on() {
         println!("{}", picture(&pages));
         shares.iter().sum::<f64>() / shares.len() as f64
     };
-    // Those of the last step are under way to the end, and runs of the one before may be.
-    let is_own = |record: usize| (record / STRETCH).is_multiple_of(2) && record < RECORDS - 4 * STRETCH;
-    let own = kept(half(&path, false, STRETCH), &is_own);
+    // Records of the last step are in flight to the end, and runs of the step before may be.
+    let is_own = |record: usize| (record / BATCH).is_multiple_of(2) && record < RECORDS - 4 * BATCH;
+    let own = kept(half(&path, false, BATCH), &is_own);
     assert!(own < 0.01, "{own} of the worker's own");
-    // Far enough from its own to lie in other parts of the file.
-    let is_far = |record: usize| record / STRETCH % 2 == 1 && (28..36).contains(&(record % STRETCH));
-    let others = kept(half(&path, false, STRETCH), &is_far);
+    // Far enough from the worker's own records to be in other parts of the file.
+    let is_far = |record: usize| record / BATCH % 2 == 1 && (28..36).contains(&(record % BATCH));
+    let others = kept(half(&path, false, BATCH), &is_far);
     assert!(others > PRESENT, "of the other worker's {others} is left");
     let place = IndexPlace::Folder(path.with_extension("indexes"));
     let shuffled = feed(&path, false).index(place).epochs(1).shuffle(Shuffle::Global);
@@ -382,21 +384,21 @@ fn what_was_used_of_a_share_is_dropped_from_its_first_record_on() {
 #[test]
 fn of_a_leveldb_only_the_tables_of_a_share_are_read_ahead_and_all_of_them_are_dropped() {
     const BYTES: usize = 60_000;
-    const RECORDS: usize = 8 * STRETCH;
+    const RECORDS: usize = 8 * BATCH;
 
     let folder = folder();
     let path = folder.path().join("leveldb");
     let options =
         Options { max_file_size: 1 << 20, write_buffer_size: 1 << 20, compressor: 0, ..Options::default() };
     let tables = write_tables(&path, options, (0..RECORDS).map(|index| record(index, BYTES)));
-    drop(half(&path, true, STRETCH));
-    // Which workers' records a table has.
+    drop(half(&path, true, BATCH));
+    // The record numbers in a table.
     let numbers = |table: &PathBuf| -> Vec<usize> {
         let bytes = std::fs::read(table).unwrap();
-        // The values have no digits.
+        // Values have no digits.
         let keys = bytes.windows(8).filter(|window| window.iter().all(u8::is_ascii_digit));
         let number = |key: &[u8]| std::str::from_utf8(key).unwrap().parse::<usize>().unwrap();
-        keys.map(|key| number(key) / STRETCH % 2).collect()
+        keys.map(|key| number(key) / BATCH % 2).collect()
     };
     let of_worker = |worker: usize| -> Vec<&PathBuf> {
         let is_its_own = |table: &&PathBuf| numbers(table).iter().all(|&of| of == worker);
@@ -407,17 +409,18 @@ fn of_a_leveldb_only_the_tables_of_a_share_are_read_ahead_and_all_of_them_are_dr
     if !tables.iter().all(|table| evict(table)) {
         return;
     }
-    assert_eq!(run(half(&path, true, STRETCH)), RECORDS / 2);
+    assert_eq!(run(half(&path, true, BATCH)), RECORDS / 2);
     let resident = |tables: &[&PathBuf]| tables.iter().filter(|table| share(&pages(table)) > 0.05).count();
     println!("{} of {}, {} of {} others", resident(&own), own.len(), resident(&others), others.len());
     assert!(resident(&own) >= own.len() / 2);
-    // Of a few, one record was looked at, to know the data set by: a twentieth of a table, and what the system reads around it.
+    // A few tables had one record read to identify the data set: a twentieth of the table, and what the
+    // kernel reads around it.
     let read_ahead = others.iter().filter(|table| share(&pages(table)) > 0.5).count();
     assert_eq!(read_ahead, 0);
     tables.iter().for_each(|table| warm(table));
-    run(half(&path, true, STRETCH).drop_behind(true));
+    run(half(&path, true, BATCH).drop_behind(true));
     println!("{} of {}, {} of {} others", resident(&own), own.len(), resident(&others), others.len());
-    // Those of the last step are under way to the end.
+    // Records of the last step are in flight to the end.
     assert!(resident(&own) <= own.len() / 3 + 1);
     assert_eq!(resident(&others), others.len());
 }

@@ -1,5 +1,6 @@
-//! An index in a file beside its database is used as long as it is of the database as it is, and made anew where it is not, is
-//! damaged, or cut. What is forged leads to a record of the database or to an error, and never to the end of the process.
+//! An index in a sidecar beside its database is used as long as the database is unchanged. If the database
+//! has changed, or the sidecar is damaged or cut, the index is made anew. A forged sidecar leads to a record
+//! of the database or to an error, and never ends the process.
 
 #![allow(
     clippy::unwrap_used,
@@ -102,7 +103,7 @@ fn a_sidecar_is_made_once_and_used_again() {
     assert!(!log.text().contains("WARN") && !log.text().contains("INFO"), "{}", log.text());
     assert_eq!(stamp(fs::metadata(database.sidecar()).unwrap()), written);
     check_source(&source, 20);
-    // The data file by its own name is the same database.
+    // The data file's own path names the same database.
     drop(source);
     let source = Lmdb::open(database.path().join("data.mdb")).unwrap();
     source.index(&IndexPlace::Beside).unwrap();
@@ -208,7 +209,7 @@ fn a_sidecar_of_a_newer_version_or_another_program_is_made_anew() {
     }
 }
 
-/// The crc32c behind the head, made right again.
+/// Corrects the crc32c after the header.
 fn forge(sidecar: &mut [u8], places_at: usize) {
     let parts = sidecar[places_at..].chunks(1 << 16).map(crc32c::crc32c).collect::<Vec<_>>();
     let identity_bytes = u32::from_le_bytes(sidecar[32..36].try_into().unwrap()) as usize;
@@ -247,7 +248,7 @@ fn a_forged_sidecar_is_not_believed() {
         cursor.seek(7).unwrap();
         cursor.seek(0).unwrap();
         match cursor.advance() {
-            // Another record of this or of an older commit.
+            // Another record, of this commit or an older one.
             Ok(Some(entry)) => assert!(entry.key().len() > 4),
             Err(SourceError::BrokenPage { .. }) => refused += 1,
             other => panic!("{place:#x}: {other:?}"),
@@ -278,7 +279,7 @@ fn an_index_that_is_damaged_while_it_is_in_use_is_mended() {
     assert!(log.text().contains("the record index is damaged"), "{}", log.text());
     assert_eq!(fs::read(database.sidecar()).unwrap(), whole);
     check_source(&source, 10);
-    // Cut while it is open, it is mended as well.
+    // A sidecar cut while it is open is mended too.
     drop((source, cursor));
     let source = database.indexed();
     fs::OpenOptions::new().write(true).open(database.sidecar()).unwrap().set_len(2000).unwrap();

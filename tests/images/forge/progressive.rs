@@ -1,22 +1,22 @@
-//! Progressive JPEG files out of random numbers: any sampling, any order of scans, of bands and of bits, restart
-//! markers, runs of blocks that have no more codes. With each comes the baseline file of the same coefficients, which
-//! are the same pixels.
+//! Makes progressive JPEG files from random numbers: any sampling, any order of scans, bands and bits,
+//! restart markers, and runs of blocks without further codes. Each comes with the baseline file of the same
+//! coefficients, whose pixels are therefore the same.
 //!
-//! The encoder is written after the standard (T.81, annex G), a coefficient at a time, and knows nothing of the
-//! decoders that it tries.
+//! The encoder follows the standard (T.81, annex G), one coefficient at a time, and shares no code with the
+//! decoders it tests.
 
 use super::{
     Component, Numbers, Style, Table, Writer, bits_of, components, put_frame, put_quantizers, put_tables,
     random_of_size, segment,
 };
 
-/// The coefficients of a block, in the order of frequencies.
+/// The coefficients of a block, ordered by frequency.
 type Block = [i32; 64];
 
-/// The most scans of a script that are not there to bring what is still missing, so that there are never too many.
+/// The most scans of a script that bring nothing that is still missing; it bounds the number of scans.
 const FREE_SCANS: usize = 20;
 
-/// The longest run of blocks without codes that has a code of its own.
+/// The longest run of blocks that one code can stand for.
 const RUN_MAX: u32 = 0x7fff;
 
 /// A progressive file, and the baseline file of the same coefficients.
@@ -26,23 +26,23 @@ pub(crate) struct Twins {
     pub(crate) made_of: MadeOf,
 }
 
-/// What is in a progressive file, so that a test can tell that there was enough of everything.
+/// What a progressive file contains, so that a test can assert that everything occurred often enough.
 #[derive(Debug, Default)]
 pub(crate) struct MadeOf {
     pub(crate) scans: usize,
     pub(crate) refinements: usize,
     pub(crate) restarts: usize,
-    /// Blocks without codes, one after the other, that one code stands for.
+    /// The longest run of blocks that one code stands for.
     pub(crate) longest_run: u32,
 }
 
-/// What a scan brings of which components.
+/// What a scan brings, for which components.
 #[derive(Clone, Debug)]
 struct Scan {
     members: Vec<usize>,
     first: usize,
     last: usize,
-    /// The lowest bit that was brought before; nothing was before the first scan.
+    /// The lowest bit brought before; `None` for the first scan.
     high: Option<u8>,
     low: u8,
 }
@@ -51,13 +51,13 @@ struct Scan {
 struct Picture {
     sides: [usize; 2],
     components: Vec<Component>,
-    /// Of each component, rows of whole groups.
+    /// For each component, rows of whole groups.
     blocks: Vec<Vec<Block>>,
 }
 
 impl Picture {
     fn random(numbers: &mut Numbers, style: &Style) -> Self {
-        // Once in a while with more blocks than a short run has.
+        // Now and then, more blocks than a short run holds.
         let most = if numbers.once_in(12) { 300 } else { 70 };
         let sides = [1 + numbers.below(most), 1 + numbers.below(most)];
         let mut picture = Picture { sides, components: components(numbers), blocks: Vec::new() };
@@ -82,8 +82,8 @@ impl Picture {
         [most(|component| component.down), most(|component| component.across)]
     }
 
-    /// The blocks of each unit of a scan: component and place. A scan of one component has those alone that have to do
-    /// with the image.
+    /// The blocks of each unit of a scan: component and place. A scan of one component has only the blocks
+    /// that contain part of the image.
     fn units(&self, members: &[usize]) -> Vec<Vec<(usize, usize)>> {
         let ([down, across], [rows, columns]) = (self.factors(), self.groups());
         let every = |rows: usize, columns: usize| {
@@ -108,7 +108,7 @@ impl Picture {
     }
 }
 
-/// A block, one of so many in a row of which the others have no codes but the mean's.
+/// A block. About one in `empty` has more codes than the mean's.
 fn block(numbers: &mut Numbers, style: &Style, empty: usize) -> Block {
     let mut block = [0; 64];
     block[0] = random_of_size(numbers.below(style.sizes.min(9) + 1), numbers);
@@ -122,7 +122,7 @@ fn block(numbers: &mut Numbers, style: &Style, empty: usize) -> Block {
     block
 }
 
-/// Scans in an order that is allowed, until every bit of every coefficient was brought.
+/// Scans in an allowed order, until every bit of every coefficient was brought.
 fn script(count: usize, numbers: &mut Numbers) -> Vec<Scan> {
     let mut lowest = vec![[None; 64]; count];
     let mut scans: Vec<Scan> = Vec::new();
@@ -135,7 +135,7 @@ fn script(count: usize, numbers: &mut Numbers) -> Vec<Scan> {
         let member = members[numbers.below(members.len())];
         let state = &lowest[member];
         let at = (0..64).filter(|&at| state[at] != Some(0)).collect::<Vec<_>>();
-        // Nothing comes before the mean.
+        // The mean comes before anything else.
         let at = if state[0].is_none() { 0 } else { at[numbers.below(at.len())] };
         let is_free = scans.len() < FREE_SCANS;
         let high: Option<u8> = state[at];
@@ -166,12 +166,12 @@ fn script(count: usize, numbers: &mut Numbers) -> Vec<Scan> {
     }
 }
 
-/// Writes the data of a scan of details.
+/// Writes the data of an AC scan.
 struct Details<'a> {
     writer: Writer,
     table: &'a Table,
     scan: &'a Scan,
-    /// Blocks without further codes that are still to be told, and the bits of their refinement.
+    /// Blocks without further codes that are not yet written, and the bits of their refinement.
     run: u32,
     run_bits: Vec<u32>,
     longest_run: u32,
@@ -184,7 +184,7 @@ impl Details<'_> {
         self.writer.put(bits, size);
     }
 
-    /// Tells of the blocks without further codes.
+    /// Writes the run of blocks without further codes.
     fn end_run(&mut self) {
         if self.run > 0 {
             let size = self.run.ilog2();
@@ -205,7 +205,7 @@ impl Details<'_> {
     fn lengthen_run(&mut self, bits: Vec<u32>, numbers: &mut Numbers) {
         self.run += 1;
         self.run_bits.extend(bits);
-        // An encoder may end one when it likes.
+        // An encoder may end a run at any time.
         if self.run == RUN_MAX || numbers.once_in(40) {
             self.end_run();
         }
@@ -233,13 +233,13 @@ impl Details<'_> {
         }
     }
 
-    /// A later scan: one bit more.
+    /// A later scan of a band: one more bit of each coefficient.
     fn refine(&mut self, block: &Block, numbers: &mut Numbers) {
         let band = &block[self.scan.first..=self.scan.last];
         let size = |coefficient: &i32| coefficient.unsigned_abs() >> self.scan.low;
         let sizes: Vec<u32> = band.iter().map(size).collect();
         let last_new = sizes.iter().rposition(|&size| size == 1);
-        // The bits of the coefficients behind the last code of this block.
+        // The refinement bits of the coefficients after the last code of this block.
         let (mut zeros, mut bits) = (0, Vec::new());
         for (at, (&size, coefficient)) in sizes.iter().zip(band).enumerate() {
             if size == 0 {
@@ -269,7 +269,7 @@ impl Details<'_> {
     }
 }
 
-/// The data of a scan, with a restart marker after each interval if that is not 0.
+/// The data of a scan, with a restart marker after each interval unless `interval` is 0.
 fn scan_data(
     picture: &Picture,
     scan: &Scan,
@@ -310,7 +310,7 @@ fn scan_data(
     details.writer.data
 }
 
-/// Tables for one scan, in slots of their own.
+/// Tables for one scan, in table slots of its own.
 fn put_scan_tables(file: &mut Vec<u8>, numbers: &mut Numbers) -> ([Table; 2], u8) {
     let dc = Table::new((0..12).collect(), &[(3, 3), (5, 8), (11, 1)], numbers);
     let symbols = (0..=255u8).filter(|symbol| symbol & 15 <= 10);
@@ -382,7 +382,7 @@ fn baseline(head: &[u8], picture: &Picture, numbers: &mut Numbers) -> Vec<u8> {
     file
 }
 
-/// An image's two files.
+/// Makes both files of a random image.
 pub(crate) fn twins(numbers: &mut Numbers) -> Twins {
     let large = numbers.once_in(6);
     let sizes = 1 + numbers.below(if large { 10 } else { 6 });

@@ -1,4 +1,4 @@
-//! libjpeg-turbo's encoder, with the settings that its crate has no words for.
+//! libjpeg-turbo's encoder, with settings that its Rust crate does not expose.
 
 #![allow(unsafe_code, reason = "the encoder is C")]
 
@@ -39,7 +39,7 @@ impl Encoding {
         }
     }
 
-    /// The file of these pixels, B, G, R.
+    /// Encodes these pixels, in the order B, G, R.
     pub(crate) fn encode(&self, pixels: &[u8], height: usize, width: usize) -> Vec<u8> {
         assert_eq!(pixels.len(), 3 * height * width);
         // SAFETY: the number is one of the kinds that the function knows.
@@ -53,14 +53,14 @@ impl Encoding {
             (raw::TJPARAM_TJPARAM_RESTARTBLOCKS, self.restart_blocks),
             (raw::TJPARAM_TJPARAM_RESTARTROWS, self.restart_rows),
         ] {
-            // SAFETY: the handle is a living one, and what it does not take it refuses.
+            // SAFETY: the handle is valid, and the function refuses settings it does not take.
             let status = unsafe { raw::tj3Set(handle, name as i32, value) };
-            // Where there are no restart markers, zero may not be set again.
+            // Setting zero restart markers fails if there are none.
             assert!(status == 0 || value == 0, "{self:?}: setting {name}");
         }
         let (mut out, mut len) = (std::ptr::null_mut(), 0);
         let (across, down) = (width as i32, height as i32);
-        // SAFETY: there are as many pixels as the sizes say, and room for the file is made by the encoder.
+        // SAFETY: there are as many pixels as the sizes say, and the encoder allocates room for the file.
         let status = unsafe {
             raw::tj3Compress8(
                 handle,
@@ -75,11 +75,11 @@ impl Encoding {
         };
         assert!(status == 0 && !out.is_null(), "{self:?}: {height}x{width}");
         let len = usize::try_from(len).unwrap();
-        // SAFETY: the encoder says that so many bytes of the file are there, and nobody else has them.
+        // SAFETY: the encoder has written `len` bytes there, and nobody else has them.
         let file = unsafe { std::slice::from_raw_parts(out, len) }.to_vec();
-        // SAFETY: it is the encoder's buffer, and nothing of it is used any more.
+        // SAFETY: it is the encoder's buffer, and nothing uses it any more.
         unsafe { raw::tj3Free(out.cast()) };
-        // SAFETY: the handle is a living one, and it is not used any more.
+        // SAFETY: the handle is valid, and nothing uses it any more.
         unsafe { raw::tj3Destroy(handle) };
         file
     }
