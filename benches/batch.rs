@@ -1,9 +1,9 @@
-//! How fast batches are put together of records that are in memory already: no database is walked.
+//! How fast batches are assembled from records that are already in memory: no database is read.
 //!
-//! `cargo bench --bench batch`. A feed over a source that lends its records from a vector: the reader deals them, the
-//! prefetcher gives them places, one worker or as many as there are processors write them, and complete batches are
-//! counted and dropped. "u8" is cropped and mirrored, "f32" has the mean image and the scale on top. Rates are of
-//! records, and of the bytes that are written.
+//! `cargo bench --bench batch`. The feed's source lends its records from a vector. The reader deals them, the
+//! prefetcher gives them places, one worker or as many as there are processors write them, and complete
+//! batches are counted and dropped. "u8" is cropped and mirrored; "f32" adds the mean image and the scale.
+//! Rates are of records, and of the bytes written.
 
 #![allow(
     missing_docs,
@@ -26,7 +26,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use percolator::source::{Cursor, Entry, Lender, Source, SourceError};
 use percolator::{Dtype, Feed, FeedBuilder, Transform};
 
-/// Of one source: more than the caches hold.
+/// The bytes of one source: more than the caches hold.
 const SOURCE_BYTES: usize = 64 << 20;
 
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
@@ -64,7 +64,7 @@ impl Cursor for Walk {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
         let Some((key, value)) = self.records.get(self.next) else { return Ok(None) };
         self.next += 1;
-        // SAFETY: the records are the lender's, too, and nobody writes to them.
+        // SAFETY: the lender keeps the records alive too, and nobody writes to them.
         Ok(Some(unsafe { Entry::lent(key, value, &self.lender) }))
     }
 
@@ -74,7 +74,7 @@ impl Cursor for Walk {
     }
 }
 
-/// The time that `batches` batches take once the ring has been round.
+/// The time that `batches` batches take once the ring is warm.
 fn time_batches(builder: FeedBuilder, batches: u64) -> Duration {
     let mut feed = builder.build().unwrap();
     let mut lane = feed.take_lanes().unwrap().pop().unwrap();

@@ -1,8 +1,8 @@
-//! What it costs to see a `Datum` in a record's bytes.
+//! The cost of decoding a `Datum` from a record's bytes.
 //!
-//! `cargo bench --bench datum`. A view copies no pixel, so its time is to depend on the fields alone: floats that are
-//! not packed are a field each. The records stay in the caches; what a feed pays on top is to have the first line
-//! of a record come from memory.
+//! `cargo bench --bench datum`. A view copies no pixel, so its time must depend on the number of fields only;
+//! floats that are not packed are a field each. The records stay in the caches; a feed pays, in addition, for
+//! fetching the first line of a record from memory.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
 
@@ -21,7 +21,7 @@ fn record(data: Option<Vec<u8>>, float_data: Vec<f32>, encoded: Option<bool>, si
     proto::Datum { channels, height, width, label, data, float_data, encoded }.encode_to_vec()
 }
 
-/// As proto2, and so Caffe, writes floats: each a field of its own.
+/// As proto2, and therefore Caffe, writes floats: each a field of its own.
 fn unpacked(floats: usize, side: i32) -> Vec<u8> {
     let mut record = record(None, Vec::new(), None, side);
     record.extend([0x35, 0, 0, 0x80, 0x3f].repeat(floats));

@@ -1,11 +1,13 @@
-//! How fast one thread decodes JPEGs: whole, and a random crop of 227 as a training net takes it; then, resized to less, from
-//! the whole image and from one that is decoded smaller, and how far the pixels of the two are apart.
+//! How fast one thread decodes JPEGs: whole, and a random crop of 227 as a training net takes it. Then,
+//! resized to a smaller size: from the whole image and from one decoded at a reduced size, and how far the
+//! pixels of the two are apart.
 //!
-//! `cargo bench --bench decode`; with `--features turbojpeg` (cmake and nasm) beside libjpeg-turbo, which always
-//! decodes the whole image, to interleaved pixels. They take turns, because the machine may slow down or speed up
-//! meanwhile; each round gives a ratio, and the medians are the result. The files are four photographs of 500x375,
-//! quality 90, 4:2:0, or those in the folder `PERCOLATOR_PHOTOS`. Large ones are made of them, four times as wide and high; they
-//! are blurred, so that they have fewer codes than photographs of their size.
+//! `cargo bench --bench decode`; with `--features turbojpeg` (cmake and nasm) beside libjpeg-turbo, which
+//! always decodes the whole image, to interleaved pixels. The decoders alternate, because the machine may
+//! slow down or speed up meanwhile; each round gives a ratio, and the results are medians. The files are four
+//! photographs of 500x375, quality 90, 4:2:0, or those in the folder `PERCOLATOR_PHOTOS`. Large files are
+//! made from them, four times as wide and high; they are blurred, so they have fewer codes than photographs
+//! of their size.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
 
@@ -70,7 +72,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Lets the decoders take turns, and says how long they took.
+/// Runs the decoders alternately, and returns how long they took.
 fn compare(files: &[Vec<u8>], times_each: usize, mut decoders: Vec<(&str, Decode)>) {
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); decoders.len()];
     // The first round warms up.
@@ -93,7 +95,7 @@ fn compare(files: &[Vec<u8>], times_each: usize, mut decoders: Vec<(&str, Decode
     }
 }
 
-/// Files resized to less, from the whole image and from a smaller one.
+/// Files resized to a smaller size, from the whole image and from one decoded at a reduced size.
 fn compare_resized(files: &[Vec<u8>], times_each: usize, size: (usize, usize)) {
     let benches = || [false, true].map(|scaled| bench(size, scaled));
     let [whole, scaled] = benches();

@@ -1,4 +1,4 @@
-//! Whole feeds, and the reader alone, over warm databases, against consumers that only count.
+//! Whole feeds, and the reader alone, over warm databases, with consumers that only count.
 //!
 //! `cargo bench --bench feed`. For shares of the machine's own limits see `percolator bench`.
 
@@ -17,7 +17,7 @@ use percolator::Feed;
 use percolator::reader::DataReader;
 use percolator::source::Lmdb;
 
-/// The time that `batches` batches take, once the feed has been through its source.
+/// The time that `batches` batches take, once the feed has read its whole source.
 fn time_batches(case: &Case, batches: u64) -> Duration {
     let mut feed = case.builder().build().unwrap();
     let mut lane = feed.take_lanes().unwrap().pop().unwrap();
@@ -70,7 +70,7 @@ fn first_batch(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The reader thread alone: records dealt to a consumer that gives them straight back.
+/// The reader thread alone: records dealt to a consumer that returns them at once.
 fn reader(criterion: &mut Criterion) {
     let (path, records) = small();
     let mut group = criterion.benchmark_group("reader");

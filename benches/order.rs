@@ -1,4 +1,4 @@
-//! What it costs to know which record comes next.
+//! The cost of finding out which record comes next.
 
 use std::hint::black_box;
 use std::num::NonZeroU64;
@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use percolator::Shuffle;
 use percolator::order::{BatchSize, Job, World};
 
-/// As many as ImageNet's.
+/// As many records as ImageNet has.
 const RECORDS: u64 = 1_281_167;
 const BATCH: u64 = 256;
 

@@ -1,8 +1,8 @@
-//! What it costs to hand a run of records to a consumer and to get its slot back.
+//! The cost of handing a run of records to a consumer and getting its slot back.
 //!
-//! `cargo bench --bench queue_pair`. The records have no bytes: what is timed is the pair, and to name them in the
-//! run. On one thread nobody waits; across two a run comes with a wake-up where the other end is the slower, and
-//! "together" is how many slots go back at once. Rates are of records.
+//! `cargo bench --bench queue_pair`. The records have no bytes: only the queue pair, and filling in the
+//! records' identifiers, is timed. On one thread nobody waits; across two, a run comes with a wake-up if the
+//! other end is slower. "together" is how many slots return at once. Rates are of records.
 
 #![allow(missing_docs, reason = "a bench")]
 
@@ -30,7 +30,7 @@ fn one_thread(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The time that so many runs take from a thread of the reader's to this one, and back.
+/// The time that this many runs take from a reader's thread to this one, and back.
 fn across(pair: &QueuePairBench, runs: u64) -> Duration {
     let start = Instant::now();
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What it costs to keep a receipt, and to verify one.
+//! The cost of keeping a receipt, and of verifying one.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use percolator::order::{BatchSize, Job, World};
 use percolator::receipt::Verdict;
 use percolator::record::{RecordId, StepEnd};
 
-/// As many as ImageNet's.
+/// As many records as ImageNet has.
 const RECORDS: u64 = 1_281_167;
 const BATCH: u64 = 256;
 
@@ -57,7 +57,7 @@ fn receipts(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a worker does of it, with a record that it has just read.
+/// The worker's part, for a record that it has just read.
 fn contents(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("the hash of a record");
     for bytes in [300, 3_085, 150_000, 196_622] {

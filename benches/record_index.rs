@@ -1,5 +1,5 @@
-//! How fast a record is found by its position, beside a walk over the same database; how long it takes to make the
-//! index of a million records, and to open it. One thread, page cache warm.
+//! How fast a record is found by its position, beside reading the same database in order; how long it takes
+//! to make the index of a million records, and to open it. One thread, page cache warm.
 //!
 //! `cargo bench --bench record_index`.
 
@@ -17,7 +17,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use databases::{million, raw224, small};
 use percolator::source::{Cursor, IndexPlace, LevelDb, Lmdb, Source};
 
-/// Records that are looked up in one round.
+/// Records looked up in one round.
 const RECORDS: u64 = 1000;
 
 fn open(path: &Path) -> Box<dyn Source> {
@@ -42,7 +42,7 @@ fn leveldb(name: &str, records: usize, bytes: usize) -> (PathBuf, usize) {
     (folder, records)
 }
 
-/// A step, and one byte of each page of the value, as whoever uses it would come to.
+/// One step, and one byte of each page of the value, as a consumer would touch it.
 fn step(cursor: &mut dyn Cursor, reads: bool) -> bool {
     let Some(entry) = cursor.advance().unwrap() else { return false };
     let value = entry.value();
@@ -61,7 +61,7 @@ fn positions(records: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// The time of so many rounds of steps, of a walk that has been everywhere.
+/// The time of this many rounds of steps, of a cursor that has been everywhere.
 fn time_walk(path: &Path, rounds: u64, reads: bool, is_sought: bool, at_random: Option<usize>) -> Duration {
     let source = open(path);
     let mut cursor = source.cursor().unwrap();
@@ -102,7 +102,7 @@ fn records(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new("walked by the index", how), |bencher| {
                 bencher.iter_custom(|rounds| time_walk(&path, rounds, reads, true, None));
             });
-            group.bench_function(BenchmarkId::new("sought at random", how), |bencher| {
+            group.bench_function(BenchmarkId::new("at random", how), |bencher| {
                 bencher.iter_custom(|rounds| time_walk(&path, rounds, reads, true, Some(records)));
             });
         }
@@ -122,7 +122,7 @@ fn indexes(criterion: &mut Criterion) {
     group.sample_size(10).throughput(Throughput::Elements(records as u64));
     let source = Lmdb::open(&path).unwrap();
     group.bench_function("made in memory", |bencher| {
-        // A clone would share the index that is there.
+        // A clone would share the existing index.
         bencher.iter(|| Lmdb::open(&path).unwrap().index(&IndexPlace::Memory).unwrap());
     });
     group.bench_function("made and written", |bencher| {

@@ -1,5 +1,6 @@
-//! How long a run takes to go on: from a feed that is described to its first batch, on a million records, beside one that begins;
-//! and how long it takes to take a snapshot, and to work out the plan of a job in another world. Page cache warm, index made.
+//! How long resuming takes: from describing a feed to its first batch, on a million records, beside a run
+//! that starts anew; and how long it takes to take a snapshot, and to compute the plan of a job in another
+//! world. Page cache warm, index made.
 //!
 //! `cargo bench --bench snapshot`.
 
@@ -19,16 +20,16 @@ use percolator::order::{BatchSize, Job, World};
 use percolator::record::StepId;
 use percolator::{Device, Feed, FeedBuilder, Shuffle, Snapshot};
 
-/// Found once: to look for it is to read it.
+/// Looked up once, because `million` reads the whole database.
 static MILLION: Lazy<PathBuf> = Lazy::new(|| million().0);
 
-/// Batches of 64, of each of so many lanes.
+/// A feed with batches of 64 on this many lanes.
 fn describe(shuffle: Shuffle, lanes: usize) -> FeedBuilder {
     let feed = Feed::builder().lmdb(&*MILLION).batch_size(64).devices((0..lanes).map(Device::host));
     feed.threads(2).epochs(90).shuffle(shuffle)
 }
 
-/// Where a run of two lanes is, far from its beginning.
+/// The position of a run of two lanes, far from its beginning.
 fn far(shuffle: Shuffle) -> Snapshot {
     let mut feed = describe(shuffle, 2).build().unwrap();
     feed.seek((41, 3000)).unwrap();
@@ -44,7 +45,7 @@ fn resumed(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("to the first step, of a million records");
     group.sample_size(30);
     for (name, shuffle) in [("in order", Shuffle::No), ("shuffled", Shuffle::Global)] {
-        // The index is made, if it is not there yet.
+        // Makes the index, if there is none yet.
         let snapshot = far(shuffle);
         group.bench_function(format!("{name}, begun"), |bencher| {
             bencher.iter(|| first_batch(describe(shuffle, 2)));

@@ -1,7 +1,8 @@
 //! How fast one thread transforms records, beside how fast it copies the same number of bytes.
 //!
-//! Every output goes to the next buffer of a ring that is larger than the caches, as the records of a batch do;
-//! `memcpy` reads such a ring as well, `memcpy_hot` reads one buffer over and over, as a record just decoded.
+//! Every output goes to the next buffer of a ring larger than the caches, as the records of a batch do.
+//! `memcpy` also reads from such a ring; `memcpy_hot` reads one buffer over and over, as when a record was
+//! just decoded.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use percolator::bench_support::TransformBench;
 use percolator::transform::MeanImage;
 use percolator::{Dtype, Layout, Transform};
 
-/// Bytes of a ring: more than the last-level cache of the machines this is run on.
+/// Bytes of a ring: more than the last-level cache of the machines this runs on.
 const RING_BYTES: usize = 40 << 20;
 
 /// Buffers of equal length, used in turn.
@@ -63,7 +64,7 @@ fn copies(group: &mut BenchmarkGroup<'_, WallTime>, bytes: usize) {
     });
 }
 
-/// The slow version: one pixel at a time, each index computed.
+/// The slow version: one pixel at a time, with every index computed.
 fn scalar(shape: ImageShape, crop: usize, pixels: &[u8], mean: &[f32], out: &mut [f32]) {
     for c in 0..shape.channels {
         for y in 0..crop {
@@ -76,7 +77,7 @@ fn scalar(shape: ImageShape, crop: usize, pixels: &[u8], mean: &[f32], out: &mut
     }
 }
 
-/// One shape and crop: every kind of transform to f32, and the types and layouts of the richest.
+/// One shape and crop: every kind of transform to f32, and the richest in each type and layout.
 fn record(criterion: &mut Criterion, name: &str, side: usize, crop: u32) {
     let shape = ImageShape { channels: 3, height: side, width: side };
     let elements = 3 * crop as usize * crop as usize;

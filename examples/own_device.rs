@@ -1,5 +1,5 @@
-//! A device of one's own: batches are "sent" by a thread that checks them, as a network card or a simulator would take
-//! them. It shows what a device promises: memory, a way across, and two events.
+//! A caller-implemented device: batches are "sent" to a thread that checks them, as a network card or a
+//! simulator would take them. It shows what a device provides: memory, transfers, and two events.
 //!
 //! `cargo run --release --example own_device`
 
@@ -11,16 +11,16 @@ use percolator::device::{Backend, Capacity, Event, HostBatch, HostMemory, PageMe
 use percolator::source::FnSource;
 use percolator::{Device, DeviceError, Feed, RawBytes};
 
-/// The device: a thread to which arrays are handed.
+/// The device: a thread that takes arrays.
 #[derive(Debug)]
 struct Wire {
     jobs: Sender<Job>,
 }
 
-/// The bytes that are to cross, and what to say when they have.
+/// The bytes to send, and the event to signal afterwards.
 type Job = (Vec<u8>, Arc<Done>);
 
-/// An event that a thread brings about.
+/// An event that a thread signals.
 #[derive(Debug, Default)]
 struct Done(Mutex<bool>, Condvar);
 
@@ -64,7 +64,8 @@ impl Backend for Wire {
         "wire:0".to_owned()
     }
 
-    /// Where batches are written: memory that the device reads fast. A card would give page-locked memory.
+    /// The memory that batches are written to, which the device must read fast. A card would give page-locked
+    /// memory.
     fn host_memory(&self, bytes: usize) -> Result<Box<dyn HostMemory>, DeviceError> {
         match PageMemory::new(bytes) {
             Ok(memory) => Ok(Box::new(memory)),
@@ -75,7 +76,7 @@ impl Backend for Wire {
         }
     }
 
-    /// One for each batch of a lane's ring.
+    /// One transfer for each batch of a lane's ring.
     fn transfer(&self, _room: Capacity) -> Result<Box<dyn Transfer>, DeviceError> {
         let arrived = Arc::new(Done::default());
         arrived.set(true);
@@ -92,8 +93,8 @@ struct Crossing {
 impl Transfer for Crossing {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
         self.arrived.set(false);
-        // The memory is not written again before `last_use`, so a card could read it where it lies. A thread cannot
-        // borrow it for so long, so this one takes a copy.
+        // The memory is not written again before `last_use`, so a card could read it in place. A thread
+        // cannot borrow it for so long, so this one takes a copy.
         let bytes = batch.array("data").map(|array| array.bytes.to_vec()).unwrap_or_default();
         self.jobs.send((bytes, self.arrived.clone())).map_err(|_| DeviceError::Call {
             device: "wire:0".to_owned(),
@@ -110,7 +111,7 @@ impl Transfer for Crossing {
         Ok(())
     }
 
-    /// Nobody uses a batch once it has crossed and its consumer has let go of it.
+    /// Nobody uses a batch once it has been sent and its consumer has dropped it.
     fn last_use(&self) -> &dyn Event {
         &*self.arrived
     }

@@ -1,4 +1,5 @@
-//! Records of one's own: an LMDB of structs (an image, 14 floats, a list of tokens), written and fed.
+//! Records of a caller's own type: an LMDB of structs (an image, 14 floats, a list of tokens), written and
+//! fed.
 //!
 //! `cargo run --release --example own_records`
 

@@ -1,4 +1,4 @@
-//! A source of one's own: the lines of a text file, each a record, read where they lie by position.
+//! A caller-implemented source: each line of a text file is a record, read by position.
 //!
 //! `cargo run --release --example own_source -- README.md`
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use percolator::source::{Cursor, Entry, Source, SourceError};
 use percolator::{Feed, RawBytes, Shuffle};
 
-/// A text file, and where each of its lines begins and ends.
+/// A text file, and the offsets of its lines.
 #[derive(Clone, Debug)]
 struct Lines {
     path: PathBuf,
@@ -24,7 +24,7 @@ impl Lines {
         let text = std::fs::read(path).map_err(|error| SourceError::other(path, error))?;
         let ends = (1..=text.len()).filter(|&end| text[end - 1] == b'\n').map(|end| end as u64);
         let mut starts: Vec<u64> = std::iter::once(0).chain(ends).collect();
-        // A last line may end with the file.
+        // The last line may end with the file.
         if starts.last() != Some(&(text.len() as u64)) {
             starts.push(text.len() as u64);
         }
@@ -42,7 +42,8 @@ impl Source for Lines {
         Some(self.starts.len() as u64 - 1)
     }
 
-    /// So that it can be shuffled, and shared among workers: `seek` below costs the same for any position.
+    /// So that the source can be shuffled, and shared among workers: `seek` below costs the same for any
+    /// position.
     fn is_seekable(&self) -> bool {
         true
     }
@@ -52,7 +53,7 @@ impl Source for Lines {
     }
 }
 
-/// A walk over the lines.
+/// A cursor over the lines.
 struct Walk {
     lines: Lines,
     next: usize,
@@ -70,7 +71,7 @@ impl Cursor for Walk {
         })?;
         self.key = format!("line {}", self.next + 1).into_bytes();
         self.next += 1;
-        // The feed copies what is borrowed; `Entry::lent` is for memory that stays.
+        // The feed copies borrowed bytes; `Entry::lent` is for memory that stays.
         Ok(Some(Entry::borrowed(&self.key, &self.value)))
     }
 

@@ -1,7 +1,7 @@
 //! The unsafe code of a feed, small enough for Miri, which sees what no ordinary run does: a row that two
 //! threads write at once, bytes that nobody wrote, a borrow that outlives its owner, memory orderings that
-//! this machine's processor never shows. They run everywhere; under Miri, `.ci/run` runs them where the
-//! toolchain has it. Sources are in memory, for Miri calls no C library.
+//! this machine's processor never shows. The tests run everywhere; `.ci/run` also runs them under Miri if the
+//! toolchain has it. Sources are in memory, because Miri calls no C library.
 
 #![expect(unsafe_code, reason = "a tensor's deleter is called as a framework does")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -75,7 +75,7 @@ fn padding_is_zeros_and_targets_lie_beside_their_records() {
         .steps()
         .map(|step| step.unwrap().remove(0))
         .map(|batch| {
-            // Cut and mirrored as its record, the target is the record.
+            // Cropped and mirrored like its record, the target equals the record.
             let pixels: Vec<f32> =
                 batch.target_pixels::<u8>().unwrap().iter().map(|&byte| byte.into()).collect();
             assert_eq!(batch.pixels::<f32>().unwrap(), pixels);
@@ -100,7 +100,7 @@ fn tensors_give_their_batch_back_from_another_thread() {
         let label = unsafe { *labels.data.cast::<i32>() };
         assert_eq!(label, 3 * round % 4);
         let raw = tensors.take("data").unwrap().into_raw();
-        // SAFETY: it is there until its deleter is called.
+        // SAFETY: the tensor lives until its deleter is called.
         let deleter = unsafe { (*raw).deleter }.unwrap();
         let address = raw.expose_provenance();
         drop(tensors);
@@ -108,7 +108,7 @@ fn tensors_give_their_batch_back_from_another_thread() {
         let give_back = move || unsafe { deleter(std::ptr::with_exposed_provenance_mut(address)) };
         std::thread::spawn(give_back).join().unwrap();
     }
-    // The last goes when the lane has gone.
+    // The last tensor is released after the lane is gone.
     let tensors = lane.next().unwrap().unwrap().into_dlpack().unwrap();
     drop((lane, feed));
     drop(tensors);
@@ -116,8 +116,8 @@ fn tensors_give_their_batch_back_from_another_thread() {
 
 #[test]
 fn a_batch_that_is_let_go_of_while_its_lane_ends_is_no_lost_slot() {
-    // Debug builds assert that a slot goes only when its ring has ended: whoever lets go of it must see that
-    // it has.
+    // Debug builds assert that a slot is dropped only after its ring has ended, so the thread that drops it
+    // must see that end.
     for _ in 0..4 {
         let mut feed = feed(6).once().build().unwrap();
         let mut lane = feed.take_lanes().unwrap().remove(0);

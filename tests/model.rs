@@ -1,9 +1,10 @@
 //! Readers and their handles, under a scheduler that tries many orders of their steps.
 //!
-//! What can break here does so once in a million runs: a consumer that waits for ever, a thread that
-//! outlives its handles, an error that nobody gets, a record dealt twice. So each scenario runs under
-//! thousands of schedules, with `RUSTFLAGS="--cfg shuttle" cargo test -p percolator --no-default-features --lib --test model`; whatever waits
-//! for ever in one of them fails it. The parts below the reader have their scenarios beside their code.
+//! Bugs here appear once in a million runs: a consumer that waits for ever, a thread that outlives its
+//! handles, an error that nobody gets, a record dealt twice. So each scenario runs under thousands of
+//! schedules, with `RUSTFLAGS="--cfg shuttle" cargo test -p percolator --no-default-features --lib --test
+//! model`; a schedule in which anything waits for ever fails. The parts below the reader have their scenarios
+//! beside their code.
 
 #[cfg(not(shuttle))]
 #[test]
@@ -30,7 +31,7 @@ mod model {
 
     use crate::explore::explore;
 
-    /// What the source does when its records are at an end.
+    /// What the source does after its last record.
     #[derive(Clone, Copy, Debug)]
     enum End {
         Ends,
@@ -43,7 +44,7 @@ mod model {
     struct Memory {
         records: u8,
         end: End,
-        /// Whether the next walk cannot start.
+        /// Whether the next cursor cannot be opened.
         fails_to_open: AtomicBool,
     }
 
@@ -62,7 +63,7 @@ mod model {
         }
     }
 
-    /// A walk over what the thread of a reader shares with the scenario.
+    /// A cursor over state that the reader's thread shares with the scenario.
     struct Walk {
         source: Memory,
         next: u8,
@@ -94,7 +95,7 @@ mod model {
                 return match self.source.end {
                     End::Ends => Ok(None),
                     End::Fails => Err(self.source.broken()),
-                    // Not `panic!`: the checker's hook would print every schedule that comes here.
+                    // Not `panic!`: the checker's hook would print every schedule that reaches this.
                     End::Panics => std::panic::resume_unwind(Box::new("torn")),
                 };
             }
@@ -109,7 +110,7 @@ mod model {
         }
     }
 
-    /// A builder of handles on `source`, one slot a consumer, that never gives up at the gate.
+    /// A builder of handles on `source`, with one slot a consumer, that waits for its partners for ever.
     fn handle(source: &Arc<Memory>, consumers: usize) -> DataReaderBuilder {
         DataReader::builder_shared("data", source.clone())
             .consumers(consumers)
@@ -117,7 +118,7 @@ mod model {
             .gate_timeout(Duration::from_secs(3600))
     }
 
-    /// Takes runs until there is none, keeping none of them.
+    /// Takes runs until there is none, and keeps none of them.
     fn drain(reader: &DataReader) -> (Vec<RecordId>, Option<ReaderError>) {
         let mut ids = Vec::new();
         loop {
@@ -141,7 +142,7 @@ mod model {
         }
     }
 
-    /// What one consumer of `consumers` gets of so many passes over so many records.
+    /// What one of `consumers` consumers gets of this many passes over this many records.
     fn share(consumer: usize, consumers: usize, passes: u64, records: u64) -> Vec<RecordId> {
         (0..passes * records)
             .filter(|global| global % consumers as u64 == consumer as u64)
@@ -149,7 +150,7 @@ mod model {
             .collect()
     }
 
-    /// Runs `scenario` with a registry and a source of its own. After it no reader may be left: neither in
+    /// Runs `scenario` with a registry and a source of its own. Afterwards no reader may be left, neither in
     /// the registry nor as a thread, which would still hold the source.
     fn explore_readers(
         source: impl Fn() -> Arc<Memory> + Send + Sync + 'static,
@@ -163,7 +164,7 @@ mod model {
         });
     }
 
-    /// Runs `consumer` on so many threads at once and waits for all of them.
+    /// Runs `consumer` on this many threads at once, and waits for all of them.
     fn at_once<T: Send + 'static>(
         threads: usize,
         registry: &Registry,
@@ -210,7 +211,7 @@ mod model {
         );
     }
 
-    /// Each handle that opens is the reader's only one, so each must find the records at their beginning.
+    /// Each handle that opens is the reader's only one, so each must find the first record.
     #[test]
     fn readers_of_one_key_follow_each_other_and_start_anew() {
         explore_readers(
@@ -229,7 +230,8 @@ mod model {
         );
     }
 
-    /// Handles leave before, while and after the gate opens, and one comes too many or to a new reader.
+    /// Handles leave before, while and after all consumers have opened, and one comes too many or starts a
+    /// new reader.
     #[test]
     fn three_handles_come_and_go_where_two_are_awaited() {
         explore_readers(
@@ -304,8 +306,8 @@ mod model {
         );
     }
 
-    /// The reader waits for a slot, its consumer holds them all and waits for a run: only the canceller
-    /// can wake them.
+    /// The reader waits for a slot; its consumer holds them all and waits for a run: only the canceller can
+    /// wake them.
     #[test]
     fn cancelling_wakes_a_consumer_that_keeps_what_it_gets() {
         explore_readers(
@@ -334,8 +336,8 @@ mod model {
         );
     }
 
-    /// Where a reader that deals two passes over three records to two consumers may be cancelled: a
-    /// consumer gets its share without a gap, as far as it goes, and is told if that is not to its end.
+    /// A reader that deals two passes over three records to two consumers may be cancelled: a consumer gets
+    /// its share without a gap, up to some point, and an error if that is not its end.
     fn assert_a_start(number: usize, (ids, error): &(Vec<RecordId>, Option<ReaderError>)) {
         let share = share(number, 2, 2, 3);
         match error {
@@ -353,7 +355,7 @@ mod model {
                 at_once(2, registry, source, |_, registry, source| {
                     let reader = match handle(source, 2).passes(2).open_in(registry) {
                         Ok(reader) => reader,
-                        // The other had registered, cancelled, and is still there.
+                        // The other had registered and cancelled, and is still there.
                         Err(error) => return assert!(matches!(error, ReaderError::Cancelled { .. })),
                     };
                     let canceller = reader.canceller();
@@ -418,7 +420,7 @@ mod model {
         );
     }
 
-    /// One consumer leaves at once, the other gets everything before the fault, then the fault.
+    /// One consumer leaves at once; the other gets everything before the fault, then the fault.
     fn explore_a_fault(end: End, is_it: fn(&ReaderError) -> bool) {
         explore_readers(
             move || Memory::that(end, 5),
@@ -475,8 +477,8 @@ mod model {
         );
     }
 
-    /// The time at the gate is up at once. Whoever is there then has come in vain, and so has whoever comes
-    /// while it is; who both came before, get their shares.
+    /// The time to wait for partners is up at once. A consumer that is waiting then fails, and so does one
+    /// that comes meanwhile; if both come before, they get their shares.
     #[test]
     fn the_gate_times_out_for_all_or_none() {
         explore_readers(
@@ -490,7 +492,7 @@ mod model {
                         None => assert_eq!(ids, share(reader.number(), 2, 1, 3)),
                         Some(error) => return Err(error),
                     }
-                    // Held until both are done, lest the second come to a reader of its own.
+                    // Held until both are done, so that the second does not open a reader of its own.
                     Ok(reader)
                 });
                 let too_few = |error: &ReaderError| {

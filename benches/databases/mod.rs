@@ -31,24 +31,24 @@ pub fn small() -> (PathBuf, usize) {
     (database("small", 100_000, 3, 32), 100_000)
 }
 
-/// 150 KB records, 450 MB of them.
+/// Records of 150 KB, 450 MB in all.
 pub fn raw224() -> (PathBuf, usize) {
     (database("raw224", 3000, 3, 224), 3000)
 }
 
-/// A million records of next to nothing.
+/// A million tiny records.
 pub fn million() -> (PathBuf, usize) {
     (database("million", 1_000_000, 3, 4), 1_000_000)
 }
 
-/// Crop, mirror, mean image and scale: everything a raw record can ask for.
+/// Crop, mirror, mean image and scale: every transform of a raw record.
 pub fn transform(sizing: usize, crop: u32) -> Transform {
     let shape = ImageShape { channels: 3, height: sizing, width: sizing };
     let mean = MeanImage::new(shape, vec![117.5_f32; 3 * sizing * sizing]).unwrap();
     Transform::new().crop(crop).mirror(true).mean_image(mean).scale(0.017)
 }
 
-/// A feed that is measured.
+/// A feed to be measured.
 pub struct Case {
     pub name: &'static str,
     pub path: PathBuf,

@@ -1,8 +1,8 @@
-//! How fast a LevelDB is walked, beside C++ LevelDB's own iterator (through plyvel) and one memcpy of the same
+//! How fast a LevelDB is read, beside C++ LevelDB's own iterator (through plyvel) and one memcpy of the same
 //! bytes, all in the same run.
 //!
-//! `cargo bench --bench leveldb`, with a `python3` on the PATH that has plyvel 1.5.1. Rounds take turns, because
-//! the machine may slow down or speed up meanwhile; medians are the result.
+//! `cargo bench --bench leveldb`, with a `python3` on the PATH that has plyvel 1.5.1. Rounds alternate,
+//! because the machine may slow down or speed up meanwhile; the results are medians.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::cast_precision_loss, reason = "a bench")]
 
@@ -24,14 +24,14 @@ const DATABASES: [(&str, usize, usize, bool); 4] = [
     ("150 KB, snappy blocks", 2_000, 150_542, true),
 ];
 
-/// What a walk does, as records per second.
+/// Records per second of each way of reading.
 #[derive(Default)]
 struct Rates {
     walked: Vec<f64>,
-    /// Walked, and every byte of every value added up.
+    /// Read, and every byte of every value summed up.
     read: Vec<f64>,
     plyvel: Vec<f64>,
-    /// With `verify_checksums`, as ours always does.
+    /// With `verify_checksums`, as our reader always does.
     plyvel_verifying: Vec<f64>,
 }
 
@@ -65,7 +65,7 @@ fn sum(value: &[u8]) -> u64 {
     rest.iter().fold(words, |sum, &byte| sum.wrapping_add(u64::from(byte)))
 }
 
-/// Records per second of the second walk, which finds every page mapped.
+/// Records per second of the second pass, when every page is mapped.
 fn walk(folder: &Path, reads_values: bool) -> f64 {
     let database = LevelDb::open(folder).unwrap();
     let mut cursor = database.cursor().unwrap();
@@ -103,10 +103,10 @@ fn main() {
         for (folder, rates) in folders.iter().zip(&mut rates) {
             rates.walked.push(walk(folder, false));
             rates.read.push(walk(folder, true));
-            let told = python(&["time", folder.to_str().unwrap()]);
-            let told: Vec<f64> = told.split_whitespace().map(|word| word.parse().unwrap()).collect();
-            rates.plyvel.push(told[0]);
-            rates.plyvel_verifying.push(told[1]);
+            let printed = python(&["time", folder.to_str().unwrap()]);
+            let seconds: Vec<f64> = printed.split_whitespace().map(|word| word.parse().unwrap()).collect();
+            rates.plyvel.push(seconds[0]);
+            rates.plyvel_verifying.push(seconds[1]);
         }
     }
     let copy = median(&mut copies);
@@ -119,11 +119,12 @@ fn main() {
         let [walked, read] = [&mut rates.walked, &mut rates.read].map(|rates| median(rates));
         let [plyvel, verifying] = [&mut rates.plyvel, &mut rates.plyvel_verifying].map(|rates| median(rates));
         println!(
-            "{name:<22} {walked:>12.0} {read:>12.0} {:>4.2} memcpy {plyvel:>12.0} {verifying:>18.0} {:>7.1}x {:>7.1}x",
+            "{name:<22} {walked:>12.0} {read:>12.0} {:>4.2} memcpy {plyvel:>12.0} {verifying:>18.0} {:>7.1}x \
+             {:>7.1}x",
             read * bytes as f64 / copy,
             walked / plyvel,
             read / plyvel
         );
     }
-    println!("the last columns: beside plyvel, which verifies no checksum unless told to");
+    println!("the last columns: beside plyvel, which verifies no checksum unless configured to");
 }

@@ -38,7 +38,7 @@ use options::Options;
 use solver::{NotForTheModel, Solver};
 use survey::Enough;
 
-/// How long data are looked at that nothing is learned from.
+/// How long to look at data that nothing is learned from.
 const SURVEY: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -107,7 +107,7 @@ fn data_layer(net: &Net, phase: Phase) -> anyhow::Result<Option<(FeedBuilder, bo
     Ok(feed.map(|feed| (feed, layer.tops.len() > 1)))
 }
 
-/// Feeds the same ranks with nothing to learn, and says what they saw.
+/// Feeds the same ranks without training, and prints what they saw.
 fn survey(solver: &Solver, path: &Path, reason: &NotForTheModel) -> anyhow::Result<()> {
     report::say(format_args!("nothing is learned from these data: {reason}"))?;
     let batches = usize::try_from(solver.iterations).ok();

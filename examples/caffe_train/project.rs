@@ -1,4 +1,4 @@
-//! A Caffe project of real digits: a LevelDB to train on, an LMDB to test with, and their mean image.
+//! A Caffe project with real digits: a LevelDB to train on, an LMDB to test with, and their mean image.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use crate::report;
 pub(crate) const NET: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/examples/caffe_train/digits_train_test.prototxt");
 
-/// The project's folder, which is kept from run to run: it can be looked into.
+/// The project's folder, which is kept from run to run for inspection.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/caffe_train");
 
-/// The folder of the project, which is made if it is not there.
+/// The folder of the project, which is made if it does not exist.
 pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     let folder = PathBuf::from(FOLDER);
     if !folder.is_dir() {
@@ -26,7 +26,7 @@ pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes the project under another name first, so that whatever has its name is whole.
+/// Makes the project under a temporary name first, so that a folder with the final name is complete.
 fn make(folder: &Path) -> anyhow::Result<()> {
     let parent = folder.parent().context("the folder has no parent")?;
     std::fs::create_dir_all(parent)?;
@@ -37,7 +37,7 @@ fn make(folder: &Path) -> anyhow::Result<()> {
     let mean = mean(&train)?.encode_to_vec();
     std::fs::write(partial.path().join("digits_mean.binaryproto"), mean).context("the mean image")?;
     match std::fs::rename(partial.path(), folder) {
-        // Somebody else was quicker, and made the same.
+        // Another process was quicker, and made the same.
         Err(_) if folder.is_dir() => Ok(()),
         renamed => {
             renamed?;
@@ -49,8 +49,8 @@ fn make(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes the records as Caffe does: in one go, in tables of 64 KiB blocks and Snappy, had they not all room
-/// in the log.
+/// Writes the records as Caffe does: all at once, with tables of 64 KiB blocks and Snappy. (Here everything
+/// fits into the log.)
 fn write_leveldb(digits: &Digits, folder: &Path) -> anyhow::Result<()> {
     let options = rusty_leveldb::Options {
         write_buffer_size: 256 << 20,
@@ -66,7 +66,7 @@ fn write_leveldb(digits: &Digits, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The mean image in the form that Caffe's `compute_image_mean` gives it.
+/// The mean image, in the form that Caffe's `compute_image_mean` writes.
 fn mean(digits: &Digits) -> anyhow::Result<BlobProto> {
     let (mut blob, mut sums, mut count) = (BlobProto::default(), Vec::new(), 0.0);
     for (_, datum) in digits.records()? {

@@ -11,10 +11,10 @@ use percolator::{Batch, Device, FeedBuilder, Stats};
 use crate::classifier::{CLASSES, Classifier, Gradient};
 use crate::report;
 
-/// About how many times the test net is run.
+/// About how often the test net runs.
 const TESTS: u64 = 10;
 
-/// What is to be solved.
+/// The problem to solve.
 pub(crate) struct Solver {
     /// The feed of the net's TRAIN layer.
     pub(crate) train: FeedBuilder,
@@ -25,7 +25,7 @@ pub(crate) struct Solver {
     pub(crate) seed: u32,
 }
 
-/// The data are not for this model.
+/// The data do not suit this model.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct NotForTheModel(pub(crate) String);
@@ -37,13 +37,13 @@ impl Solver {
         self.train.clone().devices(ranks).caffe_random(self.seed, CaffeEra::Today)
     }
 
-    /// Trains, and tests before the first iteration, after each few passes over the records, and at the end.
+    /// Trains, and tests before the first iteration, after every few passes over the records, and at the end.
     pub(crate) fn solve(&self) -> anyhow::Result<Stats> {
         let mut feed = self.train_feed().build()?;
         let (shape, records) = (feed.batch_shape(), feed.records());
         let counted = records.map_or_else(String::new, |records| format!("{records} records, "));
         report::say(format_args!("TRAIN: {counted}batches of {shape}, one for each of 2 ranks"))?;
-        // Where nobody knows how many records there are, an iteration has to do for a pass.
+        // If the number of records is unknown, one iteration counts as a pass.
         let pass = records.map_or(1, |records| records.div_ceil(2 * shape.records as u64));
         let interval = pass * u64::from(self.iterations).div_ceil(pass * TESTS);
 
@@ -63,8 +63,8 @@ impl Solver {
             loss = Some(gradient.mean_loss());
             ensure!(
                 gradient.mean_loss().is_finite(),
-                "the loss of iteration {iteration} is no number: give a smaller --base-lr than {}, or scale the \
-                 pixels in the net's transform_param",
+                "the loss of iteration {iteration} is no number: give a smaller --base-lr than {}, or scale \
+                 the pixels in the net's transform_param",
                 self.base_lr
             );
             progress.inc(1);
@@ -74,7 +74,7 @@ impl Solver {
         Ok(feed.stats())
     }
 
-    /// Says where training stands, as Caffe's log does, on one line.
+    /// Prints the progress of training on one line, as Caffe's log does.
     fn report(
         &self,
         iteration: u32,
@@ -92,7 +92,7 @@ impl Solver {
     }
 }
 
-/// What comes out of the test net: the accuracy, and the mean loss.
+/// The outputs of the test net: the accuracy, and the mean loss.
 fn test_net(test: &FeedBuilder, classifier: &Classifier, image: ImageShape) -> anyhow::Result<String> {
     let mut feed = test.clone().once().build()?;
     let (mut correct, mut records, mut sum) = (0, 0, Gradient::zero(classifier));

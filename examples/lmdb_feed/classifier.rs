@@ -16,7 +16,7 @@ impl Classifier {
         Classifier { pixels, weights: vec![0.0; CLASSES * (pixels + 1)] }
     }
 
-    /// A step downhill, along the mean of the slopes.
+    /// One step of gradient descent, along the mean gradient.
     pub(crate) fn descend(&mut self, gradient: &Gradient, learning_rate: f32) {
         let rate = learning_rate / gradient.records;
         for (weight, slope) in zip(&mut self.weights, &gradient.slopes) {
@@ -24,7 +24,7 @@ impl Classifier {
         }
     }
 
-    /// How many of the images it reads as their labels say.
+    /// The number of images that it classifies as labelled.
     pub(crate) fn count_correct(&self, images: &[f32], labels: &[i32]) -> usize {
         let classes = images.chunks_exact(self.pixels).map(|image| self.classify(image));
         zip(classes, labels).filter(|(class, label)| class == *label).count()
@@ -45,7 +45,7 @@ impl Classifier {
     }
 }
 
-/// The slopes of the loss, weight by weight, summed over records.
+/// The gradient of the loss, weight by weight, summed over records.
 pub(crate) struct Gradient {
     slopes: Vec<f32>,
     loss: f32,
@@ -61,8 +61,8 @@ impl Gradient {
         self.loss / self.records
     }
 
-    /// Adds a batch. A record's loss is `-ln(probability of its label)`, whose slopes come to
-    /// `(probabilities - one-hot label) * image`.
+    /// Adds a batch. A record's loss is `-ln(probability of its label)`, whose gradient is `(probabilities -
+    /// one-hot label) * image`.
     pub(crate) fn add(&mut self, of: &Classifier, images: &[f32], labels: &[i32]) {
         for (image, &label) in zip(images.chunks_exact(of.pixels), labels) {
             let probabilities = softmax(of.scores(image));
@@ -72,7 +72,7 @@ impl Gradient {
                 for (slope, input) in zip(row, with_bias(image)) {
                     *slope += (probability - wanted) * input;
                 }
-                // The smallest positive number keeps a hopeless guess finite.
+                // The smallest positive number keeps the loss of a hopeless guess finite.
                 self.loss -= wanted * probability.max(f32::MIN_POSITIVE).ln();
             }
             self.records += 1.0;

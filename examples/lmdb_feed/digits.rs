@@ -7,17 +7,17 @@ use lmdb::{Environment, Transaction as _, WriteFlags};
 use percolator::proto::Datum;
 use prost::Message as _;
 
-/// The files are small enough to travel inside the program, which then runs from any folder.
+/// The files are small enough to be embedded in the program, which then runs from any folder.
 macro_rules! file {
     ($name:literal) => {
         include_bytes!(concat!("../../tests/data/digits/", $name))
     };
 }
 
-/// An LMDB cannot outgrow its map. Address space is all that an unused part of it costs.
+/// An LMDB cannot outgrow its map. Its unused part costs only address space.
 const MAP_BYTES: usize = 64 << 20;
 
-/// Images and their labels, which are equally many.
+/// Images and their labels, one for each image.
 pub(crate) struct Digits {
     height: usize,
     width: usize,

@@ -28,7 +28,7 @@ use digits::Digits;
 use options::Options;
 use survey::Enough;
 
-/// How far downhill a step goes, in mean slopes.
+/// The length of a step, as a factor of the mean gradient.
 const LEARNING_RATE: f32 = 1.0;
 
 fn main() -> ExitCode {
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     program::end("lmdb_feed", done)
 }
 
-/// Looks at every record of a database, until enough of it was seen.
+/// Looks at the records of a database, until enough of it was seen.
 fn survey(path: &Path, options: &Options) -> anyhow::Result<()> {
     let feed = Feed::builder()
         .lmdb(path)
@@ -78,8 +78,8 @@ fn learn_digits(options: &Options) -> anyhow::Result<()> {
     folder.close().context("cannot remove the temporary folder")
 }
 
-/// The lines to copy. A step has the next batch of every device. What is learned from it is the mean over all
-/// of them, as where Caffe's solver trains on several.
+/// The lines to copy. A step has the next batch of every device. The model learns from the mean over all of
+/// them, as when Caffe's solver trains on several.
 fn train(lmdb: &Path, options: &Options, steps: usize) -> anyhow::Result<(Classifier, Stats)> {
     let feed = Feed::builder()
         .lmdb(lmdb)
@@ -103,11 +103,11 @@ fn train(lmdb: &Path, options: &Options, steps: usize) -> anyhow::Result<(Classi
     Ok((classifier, feed.stats()))
 }
 
-/// Counts what the classifier reads right in one exact pass: every record once, and then the end.
+/// Counts the images that the classifier reads right, in one exact pass: every record once.
 fn test(lmdb: &Path, options: &Options, classifier: &Classifier) -> anyhow::Result<usize> {
     let feed = Feed::builder()
         .lmdb(lmdb)
-        // Caffe mirrors at random in the test phase, too; only a crop becomes central by itself.
+        // Caffe mirrors at random in the test phase, too; only crops become central.
         .transform(options.transform().mirror(false))
         .phase(Phase::Test)
         .devices(options.devices()?)

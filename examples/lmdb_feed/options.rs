@@ -1,4 +1,4 @@
-//! The command line. The options are those of `percolator feed`, as far as they go.
+//! The command line: a subset of the options of `percolator feed`.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,28 +19,28 @@ pub(crate) struct Options {
     /// Records in a batch of one device.
     #[arg(long, default_value_t = 32)]
     pub(crate) batch_size: usize,
-    /// Worker threads [default: one a core, as few of them at work as are needed].
+    /// Worker threads [default: one a core, of which as few as needed are active].
     #[arg(long)]
     threads: Option<usize>,
-    /// Batches in a lane's ring [default: 4, and up to 8 where those are too few].
+    /// Batches in a lane's ring [default: 4, and up to 8 if those are too few].
     #[arg(long)]
     prefetch: Option<usize>,
-    /// Cut a square of this many pixels out of every image; 0 is no crop.
+    /// Crop every image to a square of this many pixels; 0 is no crop.
     #[arg(long, default_value_t = 0)]
     crop: u32,
-    /// Mirror every second image, at random.
+    /// Mirror images at random, half of them on average.
     #[arg(long)]
     mirror: bool,
     /// Subtract these values: one for all channels, or one a channel.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     mean_value: Vec<f32>,
-    /// Multiply by this; 1/256 brings bytes between 0 and 1.
+    /// Multiply by this; 1/256 scales bytes to values between 0 and 1.
     #[arg(long, default_value_t = 1.0 / 256.0, allow_negative_numbers = true)]
     scale: f32,
-    /// Have the system drop from its memory what was used of PATH: for one that is larger than memory.
+    /// Drop the used parts of PATH from the page cache: for databases larger than memory.
     #[arg(long, requires = "path")]
     pub(crate) drop_behind: bool,
-    /// What crops and mirroring are drawn from.
+    /// The seed of random crops and mirroring.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
     /// Train on the digits this many times.
@@ -62,7 +62,7 @@ impl Options {
         self.devices.iter().map(|name| Ok(name.parse()?)).collect()
     }
 
-    /// The feed, with as many threads and batches as were said; what was not said it chooses.
+    /// The feed with the configured threads and batches; it chooses what is not configured.
     pub(crate) fn extent(&self, mut feed: FeedBuilder) -> FeedBuilder {
         if let Some(threads) = self.threads {
             feed = feed.threads(threads);
@@ -77,14 +77,14 @@ impl Options {
         Transform::new().crop(self.crop).mirror(self.mirror).mean_values(&*self.mean_value).scale(self.scale)
     }
 
-    /// The steps that it takes to train on so many records, each as often as was asked for. Huge counts are
-    /// the feed's to refuse.
+    /// The steps needed to train on this many records as often as configured. The feed refuses counts that
+    /// are too large.
     pub(crate) fn steps(&self, records: usize) -> usize {
         let step_records = self.batch_size.saturating_mul(self.devices.len());
         records.saturating_mul(self.epochs).div_ceil(step_records.max(1))
     }
 
-    /// When a feed that starts now has run long enough, if time is what ends it.
+    /// When a feed that starts now has run long enough, if a time limit ends it.
     pub(crate) fn deadline(&self) -> anyhow::Result<Option<Instant>> {
         let seconds = match self.seconds {
             None if self.once || self.batches.is_some() => return Ok(None),

@@ -1,9 +1,10 @@
-//! How an example begins and ends as a program.
+//! The beginning and the end of an example program.
 
 use std::io::{ErrorKind, IsTerminal as _};
 use std::process::ExitCode;
 
-/// The library says through `tracing` what a user should know, such as that a lane waits for data and why.
+/// Prints the library's warnings, which come through `tracing`: for example, that a lane waits for data and
+/// why.
 pub(crate) fn show_warnings() {
     let stderr = std::io::stderr;
     tracing_subscriber::fmt()
@@ -13,11 +14,11 @@ pub(crate) fn show_warnings() {
         .init();
 }
 
-/// Says what went wrong, if anything did.
+/// Prints the error, if there is one.
 pub(crate) fn end(name: &str, done: anyhow::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has seen enough.
+        // Whoever read the output has closed it, and seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{name}: {error:#}");

@@ -1,4 +1,4 @@
-//! What the user sees: progress on the way, a table at the end.
+//! What the user sees: progress while the feed runs, and a table at the end.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
 use percolator::{Stats, limits};
 
-/// A bar that counts things, up to so many where that is known. It goes to the standard error, and nowhere
-/// if that is not a terminal.
+/// A progress bar, with an end if `length` is known. It writes to the standard error, and nowhere if that is
+/// not a terminal.
 pub(crate) fn progress(length: Option<u64>, things: &str) -> ProgressBar {
     let (bar, template) = match length {
         Some(length) => {
@@ -26,12 +26,12 @@ pub(crate) fn progress(length: Option<u64>, things: &str) -> ProgressBar {
     bar.with_style(style).with_prefix(things.to_owned()).with_finish(ProgressFinish::AndLeave)
 }
 
-/// Prints a line. Where `println!` panics because nobody reads any more, this is an error.
+/// Prints a line. A closed output is an error here; `println!` would panic.
 pub(crate) fn say(line: fmt::Arguments<'_>) -> io::Result<()> {
     writeln!(io::stdout(), "{line}")
 }
 
-/// Who did how much, who waited for whom, and how near that is to what the machine can do at all.
+/// Prints how much each side did, who waited for whom, and how near that is to the machine's limits.
 pub(crate) fn print_table(stats: &Stats) -> io::Result<()> {
     let copy = limits::copy_bytes_per_second(1, Duration::from_millis(200));
     say(format_args!("\n{stats}"))?;

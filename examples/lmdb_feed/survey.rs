@@ -1,5 +1,5 @@
-//! Feeds a database of the user's own to consumers that look at every pixel and every label: one thread a
-//! lane, as a loop would have it that drives each device from a thread of its own.
+//! Feeds a database of the user's own to consumers that look at every pixel and every label. Each lane has a
+//! thread, as in a training loop that drives each device from a thread of its own.
 
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use percolator::{FeedBuilder, Lane};
 use crate::report;
 use crate::tally::Tally;
 
-/// Feeds what `source` holds until enough of it was seen, and says what it was.
+/// Feeds `source` until enough of it was seen, and prints a summary.
 pub(crate) fn run(builder: FeedBuilder, source: &Path, enough: &Enough) -> anyhow::Result<()> {
     let mut feed = builder.build()?;
     let lanes = feed.take_lanes()?;
@@ -25,7 +25,7 @@ pub(crate) fn run(builder: FeedBuilder, source: &Path, enough: &Enough) -> anyho
 
     let length = match enough {
         Enough { batches: Some(batches), .. } => Some((*batches as u64).saturating_mul(step_records)),
-        // Then the feed ends by itself.
+        // The feed ends by itself.
         Enough { deadline: None, .. } => feed.records(),
         _ => None,
     };
@@ -38,7 +38,7 @@ pub(crate) fn run(builder: FeedBuilder, source: &Path, enough: &Enough) -> anyho
     Ok(())
 }
 
-/// Gives each lane to a thread, and puts together what they have seen.
+/// Runs each lane on a thread, and merges what they have seen.
 fn consume_all(lanes: Vec<Lane>, enough: &Enough, progress: &ProgressBar) -> anyhow::Result<Tally> {
     thread::scope(|scope| {
         let start = |lane| scope.spawn(|| consume(lane, enough, progress));
@@ -50,9 +50,9 @@ fn consume_all(lanes: Vec<Lane>, enough: &Enough, progress: &ProgressBar) -> any
     })
 }
 
-/// When a consumer has seen enough: after so many batches, after a time, or at the end of the feed.
+/// When a consumer has seen enough: after a number of batches, after a time, or at the end of the feed.
 pub(crate) struct Enough {
-    /// Of each lane.
+    /// For each lane.
     pub(crate) batches: Option<usize>,
     pub(crate) deadline: Option<Instant>,
 }

@@ -53,8 +53,8 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Eight sums side by side. A single one would be slower than the feed: additions of floats keep their order,
-/// so each would wait for the one before it.
+/// Sums eight numbers side by side. A single sum would be slower than the feed: additions of floats keep
+/// their order, so each would wait for the one before it.
 fn sum(pixels: &[f32]) -> f64 {
     let mut sums = [0.0; 8];
     for chunk in pixels.chunks(sums.len()) {

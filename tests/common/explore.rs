@@ -5,16 +5,16 @@ use std::sync::Arc;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
 
-/// Schedules that each scheduler tries unless `MODEL_SCHEDULES` says otherwise.
+/// Schedules that each scheduler tries, unless `MODEL_SCHEDULES` is set.
 const SCHEDULES: usize = 10_000;
 /// Preemptions that PCT places: most bugs need fewer.
 const DEPTH: usize = 3;
 /// The checker's own stacks are too small for a formatted error.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Runs `scenario` under random schedules, then under those of PCT, which change threads seldom but
-/// anywhere. Every thread of a scenario must end; a schedule under which one waits for ever fails, as does
-/// one that panics, and is printed so that `shuttle::replay` can repeat it.
+/// Runs `scenario` under random schedules, then under those of PCT, which switches threads seldom but
+/// anywhere. Every thread of a scenario must end. A schedule in which one waits for ever, or panics, fails,
+/// and is printed so that `shuttle::replay` can repeat it.
 pub(crate) fn explore(scenario: impl Fn() + Send + Sync + 'static) {
     let schedules =
         std::env::var("MODEL_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(SCHEDULES);

@@ -1,4 +1,4 @@
-//! Databases to be indexed, and walks that are sent about in them.
+//! Databases to index, and cursors that seek in them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use tempfile::{TempDir, tempdir};
 
 pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Every record, by a plain walk.
+/// Every record, in one plain pass.
 pub fn walked(source: &dyn Source) -> Records {
     let mut cursor = source.cursor().unwrap();
     rest(&mut *cursor)
 }
 
-/// What a walk still comes to.
+/// The records that a cursor has left.
 pub fn rest(cursor: &mut dyn Cursor) -> Records {
     let mut records = Records::new();
     while let Some(entry) = cursor.advance().unwrap() {
@@ -24,7 +24,7 @@ pub fn rest(cursor: &mut dyn Cursor) -> Records {
     records
 }
 
-/// A database in a folder of its own, so that what lies beside it is in that folder, too.
+/// A database in a folder of its own, which also holds its sidecar.
 pub struct Written {
     pub folder: TempDir,
 }
@@ -67,7 +67,7 @@ impl Written {
     }
 }
 
-/// Values that are in their leaf, on one page, and on many.
+/// Values that are stored in their leaf, on one page, and on many.
 pub fn mixed(records: usize) -> Records {
     let value = |index: usize| {
         let bytes = [0, 1, 100, 1900, 3000, 4080, 20_000, 150_000][index * 7 % 8];
@@ -97,13 +97,13 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// A walk does what a position in a list would.
+/// Checks that a cursor moves as a position in a list would.
 pub fn check_steps(cursor: &mut dyn Cursor, records: &Records, steps: &[Step]) {
     let mut position = 0;
     for (number, &step) in steps.iter().enumerate() {
         match step {
             Step::Seek(to) => {
-                // In 900ths of all, so that some go past the end.
+                // In 900ths of all records, so that some steps go past the end.
                 let to = if to == u64::MAX { to } else { to * records.len() as u64 / 900 };
                 position = usize::try_from(to).unwrap().min(records.len());
                 cursor.seek(to).unwrap();
@@ -154,7 +154,7 @@ pub fn leveldb_options(compressor: u8) -> rusty_leveldb::Options {
     rusty_leveldb::Options { compressor, write_buffer_size: 64 << 10, ..rusty_leveldb::Options::default() }
 }
 
-/// A LevelDB in a folder of its own.
+/// Writes a LevelDB in a folder of its own.
 pub fn written_leveldb(records: Records, compressor: u8) -> (TempDir, PathBuf) {
     let folder = tempdir().unwrap();
     let path = folder.path().join("leveldb");
@@ -162,7 +162,7 @@ pub fn written_leveldb(records: Records, compressor: u8) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Opens the index as it is, or as it can be mended, and looks every record up, the last one first.
+/// Opens the index as it is, or mends it, and looks up every record, the last one first.
 pub fn check_every_record(database: &Written, records: &Records, what: &str) {
     let source = database.indexed();
     let mut cursor = source.cursor().unwrap();
@@ -175,7 +175,7 @@ pub fn check_every_record(database: &Written, records: &Records, what: &str) {
     assert!(cursor.advance().unwrap().is_none());
 }
 
-/// How long the pages of an LMDB are: its first page says it.
+/// The page size of an LMDB, from its first page.
 pub fn page_bytes(data: &[u8]) -> usize {
     u32::from_le_bytes(*data[40..].first_chunk().unwrap()) as usize
 }

@@ -1,4 +1,4 @@
-//! LevelDBs that a writer in Rust makes on the spot.
+//! Writes LevelDBs, with a writer in Rust.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! LMDB data files written by hand, with pages of any length.
+//! LMDB data files assembled by hand, with pages of any size.
 
 pub const HEAD: usize = 16;
 pub const BRANCH: u16 = 1;
@@ -23,7 +23,7 @@ pub fn even(bytes: usize) -> usize {
     bytes + bytes % 2
 }
 
-/// A file of one commit that holds these records, which are in the order of their keys.
+/// A file of one commit with these records, which must be in key order.
 pub fn forge(page_bytes: usize, records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut file = Forge { page_bytes, bytes: vec![0; 2 * page_bytes], counts: [0; 3] };
     let inline_max = (((page_bytes - HEAD) / 2) & !1) - 2;
@@ -91,7 +91,7 @@ impl Forge {
         number
     }
 
-    /// Pages of these nodes, with what each begins with.
+    /// Writes pages of these nodes; returns each page's first key and number.
     fn level(&mut self, kind: u16, nodes: &[(Vec<u8>, Vec<u8>)]) -> Vec<(Vec<u8>, u64)> {
         let mut pages = Vec::new();
         let mut rest = nodes;
@@ -106,7 +106,7 @@ impl Forge {
                     fits
                 })
                 .count();
-            // A branch has two pages below it at least.
+            // A branch has at least two pages below it.
             let left = rest.len() - fits;
             let count = if kind == BRANCH && left == 1 { fits - 1 } else { fits };
             assert!(count >= if kind == BRANCH { 2 } else { 1 }, "nodes are too long for a page");
@@ -165,7 +165,7 @@ pub fn bytes_put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// Numbers that a seed decides.
+/// Random numbers from a seed.
 pub struct Numbers(pub u64);
 
 impl Numbers {

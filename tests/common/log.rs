@@ -1,20 +1,20 @@
-//! What is logged on a thread.
+//! Captures what is logged on a thread.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, Once};
 
 thread_local! {
-    /// Whom this thread logs to.
+    /// The log that this thread writes to.
     static LISTENER: RefCell<Option<Log>> = const { RefCell::new(None) };
 }
 
-/// What was logged, for whoever waits for it.
+/// What was logged; a test can wait for more.
 #[derive(Clone, Default)]
 pub struct Log(Arc<(Mutex<String>, Condvar)>);
 
 impl Log {
-    /// Runs `run`; what this thread logs meanwhile, from debug up, is written here.
+    /// Runs `run`, and captures what this thread logs meanwhile, from level debug up.
     pub fn listen<T>(&self, run: impl FnOnce() -> T) -> T {
         struct Heard;
         impl Drop for Heard {
@@ -22,8 +22,9 @@ impl Log {
                 LISTENER.set(None);
             }
         }
-        // One subscriber for the whole process. Where each test has its own, whether anybody wants an event is decided
-        // by the thread that first comes by, and that may be one of a test that listens to nothing.
+        // One subscriber for the whole process. If each test had its own, the first thread to reach an event
+        // would decide whether anybody wants it, and that thread may belong to a test that listens to
+        // nothing.
         static SUBSCRIBED: Once = Once::new();
         SUBSCRIBED.call_once(|| {
             tracing_subscriber::fmt()
@@ -38,7 +39,7 @@ impl Log {
         run()
     }
 
-    /// Waits until something that holds `text` was logged, and tells the line.
+    /// Waits until a line with `text` was logged, and returns the line.
     pub fn wait_for(&self, text: &str) -> String {
         let found = |log: &str| log.lines().find(|line| line.contains(text)).map(str::to_owned);
         let log = self.0.1.wait_while(self.0.0.lock().unwrap(), |log| found(log).is_none()).unwrap();

@@ -1,4 +1,4 @@
-//! What several test files and benches need: databases made on the spot.
+//! What several tests and benches share: databases made on the spot, processes, logs, sources.
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 #![allow(
     missing_docs,
@@ -24,7 +24,7 @@ use percolator::FeedBuilder;
 use percolator::proto::Datum;
 use prost::Message as _;
 
-/// The repository's folder, for tests of each package in it.
+/// The repository's folder, for the tests of every package in it.
 pub fn repository() -> &'static Path {
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     folders.find(|folder| folder.join("tests/standin").is_dir()).expect("a package lies in the repository")
@@ -77,8 +77,8 @@ pub fn key(index: usize) -> Vec<u8> {
     format!("{index:08}").into_bytes()
 }
 
-/// An LMDB of `count` records of one shape, whose pixels are all functions of the record's index, and
-/// whose label is that index.
+/// Writes an LMDB of `count` records of one shape. A record's pixels are a function of its index, and its
+/// label is the index.
 pub fn write_images(folder: &Path, count: usize, channels: usize, height: usize, width: usize) {
     write_lmdb(folder, (0..count).map(|index| image(index, channels, height, width)));
 }

@@ -1,4 +1,4 @@
-//! What a test needs to know of its process: threads, open files, memory; and a process of its own.
+//! What a test asks about its process (threads, open files, memory), and processes of its own.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -8,10 +8,24 @@ use std::time::Duration;
 
 const ALONE: &str = "PERCOLATOR_TEST_ALONE";
 
-/// Far longer than any test takes: what is not done by then hangs.
+/// Far longer than any test takes: what has not ended by then hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(60);
 
-/// Runs what must end, and fails with a word instead of hanging the suite where it does not.
+/// The name of the enclosing test, as libtest has it: its modules and its function. A child that runs the
+/// test gets this name, so it stays right when the test moves.
+#[allow(unused_macros, reason = "not every binary starts children")]
+macro_rules! this_test {
+    () => {{
+        fn here() {}
+        let path = std::any::type_name_of_val(&here).trim_end_matches("::here");
+        let (_crate, test) = path.split_once("::").expect("a function is in a crate");
+        test.split("::{{closure}}").next().expect("there is a first part")
+    }};
+}
+#[allow(unused_imports, reason = "not every binary starts children")]
+pub(crate) use this_test;
+
+/// Runs what must end, and panics instead of hanging the suite if it does not.
 pub fn must_end<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     let thread = std::thread::spawn(move || {
@@ -29,8 +43,8 @@ pub fn must_end<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 
     }
 }
 
-/// The command that runs one test of this binary, and nothing beside it, in a process of its own. The
-/// child finds `role` where [`role`] looks.
+/// The command that runs one test of this binary, and nothing else, in a process of its own. The child reads
+/// `role` with [`role`].
 pub fn child_command(test: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(ALONE, role);
@@ -42,7 +56,8 @@ pub fn role() -> Option<String> {
     std::env::var(ALONE).ok()
 }
 
-/// Whether this is the child that runs `test` and nothing else; if not, runs it and checks that it passes.
+/// Whether this is the child that runs `test` and nothing else. If not, runs the child and checks that it
+/// passes.
 pub fn is_alone(test: &str) -> bool {
     if role().is_some() {
         return true;
@@ -51,7 +66,7 @@ pub fn is_alone(test: &str) -> bool {
     false
 }
 
-/// Checks that a child passed its one test, and shows what it printed.
+/// Checks that a child passed its one test, and prints its output.
 pub fn check(test: &str, output: &Output) {
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -60,8 +75,9 @@ pub fn check(test: &str, output: &Output) {
     assert!(text.contains("1 passed"), "the child ran no test named {test}:\n{text}");
 }
 
-/// Checks a child, as [`check`], that must not write in `folder`, whose permissions say so. The kernel lets root write
-/// anywhere, so root becomes somebody else for it; where that cannot be, it says that it was skipped.
+/// Checks, like [`check`], a child that must be unable to write in `folder`. The kernel lets root write
+/// anywhere, so as root the child runs as another user; if that is impossible, the test says that it was
+/// skipped.
 pub fn check_without_root(test: &str, mut command: Command, folder: &Path) {
     const NOBODY: u32 = 65534;
     let probe = folder.join("probe");
@@ -75,7 +91,7 @@ pub fn check_without_root(test: &str, mut command: Command, folder: &Path) {
     }
 }
 
-/// A child under a limit of its address space, in KiB, or under none, whatever this process is under.
+/// A child with a limit of its address space in KiB, or with none, whatever the limit of this process.
 pub fn under_a_limit_of_address_space(child: &Command, limit_kib: Option<usize>) -> Command {
     let limit = limit_kib.map_or_else(|| "unlimited".to_owned(), |kib| kib.to_string());
     let mut limited = Command::new("sh");
@@ -88,7 +104,7 @@ pub fn under_a_limit_of_address_space(child: &Command, limit_kib: Option<usize>)
     limited
 }
 
-/// Looks until it sees what is expected: the system takes a thread off its list a moment after it was joined.
+/// Polls until `look` returns what is expected: the kernel lists a thread for a moment after it was joined.
 pub fn settles<T: PartialEq + std::fmt::Debug>(look: impl Fn() -> T, expected: &T, what: &str) {
     let start = std::time::Instant::now();
     loop {
@@ -101,13 +117,13 @@ pub fn settles<T: PartialEq + std::fmt::Debug>(look: impl Fn() -> T, expected: &
     }
 }
 
-/// Threads of this process.
+/// The number of threads of this process.
 pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Waits until no prefetch thread is left: one stays, where its device is not the host, until the last batch
-/// has come home and gone.
+/// Waits until no prefetch thread is left: unless its device is the host, it stays until the last batch is
+/// returned.
 pub fn prefetchers_are_through() {
     let is_one = |task: &std::fs::DirEntry| {
         std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("prefetch:"))
@@ -116,12 +132,12 @@ pub fn prefetchers_are_through() {
     settles(count, &0, "prefetch threads");
 }
 
-/// Files that are open, the directory that is being listed not counted.
+/// The number of open files, except the directory that is being listed.
 pub fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// Anonymous memory that is resident, in bytes.
+/// Resident anonymous memory, in bytes.
 pub fn anonymous_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux 4.5 or later");

@@ -1,4 +1,4 @@
-//! What of a file the system has in memory.
+//! Which parts of a file the kernel has in memory.
 
 #![allow(unsafe_code, reason = "the system is asked by the address of a map")]
 
@@ -10,13 +10,13 @@ use rustix::fs::{Advice, fadvise};
 
 pub const PAGE_BYTES: usize = 4096;
 
-/// Page by page, whether it is in memory. To ask brings none there.
+/// For each page, whether it is in memory. The check brings no page there.
 pub fn pages(path: &Path) -> Vec<bool> {
     let file = File::open(path).unwrap();
     // SAFETY: the file is a test's own, which does not write to it meanwhile.
     let map = unsafe { Mmap::map(&file) }.unwrap();
     let mut pages = vec![0_u8; map.len().div_ceil(PAGE_BYTES)];
-    // SAFETY: the map has so many pages, and there is a byte for each.
+    // SAFETY: the map has this many pages, and there is a byte for each.
     let asked = unsafe { libc::mincore(map.as_ptr() as *mut libc::c_void, map.len(), pages.as_mut_ptr()) };
     assert_eq!(asked, 0, "{}", std::io::Error::last_os_error());
     pages.into_iter().map(|page| page & 1 == 1).collect()
@@ -27,7 +27,7 @@ pub fn share(pages: &[bool]) -> f64 {
     pages.iter().filter(|&&is_resident| is_resident).count() as f64 / pages.len().max(1) as f64
 }
 
-/// A sign for each MiB: what is in memory, in part, or not at all.
+/// A character for each MiB: all of it in memory (#), a part (+), or nothing (.).
 pub fn picture(pages: &[bool]) -> String {
     let sign = |pages: &[bool]| match share(pages) {
         0.0 => '.',
@@ -37,7 +37,7 @@ pub fn picture(pages: &[bool]) -> String {
     pages.chunks((1 << 20) / PAGE_BYTES).map(sign).collect()
 }
 
-/// Has the system drop a file from its memory; `false`, with a word, where it does not, as on a tmpfs.
+/// Makes the kernel drop a file from memory. Prints a line and returns `false` if it does not, as on a tmpfs.
 pub fn evict(path: &Path) -> bool {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -49,7 +49,7 @@ pub fn evict(path: &Path) -> bool {
     is_gone
 }
 
-/// Has a whole file in memory.
+/// Brings a whole file into memory.
 pub fn warm(path: &Path) {
     drop(std::fs::read(path).unwrap());
 }

@@ -1,8 +1,8 @@
-//! A source in memory that fails on request: the faults come through the public `Source` and `Cursor`.
+//! A source in memory that fails on request, through the public `Source` and `Cursor`.
 //!
-//! Positions are those of one walk, counted from 0 and on through rewinds. A reader and a feed look at the
-//! first record with a cursor of its own before they walk, so a fault at position 0 is met when they are
-//! made, and any other in the walk.
+//! Positions are counted from 0, and on through rewinds, for each cursor. A reader and a feed look at the
+//! first record with a cursor of its own before they start, so a fault at position 0 occurs when they are
+//! built, and any other while they read.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use percolator::source::{Cursor, Entry, Source, SourceError};
 enum Fault {
     Error,
     Panic,
-    /// Tells that the walk is there, then waits for a word, or for the other end to be dropped.
+    /// Reports that a cursor is here, then waits for a message, or for the other end to be dropped.
     Stall(Sender<()>, Receiver<()>),
 }
 
-/// What the source has seen, for whoever holds it after the source was given away.
+/// What the source has seen, for a test that has given the source away.
 #[derive(Default)]
 pub struct Probe {
     reads: Mutex<u64>,
@@ -30,17 +30,17 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Records that cursors have handed out, those of the first look included.
+    /// The number of records that cursors have handed out, including those of the first look.
     pub fn reads(&self) -> u64 {
         *self.reads.lock().unwrap()
     }
 
-    /// Waits until so many records were handed out.
+    /// Waits until this many records were handed out.
     pub fn wait_for_reads(&self, reads: u64) {
         drop(self.more.wait_while(self.reads.lock().unwrap(), |seen| *seen < reads).unwrap());
     }
 
-    /// Cursors alive now.
+    /// The number of cursors alive.
     pub fn cursors(&self) -> usize {
         self.living.load(Ordering::SeqCst)
     }
@@ -58,12 +58,12 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Waits until a walk stands at the stall.
+    /// Waits until a cursor reaches the stall.
     pub fn wait(&self) {
         self.arrived.recv().expect("the walk comes to the stall");
     }
 
-    /// Lets every walk pass from now on. So does a drop: a test that fails does not hang.
+    /// Lets every cursor pass from now on. A drop does too, so that a failing test does not hang.
     pub fn release(&mut self) {
         self.release = None;
     }
@@ -124,19 +124,19 @@ impl MemorySource {
         Arc::get_mut(&mut self.0).expect("a source is set up before it is used")
     }
 
-    /// An error instead of the record at this position.
+    /// Gives an error instead of the record at this position.
     pub fn fail_at(mut self, position: usize) -> Self {
         self.edit().faults.push((position, Fault::Error));
         self
     }
 
-    /// A panic instead of the record at this position.
+    /// Panics instead of giving the record at this position.
     pub fn panic_at(mut self, position: usize) -> Self {
         self.edit().faults.push((position, Fault::Panic));
         self
     }
 
-    /// A stall before the record at this position.
+    /// Stalls before the record at this position.
     pub fn stall_at(mut self, position: usize) -> (Self, Stall) {
         let (arrived_sender, arrived) = bounded(64);
         let (release, released) = bounded(0);
@@ -144,7 +144,7 @@ impl MemorySource {
         (self, Stall { arrived, release: Some(release) })
     }
 
-    /// Called with the number of cursors opened before, whenever one is opened.
+    /// Calls `hook` whenever a cursor is opened, with the number of cursors opened before.
     pub fn on_cursor(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.edit().on_cursor = Some(Box::new(hook));
         self
@@ -177,10 +177,10 @@ impl Source for MemorySource {
 struct MemoryCursor {
     source: Arc<Inner>,
     at: usize,
-    /// Positions of the walk before the last rewind.
+    /// Positions before the last rewind.
     passed: usize,
-    /// Key and value of the record that is lent now. Overwritten at the next step, so that whoever keeps
-    /// the borrow's address reads rubbish.
+    /// Key and value of the record that is lent now. Overwritten at the next step, so that a borrow kept too
+    /// long shows rubbish.
     lent: Vec<u8>,
 }
 

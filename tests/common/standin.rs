@@ -1,5 +1,6 @@
-//! The stand-in CUDA driver of tests/standin, for tests: where it lies, how a process comes to load it in the
-//! place of NVIDIA's, and its control symbols. A test file has `mod common` beside it.
+//! The stand-in CUDA driver of `tests/standin`, for tests: where it is, how a process loads it in the place
+//! of NVIDIA's, and its control symbols. The binary also declares `mod common`.
+#![expect(unsafe_code, reason = "the stand-in driver is called as a C library is")]
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "shared by tests only")]
 
@@ -17,8 +18,8 @@ use super::common::repository;
 /// A kernel on the CPU: see `standin_register_kernel`.
 pub type Kernel = unsafe extern "C" fn(*const *const c_void, *const u32);
 
-/// The library beside this test's executable. Cargo builds it with `cargo test`; where the tests of one file
-/// alone were asked for it does not, so it is built here if it is not there or older than its source.
+/// The library beside this test's executable. Cargo builds it with a plain `cargo test`, but not for a single
+/// test binary; so this builds it if it is missing or older than its source.
 pub fn library_path() -> PathBuf {
     let executable = std::env::current_exe().unwrap();
     let profile = executable.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
@@ -53,7 +54,7 @@ fn changed(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|metadata| metadata.modified()).ok()
 }
 
-/// When a file in a folder, or in one below it, was last changed.
+/// The newest modification time of the files in a folder, and in those below it.
 fn newest(folder: &Path) -> Option<SystemTime> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     files.filter_map(|path| if path.is_dir() { newest(&path) } else { changed(&path) }).max()
@@ -68,8 +69,8 @@ pub fn load_in(command: &mut Command, lines: &str) {
     command.env("STANDIN_DRIVER", lines.trim().replace('\n', ";"));
 }
 
-/// The stand-in, if this process is the child that runs `test` alone on it; if not, runs that child, checks
-/// that it passes, and gives `None`. One process loads one driver, once: that is why.
+/// The stand-in, if this process is the child that runs `test` alone on it. If not, runs that child, checks
+/// that it passes, and returns `None`. A process loads one driver, once, so each test needs a process.
 pub fn alone(test: &str, lines: &str) -> Option<Standin> {
     if role().is_some() {
         return Some(Standin::open());
@@ -87,39 +88,39 @@ pub struct Standin {
 }
 
 impl Standin {
-    /// Opens it by the name by which cudarc does, so that both have the same one.
+    /// Opens it by the name that cudarc uses, so that both have the same one.
     pub fn open() -> Standin {
-        // SAFETY: loading it runs no code of its own.
+        // SAFETY: loading the library runs no code of its own.
         let library = unsafe { Library::new("libcuda.so") }.expect("`load_in` has set LD_LIBRARY_PATH");
         let standin = Standin { library: Box::leak(Box::new(library)) };
         standin.symbol::<fn()>("standin_reset");
         standin
     }
 
-    /// `T` must be the type of the symbol, as tests/standin/control.rs has it.
+    /// `T` must be the type of the symbol in tests/standin/control.rs.
     fn symbol<T>(&self, name: &str) -> Symbol<'static, T> {
         // SAFETY: every caller is below, and names the type that tests/standin/control.rs has.
         unsafe { self.library.get(name) }.unwrap_or_else(|_| panic!("not the stand-in: it has no {name}"))
     }
 
-    /// Changes what the lines of `key=value` name: see tests/standin/config.rs.
+    /// Changes the settings in lines of `key=value`: see tests/standin/config.rs.
     pub fn configure(&self, lines: &str) {
         let lines = CString::new(lines).unwrap();
         let code = self.symbol::<extern "C" fn(*const c_char) -> i32>("standin_configure")(lines.as_ptr());
         assert_eq!(code, 0, "not a configuration: {lines:?}");
     }
 
-    /// Forgets everything, handles and faults and held streams too, and keeps the configuration.
+    /// Forgets everything, including handles, faults and held streams, and keeps the configuration.
     pub fn reset(&self) {
         self.symbol::<extern "C" fn(bool)>("standin_reset")(false);
     }
 
-    /// The `nth` call of `symbol` from now (1 is the next), on a device or on any, returns `code`.
+    /// Makes the `nth` call of `symbol` from now (1 is the next), on this device or on any, return `code`.
     pub fn fail(&self, symbol: &str, nth: u64, device: Option<u32>, code: u32) {
         self.fault(symbol, nth, device, code, false);
     }
 
-    /// And every one after it.
+    /// The same for the `nth` call and every later one.
     pub fn fail_for_ever(&self, symbol: &str, nth: u64, device: Option<u32>, code: u32) {
         self.fault(symbol, nth, device, code, true);
     }
@@ -132,7 +133,7 @@ impl Standin {
         assert_eq!(fail(symbol.as_ptr(), nth, device, code, for_ever), 0);
     }
 
-    /// Every call that concerns the device returns `code`, until a reset of the stand-in.
+    /// Makes every call that concerns the device return `code`, until a reset of the stand-in.
     pub fn lose(&self, device: u32, code: u32) {
         let device = i32::try_from(device).unwrap();
         assert_eq!(self.symbol::<extern "C" fn(i32, u32) -> i32>("standin_lose")(device, code), 0);
@@ -143,7 +144,7 @@ impl Standin {
         self.let_go(device, place, 0);
     }
 
-    /// Holds it after so many more operations have begun.
+    /// Holds it after this many more operations have begun.
     pub fn let_go(&self, device: u32, place: i32, operations: u64) {
         self.symbol::<extern "C" fn(u32, i32, u64)>("standin_hold_stream")(device, place, operations);
     }
@@ -152,12 +153,12 @@ impl Standin {
         self.symbol::<extern "C" fn(u32, i32)>("standin_release_stream")(device, place);
     }
 
-    /// How many operations of a stream have not ended.
+    /// The number of operations of a stream that have not ended.
     pub fn queued(&self, device: u32, place: i32) -> u64 {
         self.symbol::<extern "C" fn(u32, i32) -> u64>("standin_operations_queued")(device, place)
     }
 
-    /// What happened since the last report; the next begins here.
+    /// The report since the last one; a new one begins here.
     pub fn take_report(&self) -> Report {
         let take = self.symbol::<extern "C" fn(*mut u8, usize) -> usize>("standin_take_report");
         let mut text = vec![0; 1 << 16];
@@ -171,18 +172,18 @@ impl Standin {
         }
     }
 
-    /// The same of feeds that were dropped, once their prefetch threads have seen their batches home.
+    /// The report of feeds that were dropped, once their prefetch threads have seen every batch returned.
     pub fn last_report(&self) -> Report {
         prefetchers_are_through();
         self.take_report()
     }
 
-    /// Registers a kernel by its name and signature: a word a parameter, separated by commas; `r` and `w` for
-    /// the address of device memory that it reads or writes, a number for a value of so many bytes.
+    /// Registers a kernel by its name and signature: one word a parameter, separated by commas; `r` and `w`
+    /// for the address of device memory that it reads or writes, and a number for a value of that many bytes.
     ///
     /// # Safety
     ///
-    /// `body` takes the arguments that the signature says, and is sound for any launch of it.
+    /// `body` takes the arguments that the signature describes, and is sound for any launch of it.
     pub unsafe fn register_kernel(&self, name: &str, signature: &str, body: Kernel) {
         type Register = extern "C" fn(*const c_char, *const c_char, Kernel) -> i32;
         let (name, signature) = (CString::new(name).unwrap(), CString::new(signature).unwrap());
@@ -190,7 +191,7 @@ impl Standin {
         assert_eq!(register(name.as_ptr(), signature.as_ptr(), body), 0, "not a signature: {signature:?}");
     }
 
-    /// Where device memory lies in this process, for a kernel; null where it does not.
+    /// The address in this process of device memory, for a kernel; null outside of any buffer.
     pub fn resolve(&self, at: u64, len: usize) -> *mut u8 {
         self.symbol::<extern "C" fn(u64, usize) -> *mut u8>("standin_resolve")(at, len)
     }
@@ -234,7 +235,7 @@ impl Report {
         self.live[what]
     }
 
-    /// How many of them went with their context.
+    /// How many of them were left when their context was destroyed.
     pub fn abandoned(&self, what: &str) -> usize {
         self.abandoned[what]
     }
@@ -244,7 +245,7 @@ impl Report {
         self.calls.get(symbol).copied().unwrap_or(0)
     }
 
-    /// How often symbols that begin so were called.
+    /// How often symbols with this prefix were called.
     pub fn calls_of(&self, prefix: &str) -> u64 {
         self.calls.iter().filter(|(symbol, _)| symbol.starts_with(prefix)).map(|(_, count)| count).sum()
     }
@@ -261,7 +262,7 @@ impl Report {
         assert!(!left, "{}", self.text);
     }
 
-    /// Checks that violations were found, and nothing but such as begin so.
+    /// Checks that there are violations, and that all of them begin with `kind`.
     pub fn must_only_have(&self, kind: &str) {
         let are_of_it = self.violations.iter().all(|violation| violation.starts_with(kind));
         assert!(are_of_it && !self.violations.is_empty(), "wanted {kind:?}:\n{}", self.text);

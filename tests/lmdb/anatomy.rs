@@ -1,4 +1,4 @@
-//! What an LMDB's data file consists of, so that it can be damaged.
+//! The parts of an LMDB's data file, so that they can be damaged.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ pub(crate) struct Anatomy {
     pub(crate) page_bytes: usize,
     pub(crate) branches: Vec<usize>,
     pub(crate) leaves: Vec<usize>,
-    /// First pages of values.
+    /// The first pages of values on overflow pages.
     pub(crate) overflows: Vec<usize>,
 }
 
 impl Anatomy {
-    /// Of the newest commit of a whole file.
+    /// The anatomy of the newest commit of an undamaged file.
     pub(crate) fn of(file: &[u8]) -> Self {
         Self::of_tree(file, 88)
     }
@@ -41,7 +41,7 @@ impl Anatomy {
         self.branches.iter().chain(&self.leaves).chain(&self.overflows).copied()
     }
 
-    /// Where a page's nodes are.
+    /// The offsets of a page's nodes.
     pub(crate) fn nodes(&self, file: &[u8], page: usize) -> Vec<usize> {
         let at = page * self.page_bytes;
         let count = (usize::from(half(file, at + 12)) - HEAD) / 2;
@@ -67,7 +67,8 @@ impl Anatomy {
         }
     }
 
-    /// Changes one thing of the file's structure; what that was. Bytes of keys and values stay, which LMDB does not protect.
+    /// Changes one thing of the file's structure, and says what it was. The bytes of keys and values stay:
+    /// LMDB does not protect them.
     pub(crate) fn damage(&self, file: &mut Vec<u8>, numbers: &mut Numbers) -> String {
         loop {
             if let Some(what) = self.try_damage(file, numbers) {
@@ -113,7 +114,7 @@ impl Anatomy {
         }
     }
 
-    /// A branch leads elsewhere: to a sibling, to another page of the tree, or to any.
+    /// A branch leads elsewhere: to a sibling, to another page of the tree, or to any page.
     fn child(&self, file: &mut [u8], nodes: &[usize], node: usize, numbers: &mut Numbers) -> Option<String> {
         let tree: Vec<usize> = self.branches.iter().chain(&self.leaves).copied().collect();
         let child = match numbers.below(4) {
@@ -156,14 +157,14 @@ impl Anatomy {
         let what = change(file, number * self.page_bytes + field, bytes, numbers);
         let [zero, one] = [0, self.page_bytes].map(|at| whole(file, at + 144));
         if field == 144 && zero.abs_diff(one) == 1 {
-            // The other page is the newer one by these: what they say is another, earlier commit.
+            // With this change the other meta page is the newer one: it describes another, earlier commit.
             *file = before;
             return None;
         }
         Some(format!("meta page {number}: byte {field}: {what}"))
     }
 
-    /// Two pages change places, or one takes another's.
+    /// Two pages are exchanged, or one overwrites another.
     fn exchange(&self, file: &mut [u8], numbers: &mut Numbers) -> Option<String> {
         let page_bytes = self.page_bytes;
         let all: Vec<usize> = self.pages().collect();
@@ -181,7 +182,7 @@ impl Anatomy {
     }
 }
 
-/// Where a node is: where another one is, or anywhere.
+/// Moves a node's offset: to another node's, or anywhere.
 fn offset(file: &mut [u8], page: usize, nodes: usize, numbers: &mut Numbers) -> Option<String> {
     let at = page + HEAD + 2 * numbers.below(nodes);
     if numbers.below(2) == 0 {
@@ -197,7 +198,7 @@ fn key_length(file: &mut Vec<u8>, node: usize, is_leaf: bool, numbers: &mut Numb
     let before = file.clone();
     let what = change(file, node + 6, 2, numbers);
     let [was, is] = [&before, &*file].map(|file| usize::from(half(file, node + 6)));
-    // A byte that the padding of a node to an even length hides changes a key, and nothing else.
+    // A change within the padding that makes a node's length even alters a key and nothing else: undone.
     let rest = if is_leaf && half(file, node + 4) == 0 { word(file, node) as usize } else { 0 };
     if even(was + rest) == even(is + rest) {
         *file = before;
@@ -206,7 +207,7 @@ fn key_length(file: &mut Vec<u8>, node: usize, is_leaf: bool, numbers: &mut Numb
     Some(format!("byte {node}: a key's length: {what}"))
 }
 
-/// Makes another number of one: a bit, a little more or less, or anything.
+/// Changes a number: a bit, a little more or less, or anything.
 fn change(file: &mut [u8], at: usize, bytes: usize, numbers: &mut Numbers) -> String {
     let mut raw = [0; 8];
     raw[..bytes].copy_from_slice(&file[at..at + bytes]);

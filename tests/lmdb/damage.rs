@@ -1,5 +1,5 @@
-//! Nothing that a page of an LMDB says is believed: whatever is damaged, a walk gives an error or the records of the whole file,
-//! each once. A child process runs each walk, so that a signal would be seen.
+//! Nothing in a page of an LMDB is trusted: whatever is damaged, reading gives an error or the records of the
+//! undamaged file, each once. A child process does the reading, so that a signal would be noticed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,15 +7,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::anatomy::Anatomy;
-use crate::common;
-use crate::common::indexed::{Records, Written, mixed, page_bytes, walked};
-use crate::common::lmdb_forge::{Numbers, forge};
-use crate::common::process::{check, child_command, role};
 use lmdb::{Environment, Transaction as _, WriteFlags};
 use percolator::Feed;
 use percolator::source::{Access, Cursor, IndexPlace, Lmdb, Source, SourceError};
 use tempfile::{TempDir, tempdir};
+
+use crate::anatomy::Anatomy;
+use crate::common;
+use crate::common::indexed::{Records, Written, mixed, page_bytes, walked};
+use crate::common::lmdb_forge::{Numbers, forge};
+use crate::common::process::{check, child_command, role, this_test};
 
 /// A data file, its records, and its index.
 struct Whole {
@@ -46,10 +47,11 @@ impl Whole {
         self.folder.path().join("lmdb")
     }
 
-    /// Puts other bytes in the place of the file's, with its time, beside the index of the whole file, or none.
+    /// Replaces the file's bytes and keeps its modification time, with the index of the undamaged file beside
+    /// it, or none.
     fn put(&self, bytes: &[u8], has_index: bool) {
         let data = self.path().join("data.mdb");
-        // Another file, for the one before may still be mapped.
+        // A new file, because the old one may still be mapped.
         fs::remove_file(&data).unwrap();
         fs::write(&data, bytes).unwrap();
         fs::File::options().write(true).open(&data).unwrap().set_modified(self.modified).unwrap();
@@ -63,7 +65,8 @@ impl Whole {
 
 const SIDECAR: &str = "lmdb.percolator-index";
 
-/// Files of small records, of large ones, of both in many commits, with holes, with deep trees and with pages of other lengths.
+/// Files of small records, of large ones, of both in many commits, with holes, with deep trees, and with
+/// pages of other lengths.
 fn wholes() -> Vec<Whole> {
     let written = |folder: &Path| fs::read(folder.join("data.mdb")).unwrap();
     let value =
@@ -103,18 +106,18 @@ fn wholes() -> Vec<Whole> {
     files.into_iter().map(Whole::of).collect()
 }
 
-/// The keys that a walk comes to, in its order, or its error.
+/// The keys that a cursor finds, in its order, or its error.
 fn keys(cursor: &mut dyn Cursor) -> Result<Vec<Vec<u8>>, SourceError> {
     let mut keys = Vec::new();
     while let Some(entry) = cursor.advance()? {
-        // Each byte is there.
+        // Every byte is accessible.
         std::hint::black_box(entry.value().iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
         keys.push(entry.key().to_vec());
     }
     Ok(keys)
 }
 
-/// The same of the records at all positions, in another order.
+/// The keys of the records at all positions, in another order.
 fn shuffled(source: &Lmdb, place: &IndexPlace, records: usize) -> Result<Vec<Vec<u8>>, SourceError> {
     source.index(place)?;
     let mut cursor = source.cursor()?;
@@ -144,13 +147,13 @@ fn fed(path: &Path, access: Access) -> Result<usize, String> {
     Ok(records)
 }
 
-/// Walks over a file, whole or not; whether it gave all records, or an error.
+/// Reads a file, damaged or not; returns whether it gave all records, and not an error.
 fn walks(whole: &Whole, mode: &str, access: Access, has_index: bool, what: &str) -> bool {
     let (path, due) = (whole.path(), whole.records.len());
     let place = if has_index { IndexPlace::Beside } else { IndexPlace::Memory };
     let open = || Lmdb::options().without_lock().access(access).open(&path);
     let walked = match mode {
-        // Its values are none of Caffe's: it comes to the first one, if it comes so far.
+        // Its values are not Caffe's: a feed reaches the first one at most.
         "fed" => return fed(&path, access).is_ok_and(|records| records == due),
         "in order" => open().and_then(|source| keys(&mut *source.cursor()?)),
         "shuffled" => open().and_then(|source| shuffled(&source, &place, due)),
@@ -177,12 +180,12 @@ fn walks(whole: &Whole, mode: &str, access: Access, has_index: bool, what: &str)
 
 #[test]
 fn damaged_files_are_errors_or_give_the_records_of_the_whole_file() {
-    const NAME: &str = "damage::damaged_files_are_errors_or_give_the_records_of_the_whole_file";
-    // The whole number is run by hand: PERCOLATOR_DAMAGED_FILES=100000.
+    let name = this_test!();
+    // The full number is run by hand: PERCOLATOR_DAMAGED_FILES=100000.
     let count = std::env::var("PERCOLATOR_DAMAGED_FILES").map_or(2000, |count| count.parse().unwrap());
     let Some(log) = role() else {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let output = child_command(NAME, log.path().to_str().unwrap()).output().unwrap();
+        let output = child_command(name, log.path().to_str().unwrap()).output().unwrap();
         let last = fs::read_to_string(log.path()).unwrap();
         assert!(
             output.status.success(),
@@ -190,7 +193,7 @@ fn damaged_files_are_errors_or_give_the_records_of_the_whole_file() {
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );
-        return check(NAME, &output);
+        return check(name, &output);
     };
     let mut log = fs::File::create(log).unwrap();
     let wholes = wholes();
@@ -239,7 +242,7 @@ fn a_damaged_database_is_an_error_of_a_feed_and_loses_nothing_before_it() {
     let data = folder.path().join("data.mdb");
     let mut bytes = fs::read(&data).unwrap();
     let anatomy = Anatomy::of(&bytes);
-    // The page that the 101st record's value begins on.
+    // The first page of the 101st record's value.
     let page = anatomy.overflows[100];
     bytes[page * anatomy.page_bytes + 10] = 0x02;
     fs::remove_file(&data).unwrap();
@@ -263,9 +266,9 @@ fn a_damaged_database_is_an_error_of_a_feed_and_loses_nothing_before_it() {
 
 #[test]
 fn damaged_pages_are_errors_or_make_no_difference() {
-    const NAME: &str = "damage::damaged_pages_are_errors_or_make_no_difference";
+    let name = this_test!();
     if role().is_none() {
-        return check(NAME, &child_command(NAME, "alone").output().unwrap());
+        return check(name, &child_command(name, "alone").output().unwrap());
     }
     let records: Records =
         (0..150_usize).map(|index| (common::key(index), vec![index as u8; index * 40 % 2500])).collect();
@@ -276,7 +279,7 @@ fn damaged_pages_are_errors_or_make_no_difference() {
     let page_bytes = page_bytes(&whole);
     for page in 2..whole.len() / page_bytes {
         let is_tree = matches!(whole[page * page_bytes + 10], 1 | 2);
-        // The heads and offsets of each page of the tree, bytes of its nodes, and a few others.
+        // The header and offsets of each page of the tree, bytes of its nodes, and a few others.
         let nodes = (0..40).map(|_| {
             numbers = numbers.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (numbers >> 33) as usize % page_bytes
@@ -327,7 +330,7 @@ fn a_tree_that_leads_back_to_itself_or_twice_to_a_page_is_an_error() {
     let branches: Vec<usize> =
         (2..whole.len() / page_bytes).filter(|page| whole[page * page_bytes + 10] == 1).collect();
     let root = *branches.last().unwrap();
-    // Where the offset of a node on the root says that it starts.
+    // Where the offset of a node on the root says that the node starts.
     let node = |number: usize| {
         let at = root * page_bytes + 16 + 2 * number;
         root * page_bytes + usize::from(u16::from_le_bytes([whole[at], whole[at + 1]]))
@@ -361,7 +364,7 @@ fn a_page_that_is_damaged_after_it_was_indexed_is_an_error() {
             damaged[page + 8..][..8].fill(0xee);
         }
     }
-    // In place of the file, with its length and time: the index is of it as far as one can tell.
+    // Replaces the file but keeps its length and time, so that the index seems to match.
     fs::write(&data, damaged).unwrap();
     fs::File::options().write(true).open(&data).unwrap().set_modified(modified).unwrap();
     let source = database.indexed();

@@ -1,4 +1,4 @@
-//! What is opened: folders, files, links, pipes; whole ones, cut ones and others.
+//! What can be opened: folders, files, links and pipes; undamaged files, cut ones and others.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,8 +13,8 @@ use tempfile::tempdir;
 
 use crate::common;
 use crate::common::process::{
-    check, check_without_root, child_command, is_alone, must_end, open_files, role, settles, threads,
-    under_a_limit_of_address_space,
+    check, check_without_root, child_command, is_alone, must_end, open_files, role, settles, this_test,
+    threads, under_a_limit_of_address_space,
 };
 use crate::{Records, files_in, read, refusal, value, written};
 
@@ -53,8 +53,7 @@ fn a_cursor_rewinds_and_ends_again_and_again() {
 
 #[test]
 fn every_spelling_of_a_path_shares_one_environment() {
-    const NAME: &str = "files::every_spelling_of_a_path_shares_one_environment";
-    if !is_alone(NAME) {
+    if !is_alone(this_test!()) {
         return;
     }
     let (folder, records) = written(20);
@@ -90,7 +89,7 @@ fn values_are_lent_and_stay_where_they_are_while_a_lease_is_held() {
     let addresses: Vec<*const u8> = lease.iter().map(|record| record.value.as_ptr()).collect();
     drop(reader);
     assert!(registry.is_empty());
-    // Another life over the same path meets the same environment, hence the same map.
+    // Opening the same path again gives the same environment, and therefore the same map.
     let again = Lmdb::open(folder.path()).unwrap();
     let mut cursor = again.cursor().unwrap();
     assert_eq!(cursor.advance().unwrap().unwrap().value().as_ptr(), addresses[0], "lent, not copied");
@@ -117,7 +116,7 @@ fn without_a_lock_nothing_is_created() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_read_without_a_lock() {
-    const NAME: &str = "files::a_folder_that_cannot_be_written_is_read_without_a_lock";
+    let name = this_test!();
     if let Some(path) = role() {
         let source = Lmdb::open(&path).unwrap();
         assert_eq!(read(&source).len(), 20);
@@ -127,19 +126,19 @@ fn a_folder_that_cannot_be_written_is_read_without_a_lock() {
     let (folder, _) = written(20);
     fs::set_permissions(folder.path().join("data.mdb"), fs::Permissions::from_mode(0o444)).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    let command = child_command(NAME, folder.path().to_str().unwrap());
-    check_without_root(NAME, command, folder.path());
+    let command = child_command(name, folder.path().to_str().unwrap());
+    check_without_root(name, command, folder.path());
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
 fn a_file_cut_at_any_length_is_an_error_and_not_a_signal() {
-    const NAME: &str = "files::a_file_cut_at_any_length_is_an_error_and_not_a_signal";
+    let name = this_test!();
     if let Some(path) = role() {
         return cut_at_every_length(Path::new(&path));
     }
     let (folder, _) = written(CUT_RECORDS);
-    let output = child_command(NAME, folder.path().to_str().unwrap()).output().unwrap();
+    let output = child_command(name, folder.path().to_str().unwrap()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let last = text.lines().rfind(|line| line.starts_with("cut at")).unwrap_or("nowhere").to_owned();
     assert!(
@@ -148,7 +147,7 @@ fn a_file_cut_at_any_length_is_an_error_and_not_a_signal() {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    check(NAME, &output);
+    check(name, &output);
 }
 
 const CUT_RECORDS: usize = 1000;
@@ -167,7 +166,7 @@ fn cut_at_every_length(folder: &Path) {
     for length in lengths {
         println!("cut at {length} of {} bytes", whole.len());
         std::io::stdout().flush().unwrap();
-        // A new file each time: the old one may still be mapped if an error kept it.
+        // A new file each time: an error may still keep the old one mapped.
         let path = cut.path().join(length.to_string());
         fs::create_dir(&path).unwrap();
         fs::write(path.join("data.mdb"), &whole[..length]).unwrap();
@@ -200,7 +199,7 @@ fn cut_at_every_length(folder: &Path) {
 
 #[test]
 fn a_database_that_shrank_in_its_last_commit_is_whole() {
-    // Most of its pages are free, the last ones too, and still it is as long as its last page says.
+    // Most of its pages are free, including the last ones, but it is still as long as its last page requires.
     let folder = tempdir().unwrap();
     let env = Environment::new().set_map_size(1 << 30).open(folder.path()).unwrap();
     let database = env.open_db(None).unwrap();
@@ -331,13 +330,13 @@ fn an_empty_database_is_refused() {
 
 #[test]
 fn a_terabyte_of_map_is_not_asked_for() {
-    const NAME: &str = "files::a_terabyte_of_map_is_not_asked_for";
+    let name = this_test!();
     if let Some(path) = role() {
         let source = Lmdb::open(&path).unwrap();
         assert_eq!(read(&source).len(), 10);
         let mut feed = Feed::builder().lmdb(&path).once().build().unwrap();
         assert_eq!(feed.steps().count(), 10);
-        // The limit is real: LMDB's own way fails under it.
+        // The limit is real: liblmdb itself fails under it.
         Environment::new()
             .set_flags(EnvironmentFlags::READ_ONLY)
             .set_map_size(1 << 40)
@@ -361,15 +360,14 @@ fn a_terabyte_of_map_is_not_asked_for() {
     transaction.commit().unwrap();
     assert_eq!(env.info().unwrap().map_size(), 1 << 40);
     drop(env);
-    let child = child_command(NAME, folder.path().to_str().unwrap());
+    let child = child_command(name, folder.path().to_str().unwrap());
     let mut limited = under_a_limit_of_address_space(&child, Some(2 << 20));
-    check(NAME, &limited.output().unwrap());
+    check(name, &limited.output().unwrap());
 }
 
 #[test]
 fn many_threads_open_and_close_one_path_without_an_error() {
-    const NAME: &str = "files::many_threads_open_and_close_one_path_without_an_error";
-    if !is_alone(NAME) {
+    if !is_alone(this_test!()) {
         return;
     }
     let (folder, records) = written(20);
@@ -402,8 +400,7 @@ fn many_threads_open_and_close_one_path_without_an_error() {
 
 #[test]
 fn a_file_that_is_cut_while_it_is_read_is_an_error() {
-    const NAME: &str = "files::a_file_that_is_cut_while_it_is_read_is_an_error";
-    if !is_alone(NAME) {
+    if !is_alone(this_test!()) {
         return;
     }
     let small = (0..3000).map(|index| common::image(index, 3, 4, 4)).collect();

@@ -1,4 +1,4 @@
-//! A commit lists its free pages. They still hold what lay there before, and no tree may lead to them.
+//! A commit lists its free pages. They still hold what was stored there before, and no tree may lead to them.
 
 use std::fs;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ use crate::{Records, value};
 const WARNING: &str = "the list of free pages cannot be read";
 const WAYS: [Access; 2] = [Access::Mapped, Access::Read];
 
-/// A file in which each transaction after the first wrote all records over, and these records. The older
+/// A file in which each transaction after the first overwrote all records, and its current records. The older
 /// ones are still there, on free pages.
 fn rewritten(transactions: usize, count: usize, bytes: usize) -> (Vec<u8>, Records) {
     let folder = tempdir().unwrap();
@@ -48,12 +48,12 @@ fn open(folder: &Path, access: Access) -> Lmdb {
     Lmdb::options().without_lock().access(access).open(folder).unwrap()
 }
 
-/// Points a branch at an older copy of its leaf. Tells that page, and the first key on it.
+/// Points a branch at an older copy of its leaf. Returns that page, and the first key on it.
 fn lead_to_older_copy(file: &mut [u8]) -> (usize, Vec<u8>) {
     let anatomy = Anatomy::of(file);
     let leaf = anatomy.leaves[3];
     let keys = keys_of(&anatomy, file, leaf);
-    // It has the same keys, and its own number: nothing that a page says is wrong.
+    // It has the same keys, and its own number: nothing in the page is wrong.
     let is_older = |&page: &usize| {
         let at = page * anatomy.page_bytes;
         !anatomy.leaves.contains(&page)
@@ -75,7 +75,7 @@ fn keys_of<'a>(anatomy: &Anatomy, file: &'a [u8], leaf: usize) -> Vec<&'a [u8]> 
     anatomy.nodes(file, leaf).into_iter().map(key).collect()
 }
 
-/// The records of a walk up to its error, the page that this is about, and its text.
+/// The records that a cursor gives before its error, the page that the error names, and its text.
 fn broken(source: &Lmdb) -> (Records, u64, String) {
     let mut cursor = source.cursor().unwrap();
     let mut records = Records::new();
@@ -109,7 +109,7 @@ fn a_branch_that_leads_to_an_older_copy_of_its_leaf_is_an_error() {
         let error = source.index(&IndexPlace::Memory).unwrap_err();
         assert_eq!(error.to_string(), text, "{access:?}");
     }
-    // Where nothing is free, nothing is kept.
+    // If nothing is free, nothing is kept.
     let (file, _) = rewritten(1, 700, 40);
     assert_eq!(open(put(&file).path(), Access::Mapped).held_bytes(), 0);
 }
@@ -144,7 +144,7 @@ fn a_value_on_pages_that_are_free_is_an_error() {
 fn an_index_that_leads_to_a_page_that_is_free_is_an_error() {
     let (mut file, records) = rewritten(2, 700, 40);
     let (older, first) = lead_to_older_copy(&mut file);
-    // As releases made it that did not look at the lists: of a file that has none.
+    // As made by releases that did not read the lists: the index of a file that has none.
     let mut without = file.clone();
     let newest = usize::from(whole(&file, 4096 + 144) > whole(&file, 144)) * 4096;
     bytes_put(&mut without, newest + 46, &[0; 2]);
@@ -187,7 +187,7 @@ fn an_index_that_leads_to_a_page_that_is_free_is_an_error() {
 
 #[test]
 fn a_damaged_list_of_free_pages_is_a_warning_and_all_records_are_read() {
-    // One list on the leaf, and one on pages of its own.
+    // One list on the leaf, and one on overflow pages.
     for count in [700, 40_000] {
         let (file, records) = rewritten(2, count, 40);
         let list = Anatomy::of_free_list(&file);
@@ -219,7 +219,7 @@ fn a_damaged_list_of_free_pages_is_a_warning_and_all_records_are_read() {
     check_warns(&file, lowest(second), whole(&file, lowest(first)), &records, "a page in two lists");
 }
 
-/// The log has one warning, however many walks there are.
+/// Checks that the log has one warning, however many cursors there are.
 fn check_warns(file: &[u8], at: usize, number: u64, records: &Records, what: &str) {
     let mut damaged = file.to_vec();
     bytes_put(&mut damaged, at, &number.to_le_bytes());
@@ -266,7 +266,7 @@ fn any_byte_of_a_list_of_free_pages_may_be_damaged() {
             assert!(found == records[..found.len()], "byte {at}: {} records", found.len());
             match ended {
                 Ok(()) => assert_eq!(found.len(), records.len(), "byte {at}"),
-                // What lies there is not protected: another page may be listed.
+                // The content of the list is not protected: another page may be listed.
                 Err(error) => assert!(error.to_string().contains("is listed as free"), "byte {at}: {error}"),
             }
             (refused, whole) = (refused + u32::from(found != records), whole + u32::from(found == records));
@@ -302,8 +302,8 @@ fn change(
     }
 }
 
-/// Pages are freed and used anew, while readers keep some from that, also in nested transactions that are
-/// aborted, and by writers with a writable map: no page that is listed as free is in use.
+/// Pages are freed and reused, while readers keep some of them from reuse, also in nested transactions that
+/// are aborted, and by writers with a writable map: no page that is listed as free is in use.
 #[test]
 fn what_many_transactions_wrote_over_is_read_as_the_library_reads_it() {
     let (mut lists, mut long_lists) = (0, 0);
@@ -333,7 +333,7 @@ fn what_many_transactions_wrote_over_is_read_as_the_library_reads_it() {
                 let database = numbers.of(&[database, database, other]);
                 change(&mut transaction, database, &mut numbers, round);
             }
-            // Transactions within others are not for writable maps.
+            // A writable map allows no nested transactions.
             if seed % 3 != 1 && numbers.below(4) == 0 {
                 let mut inner = transaction.begin_nested_txn().unwrap();
                 for _ in 0..numbers.below(4) {
@@ -351,7 +351,7 @@ fn what_many_transactions_wrote_over_is_read_as_the_library_reads_it() {
                 transaction.commit().unwrap();
             }
             if round % 4 == 3 {
-                // A writable map has the file as long as itself.
+                // With a writable map the file is as long as the map.
                 let used = (env.info().unwrap().last_pgno() as u64 + 1) * 4096;
                 let mut file = Vec::new();
                 let data = fs::File::open(folder.path().join("data.mdb")).unwrap();

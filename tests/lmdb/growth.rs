@@ -1,5 +1,5 @@
-//! Another process lets a database grow while it is open here. A walk that begins afterwards sees all of it;
-//! a walk that began before sees what there was.
+//! Another process makes a database grow while it is open here. A cursor that is opened afterwards sees all
+//! of it; a cursor that was opened before sees what was there then.
 
 use std::fs;
 use std::path::Path;
@@ -9,13 +9,13 @@ use percolator::source::{Cursor, IndexPlace, Lmdb, Source, SourceError};
 use tempfile::{TempDir, tempdir};
 
 use crate::common;
-use crate::common::process::{check, child_command, role, under_a_limit_of_address_space};
+use crate::common::process::{check, child_command, role, this_test, under_a_limit_of_address_space};
 use crate::{Records, read, value};
 
-/// Replaces the records that are there and adds many more, as another process.
-const GROWER: &str = "growth::whoever_is_asked_to_lets_it_grow";
-/// Adds one value that is longer than the limit of address space.
-const GIANT: &str = "growth::whoever_is_asked_to_adds_a_giant";
+/// The test that, as another process, replaces the records and adds many more.
+const GROWER: &str = "growth::child_makes_the_database_grow";
+/// The test that, as another process, adds one value larger than the limit of address space.
+const GIANT: &str = "growth::child_adds_a_giant_value";
 
 const BEFORE: usize = 100;
 const AFTER: usize = 3000;
@@ -31,7 +31,7 @@ fn new() -> Records {
 }
 
 #[test]
-fn whoever_is_asked_to_lets_it_grow() {
+fn child_makes_the_database_grow() {
     let Some(path) = role() else { return };
     let env = Environment::new().set_map_size(1 << 30).open(Path::new(&path)).unwrap();
     let database = env.open_db(None).unwrap();
@@ -45,10 +45,10 @@ fn whoever_is_asked_to_lets_it_grow() {
 }
 
 #[test]
-fn whoever_is_asked_to_adds_a_giant() {
+fn child_adds_a_giant_value() {
     let Some(path) = role() else { return };
     let mut builder = Environment::new();
-    // The file is sparse: it becomes as long as the map, of which little is written.
+    // The file is sparse: as long as the map, with little written.
     builder.set_map_size(2 * GIANT_BYTES).set_flags(EnvironmentFlags::WRITE_MAP | EnvironmentFlags::NO_SYNC);
     let env = builder.open(Path::new(&path)).unwrap();
     let database = env.open_db(None).unwrap();
@@ -58,7 +58,7 @@ fn whoever_is_asked_to_adds_a_giant() {
 }
 
 fn another_process(test: &str, path: &Path) {
-    // The other process is under no limit, even if this one is.
+    // The other process has no limit, even if this one does.
     let child = child_command(test, path.to_str().unwrap());
     check(test, &under_a_limit_of_address_space(&child, None).output().unwrap());
 }
@@ -69,7 +69,7 @@ fn written() -> TempDir {
     folder
 }
 
-/// Takes a step, and holds what it sees.
+/// A cursor that has read the first record.
 fn begun(source: &Lmdb) -> Box<dyn Cursor> {
     let mut walk = source.cursor().unwrap();
     let first = walk.advance().unwrap().unwrap();
@@ -105,12 +105,11 @@ fn a_walk_that_begins_after_growth_sees_it_beside_one_that_began_before() {
 
 #[test]
 fn where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_have_ended() {
-    const NAME: &str =
-        "growth::where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_have_ended";
+    let name = this_test!();
     let Some(path) = role() else {
         let folder = written();
-        let child = child_command(NAME, folder.path().to_str().unwrap());
-        return check(NAME, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
+        let child = child_command(name, folder.path().to_str().unwrap());
+        return check(name, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
     };
     let path = Path::new(&path);
     let source = Lmdb::open(path).unwrap();
@@ -130,11 +129,11 @@ fn where_address_space_is_limited_a_walk_begins_after_growth_once_the_others_hav
 
 #[test]
 fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
-    const NAME: &str = "growth::growth_beyond_the_address_space_is_an_error_and_no_signal";
+    let name = this_test!();
     let Some(path) = role() else {
         let folder = written();
-        let child = child_command(NAME, folder.path().to_str().unwrap());
-        return check(NAME, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
+        let child = child_command(name, folder.path().to_str().unwrap());
+        return check(name, &under_a_limit_of_address_space(&child, Some(LIMIT_KIB)).output().unwrap());
     };
     let path = Path::new(&path);
     let source = Lmdb::open(path).unwrap();
@@ -146,7 +145,7 @@ fn growth_beyond_the_address_space_is_an_error_and_no_signal() {
         assert!(matches!(error, SourceError::Library { call: "mdb_env_set_mapsize", .. }), "{error}");
         assert!(error.to_string().contains("lift the limit (ulimit -v), and open it again"), "{error}");
     }
-    // Nothing is lost for good.
+    // The error is not permanent.
     drop(source);
     let source = Lmdb::options().access(percolator::source::Access::Read).open(path).unwrap();
     assert_eq!(source.records(), Some(BEFORE as u64 + 1));

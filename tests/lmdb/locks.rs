@@ -1,4 +1,5 @@
-//! Whoever else has the database open, in this process or another, neither is disturbed.
+//! Another part of the program, or another process, has the database open, and neither side disturbs the
+//! other.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -13,14 +14,14 @@ use tempfile::tempdir;
 
 use crate::common;
 use crate::common::log::Log;
-use crate::common::process::{check, child_command, role};
+use crate::common::process::{check, child_command, role, this_test};
 use crate::{Records, files_in, read, value, written};
 
-/// Puts records anew in so many transactions, as another process.
-const WRITER: &str = "locks::whoever_is_asked_to_writes";
+/// The test that, as another process, overwrites the records in many transactions.
+const WRITER: &str = "locks::child_overwrites_records";
 
 #[test]
-fn whoever_is_asked_to_writes() {
+fn child_overwrites_records() {
     let Some(path) = role() else { return };
     let env = Environment::new().set_map_size(1 << 30).open(Path::new(&path)).unwrap();
     let database = env.open_db(None).unwrap();
@@ -60,7 +61,7 @@ fn an_environment_of_another_part_of_the_program_keeps_its_readers() {
     assert_eq!(cursor.advance().unwrap().unwrap().key(), common::key(0));
     written_by_another_process(folder.path());
     kept("while our environment is open");
-    // Ours has no lock, and says so when somebody commits.
+    // This one has no lock, and reports it when another process commits.
     let error = loop {
         match cursor.advance() {
             Ok(entry) => assert!(entry.is_some(), "nothing was said of the commits"),
@@ -76,7 +77,7 @@ fn an_environment_of_another_part_of_the_program_keeps_its_readers() {
 #[test]
 fn each_who_wants_a_lock_and_gets_none_is_told() {
     let (folder, records) = written(20);
-    // Another part of the program has the lock file.
+    // Another part of the program holds the lock file.
     let env = Environment::new().open(folder.path()).unwrap();
     let opened = |options: LmdbOptions| {
         let log = Log::default();
@@ -93,10 +94,10 @@ fn each_who_wants_a_lock_and_gets_none_is_told() {
 
 #[test]
 fn slots_of_processes_that_were_killed_are_nobodys() {
-    const NAME: &str = "locks::slots_of_processes_that_were_killed_are_nobodys";
+    let name = this_test!();
     const READERS: u32 = 8;
     if let Some(path) = role() {
-        // Takes all slots, and is gone without a word.
+        // Takes all reader slots, and is killed.
         let env = Environment::new().set_flags(EnvironmentFlags::NO_TLS).open(Path::new(&path)).unwrap();
         let transactions: Vec<_> = (0..READERS).map(|_| env.begin_ro_txn().unwrap()).collect();
         assert_eq!(env.begin_ro_txn().err(), Some(lmdb::Error::ReadersFull));
@@ -104,9 +105,9 @@ fn slots_of_processes_that_were_killed_are_nobodys() {
         std::process::abort();
     }
     let (folder, records) = written(20);
-    // The table lasts for as long as anybody has it.
+    // The reader table exists as long as a process has it open.
     let keeper = Keeper::of(folder.path(), READERS);
-    let killed = child_command(NAME, folder.path().to_str().unwrap()).output().unwrap();
+    let killed = child_command(name, folder.path().to_str().unwrap()).output().unwrap();
     assert!(!killed.status.success() && killed.status.code().is_none(), "{killed:?}");
     let read = Lmdb::open(folder.path()).map(|source| read(&source));
     keeper.end();
@@ -117,7 +118,7 @@ fn slots_of_processes_that_were_killed_are_nobodys() {
 struct Keeper(Child);
 
 impl Keeper {
-    const ROLE: &str = "locks::whoever_is_asked_to_keeps_a_lock_file";
+    const ROLE: &str = "locks::child_keeps_a_lock_file";
 
     fn of(path: &Path, readers: u32) -> Self {
         let mut keeper = child_command(Self::ROLE, path.to_str().unwrap())
@@ -137,9 +138,9 @@ impl Keeper {
     }
 }
 
-/// Has the lock file open, with so many slots, until it is told to end.
+/// Keeps the lock file open, with this many slots, until its input ends.
 #[test]
-fn whoever_is_asked_to_keeps_a_lock_file() {
+fn child_keeps_a_lock_file() {
     let Some(path) = role() else { return };
     let readers = std::env::var("READERS").unwrap().parse().unwrap();
     let env = Environment::new().set_max_readers(readers).open(Path::new(&path)).unwrap();
@@ -148,7 +149,7 @@ fn whoever_is_asked_to_keeps_a_lock_file() {
     drop(env);
 }
 
-/// The data file after so many commits of another 20 records each.
+/// The data file after this many commits of another 20 records each.
 fn after_commits(commits: usize) -> (Vec<u8>, Records) {
     let folder = tempdir().unwrap();
     let records: Records = (0..commits * 20).map(|index| common::image(index, 3, 8, 8)).collect();
@@ -166,7 +167,7 @@ fn after_commits(commits: usize) -> (Vec<u8>, Records) {
 
 #[test]
 fn a_commit_that_the_lock_file_knows_nothing_of_is_not_waited_for() {
-    // A writer that is killed before it has told the others leaves this.
+    // A writer that is killed before it publishes its commit leaves this.
     let (before, records) = after_commits(4);
     let (after, _) = after_commits(5);
     let folder = tempdir().unwrap();
@@ -206,7 +207,7 @@ fn a_file_in_the_place_of_another_one_does_not_end_its_readers_slot() {
     in_the_place_of_another_one();
 }
 
-/// Answers as a system does that shows no process what it has mapped.
+/// Replaces system calls as on a system that hides what processes have mapped.
 const NO_MAPS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -233,15 +234,15 @@ SHIM(open64)
 
 #[test]
 fn an_environment_of_ours_is_seen_where_no_process_sees_its_maps() {
-    const NAME: &str = "locks::an_environment_of_ours_is_seen_where_no_process_sees_its_maps";
+    let name = this_test!();
     if role().is_some() {
         assert!(fs::read("/proc/self/maps").is_err());
         return in_the_place_of_another_one();
     }
     let folder = tempdir().unwrap();
     let shim = shim(folder.path(), NO_MAPS);
-    let mut child = child_command(NAME, "without maps");
-    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+    let mut child = child_command(name, "without maps");
+    check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }
 
 fn in_the_place_of_another_one() {
@@ -251,7 +252,7 @@ fn in_the_place_of_another_one() {
     let old = Lmdb::open(folder.path()).unwrap();
     let mut walk = old.cursor().unwrap();
     walk.advance().unwrap().unwrap();
-    // `lock.mdb` stays, which both have.
+    // `lock.mdb` stays, and both use it.
     fs::rename(other.path().join("data.mdb"), folder.path().join("data.mdb")).unwrap();
     let new = Lmdb::open(folder.path()).unwrap();
     let mut new_walk = new.cursor().unwrap();
@@ -290,7 +291,7 @@ fn a_folder_whose_data_file_is_a_link_is_locked_where_its_writers_lock_it() {
     assert_eq!(files_in(folder.path()), ["data.mdb", "lock.mdb"]);
     assert_eq!(files_in(elsewhere.path()), ["f00d"]);
     written_by_another_process(folder.path());
-    // Whoever is given the file itself goes by the lock file beside that, as its writers do.
+    // If the path is a file, its lock file is the one beside it, as for its writers.
     let beside = Lmdb::open(elsewhere.path().join("f00d")).unwrap();
     assert_eq!(beside.records(), Some(100));
     assert_eq!(files_in(elsewhere.path()), ["f00d", "f00d-lock"]);
@@ -375,7 +376,7 @@ fn a_feed_without_a_lock_delivers_nothing_that_was_written_meanwhile() {
     assert!(error.contains("was committed to it while transaction"), "{error}");
 }
 
-/// Answers as a network file system without locks does.
+/// Replaces system calls as on a network file system without locks.
 const NO_LOCKS: &str = r"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -399,7 +400,8 @@ SHIM(fcntl)
 SHIM(fcntl64)
 ";
 
-/// Answers as a read-only file system does to who would write a lock file. liblmdb takes that for a reason to do without.
+/// Replaces system calls as on a read-only file system: lock files cannot be written. liblmdb then works
+/// without one.
 const READ_ONLY: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -426,7 +428,7 @@ SHIM(open64)
 
 #[test]
 fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after() {
-    const NAME: &str = "locks::on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after";
+    let name = this_test!();
     if let Some(path) = role() {
         let log = Log::default();
         let source = log.listen(|| Lmdb::open(&path).unwrap());
@@ -441,11 +443,11 @@ fn on_a_read_only_file_system_a_database_is_read_without_a_lock_and_looked_after
     let folder = tempdir().unwrap();
     common::write_lmdb(folder.path(), large(100));
     let shim = shim(folder.path(), READ_ONLY);
-    let mut child = child_command(NAME, folder.path().to_str().unwrap());
-    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+    let mut child = child_command(name, folder.path().to_str().unwrap());
+    check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }
 
-/// A library that goes before the system's.
+/// Builds a library to preload.
 fn shim(folder: &Path, text: &str) -> PathBuf {
     let (code, shim) = (folder.join("shim.c"), folder.join("shim.so"));
     fs::write(&code, text).unwrap();
@@ -457,7 +459,7 @@ fn shim(folder: &Path, text: &str) -> PathBuf {
 
 #[test]
 fn where_there_are_no_locks_a_database_is_read_without_one() {
-    const NAME: &str = "locks::where_there_are_no_locks_a_database_is_read_without_one";
+    let name = this_test!();
     if let Some(path) = role() {
         let log = Log::default();
         log.listen(|| assert_eq!(read(&Lmdb::open(&path).unwrap()).len(), 20));
@@ -466,6 +468,6 @@ fn where_there_are_no_locks_a_database_is_read_without_one() {
     }
     let (folder, _) = written(20);
     let shim = shim(folder.path(), NO_LOCKS);
-    let mut child = child_command(NAME, folder.path().to_str().unwrap());
-    check(NAME, &child.env("LD_PRELOAD", &shim).output().unwrap());
+    let mut child = child_command(name, folder.path().to_str().unwrap());
+    check(name, &child.env("LD_PRELOAD", &shim).output().unwrap());
 }

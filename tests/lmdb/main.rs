@@ -1,6 +1,6 @@
-//! LMDB, read by ourselves: whatever is found on disks under the name of a database gives its records or a typed error, as the
-//! library reads it (`twin`), whoever else has it open (`locks`), and whatever is damaged in it (`damage`). What could kill a
-//! process runs in one of its own, which says how far it came.
+//! Our own LMDB reader: whatever is found on disks under the name of a database gives its records, as the
+//! library reads them (`twin`), or a typed error, even if other processes have it open (`locks`) and whatever
+//! is damaged in it (`damage`). What could kill the process runs in a child, which reports how far it came.
 
 #![allow(
     clippy::unwrap_used,
@@ -55,7 +55,7 @@ fn files_in(folder: &Path) -> Vec<String> {
     files
 }
 
-/// Opens what is no database with a reader's eyes, and with a feed's: both must say the same.
+/// The error of opening this as a reader and as a feed: both must give the same.
 fn refusal(path: &Path) -> SourceError {
     let error = Lmdb::open(path).and_then(|source| source.cursor()?.advance().map(drop)).unwrap_err();
     match Feed::builder().lmdb(path).build() {

@@ -1,4 +1,4 @@
-//! The two meta pages, if one is damaged, or a crash left transactions that do not follow each other. The
+//! The two meta pages, when one is damaged, or a crash left transactions that do not follow each other. The
 //! newest commit is read, as the library reads it, or there is an error. An older commit is never read in its
 //! place.
 
@@ -16,22 +16,22 @@ use crate::{Records, read, value};
 const PAGE_BYTES: usize = 4096;
 const NUMBER: usize = 144;
 const LAST_PAGE: usize = 136;
-/// What the log says if the older page is passed over.
+/// What is logged when the older page is ignored.
 const PASSED_OVER: &str =
     "the older meta page is damaged, or a crash left it out of date: reading the newer one";
 
-/// A file after so many commits, and the file as it was after each of them.
+/// A file after several commits, and the file as it was after each of them.
 struct Written {
     commits: Vec<(Vec<u8>, Records)>,
 }
 
 impl Written {
-    /// Each commit adds records, behind those that are there.
+    /// Each commit adds records after those that are there.
     fn growing(commits: usize) -> Self {
         Self::of(commits, |commit| commit * 40..commit * 40 + 40)
     }
 
-    /// Each writes the same records anew, so that from some commit on the file no longer grows.
+    /// Each commit rewrites the same records, so that after some commits the file no longer grows.
     fn steady(commits: usize) -> Self {
         Self::of(commits, |_| 0..40)
     }
@@ -81,7 +81,7 @@ fn changed(file: &[u8], page: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     file
 }
 
-/// What is read of a file, with a lock and without one, mapped and not; and what was said meanwhile.
+/// What is read from a file, with a lock and without one, mapped and not, and what is logged meanwhile.
 fn seen(file: &[u8]) -> (Result<Records, SourceError>, String) {
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("data.mdb"), file).unwrap();
@@ -131,8 +131,8 @@ fn is_refused(what: &str, file: &[u8], page: usize) {
     }
 }
 
-/// Fields of a meta page, and values they never have. The library looks at none of them on the page that it
-/// does not read.
+/// Fields of a meta page, and values they never have. The library checks none of them on the page that it
+/// does not use.
 fn damages() -> [(&'static str, usize, Vec<u8>); 9] {
     let far = (1_u64 << 60).to_le_bytes().to_vec();
     [
@@ -157,7 +157,7 @@ fn an_older_meta_page_that_is_damaged_is_passed_over_and_a_newer_one_is_an_error
             is_whole(&format!("older: {what}"), &changed(file, 1 - newer, at, &bytes), records);
             is_refused(&format!("newer: {what}"), &changed(file, newer, at, &bytes), newer);
         }
-        // Page 0 alone says where page 1 is.
+        // Only page 0 says where page 1 is.
         let page_bytes = changed(file, 1, 40, &[3, 0, 0, 0]);
         match newer {
             0 => is_whole("older: a page's length", &page_bytes, records),
@@ -213,7 +213,7 @@ fn a_damaged_number_of_a_transaction_never_leads_to_older_records() {
             let damaged = changed(file, page, NUMBER, &number.to_le_bytes());
             let [zero, one] = [0, 1].map(|page| self::number(&damaged, page));
             if zero.abs_diff(one) == 1 && !is_growing {
-                // By all that there is, this is a file before or after another commit.
+                // By all evidence, this is a file before or after another commit.
                 continue;
             }
             let what = format!("page {page} has transaction {number}, of {commits}");
@@ -229,7 +229,7 @@ fn a_damaged_number_of_a_transaction_never_leads_to_older_records() {
             }
         }
         if is_growing {
-            // Which page is the newer one, the last pages say as well.
+            // The last pages also show which page is the newer one.
             is_whole("a lower one", &changed(file, 1 - newer, NUMBER, &(commits - 3).to_le_bytes()), records);
             is_whole("a higher one", &changed(file, newer, NUMBER, &(commits + 2).to_le_bytes()), records);
         }
@@ -243,14 +243,14 @@ fn after_a_crash_without_sync_the_newest_commit_that_is_there_is_read() {
     let written = Written::growing(7);
     let ((file, records), newer) = (written.last(), written.newer());
     for before in [4, 2] {
-        // The older page is as it was some commits ago: what was written there since was lost.
+        // The older page is as it was some commits ago: later writes to it were lost.
         let (old, _) = &written.commits[before - 1];
         let page = (1 - newer) * PAGE_BYTES;
         let crashed = changed(file, 1 - newer, 0, &old[page..page + PAGE_BYTES]);
         assert_eq!([number(&crashed, newer), number(&crashed, 1 - newer)], [7, before as u64]);
         is_whole(&format!("transactions {before} and 7"), &crashed, records);
     }
-    // The newer page was lost: the commit never was, as far as anybody knows.
+    // The newer page was lost: nothing shows that the commit was ever made.
     let (old, before) = &written.commits[5];
     let crashed = changed(file, newer, 0, &old[newer * PAGE_BYTES..][..PAGE_BYTES]);
     let (found, log) = seen(&crashed);

@@ -1,4 +1,4 @@
-//! What was written is read as the library reads it, mapped or not, in order and by positions.
+//! Records are read as the library reads them, mapped or not, in order and by position.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::common;
 use crate::common::lmdb_forge::{Numbers, forge};
 use crate::{Records, files_in, read, refusal, value, written};
 
-/// What the library itself gives, of one database of a file.
+/// What the library itself reads from one database of a file.
 pub(crate) fn by_the_library(folder: &Path, name: Option<&str>) -> Records {
     let mut options = Environment::new();
     options.set_flags(EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK).set_max_dbs(8);
@@ -25,7 +25,7 @@ pub(crate) fn by_the_library(folder: &Path, name: Option<&str>) -> Records {
     records.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-/// What we give, by both ways of reading, in order and by positions.
+/// What our reader gives, mapped and not, in order and by position.
 pub(crate) fn by_us(path: &Path, name: Option<&str>) -> Records {
     let mut found = Vec::new();
     for access in [Access::Mapped, Access::Read] {
@@ -53,7 +53,8 @@ pub(crate) fn by_us(path: &Path, name: Option<&str>) -> Records {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Records are put, written over and deleted in several transactions: pages split, merge, move, and are used anew.
+    /// Records are put, overwritten and deleted in several transactions: pages split, merge, move, and are
+    /// reused.
     #[test]
     fn whatever_was_written_is_read_as_the_library_reads_it(
         commits in prop::collection::vec(
@@ -75,7 +76,9 @@ proptest! {
                     let _ = transaction.del(database, &key, None);
                 } else {
                     let bytes = [0, 1, 10, 333, 1900, 2100, 5000, 30_000][size] + index % 3;
-                    transaction.put(database, &key, &value(index + number, bytes), WriteFlags::empty()).unwrap();
+                    transaction
+                        .put(database, &key, &value(index + number, bytes), WriteFlags::empty())
+                        .unwrap();
                 }
             }
             transaction.commit().unwrap();
@@ -98,7 +101,7 @@ fn pages_of_all_lengths_are_read() {
             let folder = tempdir().unwrap();
             fs::write(folder.path().join("data.mdb"), forge(page_bytes, &records)).unwrap();
             assert_eq!(by_us(folder.path(), None), records, "{count} records on pages of {page_bytes} bytes");
-            // The library knows pages of up to 32 KiB.
+            // The library supports pages of up to 32 KiB.
             if page_bytes <= 32 << 10 {
                 assert_eq!(by_the_library(folder.path(), None), records);
             }
@@ -148,9 +151,9 @@ fn a_file_that_lacks_pages_which_no_record_needs_is_whole() {
         });
     }
     commit(&|transaction| {
-        // This page is one of those that are free, of which the transaction knows from now on.
+        // This page is a free one, which the transaction now uses.
         put(transaction, &common::key(0), &common::image(0, 3, 32, 32).1);
-        // These are new, and free before they are written.
+        // These pages are new, and freed before they are written.
         put(transaction, b"z", &value(0, 500_000));
         transaction.del(database, b"z", None).unwrap();
     });
@@ -191,11 +194,12 @@ fn a_named_database_is_read_and_a_database_of_names_says_which() {
         assert_eq!(records, by_the_library(&path, Some(name)), "{name}");
     }
     let text = refusal(&path).to_string();
-    let names = "it holds databases and not records: \"numbers\", \"reversed\", \"test/été\", \"train\"; name one of them";
+    let names = "it holds databases and not records: \"numbers\", \"reversed\", \"test/été\", \"train\"; \
+     name one of them";
     assert!(text.contains(names), "{text}");
     let text = Lmdb::options().name("trian").open(&path).unwrap_err().to_string();
     assert!(text.contains("there is no database \"trian\" in it; it holds \"numbers\", "), "{text}");
-    // Each has an index of its own, and none throws the other's out.
+    // Each has an index of its own, and none evicts another's.
     let of = |name| Lmdb::options().name(name).open(&path).unwrap();
     let sidecars =
         || files_in(folder.path()).into_iter().filter(|name| name.contains("index")).collect::<Vec<_>>();

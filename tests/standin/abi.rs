@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-/// A place for a result: C may pass null. What lies there need not be initialised.
+/// Room for a result, which need not be initialised. C may pass null.
 pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
-/// A handle or a device pointer, both of which only this library can follow.
+/// A handle or a device pointer, both of which only this library can resolve.
 pub(crate) type Handle = u64;
 
 /// A CUresult that is not CUDA_SUCCESS.
@@ -40,7 +40,7 @@ pub(crate) const STREAM_CAPTURE_IMPLICIT: Code = Code(906);
 pub(crate) const CAPTURED_EVENT: Code = Code(907);
 pub(crate) const STREAM_CAPTURE_WRONG_THREAD: Code = Code(908);
 
-/// Name and description of each code that the stand-in or a test of it gives.
+/// Name and description of each code that the stand-in or a test of it returns.
 const NAMES: &[(u32, &CStr, &CStr)] = &[
     (0, c"CUDA_SUCCESS", c"no error (stand-in)"),
     (1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument (stand-in)"),
@@ -102,7 +102,7 @@ pub(crate) fn words(code: u32) -> Option<(&'static CStr, &'static CStr)> {
     NAMES.iter().find(|entry| entry.0 == code).map(|entry| (entry.1, entry.2))
 }
 
-/// Writes a result where C wants it.
+/// Writes a result to the place that C passes.
 pub(crate) fn put<T>(out: Out<'_, T>, value: T) -> Answer {
     out.ok_or(INVALID_VALUE)?.write(value);
     Ok(())

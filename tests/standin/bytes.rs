@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: usize = 4096;
-/// What memory holds that nobody wrote yet.
+/// The value of uninitialised memory.
 const UNWRITTEN: u8 = 0xCD;
 
 // From libc, which std links; a crate for it would be the driver's only dependency.
@@ -29,17 +29,17 @@ const MAP_NORESERVE: c_int = 0x4000;
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Heap(Layout),
-    /// Pages that fault once they are freed, and whose addresses nothing else gets.
+    /// Pages that fault once they are freed, and whose addresses are not reused.
     Pages(usize),
     Foreign,
 }
 
 /// A range of this process's memory that operations in flight share.
 ///
-/// 1. Memory from the heap, and pages, live as long as the value: whoever holds the `Arc` may read and write
-///    it.
+/// 1. Memory from the heap, and pages, live as long as the value: every holder of the `Arc` may read and
+///    write it.
 /// 2. Foreign memory belongs to the caller of the driver, who promises, as CUDA demands, that it lives until
-///    the operations on it end; `revoked` is set where the caller takes it back before.
+///    the operations on it end; `revoked` is set if the caller takes it back before.
 #[derive(Debug)]
 pub(crate) struct Storage {
     start: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// `None` where the process has no such memory.
+    /// `None` if the process cannot allocate that much.
     pub(crate) fn owned(len: usize) -> Option<Storage> {
         let layout = Layout::from_size_align(len.max(1), PAGE).ok()?;
         // SAFETY: the layout's size is at least 1.
@@ -63,7 +63,7 @@ impl Storage {
         Some(Storage { start: start as usize, len, source: Source::Heap(layout), revoked })
     }
 
-    /// For pinned memory, which the host touches: doing so after it was freed faults.
+    /// For pinned memory, which the host may access: after it is freed, an access faults.
     pub(crate) fn pages(len: usize) -> Option<Storage> {
         let bytes = len.max(1).checked_next_multiple_of(PAGE)?;
         // SAFETY: the kernel chooses addresses that are free.
@@ -72,7 +72,7 @@ impl Storage {
         if start.addr() == usize::MAX {
             return None;
         }
-        // SAFETY: so many bytes from `start` on were just mapped.
+        // SAFETY: `bytes` bytes from `start` on were just mapped.
         unsafe { start.cast::<u8>().write_bytes(UNWRITTEN, bytes) };
         let revoked = AtomicBool::new(false);
         Some(Storage { start: start as usize, len, source: Source::Pages(bytes), revoked })
@@ -87,12 +87,12 @@ impl Storage {
         self.start
     }
 
-    /// Whether it stays, whatever the caller does.
+    /// Whether the memory stays, whatever the caller does.
     pub(crate) fn is_ours(&self) -> bool {
         !matches!(self.source, Source::Foreign)
     }
 
-    /// The caller takes foreign memory back: no operation touches it from now on.
+    /// The caller takes foreign memory back: from now on, no operation touches it.
     pub(crate) fn revoke(&self) {
         self.revoked.store(true, Ordering::Release);
     }
@@ -105,7 +105,7 @@ impl Storage {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "checked at submission");
     }
 
-    /// A number that changes, almost surely, where a byte of the range changes.
+    /// A checksum that changes, almost surely, when a byte of the range changes.
     pub(crate) fn checksum(&self, offset: usize, len: usize) -> u64 {
         self.check(offset, len);
         let mut sum = 0xcbf2_9ce4_8422_2325_u64;
@@ -114,8 +114,9 @@ impl Storage {
         }
         let start = self.start + offset;
         for word in 0..len / 8 {
-            // SAFETY: the word lies in the range, which is alive (invariants 1 and 2). Another thread may
-            // write it: that is what is looked for, so the read is volatile and its value only compared.
+            // SAFETY: the word is inside the range, which is alive (invariants 1 and 2). Another thread may
+            // write it: the purpose is to notice that, so the read is volatile and its value is only
+            // compared.
             let value = unsafe { ((start + word * 8) as *const [u8; 8]).read_volatile() };
             sum = (sum ^ u64::from_le_bytes(value)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         }
@@ -127,7 +128,7 @@ impl Storage {
         sum
     }
 
-    /// Copies a range of `self` to `to`; nothing where one of them was taken back.
+    /// Copies a range of `self` to `to`; does nothing if one of them was taken back.
     pub(crate) fn copy_to(&self, offset: usize, to: &Storage, to_offset: usize, len: usize) {
         self.check(offset, len);
         to.check(to_offset, len);
@@ -146,7 +147,7 @@ impl Storage {
         }
     }
 
-    /// A number of 1, 2, 4 or 8 bytes; 0 where the memory was taken back.
+    /// Reads a number of 1, 2, 4 or 8 bytes; 0 if the memory was taken back.
     pub(crate) fn load(&self, offset: usize, len: u8) -> u64 {
         self.check(offset, usize::from(len));
         let mut bytes = [0; 8];
@@ -164,12 +165,12 @@ impl Storage {
         let bytes = value.to_le_bytes();
         if self.is_readable() {
             let to = (self.start + offset) as *mut u8;
-            // SAFETY: the range was checked and is alive (invariants 1 and 2), and `bytes` has as many.
+            // SAFETY: the range was checked and is alive (invariants 1 and 2), and `bytes` is as long.
             unsafe { bytes.as_ptr().copy_to_nonoverlapping(to, usize::from(len.min(8))) };
         }
     }
 
-    /// A copy in memory of our own.
+    /// A copy in memory of this library.
     pub(crate) fn staged(&self, len: usize) -> Option<Storage> {
         let staged = Storage::owned(len)?;
         self.copy_to(0, &staged, 0, len);
@@ -188,14 +189,14 @@ impl Drop for Storage {
             Source::Pages(bytes) => {
                 let flags = MAP_PRIVATE_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
                 // SAFETY: the pages were mapped in `pages`, and nothing in here uses them any more. Mapping
-                // over them frees them and keeps their addresses.
+                // over them frees them and reserves their addresses.
                 unsafe { mmap(self.start as *mut c_void, bytes, PROT_NONE, flags, -1, 0) };
             }
         }
     }
 }
 
-/// A copy of a text that C passes.
+/// Copies a text that C passes.
 pub(crate) fn text(at: *const c_char) -> Option<String> {
     if at.is_null() {
         return None;
@@ -205,7 +206,7 @@ pub(crate) fn text(at: *const c_char) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-/// Writes a text with its NUL, cut to the room there is.
+/// Writes a text and its NUL, cut to the capacity.
 pub(crate) fn write_text(text: &str, at: *mut c_char, capacity: usize) {
     if at.is_null() || capacity == 0 {
         return;

@@ -1,4 +1,5 @@
-//! How every symbol enters: counted, failed if a test wants it, refused where the driver would refuse it.
+//! The entry of every symbol: it counts the call, fails it if a test wants that, and refuses it as the driver
+//! would.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +12,7 @@ thread_local! {
     pub(crate) static CURRENT: Cell<Handle> = const { Cell::new(0) };
 }
 
-/// What a call needs before it begins.
+/// What a call requires.
 #[derive(Clone, Copy)]
 pub(crate) enum Needs {
     /// Nothing, not even cuInit.
@@ -22,17 +23,17 @@ pub(crate) enum Needs {
     Device(i32),
     /// A current context.
     Context,
-    /// A current context; and what the call frees is freed even where it returns an error.
+    /// A current context; the call frees its resource even if it returns an error.
     Release,
-    /// The same of a device's own context, current or not.
+    /// Like `Release`, for a device's own context, current or not.
     ReleaseOf(i32),
 }
 
-/// A call inside the lock.
+/// A call, with the lock held.
 pub(crate) struct Call {
     world: Option<Guard>,
     pub(crate) symbol: &'static str,
-    /// Of the current context, or that was named; 0 for calls that need neither.
+    /// The device of the current context, or the one that was named; 0 for calls that need neither.
     pub(crate) device: usize,
 }
 
@@ -51,21 +52,21 @@ impl DerefMut for Call {
 }
 
 impl Call {
-    /// Gives the lock away until it is so.
+    /// Releases the lock until the condition is true.
     pub(crate) fn wait_until(&mut self, so: impl Fn(&World) -> bool) {
         while !so(self) {
             self.world = self.world.take().map(|world| wait(&DONE, world));
         }
     }
 
-    /// Waits for an operation of a stream, whose error, if it is broken by then, is the call's.
+    /// Waits for an operation of a stream; if its device is broken by then, returns that error.
     pub(crate) fn wait_for(&mut self, device: usize, stream: Handle, seq: u64) -> Answer {
         self.wait_until(|world| world.has_ended(stream, seq) || world.broken(device).is_some());
         self.broken(device).map_or(Ok(()), Err)
     }
 }
 
-/// Runs a call's body, and makes of its answer what C gets.
+/// Runs a call's body, and converts its answer to what C gets.
 pub(crate) fn call(symbol: &'static str, needs: Needs, body: impl FnOnce(&mut Call) -> Answer) -> u32 {
     let mut call = Call { world: Some(lock()), symbol, device: 0 };
     match enter(&mut call, needs, body) {

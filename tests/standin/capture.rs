@@ -1,10 +1,10 @@
-//! Stream capture, as far as whoever works beside one can tell: what is put on a capturing stream is not run,
-//! and what a capture does not permit ends it.
+//! Stream capture, as far as other users of the driver can observe it: what is put on a capturing stream is
+//! not run, and what a capture does not permit ends it.
 //!
-//! A call may be refused for two reasons. It conflicts: it asks a capturing stream, or an event that was
-//! recorded on one, whether work is done that is only written down. Or it is unsafe: it could wait for such
-//! work without saying so, and the modes of the thread and of the capture say whether that counts. Either
-//! invalidates the capture.
+//! A call may be refused for two reasons. It may conflict: it asks a capturing stream, or an event recorded
+//! on one, whether work is done that is only recorded. Or it may be unsafe: it could wait for such work
+//! implicitly, and the modes of the thread and of the capture decide whether that counts. Either invalidates
+//! the capture.
 //!
 //! A graph holds nothing here: it can only be destroyed. No stream joins the capture of another.
 
@@ -18,8 +18,8 @@ use crate::abi::{
 use crate::call::{Call, Needs, call};
 use crate::world::{Kind, World};
 
-/// The modes. A global capture minds what any thread does, and a global thread minds any thread's captures.
-/// What is between the two, 1, is thread-local: its own thread, its own captures.
+/// The modes. Calls of any thread affect a global capture, and any thread's captures affect a global thread.
+/// Mode 1, between the two, is thread-local: only calls of its own thread, and its own captures.
 const GLOBAL: u32 = 0;
 /// No call is unsafe.
 const RELAXED: u32 = 2;
@@ -33,7 +33,7 @@ pub(crate) struct Capture {
 }
 
 thread_local! {
-    /// What this thread's calls may do while something is captured.
+    /// What this thread's calls may do during a capture.
     static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
     static THREAD: u64 = {
         static THREADS: AtomicU64 = AtomicU64::new(0);
@@ -41,13 +41,12 @@ thread_local! {
     };
 }
 
-/// This thread's number, which no other has or had.
+/// This thread's number, which is never reused.
 pub(crate) fn thread() -> u64 {
     THREAD.with(|&thread| thread)
 }
 
-/// The calls that NVIDIA calls potentially unsafe, as far as it says, and what programs found to be among
-/// them.
+/// The calls that NVIDIA lists as potentially unsafe, and those that programs found to be.
 const UNSAFE: [&str; 17] = [
     "cuCtxSynchronize",
     "cuDevicePrimaryCtxReset_v2",
@@ -69,12 +68,12 @@ const UNSAFE: [&str; 17] = [
 ];
 
 impl World {
-    /// Whether what is put on a stream is written down, and not run.
+    /// Whether work put on a stream is recorded, and not run.
     pub(crate) fn is_capturing(&self, stream: Handle) -> bool {
         self.streams.get(&stream).is_some_and(|stream| stream.capture.is_some())
     }
 
-    /// The capture of a stream, if it has one, comes to nothing; `code` is what the call gets that did it.
+    /// Invalidates a stream's capture, if it has one; `code` is what the call that caused it returns.
     pub(crate) fn invalidate(&mut self, stream: Handle, code: Code) -> Code {
         if let Some(capture) = self.streams.get_mut(&stream).and_then(|stream| stream.capture.as_mut()) {
             capture.is_invalid = true;
@@ -82,7 +81,7 @@ impl World {
         code
     }
 
-    /// Refuses what needs to know how far a stream has come, if it captures.
+    /// Refuses a call that needs a stream's progress, if the stream captures.
     pub(crate) fn must_run(&mut self, stream: Handle) -> Answer {
         match self.is_capturing(stream) {
             true => Err(self.invalidate(stream, STREAM_CAPTURE_UNSUPPORTED)),
@@ -90,7 +89,7 @@ impl World {
         }
     }
 
-    /// What is put on a stream whose capture came to nothing is refused.
+    /// Refuses work on a stream whose capture was invalidated.
     pub(crate) fn must_not_be_invalid(&self, stream: Handle) -> Answer {
         match self.streams[&stream].capture {
             Some(Capture { is_invalid: true, .. }) => Err(STREAM_CAPTURE_INVALIDATED),
@@ -98,7 +97,8 @@ impl World {
         }
     }
 
-    /// What an unsafe call gets on this thread, if a capture forbids it; those that do are invalid then.
+    /// The code that an unsafe call returns on this thread if a capture forbids it; those captures become
+    /// invalid.
     pub(crate) fn unsafe_call(&mut self, symbol: &str) -> Option<Code> {
         if !UNSAFE.contains(&symbol) || MODE.get() == RELAXED {
             return None;
@@ -120,14 +120,14 @@ impl World {
         answer
     }
 
-    /// Whether the legacy stream of a device would have to wait for a capture: it cannot be used.
+    /// Whether the legacy stream of a device would have to wait for a capture, so that it cannot be used.
     pub(crate) fn legacy_is_blocked(&self, device: usize) -> bool {
         let mut streams = self.streams.values().filter(|stream| stream.device == device && !stream.destroyed);
         streams.any(|stream| stream.is_blocking && stream.capture.is_some())
     }
 }
 
-/// The mode is kept also where nothing is captured, for a thread that does not restore it to be found.
+/// The mode is kept even if nothing is captured, so that a thread that does not restore it is found.
 #[unsafe(no_mangle)]
 extern "C" fn cuThreadExchangeStreamCaptureMode(mode: Option<&mut u32>) -> u32 {
     call("cuThreadExchangeStreamCaptureMode", Needs::Driver, |_| match mode {
@@ -158,7 +158,7 @@ extern "C" fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) -> u32 {
     })
 }
 
-/// Only a relaxed capture may be ended by another thread. One that is invalid ends, and gives no graph.
+/// Only a relaxed capture may be ended by another thread. An invalid one ends, and gives no graph.
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamEndCapture(stream: Handle, out: Out<'_, Handle>) -> u32 {
     call("cuStreamEndCapture", Needs::Context, |call| {
@@ -207,7 +207,7 @@ extern "C" fn cuGraphDestroy(graph: Handle) -> u32 {
 }
 
 impl Call {
-    /// The stream that a call asks about, whose capture may have come to nothing.
+    /// The stream that a call asks about; its capture may be invalid.
     fn captured_stream(&mut self, handle: Handle) -> Answer<Handle> {
         let stream = self.any_stream(handle)?;
         self.broken(self.streams[&stream].device).map_or(Ok(stream), Err)

@@ -1,10 +1,10 @@
-//! Which operation happens before which: vector clocks, one entry a stream.
+//! Which operation happens before which: vector clocks, with one entry a stream.
 //!
-//! An operation knows what comes before it: what its stream's clock held when it was submitted. That grows by
-//! the stream's own operations, by the events it waits for, and by what the host had seen end by then. The
-//! host is one: what one of its threads has seen, all are taken to know, for how its threads order themselves
-//! is not seen from here. So a race that only a missing order between host threads permits is not found;
-//! every other one is, whether or not it came to pass this time.
+//! An operation comes after everything in its stream's clock at the time it was submitted. That clock grows
+//! by the stream's own operations, by the events it waits for, and by what the host had seen end by then. The
+//! host counts as one thread: what one of its threads has seen, all are assumed to know, because the order
+//! among them is not visible here. So a race that only a missing order between host threads permits is not
+//! found; every other one is, whether or not it happened this time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,12 +38,12 @@ impl Clock {
 pub(crate) struct Use {
     /// The buffer's first address.
     pub(crate) buffer: u64,
-    /// In bytes of it.
+    /// In bytes from its start.
     pub(crate) range: Range<usize>,
     pub(crate) writes: bool,
 }
 
-/// A use that was submitted, and may have ended.
+/// A use that was submitted; it may have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) stream: Handle,
@@ -61,13 +61,13 @@ impl Access {
 }
 
 impl World {
-    /// Notes what an operation does to a buffer, and every earlier use that it is not ordered with.
+    /// Records what an operation does to a buffer, and reports every earlier use that it is not ordered with.
     pub(crate) fn access(&mut self, stream: Handle, seq: u64, symbol: &'static str, used: &Use) {
         let (device, clock) = {
             let stream = &self.streams[&stream];
             (stream.device, stream.clock.clone())
         };
-        // What a broken device is given it does not do.
+        // A broken device does not execute what it is given.
         if self.broken(device).is_some() {
             return;
         }
@@ -82,7 +82,8 @@ impl World {
             .filter(|access| devices[access.device].broken().is_none())
             .cloned()
             .collect();
-        // Whoever comes after this one comes after what the same stream did to the same bytes before.
+        // Whatever is ordered after this use is also ordered after what the same stream did to the same bytes
+        // before.
         buffer.accesses.retain(|access| {
             !(access.stream == stream
                 && access.writes <= used.writes
@@ -112,8 +113,8 @@ impl World {
         }
     }
 
-    /// Notes the uses of a buffer that the host frees without having waited for them. What a broken device
-    /// was doing is over.
+    /// Reports the uses of a buffer that the host frees without having waited for them. Whatever a broken
+    /// device was doing is over.
     pub(crate) fn freed_by_host(&mut self, start: u64, symbol: &str) {
         let Some(buffer) = self.buffers.get(&start) else { return };
         let unordered: Vec<Access> = buffer
@@ -139,7 +140,7 @@ impl World {
         }
     }
 
-    /// Whether an operation that has not ended writes these bytes of a buffer.
+    /// Whether an unfinished operation writes these bytes of a buffer.
     pub(crate) fn is_being_written(&self, start: u64, range: &Range<usize>) -> bool {
         self.buffers.get(&start).is_some_and(|buffer| {
             buffer.accesses.iter().any(|access| {

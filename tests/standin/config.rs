@@ -1,39 +1,40 @@
-//! What a test chooses, as lines of `key=value`.
+//! The settings that a test chooses, as lines of `key=value`.
 
 use std::time::Duration;
 
-/// How a copy from or to memory that is not pinned is done.
+/// How memory that is not pinned is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pageable {
     /// Before the call returns.
     Sync,
-    /// To a device: staged before the call returns, then asynchronously. From a device: before it returns.
+    /// To a device: staged before the call returns, then asynchronous. From a device: before the call
+    /// returns.
     Staged,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// `devices`: how many there are.
+    /// `devices`: the number of devices.
     pub(crate) devices: usize,
-    /// `memory`: bytes of each.
+    /// `memory`: bytes of each device.
     pub(crate) memory_bytes: usize,
     /// `pinned`: bytes that may be pinned in all.
     pub(crate) pinned_bytes: usize,
     /// `op_us`: how long each operation takes, whatever its size.
     pub(crate) op: Duration,
-    /// `ns_per_kib`: and how much longer for each KiB that it copies.
+    /// `ns_per_kib`: additional time for each KiB copied.
     pub(crate) ns_per_kib: u64,
-    /// `jitter_us`: and up to so much longer again, at random.
+    /// `jitter_us`: the upper limit of additional random time.
     pub(crate) jitter_us: u64,
-    /// `seed`: of that.
+    /// `seed`: the seed of the jitter.
     pub(crate) seed: u64,
     /// `checksums`: whether pinned memory that is copied is watched, 0 or 1. It costs two reads of each byte.
     pub(crate) checksums: bool,
     /// `pageable`: `sync` or `staged`.
     pub(crate) pageable: Pageable,
-    /// `driver_version`: what cuDriverGetVersion says.
+    /// `driver_version`: the result of cuDriverGetVersion.
     pub(crate) driver_version: i32,
-    /// `pools`: whether devices say that they have memory pools.
+    /// `pools`: whether devices report memory pools.
     pub(crate) pools: i32,
     /// `capability`: compute capability, major * 10 + minor.
     pub(crate) capability: i32,
@@ -59,7 +60,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The default, changed by the environment's `STANDIN_DRIVER`, whose lines end with `;`.
+    /// The default, changed by the environment variable `STANDIN_DRIVER`, whose lines end with `;`.
     pub(crate) fn from_environment() -> Config {
         let mut config = Config::default();
         if let Ok(text) = std::env::var("STANDIN_DRIVER") {
@@ -70,7 +71,7 @@ impl Config {
         config
     }
 
-    /// Changes what the lines name.
+    /// Changes the settings in these lines.
     pub(crate) fn read(&mut self, text: &str) -> Result<(), String> {
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (key, value) = line.split_once('=').ok_or_else(|| format!("no `=` in {line:?}"))?;
@@ -104,7 +105,7 @@ impl Config {
         Some(())
     }
 
-    /// How long the next operation takes, which moves so many bytes.
+    /// How long the next operation takes, which moves this many bytes.
     pub(crate) fn delay(&mut self, bytes: usize) -> Duration {
         let kib = u64::try_from(bytes.div_ceil(1024)).unwrap_or(u64::MAX);
         let jitter_us = if self.jitter_us == 0 { 0 } else { self.random() % (self.jitter_us + 1) };

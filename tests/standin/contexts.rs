@@ -1,4 +1,4 @@
-//! The driver's beginning, and the primary contexts of devices.
+//! The driver's initialisation, and the primary contexts of devices.
 
 use std::cell::RefCell;
 
@@ -95,7 +95,7 @@ extern "C" fn cuCtxPushCurrent_v2(context: Handle) -> u32 {
     })
 }
 
-/// What lies below becomes current as it is: a context that was destroyed meanwhile is found out when it is used.
+/// The context below becomes current unchecked: one that was destroyed meanwhile is detected when it is used.
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxPopCurrent_v2(out: Out<'_, Handle>) -> u32 {
     call("cuCtxPopCurrent_v2", Needs::Driver, |_| {
@@ -151,7 +151,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes everything with it that the context owns, and its sticky error. What is queued still runs.
+    /// Destroys everything that the context owns, and clears its sticky error. Queued work still runs.
     fn destroy_context(&mut self, device: usize) {
         let streams: Vec<Handle> =
             self.streams.iter().filter(|(_, stream)| stream.device == device).map(|(&id, _)| id).collect();
@@ -163,7 +163,7 @@ impl World {
                 self.ledger.violation(words);
             }
             let stream = &self.streams[&id];
-            // Said once: what the stream did is over for who comes after.
+            // Reported once: whoever comes later is ordered after what the stream did.
             self.host.merge(&stream.clock);
             if stream.place >= 0 && !stream.destroyed {
                 self.ledger.abandoned.streams += 1;
@@ -181,7 +181,7 @@ impl World {
         for start in buffers {
             if let Some(buffer) = self.remove(start) {
                 buffer.count(&mut self.ledger.abandoned);
-                // The test may still touch pinned memory that went with its context, and must not crash.
+                // The test may still access pinned memory that went with its context, and must not crash.
                 if buffer.owner == Owner::Pinned {
                     std::mem::forget(buffer.storage);
                 }

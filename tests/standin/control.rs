@@ -1,4 +1,5 @@
-//! The symbols that a test steers by. None of them is the driver's, and none counts as a call.
+//! The symbols by which a test controls the stand-in. The real driver has none of them, and none counts as a
+//! call.
 
 use std::ffi::{c_char, c_void};
 
@@ -12,7 +13,7 @@ use crate::world::{DONE, World, lock, wait};
 const DONE_WELL: i32 = 0;
 const REFUSED: i32 = -1;
 
-/// Changes what the lines of `key=value` name. `devices` takes effect at the next reset, everything else at
+/// Changes the settings in lines of `key=value`. `devices` takes effect at the next reset, everything else at
 /// once.
 #[unsafe(no_mangle)]
 extern "C" fn standin_configure(lines: *const c_char) -> i32 {
@@ -23,8 +24,8 @@ extern "C" fn standin_configure(lines: *const c_char) -> i32 {
     }
 }
 
-/// Ends every stream, what is queued with it, and forgets everything but the configuration. Every handle
-/// and address is invalid from then on. With `defaults`, the configuration is the first one again.
+/// Ends every stream with everything queued on it, and forgets everything but the configuration. Every handle
+/// and address is invalid from then on. With `defaults`, the initial configuration is restored.
 #[unsafe(no_mangle)]
 extern "C" fn standin_reset(defaults: bool) {
     let mut world = lock();
@@ -46,11 +47,12 @@ extern "C" fn standin_reset(defaults: bool) {
 }
 
 /// Orders a fault: the `nth` call from now (1 is the next) of a symbol, on a device or (-1) on any, returns
-/// `code`; with `for_ever`, every one from then on. A call's device is the one that it names, or that of the
+/// `code`; with `for_ever`, so does every later one. A call's device is the one that it names, or that of the
 /// current context.
 ///
-/// `*` names every symbol but the two that name errors. `async` names any operation of a device when it is
-/// carried out, and `async:SYMBOL` those that the symbol submitted: `code` is then the device's sticky error.
+/// `*` stands for every symbol but the two that name errors. `async` stands for any operation of a device
+/// when it is carried out, and `async:SYMBOL` for those that the symbol submitted: `code` is then the
+/// device's sticky error.
 #[unsafe(no_mangle)]
 extern "C" fn standin_fail(symbol: *const c_char, nth: u64, device: i32, code: u32, for_ever: bool) -> i32 {
     let Some(symbol) = text(symbol).filter(|_| code != 0) else { return REFUSED };
@@ -68,8 +70,8 @@ extern "C" fn standin_lose(device: i32, code: u32) -> i32 {
     DONE_WELL
 }
 
-/// Holds a stream, by device and by its place in the order of creation there (-1: the null stream, -2:
-/// every per-thread stream), made or not: its operations wait. `may_go` of them may still begin.
+/// Holds a stream, existing or future, named by its device and its place in the order of creation there (-1:
+/// the null stream, -2: every per-thread stream): its operations wait. `may_go` of them may still begin.
 #[unsafe(no_mangle)]
 extern "C" fn standin_hold_stream(device: u32, place: i32, may_go: u64) {
     let mut world = lock();
@@ -90,7 +92,7 @@ fn wake(world: &World) {
     }
 }
 
-/// How many operations of a stream have not ended.
+/// The number of operations of a stream that have not ended.
 #[unsafe(no_mangle)]
 extern "C" fn standin_operations_queued(device: u32, place: i32) -> u64 {
     let world = lock();
@@ -99,8 +101,8 @@ extern "C" fn standin_operations_queued(device: u32, place: i32) -> u64 {
     of_place.map(|(id, stream)| stream.last - world.progress.get(id).copied().unwrap_or(stream.last)).sum()
 }
 
-/// Writes the report and, where it fits into `capacity` bytes with its NUL, begins a new one. Returns the bytes
-/// that it takes.
+/// Writes the report and, if it fits into `capacity` bytes with its NUL, begins a new one. Returns its length
+/// with the NUL.
 #[unsafe(no_mangle)]
 extern "C" fn standin_take_report(out: *mut c_char, capacity: usize) -> usize {
     let mut world = lock();
@@ -113,8 +115,8 @@ extern "C" fn standin_take_report(out: *mut c_char, capacity: usize) -> usize {
     needed
 }
 
-/// Registers a kernel under a name, with its signature: a word a parameter, separated by commas; `r` and `w`
-/// for the address of device memory that it reads or writes, a number for a value of so many bytes.
+/// Registers a kernel under a name, with its signature: one word a parameter, separated by commas; `r` and
+/// `w` for the address of device memory that it reads or writes, and a number for a value of that many bytes.
 #[unsafe(no_mangle)]
 extern "C" fn standin_register_kernel(
     name: *const c_char,
@@ -127,7 +129,7 @@ extern "C" fn standin_register_kernel(
     DONE_WELL
 }
 
-/// Where device memory lies in this process, for a kernel; null where the range is not inside one buffer.
+/// The address in this process of device memory, for a kernel; null if the range is not inside one buffer.
 #[unsafe(no_mangle)]
 extern "C" fn standin_resolve(at: u64, len: usize) -> *mut c_void {
     let mut world = lock();

@@ -10,7 +10,7 @@ use crate::config::Pageable;
 use crate::memory::{Found, Owner};
 use crate::streams::{Operation, Place, Work};
 
-/// The null stream, on which the calls without a stream work.
+/// The null stream, which the calls without a stream use.
 const NULL: Handle = 0;
 
 /// The host's side of a copy.
@@ -50,8 +50,8 @@ impl Call {
         Ok((place, Use { buffer: start, range, writes }))
     }
 
-    /// What pinned memory holds now, to see that nobody changes it before it is read. Not where an operation
-    /// or a host function that was submitted before may change it rightly.
+    /// A checksum of pinned memory, to notice changes before it is read. `None` if an operation or a host
+    /// function that was submitted before may legitimately change it.
     fn checksum(&self, host: &HostSide, len: usize) -> Option<u64> {
         let used = host.used.as_ref().filter(|_| self.config.checksums)?;
         let host_functions = self

@@ -13,10 +13,10 @@ use crate::world::{Kind, World};
 
 const DISABLE_TIMING: u32 = 2;
 const FLAGS: u32 = 7;
-/// The calls that take a captured event too; the others ask it what it does not know.
+/// The calls that also take a captured event; the others ask what it does not know.
 const ANY_EVENT: [&str; 3] = ["cuEventDestroy_v2", "cuEventRecord", "cuStreamWaitEvent"];
 
-/// The last record of an event: a later one replaces it, and touches nobody who waits for this one.
+/// The last record of an event. A later one replaces it, without effect on those who wait for this one.
 #[derive(Clone, Debug)]
 struct Record {
     stream: Handle,
@@ -30,9 +30,9 @@ struct Record {
 pub(crate) struct Event {
     device: usize,
     is_timed: bool,
-    /// `None`: complete, as CUDA has it, though nothing happened.
+    /// `None`: complete, as in CUDA, although nothing happened.
     record: Option<Record>,
-    /// The stream whose capture it was last recorded in: it is no event then, but a node.
+    /// The stream in whose capture it was last recorded: then it is a node, and not an event.
     captured_on: Option<Handle>,
 }
 
@@ -126,11 +126,11 @@ extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
 extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: u32) -> u32 {
     call("cuStreamWaitEvent", Needs::Context, |call| {
         let stream = call.working_stream(stream)?;
-        // The event may be of another context: that is how devices wait for one another.
+        // The event may be of another context: this is how devices wait for each other.
         let (_, record) = call.event(event)?;
         match (call.events[&event].captured_on, call.is_capturing(stream)) {
             (Some(captured_on), true) if captured_on == stream => return Ok(()),
-            // A fork: see the head of `capture`.
+            // A fork: see the module documentation of `capture`.
             (Some(captured_on), _) => return Err(call.invalidate(captured_on, STREAM_CAPTURE_UNSUPPORTED)),
             (None, true) if record.is_some() => return Err(call.invalidate(stream, STREAM_CAPTURE_ISOLATION)),
             (None, _) => {}
@@ -143,7 +143,7 @@ extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: u32) -> u
     })
 }
 
-/// NVIDIA's list of what it returns has no CUDA_ERROR_INVALID_CONTEXT: it needs no current context.
+/// NVIDIA's list of return codes has no CUDA_ERROR_INVALID_CONTEXT, so no current context is needed.
 #[unsafe(no_mangle)]
 extern "C" fn cuEventQuery(event: Handle) -> u32 {
     call("cuEventQuery", Needs::Driver, |call| {

@@ -6,14 +6,14 @@ use crate::abi::Code;
 #[derive(Debug)]
 struct Fault {
     /// The symbol; `*` for any but those that name errors; `async` for any operation when it is carried out;
-    /// `async:` and the symbol that submitted it.
+    /// `async:SYMBOL` for the operations that this symbol submitted.
     name: String,
     /// `None`: on any device, and in calls that concern none.
     device: Option<usize>,
-    /// Calls that match until it fires, itself included.
+    /// How many matching calls are left until it fires, including the one that fires.
     left: u64,
     code: Code,
-    /// It fires at every later call too.
+    /// Whether every later call fails too.
     for_ever: bool,
 }
 
@@ -34,7 +34,7 @@ impl Faults {
         self.list.push(Fault { name, device, left: nth.max(1), code, for_ever });
     }
 
-    /// The code that this call shall return, if any. Counts it for every fault that matches.
+    /// The code that this call must return, if any. Counts the call for every fault that matches.
     pub(crate) fn at_call(&mut self, symbol: &str, device: Option<usize>) -> Option<Code> {
         self.fire(|fault| {
             let named = fault.name == symbol || (fault.name == "*" && !symbol.starts_with("cuGetError"));

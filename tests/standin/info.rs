@@ -1,4 +1,4 @@
-//! What the driver says of itself, its devices and its errors.
+//! What the driver reports about itself, its devices and its errors.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -74,7 +74,7 @@ extern "C" fn cuDeviceGetPCIBusId(out: *mut c_char, capacity: c_int, device: c_i
     })
 }
 
-/// Those attributes that a data feed may ask for have values; of the others, 0.
+/// Attributes that a data feed may query have values; the others are 0.
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetAttribute(out: Out<'_, c_int>, attribute: c_int, device: c_int) -> u32 {
     call("cuDeviceGetAttribute", Needs::Device(device), |call| {
@@ -108,7 +108,7 @@ extern "C" fn cuDeviceGetDefaultMemPool(out: Out<'_, u64>, device: c_int) -> u32
     })
 }
 
-/// Taken, and without effect: memory that is freed is free.
+/// Accepted, without effect: freed memory is free.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolSetAttribute(_pool: u64, _attribute: c_int, _value: *const c_void) -> u32 {
     call("cuMemPoolSetAttribute", Needs::Driver, |_| Ok(()))
@@ -126,7 +126,7 @@ extern "C" fn cuGetErrorString(code: u32, out: Out<'_, *const c_char>) -> u32 {
     error_words("cuGetErrorString", string, out)
 }
 
-/// Null and CUDA_ERROR_INVALID_VALUE for a code that has no words, as the driver does.
+/// Null and CUDA_ERROR_INVALID_VALUE for an unknown code, as in the driver.
 fn error_words(symbol: &'static str, words: *const c_char, out: Out<'_, *const c_char>) -> u32 {
     let is_known = !words.is_null();
     let code = call(symbol, Needs::Nothing, |_| put(out, words));

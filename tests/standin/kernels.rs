@@ -21,7 +21,7 @@ pub(crate) type Body = unsafe extern "C" fn(*const *const c_void, *const u32);
 /// A kernel's parameter, one word of its signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
-    /// `4`, `8`, ...: a value of so many bytes.
+    /// `4`, `8`, ...: a value of this many bytes.
     Value(usize),
     /// `r`, `w`: the address of device memory that it reads, or writes (and may read).
     Buffer { writes: bool },
@@ -37,7 +37,7 @@ pub(crate) struct Kernel {
 #[derive(Debug)]
 pub(crate) struct Module {
     device: usize,
-    /// `None` where it has whatever is registered.
+    /// `None` if it has whatever is registered.
     entries: Option<Vec<Arc<Entry>>>,
 }
 
@@ -64,11 +64,11 @@ pub(crate) fn signature(text: &str) -> Option<Vec<Parameter>> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(parameter).collect()
 }
 
-/// The built-in kernel `spin(microseconds: u32)`: takes so long, and does nothing.
+/// The built-in kernel `spin(microseconds: u32)`, which only takes time.
 unsafe extern "C" fn spin(arguments: *const *const c_void, _dims: *const u32) {
     // SAFETY: its signature has one parameter.
     let argument = unsafe { arguments.read() };
-    // SAFETY: which has 4 bytes.
+    // SAFETY: the parameter has 4 bytes.
     let micros = unsafe { argument.cast::<u32>().read_unaligned() };
     std::thread::sleep(Duration::from_micros(u64::from(micros)));
 }
@@ -118,9 +118,9 @@ impl World {
     }
 }
 
-/// An empty text makes a module that has every kernel which is registered. Any other is PTX, with all its
-/// kernels and no others; one that is not understood is a violation, which says in which line, and
-/// CUDA_ERROR_INVALID_PTX. There are no other images: cubins and fat binaries are no PTX.
+/// An empty text makes a module with every registered kernel. Any other text is PTX, and the module has its
+/// kernels and no others; a text that is not understood is a violation, which names the line, and
+/// CUDA_ERROR_INVALID_PTX. Cubins and fat binaries are not supported.
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleLoadData(out: Out<'_, Handle>, image: *const c_void) -> u32 {
     call("cuModuleLoadData", Needs::Context, |call| {
@@ -162,7 +162,7 @@ extern "C" fn cuModuleGetFunction(out: Out<'_, Handle>, module: Handle, name: *c
     })
 }
 
-/// Arguments come by `parameters`; the other form, one packed buffer, is refused.
+/// Arguments are passed by `parameters`; the other form, one packed buffer, is refused.
 #[unsafe(no_mangle)]
 extern "C" fn cuLaunchKernel(
     function: Handle,
@@ -180,7 +180,7 @@ extern "C" fn cuLaunchKernel(
     call("cuLaunchKernel", Needs::Context, |call| {
         let dims = [grid_x, grid_y, grid_z, block_x, block_y, block_z];
         let threads = u64::from(block_x) * u64::from(block_y) * u64::from(block_z);
-        // What every GPU has, whatever its age.
+        // The limits of every GPU, whatever its age.
         let is_too_large =
             threads > 1024 || block_z > 64 || grid_x > 0x7fff_ffff || grid_y > 65_535 || grid_z > 65_535;
         if dims.contains(&0) || is_too_large || !extra.is_null() {
@@ -234,7 +234,7 @@ fn launch_registered(
         let Parameter::Buffer { writes } = *kind else { continue };
         let (start, range) = call.find_on(device, address(argument), 1, "cuLaunchKernel")?;
         let buffer = &call.buffers[&start];
-        // How far it goes is not known: to the end.
+        // How far it writes is unknown: assume to the end.
         uses.push(Use { buffer: start, range: range.start..buffer.len, writes });
         keep.push(Arc::clone(&buffer.storage));
     }
@@ -242,7 +242,7 @@ fn launch_registered(
     Ok(())
 }
 
-/// As on a GPU, no argument is wrong at the launch: one that leads nowhere is found out by the thread that
+/// As on a GPU, no argument is wrong at the launch: one that leads nowhere is found by the thread that
 /// follows it.
 fn launch_ptx(
     call: &mut Call,
@@ -267,7 +267,7 @@ fn launch_ptx(
         if buffer.owner != Owner::Device || buffer.device != call.device {
             continue;
         }
-        // How far it goes is known only when it runs: to the end.
+        // How far it goes is known only when it runs: assume to the end.
         let range = range.start..buffer.len;
         let (offset, bytes, is_written) = (range.start, range.len(), parameter.is_written);
         regions.push(Region { first, bytes, is_written, storage: Arc::clone(&buffer.storage), offset });

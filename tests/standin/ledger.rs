@@ -1,4 +1,4 @@
-//! What was called, what was done wrong, and what is still alive: the report of a test.
+//! What was called, what was misused, and what is still alive: the report of a test.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// More violations than this are counted, not kept.
 const VIOLATIONS_MAX: usize = 200;
 
-/// Handles and buffers that are alive, or that were when their context went.
+/// The number of handles and buffers alive, or that were alive when their context was destroyed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Living {
     pub(crate) contexts: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Ledger {
     calls: BTreeMap<&'static str, u64>,
     violations: Vec<String>,
     violations_not_kept: usize,
-    /// What was alive when its context was destroyed under it.
+    /// What was alive when its context was destroyed.
     pub(crate) abandoned: Living,
 }
 

@@ -1,4 +1,5 @@
-//! Buffers of devices and pinned buffers: the table of who owns which address, and what gives and takes them.
+//! Device buffers and pinned buffers: the table of which address belongs to whom, and the symbols that
+//! allocate and free.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use crate::world::World;
 
 /// Device addresses begin here: no process on x86-64 or AArch64 has memory there, so that reading one faults.
 const DEVICE_BASE: u64 = 0x00D0_0000_0000_0000;
-/// Each device has 16 TiB of them.
+/// The address space of a device: 16 TiB.
 const DEVICE_SHIFT: u32 = 44;
-/// What cuMemAlloc aligns to; and how much lies between two buffers, so that an overrun hits none.
+/// The alignment of cuMemAlloc, and the gap between two buffers, so that an overrun hits none.
 const ALIGNMENT: u64 = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) enum Owner {
     Device,
     /// cuMemHostAlloc.
     Pinned,
-    /// The test, which registered it.
+    /// Memory of the test, which registered it.
     Registered,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Buffer {
     pub(crate) device: usize,
     pub(crate) len: usize,
     pub(crate) storage: Arc<Storage>,
-    /// Uses that the host does not know to have ended.
+    /// Uses that the host has not seen end.
     pub(crate) accesses: Vec<Access>,
 }
 
@@ -67,11 +68,11 @@ impl Buffer {
     }
 }
 
-/// What lies at an address.
+/// What an address belongs to.
 pub(crate) enum Found {
-    /// Of the buffer that begins at `start`, wholly inside.
+    /// A range wholly inside the buffer that begins at `start`.
     Inside { start: u64, range: Range<usize> },
-    /// No buffer of the driver's.
+    /// Memory that is not the driver's.
     Nothing,
 }
 
@@ -86,8 +87,8 @@ impl World {
         format!("the {what} buffer {start:#x} ({} bytes, device {})", buffer.len, buffer.device)
     }
 
-    /// Finds a range that a call names. One that leaves its buffer, or lies in one that was freed, is a
-    /// violation and an error.
+    /// Finds the range that a call names. One that leaves its buffer, or is in a freed one, is a violation
+    /// and an error.
     pub(crate) fn find(&mut self, at: u64, len: usize, symbol: &str) -> Answer<Found> {
         let end = u64::try_from(len).ok().and_then(|len| at.checked_add(len)).ok_or(INVALID_VALUE)?;
         if let Some((&start, buffer)) = self.buffers.range(..=at).next_back() {
@@ -147,7 +148,7 @@ impl World {
         Ok(start)
     }
 
-    /// Takes a buffer off the table; operations in flight keep its memory.
+    /// Removes a buffer from the table; operations in flight keep its memory.
     pub(crate) fn remove(&mut self, start: u64) -> Option<Buffer> {
         let words = self.buffer_name(start);
         let buffer = self.buffers.remove(&start)?;
@@ -156,14 +157,14 @@ impl World {
             Owner::Pinned => self.pinned_bytes -= buffer.len,
             Owner::Registered => buffer.storage.revoke(),
         }
-        // Addresses of devices and of pinned memory are never used again; what was registered is the test's.
+        // Addresses of devices and of pinned memory are never reused; registered memory is the test's.
         if buffer.owner != Owner::Registered {
             self.dead.insert(start, Dead { len: buffer.len, words });
         }
         Some(buffer)
     }
 
-    /// The buffer that begins at `start`, for whoever frees it.
+    /// Checks that a buffer begins at `start`, for a call that frees it.
     fn check_free(&mut self, start: u64, owner: Owner, symbol: &str, otherwise: Code) -> Answer {
         if self.buffers.get(&start).is_some_and(|buffer| buffer.owner == owner) {
             return Ok(());
@@ -204,8 +205,8 @@ extern "C" fn cuMemFree_v2(start: u64) -> u32 {
     call("cuMemFree_v2", Needs::Release, |call| call.free_at_once(start, Owner::Device, INVALID_VALUE))
 }
 
-/// Into a graph it cannot be put here. The memory is there at once, but not before its place in the stream
-/// for whoever is ordered.
+/// It cannot be part of a graph here. The memory exists at once, but ordered uses of it must come after its
+/// place in the stream.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAllocAsync(out: Out<'_, u64>, len: usize, stream: Handle) -> u32 {
     call("cuMemAllocAsync", Needs::Context, |call| {
@@ -219,9 +220,8 @@ extern "C" fn cuMemAllocAsync(out: Out<'_, u64>, len: usize, stream: Handle) -> 
     })
 }
 
-/// Into a graph it cannot be put here. The memory counts as free at once, as a pool lends it again in the
-/// order of the stream; whoever uses it in a call after this one uses it after it was freed, whatever the
-/// order.
+/// It cannot be part of a graph here. The memory counts as free at once, because a pool lends it again in the
+/// order of the stream; a later call that uses it uses it after it was freed, whatever the order.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFreeAsync(start: u64, stream: Handle) -> u32 {
     call("cuMemFreeAsync", Needs::Release, |call| {

@@ -1,4 +1,4 @@
-//! What the driver says of an address.
+//! What the driver reports about an address.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use crate::call::{Call, Needs, call};
 use crate::memory::{Found, Owner};
 use crate::world::World;
 
-/// The value of an attribute, and how many of its bytes C takes.
+/// The value of an attribute, and how many of its bytes C gets.
 fn value(call: &mut Call, attribute: c_int, at: u64) -> Answer<(u64, usize)> {
     let symbol = call.symbol;
     let Found::Inside { start, range } = call.find(at, 0, symbol)? else { return Err(INVALID_VALUE) };
@@ -17,7 +17,7 @@ fn value(call: &mut Call, attribute: c_int, at: u64) -> Answer<(u64, usize)> {
     Ok(match attribute {
         1 => (World::context_handle(buffer.device), 8), // CONTEXT
         2 => (if is_device { 2 } else { 1 }, 4),        // MEMORY_TYPE
-        // The host's pointer is the device's too: addresses are unified.
+        // The host's pointer is also the device's: addresses are unified.
         3 => (start + range.start as u64, 8), // DEVICE_POINTER
         4 if !is_device => (at, 8),           // HOST_POINTER
         8 => (0, 4),                          // IS_MANAGED

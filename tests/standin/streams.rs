@@ -1,4 +1,4 @@
-//! Streams: queues of operations, and the symbols that make and wait for them.
+//! Streams: queues of operations, and the symbols that create them and wait for them.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -14,9 +14,9 @@ use crate::ptx::Launch;
 use crate::worker;
 use crate::world::{Kind, World};
 
-/// The place of the null stream in the order of creation, which has none.
+/// The place of the null stream, which has none in the order of creation.
 const NULL: i32 = -1;
-/// And of every per-thread stream.
+/// The place of every per-thread stream.
 const PER_THREAD: i32 = -2;
 
 /// Where an operation reads or writes.
@@ -28,12 +28,12 @@ pub(crate) struct Place {
 
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Takes its place in the order, and does nothing.
+    /// Marks a point in the order, and does nothing.
     Mark,
     Copy {
         from: Place,
         to: Place,
-        /// What the host memory that is read held when the copy was submitted.
+        /// A checksum of the host memory that is read, taken when the copy was submitted.
         checksum: Option<u64>,
     },
     Fill {
@@ -58,7 +58,7 @@ pub(crate) enum Work {
         dims: [u32; 6],
         _keep: Vec<Arc<Storage>>,
     },
-    /// A kernel of a module that came as PTX.
+    /// A kernel of a module that was loaded as PTX.
     Ptx(Launch),
 }
 
@@ -73,25 +73,25 @@ pub(crate) struct Operation {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) device: usize,
-    /// How many streams the test made on the device before; [`NULL`] or [`PER_THREAD`].
+    /// How many streams the test had created on the device before; or [`NULL`] or [`PER_THREAD`].
     pub(crate) place: i32,
-    /// The null stream waits for what is on it: so it cannot, while this captures.
+    /// Whether the null stream waits for it, and so cannot be used while it captures.
     pub(crate) is_blocking: bool,
-    /// What is put on it is written down, and not run.
+    /// The capture that records, instead of running, what is put on it.
     pub(crate) capture: Option<Capture>,
     pub(crate) queue: VecDeque<Operation>,
-    /// Signalled when the queue, or whether it may go on, changes.
+    /// Signalled when the queue changes, or whether it may continue.
     pub(crate) changed: Arc<Condvar>,
     /// What comes before the next operation.
     pub(crate) clock: Clock,
     /// The number of the last operation that was submitted.
     pub(crate) last: u64,
-    /// The last that copies, or calls the host: it should end before the context does. What only fills or
-    /// computes in the device's own memory goes with it unseen.
+    /// The last operation that copies, or calls the host: it should end before the context does. Work that
+    /// only fills or computes in the device's own memory ends with the context, unnoticed.
     pub(crate) last_work: u64,
-    /// Its handle is no longer valid; its worker goes when the queue is empty.
+    /// Its handle is no longer valid; its worker ends when the queue is empty.
     pub(crate) destroyed: bool,
-    /// Its worker goes at once.
+    /// Its worker ends at once.
     pub(crate) abandoned: bool,
 }
 
@@ -106,7 +106,7 @@ impl Stream {
 }
 
 impl World {
-    /// Makes a stream and its worker.
+    /// Creates a stream and its worker.
     pub(crate) fn new_stream(&mut self, device: usize, place: i32, is_blocking: bool) -> Handle {
         let handle = self.handle(Kind::Stream);
         let stream = Stream {
@@ -131,7 +131,7 @@ impl World {
         handle
     }
 
-    /// The stream that C means: 0 and 1 are the null stream of the current context, 2 this thread's own.
+    /// Resolves C's stream: 0 and 1 are the null stream of the current context, 2 is this thread's own.
     pub(crate) fn stream(&mut self, handle: Handle, device: usize, symbol: &str) -> Answer<Handle> {
         match handle {
             0 | 1 if self.legacy_is_blocked(device) => Err(STREAM_CAPTURE_IMPLICIT),
@@ -152,7 +152,8 @@ impl World {
         }
     }
 
-    /// The next operation's number, with its uses noted, and races among them; 0 of one that is captured.
+    /// Gives the next operation its number, and records its uses and their races; returns 0 for a captured
+    /// one.
     pub(crate) fn order(&mut self, stream: Handle, symbol: &'static str, uses: &[Use]) -> u64 {
         if self.is_capturing(stream) {
             return 0;
@@ -169,7 +170,7 @@ impl World {
         seq
     }
 
-    /// Puts an operation that was ordered into its queue; one that is captured goes nowhere.
+    /// Queues an operation that has its number; a captured one is dropped.
     pub(crate) fn enqueue(&mut self, stream: Handle, operation: Operation) {
         if self.is_capturing(stream) {
             return;
@@ -182,7 +183,7 @@ impl World {
         stream.changed.notify_all();
     }
 
-    /// Orders an operation and puts it into its queue.
+    /// Numbers an operation and queues it.
     pub(crate) fn submit(
         &mut self,
         stream: Handle,
@@ -196,7 +197,7 @@ impl World {
         seq
     }
 
-    /// Makes a stream's handle invalid; what is queued still runs.
+    /// Invalidates a stream's handle; queued work still runs.
     pub(crate) fn destroy_stream(&mut self, handle: Handle) {
         self.bury(handle);
         if let Some(stream) = self.streams.get_mut(&handle) {
@@ -208,7 +209,7 @@ impl World {
 }
 
 impl Call {
-    /// Waits for everything that a stream was given, and learns what comes before it.
+    /// Waits for everything on a stream, after which the host comes after it.
     pub(crate) fn synchronize(&mut self, stream: Handle) -> Answer {
         let Some(entry) = self.streams.get(&stream) else { return Ok(()) };
         let (device, last, clock) = (entry.device, entry.last, entry.clock.clone());
@@ -291,7 +292,7 @@ extern "C" fn cuLaunchHostFunc(stream: Handle, function: Option<extern "C" fn(us
 }
 
 impl Call {
-    /// The stream that a call works on, whose device must not be broken, though its context be not current.
+    /// The stream that a call works on. Its device must not be broken, but its context need not be current.
     pub(crate) fn working_stream(&mut self, handle: Handle) -> Answer<Handle> {
         let stream = self.any_stream(handle)?;
         if let Some(code) = self.broken(self.streams[&stream].device) {

@@ -1,4 +1,4 @@
-//! The thread of a stream: takes its operations in their order and carries them out.
+//! The thread of a stream: carries out its operations in order.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar};
@@ -52,7 +52,7 @@ fn next(world: &mut World, id: Handle) -> Next {
     stream.queue.pop_front().map_or(Next::Nothing, Next::Operation)
 }
 
-/// Does what the operation is for, unless its device is broken. Gives the lock away while it takes its time.
+/// Carries out the operation, unless its device is broken. Releases the lock while it takes its time.
 fn carry_out(mut world: Guard, stream: Handle, operation: &Operation) -> Guard {
     let device = world.streams[&stream].device;
     match &operation.work {
@@ -89,7 +89,7 @@ fn carry_out(mut world: Guard, stream: Handle, operation: &Operation) -> Guard {
 fn perform(mut world: Guard, stream: Handle, operation: &Operation) -> Guard {
     match &operation.work {
         Work::Copy { from, to, checksum } => {
-            // The lock is kept where the caller could take memory back meanwhile, and a crash would tell.
+            // The lock stays held if the caller could take memory back meanwhile, and cause a crash.
             let kept = (!from.storage.is_ours() || !to.storage.is_ours()).then_some(world);
             let changed =
                 checksum.is_some_and(|sum| sum != from.storage.checksum(from.offset, operation.bytes));
@@ -112,7 +112,7 @@ fn perform(mut world: Guard, stream: Handle, operation: &Operation) -> Guard {
             world
         }
         Work::Host { function, data, clock } => {
-            // The host knows, once it runs, that everything before it has ended.
+            // Once it runs, the host knows that everything before it has ended.
             world.host.merge(clock);
             drop(world);
             function(*data);
@@ -122,8 +122,8 @@ fn perform(mut world: Guard, stream: Handle, operation: &Operation) -> Guard {
             drop(world);
             let pointers: Vec<*const c_void> =
                 arguments.iter().map(|argument| argument.as_ptr().cast()).collect();
-            // SAFETY: who registered the kernel promised that it takes arguments of its signature, and
-            // those are here, each as long as the signature says.
+            // SAFETY: whoever registered the kernel promised that it takes arguments of its signature. They
+            // are all here, each as long as the signature says.
             unsafe { body(pointers.as_ptr(), dims.as_ptr()) };
             lock()
         }

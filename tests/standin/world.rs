@@ -1,4 +1,4 @@
-//! Everything the driver knows, behind one lock.
+//! The whole state of the driver, behind one lock.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
@@ -17,20 +17,21 @@ pub(crate) type Guard = MutexGuard<'static, World>;
 
 static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| Mutex::new(World::new(Config::from_environment())));
 
-/// Signalled when an operation ends, a device fails, or a worker goes.
+/// Signalled when an operation ends, a device fails, or a worker ends.
 pub(crate) static DONE: Condvar = Condvar::new();
 
-/// A test that panicked with the lock held has failed already: the others go on to say why.
+/// A test that panicked with the lock held has already failed: the others continue, to report why.
 pub(crate) fn lock() -> Guard {
     WORLD.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Gives the lock away until `signal` comes.
+/// Releases the lock until `signal`.
 pub(crate) fn wait(signal: &Condvar, world: Guard) -> Guard {
     signal.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Handles of each kind begin elsewhere, so that one kind is never taken for another, nor for an address.
+/// The handles of each kind start at a number of their own, so that no kind is mistaken for another, or for
+/// an address.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Context = 0x5A01,
@@ -46,19 +47,19 @@ const KIND_SHIFT: u32 = 32;
 /// A device and its primary context.
 #[derive(Debug, Default)]
 pub(crate) struct Device {
-    /// How often the primary context is retained; it lives while that is not 0.
+    /// The reference count of the primary context; it is alive unless this is 0.
     pub(crate) retained: u32,
-    /// An operation failed: every call in the context says so, until the context is reset.
+    /// An operation failed: every call in the context returns this, until the context is reset.
     pub(crate) sticky: Option<Code>,
-    /// The device fell off the bus: every call that concerns it says so, for good.
+    /// The device fell off the bus: every call that concerns it returns this, for good.
     pub(crate) lost: Option<Code>,
-    /// Bytes ever allocated: addresses are never used again.
+    /// Bytes ever allocated: addresses are never reused.
     pub(crate) next_offset: u64,
     pub(crate) used_bytes: usize,
     pub(crate) null_stream: Option<Handle>,
     /// The per-thread stream of each thread that used it, by the thread's number.
     pub(crate) thread_streams: HashMap<u64, Handle>,
-    /// Streams that were created by the test: the next one's place in that order.
+    /// The number of streams that the test has created: the next one's place in that order.
     pub(crate) streams_created: i32,
 }
 
@@ -73,16 +74,16 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) initialised: bool,
     pub(crate) devices: Vec<Device>,
-    /// Destroyed streams too, until their queue is empty.
+    /// Including destroyed streams, until their queue is empty.
     pub(crate) streams: HashMap<Handle, Stream>,
-    /// The last operation of each stream that ended, also of streams that are gone.
+    /// The last operation of each stream that has ended, including streams that are gone.
     pub(crate) progress: HashMap<Handle, u64>,
-    /// Streams by device and place whose operations wait, and how many of them may still go.
+    /// Held streams, by device and place, and how many of their operations may still begin.
     pub(crate) held: HashMap<(usize, i32), u64>,
     /// What the host knows to have ended: by a wait, a query, or a host function.
     pub(crate) host: Clock,
     pub(crate) events: HashMap<Handle, Event>,
-    /// Device and pinned memory by its first address.
+    /// Device and pinned memory, by its first address.
     pub(crate) buffers: BTreeMap<u64, Buffer>,
     pub(crate) dead: BTreeMap<u64, Dead>,
     pub(crate) pinned_bytes: usize,
@@ -92,10 +93,10 @@ pub(crate) struct World {
     pub(crate) graphs: HashSet<Handle>,
     pub(crate) faults: Faults,
     pub(crate) ledger: Ledger,
-    /// Threads of streams.
+    /// The number of stream threads.
     pub(crate) workers: usize,
     handles: u64,
-    /// Destroyed handles are told from those that never were.
+    /// Distinguishes destroyed handles from those that never existed.
     destroyed: HashSet<Handle>,
 }
 
@@ -130,7 +131,7 @@ impl World {
         ((kind as u64) << KIND_SHIFT) | (self.handles << 4)
     }
 
-    /// Handles go on counting over a reset: an old one is never taken for a new one.
+    /// Handles continue to count over a reset, so that an old one is never taken for a new one.
     pub(crate) fn next_handle(&self) -> u64 {
         self.handles
     }
@@ -139,12 +140,12 @@ impl World {
         self.handles = handles;
     }
 
-    /// The handle of a device's primary context: the same each time, as the driver's is.
+    /// The handle of a device's primary context: always the same, as in the driver.
     pub(crate) fn context_handle(device: usize) -> Handle {
         ((Kind::Context as u64) << KIND_SHIFT) | ((device as u64 + 1) << 4)
     }
 
-    /// The device whose context this is, alive or not.
+    /// The device that this context belongs to, alive or not.
     pub(crate) fn device_of_context(&self, context: Handle) -> Option<usize> {
         (0..self.devices.len()).find(|&device| World::context_handle(device) == context)
     }
@@ -157,7 +158,7 @@ impl World {
         self.destroyed.insert(handle);
     }
 
-    /// What a call gets for a handle that is not alive; one that was is a violation.
+    /// The error for a handle that is not alive; one that once was is a violation.
     pub(crate) fn bad_handle(&mut self, what: &str, handle: Handle, symbol: &str) -> Code {
         if self.destroyed.contains(&handle) {
             self.ledger.violation(format!("use after destroy: {symbol} with the {what} {handle:#x}"));
@@ -167,12 +168,12 @@ impl World {
         INVALID_HANDLE
     }
 
-    /// The error that every call and operation of a device ends with, if it has one.
+    /// The error that every call and operation of a device ends with, if the device is broken.
     pub(crate) fn broken(&self, device: usize) -> Option<Code> {
         self.devices[device].broken()
     }
 
-    /// Whether an operation has ended. Those of a stream that nobody knows have.
+    /// Whether an operation has ended. Operations of unknown streams have.
     pub(crate) fn has_ended(&self, stream: Handle, seq: u64) -> bool {
         self.progress.get(&stream).is_none_or(|&ended| ended >= seq)
     }

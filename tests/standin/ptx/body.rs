@@ -1,4 +1,4 @@
-//! An entry's body into steps, with registers, constants and labels looked up.
+//! Parses an entry's body into steps, and resolves registers, constants and labels.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::steps::{One, Slot, Step};
 use super::tokens::{Token, Tokens};
 use super::{Parsed, Problem};
 
-/// The numbers of a thread, in the slots from 0 on. Only `mov.u32` reads them.
+/// The special registers of a thread, in the slots from 0 on. Only `mov.u32` reads them.
 const THREAD: [&str; 12] = [
     "%tid.x",
     "%tid.y",
@@ -100,7 +100,7 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// `.reg .b32 %r<75>;`: from `%r0` on, so many.
+    /// `.reg .b32 %r<75>;` declares this many registers, from `%r0` on.
     fn declare(&mut self, tokens: &mut Tokens<'a>) -> Parsed<()> {
         let word = tokens.word("a type")?;
         let class = Class::named(word);
@@ -161,7 +161,7 @@ impl<'a> Body<'a> {
         })
     }
 
-    /// The step of a load or a store; `None` for what is neither.
+    /// The step of a load or a store; `None` for any other instruction.
     fn access(&self, opcode: &str, operands: &[Operand<'_>]) -> Result<Option<Step>, String> {
         let spaces = ["ld.param.", "ld.global.nc.", "ld.global.", "st.global."];
         let Some((space, element)) =
@@ -223,7 +223,7 @@ impl<'a> Body<'a> {
             Operand::Address { .. } => return Err("an address where a value should stand".to_owned()),
         };
         let value = match class.constant_bits() {
-            // The same bits with a sign and without.
+            // The same bits, signed or unsigned.
             Some(32) => i32::try_from(number).map(i32::cast_unsigned).or_else(|_| u32::try_from(number)).ok(),
             Some(_) => return self.constant(number.cast_unsigned()),
             None => None,
@@ -250,7 +250,7 @@ impl<'a> Body<'a> {
                 *to = place;
             }
         }
-        // A thread that comes to the end has ended.
+        // A thread that reaches the end returns.
         self.steps.push(Step::Return);
         self.lines.push(self.lines.last().copied().unwrap_or(1));
         flow::note_uses(&self.steps, self.slots.len(), &mut self.parameters);
@@ -259,7 +259,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What stands between an opcode and its semicolon.
+/// The operands between an opcode and its semicolon.
 fn operands<'a>(tokens: &mut Tokens<'a>) -> Parsed<Vec<Operand<'a>>> {
     let mut list = Vec::new();
     while !tokens.take(';') {

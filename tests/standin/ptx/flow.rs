@@ -1,13 +1,13 @@
-//! Which parameters an entry may read and write memory through.
+//! Through which parameters an entry may read and write memory.
 
 use super::parse::Parameter;
 use super::steps::Step;
 
-/// Notes for each parameter whether an address that is loaded from, or stored to, may be made of it.
+/// Records for each parameter whether an address that is loaded from, or stored to, may be computed from it.
 ///
-/// A register may be made of whatever any instruction makes it of, wherever that stands: so it may be said of a
-/// parameter that it is used where it is not, but never the other way round. What is loaded is made of nothing:
-/// addresses that lie in memory are not followed.
+/// A register may be computed from anything that any instruction, at any place, computes it from. So a
+/// parameter may be reported as used though it is not, but never the other way round. Loaded values count as
+/// computed from nothing: addresses stored in memory are not followed.
 pub(super) fn note_uses(steps: &[Step], slots: usize, parameters: &mut [Parameter]) {
     let made_of = made_of(steps, slots, parameters);
     for step in steps {
@@ -25,7 +25,7 @@ pub(super) fn note_uses(steps: &[Step], slots: usize, parameters: &mut [Paramete
     }
 }
 
-/// A set of parameters for each slot, a bit each, as large as it becomes.
+/// A set of parameters for each slot, one bit each, grown until nothing changes.
 fn made_of(steps: &[Step], slots: usize, parameters: &[Parameter]) -> Vec<u64> {
     let mut made_of = vec![0_u64; slots];
     loop {

@@ -1,4 +1,4 @@
-//! Which instructions there are: one line each. What reads memory, writes it or jumps is in `body`.
+//! The supported instructions, one line each. Those that access memory or jump are in `body`.
 
 use super::steps::{One, Three, Two};
 
@@ -13,7 +13,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// By the word of a declaration.
+    /// The class that a declaration names.
     pub(super) fn named(word: &str) -> Option<Class> {
         Some(match word {
             ".pred" => Class::Predicate,
@@ -25,7 +25,7 @@ impl Class {
         })
     }
 
-    /// How many bits a constant in its place has; none, where none can stand.
+    /// The width of a constant in its place, in bits; `None` if no constant is allowed.
     pub(super) fn constant_bits(self) -> Option<u32> {
         match self {
             Class::B32 => Some(32),
@@ -34,8 +34,8 @@ impl Class {
         }
     }
 
-    /// Whether what is loaded or stored as so many bytes may be in it: in a wider register too, if it is a
-    /// number without a sign.
+    /// Whether it may hold a loaded or stored element of this size: also in a wider register, if it is an
+    /// unsigned number.
     pub(super) fn holds(self, element: Element) -> bool {
         match self {
             Class::Predicate => false,
@@ -47,7 +47,7 @@ impl Class {
     }
 }
 
-/// What is loaded or stored.
+/// What a load or store moves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
     pub(super) bytes: u8,
@@ -75,7 +75,7 @@ pub(super) enum What {
     Three(Three),
 }
 
-/// What an instruction does, and the classes of its operands, that of the result first.
+/// What an instruction does, and the classes of its operands, with the result's first.
 pub(super) fn form(opcode: &str) -> Option<(What, &'static [Class])> {
     FORMS.iter().find(|form| form.0 == opcode).map(|form| (form.1, form.2))
 }

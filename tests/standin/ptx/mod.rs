@@ -1,18 +1,18 @@
-//! Kernels from their PTX: the words that `src/device/cuda/kernels/*.ptx` use, and no others.
+//! Runs kernels from their PTX: it knows the words that `src/device/cuda/kernels/*.ptx` use, and no others.
 //!
 //! ```text
-//! tokens   text into words and marks, each with its line
-//! parse    words into entries and their parameters
-//! body     an entry's words into steps: registers, constants and labels looked up
-//! forms    which instructions there are, and of what they take
-//! steps    what an instruction does to numbers
-//! flow     which parameters an entry may read and write memory through
-//! run      every thread of a grid, one after another
+//! tokens   splits a text into words and marks, each with its line
+//! parse    makes entries and their parameters of the words
+//! body     makes steps of an entry's words, and resolves registers, constants and labels
+//! forms    the instructions, and the classes of their operands
+//! steps    what an instruction computes
+//! flow     through which parameters an entry may read and write memory
+//! run      runs every thread of a grid, one after another
 //! ```
 //!
-//! Whatever is not understood is refused when the module is loaded: nothing is passed over. So a kernel that
-//! runs here has run as PTX says, but for its order: threads do not take turns, and a kernel whose threads
-//! speak to one another has no words for it here.
+//! A module with anything unknown is refused when it is loaded: nothing is skipped. So a kernel that runs
+//! here runs as PTX says, except for the order: threads do not alternate, and the instructions by which
+//! threads communicate are unknown here.
 
 mod body;
 mod flow;

@@ -1,11 +1,11 @@
-//! Words into entries and their parameters.
+//! Parses words into entries and their parameters.
 
 use super::Parsed;
 use super::body::Body;
 use super::steps::Step;
 use super::tokens::Tokens;
 
-/// A set of parameters has a bit for each.
+/// A set of parameters has one bit for each.
 const PARAMETERS_MAX: usize = 64;
 
 /// A kernel.
@@ -13,7 +13,7 @@ const PARAMETERS_MAX: usize = 64;
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) parameters: Vec<Parameter>,
-    /// What the slots hold before a thread begins: the constants, and 0.
+    /// The initial values of the slots: the constants, and 0.
     pub(super) slots: Vec<u64>,
     pub(super) steps: Vec<Step>,
     /// The line of each step.
@@ -23,15 +23,15 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
     pub(super) name: String,
-    /// In the block of all parameters.
+    /// Its offset in the block of all parameters.
     pub(super) at: usize,
     pub(crate) bytes: usize,
-    /// Whether its value may lead to where memory is read, or written.
+    /// Whether its value may lead to memory that is read, or written.
     pub(crate) is_read: bool,
     pub(crate) is_written: bool,
 }
 
-/// Reads a module's text: all of it, or nothing.
+/// Parses a module's text completely, or fails.
 pub(crate) fn parse(text: &str) -> Parsed<Vec<Entry>> {
     let mut tokens = Tokens::of(text)?;
     tokens.keyword(".version")?;

@@ -1,4 +1,4 @@
-//! Every thread of a grid, one after another.
+//! Runs every thread of a grid, one after another.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,37 +8,37 @@ use super::steps::Step;
 use crate::abi::{Code, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, MISALIGNED_ADDRESS};
 use crate::bytes::Storage;
 
-/// So many steps a thread has: what takes more runs for ever.
+/// The most steps of a thread: one that takes more is considered endless.
 const STEPS_MAX: u32 = 1 << 26;
-/// A look at the clock counts for so many, and takes so long: who waits for a time neither burns the processor
-/// that the host's threads need, nor comes to the end of its steps in less than a second.
+/// A look at the clock counts as this many steps, and takes some time: a thread that waits neither burns the
+/// processor that the host's threads need, nor uses up its steps in less than a second.
 const STEPS_OF_A_LOOK: u32 = 1 << 10;
 const LOOK: Duration = Duration::from_micros(20);
 
 /// Device memory that a launch may touch.
 #[derive(Debug)]
 pub(crate) struct Region {
-    /// The device's address of its first byte.
+    /// The device address of its first byte.
     pub(crate) first: u64,
     pub(crate) bytes: usize,
     pub(crate) is_written: bool,
     pub(crate) storage: Arc<Storage>,
-    /// Where it begins in there.
+    /// The offset of the region there.
     pub(crate) offset: usize,
 }
 
-/// An entry with all that it needs to run.
+/// An entry with everything that it needs to run.
 #[derive(Debug)]
 pub(crate) struct Launch {
     entry: Arc<Entry>,
-    /// As one block.
+    /// All parameters, as one block.
     parameters: Vec<u8>,
     /// The grid's extents, then the block's.
     dims: [u32; 6],
     regions: Vec<Region>,
 }
 
-/// How a launch failed: the device's sticky error from then on, and the report's words.
+/// How a launch failed: the device's sticky error from then on, and the text for the report.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
@@ -82,7 +82,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Runs one thread; where it stops before its end, at which step.
+    /// Runs one thread; if it stops early, returns the step.
     fn thread(&self, slots: &mut [u64]) -> Result<(), (usize, Stop)> {
         let (mut next, mut left) = (0_usize, STEPS_MAX);
         loop {
@@ -137,7 +137,7 @@ impl Launch {
         u64::from_le_bytes(value)
     }
 
-    /// Where an address lies, if the launch may touch it.
+    /// Where an address points, if the launch may access it.
     fn find(
         &self,
         at: u64,
@@ -149,7 +149,7 @@ impl Launch {
             return Err(Stop::Misaligned { access, at, bytes });
         }
         for region in self.regions.iter().filter(|region| region.is_written || !writes) {
-            // An address before the region is far behind it.
+            // An address before the region wraps to a large offset.
             let offset = usize::try_from(at.wrapping_sub(region.first)).unwrap_or(usize::MAX);
             if offset < region.bytes && usize::from(bytes) <= region.bytes - offset {
                 return Ok((&region.storage, region.offset + offset));
@@ -165,8 +165,8 @@ impl Launch {
             Stop::Illegal { access, at, bytes } => (
                 ILLEGAL_ADDRESS,
                 format!(
-                    "illegal address: {name} {access} {bytes} bytes at {at:#x}, where no parameter leads that it \
-                     {access} through"
+                    "illegal address: {name} {access} {bytes} bytes at {at:#x}, where no parameter leads \
+                     that it {access} through"
                 ),
             ),
             Stop::Misaligned { access, at, bytes } => {
@@ -180,7 +180,7 @@ impl Launch {
     }
 }
 
-/// All places in so many rows, columns and layers, the first number changing fastest.
+/// All places in this many columns, rows and layers; the first coordinate changes fastest.
 fn places([x, y, z]: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
     (0..z).flat_map(move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])))
 }

@@ -1,12 +1,11 @@
-//! What an instruction does to numbers.
+//! What an instruction computes.
 //!
-//! Every register is a slot of 64 bits, whose upper ones are 0 where the register has fewer; a predicate is 0
-//! or
-//! 1. Constants and the numbers of the thread have slots too: an operand is always a slot.
+//! Every register is a slot of 64 bits, whose upper bits are 0 if the register is narrower; a predicate is 0
+//! or 1. Constants and special registers have slots too, so an operand is always a slot.
 
 pub(super) type Slot = u16;
 
-/// An instruction, with all that its text said looked up.
+/// An instruction with everything in its text resolved.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     One {
@@ -24,7 +23,7 @@ pub(super) enum Step {
         to: Slot,
         from: [Slot; 3],
     },
-    /// `ld.param`: so many bytes of the parameters, which lie as one block.
+    /// `ld.param`: this many bytes of the block of parameters.
     Parameter {
         to: Slot,
         at: u32,
@@ -55,8 +54,8 @@ pub(super) enum Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum One {
-    /// Also what makes 64 bits of 32, for a slot's upper ones are 0; and `cvta`: addresses of global memory
-    /// are the generic ones.
+    /// Also widens 32 bits to 64, because a slot's upper bits are 0; and `cvta`, because addresses of global
+    /// memory equal the generic ones.
     Same,
     Low32,
     Not32,
@@ -108,7 +107,7 @@ impl One {
 }
 
 impl Two {
-    /// Whether it makes a predicate.
+    /// Whether its result is a predicate.
     pub(super) fn is_comparison(self) -> bool {
         matches!(self, Two::Eq | Two::Ne | Two::Lt | Two::Gt | Two::Ge)
     }
@@ -123,12 +122,13 @@ impl Two {
             Two::Mul32 => u64::from(a32.wrapping_mul(b32)),
             Two::Mul64 => a.wrapping_mul(b),
             Two::MulWide32 => u64::from(a32) * u64::from(b32),
-            // PTX leaves open what a division by 0 gives: all ones, and for the remainder what was divided.
+            // PTX leaves a division by 0 undefined: here the quotient is all ones, and the remainder is the
+            // dividend.
             Two::Div32 => u64::from(a32.checked_div(b32).unwrap_or(u32::MAX)),
             Two::Rem32 => u64::from(a32.checked_rem(b32).unwrap_or(a32)),
             Two::And32 => a & b,
             Two::Or32 => a | b,
-            // A shift by the width or more leaves nothing.
+            // A shift by the width or more gives 0.
             Two::Shl64 => a.checked_shl(b32).unwrap_or(0),
             Two::Shr32 => u64::from(a32.checked_shr(b32).unwrap_or(0)),
             Two::SubF32 => bits(f32::from_bits(a32) - f32::from_bits(b32)),
@@ -153,7 +153,7 @@ impl Three {
                     b
                 }
             }
-            // Place and length are of 8 bits; what lies beyond the number is 0.
+            // Position and length have 8 bits; bits beyond the number are 0.
             Three::Bfe32 => {
                 let moved = low32(a).checked_shr(low32(b) & 0xff).unwrap_or(0);
                 let kept = 1_u32.checked_shl(low32(c) & 0xff).map_or(u32::MAX, |bit| bit - 1);
@@ -177,8 +177,8 @@ fn bits(value: f32) -> u64 {
     u64::from(value.to_bits())
 }
 
-/// The 16 bits nearest to a number, to the even ones where two are: by integers, so that tests which round by
-/// another hand check both.
+/// The nearest f16, to even on a tie. It uses integers, so that comparing with an independent rounding tests
+/// both.
 fn f16_of(bits: u32) -> u16 {
     let sign = low16(u64::from(bits >> 16)) & 0x8000;
     let size = bits & 0x7fff_ffff;

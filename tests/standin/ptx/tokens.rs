@@ -1,4 +1,4 @@
-//! A text's words and marks.
+//! Splits a text into words and marks.
 
 use super::{Parsed, Problem};
 
@@ -18,7 +18,7 @@ impl std::fmt::Display for Token<'_> {
     }
 }
 
-/// The tokens of a text, which are read once, from the first to the last.
+/// The tokens of a text, read once, in order.
 #[derive(Debug)]
 pub(super) struct Tokens<'a> {
     list: Vec<(Token<'a>, u32)>,
@@ -93,7 +93,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Reads one word and no other.
+    /// Reads this word, and fails on any other.
     pub(super) fn keyword(&mut self, wanted: &str) -> Parsed<()> {
         match self.word(wanted)? {
             word if word == wanted => Ok(()),

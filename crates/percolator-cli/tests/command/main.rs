@@ -5,7 +5,6 @@
 #[path = "../../../../tests/common/mod.rs"]
 mod common;
 #[cfg(feature = "cuda")]
-#[expect(unsafe_code, reason = "the stand-in driver is asked as a C library is")]
 #[path = "../../../../tests/common/standin.rs"]
 mod standin;
 

@@ -1,0 +1,19 @@
+//! Feeds: what they deliver, to whom and in what order, and how they end.
+
+mod bad_records;
+#[path = "../common/mod.rs"]
+mod common;
+mod delivery;
+mod device;
+mod dlpack;
+mod epochs;
+mod fields;
+mod limits;
+mod panics;
+mod reader;
+mod sizing;
+mod spec;
+mod stall;
+#[cfg(feature = "stream")]
+mod stream;
+mod target;

@@ -1,0 +1,191 @@
+//! Feeds as plain data: a spec holds what a builder sets, and gives the feed that it describes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+use std::path::{Path, PathBuf};
+
+use percolator::feed::{ConfigError, FeedSpec, Receipts, Seed, SourceSpec, TargetFrom};
+use percolator::order::{BatchSize, JobWorker, Ranks, ShuffleSpec, World};
+use percolator::source::{Lmdb, Matching};
+use percolator::transform::CaffeEra;
+use percolator::{Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Target, Transform};
+
+fn database(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
+}
+
+/// All batches: the epoch and index of each record, and every byte.
+fn delivered(feed: Feed) -> Vec<(Vec<(u64, u64)>, Vec<u8>)> {
+    let batch = |batch: Result<percolator::Batch, FeedError>| {
+        let batch = batch.unwrap();
+        let records = batch.records().iter().map(|record| (record.epoch, record.index)).collect();
+        (records, batch.bytes().to_vec())
+    };
+    feed.into_iter().map(batch).collect()
+}
+
+fn masks() -> FeedBuilder {
+    Feed::builder().lmdb(database("raw_lmdb")).transform(Transform::new().crop(3).mirror(true))
+}
+
+fn described() -> FeedBuilder {
+    Feed::builder()
+        .lmdb(database("raw_lmdb"))
+        .transform(Transform::new().crop(3).mirror(true).mean_values([1.0, 2.0, 3.0]).scale(0.5))
+        .target(Target::from_feed(masks(), Matching::Keys).dtype(Dtype::U8))
+        .batch_size(4)
+        .epochs(2)
+        .shuffle(Shuffle::Global)
+        .last_batch(LastBatch::Pad)
+        .seed(7)
+}
+
+#[test]
+fn a_spec_has_what_a_builder_sets() {
+    let builder = Feed::builder()
+        .lmdb("first")
+        .and_lmdb_named("second", "name")
+        .and_leveldb("third")
+        .root("/data")
+        .layer("images")
+        .global_batch_size(12)
+        .caffe_random(5, CaffeEra::DataReader)
+        .shuffle_in_windows_of_bytes(1 << 20)
+        .mix([1, 2, 3])
+        .worker(World::new(2, 4).unwrap(), 1)
+        .ranks(1, 3)
+        .once()
+        .devices([Device::host(0), Device::host(3)])
+        .threads(2)
+        .prefetch(3)
+        .memory_limit(1 << 30)
+        .receipt_contents(true)
+        .give_up_after(None);
+    let spec = builder.spec();
+    assert_eq!(
+        spec.sources,
+        [
+            SourceSpec::lmdb("first"),
+            SourceSpec::Lmdb { path: "second".into(), name: Some("name".into()) },
+            SourceSpec::leveldb("third")
+        ]
+    );
+    assert_eq!((&*spec.root, &*spec.layer), (Path::new("/data"), "images"));
+    assert_eq!(spec.batch_size, BatchSize::Global(12));
+    assert_eq!(spec.seed, Seed::Caffe { seed: 5, era: CaffeEra::DataReader });
+    let schedule = &spec.schedule;
+    assert_eq!(schedule.shuffle, Some(ShuffleSpec::WindowsOfBytes(1 << 20)));
+    assert_eq!((&*schedule.mix, schedule.once, schedule.epochs), (&[1, 2, 3][..], true, None));
+    assert_eq!(schedule.worker, Some(JobWorker { world: World::new(2, 4).unwrap(), number: 1 }));
+    assert_eq!(schedule.ranks, Some(Ranks { first: 1, of: 3 }));
+    assert!(schedule.is_planned() && !FeedSpec::default().schedule.is_planned());
+    assert_eq!(spec.devices, ["host:0", "host:3"]);
+    assert_eq!((spec.threads, spec.prefetch, spec.memory_limit), (Some(2), Some(3), Some(1 << 30)));
+    assert_eq!((spec.receipts, spec.give_up_after), (Receipts::Contents, None));
+    let positions = builder.clone().receipt_contents(false);
+    assert_eq!(positions.spec().receipts, Receipts::Positions);
+    assert_eq!(builder.receipts(false).spec().receipts, Receipts::Off);
+}
+
+#[test]
+fn a_spec_gives_the_feed_that_its_builder_gives() {
+    let spec = described().spec().clone();
+    let (by_builder, by_spec) = (described().build().unwrap(), FeedBuilder::from(spec).build().unwrap());
+    let batches = delivered(by_builder);
+    assert!(batches.len() > 2);
+    assert_eq!(delivered(by_spec), batches);
+}
+
+#[test]
+fn what_would_run_is_known_before_it_runs() {
+    let resolved = described().resolve().unwrap();
+    let plan = resolved.plan().unwrap().clone();
+    let (layout, sizing) = (resolved.layout().to_string(), resolved.sizing());
+    let bytes = resolved.memory_budget().total_bytes();
+    assert_eq!(resolved.source().path(), database("raw_lmdb"));
+    assert_eq!(resolved.spec(), described().spec());
+    assert!(resolved.input_shape().is_some());
+    let feed = resolved.launch().unwrap();
+    assert_eq!(feed.plan(), Some(&plan));
+    assert_eq!((feed.layout().to_string(), feed.sizing()), (layout, sizing));
+    assert_eq!(feed.memory_budget().total_bytes(), bytes);
+    let round_robin = Feed::builder().lmdb(database("raw_lmdb")).resolve().unwrap();
+    assert!(round_robin.plan().is_none());
+}
+
+#[test]
+fn what_was_attached_must_be_attached_again() {
+    let source = || Lmdb::open(database("raw_lmdb")).unwrap();
+    let builder = Feed::builder().source(source()).and_lmdb(database("raw_lmdb")).batch_size(2).once();
+    let spec = builder.spec().clone();
+    assert_eq!(spec.sources[0], SourceSpec::Attached { path: database("raw_lmdb") });
+    let error = FeedBuilder::from(spec.clone()).build().unwrap_err();
+    let FeedError::Config(ConfigError::NotAttached { what: "source", name, .. }) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(name, database("raw_lmdb").to_str().unwrap());
+    // `source` replaces all sources that were named, so they are named again after it.
+    let again = FeedBuilder::from(spec).source(source()).and_lmdb(database("raw_lmdb"));
+    assert_eq!(delivered(again.build().unwrap()), delivered(builder.build().unwrap()));
+
+    let paired = Feed::builder().lmdb("a").target(Target::paired(source(), Matching::Order));
+    let target = paired.spec().target.as_ref().unwrap();
+    let sources = vec![SourceSpec::Attached { path: database("raw_lmdb") }];
+    assert_eq!(target.from, TargetFrom::Paired { sources, matching: Matching::Order });
+
+    let decoded = Feed::builder().lmdb(database("raw_lmdb")).decoder(percolator::RawBytes::up_to(1 << 16));
+    let error = FeedBuilder::from(decoded.spec().clone()).build().unwrap_err();
+    assert!(error.to_string().contains("decoder"), "{error}");
+}
+
+#[test]
+fn devices_are_found_by_their_names() {
+    let mut spec = described().spec().clone();
+    spec.devices = vec!["host:1".into(), "host:1".into(), "host".into()];
+    let feed = FeedBuilder::from(spec.clone()).build().unwrap();
+    let names: Vec<_> = feed.stats().lanes.iter().map(|lane| lane.device.clone()).collect();
+    assert_eq!(names, ["host:1", "host:1", "host:0"]);
+    spec.devices[2] = "abacus".into();
+    let error = FeedBuilder::from(spec).build().unwrap_err();
+    assert!(matches!(error, FeedError::Device(_)) && error.to_string().contains("abacus"), "{error}");
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn a_spec_is_written_and_read() {
+    let net = Feed::from_prototxt(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/image_data.prototxt"),
+        percolator::Phase::Train,
+    );
+    let mean = percolator::transform::MeanImage::new(
+        percolator::batch::ImageShape { channels: 1, height: 1, width: 2 },
+        [0.5, 1.5],
+    );
+    let with_mean = Feed::builder().transform(Transform::new().mean_image(mean.unwrap()));
+    let several = Feed::builder().lmdb("a").and_leveldb("b").worker(World::new(2, 4).unwrap(), 1);
+    for builder in [described(), with_mean, several, Feed::builder()].into_iter().chain(net.ok()) {
+        let text = serde_json::to_string(builder.spec()).unwrap();
+        assert_eq!(&serde_json::from_str::<FeedSpec>(&text).unwrap(), builder.spec(), "{text}");
+    }
+    let text = serde_json::to_string(described().spec()).unwrap();
+    let read = FeedBuilder::from(serde_json::from_str::<FeedSpec>(&text).unwrap());
+    assert_eq!(delivered(read.build().unwrap()), delivered(described().build().unwrap()));
+
+    // What is left out has its default; what is misspelt or invalid is an error.
+    let short: FeedSpec = serde_json::from_str(r#"{"sources": [{"leveldb": {"path": "a"}}]}"#).unwrap();
+    assert_eq!(
+        {
+            let mut none = short.clone();
+            none.sources.clear();
+            none
+        },
+        FeedSpec::default()
+    );
+    assert_eq!(short.sources, [SourceSpec::leveldb("a")]);
+    for wrong in [
+        r#"{"batchsize": 3}"#,
+        r#"{"schedule": {"epoch": 3}}"#,
+        r#"{"schedule": {"worker": {"world": {"workers": 2, "replicas": 3}, "number": 0}}}"#,
+    ] {
+        assert!(serde_json::from_str::<FeedSpec>(wrong).is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,172 @@
+//! A crop that decodes only the blocks it needs could take a neighbour's pixel at its edge, and no shape
+//! would show it. Any window of any file must hold what the whole file holds there; a feed of encoded records
+//! must give what a feed of the same records decoded beforehand gives; and damage beside the window is still
+//! an error.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test of small numbers"
+)]
+
+use std::path::Path;
+
+use percolator::batch::ImageShape;
+use percolator::bench_support::DecodeBench;
+use percolator::proto::Datum;
+use percolator::source::Matching;
+use percolator::{Batch, ColorMode, Dtype, Feed, Phase, Target, Transform};
+use proptest::prelude::*;
+use prost::Message as _;
+
+use crate::common::source::MemorySource;
+use crate::common::{datum, key};
+use crate::forge;
+use crate::forge::Numbers;
+
+const MODES: [ColorMode; 3] = [ColorMode::Native, ColorMode::Color, ColorMode::Gray];
+
+fn files() -> Vec<Vec<u8>> {
+    let folders = ["tests/data/images", "tests/data/photos"];
+    let folders = folders.map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jpg" || extension == "png"));
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+/// A window within the shape.
+fn window(shape: ImageShape, numbers: &mut Numbers) -> [usize; 4] {
+    let (top, left) = (numbers.below(shape.height), numbers.below(shape.width));
+    [top, left, 1 + numbers.below(shape.height - top), 1 + numbers.below(shape.width - left)]
+}
+
+/// Checks that the window holds what the whole image does. `bench` has read other files before.
+fn check(bench: &mut DecodeBench, whole: &mut DecodeBench, file: &[u8], numbers: &mut Numbers) {
+    let Ok((shape, wanted)) = whole.decode(file) else { return };
+    for _ in 0..4 {
+        let window = window(shape, numbers);
+        let [top, left, height, width] = window;
+        let (found_shape, found) = bench.decode_window(file, window).unwrap();
+        assert_eq!((found_shape, found.len()), (shape, wanted.len()));
+        for (channel, y) in
+            (0..shape.channels).flat_map(|channel| (top..top + height).map(move |y| (channel, y)))
+        {
+            let start = (channel * shape.height + y) * shape.width + left;
+            let row = start..start + width;
+            assert_eq!(found[row.clone()], wanted[row], "{shape}, {window:?}, channel {channel}, row {y}");
+        }
+    }
+}
+
+#[test]
+fn a_window_of_a_file_holds_what_the_whole_file_does() {
+    let mut numbers = Numbers(1);
+    for color in MODES {
+        for resize in [None, Some((20, 30))] {
+            let (mut bench, mut whole) = (DecodeBench::new(color, resize), DecodeBench::new(color, resize));
+            for file in files() {
+                let Ok(shape) = whole.shape(&file) else { continue };
+                assert!(shape.height > 0);
+                check(&mut bench, &mut whole, &file, &mut numbers);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_window_of_a_forged_file_holds_what_the_whole_file_does() {
+    let mut numbers = Numbers(2);
+    let mut benches = MODES.map(|color| [DecodeBench::new(color, None), DecodeBench::new(color, None)]);
+    for at in 0..400 {
+        let file = match at % 4 {
+            3 => forge::progressive::twins(&mut numbers).progressive,
+            _ => forge::file(&mut numbers),
+        };
+        for [bench, whole] in &mut benches {
+            assert!(whole.decode(&file).is_ok());
+            check(bench, whole, &file, &mut numbers);
+        }
+    }
+}
+
+#[test]
+fn damage_below_the_window_is_an_error() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
+    let mut bench = DecodeBench::new(ColorMode::Native, None);
+    for name in ["444.jpg", "420.jpg", "420_progressive.jpg", "separate_scans.jpg", "grey.jpg"] {
+        let whole = std::fs::read(folder.join(name)).unwrap();
+        let window = [0, 0, 2, 3];
+        assert!(bench.decode_window(&whole, window).is_ok());
+        for len in (whole.len() - 120..whole.len() - 4).step_by(3) {
+            let closed = [&whole[..len], b"\xff\xd9"].concat();
+            assert!(bench.decode_window(&closed, window).is_err(), "{name}, closed at {len}");
+        }
+    }
+}
+
+/// The record of a file, and the record of what the file is decoded to.
+fn records(index: usize, file: &[u8], color: ColorMode) -> [(Vec<u8>, Vec<u8>); 2] {
+    let (shape, pixels) = DecodeBench::new(color, None).decode(file).map(|(s, p)| (s, p.to_vec())).unwrap();
+    let encoded = Datum { data: Some(file.to_vec()), encoded: Some(true), ..Datum::default() };
+    let [channels, height, width] = [shape.channels, shape.height, shape.width].map(|side| side as i32);
+    let raw = datum(channels, height, width, 0, pixels);
+    [(key(index), encoded.encode_to_vec()), (key(index), raw)]
+}
+
+fn batches(source: MemorySource, target: MemorySource, transform: &Transform, phase: Phase) -> Vec<Batch> {
+    let of_target = if phase == Phase::Test { Transform::new().crop(16) } else { transform.clone() };
+    let target = Target::paired(target, Matching::Keys).transform(of_target.color(ColorMode::Gray));
+    let feed = Feed::builder()
+        .source(source)
+        .transform(transform.clone().color(ColorMode::Color))
+        .target(target.dtype(Dtype::U8))
+        .phase(phase)
+        .seed(1701)
+        .batch_size(3)
+        .threads(2)
+        .prefetch(5);
+    feed.once().build().unwrap().take_lanes().unwrap().remove(0).map(Result::unwrap).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_feed_of_files_gives_what_one_of_their_pixels_gives(
+        seed in any::<u64>(),
+        mirror in any::<bool>(),
+        phase in prop::sample::select(vec![Phase::Train, Phase::Test]),
+    ) {
+        let mut numbers = Numbers(seed);
+        let files: Vec<Vec<u8>> = std::iter::from_fn(|| Some(forge::file(&mut numbers)))
+            .filter(|file| {
+                DecodeBench::new(ColorMode::Color, None)
+                    .shape(file)
+                    .is_ok_and(|shape| shape.height.min(shape.width) >= 16)
+            })
+            .take(12)
+            .collect();
+        let sources = |color| {
+            let records = files.iter().enumerate().map(|(index, file)| records(index, file, color));
+            let empty: [Vec<_>; 2] = Default::default();
+            let [encoded, raw] = records.fold(empty, |mut lists, both| {
+                lists.iter_mut().zip(both).for_each(|(list, record)| list.push(record));
+                lists
+            });
+            [MemorySource::new("encoded", encoded), MemorySource::new("raw", raw)]
+        };
+        let transform = Transform::new().crop(16).mirror(mirror);
+        let [images, raw_images] = sources(ColorMode::Color);
+        let [masks, raw_masks] = sources(ColorMode::Gray);
+        let found = batches(images, masks, &transform, phase);
+        let wanted = batches(raw_images, raw_masks, &transform, phase);
+        prop_assert_eq!(found.len(), 4);
+        for (found, wanted) in found.iter().zip(&wanted) {
+            prop_assert_eq!(found.pixels::<f32>().unwrap(), wanted.pixels::<f32>().unwrap());
+            prop_assert_eq!(found.target_pixels::<u8>().unwrap(), wanted.target_pixels::<u8>().unwrap());
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Which record goes where and when: plans, jobs of several workers, snapshots, and receipts.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod distribute;
+#[cfg(unix)]
+mod killed;
+mod plan;
+mod receipts;
+mod snapshot;
