@@ -17,8 +17,8 @@ pub enum ConfigError {
     NoSource,
     /// Something that only a program can give, and that a [spec](crate::feed::FeedSpec) can only name.
     #[error(
-        "the {what} {name} was attached by the program that described the feed, and is not attached here: attach \
-         it with {method}"
+        "the {what} {name} was attached by the program that described the feed, and is not attached here: \
+         attach it with {method}"
     )]
     NotAttached {
         /// What is missing: a source or a decoder.

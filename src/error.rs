@@ -37,8 +37,8 @@ pub enum FeedError {
     /// The source could not be opened or read, or its consumers do not agree.
     #[error(transparent)]
     Reader(#[from] ReaderError),
-    /// A field of a batch was asked for as something that it is not. No feed ends with it: it is here so that a training
-    /// loop can use `?` on batches and on what is read from them.
+    /// A field of a batch was asked for as something that it is not. No feed ends with it: it is here so that
+    /// a training loop can use `?` on batches and on what is read from them.
     #[error(transparent)]
     Field(#[from] FieldError),
     /// A record is not valid.
@@ -88,8 +88,8 @@ pub enum FeedError {
     },
     /// Lanes or steps were requested from a feed whose lanes had already been handed over.
     #[error(
-        "the feed's lanes were handed over before: take_lanes() hands them over once, and steps() needs the feed \
-         to have them; keep the lanes that the first call returned, or use only one of the two"
+        "the feed's lanes were handed over before: take_lanes() hands them over once, and steps() needs the \
+         feed to have them; keep the lanes that the first call returned, or use only one of the two"
     )]
     LanesTaken,
 }

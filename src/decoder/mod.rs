@@ -93,8 +93,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// What the feed's [memory budget](crate::feed::MemoryBudget) should count for one worker's scratch memory,
-    /// given the first record: for each part, the holder with what it holds, and the bytes.
+    /// What the feed's [memory budget](crate::feed::MemoryBudget) should count for one worker's scratch
+    /// memory, given the first record: for each part, the holder with what it holds, and the bytes.
     ///
     /// # Errors
     ///

@@ -55,9 +55,9 @@ use crate::order::InputContext;
 /// devices for lanes. The data set's other options apply to each of these feeds:
 /// [threads](FeedBuilder::threads) and a [memory limit](FeedBuilder::memory_limit) are per worker, too. Its
 /// [policy](FeedBuilder::policy) shards it, and it lasts as many [epochs](FeedBuilder::epochs) as it is set
-/// to. Who gets what is arithmetic ([`Plan`](crate::order::Plan)), so processes need not communicate. If the workers
-/// have a [collective](InputWorkers::collective), all processes meet once, here, to check that they are of
-/// one job. So a process does not see another's error before they next meet in a
+/// to. Who gets what is arithmetic ([`Plan`](crate::order::Plan)), so processes need not communicate. If the
+/// workers have a [collective](InputWorkers::collective), all processes meet once, here, to check that they
+/// are of one job. So a process does not see another's error before they next meet in a
 /// [reduction](StepWeights::reduce).
 ///
 /// ```

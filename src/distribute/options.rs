@@ -3,8 +3,8 @@
 use crate::device::Device;
 use crate::feed::FeedBuilder;
 
-/// How often the function of [`distribute_from_fn`](crate::distribute::distribute_from_fn) is called: TensorFlow's
-/// `tf.distribute.InputReplicationMode`.
+/// How often the function of [`distribute_from_fn`](crate::distribute::distribute_from_fn) is called:
+/// TensorFlow's `tf.distribute.InputReplicationMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InputReplicationMode {
     /// Once per worker; the worker's replicas share the feed.

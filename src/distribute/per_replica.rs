@@ -78,9 +78,9 @@ impl<'a, T> IntoIterator for &'a PerReplica<T> {
     }
 }
 
-/// A value that a replica can bring to a [reduction](crate::distribute::StepWeights::reduce): some numbers on the host.
-/// They are added up as `f64`, in the order of the replicas of each process, and then of the processes. So
-/// another number of processes may round differently.
+/// A value that a replica can bring to a [reduction](crate::distribute::StepWeights::reduce): some numbers on
+/// the host. They are added up as `f64`, in the order of the replicas of each process, and then of the
+/// processes. So another number of processes may round differently.
 pub trait HostValue: Sized {
     /// Returns its numbers.
     fn numbers(&self) -> Vec<f64>;

@@ -119,9 +119,9 @@ impl Job {
     /// files follow one another, or, if shuffled, are mixed in proportion to their sizes.
     ///
     /// Each file then has its own passes, one after another, each with a new order if the job is
-    /// [shuffled](Self::shuffle). A record's [`epoch`](crate::record::RecordId::epoch) is the pass over its file. An
-    /// epoch of the job is long enough that every record comes at least once, in the exact proportions; the
-    /// next epoch continues where it ends.
+    /// [shuffled](Self::shuffle). A record's [`epoch`](crate::record::RecordId::epoch) is the pass over its
+    /// file. An epoch of the job is long enough that every record comes at least once, in the exact
+    /// proportions; the next epoch continues where it ends.
     #[must_use]
     pub fn mix(mut self, weights: impl Into<Vec<u64>>) -> Self {
         self.mix = weights.into();

@@ -4,9 +4,9 @@ use std::num::NonZeroU64;
 
 use super::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, World};
 
-/// What is configured of a feed's order. With nothing set, the feed deals in Caffe's round-robin order, for ever;
-/// any option but [`once`](Self::once), [`ranks`](Self::ranks) and [`index`](crate::feed::FeedSpec::index) makes it
-/// follow a [`Plan`](super::Plan).
+/// What is configured of a feed's order. With nothing set, the feed deals in Caffe's round-robin order, for
+/// ever; any option but [`once`](Self::once), [`ranks`](Self::ranks) and
+/// [`index`](crate::feed::FeedSpec::index) makes it follow a [`Plan`](super::Plan).
 ///
 /// [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents it.
 #[non_exhaustive]
@@ -44,8 +44,8 @@ pub struct Schedule {
 pub enum ShuffleSpec {
     /// As a plan shuffles.
     By(Shuffle),
-    /// In windows of about this many bytes: as many records as fill them if all are as large as the first, and at
-    /// least 1.
+    /// In windows of about this many bytes: as many records as fill them if all are as large as the first,
+    /// and at least 1.
     WindowsOfBytes(u64),
 }
 

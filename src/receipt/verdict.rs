@@ -49,8 +49,8 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpochState {
     /// Each record was delivered as often as it is due: once, or, with
-    /// [`AutoShardPolicy::Off`](crate::order::AutoShardPolicy::Off), once to each worker. What the plan drops is not
-    /// due.
+    /// [`AutoShardPolicy::Off`](crate::order::AutoShardPolicy::Off), once to each worker. What the plan drops
+    /// is not due.
     Covered,
     /// It is the last epoch, and its last steps were not given yet. Nothing is wrong so far.
     UnderWay,
@@ -117,8 +117,8 @@ pub enum ContentsVerdict {
         receipts: Vec<String>,
     },
     /// Not all records of the data set were delivered as often as they are due, and the digest has only the
-    /// sum over all of them. One with [`DigestDetail::EachRecord`](crate::receipt::DigestDetail::EachRecord) can prove
-    /// more.
+    /// sum over all of them. One with [`DigestDetail::EachRecord`](crate::receipt::DigestDetail::EachRecord)
+    /// can prove more.
     NotKnown,
 }
 

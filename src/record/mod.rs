@@ -26,8 +26,8 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// A step of a run. Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In round-robin
-/// order, which has no epochs, they are counted from the start, and their epoch is 0.
+/// A step of a run. Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In
+/// round-robin order, which has no epochs, they are counted from the start, and their epoch is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StepId {
     /// The epoch.
@@ -50,8 +50,8 @@ impl fmt::Display for StepId {
 
 /// The end of a consumer's share of a step: what follows belongs to the next step.
 ///
-/// Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In round-robin order, which has no
-/// epochs, they are counted from the start, and their epoch is 0.
+/// Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In round-robin order, which
+/// has no epochs, they are counted from the start, and their epoch is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepEnd {
     /// The epoch.

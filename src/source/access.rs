@@ -19,8 +19,8 @@ pub enum Access {
     Mapped,
     /// Read with `pread` into buffers. An LMDB is then not locked: no reader slot is taken, and if somebody
     /// commits to it meanwhile, the cursor ends with an error.
-    /// [`LevelDbOptions::access`](crate::leveldb::LevelDbOptions::access) describes the memory that a LevelDB's
-    /// cursors then hold.
+    /// [`LevelDbOptions::access`](crate::leveldb::LevelDbOptions::access) describes the memory that a
+    /// LevelDB's cursors then hold.
     Read,
 }
 

@@ -48,23 +48,24 @@ pub trait SourceInternals: Source {
         Files::of([self.path()])
     }
 
-    /// Whether neighbouring records may have different lenders. If so, holders of several records reserve room
-    /// for the lenders.
+    /// Whether neighbouring records may have different lenders. If so, holders of several records reserve
+    /// room for the lenders.
     fn has_several_lenders(&self) -> bool {
         false
     }
 
-    /// Calls `look` with the key and the value of the last record, if a source that is not seekable reaches that
-    /// record directly and can read it.
+    /// Calls `look` with the key and the value of the last record, if a source that is not seekable reaches
+    /// that record directly and can read it.
     fn look_at_last(&self, _look: &mut dyn FnMut(&[u8], &[u8])) {}
 
-    /// A checksum of the index of the records, if there is an index that stays the same as long as the data set
-    /// does.
+    /// A checksum of the index of the records, if there is an index that stays the same as long as the data
+    /// set does.
     fn index_checksum(&self) -> Option<u32> {
         None
     }
 
-    /// Opens a [cursor](Source::cursor) for a caller that verifies deferred checksums before it uses the values.
+    /// Opens a [cursor](Source::cursor) for a caller that verifies deferred checksums before it uses the
+    /// values.
     ///
     /// # Errors
     ///
@@ -82,12 +83,12 @@ pub trait CursorInternals {
         false
     }
 
-    /// Reports the progress of the runs that hold the cursor's records, if [`drop_behind`](Self::drop_behind) is
-    /// on: before the next step whenever a run has begun.
+    /// Reports the progress of the runs that hold the cursor's records, if [`drop_behind`](Self::drop_behind)
+    /// is on: before the next step whenever a run has begun.
     fn dealt(&mut self, _dealt: Dealt) {}
 
-    /// Reading continues in another database: the place where this cursor stands may be dropped as well, once its
-    /// records are used.
+    /// Reading continues in another database: the place where this cursor stands may be dropped as well, once
+    /// its records are used.
     fn leave(&mut self) {}
 
     /// A hint: the cursor will seek to this position soon.
@@ -97,15 +98,15 @@ pub trait CursorInternals {
     /// elsewhere; `u64::MAX` if it continues. Read-ahead should end there.
     fn goes_on_until(&mut self, _position: u64) {}
 
-    /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so that a
-    /// large value is not copied. Allowed only for an entry with `is_whole` set. The entry's bytes are gone
-    /// afterwards. `false` if nothing was added.
+    /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so
+    /// that a large value is not copied. Allowed only for an entry with `is_whole` set. The entry's bytes are
+    /// gone afterwards. `false` if nothing was added.
     fn give(&mut self, _id: RecordId, _run: &mut Run) -> bool {
         false
     }
 
-    /// Bytes that the cursor will keep in memory, as far as it knows. A feed's memory budget counts them and asks
-    /// at the first record. Other sources report theirs in [`Source::held_bytes`].
+    /// Bytes that the cursor will keep in memory, as far as it knows. A feed's memory budget counts them and
+    /// asks at the first record. Other sources report theirs in [`Source::held_bytes`].
     fn held_bytes(&mut self) -> usize {
         0
     }

@@ -14,8 +14,8 @@ use crate::source::internals::{CursorInternals, SourceInternals};
 /// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///
 /// Positions count over all of them: the first record of the third source comes after all records of the
-/// first two. Each source is a file to an [`AutoShardPolicy`](crate::order::AutoShardPolicy). Empty sources are
-/// allowed.
+/// first two. Each source is a file to an [`AutoShardPolicy`](crate::order::AutoShardPolicy). Empty sources
+/// are allowed.
 ///
 /// Every pass has all records of each source. An [`ImageList`](crate::source::ImageList) that [skips
 /// lines](crate::source::ImageList::skipping) starts at its first line here.

@@ -74,8 +74,8 @@ pub trait Source: Send + Sync + fmt::Debug {
     }
 
     /// The number of records in each of the consecutive files that make up the source, if known.
-    /// [`AutoShardPolicy::File`](crate::order::AutoShardPolicy::File) distributes these files. By default a source
-    /// is one file.
+    /// [`AutoShardPolicy::File`](crate::order::AutoShardPolicy::File) distributes these files. By default a
+    /// source is one file.
     fn file_records(&self) -> Option<Vec<u64>> {
         Some(vec![self.records()?])
     }
@@ -127,8 +127,8 @@ pub enum Passes {
     /// They do not differ.
     #[default]
     Alike,
-    /// The first pass starts after some records: a list with a `rand_skip`. A [plan](crate::order::Plan), which
-    /// knows records by position, is not affected; a run in round-robin order cannot be resumed.
+    /// The first pass starts after some records: a list with a `rand_skip`. A [plan](crate::order::Plan),
+    /// which knows records by position, is not affected; a run in round-robin order cannot be resumed.
     FirstIsShorter,
     /// Each pass has its own order: a list that shuffles itself. No plan can tell which record comes when.
     Shuffled,

@@ -64,9 +64,9 @@ pub struct DeviceTransform {
 /// A batch as the host sends it, to be transformed on its device.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged<'a> {
-    /// The shape of the transformed pixels. The records' windows are the [batch's](crate::device::HostBatch::arrays)
-    /// first array. They have the same height and width, in [`Layout::Nchw`], and the type that the batch's
-    /// first record holds: [`Dtype::U8`] or [`Dtype::F32`].
+    /// The shape of the transformed pixels. The records' windows are the
+    /// [batch's](crate::device::HostBatch::arrays) first array. They have the same height and width, in
+    /// [`Layout::Nchw`], and the type that the batch's first record holds: [`Dtype::U8`] or [`Dtype::F32`].
     pub transformed: BatchShape,
     /// One cut per record, stored in the batch's memory.
     pub cuts: &'a [Cut],

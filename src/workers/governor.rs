@@ -253,8 +253,8 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Locks a standard library mutex. Unlike `parking_lot`'s, it and its condition variable allocate nothing when
-/// two threads first contend for them.
+/// Locks a standard library mutex. Unlike `parking_lot`'s, it and its condition variable allocate nothing
+/// when two threads first contend for them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

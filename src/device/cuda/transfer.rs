@@ -351,7 +351,8 @@ impl Drop for CudaTransfer {
 /// time the batch is dropped.
 ///
 /// ```no_run
-/// # fn train(batch: percolator::Batch, stream: std::sync::Arc<percolator::device::cudarc::driver::CudaStream>)
+/// # fn train(batch: percolator::Batch, stream:
+/// std::sync::Arc<percolator::device::cudarc::driver::CudaStream>)
 /// # -> Result<(), percolator::DeviceError> {
 /// let on_device = batch.cuda().expect("the lane ends at a CUDA device");
 /// on_device.wait_on(&stream)?;

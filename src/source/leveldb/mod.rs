@@ -267,7 +267,8 @@ impl Source for LevelDb {
 
     /// Counts where the logs' keys and values are, the bytes that had to be joined, what is known of each
     /// table, and an index. It does not count what a cursor holds, a block of each of its tables, which is
-    /// not known in advance; nor what helpers unpack for a cursor, which `CursorInternals::held_bytes` returns.
+    /// not known in advance; nor what helpers unpack for a cursor, which `CursorInternals::held_bytes`
+    /// returns.
     fn held_bytes(&self) -> usize {
         let of_index = self.indexed.lock().as_ref().map_or(0, |indexed| indexed.index.held_bytes());
         size_of::<Database>() + self.database.held_bytes() + of_index

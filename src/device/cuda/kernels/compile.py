@@ -15,7 +15,8 @@ import os
 
 OPTIONS = [b"--gpu-architecture=compute_35", b"--fmad=false", b"--std=c++14"]
 
-# The PTX version that NVRTC 11.7 declares, and the oldest one that has every instruction in use: CUDA 11.0 reads it.
+# The PTX version that NVRTC 11.7 declares, and the oldest one that has every instruction in use: CUDA 11.0
+# reads it.
 WRITTEN, NEEDED = ".version 7.7", ".version 6.5"
 
 
