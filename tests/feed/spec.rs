@@ -13,8 +13,11 @@ fn database(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
 }
 
-/// All batches: the epoch and index of each record, and every byte.
-fn delivered(feed: Feed) -> Vec<(Vec<(u64, u64)>, Vec<u8>)> {
+/// A batch: the epoch and index of each record, and every byte.
+type Delivered = (Vec<(u64, u64)>, Vec<u8>);
+
+/// All batches.
+fn delivered(feed: Feed) -> Vec<Delivered> {
     let batch = |batch: Result<percolator::Batch, FeedError>| {
         let batch = batch.unwrap();
         let records = batch.records().iter().map(|record| (record.epoch, record.index)).collect();

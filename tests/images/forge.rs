@@ -3,7 +3,8 @@
 //!
 //! Encoders write few of these; a decoder must read them all.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test of small numbers")]
+#![cfg_attr(not(feature = "turbojpeg"), allow(dead_code, reason = "some of it is for the twin alone"))]
 
 #[path = "forge/progressive.rs"]
 pub(crate) mod progressive;

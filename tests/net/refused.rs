@@ -95,6 +95,10 @@ fn a_layer_that_caffe_would_not_set_up_is_refused() {
         let found = refused(kind, body);
         assert!(found.starts_with(error), "{kind} {body}: {found}");
     }
+}
+
+#[test]
+fn include_and_exclude_rules_together_are_refused() {
     let both = refused("Data", &format!("include {{ phase: TRAIN }} exclude {{ phase: TEST }} {SOURCE}"));
     assert_eq!(both, "1:1: layer \"d\": specify either include rules or exclude rules; not both");
 }
