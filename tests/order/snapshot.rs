@@ -740,7 +740,7 @@ fn what_crops_are_drawn_from_and_which_databases_come_first_is_known_by_a_snapsh
 }
 
 #[test]
-fn a_run_behind_the_end_that_is_asked_for_is_said_to_be() {
+fn a_run_resumed_past_its_last_epoch_is_reported() {
     let describe = |epochs| feed(images(20), 2).batch_size(3).epochs(epochs);
     let mut first = describe(4).build().unwrap();
     take(&mut first.take_lanes().unwrap(), &[13, 13]);
@@ -749,7 +749,7 @@ fn a_run_behind_the_end_that_is_asked_for_is_said_to_be() {
         let mut second = describe(2).resume(&first.snapshot().unwrap()).build().unwrap();
         assert!(second.steps().next().is_none());
     });
-    assert!(log.text().contains("behind the end that was asked for"), "{}", log.text());
+    assert!(log.text().contains("resumes past its last epoch"), "{}", log.text());
 }
 
 /// A text with a valid checksum, whatever its body.
