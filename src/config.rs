@@ -1,4 +1,4 @@
-//! Errors in a feed's options, found before anything is opened, and the memory that the feed will take.
+//! Errors in a feed's options, found before anything is started, and the memory that the feed will take.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,16 +15,27 @@ pub enum ConfigError {
     /// No source was named.
     #[error("a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)")]
     NoSource,
+    /// A list that is shuffled or skips lines, behind another source: its random numbers would be those of
+    /// the first.
+    #[error(
+        "the list {} draws random numbers (shuffle, rand_skip), which only the first source of a feed can: \
+         put it first, or leave them out and shuffle the feed", list.display()
+    )]
+    RandomListNotFirst {
+        /// The list.
+        list: PathBuf,
+    },
     /// Something that only a program can give, and that a [spec](crate::feed::FeedSpec) can only name.
     #[error(
-        "the {what} {name} was attached by the program that described the feed, and is not attached here: \
-         attach it with {method}"
+        "the {what}{} was attached by the program that described the feed, and is not attached here: attach \
+         it with {method}",
+        named(name)
     )]
     NotAttached {
         /// What is missing: a source or a decoder.
         what: &'static str,
-        /// Its name in the spec.
-        name: String,
+        /// Its name in the spec, if it has one.
+        name: Option<String>,
         /// The builder's method that attaches it.
         method: &'static str,
     },
@@ -193,7 +204,9 @@ pub enum ConfigError {
     #[error(transparent)]
     Fields(#[from] FieldsError),
     /// A feed of several devices, used like one of a single device.
-    #[error("the feed has {devices} devices: iterate over all of them (steps), or take its lanes (lanes)")]
+    #[error(
+        "the feed has {devices} devices: iterate over all of them (steps), or take its lanes (take_lanes)"
+    )]
     SeveralLanes {
         /// The number of devices.
         devices: usize,
@@ -242,6 +255,10 @@ pub enum ConfigError {
 
 fn epochs_of(epochs: u64) -> String {
     if epochs == 0 { "endless".to_owned() } else { format!("{epochs} of them") }
+}
+
+fn named(name: &Option<String>) -> String {
+    name.as_ref().map(|name| format!(" {name}")).unwrap_or_default()
 }
 
 fn crop_of(side: u32) -> String {

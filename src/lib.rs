@@ -107,7 +107,10 @@
 
 // A build for the model checker ends at the reader: what waits in crossbeam's `select!`, for which the
 // checker has no twin, is left out, and some of what it alone uses stays behind.
-#![cfg_attr(shuttle, allow(dead_code, unused_imports, reason = "its callers are left out of this build"))]
+#![cfg_attr(
+    shuttle,
+    allow(dead_code, unused_imports, unreachable_pub, reason = "their callers are left out of this build")
+)]
 
 mod base;
 mod config;
@@ -260,7 +263,7 @@ pub struct OwnSources;
 pub struct OwnDevices;
 
 /// The guide's code compiles.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "serde"))]
 #[doc = include_str!("../docs/guide/feeds-as-data.md")]
 pub struct FeedsAsData;
 

@@ -28,7 +28,7 @@ impl fmt::Display for Phase {
 
 /// Channels, height and width of one image, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct ImageShape {
     /// Number of channels.
     pub channels: usize,

@@ -53,7 +53,7 @@ pub enum RecordCause {
     /// It holds floats, but its batch started with bytes for a device to transform.
     #[error(
         "the record holds floats, but the first record of its batch holds bytes; a device transforms records \
-         of one kind (transform them on the host: Place::Host)"
+         of one kind (transform them on the host: TransformPlace::Host)"
     )]
     FloatsAmongBytes,
     /// Its companion is not valid.

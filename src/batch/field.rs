@@ -473,7 +473,7 @@ pub enum FieldError {
     /// Its elements are computed on the device.
     #[error(
         "field {field:?} holds {found} on the host and is transformed on its device; look for {wanted} \
-         there, or build the feed with .transform_on(Place::Host)"
+         there, or build the feed with .transform_on(TransformPlace::Host)"
     )]
     OnDevice {
         /// The field.

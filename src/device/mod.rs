@@ -372,8 +372,8 @@ pub enum DeviceError {
     },
     /// The device was asked to transform batches, but cannot.
     #[error(
-        "{device} does not transform batches by itself: let the workers do it (Place::Host, --transform-on \
-         host), or feed a GPU (cuda:N)"
+        "{device} does not transform batches by itself: let the workers do it (TransformPlace::Host, \
+         --transform-on host), or feed a GPU (cuda:N)"
     )]
     NoTransform {
         /// The device.

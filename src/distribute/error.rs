@@ -121,8 +121,8 @@ pub enum DistributeError {
     /// The snapshot's replicas are at different steps.
     #[error(
         "the job resumes from a snapshot whose replicas are apart, one at {wanted} and another at {found}, \
-         and each of its steps needs a batch of every replica: resume with Feed::lanes until they are at one \
-         step, or take snapshots after whole steps"
+         and each of its steps needs a batch of every replica: resume with Feed::take_lanes until they are \
+         at one step, or take snapshots after whole steps"
     )]
     Apart {
         /// The step of one replica.

@@ -172,6 +172,19 @@ impl FeedBuilder {
         self.and(SourceSpec::Attached { path })
     }
 
+    /// Attaches a source that the spec only names ([`SourceSpec::Attached`]): the first such source of the
+    /// feed with the first call, and so on. For builders made [from](Self::from) a spec.
+    pub fn attach_source(mut self, source: impl Source + 'static) -> Self {
+        self.attached.sources.push(Arc::new(source));
+        self
+    }
+
+    /// As [`attach_source`](Self::attach_source), for a source of the feed's targets.
+    pub fn attach_target_source(mut self, source: impl Source + 'static) -> Self {
+        self.attached.target_sources.push(Arc::new(source));
+        self
+    }
+
     fn only(mut self, source: SourceSpec) -> Self {
         self.spec.sources.clear();
         self.attached.sources.clear();
@@ -531,7 +544,9 @@ impl FeedBuilder {
     }
 
     /// Opens the source, reads its first record, and determines what would run: which record comes when, the
-    /// shape of a batch, threads, rings and memory. No thread is started, and no batch is allocated.
+    /// shape of a batch, threads, rings and memory. No thread is started, and no batch is allocated. If the
+    /// schedule needs the index of a database, it is built and stored first, which may take seconds
+    /// ([`index`](Self::index) says where).
     ///
     /// # Errors
     ///

@@ -114,8 +114,11 @@ impl FeedBuilder {
         match (spec.decoder, &decoder) {
             (DecoderSpec::Image, _) => return Ok(None),
             (DecoderSpec::Attached, None) => {
-                let name = "of its own".to_owned();
-                return Err(ConfigError::NotAttached { what: "decoder", name, method: ".decoder(...)" });
+                return Err(ConfigError::NotAttached {
+                    what: "decoder",
+                    name: None,
+                    method: ".decoder(...)",
+                });
             }
             (DecoderSpec::Attached, Some(_)) => {}
         }

@@ -15,7 +15,7 @@ use crate::transform::{Taken, Transform};
 
 /// A feed's layer in its net.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub(crate) struct NetLayer {
     /// How many of Caffe's random numbers the data layers before it take when they are set up.
     pub(super) taken: Taken,
@@ -38,7 +38,7 @@ impl NetLayer {
 impl Feed {
     /// Describes the feed of a Caffe net's data layer, as a `.prototxt` (or a `.caffemodel`) has it: the
     /// source, the batch size, the prefetch, the transform. What is ignored in the net is logged as a
-    /// warning; what is ignored in the layer is logged when the feed is built.
+    /// warning; what is ignored in the layer is logged when the feed is resolved.
     ///
     /// ```no_run
     /// use percolator::{Device, Feed, Phase};

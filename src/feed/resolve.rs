@@ -10,7 +10,7 @@ use super::net::NetLayer;
 use super::open::Opened;
 use super::sizing::Sizing;
 use super::sources;
-use super::spec::{FeedSpec, Receipts, Seed};
+use super::spec::{FeedSpec, Receipts, Seed, SourceSpec};
 use crate::base::cache_lines;
 use crate::base::numa::Topology;
 use crate::base::offload::OFFLOADED_MAX;
@@ -92,14 +92,19 @@ impl ResolvedFeed {
     pub(super) fn of(mut builder: FeedBuilder) -> Result<Self, FeedError> {
         let batch_size = builder.lane_batch_size()?;
         builder.warn_of_useless_scaling();
-        let devices = builder.named_devices()?;
-        // A seek uses the same devices.
-        builder.attached.devices = Some(devices.clone());
-        let spec = &builder.spec;
         // The system is queried once: it takes as long as opening a database.
-        let mut choices = builder.choices(batch_size, &devices);
+        let mut choices = builder.choices(batch_size);
+        builder.check(batch_size, &choices[0])?;
+        let devices = builder.named_devices()?;
+        // A seek uses the same devices, by the names that they give themselves.
+        builder.spec.devices = devices.iter().map(Device::name).collect();
+        builder.attached.devices = Some(devices.clone());
+        if devices.iter().any(|device| device.backend().has_own_memory()) {
+            // A device's own memory is for the program that trains on it.
+            choices.retain(|sizing| !sizing.may_deepen());
+        }
         let best = choices[0];
-        builder.check(batch_size, &best)?;
+        let spec = &builder.spec;
         let seeds = builder.layer_seeds();
         if let (Seed::Caffe { .. }, Some(NetLayer { preceded_by_other: true, .. })) = (spec.seed, &spec.net) {
             tracing::warn!(
@@ -216,7 +221,9 @@ impl ResolvedFeed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if a device has no memory, or a thread cannot be started. Nothing is left running.
+    /// [`FeedError`] if a device has no memory or cannot transform, if the source cannot be read any more, if
+    /// Caffe's random sequence would have to be drawn again for too many records, or if a thread cannot be
+    /// started. Nothing is left running.
     pub fn launch(self) -> Result<Feed, FeedError> {
         let net = self.builder.spec.net.clone();
         self.start().map_err(|error| NetLayer::with_origin(net.as_ref(), error))
@@ -239,10 +246,8 @@ impl FeedBuilder {
     }
 
     /// The sizings to choose from, the best first. There is at least one.
-    fn choices(&self, batch_size: usize, devices: &[Device]) -> Vec<Sizing> {
-        // A device's own memory is for the program that trains on it.
-        let may_deepen = devices.iter().all(|device| !device.backend().has_own_memory());
-        let mut choices = Sizing::choices(self.spec.threads, self.spec.prefetch, may_deepen);
+    fn choices(&self, batch_size: usize) -> Vec<Sizing> {
+        let mut choices = Sizing::choices(self.spec.threads, self.spec.prefetch);
         if choices.iter().any(|sizing| self.terms(batch_size, None, sizing).check().is_ok()) {
             choices.retain(|sizing| self.terms(batch_size, None, sizing).check().is_ok());
         }
@@ -251,8 +256,9 @@ impl FeedBuilder {
 
     /// Warns if `scaled_decode` is set and has no effect.
     fn warn_of_useless_scaling(&self) {
+        let whole = self.spec.whole_transform();
         let target = self.spec.target.as_ref().map(|target| &target.transform);
-        for (of, transform) in [("records", Some(&self.spec.transform)), ("targets", target)] {
+        for (of, transform) in [("records", Some(&whole)), ("targets", target)] {
             if transform.is_some_and(Transform::scales_in_vain) {
                 tracing::warn!(
                     layer = %self.spec.layer, of, "scaled_decode has no effect: nothing is resized"
@@ -292,6 +298,10 @@ impl FeedBuilder {
         if let Some(target) = &self.spec.target {
             target.check(&self.spec.whole_transform(), sources, self.spec.phase)?;
         }
+        if let Some(SourceSpec::ImageList { list, .. }) = sources.iter().skip(1).find(|list| list.is_random())
+        {
+            return Err(ConfigError::RandomListNotFirst { list: list.clone() }.into());
+        }
         if self.spec.devices.is_empty() {
             return Err(ConfigError::NoDevice.into());
         }
@@ -328,12 +338,10 @@ impl FeedBuilder {
             return Ok(devices.clone());
         }
         let mut devices: Vec<Device> = Vec::with_capacity(self.spec.devices.len());
-        for (number, name) in self.spec.devices.iter().enumerate() {
-            let known = self.spec.devices[..number].iter().position(|other| other == name);
-            devices.push(match known {
-                Some(lane) => devices[lane].clone(),
-                None => name.parse()?,
-            });
+        for name in &self.spec.devices {
+            let device: Device = name.parse()?;
+            let known = devices.iter().find(|known| known.name() == device.name()).cloned();
+            devices.push(known.unwrap_or(device));
         }
         Ok(devices)
     }

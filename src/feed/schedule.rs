@@ -90,13 +90,17 @@ impl FeedBuilder {
 
     /// The most records that a lane gets in one step.
     pub(super) fn lane_batch_size(&self) -> Result<usize, ConfigError> {
+        // First: a place in a job that cannot be is an error whatever the batch.
+        let world = match self.spec.schedule.is_planned() {
+            true => Some(self.replica_span()?.world),
+            false => None,
+        };
         let count = |records: u64| usize::try_from(records).unwrap_or(usize::MAX);
         let records = match self.spec.batch_size {
             BatchSize::PerReplica(records) => return Ok(count(records)),
             BatchSize::Global(records) => count(records),
         };
-        if self.spec.schedule.is_planned() {
-            let ReplicaSpan { world, .. } = self.replica_span()?;
+        if let Some(world) = world {
             return match records {
                 0 => Err(ConfigError::Zero { option: "global_batch_size" }),
                 _ => Ok(records.div_ceil(world.replicas())),

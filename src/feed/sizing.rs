@@ -38,10 +38,15 @@ pub struct Sizing {
 
 impl Sizing {
     /// The sizings to choose from when these options are set, the best first: the memory limit decides. There
-    /// is at least one. A ring whose size is chosen may be deepened later if `may_deepen`.
-    pub(super) fn choices(threads: Option<usize>, prefetch: Option<usize>, may_deepen: bool) -> Vec<Sizing> {
+    /// is at least one, and, if all of them may deepen, one that does not.
+    pub(super) fn choices(threads: Option<usize>, prefetch: Option<usize>) -> Vec<Sizing> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-        choices_on(cores, threads, prefetch, if may_deepen { PREFETCH_MAX } else { PREFETCH })
+        choices_on(cores, threads, prefetch, PREFETCH_MAX)
+    }
+
+    /// Whether rings of a chosen size may become deeper than they start.
+    pub(super) fn may_deepen(&self) -> bool {
+        self.is_prefetch_chosen && self.prefetch_max > self.prefetch
     }
 }
 

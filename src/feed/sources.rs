@@ -21,6 +21,11 @@ pub(super) struct ListOrder {
 }
 
 impl SourceSpec {
+    /// Whether it is a list that draws random numbers: to shuffle itself, or to skip lines.
+    pub(super) fn is_random(&self) -> bool {
+        matches!(self, SourceSpec::ImageList { shuffle, rand_skip, .. } if *shuffle || *rand_skip > 0)
+    }
+
     /// Its order, unless it is already open.
     fn order(&self) -> Option<ListOrder> {
         match *self {
@@ -60,6 +65,8 @@ pub(super) fn order(sources: &[SourceSpec]) -> Option<ListOrder> {
 #[derive(Clone, Copy)]
 pub(super) struct Opening<'a> {
     pub(super) spec: &'a FeedSpec,
+    /// What attaches a source that is only named.
+    pub(super) method: &'static str,
     /// Where relative paths start.
     pub(super) root: &'a Path,
     pub(super) seeds: &'a LayerSeeds,
@@ -77,12 +84,8 @@ impl Opening<'_> {
         for source in sources {
             opened.push(match source {
                 SourceSpec::Attached { path } => attached.next().cloned().ok_or_else(|| {
-                    let name = path.display().to_string();
-                    ConfigError::NotAttached {
-                        what: "source",
-                        name,
-                        method: ".source(...) or .and_source(...)",
-                    }
+                    let name = Some(path.display().to_string());
+                    ConfigError::NotAttached { what: "source", name, method: self.method }
                 })?,
                 named => self.open_named(named)?,
             });
@@ -108,12 +111,12 @@ impl Opening<'_> {
                 let options = LevelDb::options().access(self.spec.access).log_gaps(self.spec.log_gaps);
                 Arc::new(options.open(self.root.join(path))?)
             }
-            SourceSpec::ImageList { list, root_folder, shuffle: _, rand_skip } => {
+            SourceSpec::ImageList { list, root_folder, shuffle, rand_skip } => {
                 let list = ImageList::open(self.root.join(list))?;
                 let list = list.root_folder(root_folder).relative_to(self.root);
                 let list = match self.seeds.shuffle {
-                    Some(seed) => list.shuffled(seed),
-                    None => list,
+                    Some(seed) if *shuffle => list.shuffled(seed),
+                    _ => list,
                 };
                 Arc::new(match self.seeds.skip {
                     Some(number) if *rand_skip > 0 => list.skipping((number % rand_skip) as usize)?,

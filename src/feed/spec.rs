@@ -20,6 +20,8 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// sent to another process. [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents
 /// it and its default, and [`FeedBuilder::spec`](crate::FeedBuilder::spec) returns what they set.
 ///
+/// Formats without a null (TOML) leave out what is not set. Paths that are not UTF-8 cannot be written.
+///
 /// What a program [attaches](SourceSpec::Attached) (opened sources, decoders, devices of its own) is only
 /// named here, and must be attached again to a builder that is made [from](crate::FeedBuilder::from) a spec.
 ///
@@ -101,13 +103,18 @@ pub struct FeedSpec {
     pub warn_after: Duration,
     /// How long a lane waits for its own consumer before that is [an
     /// error](crate::FeedBuilder::give_up_after); `None` is for ever.
+    #[cfg_attr(feature = "serde", serde(with = "patience"))]
     pub give_up_after: Option<Duration>,
 }
 
 /// Where records are stored.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum SourceSpec {
     /// A Caffe LMDB.
     Lmdb {
@@ -127,10 +134,13 @@ pub enum SourceSpec {
         /// The list: a path and a label on each line.
         list: PathBuf,
         /// What is put before each path of the list.
+        #[cfg_attr(feature = "serde", serde(default))]
         root_folder: String,
         /// Whether each pass shuffles the list, in Caffe's sequence.
+        #[cfg_attr(feature = "serde", serde(default))]
         shuffle: bool,
         /// The most lines that are skipped at the start, by a random number.
+        #[cfg_attr(feature = "serde", serde(default))]
         rand_skip: u32,
     },
     /// A source that a program attaches with [`FeedBuilder::source`](crate::FeedBuilder::source).
@@ -163,15 +173,21 @@ pub struct TargetSpec {
     /// The folder that relative paths start from; the feed's own if `None`.
     pub root: Option<PathBuf>,
     /// What is done to every target.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub transform: Transform,
     /// The element type.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub dtype: Dtype,
 }
 
 /// Where targets are stored.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum TargetFrom {
     /// Beside the pixels of each record.
     FloatData,
@@ -180,6 +196,7 @@ pub enum TargetFrom {
         /// The source; several are joined.
         sources: Vec<SourceSpec>,
         /// What makes one record the companion of another.
+        #[cfg_attr(feature = "serde", serde(default))]
         matching: Matching,
     },
 }
@@ -187,7 +204,11 @@ pub enum TargetFrom {
 /// What crops, mirroring and shuffles are drawn from.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum Seed {
     /// Each record's numbers are a function of this seed, its epoch and its position.
     Indexed(u64),
@@ -212,6 +233,38 @@ pub enum Receipts {
     Positions,
     /// Of the positions, and of the bytes of each record.
     Contents,
+}
+
+/// How long a lane waits, written so that "for ever" is a word: not all formats can write that there is no
+/// value.
+#[cfg(feature = "serde")]
+mod patience {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Patience {
+        Never,
+        After(Duration),
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        wait: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        wait.map_or(Patience::Never, Patience::After).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(match Patience::deserialize(deserializer)? {
+            Patience::Never => None,
+            Patience::After(wait) => Some(wait),
+        })
+    }
 }
 
 impl Default for FeedSpec {

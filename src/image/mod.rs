@@ -117,7 +117,11 @@ pub(crate) struct Window {
 
 /// How an encoded file is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub(crate) struct Decode {
     pub(crate) color: ColorMode,
     /// The rows and columns that the image is resized to, after it is turned: ImageData's `new_height` and

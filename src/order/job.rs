@@ -22,6 +22,7 @@ pub enum Assignment {
     /// `ceil(records / replicas)`. Per-replica batches are dealt to the workers in turn. Workers with their
     /// own streams divide them into [`batch_sizes_for_worker`](super::batch_sizes_for_worker).
     #[default]
+    #[cfg_attr(feature = "serde", serde(rename = "tensorflow"))]
     TensorFlow,
     /// Record by record: record `g` of the run goes to replica `g mod replicas`.
     Caffe,

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, World};
 
 /// What is configured of a feed's order. With nothing set, the feed deals in Caffe's round-robin order, for
-/// ever; any option but [`once`](Self::once), [`ranks`](Self::ranks) and
-/// [`index`](crate::feed::FeedSpec::index) makes it follow a [`Plan`](super::Plan).
+/// ever. Any field but [`once`](Self::once) and [`ranks`](Self::ranks) makes it follow a
+/// [`Plan`](super::Plan).
 ///
 /// [`FeedBuilder`](crate::FeedBuilder) has a method for each field, which documents it.
 #[non_exhaustive]

@@ -156,7 +156,8 @@ pub struct LayerParameter {
     #[prost(message, optional, tag = "129")]
     pub window_data_param: ::core::option::Option<WindowDataParameter>,
 }
-/// How one of a layer's own blobs is trained: data layers have no such blobs, and only how many there are is read.
+/// How one of a layer's own blobs is trained: data layers have no such blobs, and only how many there are is
+/// read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ParamSpec {}
 /// What is done to each image on its way into a batch.

@@ -1,7 +1,7 @@
 //! What the crate's own sources do for a feed beyond [`Source`] and [`Cursor`].
 //!
-//! The traits are public only because hidden methods of those two mention them; nobody outside the crate can
-//! name them. For every other source, what they ask for has a default here.
+//! The traits are public only because hidden methods of those two mention them, and only this repository's
+//! tests name them (through `bench_support`). For every other source, what they ask for has a default here.
 
 use std::rc::Rc;
 use std::sync::Arc;

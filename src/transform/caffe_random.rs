@@ -127,10 +127,26 @@ impl SetUp {
 
 /// How many of the parent's numbers a net's layers have drawn so far, for either era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub(crate) struct Taken {
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "few"))]
     today: usize,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "few"))]
     data_reader: usize,
+}
+
+/// Reads how many numbers the layers of a net draw: they are drawn again, one by one.
+#[cfg(feature = "serde")]
+fn few<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    const ALLOWED: usize = 1 << 20;
+    let found: usize = serde::Deserialize::deserialize(deserializer)?;
+    if found <= ALLOWED {
+        return Ok(found);
+    }
+    let message = format!(
+        "the layers of a net draw at most {ALLOWED} random numbers when they are set up, found {found}"
+    );
+    Err(serde::de::Error::custom(message))
 }
 
 impl Taken {

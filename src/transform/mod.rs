@@ -42,7 +42,11 @@ pub(crate) use transformer::{Scratch, Transformer};
 /// # assert_ne!(transform, Transform::new());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct Transform {
     /// The height and width of the output, or 0 for those of the image.
     crop: u32,

@@ -119,17 +119,35 @@ pub fn settles<T: PartialEq + std::fmt::Debug>(look: impl Fn() -> T, expected: &
 
 /// The number of threads of this process.
 pub fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
+    named_threads().len()
 }
 
 /// Waits until no prefetch thread is left: unless its device is the host, it stays until the last batch is
 /// returned.
 pub fn prefetchers_are_through() {
-    let is_one = |task: &std::fs::DirEntry| {
-        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("prefetch:"))
+    let prefetchers = || named_threads().iter().filter(|(_, name)| name.starts_with("prefetch:")).count();
+    settles(prefetchers, &0, "prefetch threads");
+}
+
+/// The threads of this process, by their numbers, with their names. A list that a thread leaves while the
+/// kernel makes it ends there, whatever follows: so it counts only once it has come twice.
+fn named_threads() -> Vec<(std::ffi::OsString, String)> {
+    let list = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let named = |task: std::fs::DirEntry| {
+            let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+            Some((task.file_name(), name))
+        };
+        tasks.filter_map(named).collect::<Vec<_>>()
     };
-    let count = || std::fs::read_dir("/proc/self/task").unwrap().flatten().filter(is_one).count();
-    settles(count, &0, "prefetch threads");
+    let mut before = list();
+    loop {
+        let now = list();
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
 }
 
 /// The number of open files, except the directory that is being listed.

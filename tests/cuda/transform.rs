@@ -222,7 +222,7 @@ fn what_is_sent_is_the_windows_as_they_are_stored() {
         assert_eq!(batch.shape(), BatchShape { dtype: Dtype::F32, ..*shape });
         let mismatch = batch.pixels::<f32>().unwrap_err();
         assert!(matches!(mismatch, FieldError::OnDevice { found: Dtype::U8, .. }), "{mismatch}");
-        assert!(mismatch.to_string().contains(".transform_on(Place::Host)"), "{mismatch}");
+        assert!(mismatch.to_string().contains(".transform_on(TransformPlace::Host)"), "{mismatch}");
     }
     drop(feed);
     let report = standin.last_report();

@@ -125,7 +125,7 @@ fn what_was_attached_must_be_attached_again() {
     let FeedError::Config(ConfigError::NotAttached { what: "source", name, .. }) = &error else {
         panic!("{error}");
     };
-    assert_eq!(name, database("raw_lmdb").to_str().unwrap());
+    assert_eq!(name.as_deref(), database("raw_lmdb").to_str());
     // `source` replaces all sources that were named, so they are named again after it.
     let again = FeedBuilder::from(spec).source(source()).and_lmdb(database("raw_lmdb"));
     assert_eq!(delivered(again.build().unwrap()), delivered(builder.build().unwrap()));
@@ -134,6 +134,14 @@ fn what_was_attached_must_be_attached_again() {
     let target = paired.spec().target.as_ref().unwrap();
     let sources = vec![SourceSpec::Attached { path: database("raw_lmdb") }];
     assert_eq!(target.from, TargetFrom::Paired { sources, matching: Matching::Order });
+
+    let paired =
+        Feed::builder().lmdb(database("raw_lmdb")).target(Target::paired(source(), Matching::Keys)).once();
+    let spec = paired.spec().clone();
+    let error = FeedBuilder::from(spec.clone()).build().unwrap_err();
+    assert!(error.to_string().contains(".attach_target_source("), "{error}");
+    let again = FeedBuilder::from(spec).attach_target_source(source());
+    assert_eq!(delivered(again.build().unwrap()), delivered(paired.build().unwrap()));
 
     let decoded = Feed::builder().lmdb(database("raw_lmdb")).decoder(percolator::RawBytes::up_to(1 << 16));
     let error = FeedBuilder::from(decoded.spec().clone()).build().unwrap_err();
@@ -147,9 +155,25 @@ fn devices_are_found_by_their_names() {
     let feed = FeedBuilder::from(spec.clone()).build().unwrap();
     let names: Vec<_> = feed.stats().lanes.iter().map(|lane| lane.device.clone()).collect();
     assert_eq!(names, ["host:1", "host:1", "host:0"]);
+    let resolved = FeedBuilder::from(spec.clone()).resolve().unwrap();
+    assert_eq!(resolved.spec().devices, ["host:1", "host:1", "host:0"]);
+    // What needs no device is checked before one is looked for.
+    let mut nothing = FeedSpec::default();
+    nothing.devices = vec!["abacus".into(); 2000];
+    let error = FeedBuilder::from(nothing).build().unwrap_err();
+    assert!(matches!(error, FeedError::Config(ConfigError::TooMany { option: "devices", .. })), "{error}");
     spec.devices[2] = "abacus".into();
     let error = FeedBuilder::from(spec).build().unwrap_err();
     assert!(matches!(error, FeedError::Device(_)) && error.to_string().contains("abacus"), "{error}");
+}
+
+#[test]
+fn a_place_in_a_job_is_checked_before_anything_is_opened() {
+    let nowhere = || Feed::builder().lmdb("nowhere").batch_size(2).epochs(1);
+    let error = nowhere().ranks(1, 4).build().unwrap_err();
+    assert!(matches!(error, FeedError::Config(ConfigError::RanksInPlan { .. })), "{error}");
+    let error = nowhere().worker(World::new(2, 4).unwrap(), 0).build().unwrap_err();
+    assert!(matches!(error, FeedError::Config(ConfigError::Replicas { devices: 1, .. })), "{error}");
 }
 
 #[cfg(feature = "serde")]
@@ -188,6 +212,10 @@ fn a_spec_is_written_and_read() {
         r#"{"batchsize": 3}"#,
         r#"{"schedule": {"epoch": 3}}"#,
         r#"{"schedule": {"worker": {"world": {"workers": 2, "replicas": 3}, "number": 0}}}"#,
+        r#"{"transform": {"mean_file": "mean.binaryproto"}}"#,
+        r#"{"sources": [{"lmdb": {"path": "a", "nmae": "train"}}]}"#,
+        r#"{"net": {"taken": {"today": 18446744073709551615, "data_reader": 0}, "preceded_by_other": false,
+            "title": "x"}}"#,
     ] {
         assert!(serde_json::from_str::<FeedSpec>(wrong).is_err(), "{wrong}");
     }

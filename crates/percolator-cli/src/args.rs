@@ -39,7 +39,7 @@ pub(super) struct StateArgs {
     /// The net's data layer; needed only if it has several.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lmdb", "leveldb"])]
     layer: Option<String>,
-    /// The data layer that fills this blob; needed only if several layers have one name.
+    /// The data layer that fills this blob; needed only if several layers share a name.
     #[arg(long, value_name = "BLOB", conflicts_with_all = ["lmdb", "leveldb"])]
     top: Option<String>,
     /// The folder to which paths of the source, and paths in the net, are relative [default: the working
@@ -64,7 +64,7 @@ pub(super) struct TransformArgs {
     /// First resize every image to this many rows and columns.
     #[arg(long, value_name = "HxW", value_parser = size)]
     resize: Option<[u32; 2]>,
-    /// Crop a square of this many pixels from every image; 0 does not crop.
+    /// Crop every image to a square with sides of this many pixels; 0 turns cropping off.
     #[arg(long)]
     crop: Option<u32>,
     /// Mirror images at random, every second one on average; `--mirror=false` does not.
@@ -87,13 +87,13 @@ pub(super) struct TransformArgs {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum AccessArg {
-    /// Map files, but read them on a network file system.
+    /// Map local files; read files on network file systems.
     #[default]
     Chosen,
     /// Map files: the fastest. If a file is truncated or cannot be read meanwhile, the system kills the
     /// process.
     Mapped,
-    /// Read files into memory: whatever goes wrong with one is an error.
+    /// Read with pread instead of mapping: I/O failures are errors, and do not end the process.
     Read,
 }
 

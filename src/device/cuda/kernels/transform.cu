@@ -1,10 +1,9 @@
-// What a device does to a batch: mirror, subtract the mean, scale, and write the elements in the batch's type
-// and order. The host has cut the records' windows, and sends them as they lie in the records.
+// What a device does to a batch: mirror, subtract the mean, scale, and write the elements in the batch's type and
+// order. The host has cut the records' windows, and sends them as they lie in the records.
 //
 // It is bit for bit what src/transform/kernels.rs does on the host, but for what a NaN's bits are.
 //
-// transform.ptx is made of this file by `python3 src/device/cuda/kernels/compile.py`; say that after every
-// change.
+// transform.ptx is made of this file by `python3 src/device/cuda/kernels/compile.py`; say that after every change.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -22,8 +21,8 @@ struct Job {
     unsigned channels;
     unsigned height;
     unsigned width;
-    // From the mean of a channel to that of the next: the elements of a plane of the mean image, 1 where
-    // there is one value a channel, 0 where there is one for all.
+    // From the mean of a channel to that of the next: the elements of a plane of the mean image, 1 where there is one
+    // value a channel, 0 where there is one for all.
     unsigned mean_step;
     // Of the mean image, or 0 where there is none.
     unsigned mean_width;
@@ -81,8 +80,8 @@ struct Element<U8, u8> {
     static __device__ Bits of(u8 pixel, float, float) { return pixel; }
 };
 
-// A warp takes a row of the result at a time, and its threads neighbouring elements: what is written is
-// written side by side. A row of NCHW is of one channel, a row of NHWC of all.
+// A warp takes a row of the result at a time, and its threads neighbouring elements: what is written is written
+// side by side. A row of NCHW is of one channel, a row of NHWC of all.
 //
 // staged: [records][channels][height][width]
 // means:  [channels][mean_height][mean_width], [channels], or [1]
@@ -115,8 +114,7 @@ static __device__ void transform(const From *__restrict__ staged, const float *_
     }
 }
 
-# define KERNEL(name, To, From)
-# \
+#define KERNEL(name, To, From)                                                                                    \
     extern "C" __global__ void name(const From *staged, const float *means, const Cut *cuts, To::Bits *out,      \
                                     Job job)                                                                      \
     {                                                                                                             \
