@@ -105,8 +105,8 @@
 //! - `serde`: a [`FeedSpec`](feed::FeedSpec) goes to and from any format of the crate `serde`.
 //! - `turbojpeg`: for tests and benches only. It brings libjpeg-turbo, to compare the JPEG decoder with.
 
-// A build for the model checker ends at the reader: what waits in crossbeam's `select!`, for which the
-// checker has no twin, is left out, and some of what it alone uses stays behind.
+// A build for the model checker leaves out the jobs of several processes; some of what they alone use stays
+// behind.
 #![cfg_attr(
     shuttle,
     allow(dead_code, unused_imports, unreachable_pub, reason = "their callers are left out of this build")
@@ -139,12 +139,10 @@ pub mod batch;
 pub mod decoder;
 mod workers;
 
-#[cfg(not(shuttle))]
 mod prefetch;
 
 pub mod device;
 
-#[cfg(not(shuttle))]
 pub mod feed;
 
 #[cfg(not(shuttle))]
@@ -155,7 +153,6 @@ pub mod limits;
 #[doc(hidden)]
 pub mod bench_support;
 
-#[cfg(not(shuttle))]
 #[doc(inline)]
 pub use feed::dlpack;
 #[doc(inline)]
@@ -167,7 +164,6 @@ pub use batch::{Dtype, Field, Layout};
 pub use decoder::{DecodeFailure, RawBytes, RecordDecoder, Row, Tokens};
 #[doc(inline)]
 pub use device::{Device, DeviceError};
-#[cfg(not(shuttle))]
 #[doc(inline)]
 pub use feed::{Batch, Feed, FeedBuilder, FeedError, Lane, Stats, Steps, Target};
 #[doc(inline)]

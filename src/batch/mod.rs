@@ -32,11 +32,9 @@ mod row;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_channel::Sender;
-use parking_lot::Mutex;
-
+use crate::base::sync::atomic::{AtomicUsize, Ordering};
+use crate::base::sync::{Mutex, Sender};
 use crate::batch::fault::BatchFault;
 use crate::receipt::content::ContentHash;
 use crate::record::RecordId;

@@ -11,13 +11,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use crossbeam_channel::{Receiver, unbounded};
 
 use super::batch::Batch;
 use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::{Receiver, bounded, unbounded};
 use crate::batch::{BatchLayout, Frame};
 use crate::device::Device;
 use crate::error::FeedError;
@@ -115,7 +114,7 @@ impl EmptyBatches {
         let (memory, capacity) = self.device.host_memory(self.layout.capacity())?;
         let transfer = self.device.backend().transfer(capacity)?;
         // Nobody waits for its writers: it has none, or they are done before it is pending.
-        let (done, _) = crossbeam_channel::bounded(1);
+        let (done, _) = bounded(1);
         let frame = Frame::new(memory, self.layout.rows(), done);
         Ok(Slot {
             header: SlotHeader { transfer, step: None, capacity, token: self.account.0.token() },

@@ -2,11 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 
 use super::Clock;
 use super::batch::Batch;
@@ -15,6 +11,9 @@ use super::progress::{self, Progress};
 use crate::base::first_error::FirstError;
 use crate::base::meter::{Wait, WaitMeter};
 use crate::base::return_queue::ReturnQueue;
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::thread::JoinHandle;
+use crate::base::sync::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use crate::error::FeedError;
 use crate::prefetch::consumer_task::Consumer;
 use crate::prefetch::{Delivered, LaneMeters, Returned};

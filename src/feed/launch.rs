@@ -1,9 +1,6 @@
 //! Launches a resolved feed: allocates its memory and starts its threads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crossbeam_channel::{Sender, bounded};
 
 use super::empty::EmptyBatches;
 use super::lane::{Lane, PrefetchThread};
@@ -17,6 +14,8 @@ use crate::base::numa::Cpus;
 use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Sender, bounded, thread};
 use crate::config::ConfigError;
 use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
@@ -290,7 +289,7 @@ fn spawn(prefetcher: Prefetcher, stop: Sender<()>) -> Result<PrefetchThread, Fee
     let (through_sender, through) = bounded(1);
     let (empties, empties_receiver) = bounded(1);
     let thread_name = name.clone();
-    let thread = std::thread::Builder::new()
+    let thread = thread::Builder::new()
         .name(name.clone())
         .spawn(move || prefetcher.stay(thread_name, through_sender, &empties_receiver))
         .map_err(|error| FeedError::Thread { name, message: error.to_string() })?;

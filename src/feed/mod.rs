@@ -39,11 +39,12 @@ mod view;
 mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use once_cell::sync::OnceCell;
-use parking_lot::Mutex;
+
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicUsize, Ordering};
 
 pub use crate::base::meter::Waits;
 pub use crate::config::{BudgetLine, ConfigError, MemoryBudget};

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::batch::Batch;
 use super::builder::FeedBuilder;
 use super::resolve::ResolvedFeed;
 use super::spec::{Receipts, Seed};
 use crate::base::checked_text::TextWriter;
+use crate::base::sync::Mutex;
 use crate::config::ConfigError;
 use crate::reader::schedule_slice::ScheduleSlice;
 use crate::receipt::{Ledger, Receipt};

@@ -5,14 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crossbeam_channel::TryRecvError;
 use futures_core::{FusedStream, Stream};
-use parking_lot::Mutex;
 
 use super::batch::Batch;
 use super::lane::Lane;
 use super::{Feed, FeedBuilder};
-use crate::base::sync::panic_message;
+use crate::base::sync::{Mutex, TryRecvError, panic_message, thread};
 use crate::error::FeedError;
 
 /// The lane's batches, as they come. If none is ready, the task is woken when one is: no thread waits.
@@ -88,7 +86,7 @@ impl FeedBuilder {
             });
             finish(&place, built);
         };
-        if let Err(error) = std::thread::Builder::new().name("build".to_owned()).spawn(run) {
+        if let Err(error) = thread::Builder::new().name("build".to_owned()).spawn(run) {
             let (name, message) = ("build".to_owned(), error.to_string());
             finish(&built, Err(FeedError::Thread { name, message }));
         }

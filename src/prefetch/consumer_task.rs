@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use parking_lot::Mutex;
+use crate::base::sync::Mutex;
 
 /// The task to wake when a lane's queue receives something or ends.
 #[derive(Debug, Default)]

@@ -34,10 +34,7 @@ mod depth;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-use crossbeam_channel::{Receiver, Sender, never, select};
 
 pub(crate) use self::depth::Depth;
 
@@ -46,7 +43,8 @@ use crate::base::meter::{Count, WaitMeter};
 use crate::base::numa::Cpus;
 use crate::base::return_queue::{ReturnQueue, await_returned};
 use crate::base::slot_account::{SlotAccount, SlotToken};
-use crate::base::sync::panic_message;
+use crate::base::sync::atomic::{AtomicUsize, Ordering};
+use crate::base::sync::{Receiver, Sender, never, panic_message, select};
 use crate::batch::memory::NoMemory;
 use crate::batch::{BatchLayout, Filled, Filling, Frame, Pending};
 use crate::device::{Capacity, Device, DeviceError, HostBatch, Transfer};
@@ -422,15 +420,15 @@ impl Prefetcher {
             recv(self.stop) -> _ => Some(Wake::ConsumerLeft),
             recv(if ending.is_none() { self.first_error.alarm() } else { &no_alarm }) -> _ => {
                 Some(Wake::Alarm)
-            }
+            },
             recv(self.done) -> _ => Some(Wake::Done),
             recv(if wants_slot { &self.free } else { &no_slot }) -> slot => {
                 // A disconnected `free` means that the consumer has dropped the lane.
                 Some(slot.map_or(Wake::ConsumerLeft, Wake::Free))
-            }
+            },
             recv(if wants_run { self.reader.end().full() } else { &no_run }) -> slot => {
                 Some(slot.map_or(Wake::RunsEnded, Wake::Run))
-            }
+            },
             default(patience) => None,
         }
     }

@@ -163,7 +163,6 @@ impl ConsumerEnd {
     }
 
     /// The queue itself, for a `select!` over several. What it yields becomes a lease.
-    #[cfg(not(shuttle))]
     pub(crate) fn full(&self) -> &Receiver<Slot> {
         &self.full
     }

@@ -16,12 +16,13 @@
 //! have little to do on average: in a ring of one batch, all work comes at once, with nothing in between.
 //! After an undone shrink, the wait before the next doubles; after a long time without changes, it halves.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::WorkerMeters;
 use crate::base::meter::WaitMeter;
+use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::std_locks::{Condvar, Mutex, MutexGuard};
 
 /// How long a window is: the time between looks.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -253,8 +254,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Locks a standard library mutex. Unlike `parking_lot`'s, it and its condition variable allocate nothing
-/// when two threads first contend for them.
+/// Locks a mutex of the standard library: the record path must not allocate when two threads first contend.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,10 +14,6 @@ pub(crate) mod processor;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-
-use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
 
 pub(crate) use self::governor::Governor;
 
@@ -25,7 +21,8 @@ use crate::base::cache_lines;
 use crate::base::meter::{Count, WaitMeter};
 use crate::base::numa::Cpus;
 use crate::base::offload::{Helpers, OFFLOADED_MAX, OffloadedTask};
-use crate::base::sync::panic_message;
+use crate::base::sync::thread::{self, JoinHandle};
+use crate::base::sync::{Mutex, Receiver, Sender, bounded, panic_message};
 use crate::batch::Places;
 use crate::batch::fault::RecordCause;
 use crate::decoder::Scratch;
@@ -189,7 +186,7 @@ impl Workers {
                     drop_tasks(&governor, task, &queue);
                 }
             };
-            let thread = std::thread::Builder::new().name(name).spawn(run)?;
+            let thread = thread::Builder::new().name(name).spawn(run)?;
             workers.threads.push(thread);
         }
         Ok(workers)
@@ -237,7 +234,7 @@ fn work(
             // system may make a woken thread wait for the end of a time slice (of 4 ms, in Linux's lazy
             // preemption), and two threads are to be woken, one by the other.
             if has_completed {
-                std::thread::yield_now();
+                thread::yield_now();
             }
             queue.recv()
         };

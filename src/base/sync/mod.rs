@@ -1,0 +1,56 @@
+//! Locks, channels and threads: the real ones, or the model checker's.
+//!
+//! Every stage of a feed takes its concurrency primitives from here. So `tests/model.rs` and the `model`
+//! modules (`RUSTFLAGS="--cfg shuttle"`) run the code that ships, under a scheduler that explores
+//! interleavings a machine seldom shows. The model is sequentially consistent: it finds errors in some order
+//! of the steps, not errors that only a weaker memory ordering allows.
+
+#[cfg(shuttle)]
+mod model;
+#[cfg(not(shuttle))]
+mod real;
+
+#[cfg(shuttle)]
+pub(crate) use self::model::*;
+#[cfg(not(shuttle))]
+pub(crate) use self::real::*;
+
+/// A panic's message.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Runs for the real queue and the model's: the checker must not find conserved what the machine loses.
+    #[test]
+    fn a_queue_keeps_what_is_in_it_until_both_of_its_ends_have_gone() {
+        fn check() {
+            let item = Arc::new(());
+            let (sender, receiver) = bounded(2);
+            sender.send(item.clone()).unwrap();
+            drop(receiver);
+            assert!(sender.send(item.clone()).is_err(), "nobody will take it");
+            assert_eq!(Arc::strong_count(&item), 2, "the last receiver drops nothing");
+            drop(sender);
+            assert_eq!(Arc::strong_count(&item), 1);
+            let (sender, receiver) = bounded(2);
+            sender.send(item.clone()).unwrap();
+            drop(sender);
+            assert!(receiver.recv().is_ok() && receiver.recv().is_err(), "it is drained before it ends");
+        }
+        // There is only one order of steps, and `explore` wants more.
+        #[cfg(shuttle)]
+        shuttle::check_random(check, 1);
+        #[cfg(not(shuttle))]
+        check();
+    }
+}
