@@ -171,9 +171,8 @@ pub enum ConfigError {
     ShufflesItself,
     /// An epoch that has no step.
     #[error(
-        "an epoch has no step: its {records} records, as sharded, do not fill the {step_records} that all \
-         replicas take in one step, and short batches are dropped; make the batch smaller, or keep the last \
-         one"
+        "an epoch would have no steps: it has {records} records as sharded, but one step of all replicas \
+         takes {step_records}, and short batches are dropped; make the batch smaller, or keep the last one"
     )]
     NoSteps {
         /// Records of an epoch.

@@ -25,9 +25,9 @@ use crate::source::Identity;
 const RECORDS_MAX: u64 = 1 << 32;
 
 impl Verdict {
-    /// Verifies the receipts of a run, each with a name for messages: those of all ranks and of all sessions.
-    /// A resumed run may have been continued by other plans, as long as data set, seed and shuffle are the
-    /// same.
+    /// Verifies the receipts of a run, each with a name for messages: those of all ranks, and from before and
+    /// after each resume. A run may have resumed with other plans, as long as data set, seed and shuffle are
+    /// the same.
     ///
     /// An epoch must be covered if any receipt has its last step or a later epoch. Otherwise it is under way,
     /// and steps that no replica has reached are not missing.

@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     /// The Caffe LevelDB to read; several are one data set, in this order.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     leveldb: Vec<PathBuf>,
-    /// Read what is left of a LevelDB whose logs lack writes.
+    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
     #[arg(long, requires = "leveldb")]
     allow_log_gaps: bool,
     /// How the files of databases are read.
@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     /// The epoch, from 0 [default: 0, or the snapshot's].
     #[arg(long)]
     epoch: Option<u64>,
-    /// Print the plan by which the run of this snapshot resumes as the job.
+    /// Print what is left of this snapshot's run, when it resumes as this job.
     #[arg(long, value_name = "FILE", conflicts_with = "rebatch")]
     resume: Option<PathBuf>,
     /// Only this step of the epoch, from 0.
@@ -128,7 +128,8 @@ impl Plan {
         let next: Option<Vec<_>> = (0..snapshot.replicas()).map(|replica| snapshot.next(replica)).collect();
         let next =
             next.with_context(|| format!("{} has replicas whose step is not in the snapshot", run()))?;
-        let (plan, next) = plan.resumed(job, &next).with_context(|| format!("{} cannot resume so", run()))?;
+        let (plan, next) =
+            plan.resumed(job, &next).with_context(|| format!("{} cannot resume as this job", run()))?;
         let first = next.iter().min().map_or(0, |id| id.epoch);
         Ok((plan, self.epoch.unwrap_or(first)))
     }
@@ -175,7 +176,7 @@ impl Plan {
         let drops = match self.job.last_batch() {
             None | Some(LastBatch::Keep) => false,
             Some(LastBatch::Drop) => true,
-            Some(_) => bail!("--rebatch keeps its last batch or drops it"),
+            Some(_) => bail!("--rebatch can only keep or drop its last batch: use --last-batch keep or drop"),
         };
         let records = if self.batch_drop_remainder { records / batch * batch } else { records };
         let batches = rebatch(records, &self.rebatch, drops)?;

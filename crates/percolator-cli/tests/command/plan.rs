@@ -98,7 +98,7 @@ fn the_command_refuses_what_cannot_be() {
         ("--records 10 --global-batch 4 --workers 0", "workers is 0"),
         (
             "--records 10 --global-batch 4 --workers 2 --replicas 3",
-            "3 replicas cannot be divided by 2 workers",
+            "3 replicas cannot be divided evenly among 2 workers",
         ),
         ("--records 10 --global-batch 4 --step 9", "there is no step 9 in epoch 0: it has 3"),
         (
