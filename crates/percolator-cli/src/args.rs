@@ -89,7 +89,7 @@ pub(super) struct TransformArgs {
 pub(super) enum AccessArg {
     /// Map local files; read files on network file systems.
     #[default]
-    Chosen,
+    Auto,
     /// Map files: the fastest. If a file is truncated or becomes unreadable during the run, the system kills
     /// the process.
     Mapped,
@@ -100,7 +100,7 @@ pub(super) enum AccessArg {
 impl AccessArg {
     pub(super) fn access(self) -> Access {
         match self {
-            AccessArg::Chosen => Access::Chosen,
+            AccessArg::Auto => Access::Auto,
             AccessArg::Mapped => Access::Mapped,
             AccessArg::Read => Access::Read,
         }

@@ -35,7 +35,7 @@ pub(crate) struct Feed {
     pipeline: PipelineArgs,
     #[command(flatten)]
     job: JobArgs,
-    /// Records per step, divided among the devices; replaces the batch size of each.
+    /// Records per step, of all replicas of the job together; replaces the batch size of each device.
     #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
     global_batch_size: Option<usize>,
     /// Simulate training: each consumer takes this many milliseconds per batch, on a GPU with a kernel.

@@ -42,11 +42,11 @@ pub(crate) struct Plan {
     /// Instead of databases: files of these numbers of records.
     #[arg(long, value_name = "M,M,...", value_delimiter = ',')]
     files: Vec<u64>,
-    /// Records per step, of all replicas together.
+    /// Records per step, of all replicas of the job together.
     #[arg(long, value_name = "B")]
-    global_batch: Option<u64>,
+    global_batch_size: Option<u64>,
     /// Records per step and replica.
-    #[arg(long, value_name = "B", conflicts_with = "global_batch")]
+    #[arg(long, value_name = "B", conflicts_with = "global_batch_size")]
     per_replica_batch: Option<u64>,
     /// Workers (hosts, or processes).
     #[arg(long, value_name = "W", default_value_t = 1)]
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
     replica: Option<usize>,
     /// Instead of a job: cut the records into batches of these sizes, repeatedly.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires_all = ["records", "batch"],
-        conflicts_with_all = ["global_batch", "per_replica_batch", "step", "replica", "shuffle", "seed",
+        conflicts_with_all = ["global_batch_size", "per_replica_batch", "step", "replica", "shuffle", "seed",
             "policy", "assignment", "epoch", "workers", "replicas"])]
     rebatch: Vec<u64>,
     /// With --rebatch: the size of the incoming batches.
@@ -155,11 +155,11 @@ impl Plan {
     }
 
     fn job_of(&self, files: &[u64]) -> anyhow::Result<Job> {
-        let batch = match (self.global_batch, self.per_replica_batch) {
+        let batch = match (self.global_batch_size, self.per_replica_batch) {
             (Some(records), _) => BatchSize::Global(records),
             (None, Some(records)) => BatchSize::PerReplica(records),
             (None, None) => {
-                bail!("the records per step are not set: give --global-batch or --per-replica-batch")
+                bail!("the records per step are not set: give --global-batch-size or --per-replica-batch")
             }
         };
         let world = World::new(self.workers, self.replicas.unwrap_or(self.workers))?;
