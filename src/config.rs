@@ -214,10 +214,10 @@ pub enum ConfigError {
     #[error("both .decoder(...) and .fields(...) or .decode(...) are set: leave one of the two out")]
     TwoDecoders,
     /// A closure without fields, or fields without a closure.
-    #[error("{said} is set without {missing}: use .fields([...]) and .decode(...), or .decoder(...)")]
-    HalfADecoder {
+    #[error("{given} is set without {missing}: use .fields([...]) and .decode(...), or .decoder(...)")]
+    IncompleteDecoder {
         /// The option that is set.
-        said: &'static str,
+        given: &'static str,
         /// The option that is missing.
         missing: &'static str,
     },

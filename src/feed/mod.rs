@@ -334,7 +334,7 @@ impl Gauges {
             },
             workers: WorkerStats {
                 threads: self.governor.threads(),
-                at_work: self.governor.at_work(),
+                active: self.governor.active(),
                 runs: self.workers.runs.get(),
                 offloaded: self.workers.offloaded.get(),
                 waits_for_records: self.workers.idle.read(until),

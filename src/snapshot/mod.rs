@@ -268,9 +268,9 @@ impl Snapshot {
         }
         let has_given = next.iter().any(|id| *id != StepId::default());
         let (plan, next) = was.resumed(job, &next)?;
-        let keeps_lanes = !plan.goes_on() && (is_same || !has_given);
+        let keeps_lanes = !plan.is_resumed() && (is_same || !has_given);
         Ok(Resumed {
-            is_round_robin: is_round_robin && was_round_robin && !plan.goes_on(),
+            is_round_robin: is_round_robin && was_round_robin && !plan.is_resumed(),
             keeps_lanes,
             plan,
             next,
