@@ -40,7 +40,7 @@ pub enum ConfigError {
         method: &'static str,
     },
     /// No device was named.
-    #[error("a feed needs at least 1 device")]
+    #[error("a feed needs at least 1 device: name one with .devices(...)")]
     NoDevice,
     /// A count that must not be zero.
     #[error("{option} is 0; it must be at least 1")]
@@ -50,7 +50,8 @@ pub enum ConfigError {
     },
     /// A global batch that the ranks cannot share equally.
     #[error(
-        "a global batch of {records} records is not a multiple of {ranks} ranks; all ranks get equal parts"
+        "a global batch of {records} records is not a multiple of {ranks} ranks, which all get equal parts: \
+         make it one, or follow a plan (.epochs(...)), which also divides unevenly"
     )]
     GlobalBatch {
         /// The records of a step.

@@ -39,7 +39,7 @@ use crate::base::checked_text::TextWriter;
 use crate::order::Plan;
 use crate::source::Identity;
 
-/// What some lanes of a run were given. [`Feed::receipt`](crate::Feed::receipt) and
+/// What some lanes of a training run were given. [`Feed::receipt`](crate::Feed::receipt) and
 /// [`Lane::receipt`](crate::Lane::receipt) return one, and [`Verdict::of`] takes those of the whole run.
 ///
 /// It is text ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr)), with a checksum.

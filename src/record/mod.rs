@@ -16,7 +16,8 @@ use crate::base::shown;
 pub struct RecordId {
     /// The epoch, from 0; without a plan, the pass over the database.
     pub epoch: u64,
-    /// The record's position in key order, from 0.
+    /// The record's position in key order, from 0. (A database's *index*, which finds a record by its
+    /// position, is something else.)
     pub index: u64,
 }
 
@@ -26,8 +27,8 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// A step of a run. Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In
-/// round-robin order, which has no epochs, they are counted from the start, and their epoch is 0.
+/// A step of a training run. Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch.
+/// In round-robin order, which has no epochs, they are counted from the start, and their epoch is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StepId {
     /// The epoch.
