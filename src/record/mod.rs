@@ -1,4 +1,9 @@
-//! A record's id and key, and Caffe's own kind of record.
+//! What names a record, whatever it holds: its epoch and position ([`RecordId`]), its key ([`Key`]) for
+//! messages, and the step it belongs to ([`StepId`]).
+//!
+//! [`Datum`] is Caffe's own kind of record, an image with a label: a view of a value's bytes that copies no
+//! pixel. It is what a feed decodes by default. Records of other kinds need only a
+//! [decoder](crate::RecordDecoder).
 
 pub(crate) mod datum;
 
