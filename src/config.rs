@@ -40,7 +40,7 @@ pub enum ConfigError {
         method: &'static str,
     },
     /// No device was named.
-    #[error("a feed needs at least 1 device")]
+    #[error("a feed needs at least 1 device: name one with .devices(...)")]
     NoDevice,
     /// A count that must not be zero.
     #[error("{option} is 0; it must be at least 1")]
@@ -50,7 +50,8 @@ pub enum ConfigError {
     },
     /// A global batch that the ranks cannot share equally.
     #[error(
-        "a global batch of {records} records is not a multiple of {ranks} ranks; all ranks get equal parts"
+        "a global batch of {records} records is not a multiple of {ranks} ranks, which all get equal parts: \
+         make it one, or follow a plan (.epochs(...)), which also divides unevenly"
     )]
     GlobalBatch {
         /// The records of a step.
@@ -171,9 +172,8 @@ pub enum ConfigError {
     ShufflesItself,
     /// An epoch that has no step.
     #[error(
-        "an epoch has no step: its {records} records, as sharded, do not fill the {step_records} that all \
-         replicas take in one step, and short batches are dropped; make the batch smaller, or keep the last \
-         one"
+        "an epoch would have no steps: it has {records} records as sharded, but one step of all replicas \
+         takes {step_records}, and short batches are dropped; make the batch smaller, or keep the last one"
     )]
     NoSteps {
         /// Records of an epoch.
@@ -215,10 +215,10 @@ pub enum ConfigError {
     #[error("both .decoder(...) and .fields(...) or .decode(...) are set: leave one of the two out")]
     TwoDecoders,
     /// A closure without fields, or fields without a closure.
-    #[error("{said} is set without {missing}: use .fields([...]) and .decode(...), or .decoder(...)")]
-    HalfADecoder {
+    #[error("{given} is set without {missing}: use .fields([...]) and .decode(...), or .decoder(...)")]
+    IncompleteDecoder {
         /// The option that is set.
-        said: &'static str,
+        given: &'static str,
         /// The option that is missing.
         missing: &'static str,
     },

@@ -39,8 +39,9 @@
 //! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
 //!   who gets which record, and when.
 //! - [`distribute`]: a step's batches of all replicas, as TensorFlow's `tf.distribute` gives them; for jobs
-//!   of many workers.
-//! - [`snapshot`] and [`receipt`]: where a run is, and what it delivered; for resuming and verifying.
+//!   of many processes.
+//! - [`snapshot`] and [`receipt`]: where a training run is, and what it delivered; for resuming and
+//!   verifying.
 //! - [`device`] and [`dlpack`]: [`Backend`](device::Backend), [`Transfer`](device::Transfer), CUDA, and
 //!   tensors for other frameworks; for GPUs and devices of your own.
 //! - [`reader`], [`record`] and [`proto`]: records without batches, and Caffe's Datum; for tools.

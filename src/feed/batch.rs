@@ -184,7 +184,8 @@ impl Batch {
         self.get(name::LABEL_F32).map_or(&[], Values::into_slice)
     }
 
-    /// Returns which records these are.
+    /// Returns which records these are: the epoch and the position of each, in the order of the rows.
+    /// [`len`](Self::len) is how many there are.
     #[must_use]
     pub fn records(&self) -> &[RecordId] {
         self.filled().ids()

@@ -386,7 +386,7 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets what each worker of a [job](Self::worker) reads (default: [`AutoShardPolicy::Auto`]). The files
+    /// Sets what each process of a [job](Self::worker) reads (default: [`AutoShardPolicy::Auto`]). The files
     /// are the databases that the feed [consists of](Self::and_lmdb). The feed then follows a plan: see
     /// [`epochs`](Self::epochs).
     pub fn policy(mut self, policy: AutoShardPolicy) -> Self {
@@ -402,15 +402,16 @@ impl FeedBuilder {
         self
     }
 
-    /// Makes the feed one worker of a job of several: its devices are the replicas of worker `number`. The
-    /// other workers' records are not read. The feed then follows a plan: see [`epochs`](Self::epochs).
+    /// Makes the feed one worker of a job of several: a process, or a host. Its devices are the replicas of
+    /// worker `number`. The other workers' records are not read. The feed then follows a plan: see
+    /// [`epochs`](Self::epochs).
     pub fn worker(mut self, world: World, number: usize) -> Self {
         self.spec.schedule.worker = Some(JobWorker { world, number });
         self
     }
 
-    /// Resumes a run: the lanes deliver exactly the batches that would have come, bit for bit, and nothing
-    /// before them is read. For this, set all other options as they were when the snapshot was taken.
+    /// Resumes a training run: the lanes deliver exactly the batches that would have come, bit for bit, and
+    /// nothing before them is read. For this, set all other options as they were when the snapshot was taken.
     ///
     /// The job may differ, though: it may have other workers and replicas, or another batch size, policy,
     /// assignment or rule for the last batch. Then what is left of the epoch, for all workers together, is
@@ -476,16 +477,19 @@ impl FeedBuilder {
     /// Keeps [receipts](crate::Receipt) of what is delivered (default: off). The feed must follow a plan: see
     /// [`epochs`](Self::epochs). Receipts cost some nanoseconds a record, and 5 KiB of memory for each epoch
     /// and lane.
+    ///
+    /// `receipts(false)` also turns [`receipt_contents`](Self::receipt_contents) off, and a later
+    /// `receipts(true)` does not turn them on again.
     pub fn receipts(mut self, keeps: bool) -> Self {
         self.spec.receipts = if keeps { self.spec.receipts.max(Receipts::Positions) } else { Receipts::Off };
         self
     }
 
-    /// Keeps [receipts](Self::receipts) of the records' bytes as well (default: off): the workers hash each
-    /// record's key and value, and its companion's value if it has one. Verified against the
-    /// [digest](DataDigest) of the data set, they prove that the right bytes were delivered, and not only the
-    /// right positions. Hashing costs 3 to 9 µs for 200 KB, some 0.1 µs for 3 KB, and 16 bytes of memory for
-    /// each record of a batch.
+    /// Keeps [receipts](Self::receipts), and of the records' bytes as well (default: off): the workers hash
+    /// each record's key and value, and its companion's value if it has one. `receipt_contents(false)` keeps
+    /// those of the positions, if receipts are on. Verified against the [digest](DataDigest) of the data set,
+    /// they prove that the right bytes were delivered, and not only the right positions. Hashing costs 3 to 9
+    /// µs for 200 KB, some 0.1 µs for 3 KB, and 16 bytes of memory for each record of a batch.
     pub fn receipt_contents(mut self, keeps: bool) -> Self {
         self.spec.receipts = match keeps {
             true => Receipts::Contents,

@@ -38,7 +38,7 @@ impl fmt::Debug for Decoding {
 impl Decoding {
     /// The decoder, unless records are Caffe's image records.
     pub(super) fn decoder(&self) -> Result<Option<Arc<dyn ErasedDecoder>>, ConfigError> {
-        let half = |said, missing| Err(ConfigError::HalfADecoder { said, missing });
+        let half = |given, missing| Err(ConfigError::IncompleteDecoder { given, missing });
         match (&self.decoder, &self.fields, &self.closure) {
             (Some(decoder), None, None) => Ok(Some(decoder.clone())),
             (None, None, None) => Ok(None),

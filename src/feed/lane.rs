@@ -166,9 +166,9 @@ impl Lane {
         }
     }
 
-    /// Returns where the run is, after the batch that was handed over last. A feed that [resumes from
-    /// it](crate::FeedBuilder::resume) delivers what comes after that batch, prefetched or not. Assumes that
-    /// all other replicas of the job are at the same step, as they are when trained on together;
+    /// Returns where the training run is, after the batch that was handed over last. A feed that [resumes
+    /// from it](crate::FeedBuilder::resume) delivers what comes after that batch, prefetched or not. Assumes
+    /// that all other replicas of the job are at the same step, as they are when trained on together;
     /// [`Snapshot::join`] is for replicas that are not.
     ///
     /// # Errors

@@ -169,6 +169,7 @@ impl Feed {
     }
 
     /// Returns the number of records in the source, if that is known without reading them.
+    /// ([`Batch::records`] is something else: which records a batch has.)
     #[must_use]
     pub fn records(&self) -> Option<u64> {
         self.records
@@ -210,8 +211,8 @@ impl Feed {
         &self.layout
     }
 
-    /// Returns the number of workers and batches, set or chosen. The [statistics](Self::stats) have how many
-    /// workers are active now, and how many batches a lane's ring has now.
+    /// Returns the number of worker threads and batches, set or chosen. The [statistics](Self::stats) have
+    /// how many workers are active now, and how many batches a lane's ring has now.
     #[must_use]
     pub fn sizing(&self) -> Sizing {
         self.sizing
@@ -239,9 +240,9 @@ impl Feed {
         FeedWatch::new(&self.gauges, self.plan.as_ref(), &self.progress)
     }
 
-    /// Returns where the run is: the next step of each lane, taken or not. What was prefetched and not
-    /// delivered counts as still to come. So a feed that [resumes from it](FeedBuilder::resume) loses nothing
-    /// and repeats nothing.
+    /// Returns where the training run is: the next step of each lane, taken or not. What was prefetched and
+    /// not delivered counts as still to come. So a feed that [resumes from it](FeedBuilder::resume) loses
+    /// nothing and repeats nothing.
     ///
     /// It is best taken when all lanes have delivered the same steps, and saved with the model that was
     /// trained on them.
@@ -335,7 +336,7 @@ impl Gauges {
             },
             workers: WorkerStats {
                 threads: self.governor.threads(),
-                at_work: self.governor.at_work(),
+                active: self.governor.active(),
                 runs: self.workers.runs.get(),
                 offloaded: self.workers.offloaded.get(),
                 waits_for_records: self.workers.idle.read(until),

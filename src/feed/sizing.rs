@@ -12,7 +12,7 @@ const PREFETCH_MAX: usize = 8;
 /// How many threads and batches a feed has. What is not set is chosen.
 ///
 /// **Threads**: one a core, of which as few are active as keep the consumers from waiting
-/// ([`WorkerStats::at_work`](crate::feed::WorkerStats::at_work)).
+/// ([`WorkerStats::active`](crate::feed::WorkerStats::active)).
 ///
 /// **A ring** has 4 batches, as in Caffe. It gets one more, up to 8, each time that it was full and its
 /// consumer waited, both for long enough, while it was used twice

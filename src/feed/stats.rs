@@ -43,7 +43,7 @@ pub struct WorkerStats {
     pub threads: usize,
     /// How many of them are active now: as few as keep the consumers from waiting, if their number was not
     /// set.
-    pub at_work: usize,
+    pub active: usize,
     /// Runs of records handled.
     pub runs: u64,
     /// Offloaded tasks: groups of compressed blocks that a worker unpacked ahead of the reader.
@@ -192,10 +192,10 @@ impl ReaderStats {
 
 impl WorkerStats {
     fn since(&self, before: &Self) -> Self {
-        let &WorkerStats { threads, at_work, runs, offloaded, waits_for_records } = self;
+        let &WorkerStats { threads, active, runs, offloaded, waits_for_records } = self;
         WorkerStats {
             threads,
-            at_work,
+            active,
             runs: runs.saturating_sub(before.runs),
             offloaded: offloaded.saturating_sub(before.offloaded),
             waits_for_records: waits_since(waits_for_records, before.waits_for_records),
@@ -293,7 +293,7 @@ impl fmt::Display for Stats {
             f,
             "{} worker(s), {} of them active now, waited for work: {}",
             self.workers.threads,
-            self.workers.at_work,
+            self.workers.active,
             waits(self.workers.waits_for_records)
         )?;
         for lane in &self.lanes {
@@ -349,7 +349,7 @@ mod tests {
             },
             workers: WorkerStats {
                 threads,
-                at_work: threads,
+                active: threads,
                 runs: number,
                 offloaded: number,
                 waits_for_records: waits,
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn since_subtracts_every_figure_that_is_a_sum() {
         let mut due = all(7);
-        (due.workers.threads, due.workers.at_work) = (10, 10);
+        (due.workers.threads, due.workers.active) = (10, 10);
         (due.lanes[0].ring, due.lanes[0].held) = (10, 10);
         assert_eq!(all(10).since(&all(3)), due);
         assert_eq!(all(10).since(&Stats { lanes: Vec::new(), ..all(0) }), all(10));

@@ -427,7 +427,9 @@ pub enum LayerError {
         earlier: String,
     },
     /// A fork's field that would change the arrays.
-    #[error("{field} is {owner}'s, and Percolator has no counterpart; without it the arrays would differ")]
+    #[error(
+        "{field} is a field of {owner} that Percolator does not support; ignoring it would change the arrays"
+    )]
     Foreign {
         /// The message and the field.
         field: String,

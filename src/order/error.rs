@@ -14,8 +14,8 @@ pub enum OrderError {
     },
     /// The workers cannot all have the same number of replicas.
     #[error(
-        "every worker has the same number of replicas, and {replicas} replicas cannot be divided by \
-         {workers} workers: count those of all workers together, {workers} with one each"
+        "{replicas} replicas cannot be divided evenly among {workers} workers: every worker has the same \
+         number of replicas, so give a multiple of {workers} as the number of all replicas"
     )]
     UnevenReplicas {
         /// The number of replicas in the whole job.
@@ -36,8 +36,8 @@ pub enum OrderError {
     },
     /// A global batch cannot be divided evenly, but must be.
     #[error(
-        "a global batch of {records} records cannot be divided evenly by {replicas} replicas: make it a \
-         multiple"
+        "a global batch of {records} records cannot be divided evenly among {replicas} replicas: make it a \
+         multiple of {replicas}"
     )]
     UnevenBatch {
         /// The number of records in the global batch.

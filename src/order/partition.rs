@@ -1,4 +1,9 @@
-//! How a step's records are found in their stream.
+//! How a step's records are divided among the replicas of a job.
+//!
+//! A stream of records is numbered in places: one stream for all workers, or one for each. A [`Partition`]
+//! says which of its places a replica gets at a step. That is one [`StridedRange`], computed from the number
+//! of the step, so no earlier step needs to be known. It does not know what record a place holds: see
+//! [`share`](super::share).
 
 use super::job::{Assignment, BatchSize, Job};
 use super::plan::COUNTED_MAX;

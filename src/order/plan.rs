@@ -236,7 +236,7 @@ impl Plan {
     }
 
     /// The number of steps before this one, counted across epochs. If batches do not [wrap](LastBatch::Wrap),
-    /// only for a plan that does not [resume](Self::goes_on) another's epoch.
+    /// only for a plan that does not [resume](Self::is_resumed) another's epoch.
     pub(crate) fn step_number(&self, id: StepId) -> Result<u64, OrderError> {
         let before = match self.wraps() {
             true => self.steps_before(id.epoch)?,
@@ -266,12 +266,12 @@ impl Plan {
     }
 
     /// Whether the plan resumes an epoch of another job.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn is_resumed(&self) -> bool {
         self.rest.is_some()
     }
 
     /// The number of records that a replica gets before a step, for a plan that does not
-    /// [resume](Self::goes_on) another's epoch.
+    /// [resume](Self::is_resumed) another's epoch.
     pub(crate) fn records_given(&self, id: StepId, replica: usize) -> Result<u64, OrderError> {
         let given = |epoch, steps: Range<u64>| {
             steps

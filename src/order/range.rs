@@ -1,4 +1,8 @@
-//! Places in a stream at equal distances.
+//! Places in a stream at equal distances: what a replica gets at a step, and what a resumed epoch has left.
+//!
+//! Contiguous batches have the stride 1. Caffe's rule, by which a replica gets every n-th record, has the
+//! stride n. A part of such a range, and a range within a range, are again such ranges. So what is left after
+//! any number of resumes is a short list of them.
 
 use std::ops::Range;
 

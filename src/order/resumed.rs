@@ -136,7 +136,7 @@ impl Plan {
     }
 
     /// The epoch in which this plan resumes another job.
-    pub(crate) fn goes_on_in(&self) -> Option<u64> {
+    pub(crate) fn resumed_epoch(&self) -> Option<u64> {
         self.rest().map(|rest| rest.epoch)
     }
 

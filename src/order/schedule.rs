@@ -1,4 +1,4 @@
-//! What is configured of a run's order: its epochs, how each is shuffled, and who gets what.
+//! What is configured of a training run's order: its epochs, how each is shuffled, and who gets what.
 
 use std::num::NonZeroU64;
 
@@ -17,7 +17,7 @@ use super::{Assignment, AutoShardPolicy, BatchSize, Job, LastBatch, Shuffle, Wor
     serde(default, deny_unknown_fields)
 )]
 pub struct Schedule {
-    /// The number of [epochs](crate::FeedBuilder::epochs) from the start of the run; 0 for no end.
+    /// The number of [epochs](crate::FeedBuilder::epochs) from the start of the training run; 0 for no end.
     pub epochs: Option<u64>,
     /// Whether the feed ends after [one exact pass](crate::FeedBuilder::once).
     pub once: bool,

@@ -1,4 +1,9 @@
-//! The records of a replica's share of a step.
+//! The records that a replica gets at a step: an iterator over their epochs and positions.
+//!
+//! The [partition](super::partition) gives the places of the share in its line. Each place then leads to a
+//! record: what a resumed epoch had left comes first, then the shard's own places, each taken through the
+//! shuffle of its epoch, or through the mixture. Everything is computed when it is asked for, so a share
+//! takes no memory for its records.
 
 use std::ops::Range;
 

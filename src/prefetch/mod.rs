@@ -465,7 +465,7 @@ impl Prefetcher {
     fn begin(&mut self, run: &Lease) -> Result<(), FeedError> {
         if let Some(first) = run.get(0) {
             // Before its first record decides how much room the batch takes.
-            run.seal_checks().before(0)?;
+            run.deferred_checksums().before(0)?;
             let layout = self.processor.layout(&first, &self.layout);
             // Bytes that somebody wrote to in the meantime look wrong too.
             run.check_used()?;

@@ -132,10 +132,10 @@ impl Seeker<'_> {
     /// Announces how far the cursor reads from the next record of the first share, through the shares after
     /// it and into the first share of the next step.
     fn look_ahead(&mut self, consumers: &[Option<ConsumerState<'_>>], next: Option<&ReplicaShare<'_>>) {
-        let until = goes_on_until(consumers.iter().flatten().map(|consumer| &consumer.share), next);
+        let until = end_of_reading(consumers.iter().flatten().map(|consumer| &consumer.share), next);
         if self.is_seekable && until != self.until {
             self.until = until;
-            self.cursor.goes_on_until(until);
+            self.cursor.reads_until(until);
         }
     }
 
@@ -163,15 +163,15 @@ impl Seeker<'_> {
 
 /// The position after the last record that a cursor reads through these shares without a seek; `u64::MAX` if
 /// that is not known, or if the next step's first share continues from there.
-fn goes_on_until<'a>(
+fn end_of_reading<'a>(
     shares: impl Iterator<Item = &'a ReplicaShare<'a>>,
     next: Option<&ReplicaShare<'_>>,
 ) -> u64 {
-    let goes_on = |end: u64, start: u64| start.checked_sub(end).is_some_and(|gap| gap <= SKIPPED_MAX);
+    let continues = |end: u64, start: u64| start.checked_sub(end).is_some_and(|gap| gap <= SKIPPED_MAX);
     let mut until = None;
     for share in shares.filter(|share| share.len() > 0) {
         let Some((positions, is_all)) = share.neighbours() else { return u64::MAX };
-        if until.is_some_and(|until| !goes_on(until, positions.start)) {
+        if until.is_some_and(|until| !continues(until, positions.start)) {
             return until.unwrap_or(u64::MAX);
         }
         until = Some(positions.end);
@@ -181,7 +181,7 @@ fn goes_on_until<'a>(
     }
     let next = next.and_then(ReplicaShare::neighbours);
     match (until, next) {
-        (Some(until), Some((next, _))) if goes_on(until, next.start) => u64::MAX,
+        (Some(until), Some((next, _))) if continues(until, next.start) => u64::MAX,
         (until, _) => until.unwrap_or(u64::MAX),
     }
 }

@@ -33,7 +33,7 @@ pub enum ReceiptError {
     },
     /// A text is larger than the largest file that is read. The previous file is untouched.
     #[error(
-        "{}: the {kind} would be {found} bytes, and files of at most {allowed} are read: {}",
+        "{}: the {kind} would be {found} bytes, but only files of at most {allowed} can be read back: {}",
         shown::path(path),
         what_is_smaller(kind)
     )]
@@ -58,12 +58,12 @@ pub enum ReceiptError {
         fault: TextFault,
     },
     /// No receipts were given.
-    #[error("there is no receipt to verify: give those of all ranks of a run")]
+    #[error("there are no receipts to verify: give those of all ranks of the run")]
     None,
     /// Two receipts, or a receipt and a digest, that disagree on something they must share.
     #[error(
-        "{one} has {one_says:?}, and {other} has {other_says:?}: they are not of one {of}; leave out what \
-         does not belong"
+        "{one} has {one_says:?}, and {other} has {other_says:?}: they do not belong to the same {of}; leave \
+         one of them out"
     )]
     Differ {
         /// What they would have to share: a `run`, a `data set`, or, to be merged, a `plan`.
@@ -99,7 +99,7 @@ pub enum ReceiptError {
 
 fn what_is_smaller(kind: &str) -> &'static str {
     match kind {
-        DIGEST => "make one without each record's hash",
-        _ => "give each session of the run a receipt of its own, and verify them together",
+        DIGEST => "make one without each record's hash: with DigestDetail::Sum, or without --each-record",
+        _ => "give each resumed run a receipt of its own, and verify all of them together",
     }
 }

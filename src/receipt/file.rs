@@ -111,8 +111,10 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         let error = save(KIND, &path, &receipt, bytes - 1).unwrap_err();
         let said = error.to_string();
-        let wanted =
-            format!("the receipt would be {bytes} bytes, and files of at most {} are read", bytes - 1);
+        let wanted = format!(
+            "the receipt would be {bytes} bytes, but only files of at most {} can be read back",
+            bytes - 1
+        );
         assert!(said.contains(&wanted) && said.contains("a receipt of its own"), "{said}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
         assert!(matches!(load::<Receipt>(KIND, &path, bytes - 1), Err(ReceiptError::Read { .. })));

@@ -3,9 +3,9 @@
 //! Each lane folds the records that it hands over into an order-free [`Digest`] and into a sketch, which can
 //! name the records by which two digests differ if they are few. It also notes the steps it was given.
 //! Together these are a [`Receipt`]: a page of text per epoch, whatever its number of records. The receipts
-//! of all ranks and all sessions of a run make a [`Verdict`]: either what was delivered is what the plan has
-//! for those steps, and those steps have every record exactly once; or these records are missing, and those
-//! came twice.
+//! of all ranks of a run, from before and after each resume, make a [`Verdict`]: either what was delivered is
+//! what the plan has for those steps, and those steps have every record exactly once; or these records are
+//! missing, and those came twice.
 
 pub(crate) mod content;
 mod coverage;
@@ -39,7 +39,7 @@ use crate::base::checked_text::TextWriter;
 use crate::order::Plan;
 use crate::source::Identity;
 
-/// What some lanes of a run were given. [`Feed::receipt`](crate::Feed::receipt) and
+/// What some lanes of a training run were given. [`Feed::receipt`](crate::Feed::receipt) and
 /// [`Lane::receipt`](crate::Lane::receipt) return one, and [`Verdict::of`] takes those of the whole run.
 ///
 /// It is text ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr)), with a checksum.
@@ -103,7 +103,7 @@ impl Receipt {
         entries.map(|(&epoch, entry)| (epoch, entry.contents))
     }
 
-    /// Adds what other lanes of the same plan were given, or the same lanes in another session.
+    /// Adds what other lanes of the same plan were given, or the same lanes before or after a resume.
     ///
     /// # Errors
     ///

@@ -408,7 +408,7 @@ fn receipts_of_other_runs_are_told_apart_by_what_differs() {
     };
     let difference = |one: &str, other: &str| {
         Err(format!(
-            "a has {one:?}, and b has {other:?}: they are not of one run; leave out what does not belong"
+            "a has {one:?}, and b has {other:?}: they do not belong to the same run; leave one of them out"
         ))
     };
     assert_eq!(said(job().seed(3)), difference("seed 0", "seed 3"));
@@ -567,7 +567,7 @@ fn a_digest_of_another_length_and_one_that_contradicts_itself_are_refused() {
     let receipt =
         receipts_of_contents(&plan, &given(&plan, 0..1), |record, _| content(record.index)).remove(0);
     let error = Verdict::with_digest(("d", &data(41, DigestDetail::Sum)), [("r", &receipt)]).unwrap_err();
-    let said = "d has \"41 records\", and r has \"40 records\": they are not of one data set";
+    let said = "d has \"41 records\", and r has \"40 records\": they do not belong to the same data set";
     assert!(error.to_string().starts_with(said), "{error}");
     let text = data(40, DigestDetail::EachRecord).to_string();
     for (from, to, due) in [

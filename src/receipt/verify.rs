@@ -25,9 +25,9 @@ use crate::source::Identity;
 const RECORDS_MAX: u64 = 1 << 32;
 
 impl Verdict {
-    /// Verifies the receipts of a run, each with a name for messages: those of all ranks and of all sessions.
-    /// A resumed run may have been continued by other plans, as long as data set, seed and shuffle are the
-    /// same.
+    /// Verifies the receipts of a run, each with a name for messages: those of all ranks, and from before and
+    /// after each resume. A run may have resumed with other plans, as long as data set, seed and shuffle are
+    /// the same.
     ///
     /// An epoch must be covered if any receipt has its last step or a later epoch. Otherwise it is under way,
     /// and steps that no replica has reached are not missing.
@@ -265,13 +265,13 @@ impl<'a> Audit<'a> {
         for party in &self.parties {
             let (plan, name) = (party.plan, self.witnesses[party.witnesses[0]].name);
             let later =
-                plan.goes_on_in().filter(|&later| later > epoch && plan.reaches_back_to(later) <= epoch);
+                plan.resumed_epoch().filter(|&later| later > epoch && plan.reaches_back_to(later) <= epoch);
             for of in std::iter::once(epoch).chain(later) {
                 let steps = plan.steps(of).map_err(|error| not_of_plan(name, error))?;
                 let given = self.given(party, of);
                 let is_at_end = given.values().any(|given| given.bounds().end == steps);
                 // A plan that resumes with less than a step leaves all of it out.
-                let is_all = steps == 0 && plan.goes_on_in() == Some(of);
+                let is_all = steps == 0 && plan.resumed_epoch() == Some(of);
                 if is_at_end || is_all || is_only && of == epoch && !given.is_empty() {
                     let shares = plan.left_out(of).map_err(|error| not_of_plan(name, error))?;
                     let records = shares.into_iter().flatten().filter(|record| record.epoch == epoch);
@@ -364,12 +364,13 @@ impl<'a> Audit<'a> {
     /// How far each party has got in an epoch.
     fn progress(&self, epoch: u64, last_claimed: u64) -> Result<Progress<'_>, ReceiptError> {
         let mut parties = Vec::new();
-        let mut goes_on = false;
+        let mut is_resumed = false;
         for party in &self.parties {
             let Party { plan, witnesses } = party;
             // With or without steps of its own, it has records of the epoch.
-            let in_epoch = plan.goes_on_in().filter(|&of| plan.reaches_back_to(of) <= epoch && epoch <= of);
-            goes_on |= in_epoch.is_some();
+            let in_epoch =
+                plan.resumed_epoch().filter(|&of| plan.reaches_back_to(of) <= epoch && epoch <= of);
+            is_resumed |= in_epoch.is_some();
             let given = self.given(party, epoch);
             if !given.is_empty() {
                 let name = self.witnesses[witnesses[0]].name;
@@ -380,7 +381,7 @@ impl<'a> Audit<'a> {
             }
         }
         let must_be_covered = epoch < last_claimed || parties.iter().any(|party| party.is_at_end);
-        let is_only = parties.len() == 1 && !goes_on;
+        let is_only = parties.len() == 1 && !is_resumed;
         parties.iter_mut().for_each(|party| party.find_missing(is_only, must_be_covered));
         Ok(Progress { parties, must_be_covered, is_only })
     }

@@ -1,4 +1,9 @@
-//! A record's id and key, and Caffe's own kind of record.
+//! What names a record, whatever it holds: its epoch and position ([`RecordId`]), its key ([`Key`]) for
+//! messages, and the step it belongs to ([`StepId`]).
+//!
+//! [`Datum`] is Caffe's own kind of record, an image with a label: a view of a value's bytes that copies no
+//! pixel. It is what a feed decodes by default. Records of other kinds need only a
+//! [decoder](crate::RecordDecoder).
 
 pub(crate) mod datum;
 
@@ -16,7 +21,8 @@ use crate::base::shown;
 pub struct RecordId {
     /// The epoch, from 0; without a plan, the pass over the database.
     pub epoch: u64,
-    /// The record's position in key order, from 0.
+    /// The record's position in key order, from 0. (A database's *index*, which finds a record by its
+    /// position, is something else.)
     pub index: u64,
 }
 
@@ -26,8 +32,8 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// A step of a run. Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch. In
-/// round-robin order, which has no epochs, they are counted from the start, and their epoch is 0.
+/// A step of a training run. Steps are those of a [plan](crate::order::Plan), counted from 0 in each epoch.
+/// In round-robin order, which has no epochs, they are counted from the start, and their epoch is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StepId {
     /// The epoch.

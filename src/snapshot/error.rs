@@ -23,7 +23,7 @@ pub enum SnapshotError {
     },
     /// The snapshot is larger than the largest file that is read. The previous file is untouched.
     #[error(
-        "{}: the snapshot would be {found} bytes, and files of at most {allowed} are read: have the source \
+        "{}: the snapshot would be {found} bytes, but only files of at most {allowed} can be read back: \
          report less in Source::identity",
         shown::path(path)
     )]

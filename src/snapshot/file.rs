@@ -118,7 +118,9 @@ impl Snapshot {
             .map_err(|error| unwritable(path, &error))
     }
 
-    /// Reads a snapshot from a file. A receipt carried in the file stays there.
+    /// Reads a snapshot from a file. A receipt that an interrupted
+    /// [`save_with_receipt`](Self::save_with_receipt) left in the file stays there: to resume a training run
+    /// that keeps receipts, use [`recover`](Self::recover).
     ///
     /// # Errors
     ///

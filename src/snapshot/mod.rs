@@ -1,7 +1,7 @@
-//! The state of a run, from which it can resume.
+//! The state of a training run, from which it can resume.
 //!
-//! The order of a run is a function of its job, so a place in the run is a step. A snapshot records the job,
-//! what identifies its data, and the next step of each replica. Batches that were prefetched but not
+//! The order of a training run is a function of its job, so a place in it is a step. A snapshot records the
+//! job, what identifies its data, and the next step of each replica. Batches that were prefetched but not
 //! delivered are delivered after resuming.
 
 mod error;
@@ -22,9 +22,10 @@ use crate::record::StepId;
 use crate::source::Identity;
 use crate::transform::CaffeEra;
 
-/// The state of a run: its job, its data, and the next step of each replica. A [feed](crate::Feed::snapshot)
-/// or a [lane](crate::Lane::snapshot) can take one after any batch, and a feed [built with
-/// it](crate::FeedBuilder::resume) resumes from there: bit for bit, and without reading what came before.
+/// The state of a training run: its job, its data, and the next step of each replica. A
+/// [feed](crate::Feed::snapshot) or a [lane](crate::Lane::snapshot) can take one after any batch, and a feed
+/// [built with it](crate::FeedBuilder::resume) resumes from there: bit for bit, and without reading what came
+/// before.
 ///
 /// It is a small, readable text ([`Display`](std::fmt::Display), [`FromStr`](std::str::FromStr),
 /// [`save`](Self::save), [`load`](Self::load)), best kept in one file with the model it belongs to:
@@ -268,9 +269,9 @@ impl Snapshot {
         }
         let has_given = next.iter().any(|id| *id != StepId::default());
         let (plan, next) = was.resumed(job, &next)?;
-        let keeps_lanes = !plan.goes_on() && (is_same || !has_given);
+        let keeps_lanes = !plan.is_resumed() && (is_same || !has_given);
         Ok(Resumed {
-            is_round_robin: is_round_robin && was_round_robin && !plan.goes_on(),
+            is_round_robin: is_round_robin && was_round_robin && !plan.is_resumed(),
             keeps_lanes,
             plan,
             next,

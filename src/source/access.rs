@@ -14,7 +14,7 @@ pub enum Access {
     /// Mapped, unless the file is on a network file system (NFS, SMB, Ceph, Lustre, GPFS, 9P and the like) or
     /// on one that another process provides (FUSE); then read.
     #[default]
-    Chosen,
+    Auto,
     /// Mapped. The fastest, as long as nobody truncates the file.
     Mapped,
     /// Read with `pread` into buffers. An LMDB is then not locked: no reader slot is taken, and if somebody
@@ -36,8 +36,8 @@ impl Access {
         match self {
             Access::Mapped => Reading::Mapped,
             Access::Read => Reading::Read,
-            Access::Chosen if is_remote(file) => Reading::Read,
-            Access::Chosen => Reading::Mapped,
+            Access::Auto if is_remote(file) => Reading::Read,
+            Access::Auto => Reading::Mapped,
         }
     }
 }
@@ -94,6 +94,6 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(Access::Read.of(&file), Reading::Read);
         assert_eq!(Access::Mapped.of(&file), Reading::Mapped);
-        assert_eq!(Access::Chosen.of(&file), Reading::Mapped, "the folder for temporary files is local");
+        assert_eq!(Access::Auto.of(&file), Reading::Mapped, "the folder for temporary files is local");
     }
 }

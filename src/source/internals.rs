@@ -96,7 +96,7 @@ pub trait CursorInternals {
 
     /// A hint: after its next seek, the cursor reads record by record up to this position and then seeks
     /// elsewhere; `u64::MAX` if it continues. Read-ahead should end there.
-    fn goes_on_until(&mut self, _position: u64) {}
+    fn reads_until(&mut self, _position: u64) {}
 
     /// Adds the record of the last step to an empty run, together with the buffer that its value fills, so
     /// that a large value is not copied. Allowed only for an entry with `is_whole` set. The entry's bytes are
@@ -164,9 +164,9 @@ impl dyn Cursor + '_ {
         }
     }
 
-    pub(crate) fn goes_on_until(&mut self, position: u64) {
+    pub(crate) fn reads_until(&mut self, position: u64) {
         if let Some(own) = self.internals() {
-            own.goes_on_until(position);
+            own.reads_until(position);
         }
     }
 

@@ -401,14 +401,14 @@ impl CursorInternals for JoinedCursor {
         self.members[number].cursor.foresee(local);
     }
 
-    fn goes_on_until(&mut self, position: u64) {
+    fn reads_until(&mut self, position: u64) {
         let (number, local) = self.find(position.saturating_sub(1));
         for member in &mut self.members[..number] {
-            member.cursor.goes_on_until(u64::MAX);
+            member.cursor.reads_until(u64::MAX);
         }
         let is_known = position != u64::MAX;
         let end = if is_known { local.saturating_add(1) } else { u64::MAX };
-        self.members[number].cursor.goes_on_until(end);
+        self.members[number].cursor.reads_until(end);
     }
 
     fn give(&mut self, id: RecordId, run: &mut Run) -> bool {

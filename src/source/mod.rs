@@ -1,4 +1,10 @@
-//! Record sources: one module per kind of database, one small trait for all.
+//! Where records are stored: [`Lmdb`], [`LevelDb`], [`ImageList`], several of them [`Joined`], a function
+//! ([`FnSource`]), or a type of your own.
+//!
+//! A [`Source`] is opened once and shared. Each [`Cursor`] reads it independently, in key order or by
+//! position, and lends or copies a record's key and value ([`Entry`]). What the bytes mean is not known here:
+//! that is the decoder's part. The crate's own sources also read ahead, defer checksums to the workers, and
+//! keep an index of where each record is ([`IndexPlace`]).
 
 pub(crate) mod access;
 mod checksum;

@@ -222,9 +222,9 @@ impl CursorInternals for PairedCursor {
         self.second.dealt(dealt);
     }
 
-    fn goes_on_until(&mut self, position: u64) {
-        self.first.goes_on_until(position);
-        self.second.goes_on_until(position);
+    fn reads_until(&mut self, position: u64) {
+        self.first.reads_until(position);
+        self.second.reads_until(position);
     }
 
     fn leave(&mut self) {

@@ -389,7 +389,7 @@ impl Run {
     }
 
     /// Verifies the deferred checksums while the records are used from the first one on.
-    pub(crate) fn seal_checks(&self) -> Verifying<'_> {
+    pub(crate) fn deferred_checksums(&self) -> Verifying<'_> {
         Verifying { run: self, next: 0 }
     }
 

@@ -41,7 +41,7 @@ const LONG: u32 = 10;
 pub(crate) struct Governor {
     threads: usize,
     /// The number of active workers: those with the lowest numbers.
-    at_work: AtomicUsize,
+    active: AtomicUsize,
     /// Whether the work has ended; then nobody stands by.
     over: Mutex<bool>,
     changed: Condvar,
@@ -75,8 +75,8 @@ struct Look {
 impl Governor {
     /// A governor of `threads` workers that are always active.
     pub(crate) fn of(threads: usize) -> Self {
-        let (at_work, over, changed) = (AtomicUsize::new(threads), Mutex::new(false), Condvar::new());
-        Governor { threads, at_work, over, changed, choice: None }
+        let (active, over, changed) = (AtomicUsize::new(threads), Mutex::new(false), Condvar::new());
+        Governor { threads, active, over, changed, choice: None }
     }
 
     /// A governor of `threads` workers with these meters, which keeps as few of them active as the consumers
@@ -103,18 +103,18 @@ impl Governor {
         self.threads
     }
 
-    pub(crate) fn at_work(&self) -> usize {
-        self.at_work.load(Relaxed)
+    pub(crate) fn active(&self) -> usize {
+        self.active.load(Relaxed)
     }
 
     /// Returns when the worker with this number should work. `idle` counts the wait.
     pub(crate) fn stand_by(&self, number: usize, idle: &WaitMeter) {
-        if number < self.at_work() {
+        if number < self.active() {
             return;
         }
         let _wait = idle.begin();
         let mut over = lock(&self.over);
-        while number >= self.at_work() && !*over {
+        while number >= self.active() && !*over {
             over = self.changed.wait(over).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -132,7 +132,7 @@ impl Governor {
 
     /// Called when a worker is lost, which should never happen: those on standby are all that is left.
     pub(crate) fn lose_one(&self) {
-        self.set_at_work(self.threads);
+        self.set_active(self.threads);
     }
 
     /// Ends the work and wakes all workers on standby.
@@ -144,16 +144,16 @@ impl Governor {
     /// Checks now and then whether the number of workers is right. Any thread may call it, and often.
     pub(crate) fn look(&self, now: Instant) {
         if let Some(choice) = &self.choice
-            && let Some(at_work) = choice.look(now, self.threads, self.at_work())
+            && let Some(active) = choice.look(now, self.threads, self.active())
         {
-            self.set_at_work(at_work);
+            self.set_active(active);
         }
     }
 
-    fn set_at_work(&self, workers: usize) {
-        tracing::debug!(workers, was = self.at_work(), of = self.threads, "workers at work");
+    fn set_active(&self, workers: usize) {
+        tracing::debug!(workers, was = self.active(), of = self.threads, "active workers");
         let over = lock(&self.over);
-        self.at_work.store(workers, Relaxed);
+        self.active.store(workers, Relaxed);
         drop(over);
         self.changed.notify_all();
     }
@@ -161,7 +161,7 @@ impl Governor {
 
 impl Choice {
     /// The new number of active workers, if it changes.
-    fn look(&self, now: Instant, threads: usize, at_work: usize) -> Option<usize> {
+    fn look(&self, now: Instant, threads: usize, active: usize) -> Option<usize> {
         if nanos(now.saturating_duration_since(self.start)) < self.next_look.load(Relaxed) {
             return None;
         }
@@ -177,8 +177,8 @@ impl Choice {
         (last.at, last.idle) = (now, idle);
         let [taken, pressing] = [&self.taken, &self.pressing].map(|count| count.swap(0, Relaxed) as f64);
         let (worked, is_pressing) = (threads as f64 - idled, pressing > PRESSING * taken);
-        let chosen = last.habit.choose(Seen { at_work, threads, worked, is_pressing });
-        (chosen != at_work).then_some(chosen)
+        let chosen = last.habit.choose(Seen { active, threads, worked, is_pressing });
+        (chosen != active).then_some(chosen)
     }
 }
 
@@ -186,7 +186,7 @@ impl Choice {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     /// The number of active workers; `threads` is the number of all workers.
-    at_work: usize,
+    active: usize,
     threads: usize,
     /// The average number of workers that were busy.
     worked: f64,
@@ -214,29 +214,29 @@ impl Default for Habit {
 
 impl Habit {
     fn choose(&mut self, seen: Seen) -> usize {
-        let Seen { at_work, threads, worked, is_pressing } = seen;
+        let Seen { active, threads, worked, is_pressing } = seen;
         self.unchanged = self.unchanged.saturating_add(1);
         if self.unchanged >= LONG * self.patience {
             (self.patience, self.unchanged) = ((self.patience / 2).max(PATIENCE), 0);
         }
         if is_pressing {
             self.calm = 0;
-            if at_work == threads {
+            if active == threads {
                 return threads;
             }
             if std::mem::take(&mut self.is_try) {
                 self.patience = (self.patience * 2).min(PATIENCE_MAX);
             }
             self.unchanged = 0;
-            return (at_work * 2).min(threads);
+            return (active * 2).min(threads);
         }
-        if at_work == 1 || worked >= EASY * (at_work - 1) as f64 {
+        if active == 1 || worked >= EASY * (active - 1) as f64 {
             self.calm = 0;
-            return at_work;
+            return active;
         }
         self.calm += 1;
         if self.calm < self.patience {
-            return at_work;
+            return active;
         }
         (self.calm, self.unchanged, self.is_try) = (0, 0, true);
         // By half at most: a moment's rest may not last.
@@ -246,7 +246,7 @@ impl Habit {
             reason = "a small positive number"
         )]
         let enough = (worked.max(0.0) / EASY).ceil() as usize;
-        enough.max(at_work / 2).max(1)
+        enough.max(active / 2).max(1)
     }
 }
 
@@ -265,12 +265,12 @@ mod tests {
 
     /// Simulates windows of a feed with work for `work` workers, whose consumers wait as soon as there are
     /// fewer.
-    fn settle(habit: &mut Habit, at_work: &mut usize, threads: usize, work: f64, windows: usize) {
+    fn settle(habit: &mut Habit, active: &mut usize, threads: usize, work: f64, windows: usize) {
         for _ in 0..windows {
-            let is_pressing = work > *at_work as f64 * 0.95;
-            let worked = work.min(*at_work as f64);
-            *at_work = habit.choose(Seen { at_work: *at_work, threads, worked, is_pressing });
-            assert!((1..=threads).contains(at_work));
+            let is_pressing = work > *active as f64 * 0.95;
+            let worked = work.min(*active as f64);
+            *active = habit.choose(Seen { active: *active, threads, worked, is_pressing });
+            assert!((1..=threads).contains(active));
         }
     }
 
@@ -278,71 +278,71 @@ mod tests {
     fn as_many_work_as_the_consumers_need_and_some_more() {
         for threads in [1, 2, 3, 16, 128] {
             for work in [0.0, 0.1, 0.9, 1.5, 3.0, 9.7, 60.0, 200.0] {
-                let (mut habit, mut at_work) = (Habit::default(), threads);
-                settle(&mut habit, &mut at_work, threads, work, 1000);
+                let (mut habit, mut active) = (Habit::default(), threads);
+                settle(&mut habit, &mut active, threads, work, 1000);
                 let whole =
                     |workers: f64| (1..=threads).find(|&all| all as f64 >= workers).unwrap_or(threads);
                 let least = whole(work);
-                assert!(at_work >= least, "{threads} threads, work for {work}: {at_work}");
+                assert!(active >= least, "{threads} threads, work for {work}: {active}");
                 let most = (whole(work / EASY) + 1).min(threads);
-                assert!(at_work <= most, "{threads} threads, work for {work}: {at_work}");
+                assert!(active <= most, "{threads} threads, work for {work}: {active}");
             }
         }
     }
 
     #[test]
     fn standby_workers_return_in_a_few_windows_when_there_is_more_to_do() {
-        let (mut habit, mut at_work) = (Habit::default(), 64);
-        settle(&mut habit, &mut at_work, 64, 0.5, 1000);
-        assert_eq!(at_work, 1);
-        settle(&mut habit, &mut at_work, 64, 64.0, 6);
-        assert_eq!(at_work, 64);
+        let (mut habit, mut active) = (Habit::default(), 64);
+        settle(&mut habit, &mut active, 64, 0.5, 1000);
+        assert_eq!(active, 1);
+        settle(&mut habit, &mut active, 64, 64.0, 6);
+        assert_eq!(active, 64);
     }
 
     #[test]
     fn a_number_that_was_wrong_is_tried_less_and_less_often_and_that_is_forgotten_again() {
         // Quiet for a while, then work for all.
-        let (mut habit, mut at_work, mut changes) = (Habit::default(), 4, 0);
+        let (mut habit, mut active, mut changes) = (Habit::default(), 4, 0);
         for _ in 0..1000 {
-            let before = at_work;
-            settle(&mut habit, &mut at_work, 4, 0.2, 20);
-            changes += usize::from(at_work < before);
-            settle(&mut habit, &mut at_work, 4, 4.0, 5);
+            let before = active;
+            settle(&mut habit, &mut active, 4, 0.2, 20);
+            changes += usize::from(active < before);
+            settle(&mut habit, &mut active, 4, 4.0, 5);
         }
         assert!(changes < 150, "{changes}");
-        settle(&mut habit, &mut at_work, 4, 0.2, 20_000);
-        assert_eq!((at_work, habit.patience), (1, PATIENCE));
+        settle(&mut habit, &mut active, 4, 0.2, 20_000);
+        assert_eq!((active, habit.patience), (1, PATIENCE));
     }
 
     #[test]
     fn one_wrong_try_costs_patience_once_however_many_come_back() {
-        let (mut habit, mut at_work) = (Habit::default(), 64);
-        settle(&mut habit, &mut at_work, 64, 0.5, 65);
-        assert_eq!((at_work, habit.patience), (1, PATIENCE));
-        settle(&mut habit, &mut at_work, 64, 64.0, 10);
-        assert_eq!((at_work, habit.patience), (64, 2 * PATIENCE));
+        let (mut habit, mut active) = (Habit::default(), 64);
+        settle(&mut habit, &mut active, 64, 0.5, 65);
+        assert_eq!((active, habit.patience), (1, PATIENCE));
+        settle(&mut habit, &mut active, 64, 64.0, 10);
+        assert_eq!((active, habit.patience), (64, 2 * PATIENCE));
     }
 
     #[test]
     fn consumers_that_wait_for_a_slow_reader_do_not_call_for_workers() {
-        let (mut habit, mut at_work) = (Habit::default(), 16);
+        let (mut habit, mut active) = (Habit::default(), 16);
         for _ in 0..1000 {
             // The queue is always empty.
-            at_work = habit.choose(Seen { at_work, threads: 16, worked: 1.2, is_pressing: false });
+            active = habit.choose(Seen { active, threads: 16, worked: 1.2, is_pressing: false });
         }
-        assert_eq!(at_work, 2);
+        assert_eq!(active, 2);
     }
 
     #[test]
     fn a_ring_of_one_batch_has_all_workers_though_they_rest_between_batches() {
         for (threads, work) in [(2, 0.8), (16, 0.8), (16, 4.0), (64, 8.0)] {
-            let (mut habit, mut at_work) = (Habit::default(), threads);
+            let (mut habit, mut active) = (Habit::default(), threads);
             for _ in 0..1000 {
                 // A step takes one unit of time; filling the next batch takes one worker `work`.
-                let filling = work / at_work as f64;
+                let filling = work / active as f64;
                 let worked = work / (1.0 + filling);
-                at_work = habit.choose(Seen { at_work, threads, worked, is_pressing: true });
-                assert_eq!(at_work, threads, "{work}");
+                active = habit.choose(Seen { active, threads, worked, is_pressing: true });
+                assert_eq!(active, threads, "{work}");
             }
         }
     }
@@ -357,7 +357,7 @@ mod tests {
                 governor.took(left);
                 governor.look(start + WINDOW * 2 * window);
             }
-            governor.at_work()
+            governor.active()
         };
         let resting: Vec<_> = (0..4).map(|_| meters.idle.begin()).collect();
         assert_eq!(look_at(&governor, 0..100, 9), 1, "nobody waits");
@@ -375,18 +375,18 @@ mod tests {
             governor.took(0);
             governor.look(Instant::now() + WINDOW * 2 * window);
         }
-        assert_eq!((governor.at_work(), governor.threads()), (3, 3));
+        assert_eq!((governor.active(), governor.threads()), (3, 3));
     }
 
     #[test]
     fn standby_workers_are_sent_to_work_and_released_at_the_end() {
         let (governor, idle) = (Governor::of(3), WaitMeter::default());
-        governor.set_at_work(1);
+        governor.set_active(1);
         std::thread::scope(|scope| {
             let second = scope.spawn(|| governor.stand_by(1, &idle));
             let third = scope.spawn(|| governor.stand_by(2, &idle));
             governor.stand_by(0, &idle);
-            governor.set_at_work(2);
+            governor.set_active(2);
             second.join().unwrap();
             assert!(!third.is_finished());
             governor.end();
@@ -398,11 +398,11 @@ mod tests {
     #[test]
     fn a_worker_that_is_lost_leaves_its_work_to_those_who_stand_by() {
         let (governor, idle) = (Governor::of(2), WaitMeter::default());
-        governor.set_at_work(1);
+        governor.set_active(1);
         std::thread::scope(|scope| {
             scope.spawn(|| governor.stand_by(1, &idle));
             governor.lose_one();
         });
-        assert_eq!(governor.at_work(), 2);
+        assert_eq!(governor.active(), 2);
     }
 }

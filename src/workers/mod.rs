@@ -51,7 +51,7 @@ impl Fill {
     fn handle(mut self, processor: &Processor, scratch: &mut Scratch) -> bool {
         let mut at = 0;
         let handled = catch_unwind(AssertUnwindSafe(|| {
-            let mut checksums = self.run.seal_checks();
+            let mut checksums = self.run.deferred_checksums();
             for (position, record) in self.run.iter().enumerate() {
                 at = position;
                 if let Some(next) = self.run.get(position + 1) {

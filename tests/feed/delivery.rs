@@ -697,7 +697,7 @@ fn what_cannot_be_is_refused_by_name() {
         (feed().batch_size(0), "batch_size is 0; it must be at least 1"),
         (feed().prefetch(0), "prefetch is 0; it must be at least 1"),
         (feed().threads(0), "threads is 0; it must be at least 1"),
-        (feed().devices([]), "a feed needs at least 1 device"),
+        (feed().devices([]), "a feed needs at least 1 device: name one with .devices(...)"),
         (feed().threads(1_000_000), "1000000 threads are too many; at most 1024 are allowed"),
         (feed().devices(hosts(2000)), "2000 devices are too many; at most 1024 are allowed"),
         (Feed::builder(), "a feed needs a source: .lmdb(path), .leveldb(path), or .source(...)"),

@@ -255,7 +255,7 @@ fn sources_of_functions_say_what_is_wrong_with_them() {
 fn what_cannot_be_decoded_so_is_refused_when_the_feed_is_built() {
     let build = |feed: FeedBuilder| feed.build().map(drop).unwrap_err();
     let over = || Feed::builder().source(source());
-    let half = |said, missing| FeedError::Config(ConfigError::HalfADecoder { said, missing });
+    let half = |given, missing| FeedError::Config(ConfigError::IncompleteDecoder { given, missing });
     assert_eq!(build(over().fields(fields())), half("fields", "decode"));
     assert_eq!(build(over().decode(decode)), half("decode", "fields"));
     let both = over().decoder(RawBytes::fixed()).fields(fields());

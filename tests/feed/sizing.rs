@@ -37,7 +37,7 @@ fn what_is_said_is_kept_and_what_is_not_is_chosen() {
     assert_eq!((sizing.threads, sizing.are_threads_chosen), (cores(), true));
     assert_eq!((sizing.prefetch, sizing.prefetch_max, sizing.is_prefetch_chosen), (4, 8, true));
     let stats = chosen.stats();
-    assert_eq!((stats.workers.threads, stats.workers.at_work, stats.lanes[0].ring), (cores(), cores(), 4));
+    assert_eq!((stats.workers.threads, stats.workers.active, stats.lanes[0].ring), (cores(), cores(), 4));
 
     let said = over(images("said", 8)).threads(3).prefetch(5).build().unwrap();
     let sizing = said.sizing();
@@ -194,7 +194,7 @@ fn workers_that_nobody_needs_stand_by_and_the_batches_are_the_same() {
             assert_eq!(one.records(), two.records());
             assert_eq!(one.pixels::<f32>().unwrap(), two.pixels::<f32>().unwrap());
         };
-        while feed.stats().workers.at_work > 1 {
+        while feed.stats().workers.active > 1 {
             compare();
             // The ring is full for a while, and every thread idle.
             until_waited(&feed, |stats| stats.lanes[0].waits_for_free.time);

@@ -276,16 +276,16 @@ fn fields_of_forks_are_passed_over_only_where_they_change_nothing() {
     let refused = |file: &str, phase: Phase| open(file).data_layers(&phase.into()).unwrap_err().to_string();
     assert_ends(
         &refused("nvcaffe.prototxt", Phase::Test),
-        "nvcaffe.prototxt:39:36: layer \"data\": transform_param.img_rand_resize_lower is NVCaffe's, and \
-         Percolator has no counterpart; without it the arrays would differ",
+        "nvcaffe.prototxt:39:36: layer \"data\": transform_param.img_rand_resize_lower is a field of \
+         NVCaffe that Percolator does not support; ignoring it would change the arrays",
     );
     assert!(refused("intel.prototxt", Phase::Train).contains(
-        "intel.prototxt:9:66: layer \"data\": data_param.shuffle is NVCaffe and Intel Caffe's, and \
-         Percolator has no"
+        "intel.prototxt:9:66: layer \"data\": data_param.shuffle is a field of NVCaffe and Intel \
+         Caffe that Percolator does not support"
     ));
     assert!(
         refused("ssd.prototxt", Phase::Test)
-            .contains("ssd.prototxt:28:37: layer \"data\": transform_param.resize_param is SSD")
+            .contains("ssd.prototxt:28:37: layer \"data\": transform_param.resize_param is a field of SSD")
     );
     let annotated = refused("ssd.prototxt", Phase::Train);
     assert!(
@@ -332,7 +332,7 @@ fn a_fork_field_of_its_neutral_value_is_harmless() {
         "flow: [false]",
     ] {
         let error = read(harmful).unwrap_err().to_string();
-        assert!(error.contains("has no counterpart"), "{harmful}: {error}");
+        assert!(error.contains("that Percolator does not support"), "{harmful}: {error}");
     }
 }
 

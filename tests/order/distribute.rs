@@ -656,8 +656,8 @@ fn a_map_of_workers_that_cannot_be_is_refused() {
     let said = refusal(vec![here("a", 1), here("b", 2)]).to_string();
     assert_eq!(
         said,
-        "every worker has the same number of replicas, and 3 replicas cannot be divided by 2 workers: count \
-         those of all workers together, 2 with one each"
+        "3 replicas cannot be divided evenly among 2 workers: every worker has the same number of replicas, \
+         so give a multiple of 2 as the number of all replicas"
     );
     let said = refusal(vec![here("a", 1), InputWorker::elsewhere("b", 3)]).to_string();
     assert!(said.starts_with("worker \"b\" has 3 device(s), and worker \"a\" has 1"), "{said}");

@@ -558,7 +558,7 @@ fn what_cannot_be_divided_is_refused_in_words() {
     let job = |batch, world| Job::new([10], batch, world);
     let refusal = |job: Job| job.plan().unwrap_err().to_string();
     let said = [
-        (World::new(3, 4).unwrap_err().to_string(), "4 replicas cannot be divided by 3 workers"),
+        (World::new(3, 4).unwrap_err().to_string(), "4 replicas cannot be divided evenly among 3 workers"),
         (refusal(job(BatchSize::Global(0), World::ALONE)), "the global batch is 0"),
         (
             refusal(job(BatchSize::PerReplica(u64::MAX), world(2, 2))),
@@ -570,7 +570,7 @@ fn what_cannot_be_divided_is_refused_in_words() {
         ),
         (
             refusal(job(BatchSize::Global(5), world(2, 2)).assignment(Assignment::Caffe)),
-            "a global batch of 5 records cannot be divided evenly by 2 replicas",
+            "a global batch of 5 records cannot be divided evenly among 2 replicas",
         ),
         (
             refusal(

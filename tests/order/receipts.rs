@@ -312,7 +312,7 @@ fn all_kinds_of_data_sets_are_proven_and_copies_have_one_digest() {
         // Without its targets, a data set is another one.
         let alone = run(feed(images(40), 2).batch_size(3).epochs(1).receipt_contents(true));
         let error = Verdict::with_digest(("pairs", &digests[4]), [("alone", &alone)]).unwrap_err();
-        assert!(error.to_string().contains("they are not of one data set"), "{error}");
+        assert!(error.to_string().contains("they do not belong to the same data set"), "{error}");
     });
 }
 

@@ -483,7 +483,10 @@ fn rebuilt_databases_are_refused_by_resume_and_by_their_receipts() {
                 take(&mut other.take_lanes().unwrap(), &[5]);
                 let Some((one, other)) = first.receipt().zip(other.receipt()) else { continue };
                 let error = percolator::receipt::Verdict::of([("one", &one), ("other", &other)]).unwrap_err();
-                assert!(error.to_string().contains("they are not of one data set"), "{how}: {error}");
+                assert!(
+                    error.to_string().contains("they do not belong to the same data set"),
+                    "{how}: {error}"
+                );
                 assert!(one.clone().merge(&other).is_err(), "{how}");
             }
         }

@@ -1,5 +1,5 @@
 //! An index in a sidecar beside its database is used as long as the database is unchanged. If the database
-//! has changed, or the sidecar is damaged or cut, the index is made anew. A forged sidecar leads to a record
+//! has changed, or the sidecar is damaged or cut, the index is rebuilt. A forged sidecar leads to a record
 //! of the database or to an error, and never ends the process.
 
 #![allow(
@@ -43,7 +43,7 @@ fn a_leveldbs_sidecar_is_used_again_until_the_database_changes_and_mended_where_
         log.text()
     };
     let records = mixed(40);
-    assert!(index(&records).contains("a record index is made"));
+    assert!(index(&records).contains("a record index was built"));
     assert!(index(&records).contains("a record index is used"));
     let whole = fs::read(&sidecar).unwrap();
     for at in 0..whole.len() {
@@ -51,7 +51,7 @@ fn a_leveldbs_sidecar_is_used_again_until_the_database_changes_and_mended_where_
         changed[at] ^= 0x40;
         fs::write(&sidecar, if at % 2 == 0 { &changed[..] } else { &whole[..at] }).unwrap();
         let text = index(&records);
-        assert!(text.contains("made anew"), "byte {at}: {text}");
+        assert!(text.contains("rebuilding it"), "byte {at}: {text}");
         assert_eq!(fs::read(&sidecar).unwrap(), whole, "byte {at}");
     }
     common::leveldb::write(&path, leveldb_options(1), mixed(60).into_iter().skip(40));
@@ -92,7 +92,7 @@ fn a_sidecar_is_made_once_and_used_again() {
     let database = Written::of(100);
     let log = Log::default();
     let first = log.listen(|| database.indexed());
-    assert!(log.text().contains("a record index is made"), "{}", log.text());
+    assert!(log.text().contains("a record index was built"), "{}", log.text());
     assert_eq!(database.names(), ["lmdb", "lmdb.percolator-index"], "no temporary file is left");
     let stamp = |metadata: fs::Metadata| (metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
     let written = stamp(fs::metadata(database.sidecar()).unwrap());
@@ -131,7 +131,7 @@ fn a_sidecar_in_a_folder_of_many_is_named_by_its_database() {
 }
 
 #[test]
-fn an_index_of_a_database_that_grew_is_made_anew() {
+fn an_index_of_a_database_that_grew_is_rebuilt() {
     let database = Written::of(20);
     drop(database.indexed());
     let before = fs::read(database.sidecar()).unwrap();
@@ -149,7 +149,7 @@ fn an_index_of_a_database_that_grew_is_made_anew() {
 }
 
 #[test]
-fn a_sidecar_that_is_cut_at_any_length_is_made_anew() {
+fn a_sidecar_that_is_cut_at_any_length_is_rebuilt() {
     let database = Written::of(12);
     let records = walked(&database.open());
     drop(database.indexed());
@@ -169,7 +169,7 @@ fn a_sidecar_that_is_cut_at_any_length_is_made_anew() {
 }
 
 #[test]
-fn a_sidecar_of_which_any_byte_changed_is_made_anew() {
+fn a_sidecar_of_which_any_byte_changed_is_rebuilt() {
     let database = Written::of(12);
     let records = walked(&database.open());
     drop(database.indexed());
@@ -181,14 +181,14 @@ fn a_sidecar_of_which_any_byte_changed_is_made_anew() {
             fs::write(database.sidecar(), &changed).unwrap();
             let log = Log::default();
             log.listen(|| check_every_record(&database, &records, &format!("byte {at} ^ {flip:#x}")));
-            assert!(log.text().contains("made anew"), "byte {at} ^ {flip:#x}: {}", log.text());
+            assert!(log.text().contains("rebuilding it"), "byte {at} ^ {flip:#x}: {}", log.text());
             assert_eq!(fs::read(database.sidecar()).unwrap(), whole, "byte {at} ^ {flip:#x}");
         }
     }
 }
 
 #[test]
-fn a_sidecar_of_a_newer_version_or_another_program_is_made_anew() {
+fn a_sidecar_of_a_newer_version_or_another_program_is_rebuilt() {
     let database = Written::of(12);
     let records = walked(&database.open());
     drop(database.indexed());
@@ -351,7 +351,7 @@ fn index_where_nothing_can_be_written(path: &Path) {
     fs::write(cache.parent().unwrap(), "no folder").unwrap();
     for place in [IndexPlace::Beside, IndexPlace::Folder(path.join("indexes"))] {
         let text = index(&place);
-        assert!(text.contains("WARN") && text.contains("kept in memory alone"), "{text}");
+        assert!(text.contains("WARN") && text.contains("kept in memory only"), "{text}");
     }
     fs::remove_file(cache.parent().unwrap()).unwrap();
 }

@@ -42,11 +42,11 @@ pub(super) struct StateArgs {
     /// The data layer that fills this blob; needed only if several layers share a name.
     #[arg(long, value_name = "BLOB", conflicts_with_all = ["lmdb", "leveldb"])]
     top: Option<String>,
-    /// The folder to which paths of the source, and paths in the net, are relative [default: the working
+    /// The folder that relative paths, of sources and in the net, start from [default: the working
     /// directory].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Read what is left of a LevelDB whose logs lack writes, with a warning for each gap.
+    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
     #[arg(long)]
     allow_log_gaps: bool,
     /// How the files of databases are read.
@@ -67,7 +67,7 @@ pub(super) struct TransformArgs {
     /// Crop every image to a square with sides of this many pixels; 0 turns cropping off.
     #[arg(long)]
     crop: Option<u32>,
-    /// Mirror images at random, every second one on average; `--mirror=false` does not.
+    /// Mirror images at random, half of them on average; `--mirror=false` turns mirroring off.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     mirror: Option<bool>,
     /// Subtract these values: one for all channels, or one per channel.
@@ -89,18 +89,18 @@ pub(super) struct TransformArgs {
 pub(super) enum AccessArg {
     /// Map local files; read files on network file systems.
     #[default]
-    Chosen,
-    /// Map files: the fastest. If a file is truncated or cannot be read meanwhile, the system kills the
-    /// process.
+    Auto,
+    /// Map files: the fastest. If a file is truncated or becomes unreadable during the run, the system kills
+    /// the process.
     Mapped,
-    /// Read with pread instead of mapping: I/O failures are errors, and do not end the process.
+    /// Read with pread instead of mapping: an I/O failure is an error, and does not kill the process.
     Read,
 }
 
 impl AccessArg {
     pub(super) fn access(self) -> Access {
         match self {
-            AccessArg::Chosen => Access::Chosen,
+            AccessArg::Auto => Access::Auto,
             AccessArg::Mapped => Access::Mapped,
             AccessArg::Read => Access::Read,
         }
@@ -166,7 +166,7 @@ impl SourceArgs {
                 true => found.leveldb.push(path.clone()),
                 false if is_lmdb_file || !at.is_file() => found.lmdb.push(path.clone()),
                 false if paths.len() > 1 => {
-                    bail!("{}: a net is a data set by itself: give it alone", path.display());
+                    bail!("{}: a net cannot be combined with other data sets: give it alone", path.display());
                 }
                 false => found.net = Some(path.clone()),
             }
@@ -293,11 +293,11 @@ impl StateArgs {
             let choose = match meant.len() {
                 2.. if self.layer.is_some() => {
                     let tops = meant.iter().filter_map(|&number| layers[number].tops.first());
-                    format!("--top one of {}", listed(tops.map(|top| &**top).collect::<Vec<_>>().into_iter()))
+                    format!("--top: {}", listed(tops.map(|top| &**top).collect::<Vec<_>>().into_iter()))
                 }
-                _ => format!("--layer one of {}", listed(layers.iter().map(|layer| &*layer.name))),
+                _ => format!("--layer: {}", listed(layers.iter().map(|layer| &*layer.name))),
             };
-            bail!("{}: {found} in {state}: choose with {choose}", shown::path(path));
+            bail!("{}: {found} in {state}: choose one with {choose}", shown::path(path));
         };
         let feed = feeds.into_iter().nth(position).expect("there is a feed for each layer");
         let layer = &layers[position];
@@ -329,7 +329,7 @@ fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 }
 
 impl TransformArgs {
-    /// The configured transform; anything not set is as in `transform`.
+    /// The configured transform. What is not set is as in `transform`.
     pub(super) fn or(&self, mut transform: Transform) -> Transform {
         if let Some([height, width]) = self.resize {
             transform = transform.resize(height, width);
@@ -385,12 +385,13 @@ fn finite(text: &str) -> Result<f32, String> {
     if number.is_finite() {
         Ok(number)
     } else {
-        Err("not a finite 32-bit number: every pixel would be lost".to_owned())
+        Err("not a finite 32-bit number: all pixels would become infinite or NaN".to_owned())
     }
 }
 
 /// Parses a duration in seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "not a time: give 0 seconds or more".to_owned())
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| "not a valid duration: give 0 seconds or more".to_owned())
 }

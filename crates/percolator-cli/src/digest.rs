@@ -25,8 +25,8 @@ pub(crate) struct Digest {
     leveldb: Vec<PathBuf>,
     #[command(flatten)]
     state: StateArgs,
-    /// Also write 64 bits of each record's hash, 16 bytes per record. They prove epochs that are under way or
-    /// drop records.
+    /// Also write 64 bits of each record's hash (16 bytes of text per record). The digest then also proves
+    /// epochs that are under way or that drop records.
     #[arg(long)]
     each_record: bool,
     /// Write to this file instead of the standard output.

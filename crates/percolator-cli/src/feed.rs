@@ -35,7 +35,7 @@ pub(crate) struct Feed {
     pipeline: PipelineArgs,
     #[command(flatten)]
     job: JobArgs,
-    /// Records per step, divided among the devices; replaces the batch size of each.
+    /// Records per step, of all replicas of the job together; replaces the batch size of each device.
     #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
     global_batch_size: Option<usize>,
     /// Simulate training: each consumer takes this many milliseconds per batch, on a GPU with a kernel.
@@ -51,13 +51,13 @@ pub(crate) struct Feed {
     /// [default: beside].
     #[arg(long, value_name = "PLACE", value_parser = index_place)]
     index: Option<IndexPlace>,
-    /// Be one of this many workers, whose replicas are the devices.
+    /// The number of workers in the job. This process is one of them, and its devices are its replicas.
     #[arg(long, value_name = "W", requires = "worker", conflicts_with = "job_from_environment")]
     workers: Option<usize>,
     /// The number of this worker, from 0.
     #[arg(long, value_name = "N", requires = "workers")]
     worker: Option<usize>,
-    /// Be the worker that torchrun, SLURM, Open MPI or a Kubernetes Indexed Job assigns to this process.
+    /// Take --workers and --worker from the launcher: torchrun, SLURM, Open MPI, or a Kubernetes Indexed Job.
     #[arg(long)]
     job_from_environment: bool,
     /// With --job-from-environment: the number of processes, if the launcher does not give it.
@@ -77,7 +77,7 @@ pub(crate) struct Feed {
     /// Also keep the hashes of the records' bytes in the receipt, for verify-run --digest.
     #[arg(long, requires = "receipt")]
     receipt_contents: bool,
-    /// The digest of the data set, from percolator digest: a run does not resume with another one.
+    /// The digest of the data set, from percolator digest. A run cannot resume with another one.
     #[arg(long, value_name = "FILE")]
     digest: Option<PathBuf>,
     /// Stop after this many batches per lane.
@@ -173,7 +173,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The receipt of earlier sessions, if the run resumes and writes to their file.
+    /// The receipt of what was delivered before, if the run resumes and adds to that file.
     fn earlier_receipt(&self, feed: &percolator::Feed) -> anyhow::Result<Option<Receipt>> {
         let (Some(path), Some(_), Some(receipt)) = (&self.receipt, &self.resume, feed.receipt()) else {
             return Ok(None);
@@ -182,14 +182,14 @@ impl Feed {
         if std::fs::metadata(path).map_or(0, |found| found.len()) == 0 {
             return Ok(None);
         }
-        let refused = |error| anyhow!("{error}; give this session a --receipt of its own");
+        let refused = |error| anyhow!("{error}; give this run a --receipt of its own");
         let mut earlier = Receipt::load(path).map_err(refused)?;
         // Fails before the run, rather than after it.
         earlier.merge(&receipt).map_err(refused)?;
         Ok(Some(earlier))
     }
 
-    /// Writes the snapshot and the receipt, if they were asked for. The receipt includes earlier sessions.
+    /// Writes the snapshot and the receipt, if requested. The receipt includes what was delivered before.
     fn take_down(&self, feed: &percolator::Feed, earlier: Option<Receipt>) -> anyhow::Result<()> {
         let mut receipt = feed.receipt();
         if let (Some(receipt), Some(earlier)) = (&mut receipt, &earlier) {
@@ -306,7 +306,7 @@ fn millis(text: &str) -> Result<Duration, String> {
 
     let millis: f64 = text.parse().map_err(|_| "not a number of milliseconds")?;
     let length = Duration::try_from_secs_f64(millis / 1e3).ok().filter(|&length| length <= STEP_MAX);
-    length.ok_or_else(|| "not a step's time: give 0 to 3600000 milliseconds".to_owned())
+    length.ok_or_else(|| "not a valid step time: give 0 to 3600000 milliseconds".to_owned())
 }
 
 /// Prints the feed's share of the rate at which one thread copies memory, measured in no more memory than the

@@ -30,7 +30,7 @@ pub(super) struct JobArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PolicyArg {
-    /// FILE if there are files for all workers, otherwise DATA.
+    /// FILE if there are several files, and enough for all workers; otherwise DATA.
     Auto,
     /// Each worker has its own files.
     File,
@@ -38,7 +38,7 @@ enum PolicyArg {
     Data,
     /// Every worker reads everything.
     Off,
-    /// Each worker has every n-th record, before any other step.
+    /// Each of n workers has every n-th record, before they are shuffled or batched.
     Hint,
 }
 

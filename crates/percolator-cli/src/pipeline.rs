@@ -13,10 +13,10 @@ pub(super) struct PipelineArgs {
     /// Records per batch of one device [default: the net's, otherwise 64].
     #[arg(long)]
     pub(super) batch_size: Option<usize>,
-    /// Worker threads [default: one per core, of which as few are active as keep the consumers from waiting].
+    /// Worker threads [default: one per core, of which only as many are active as the consumers need].
     #[arg(long)]
     threads: Option<usize>,
-    /// Batches in a lane's ring [default: the net's, otherwise 4, and up to 8 if those are too few].
+    /// Batches in a lane's ring [default: the net's, otherwise 4, and up to 8 if bursts empty the ring].
     #[arg(long)]
     prefetch: Option<usize>,
     /// The type of a batch's elements [default: f32].
@@ -28,11 +28,11 @@ pub(super) struct PipelineArgs {
     /// Where to transform pixels: on the host, or, after cropping and copying, on the devices.
     #[arg(long, value_enum, default_value_t)]
     pub(super) transform_on: PlaceArg,
-    /// Drop what was used of the database from the page cache: for a database larger than memory.
+    /// Drop the used parts of the database from the page cache: for a database larger than memory.
     #[arg(long)]
     pub(super) drop_behind: bool,
-    /// Decode JPEGs that are then reduced at a half, a quarter or an eighth of their size, as small as
-    /// suffices: faster, but the pixels are not Caffe's.
+    /// Decode JPEGs that are resized to fewer pixels at a half, a quarter or an eighth of their size: the
+    /// smallest that is large enough. Faster, but the pixels are not Caffe's.
     #[arg(long)]
     scaled_decode: bool,
     /// The seed of crops and mirroring.

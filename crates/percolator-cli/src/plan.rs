@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     /// The Caffe LevelDB to read; several are one data set, in this order.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     leveldb: Vec<PathBuf>,
-    /// Read what is left of a LevelDB whose logs lack writes.
+    /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
     #[arg(long, requires = "leveldb")]
     allow_log_gaps: bool,
     /// How the files of databases are read.
@@ -42,11 +42,11 @@ pub(crate) struct Plan {
     /// Instead of databases: files of these numbers of records.
     #[arg(long, value_name = "M,M,...", value_delimiter = ',')]
     files: Vec<u64>,
-    /// Records per step, of all replicas together.
+    /// Records per step, of all replicas of the job together.
     #[arg(long, value_name = "B")]
-    global_batch: Option<u64>,
+    global_batch_size: Option<u64>,
     /// Records per step and replica.
-    #[arg(long, value_name = "B", conflicts_with = "global_batch")]
+    #[arg(long, value_name = "B", conflicts_with = "global_batch_size")]
     per_replica_batch: Option<u64>,
     /// Workers (hosts, or processes).
     #[arg(long, value_name = "W", default_value_t = 1)]
@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     /// The epoch, from 0 [default: 0, or the snapshot's].
     #[arg(long)]
     epoch: Option<u64>,
-    /// Print the plan by which the run of this snapshot resumes as the job.
+    /// Print what is left of this snapshot's run, when it resumes as this job.
     #[arg(long, value_name = "FILE", conflicts_with = "rebatch")]
     resume: Option<PathBuf>,
     /// Only this step of the epoch, from 0.
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
     replica: Option<usize>,
     /// Instead of a job: cut the records into batches of these sizes, repeatedly.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires_all = ["records", "batch"],
-        conflicts_with_all = ["global_batch", "per_replica_batch", "step", "replica", "shuffle", "seed",
+        conflicts_with_all = ["global_batch_size", "per_replica_batch", "step", "replica", "shuffle", "seed",
             "policy", "assignment", "epoch", "workers", "replicas"])]
     rebatch: Vec<u64>,
     /// With --rebatch: the size of the incoming batches.
@@ -128,7 +128,8 @@ impl Plan {
         let next: Option<Vec<_>> = (0..snapshot.replicas()).map(|replica| snapshot.next(replica)).collect();
         let next =
             next.with_context(|| format!("{} has replicas whose step is not in the snapshot", run()))?;
-        let (plan, next) = plan.resumed(job, &next).with_context(|| format!("{} cannot resume so", run()))?;
+        let (plan, next) =
+            plan.resumed(job, &next).with_context(|| format!("{} cannot resume as this job", run()))?;
         let first = next.iter().min().map_or(0, |id| id.epoch);
         Ok((plan, self.epoch.unwrap_or(first)))
     }
@@ -154,11 +155,11 @@ impl Plan {
     }
 
     fn job_of(&self, files: &[u64]) -> anyhow::Result<Job> {
-        let batch = match (self.global_batch, self.per_replica_batch) {
+        let batch = match (self.global_batch_size, self.per_replica_batch) {
             (Some(records), _) => BatchSize::Global(records),
             (None, Some(records)) => BatchSize::PerReplica(records),
             (None, None) => {
-                bail!("the records per step are not set: give --global-batch or --per-replica-batch")
+                bail!("the records per step are not set: give --global-batch-size or --per-replica-batch")
             }
         };
         let world = World::new(self.workers, self.replicas.unwrap_or(self.workers))?;
@@ -175,7 +176,7 @@ impl Plan {
         let drops = match self.job.last_batch() {
             None | Some(LastBatch::Keep) => false,
             Some(LastBatch::Drop) => true,
-            Some(_) => bail!("--rebatch keeps its last batch or drops it"),
+            Some(_) => bail!("--rebatch can only keep or drop its last batch: use --last-batch keep or drop"),
         };
         let records = if self.batch_drop_remainder { records / batch * batch } else { records };
         let batches = rebatch(records, &self.rebatch, drops)?;

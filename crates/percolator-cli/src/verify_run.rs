@@ -15,14 +15,14 @@ use super::out::Out;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyRun {
-    /// The receipts of all ranks and all sessions of the run.
+    /// All receipts of the run: of every rank, and from before and after it was resumed.
     #[arg(value_name = "RECEIPT", required = true)]
     receipts: Vec<PathBuf>,
-    /// Require the first N epochs to be covered [default: those that another epoch follows].
+    /// Require the first N epochs to be covered [default: each one that another follows].
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
-    /// Also prove that the right bytes were delivered: those of the data set of this digest, from percolator
-    /// digest. The receipts must be written with --receipt-contents.
+    /// Also prove that the delivered bytes are those of the data set of this digest, from percolator digest.
+    /// The receipts must be written with feed --receipt-contents.
     #[arg(long, value_name = "FILE")]
     digest: Option<PathBuf>,
     /// Print one JSON object.
@@ -120,11 +120,11 @@ fn why_unproven(epoch: &EpochVerdict) -> Option<String> {
             Some(format!("the bytes delivered in epoch {number} differ from the data set's"))
         }
         Some(ContentsVerdict::NotSaid { .. }) => Some(format!(
-            "the receipts lack content hashes of epoch {number}: have them written with --receipt-contents"
+            "the receipts lack content hashes of epoch {number}: run feed with --receipt-contents"
         )),
         Some(ContentsVerdict::NotKnown) if epoch.state == EpochState::Covered => Some(format!(
-            "the digest does not prove the bytes of epoch {number}, in which not all records came: make it \
-             with --each-record"
+            "the digest cannot prove the bytes of epoch {number}, which did not deliver all records: make \
+             the digest with --each-record"
         )),
         _ => None,
     }

@@ -137,8 +137,8 @@ impl Context {
         };
         let device = check(&name, "cuDeviceGet", result::device::get(number))?;
         // SAFETY: the driver just returned this device. The context is released in the drop.
-        let context =
-            check(&name, "cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
+        let retained = unsafe { result::primary_ctx::retain(device) };
+        let context = check(&name, "cuDevicePrimaryCtxRetain", retained)?;
         Ok(Arc::new(Context { ordinal, name, device, context, is_unknown: AtomicBool::new(false) }))
     }
 

@@ -149,11 +149,11 @@ impl Kernel {
             (&raw mut job).cast(),
         ];
         let _entered = context.enter()?;
+        let stream = self.stream.handle();
         // SAFETY: the function and the stream live as long as `self`, and the arguments match the kernel's;
         // the driver copies them before it returns. The memory that they point to is the caller's promise.
         // The means live as long as `self`, which the batch's transfer keeps until the batch has arrived.
-        let launched =
-            unsafe { result::launch_kernel(function, grid, BLOCK, 0, self.stream.handle(), &mut arguments) };
+        let launched = unsafe { result::launch_kernel(function, grid, BLOCK, 0, stream, &mut arguments) };
         context.check("cuLaunchKernel", launched)
     }
 }

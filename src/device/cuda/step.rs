@@ -144,11 +144,10 @@ impl SyntheticStep {
         let mut nanos = self.nanos;
         let mut arguments: [*mut c_void; 1] = [(&raw mut nanos).cast()];
         let _entered = context.enter()?;
-        let one = (1, 1, 1);
+        let (one, stream) = ((1, 1, 1), self.stream.handle());
         // SAFETY: the kernel takes one number, which the driver copies before it returns, and touches no
         // memory.
-        let launched =
-            unsafe { result::launch_kernel(self.spin, one, one, 0, self.stream.handle(), &mut arguments) };
+        let launched = unsafe { result::launch_kernel(self.spin, one, one, 0, stream, &mut arguments) };
         context.check("cuLaunchKernel", launched)
     }
 

@@ -155,8 +155,8 @@ impl CudaEvent {
         let _entered = self.context.enter()?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: the event lives as long as `self`; the caller promises that the stream is alive.
-        self.context
-            .check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, self.handle, flags) })
+        let waits = unsafe { result::stream::wait_event(stream, self.handle, flags) };
+        self.context.check("cuStreamWaitEvent", waits)
     }
 
     /// The milliseconds from an earlier event to this one; both must be timed and have happened.

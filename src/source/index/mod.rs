@@ -92,10 +92,10 @@ impl RecordIndex {
                 Unusable::Missing => {}
                 Unusable::Stale { found, wanted } => tracing::info!(
                     %index, %found, %wanted,
-                    "a record index is of another state of the database: it is made anew"
+                    "a record index is of another state of the database: rebuilding it"
                 ),
                 Unusable::Damaged(damage) => {
-                    tracing::warn!(%index, %damage, "a record index cannot be used: it is made anew");
+                    tracing::warn!(%index, %damage, "a record index cannot be used: rebuilding it");
                 }
             }
             None
@@ -114,7 +114,7 @@ impl RecordIndex {
         for path in sidecars(subject.place, &subject.database) {
             match sidecar::write(&path, subject.kind, &subject.identity, places) {
                 Ok(()) => {
-                    tracing::info!(%database, index = %path.display(), records, "a record index is made");
+                    tracing::info!(%database, index = %path.display(), records, "a record index was built");
                     return;
                 }
                 Err(error) => {
@@ -126,8 +126,8 @@ impl RecordIndex {
         if *subject.place != IndexPlace::Memory {
             tracing::warn!(
                 %database,
-                "the record index is kept in memory alone, and each process makes it again; set a folder \
-                 for it with IndexPlace::Folder"
+                "the record index is kept in memory only, so each process rebuilds it; set a folder for it \
+                 with IndexPlace::Folder"
             );
         }
     }

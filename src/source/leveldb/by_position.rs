@@ -142,7 +142,7 @@ impl CursorInternals for LevelDbCursor {
         self.merge.dealt(dealt);
     }
 
-    fn goes_on_until(&mut self, position: u64) {
+    fn reads_until(&mut self, position: u64) {
         // Looked up outside the lock: a part of the index may have to be read.
         let index = self.source.indexed.lock().as_ref().map(|indexed| indexed.index.clone());
         let last = position.checked_sub(1).filter(|_| position != u64::MAX).zip(index);
@@ -151,7 +151,7 @@ impl CursorInternals for LevelDbCursor {
             Some(RecordPlace::Table { table, .. }) => self.source.database.table_at(table),
             Some(RecordPlace::Memory(_)) | None => None,
         };
-        self.merge.goes_on_until_table(table);
+        self.merge.reads_until_table(table);
     }
 
     fn leave(&mut self) {

@@ -73,7 +73,7 @@ pub(super) fn checked(cursor: &mut dyn Cursor, step: usize, run_records: usize) 
             }
         };
         if ended.is_some() || run.len() == run_records {
-            let mut checksums = run.seal_checks();
+            let mut checksums = run.deferred_checksums();
             for (position, record) in run.iter().enumerate() {
                 if let Err(error) = checksums.before(position) {
                     return (records, Some(error));

@@ -165,8 +165,8 @@ impl LevelCursor {
             .is_some_and(|(last, table)| table.first_user_key() > last.last_user_key())
     }
 
-    /// Sets the table, by level and number there, up to which the walk continues before it jumps elsewhere.
-    pub(super) fn goes_on_until(&mut self, table: Option<(usize, usize)>) {
+    /// Sets the table, by level and number there, up to which the walk reads before it jumps elsewhere.
+    pub(super) fn reads_until(&mut self, table: Option<(usize, usize)>) {
         self.until = table;
     }
 

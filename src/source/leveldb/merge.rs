@@ -154,11 +154,11 @@ impl MergeCursor {
         self.state = State::Start;
     }
 
-    /// Tells the walk that it continues up to this table of some level, and then jumps elsewhere.
-    pub(super) fn goes_on_until_table(&mut self, table: Option<(usize, usize)>) {
+    /// Sets the table of some level up to which the walk reads before it jumps elsewhere.
+    pub(super) fn reads_until_table(&mut self, table: Option<(usize, usize)>) {
         for child in &mut self.children {
             if let Child::Level(level) = child {
-                level.goes_on_until(table);
+                level.reads_until(table);
             }
         }
     }

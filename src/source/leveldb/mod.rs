@@ -145,7 +145,7 @@ pub struct LevelDbOptions {
 }
 
 impl LevelDbOptions {
-    /// Sets how the files are read (default: [`Access::Chosen`]).
+    /// Sets how the files are read (default: [`Access::Auto`]).
     ///
     /// With [`Access::Read`] the logs are in memory as long as the database is open. A cursor holds the
     /// current table of each level, and each table of level 0, in memory. Tables usually have 2 MiB. What

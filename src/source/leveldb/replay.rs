@@ -166,7 +166,7 @@ impl<'a> Replay<'a> {
         match self.allowed {
             LogGaps::Refuse => Err(gap.into()),
             LogGaps::Allow => {
-                tracing::warn!("writes are lost, which is allowed: {gap}");
+                tracing::warn!("a gap in the logs, which LogGaps::Allow permits: {gap}");
                 if self.gaps.len() < GAPS_MAX {
                     self.gaps.push(gap);
                 }

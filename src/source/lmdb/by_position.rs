@@ -96,7 +96,7 @@ impl PositionCursor {
     }
 
     /// Ends read-ahead before this position.
-    pub(super) fn goes_on_until(&mut self, position: u64) {
+    pub(super) fn reads_until(&mut self, position: u64) {
         (self.until, self.is_end_set) = (position, false);
     }
 
@@ -224,6 +224,6 @@ impl PositionCursor {
         let place = last.and_then(|last| self.indexed.index.place(last).ok().flatten());
         let place = place.map(|[number]| Place::of_number(number));
         let last = place.and_then(|place| Mapped::at(place, &self.view, &self.lender).ok());
-        self.is_end_set = page_cache.goes_on_until(last.map(|record| record.value));
+        self.is_end_set = page_cache.reads_until(last.map(|record| record.value));
     }
 }

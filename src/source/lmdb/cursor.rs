@@ -85,7 +85,7 @@ impl LmdbCursor {
         self.by_position = self.source.index_within(self.view.transaction()).map(by_position);
         if let Some(by_position) = &mut self.by_position {
             self.page_cache.leave();
-            by_position.goes_on_until(self.until);
+            by_position.reads_until(self.until);
         }
     }
 
@@ -269,14 +269,14 @@ impl CursorInternals for LmdbCursor {
         }
     }
 
-    fn goes_on_until(&mut self, position: u64) {
+    fn reads_until(&mut self, position: u64) {
         self.until = position;
         if position != u64::MAX {
             // A walk through the tree does not know where that is.
             self.seek_by_index();
         }
         if let Some(by_position) = &mut self.by_position {
-            by_position.goes_on_until(position);
+            by_position.reads_until(position);
         }
     }
 

@@ -100,7 +100,7 @@ impl LmdbOptions {
         self
     }
 
-    /// Sets how the file is read (default: [`Access::Chosen`]).
+    /// Sets how the file is read (default: [`Access::Auto`]).
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;

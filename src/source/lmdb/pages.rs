@@ -63,7 +63,8 @@ impl Pages {
                 // can promise that no other program, or part of this one, writes to pages that a cursor sees,
                 // or cuts the file: that is the assumption under which a file is mapped (`Access::Mapped`,
                 // docs/design.md). LMDB keeps it for everybody who has a reader's slot.
-                Some(unsafe { MmapOptions::new().len(length).map(&*file) }?)
+                let map = unsafe { MmapOptions::new().len(length).map(&*file) };
+                Some(map?)
             }
         };
         Ok(Pages { file, map, page_bytes, file_bytes })

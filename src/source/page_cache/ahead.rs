@@ -54,7 +54,7 @@ impl Window {
     }
 
     /// The cursor reads up to `end`, and what it reaches is requested again; `None` is the end of the file.
-    pub(super) fn goes_on_until(&mut self, end: Option<u64>) {
+    pub(super) fn reads_until(&mut self, end: Option<u64>) {
         if let Some(end) = end {
             (self.end, self.asked) = (end.min(self.file_bytes), 0);
         } else {
@@ -226,7 +226,7 @@ mod tests {
         let mut asked = 0;
         // Every second share is another rank's.
         for start in (0..FILE_BYTES - SHARE).step_by(18 << 20) {
-            window.goes_on_until(Some(start + SHARE));
+            window.reads_until(Some(start + SHARE));
             for at in (start..start + SHARE).step_by(100_000) {
                 let wanted = window.came_to(at);
                 assert!(
@@ -237,7 +237,7 @@ mod tests {
             }
         }
         assert!(asked > 10 * SHARE, "{asked}");
-        window.goes_on_until(None);
+        window.reads_until(None);
         assert!((0..100).any(|step| window.came_to(FILE_BYTES - SHARE + step).end > FILE_BYTES - SHARE));
     }
 

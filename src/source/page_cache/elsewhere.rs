@@ -29,7 +29,7 @@ impl PageCache {
 
     pub(in crate::source) fn jump(&mut self, _is_end_known: bool) {}
 
-    pub(in crate::source) fn goes_on_until(&mut self, _last: Option<&[u8]>) -> bool {
+    pub(in crate::source) fn reads_until(&mut self, _last: Option<&[u8]>) -> bool {
         true
     }
 }

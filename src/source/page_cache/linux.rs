@@ -92,9 +92,9 @@ impl PageCache {
 
     /// The cursor reads up to this value and then seeks elsewhere; `None` if it continues. `false` if this
     /// was ignored, because a cursor that has hardly started has nothing read ahead.
-    pub(in crate::source) fn goes_on_until(&mut self, last: Option<&[u8]>) -> bool {
+    pub(in crate::source) fn reads_until(&mut self, last: Option<&[u8]>) -> bool {
         let Some(Active { mapped, window, .. }) = &mut self.active else { return false };
-        window.goes_on_until(last.map(|value| mapped.place_of(value).end));
+        window.reads_until(last.map(|value| mapped.place_of(value).end));
         true
     }
 

@@ -107,7 +107,7 @@ impl Figures {
             },
             devices: known.devices.clone(),
             threads: job.threads,
-            workers_at_work: most(&|stats| stats.workers.at_work),
+            workers_at_work: most(&|stats| stats.workers.active),
             ring_batches: most(&|stats| stats.lanes.iter().map(|lane| lane.ring).max().unwrap_or(0)),
             batch_size: known.batch.records,
             rounds: known.rounds,

@@ -293,7 +293,7 @@ fn a_layer_is_chosen_by_its_name() {
     let second = LAYER.replace("raw_lmdb", "gray_lmdb").replace("'data'", "'gray'");
     let dump = Dump::with_net(&format!("{LAYER}\n{second}"));
     let message = dump.fail(["net.prototxt"]);
-    let choose = "in TRAIN (level 0, no stages): choose with --layer one of \"data\", \"gray\"";
+    let choose = "in TRAIN (level 0, no stages): choose one with --layer: \"data\", \"gray\"";
     assert_eq!(message, format!("net.prototxt: 2 data layers {choose}"));
     let message = dump.fail(["net.prototxt", "--layer", "label"]);
     assert_eq!(message, format!("net.prototxt: no data layer \"label\" {choose}"));
@@ -302,7 +302,7 @@ fn a_layer_is_chosen_by_its_name() {
     let dump = Dump::with_net(&format!("{LAYER}\n{}", LAYER.replace("top: 'data'", "top: 'more'")));
     let message = dump.fail(["net.prototxt", "--layer", "data"]);
     assert!(message.starts_with("net.prototxt: 2 data layers \"data\" in TRAIN"), "{message}");
-    assert!(message.ends_with("choose with --top one of \"data\", \"more\""), "{message}");
+    assert!(message.ends_with("choose one with --top: \"data\", \"more\""), "{message}");
     for args in [&["--layer", "data", "--top", "more"][..], &["--top", "data"]] {
         dump.pass([&["net.prototxt"], args].concat());
     }

@@ -63,13 +63,13 @@ fn dropping_what_was_used_changes_no_batch() {
 fn files_are_mapped_or_read_as_the_command_is_told() {
     for source in [["--lmdb", "raw_lmdb"], ["--leveldb", "raw_leveldb_ldb"], ["--leveldb", "raw_leveldb_log"]]
     {
-        for access in ["chosen", "mapped", "read"] {
+        for access in ["auto", "mapped", "read"] {
             assert_eq!(batches(&[&source[..], &["--access", access]].concat()), batches(&source));
         }
     }
     assert!(
         refuse(&["--lmdb", "raw_lmdb", "--access", "pread"], 2)
-            .contains("[possible values: chosen, mapped, read]")
+            .contains("[possible values: auto, mapped, read]")
     );
     let digest_of = |source: [&str; 2], access: &str| {
         let output = command_with("digest", &[source[0], source[1], "--access", access]).output().unwrap();
@@ -113,7 +113,8 @@ fn a_named_database_is_read_where_the_command_is_told_its_name() {
     assert!(refuse(&["--lmdb", &one, "--database", "val"], 1).contains("there is no database \"val\""));
     let message = refuse(&["--leveldb", "raw_leveldb_ldb", "--database", "train"], 1);
     assert!(message.contains("--database names a database of an LMDB"), "{message}");
-    let plan = ["--lmdb", &one, &other, "--database", "train", "--access", "read", "--global-batch", "6"];
+    let plan =
+        ["--lmdb", &one, &other, "--database", "train", "--access", "read", "--global-batch-size", "6"];
     let output = command_with("plan", &plan).output().unwrap();
     let planned = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -452,7 +453,7 @@ fn what_is_no_regular_file_is_not_read() {
             command_with("feed", &[name]),
             command_with("feed", &[&net]),
             command_with("feed", &["--lmdb", "raw_lmdb", "--once", "--mean-file", name]),
-            command_with("plan", &["--records", "9", "--global-batch", "3", "--resume", name]),
+            command_with("plan", &["--records", "9", "--global-batch-size", "3", "--resume", name]),
             command_with("verify-run", &[name]),
         ];
         for mut command in reads {

@@ -34,7 +34,7 @@ fn the_command_prints_what_the_plan_says() {
     };
     for case in mirrored() {
         let arguments = format!(
-            "--records {} --global-batch {} --replicas {} --last-batch {} --json",
+            "--records {} --global-batch-size {} --replicas {} --last-batch {} --json",
             case["records"],
             case["global_batch"],
             case["replicas"],
@@ -52,14 +52,15 @@ fn the_command_prints_what_the_plan_says() {
     let printed =
         json("--files 3,4,5 --per-replica-batch 3 --workers 3 --policy file --step 1 --replica 1 --json");
     assert_eq!((&printed["steps"], &printed["policy"]), (&serde_json::json!([[[6]]]), &Value::from("file")));
-    let printed = json("--leveldb golden/raw_leveldb_log golden/raw_leveldb_ldb --global-batch 100 --json");
+    let printed =
+        json("--leveldb golden/raw_leveldb_log golden/raw_leveldb_ldb --global-batch-size 100 --json");
     assert_eq!(printed["steps"][1][0], serde_json::json!((100..128).collect::<Vec<_>>()));
     let (code, out, _) =
-        plan_command("--lmdb golden/raw_lmdb --global-batch 8 --replicas 2 --shuffle global --seed 3");
+        plan_command("--lmdb golden/raw_lmdb --global-batch-size 8 --replicas 2 --shuffle global --seed 3");
     assert_eq!(code, 0);
     assert!(out.contains("64 records in 1 file(s)") && out.contains("sharded by DATA"), "{out}");
     assert!(out.contains("step 0, replica 1 of worker 0: 4 record(s): "), "{out}");
-    let (_, out, _) = plan_command("--records 100 --global-batch 10");
+    let (_, out, _) = plan_command("--records 100 --global-batch-size 10");
     assert!(out.contains("0-9\n") && out.contains("... and 2 more: give --step, or --json"), "{out}");
 }
 
@@ -67,7 +68,7 @@ fn the_command_prints_what_the_plan_says() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_command_prints_a_step_that_no_memory_holds() {
-    let many = "--records 1000000000000 --global-batch 1000000000000 --step 0";
+    let many = "--records 1000000000000 --global-batch-size 1000000000000 --step 0";
     for (arguments, due) in [
         (format!("{many} --json"), "{\"steps\": [[[0,1,2,3,"),
         (format!("{many} --shuffle global"), "1000000000000 records in 1 file(s)"),
@@ -95,24 +96,27 @@ fn the_command_prints_a_step_that_no_memory_holds() {
 #[test]
 fn the_command_refuses_what_cannot_be() {
     for (arguments, due) in [
-        ("--records 10 --global-batch 4 --workers 0", "workers is 0"),
+        ("--records 10 --global-batch-size 4 --workers 0", "workers is 0"),
         (
-            "--records 10 --global-batch 4 --workers 2 --replicas 3",
-            "3 replicas cannot be divided by 2 workers",
+            "--records 10 --global-batch-size 4 --workers 2 --replicas 3",
+            "3 replicas cannot be divided evenly among 2 workers",
         ),
-        ("--records 10 --global-batch 4 --step 9", "there is no step 9 in epoch 0: it has 3"),
+        ("--records 10 --global-batch-size 4 --step 9", "there is no step 9 in epoch 0: it has 3"),
         (
-            "--records 10 --global-batch 4 --step 18446744073709551615",
+            "--records 10 --global-batch-size 4 --step 18446744073709551615",
             "there is no step 18446744073709551615",
         ),
         ("--records 10 --rebatch 1 --batch 3 --policy off", "cannot be used with"),
-        ("--records 10 --global-batch 4 --replica 1", "there is no replica 1 in a job of 1"),
-        ("--records 10", "give --global-batch or --per-replica-batch"),
+        ("--records 10 --global-batch-size 4 --replica 1", "there is no replica 1 in a job of 1"),
+        ("--records 10", "give --global-batch-size or --per-replica-batch"),
         ("--records 10 --rebatch 0,0 --batch 3", "batch sizes are all 0"),
         ("--records 10 --rebatch 1 --batch 0", "--batch is 0"),
-        ("--records 10 --global-batch 4 --shuffle window:0", "window:RECORDS (1 or more)"),
-        ("--lmdb golden/none --global-batch 4", "golden/none: cannot open the database"),
-        ("--files 3,4 --workers 3 --replicas 3 --global-batch 4 --policy file", "there are 2 for 3 workers"),
+        ("--records 10 --global-batch-size 4 --shuffle window:0", "window:RECORDS (1 or more)"),
+        ("--lmdb golden/none --global-batch-size 4", "golden/none: cannot open the database"),
+        (
+            "--files 3,4 --workers 3 --replicas 3 --global-batch-size 4 --policy file",
+            "there are 2 for 3 workers",
+        ),
     ] {
         let (code, out, error) = plan_command(arguments);
         assert!(code != 0 && out.is_empty() && error.contains(due), "{arguments}: {code} {out} {error}");

@@ -138,7 +138,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
             "{text}"
         );
         let (code, text) = verify("without", digest);
-        assert!(code == 1 && text.contains("have them written with --receipt-contents"), "{text}");
+        assert!(code == 1 && text.contains("run feed with --receipt-contents"), "{text}");
     }
     let (code, text) = verify("stopped", "sum.digest");
     assert!(code == 0 && text.contains("20 of 64 records; bytes not proven"), "{text}");
@@ -182,7 +182,10 @@ fn the_command_refuses_other_data_by_their_digest() {
     feed(&["--receipt", "alone.receipt", "--receipt-contents"]);
     feed(&["--receipt", "given.receipt", "--receipt-contents", "--digest", "sum.digest"]);
     // The feed had another digest.
-    fails(&["verify-run", "given.receipt", "--digest", "forged.digest"], "they are not of one data set");
+    fails(
+        &["verify-run", "given.receipt", "--digest", "forged.digest"],
+        "they do not belong to the same data set",
+    );
     fails(
         &["verify-run", "alone.receipt", "--digest", "forged.digest"],
         "the bytes delivered in epoch 0 differ from the data set's",

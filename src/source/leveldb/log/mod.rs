@@ -95,16 +95,16 @@ pub enum LogFault {
         found: u8,
     },
     /// A record starts while another has not ended.
-    #[error("a record starts, but the one before it, which starts at byte {unfinished}, has no end")]
+    #[error("a record starts, but the one before it, which starts at byte {unfinished}, is not complete")]
     NoEnd {
         /// Where the record without an end starts.
         unfinished: usize,
     },
     /// A record continues that has not started.
-    #[error("a record continues that has no start")]
+    #[error("a fragment continues a record, but no record was started")]
     NoStart,
     /// There are zeros in place of a header, and data after them.
-    #[error("there are zeros, and data after them, at byte {data}")]
+    #[error("there are zeros instead of a header, but data follows them at byte {data}")]
     Zeros {
         /// The offset of the first byte that is not zero.
         data: usize,
