@@ -1,6 +1,7 @@
 //! Launches a resolved feed: allocates its memory and starts its threads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::empty::EmptyBatches;
 use super::lane::{Lane, PrefetchThread};
@@ -14,7 +15,6 @@ use crate::base::numa::Cpus;
 use crate::base::offload::Helpers;
 use crate::base::return_queue::ReturnQueue;
 use crate::base::slot_account::SlotAccount;
-use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Sender, bounded, thread};
 use crate::config::ConfigError;
 use crate::device::{Device, DeviceError};
@@ -121,7 +121,7 @@ impl ResolvedFeed {
 
     /// One handle for each lane, in the order of the lanes: record `g` goes to lane `g mod N`.
     fn open_readers(&self, helpers: &Arc<dyn Helpers>) -> Result<Vec<DataReader>, FeedError> {
-        let group = format!("feed {}", FEEDS.fetch_add(1, Ordering::Relaxed));
+        let group = format!("feed {}", FEEDS.fetch_add(1, Relaxed));
         let open = |_| {
             DataReader::builder_shared(&*self.builder.spec.layer, self.source.clone())
                 .phase(self.builder.spec.phase)

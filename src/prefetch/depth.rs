@@ -92,6 +92,7 @@ impl Depth {
 }
 
 #[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use super::*;
 

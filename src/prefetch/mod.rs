@@ -628,6 +628,7 @@ pub(crate) fn give_back(
 }
 
 #[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use super::*;
 

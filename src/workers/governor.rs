@@ -260,6 +260,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use super::*;
 

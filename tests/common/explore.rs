@@ -16,8 +16,14 @@ const STACK_BYTES: usize = 256 * 1024;
 /// anywhere. Every thread of a scenario must end. A schedule in which one waits for ever, or panics, fails,
 /// and is printed so that `shuttle::replay` can repeat it.
 pub(crate) fn explore(scenario: impl Fn() + Send + Sync + 'static) {
+    explore_a_share(1, scenario);
+}
+
+/// Like [`explore`], under a share of the schedules: one in `of`, for a scenario of many steps.
+pub(crate) fn explore_a_share(of: usize, scenario: impl Fn() + Send + Sync + 'static) {
     let schedules =
         std::env::var("MODEL_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(SCHEDULES);
+    let schedules = (schedules / of).max(2);
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     let scenario = Arc::new(scenario);

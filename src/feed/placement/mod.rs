@@ -44,5 +44,5 @@ fn near(topology: &Topology, device: &Device) -> Option<Cpus> {
 }
 
 #[cfg(test)]
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(shuttle)))]
 mod tests;
