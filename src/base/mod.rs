@@ -12,6 +12,7 @@ pub(crate) mod offload;
 pub(crate) mod return_queue;
 pub(crate) mod shape;
 pub mod shown;
+pub(crate) mod simd;
 pub(crate) mod slot_account;
 pub(crate) mod splitmix;
 pub(crate) mod sync;

@@ -18,6 +18,7 @@ use super::batch::Batch;
 use crate::base::shape::{AXES_MAX, Dtype, Extents};
 use crate::base::sync::panic_message;
 use crate::device::DeviceError;
+use crate::record::{RecordId, StepEnd};
 
 /// The DLPack version of the tensors' layout.
 pub const DLPACK_VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
@@ -151,7 +152,7 @@ struct Managed {
     shape: [i64; AXES_MAX],
     strides: [i64; AXES_MAX],
     /// Keeps the memory, which the last of the batch's tensors releases.
-    _batch: Arc<Batch>,
+    batch: Arc<Batch>,
 }
 
 /// An array of a batch, from which a [`Managed`] is made.
@@ -276,7 +277,7 @@ impl DlpackTensor {
         };
         let unversioned =
             DLManagedTensor { dl_tensor: tensor(), manager_ctx, deleter: Some(delete_unversioned) };
-        let managed = Box::new(Managed { versioned, unversioned, shape, strides, _batch: batch.clone() });
+        let managed = Box::new(Managed { versioned, unversioned, shape, strides, batch: batch.clone() });
         let managed = Box::into_raw(managed);
         // No reference to the whole struct is made from here on, so the addresses of its parts stay valid.
         // SAFETY: the box was just given up, and nobody else has its address; only an address in it is taken.
@@ -299,6 +300,24 @@ impl DlpackTensor {
     pub fn tensor(&self) -> &DLTensor {
         // SAFETY: the struct exists until a deleter has been called, which only the drop does.
         unsafe { &(*self.0.as_ptr()).versioned.dl_tensor }
+    }
+
+    /// The batch. Its arrays belong to whoever has the tensors; only what stands beside them may be read.
+    fn batch(&self) -> &Batch {
+        // SAFETY: as in `tensor`. No `&mut` to this part is ever made.
+        unsafe { &(*self.0.as_ptr()).batch }
+    }
+
+    /// Returns the records of the batch, in the order of its rows. Rows after them are padding.
+    #[must_use]
+    pub fn records(&self) -> &[RecordId] {
+        self.batch().records()
+    }
+
+    /// Returns the [step](Batch::step) that the batch is of.
+    #[must_use]
+    pub fn step(&self) -> Option<StepEnd> {
+        self.batch().step()
     }
 
     /// Hands the tensor on: to a framework, or into a capsule named `dltensor_versioned`. The new owner must

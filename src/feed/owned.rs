@@ -51,6 +51,12 @@ impl OwnedArray {
         &self.batch.filled().layout().arrays()[self.number]
     }
 
+    /// Returns the batch that it is of, which says what the rows are: its records, mask and step.
+    #[must_use]
+    pub fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
     /// Returns its name: that of its field, or `FIELD.offsets` or `FIELD.lengths` for what accompanies a
     /// field of varying length.
     #[must_use]

@@ -4,6 +4,8 @@
 //! for each plane c and each pixel i: planes[c][i] = interleaved[i * step + places[c]]
 //! ```
 
+use crate::base::simd::{InstructionSet, Kernel};
+
 /// The layout of the pixels that a library has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interleaved {
@@ -20,9 +22,9 @@ impl Interleaved {
         let pixels = interleaved.len() / step;
         let job = Job { interleaved, planes: planes.chunks_exact_mut(pixels) };
         match (step, places) {
-            (3, [0, 1, 2]) => pulp::Arch::new().dispatch(Separate::<_, 3, false>(job)),
-            (3, [2, 1, 0]) => pulp::Arch::new().dispatch(Separate::<_, 3, true>(job)),
-            (4, [2, 1, 0, 3] | [2, 1, 0]) => pulp::Arch::new().dispatch(Separate::<_, 4, true>(job)),
+            (3, [0, 1, 2]) => InstructionSet::widest().run(Separate::<_, 3, false>(job)),
+            (3, [2, 1, 0]) => InstructionSet::widest().run(Separate::<_, 3, true>(job)),
+            (4, [2, 1, 0, 3] | [2, 1, 0]) => InstructionSet::widest().run(Separate::<_, 4, true>(job)),
             _ => {
                 for (&place, plane) in places.iter().zip(job.planes) {
                     pick(interleaved, step, place, plane);
@@ -51,14 +53,14 @@ struct Job<'a, P> {
 /// Separates all planes in one pass, three or four of them. `SWAPPED` swaps the first and the third.
 struct Separate<P, const STEP: usize, const SWAPPED: bool>(P);
 
-impl<'a, P, const STEP: usize, const SWAPPED: bool> pulp::WithSimd for Separate<Job<'a, P>, STEP, SWAPPED>
+impl<'a, P, const STEP: usize, const SWAPPED: bool> Kernel for Separate<Job<'a, P>, STEP, SWAPPED>
 where
     P: Iterator<Item = &'a mut [u8]>,
 {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(self, _: S) {
+    fn run(self) {
         let Job { interleaved, mut planes } = self.0;
         let (Some(mut first), Some(second), Some(mut third)) = (planes.next(), planes.next(), planes.next())
         else {

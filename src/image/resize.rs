@@ -16,6 +16,7 @@
 //! with the same result.
 
 use crate::base::shape::ImageShape;
+use crate::base::simd::{InstructionSet, Kernel};
 
 /// The sum of the weights of two pixels.
 const ONE: i32 = 2048;
@@ -117,7 +118,7 @@ impl Resizer {
                     *held = Some(row);
                 }
             }
-            pulp::Arch::new().dispatch(DownColumns { sums: &self.sums, weights: tap.weights, out });
+            InstructionSet::widest().run(DownColumns { sums: &self.sums, weights: tap.weights, out });
         }
     }
 }
@@ -139,11 +140,11 @@ struct DownColumns<'a> {
     out: &'a mut [u8],
 }
 
-impl pulp::WithSimd for DownColumns<'_> {
+impl Kernel for DownColumns<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(self, _: S) {
+    fn run(self) {
         let [upper, lower] = self.sums;
         let [first, second] = self.weights.map(i32::from);
         for ((out, &upper), &lower) in self.out.iter_mut().zip(upper).zip(lower) {

@@ -14,9 +14,8 @@
 //! mirrored row is read in descending order, because writes are the slower part. Subtraction and
 //! multiplication round separately, as in Caffe: a fused operation would change the last bit.
 //!
-//! A record is one [`Job`], which is compiled once per instruction set. [`pulp`] picks one at run time, once
-//! per record. Everything below it is `inline(always)`, and there are no closures, which cannot be: code that
-//! is not inlined is compiled for the baseline and is several times slower.
+//! A record is one [`Job`], which is compiled once per instruction set; one is picked at run time, once per
+//! record (`base/simd.rs`). Everything below it is `inline(always)`, and there are no closures.
 
 use std::array;
 
@@ -27,6 +26,7 @@ use super::narrow::Float;
 use super::sink::{Direct, Sink, Stage, Streamed};
 use crate::base::cache_lines;
 use crate::base::shape::ImageShape;
+use crate::base::simd::Kernel;
 use crate::record::datum::Strided;
 
 /// The number of pixels computed at a time: the floats in the widest register, or in a few narrower ones.
@@ -70,11 +70,11 @@ pub(super) struct Job<'a, R, E> {
     pub(super) out: &'a mut [E],
 }
 
-impl<R: Rows, E: Element<R::Pixel>> pulp::WithSimd for Job<'_, R, E> {
+impl<R: Rows, E: Element<R::Pixel>> Kernel for Job<'_, R, E> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(self, _: S) {
+    fn run(self) {
         let Self { source, stage, planes, out } = self;
         match (planes, stage) {
             (None, None) => fill_planar(source, Direct(out)),

@@ -9,6 +9,7 @@ use prost::Message as _;
 use super::random::Reduction;
 use super::{Draw, MeanChoice, MeanImage, Scratch, Transform, Transformer};
 use crate::base::shape::{Dtype, ImageShape, Layout, Phase};
+use crate::base::simd::InstructionSet;
 use crate::proto::Datum;
 use crate::record::datum::{Image, Pixels};
 
@@ -197,14 +198,6 @@ fn with_image(case: &Case, pixels: &[f32], body: &mut dyn FnMut(&Image<'_>)) {
     body(&crate::record::datum::Datum::parse(&wire).unwrap().image().unwrap());
 }
 
-/// The instruction sets this machine can run.
-fn arches() -> Vec<pulp::Arch> {
-    let mut arches = vec![pulp::Arch::Scalar, pulp::Arch::new()];
-    #[cfg(target_arch = "x86_64")]
-    arches.extend(pulp::x86::V3::try_new().map(pulp::Arch::V3));
-    arches
-}
-
 /// Whether all elements have equal bits or are both NaN: which NaN two NaNs produce is not specified.
 fn same(dtype: Dtype, a: &[u8], b: &[u8]) -> bool {
     fn same_floats<T: bytemuck::Pod>(a: &[u8], b: &[u8], is_nan: fn(T) -> bool) -> bool {
@@ -244,16 +237,17 @@ fn check(case: &Case, scratches: &mut [Scratch; 2]) {
     with_image(case, &pixels, &mut |image| {
         // A place in a batch is aligned for the batch's type, and may start anywhere in a cache line.
         let start = usize::try_from(case.seed % 64).unwrap() / case.dtype.size() * case.dtype.size();
-        for (arch, scratch) in arches().into_iter().flat_map(|arch| [(arch, 0), (arch, 1)]) {
-            transformer.arch = arch;
+        for (set, scratch) in InstructionSet::all().into_iter().flatten().flat_map(|set| [(set, 0), (set, 1)])
+        {
+            transformer.instructions = set;
             let mut batch = vec![UNTOUCHED; (start + expected.len()).div_ceil(4) + 32];
             let batch: &mut [u8] = bytemuck::cast_slice_mut(&mut batch);
             let (before, rest) = batch.split_at_mut(start);
             let (out, after) = rest.split_at_mut(expected.len());
             transformer.apply(image, case.draw, out, &mut scratches[scratch]).unwrap();
-            assert!(same(case.dtype, out, &expected), "{arch:?} {scratch} {case:?}\n{out:?}\n{expected:?}");
+            assert!(same(case.dtype, out, &expected), "{set:?} {scratch} {case:?}\n{out:?}\n{expected:?}");
             let untouched = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0xa5);
-            assert!(untouched(before) && untouched(after), "{arch:?} {scratch} {case:?}");
+            assert!(untouched(before) && untouched(after), "{set:?} {scratch} {case:?}");
         }
     });
 }

@@ -10,6 +10,7 @@ use super::sink::Stage;
 use super::{Cut, Draw, MeanChoice, MeanImage, Transform, TransformError};
 use crate::base::cache_lines::{LINE_BYTES, PAGE_BYTES};
 use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout, Phase};
+use crate::base::simd::InstructionSet;
 use crate::image::{self, Decode};
 use crate::record::datum::{Floats, Image, Pixels};
 
@@ -33,7 +34,7 @@ pub(crate) struct Transformer {
     pub(super) layout: Layout,
     pub(super) decode: Decode,
     /// The detected instruction set, so that it is not detected again for each record.
-    pub(super) arch: pulp::Arch,
+    pub(super) instructions: InstructionSet,
 }
 
 /// Buffers that a worker keeps from record to record: they only grow, and are not freed.
@@ -109,7 +110,17 @@ impl Transformer {
         if dtype == Dtype::U8 && scale != 1.0 {
             return Err(TransformError::ScaleOfBytes { found: scale });
         }
-        Ok(Self { crop, mirror, mean, scale, phase, dtype, layout, decode, arch: pulp::Arch::new() })
+        Ok(Self {
+            crop,
+            mirror,
+            mean,
+            scale,
+            phase,
+            dtype,
+            layout,
+            decode,
+            instructions: InstructionSet::widest(),
+        })
     }
 
     /// The number of elements of the mean image, or 0 if there is none.
@@ -305,7 +316,7 @@ impl Transformer {
         // A row of all channels must fit the stage beside the partial line left from the previous row.
         let fits = |planes: &[E]| size_of_val(planes) <= PAGE_BYTES - LINE_BYTES;
         let stage = stage.as_deref_mut().filter(|_| planes.as_deref().is_none_or(fits));
-        self.arch.dispatch(Job { source, stage, planes, out });
+        self.instructions.run(Job { source, stage, planes, out });
     }
 }
 

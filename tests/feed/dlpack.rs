@@ -72,6 +72,8 @@ fn a_tensor_is_what_the_batch_holds() {
             (DLDataType { code: 0, bits: 32, lanes: 1 }, (vec![2], vec![1]))
         );
         assert_eq!(elements::<i32>(labels), batch.labels());
+        let tensor = tensors.get("label").unwrap();
+        assert_eq!((tensor.records(), tensor.step()), (batch.records(), batch.step()));
     }
     let half = |dtype| {
         let batch =

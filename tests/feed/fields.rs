@@ -383,6 +383,8 @@ fn arrays_that_own_their_memory_give_the_batch_back_when_the_last_goes() {
         assert_eq!(named, wanted);
         let last = arrays.swap_remove(0);
         drop(arrays);
+        let batch = last.batch();
+        assert_eq!((batch.records().len(), batch.mask().filter(|is_record| *is_record).count()), (4, 4));
         assert!(lane.try_next().unwrap().batch().is_none(), "one of them is still there");
         let image = std::thread::spawn(move || last.as_ref().to_vec()).join().unwrap();
         assert_eq!(image, [0, 1, 2, 1, 2, 3, 2, 3, 4, 3, 4, 5]);

@@ -217,6 +217,7 @@ pub(super) fn transpose_samples(rows: Samples) -> Samples {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::base::simd::{InstructionSet, Kernel};
     use crate::image::jpeg::quantize::ZIGZAG;
     use crate::image::jpeg::scan::COEFFICIENTS;
     use proptest::prelude::*;
@@ -268,11 +269,11 @@ pub(super) mod tests {
 
     struct Job<'a>([&'a Block; 2], usize, &'a mut [u8], usize);
 
-    impl pulp::WithSimd for Job<'_> {
+    impl Kernel for Job<'_> {
         type Output = ();
 
         #[inline(always)]
-        fn with_simd<S: pulp::Simd>(self, _: S) {
+        fn run(self) {
             inverse(self.0[0], self.0[1], self.1, self.2, self.3);
         }
     }
@@ -300,7 +301,7 @@ pub(super) mod tests {
             let lowest = &lowest[..lowest.len().min(few)];
             let [block, steps] = block(lowest, mean, step);
             let mut out = vec![1; 7 * stride + 8];
-            pulp::Arch::new().dispatch(Job([&block, &steps], lowest.len().max(1), &mut out, stride));
+            InstructionSet::widest().run(Job([&block, &steps], lowest.len().max(1), &mut out, stride));
             let wanted = naive(&block, &steps);
             for (row, wanted) in out.chunks(stride).zip(wanted.chunks(SIDE)) {
                 prop_assert_eq!(&row[..SIDE], wanted);
@@ -331,7 +332,7 @@ pub(super) mod tests {
                 let steps = [level; COEFFICIENTS];
                 let [mut plain, mut dispatched] = [[7; COEFFICIENTS]; 2];
                 inverse(&block, &steps, coded, &mut plain, SIDE);
-                pulp::Arch::new().dispatch(Job([&block, &steps], coded, &mut dispatched, SIDE));
+                InstructionSet::widest().run(Job([&block, &steps], coded, &mut dispatched, SIDE));
                 assert_eq!(plain, dispatched, "{coded} of {level}");
                 if level.abs_diff(0) == 1 {
                     assert_eq!(plain, naive(&block, &steps), "{coded} of {level}");

@@ -53,6 +53,7 @@ mod ycc;
 use super::exif::Orientation;
 use super::{ColorMode, Contents, Decode, DecodeError, Window, elements, room};
 use crate::base::shape::ImageShape;
+use crate::base::simd::InstructionSet;
 use frame::Frame;
 use picture::{Mixing, Rows, Write};
 use reader::Reader;
@@ -146,7 +147,7 @@ impl Jpeg {
         walk.scans(frame, reader, data)?;
         reader.finish(frame);
         let out = room(planes, elements(shape));
-        pulp::Arch::new().dispatch(Write { planes: &reader.planes, rows, mixing, shape, window, out });
+        InstructionSet::widest().run(Write { planes: &reader.planes, rows, mixing, shape, window, out });
         Ok(contents)
     }
 }

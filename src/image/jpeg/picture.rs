@@ -10,6 +10,7 @@ use super::scan::COEFFICIENTS;
 use super::upsample::{Row, Samples};
 use super::ycc;
 use crate::base::shape::ImageShape;
+use crate::base::simd::Kernel;
 use crate::image::{Window, room};
 
 /// The needed samples of one component.
@@ -109,11 +110,11 @@ pub(super) struct Write<'a> {
     pub(super) out: &'a mut [u8],
 }
 
-impl pulp::WithSimd for Write<'_> {
+impl Kernel for Write<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(self, _: S) {
+    fn run(self) {
         let Self { planes, rows, mixing, shape, window, out } = self;
         let samples = |at: usize| {
             let Plane { samples, part, axes: [down, across], .. } = &planes.0[at];

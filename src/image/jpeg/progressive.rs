@@ -20,6 +20,7 @@ use super::picture::Planes;
 use super::quantize::{Block, ZIGZAG};
 use super::scan::{COEFFICIENTS, Scan};
 use super::tables::Tables;
+use crate::base::simd::{InstructionSet, Kernel};
 
 /// All coefficients of a file. The buffers are kept.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Coefficients {
 
     /// Transforms the blocks that the planes need.
     pub(super) fn transform(&self, frame: &Frame, planes: &mut Planes) {
-        pulp::Arch::new().dispatch(Transform { coefficients: self, frame, planes });
+        InstructionSet::widest().run(Transform { coefficients: self, frame, planes });
     }
 
     #[cfg(test)]
@@ -65,11 +66,11 @@ struct Transform<'a> {
     planes: &'a mut Planes,
 }
 
-impl pulp::WithSimd for Transform<'_> {
+impl Kernel for Transform<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(self, _: S) {
+    fn run(self) {
         let Coefficients { blocks, coded, starts } = self.coefficients;
         for ((plane, component), start) in self.planes.0.iter_mut().zip(self.frame.components()).zip(starts) {
             let [_, across] = self.frame.blocks(component);
@@ -97,12 +98,12 @@ pub(super) struct Interval<'a> {
     pub(super) bits: Bits<'a>,
 }
 
-impl<'a> pulp::WithSimd for Interval<'a> {
+impl<'a> Kernel for Interval<'a> {
     type Output = Result<Bits<'a>, Fault>;
 
     // Counting bits takes an instruction that not every processor has.
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(mut self, _: S) -> Self::Output {
+    fn run(mut self) -> Self::Output {
         if self.scan.first == 0 {
             self.read_dc()?;
             return Ok(self.bits);

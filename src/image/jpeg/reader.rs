@@ -9,6 +9,7 @@ use super::quantize::Quantizers;
 use super::scan::Scan;
 use super::sequential::{self, Batch};
 use super::tables::Tables;
+use crate::base::simd::InstructionSet;
 use crate::image::Window;
 
 /// Reads scan after scan, and keeps its buffers.
@@ -90,12 +91,12 @@ impl Reader {
         let (bits, first) = (Bits::new(data), self.done);
         let bits = if frame.progressive {
             let interval = progressive::Interval { coefficients, frame, scan, dc, ac, first, units, bits };
-            pulp::Arch::new().dispatch(interval)
+            InstructionSet::widest().run(interval)
         } else {
             let wanted = self.wanted;
             let interval =
                 sequential::Interval { frame, scan, dc, ac, planes, batch, wanted, first, units, bits };
-            pulp::Arch::new().dispatch(interval)
+            InstructionSet::widest().run(interval)
         }?;
         self.done += units;
         if bits.bytes_left() > 0 && !may_end_late { Err(Fault::Long) } else { Ok(()) }

@@ -179,6 +179,7 @@ fn one(block: &Block, steps: &Block) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::simd::{InstructionSet, Kernel};
     use crate::image::jpeg::idct::tests::block;
     use crate::image::jpeg::quantize::ZIGZAG;
     use crate::image::jpeg::scan::COEFFICIENTS;
@@ -252,11 +253,11 @@ mod tests {
 
     struct Job<'a>(usize, [&'a Block; 2], usize, &'a mut [u8], usize);
 
-    impl pulp::WithSimd for Job<'_> {
+    impl Kernel for Job<'_> {
         type Output = ();
 
         #[inline(always)]
-        fn with_simd<S: pulp::Simd>(self, _: S) {
+        fn run(self) {
             inverse(self.0, self.1[0], self.1[1], self.2, self.3, self.4);
         }
     }
@@ -275,7 +276,7 @@ mod tests {
             let [block, steps] = block(lowest, mean, step);
             let mut out = vec![1; (side - 1) * stride + side];
             let job = Job(side, [&block, &steps], lowest.len().max(1), &mut out, stride);
-            pulp::Arch::new().dispatch(job);
+            InstructionSet::widest().run(job);
             let wanted = naive(side, &block, &steps);
             for (row, wanted) in out.chunks(stride).zip(wanted.chunks(side)) {
                 prop_assert_eq!(&row[..side], wanted);

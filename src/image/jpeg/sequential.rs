@@ -18,6 +18,7 @@ use super::picture::Planes;
 use super::quantize::{Block, ZIGZAG};
 use super::scan::{COEFFICIENTS, Scan, UNIT_BLOCKS_MAX};
 use super::tables::Tables;
+use crate::base::simd::Kernel;
 
 /// The number of blocks that are read before they are transformed. They are few enough to stay in the
 /// first-level cache, and enough that a coefficient has left the processor's store buffer when it is loaded
@@ -85,11 +86,11 @@ struct Member<'a> {
     dc_value: i32,
 }
 
-impl<'a> pulp::WithSimd for Interval<'a> {
+impl<'a> Kernel for Interval<'a> {
     type Output = Result<Bits<'a>, Fault>;
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(mut self, _: S) -> Self::Output {
+    fn run(mut self) -> Self::Output {
         let mut members = [None; 3];
         for (slot, member) in members.iter_mut().zip(self.scan.members()) {
             let blocks = self.scan.blocks_of(&self.frame.components()[member.component]);
