@@ -159,7 +159,7 @@ pub mod bench_support;
 #[doc(inline)]
 pub use feed::dlpack;
 #[doc(inline)]
-pub use source::leveldb;
+pub use source::{leveldb, tfrecord};
 
 #[doc(inline)]
 pub use batch::{Dtype, Field, Layout};

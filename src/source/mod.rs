@@ -18,6 +18,7 @@ mod page_cache;
 pub(crate) mod paired;
 pub(crate) mod run;
 pub(crate) mod samples;
+pub mod tfrecord;
 
 use std::fmt;
 use std::io;

@@ -1,0 +1,33 @@
+//! How a record is framed.
+//!
+//! ```text
+//! length: 8 bytes, little-endian | masked crc32c of these 8 bytes: 4
+//! data: `length` bytes           | masked crc32c of the data: 4
+//! ```
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use percolator_table::checksum::masked_crc32c;
+
+/// The bytes before a record's data: its length, and the checksum of that.
+pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES;
+
+const LENGTH_BYTES: usize = 8;
+const CHECKSUM_BYTES: usize = 4;
+
+/// Builds the head of a record of this many bytes.
+pub(super) fn head_of(bytes: u64) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    let length = bytes.to_le_bytes();
+    let checksum = checksum_of(&length).to_le_bytes();
+    for (to, from) in head.iter_mut().zip(length.into_iter().chain(checksum)) {
+        *to = from;
+    }
+    head
+}
+
+/// The checksum that follows a record with this data.
+#[inline]
+pub(super) fn checksum_of(data: &[u8]) -> u32 {
+    masked_crc32c(data, &[])
+}
