@@ -1,4 +1,10 @@
-//! TFRecord files: written, read, damaged.
+//! TensorFlow's records: TFRecord files, and the Examples in them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+#[path = "../common/mod.rs"]
+mod common;
+mod damage;
+mod feed;
+mod files;
+mod source;
 mod writer;

@@ -9,23 +9,7 @@ use percolator::source::SourceError;
 use percolator::tfrecord::{Compression, TfRecordWriter};
 use proptest::prelude::*;
 
-/// TensorFlow's masked checksum, by another library.
-fn masked(bytes: &[u8]) -> [u8; 4] {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
-}
-
-/// The naive twin: a file of these records.
-fn framed(records: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for record in records {
-        let length = (record.len() as u64).to_le_bytes();
-        file.extend_from_slice(&length);
-        file.extend_from_slice(&masked(&length));
-        file.extend_from_slice(record);
-        file.extend_from_slice(&masked(record));
-    }
-    file
-}
+use crate::files::{COMPRESSIONS, framed};
 
 fn write(path: &Path, compression: Compression, records: &[Vec<u8>]) -> Result<(), SourceError> {
     let mut writer = TfRecordWriter::create(path, compression)?;
@@ -48,8 +32,6 @@ fn unpacked(path: &Path, compression: Compression) -> Vec<u8> {
     bytes
 }
 
-const COMPRESSIONS: [Compression; 3] = [Compression::Plain, Compression::Gzip, Compression::Zlib];
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -61,7 +43,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         write(&path, compression, &records).unwrap();
-        prop_assert_eq!(unpacked(&path, compression), framed(&records));
+        prop_assert_eq!(unpacked(&path, compression), framed(records.iter().map(|record| &record[..])));
     }
 }
 
