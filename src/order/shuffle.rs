@@ -19,8 +19,8 @@ pub enum Shuffle {
     No,
     /// Any record may come at any time.
     Global,
-    /// The order of the files (of a joined source: its sources) is shuffled, and the records of each file stay
-    /// in order. For data in which each record continues the one before. One file is not shuffled.
+    /// The order of the files (of a joined source: its sources) is shuffled, and the records of each file
+    /// stay in order. For data in which each record continues the one before. One file is not shuffled.
     Files,
     /// For disks that are fastest at sequential reads. The records are divided into windows of this many; the
     /// last may be shorter. The windows come in a shuffled order, and each window's records in their own

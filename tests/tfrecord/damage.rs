@@ -75,7 +75,8 @@ proptest! {
         let due = parsed(&file);
         let is_whole = framed(due.iter().map(|record| &record[..])).len() == file.len();
         for access in [Access::Mapped, Access::Read] {
-            let source = TfRecord::options().access(access).compression(Compression::Plain).open(&path).unwrap();
+            let options = TfRecord::options().access(access).compression(Compression::Plain);
+            let source = options.open(&path).unwrap();
             let (found, error) = values(&source);
             prop_assert!(found == due, "{} of {} records", found.len(), due.len());
             prop_assert_eq!(error.is_none(), is_whole, "{:?}", error);

@@ -162,13 +162,14 @@ proptest! {
 
     #[test]
     fn workers_share_files_and_their_receipts_cover_the_data_set(
-        workers in 1_usize..5, size in 1_usize..8, policy in 0_usize..4, shuffle in 0_usize..3, seed: u64,
+        workers in 1_usize..5, size in 1_usize..8, kind in 0_usize..4, shuffle in 0_usize..3, seed: u64,
         compression in prop::sample::select(&COMPRESSIONS[..]),
     ) {
         let shards = Shards::write(compression);
         let world = World::new(workers, workers).unwrap();
         let policy =
-            [AutoShardPolicy::Auto, AutoShardPolicy::File, AutoShardPolicy::Data, AutoShardPolicy::Hint][policy];
+            [AutoShardPolicy::Auto, AutoShardPolicy::File, AutoShardPolicy::Data, AutoShardPolicy::Hint];
+        let policy = policy[kind];
         let shuffle = [Shuffle::No, Shuffle::Files, Shuffle::Global][shuffle];
         let (positions, receipts) = job(&shards, world, |feed| {
             feed.batch_size(size).policy(policy).shuffle(shuffle).seed(seed).epochs(2)

@@ -35,7 +35,8 @@ pub(super) struct StateArgs {
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     phase: PhaseArg,
     /// The net's level, for its min_level and max_level rules.
-    #[arg(long, default_value_t = 0, conflicts_with_all = ["lmdb", "leveldb", "tfrecord"], allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, conflicts_with_all = ["lmdb", "leveldb", "tfrecord"],
+        allow_negative_numbers = true)]
     level: i32,
     /// The net's stages, for its stage and not_stage rules.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]

@@ -11,7 +11,8 @@ use percolator::{shown, whole_file};
 use super::args::{SourceArgs, StateArgs, TransformArgs};
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb", "tfrecord"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb", "tfrecord"])
+    .required(true).multiple(true))]
 pub(crate) struct Digest {
     /// The data set: an LMDB, a LevelDB, or a net, whose data layer's source is read. If there are several
     /// databases, LMDBs come first, and TFRecords last.

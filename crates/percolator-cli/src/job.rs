@@ -19,8 +19,8 @@ pub(super) struct JobArgs {
     /// --assignment caffe].
     #[arg(long, value_enum)]
     last_batch: Option<LastBatchArg>,
-    /// How to shuffle an epoch: no, global, files (the order of the files alone), window:RECORDS or, in a feed,
-    /// window:SIZE, such as 64MiB [default: no].
+    /// How to shuffle an epoch: no, global, files (the order of the files alone), window:RECORDS or, in a
+    /// feed, window:SIZE, such as 64MiB [default: no].
     #[arg(long, value_name = "HOW", value_parser = shuffle)]
     shuffle: Option<ShuffleArg>,
     /// Mix the files, or databases, in these exact proportions, one number each.

@@ -19,7 +19,8 @@ use super::job::JobArgs;
 const SHOWN_STEPS: u64 = 8;
 
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("data").required(true).args(["lmdb", "leveldb", "tfrecord", "records", "files"])))]
+#[command(group(clap::ArgGroup::new("data").required(true)
+    .args(["lmdb", "leveldb", "tfrecord", "records", "files"])))]
 pub(crate) struct Plan {
     /// The Caffe LMDB to read; several are one data set, in this order.
     #[arg(long, value_name = "PATH", num_args = 1..)]

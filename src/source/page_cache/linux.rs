@@ -110,8 +110,8 @@ impl PageCache {
         }
     }
 
-    /// Forgets the map, and closes the file that was open for it, until the cursor has made a few steps again.
-    /// Called when the cursor has no use for it for some time.
+    /// Forgets the map, and closes the file that was open for it, until the cursor has made a few steps
+    /// again. Called when the cursor has no use for it for some time.
     pub(in crate::source) fn close(&mut self) {
         (self.active, self.steps) = (None, 0);
     }

@@ -47,7 +47,7 @@ pub(super) struct TfRecordCursor {
 enum At {
     Plain(Box<PlainCursor>),
     Packed {
-        walk: PackedWalk,
+        walk: Box<PackedWalk>,
         /// Where the last value is, if it is worth giving away with its buffer.
         whole: Option<Range<usize>>,
     },
@@ -115,7 +115,9 @@ impl TfRecordCursor {
         let at = match (&source.body, source.indexed()) {
             (Body::Plain(plain), _) => At::Plain(Box::new(PlainCursor::new(plain, verify))),
             (Body::Packed(_), Some(indexed)) => At::Plain(Box::new(PlainCursor::new(&indexed.plain, verify))),
-            (Body::Packed(packed), None) => At::Packed { walk: PackedWalk::new(packed), whole: None },
+            (Body::Packed(packed), None) => {
+                At::Packed { walk: Box::new(PackedWalk::new(packed)), whole: None }
+            }
         };
         TfRecordCursor { source: source.clone(), verify, at, key: DecimalKey::new(), drops_behind: false }
     }

@@ -49,8 +49,8 @@ pub enum TfRecordError {
     },
     /// The file ends inside a record.
     #[error(
-        "{}: {at}: it takes {needed} bytes with its length and its checksums, and the file ends after {left}; \
-         the file is cut: copy it again from where it came",
+        "{}: {at}: it takes {needed} bytes with its length and its checksums, and the file ends after {left} \
+         of them: it is cut; copy it again from where it came",
         shown::path(file)
     )]
     Cut {
@@ -83,7 +83,7 @@ pub enum TfRecordError {
     },
     /// A compressed file cannot be unpacked.
     #[error(
-        "{}: {at}: it cannot be unpacked as {compression} around byte {packed_offset} of the file: {message}; \
+        "{}: {at}: it cannot be unpacked as {compression} near byte {packed_offset} of the file: {message}; \
          copy it again from where it came, or state how it is compressed",
         shown::path(file)
     )]

@@ -70,7 +70,8 @@ impl TfRecord {
     /// Makes an index anew that does not fit its file.
     #[cold]
     pub(super) fn rebuild_index(&self, wrong: &Indexed) -> Result<Indexed, SourceError> {
-        tracing::warn!(path = %self.path.display(), "the record index does not fit its file: it is made anew");
+        let path = self.path.display();
+        tracing::warn!(%path, "the record index does not fit its file: it is made anew");
         let mut indexed = self.indexed.lock();
         if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
             return Ok(anew.clone());

@@ -10,7 +10,7 @@
 //!   v
 //! frame        how a record is framed
 //!   v
-//! plain, walk  a file that is not compressed, mapped or read, from record to record; open_files: not too many
+//! plain, walk  a file that is not compressed, mapped or read, from record to record; open_files: only some
 //! packed_walk  a compressed file, unpacked in order
 //!   v
 //! cursor       reads in order, or by position (index, unpacked); key: a record's key

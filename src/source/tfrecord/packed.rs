@@ -51,8 +51,8 @@ impl Packed {
 /// Detects how a file that begins like this is compressed; `bytes` is its length.
 ///
 /// A valid length of a first record says that the file is plain: its checksum is right by chance once in four
-/// billion times. If it is not valid, two bytes say GZIP. ZLIB has only 5 bits of its own, so its first record
-/// is looked at too: what does not unpack to one is taken for a damaged plain file.
+/// billion times. If it is not valid, two bytes say GZIP. ZLIB has only 5 bits of its own, so its first
+/// record is looked at too: what does not unpack to one is taken for a damaged plain file.
 pub(super) fn detect(head: &[u8], bytes: u64, file: &File) -> Compression {
     match head {
         [] => Compression::Plain,

@@ -110,7 +110,8 @@ impl Plain {
                 Ok(map) => Some(Arc::new(map)),
                 Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
                     // A process may have 65,530 maps.
-                    tracing::debug!(path = %path.display(), %error, "the file is read, because it cannot be mapped");
+                    let path = path.display();
+                    tracing::debug!(%path, %error, "a file that cannot be mapped is read");
                     None
                 }
                 Err(error) => return Err(SourceError::io(path, "map the file", &error)),

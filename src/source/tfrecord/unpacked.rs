@@ -1,9 +1,9 @@
 //! The unpacked copy of a compressed file, by which its records are found in any order.
 //!
 //! Restart points would be smaller: a window of 32 KiB each. But a record in the middle between two points
-//! that are 1 MiB apart costs half of that to be unpacked, some 2 ms, each time it is read. The copy costs the
-//! time to unpack the file once, and its length on a disk; its records are lent from a map, as those of any
-//! plain file.
+//! that are 1 MiB apart costs half of that to be unpacked, some 2 ms, each time it is read. The copy costs
+//! the time to unpack the file once, and its length on a disk; its records are lent from a map, as those of
+//! any plain file.
 //!
 //! ```text
 //! the records, as they unpack
@@ -12,8 +12,8 @@
 //! magic: 8
 //! ```
 //!
-//! A copy belongs to a compressed file that has the same length, and whose members end in the same places with
-//! the same bytes: checksums of what they unpack to, which both formats have there. No clock is asked.
+//! A copy belongs to a compressed file that has the same length, and whose members end in the same places
+//! with the same bytes: checksums of what they unpack to, which both formats have there. No clock is asked.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -87,8 +87,8 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
     if *place != IndexPlace::Memory {
         tracing::warn!(
             file = %packed.path.display(),
-            "the unpacked copy is kept in a file without a name, and each process makes it again; set a folder \
-             for it with IndexPlace::Folder"
+            "the unpacked copy is kept in a file without a name, and each process makes it again; set a \
+             folder for it with IndexPlace::Folder"
         );
     }
     make_without_name(packed)

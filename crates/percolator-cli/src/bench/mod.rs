@@ -83,7 +83,8 @@ pub(crate) struct Bench {
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["level", "stage", "layer", "root"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
-    #[arg(long = "as", value_enum, value_name = "FORMAT", conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
+    #[arg(long = "as", value_enum, value_name = "FORMAT",
+        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
     format: Option<Format>,
     /// Make this many records [default: depends on the kind].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=RECORDS_MAX),
