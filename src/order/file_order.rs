@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::Permutation;
-use crate::base::sync::Mutex;
 
 /// Files that follow one another in an order of their own: where each begins, as a place in the epoch, and
 /// which record it begins with.

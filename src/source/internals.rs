@@ -97,7 +97,7 @@ pub trait CursorInternals {
     fn dealt(&mut self, _dealt: Dealt) {}
 
     /// Reading continues in another database: the place where this cursor stands may be dropped as well, once
-    /// its records are used.
+    /// its records are used. If nothing is dropped, the cursor may close what it had open for read-ahead.
     fn leave(&mut self) {}
 
     /// A hint: the cursor will seek to this position soon.

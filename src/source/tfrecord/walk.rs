@@ -71,10 +71,12 @@ impl Walk {
         Ok(offsets)
     }
 
-    /// Goes to a record, which is this long with its head and foot.
+    /// Goes to a record, of which these are the first byte and the end.
     pub(super) fn jump(&mut self, position: u64, (start, end): (u64, u64)) {
         (self.position, self.offset) = (position, start);
-        self.read.wanted = end.saturating_sub(start);
+        // Of a large record, the head comes first and the rest into a buffer of its own.
+        let whole = end.saturating_sub(start);
+        self.read.wanted = if whole < LARGE_BYTES as u64 { whole } else { HEAD_BYTES as u64 };
     }
 
     /// From now on, records come one after the other.
