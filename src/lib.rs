@@ -55,7 +55,7 @@
 //! # How it works
 //!
 //! ```text
-//!    LMDB, LevelDB, image files    read-only; values are lent from the map if they are in one piece
+//!    LMDB, LevelDB, TFRecord, ...  read-only; values are lent from the map if they are in one piece
 //!     |  in key order, or by position
 //!     v
 //!  reader        one thread per source; deals record g to lane g mod N, in runs    level 1
@@ -157,7 +157,7 @@ pub mod bench_support;
 #[doc(inline)]
 pub use feed::dlpack;
 #[doc(inline)]
-pub use source::leveldb;
+pub use source::{leveldb, tfrecord};
 
 #[doc(inline)]
 pub use batch::{Dtype, Field, Layout};
@@ -218,6 +218,11 @@ pub struct EpochsAndShuffling;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/several-databases.md")]
 pub struct SeveralDatabases;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/tfrecord.md")]
+pub struct TfRecords;
 
 /// The guide's code compiles.
 #[cfg(doctest)]

@@ -123,6 +123,19 @@ impl FeedBuilder {
         self.only(SourceSpec::leveldb(path.as_ref()))
     }
 
+    /// Reads TFRecord files: a file, all files of a folder, or those that match a pattern with `*`, `?` and
+    /// `[...]`, sorted as a shell sorts them in the C locale. How a file is compressed is
+    /// [detected](crate::tfrecord::TfRecordOptions::compression).
+    ///
+    /// Each file is a file to a plan, as each of several [joined](Self::and_lmdb) databases is. If the feed
+    /// is [mixed](Self::mix), all files of a folder or a pattern are one database.
+    ///
+    /// The values are what TensorFlow wrote, usually a `tf.train.Example`, which a
+    /// [decoder](Self::decoder) reads.
+    pub fn tfrecord(self, path: impl AsRef<Path>) -> Self {
+        self.only(SourceSpec::tfrecord(path.as_ref()))
+    }
+
     /// Sets what is done about LevelDBs whose logs lack writes (default: they are refused). Applies to every
     /// LevelDB that the feed opens.
     pub fn log_gaps(mut self, gaps: LogGaps) -> Self {
@@ -163,6 +176,11 @@ impl FeedBuilder {
     /// Reads one more LevelDB, as [`and_lmdb`](Self::and_lmdb) reads an LMDB.
     pub fn and_leveldb(self, path: impl AsRef<Path>) -> Self {
         self.and(SourceSpec::leveldb(path.as_ref()))
+    }
+
+    /// Reads more [TFRecord files](Self::tfrecord), as [`and_lmdb`](Self::and_lmdb) reads an LMDB.
+    pub fn and_tfrecord(self, path: impl AsRef<Path>) -> Self {
+        self.and(SourceSpec::tfrecord(path.as_ref()))
     }
 
     /// Reads one more source, as [`and_lmdb`](Self::and_lmdb) reads an LMDB.

@@ -131,10 +131,12 @@ impl FeedBuilder {
         let schedule = &self.spec.schedule;
         let is_mixed = !schedule.mix.is_empty();
         let is_shared = self.replica_span()?.world.workers() > 1;
-        let jumps = schedule.is_shuffled() || is_mixed || is_shared || self.attached.resume.is_some();
-        if jumps || source.records().is_none() {
+        let jumps = schedule.shuffles_records() || is_mixed || is_shared || self.attached.resume.is_some();
+        if !jumps && source.records().is_none() {
+            source.count(&self.index_place())?;
+        } else if jumps {
             source.index(&self.index_place())?;
-            if jumps && !source.is_seekable() {
+            if !source.is_seekable() {
                 tracing::warn!(
                     source = %source.path().display(),
                     "the source has no index: it is scanned up to each record that does not follow \

@@ -10,6 +10,7 @@ use crate::source::image_list::ImageList;
 use crate::source::joined::Joined;
 use crate::source::leveldb::LevelDb;
 use crate::source::lmdb::Lmdb;
+use crate::source::tfrecord::{Compression, TfRecord};
 use crate::source::{Source, SourceError};
 use crate::transform::{LayerKind, LayerSeeds};
 
@@ -31,7 +32,7 @@ impl SourceSpec {
         match *self {
             SourceSpec::Attached { .. } => None,
             SourceSpec::ImageList { shuffle, rand_skip, .. } => Some(ListOrder { shuffle, rand_skip }),
-            SourceSpec::Lmdb { .. } | SourceSpec::LevelDb { .. } => {
+            SourceSpec::Lmdb { .. } | SourceSpec::LevelDb { .. } | SourceSpec::TfRecord { .. } => {
                 Some(ListOrder { shuffle: false, rand_skip: 0 })
             }
         }
@@ -82,19 +83,42 @@ impl Opening<'_> {
         let mut attached = attached.iter();
         let mut opened = Vec::with_capacity(sources.len());
         for source in sources {
-            opened.push(match source {
-                SourceSpec::Attached { path } => attached.next().cloned().ok_or_else(|| {
-                    let name = Some(path.display().to_string());
-                    ConfigError::NotAttached { what: "source", name, method: self.method }
-                })?,
-                named => self.open_named(named)?,
-            });
+            match source {
+                SourceSpec::Attached { path } => {
+                    opened.push(attached.next().cloned().ok_or_else(|| {
+                        let name = Some(path.display().to_string());
+                        ConfigError::NotAttached { what: "source", name, method: self.method }
+                    })?);
+                }
+                SourceSpec::TfRecord { path, compression } => {
+                    opened.extend(self.open_tfrecord(path, *compression)?);
+                }
+                named => opened.push(self.open_named(named)?),
+            }
         }
         match opened.len() {
             0 => Err(ConfigError::NoSource.into()),
             1 => Ok(opened.remove(0)),
             _ => Ok(Arc::new(Joined::of(opened))),
         }
+    }
+
+    /// Opens the files that a path means. To a mixture, all of them are one database.
+    fn open_tfrecord(
+        &self,
+        path: &Path,
+        compression: Option<Compression>,
+    ) -> Result<Vec<Arc<dyn Source>>, SourceError> {
+        let options = TfRecord::options().access(self.spec.access);
+        let options = match compression {
+            Some(compression) => options.compression(compression),
+            None => options,
+        };
+        let files = options.open_each(self.root, path)?;
+        if files.len() == 1 || self.spec.schedule.mix.is_empty() {
+            return Ok(files);
+        }
+        Ok(vec![Arc::new(Joined::of(files))])
     }
 
     fn open_named(&self, source: &SourceSpec) -> Result<Arc<dyn Source>, SourceError> {
@@ -123,7 +147,9 @@ impl Opening<'_> {
                     _ => list,
                 })
             }
-            SourceSpec::Attached { .. } => unreachable!("an attached source is open"),
+            SourceSpec::Attached { .. } | SourceSpec::TfRecord { .. } => {
+                unreachable!("these are opened in their own ways")
+            }
         })
     }
 }

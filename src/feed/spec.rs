@@ -7,6 +7,7 @@ use super::net::NetLayer;
 use crate::base::shape::{Dtype, Layout, Phase};
 use crate::order::{BatchSize, Schedule};
 use crate::source::leveldb::LogGaps;
+use crate::source::tfrecord::Compression;
 use crate::source::{Access, IndexPlace, Matching};
 use crate::transform::{CaffeEra, Transform, TransformPlace};
 
@@ -128,6 +129,15 @@ pub enum SourceSpec {
     LevelDb {
         /// Its folder.
         path: PathBuf,
+    },
+    /// TFRecord files.
+    #[cfg_attr(feature = "serde", serde(rename = "tfrecord"))]
+    TfRecord {
+        /// A file, a folder, or a [pattern](crate::FeedBuilder::tfrecord).
+        path: PathBuf,
+        /// How the files are compressed; detected if `None`.
+        #[cfg_attr(feature = "serde", serde(default))]
+        compression: Option<Compression>,
     },
     /// A list of image files, as Caffe's `ImageData` layer reads it.
     ImageList {
@@ -322,6 +332,12 @@ impl SourceSpec {
     #[must_use]
     pub fn lmdb(path: impl Into<PathBuf>) -> Self {
         SourceSpec::Lmdb { path: path.into(), name: None }
+    }
+
+    /// TFRecord files: a file, a folder, or a [pattern](crate::FeedBuilder::tfrecord).
+    #[must_use]
+    pub fn tfrecord(path: impl Into<PathBuf>) -> Self {
+        SourceSpec::TfRecord { path: path.into(), compression: None }
     }
 
     /// A Caffe LevelDB.

@@ -8,6 +8,7 @@
 
 mod environment;
 mod error;
+mod file_order;
 mod job;
 mod mixture;
 mod partition;

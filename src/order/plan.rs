@@ -159,6 +159,11 @@ impl Plan {
         (self.job.shuffle, self.job.seed)
     }
 
+    /// Whether the files of an epoch are shuffled, and not their records.
+    pub(crate) fn shuffles_files(&self) -> bool {
+        self.job.shuffle == Shuffle::Files
+    }
+
     /// The number of records that all replicas together take at a step, while there are enough.
     pub(crate) fn step_records(&self) -> u64 {
         self.step_records

@@ -103,9 +103,10 @@ impl Schedule {
             || worker.is_some()
     }
 
-    /// Whether records come in another order than the source's.
-    pub(crate) fn is_shuffled(&self) -> bool {
-        self.shuffle.is_some_and(|shuffle| shuffle != ShuffleSpec::By(Shuffle::No))
+    /// Whether the records of a file come in another order than the file's.
+    pub(crate) fn shuffles_records(&self) -> bool {
+        let in_order = [Shuffle::No, Shuffle::Files].map(ShuffleSpec::By);
+        self.shuffle.is_some_and(|shuffle| !in_order.contains(&shuffle))
     }
 
     /// The number of passes after which round-robin order ends.

@@ -1,10 +1,13 @@
 //! What part of a data set each worker reads.
 
 use std::fmt;
+use std::sync::Arc;
 
-use super::OrderError;
+use super::file_order::{FileOrder, KeptOrders};
 use super::mixture::Mixture;
 use super::plan::COUNTED_MAX;
+use super::shuffle::key_of;
+use super::{EpochOrder, OrderError, Shuffle};
 
 /// How a data set is sharded over the workers of a job: TensorFlow's `AutoShardPolicy`.
 #[non_exhaustive]
@@ -96,6 +99,11 @@ impl Files {
         self.bounds.last().copied().unwrap_or(0)
     }
 
+    /// The number of records before each file.
+    fn firsts(&self) -> impl Iterator<Item = u64> {
+        self.bounds.iter().copied().take(self.bounds.len() - 1)
+    }
+
     /// The shard with this name.
     pub(super) fn shard(&self, name: ShardName) -> Shard {
         let ShardName { policy, worker, workers } = name;
@@ -109,13 +117,21 @@ impl Files {
                     Piece { begin, position: bounds[0] }
                 });
                 let pieces: Vec<_> = pieces.collect();
-                Shard { name, records: end, what: What::Pieces(pieces) }
+                let files = pieces.iter().map(|piece| piece.begin).collect();
+                Shard { name, records: end, what: What::Pieces(pieces), files, orders: KeptOrders::default() }
             }
             AutoShardPolicy::Hint => {
                 let records = self.records().saturating_sub(worker).div_ceil(workers);
-                Shard { name, records, what: What::Every { first: worker, stride: workers } }
+                // The first of its records that is not before the file.
+                let files =
+                    self.firsts().map(|first| first.saturating_sub(worker).div_ceil(workers).min(records));
+                let (what, files) = (What::Every { first: worker, stride: workers }, files.collect());
+                Shard { name, records, what, files, orders: KeptOrders::default() }
             }
-            _ => Shard { name, records: self.records(), what: What::Every { first: 0, stride: 1 } },
+            _ => {
+                let (what, files) = (What::Every { first: 0, stride: 1 }, self.firsts().collect());
+                Shard { name, records: self.records(), what, files, orders: KeptOrders::default() }
+            }
         }
     }
 }
@@ -143,6 +159,9 @@ pub(super) struct Shard {
     pub(super) name: ShardName,
     pub(super) records: u64,
     what: What,
+    /// The number in the shard at which each file begins.
+    files: Arc<[u64]>,
+    orders: KeptOrders,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +183,8 @@ struct Piece {
 impl Shard {
     /// Everything, in one stream, in given proportions.
     pub(super) fn mixed(mixture: Mixture) -> Self {
-        Shard { name: ShardName::ALL, records: mixture.len(), what: What::Mixed(mixture) }
+        let (records, what) = (mixture.len(), What::Mixed(mixture));
+        Shard { name: ShardName::ALL, records, what, files: Arc::default(), orders: KeptOrders::default() }
     }
 
     /// The mixture, if it is one. The record at a place of a mixture depends on the passes over its parts,
@@ -174,6 +194,17 @@ impl Shard {
             What::Mixed(mixture) => Some(mixture),
             What::Every { .. } | What::Pieces(_) => None,
         }
+    }
+
+    /// The order of a pass over the shard, which is not a mixture.
+    pub(super) fn order(&self, shuffle: Shuffle, seed: u64, epoch: u64) -> EpochOrder {
+        let stream = self.name.worker;
+        if shuffle != Shuffle::Files || self.files.len() < 2 {
+            return shuffle.order(self.records, seed, epoch, stream);
+        }
+        let key = key_of(seed, epoch, stream);
+        let order = self.orders.get(key, || FileOrder::new(&self.files, self.records, key));
+        EpochOrder::of_files(self.records, order)
     }
 
     /// The number of records from this number on that are consecutive in the data set; `None` if they are not
@@ -223,6 +254,35 @@ mod tests {
         assert_eq!(listed(AutoShardPolicy::File, 1, 2), [5, 6, 7, 8]);
         assert_eq!(listed(AutoShardPolicy::Hint, 1, 4), [1, 5]);
         assert_eq!(listed(AutoShardPolicy::Off, 1, 4), (0..9).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn shuffled_files_are_read_whole_under_every_policy() {
+        let bounds = [0, 3, 3, 5, 9, 14];
+        let files = Files::of(&[3, 0, 2, 4, 5]).unwrap();
+        let policies =
+            [AutoShardPolicy::Data, AutoShardPolicy::Off, AutoShardPolicy::File, AutoShardPolicy::Hint];
+        for (policy, worker, workers) in policies
+            .into_iter()
+            .flat_map(|policy| (1..7).flat_map(move |n| (0..n).map(move |w| (policy, w, n))))
+        {
+            let shard = files.shard(ShardName { policy, worker, workers });
+            let mut plain = listed(&shard);
+            let mut order = shard.order(Shuffle::Files, 7, 3);
+            let mut shuffled: Vec<u64> =
+                (0..shard.records).map(|place| shard.position(order.number_at(place))).collect();
+            let file = |position: u64| bounds.partition_point(|&bound| bound <= position);
+            let mut seen: Vec<usize> = shuffled.iter().map(|&position| file(position)).collect();
+            assert!(shuffled.windows(2).all(|pair| file(pair[0]) != file(pair[1]) || pair[0] < pair[1]));
+            seen.dedup();
+            let whole = seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), whole, "no file is interrupted: {policy} {worker} of {workers}");
+            shuffled.sort_unstable();
+            plain.sort_unstable();
+            assert_eq!(shuffled, plain);
+        }
     }
 
     #[test]

@@ -75,12 +75,19 @@ impl<'a> ReplicaShare<'a> {
     /// `None` if none are left, or they are not consecutive.
     pub(crate) fn neighbours(&self) -> Option<(Range<u64>, bool)> {
         let StridedRange { first, stride, len } = self.range;
-        if len == 0 || stride != 1 || self.plan.shuffle().0 != Shuffle::No {
+        let (shuffle, seed) = self.plan.shuffle();
+        if len == 0 || stride != 1 || !matches!(shuffle, Shuffle::No | Shuffle::Files) {
             return None;
         }
         let (shard, place) = self.line.locate(first);
-        let number = place % shard.records;
-        let count = len.min(self.line.neighbours(first)?).min(shard.neighbours(number)?);
+        if shard.mixture().is_some() {
+            return None;
+        }
+        let (epoch, place) = (place / shard.records, place % shard.records);
+        let mut order = shard.order(shuffle, seed, epoch);
+        let number = order.number_at(place);
+        let count = len.min(self.line.neighbours(first)?).min(order.neighbours(place)?);
+        let count = count.min(shard.neighbours(number)?);
         let position = shard.position(number);
         Some((position..position + count, count == len))
     }
@@ -117,7 +124,7 @@ impl Iterator for ReplicaShare<'_> {
         let (epoch, place) = (place / records, place % records);
         if self.order.as_ref().is_none_or(|(of, by, _)| *of != epoch || *by != name) {
             let (shuffle, seed) = self.plan.shuffle();
-            self.order = Some((epoch, name, shuffle.order(records, seed, epoch, name.worker)));
+            self.order = Some((epoch, name, shard.order(shuffle, seed, epoch)));
         }
         let number = self.order.as_mut().map_or(place, |(_, _, order)| order.number_at(place));
         Some(RecordId { epoch, index: shard.position(number) })

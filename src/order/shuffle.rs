@@ -2,8 +2,10 @@
 
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::Permutation;
+use super::file_order::FileOrder;
 use crate::base::splitmix;
 
 /// How the records of an epoch are shuffled. Every epoch has its own order, which depends only on the seed,
@@ -17,6 +19,9 @@ pub enum Shuffle {
     No,
     /// Any record may come at any time.
     Global,
+    /// The order of the files (of a joined source: its sources) is shuffled, and the records of each file
+    /// stay in order. For data in which each record continues the one before. One file is not shuffled.
+    Files,
     /// For disks that are fastest at sequential reads. The records are divided into windows of this many; the
     /// last may be shorter. The windows come in a shuffled order, and each window's records in their own
     /// shuffled order.
@@ -45,6 +50,7 @@ enum By {
     Number,
     Permutation(Permutation),
     Windows(Windows),
+    Files(Arc<FileOrder>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,14 +82,11 @@ struct Window {
 }
 
 impl Shuffle {
-    /// The order of pass `epoch` over `len` records. `stream` separates several data sets.
+    /// The order of pass `epoch` over one file of `len` records. `stream` separates several data sets.
     pub(crate) fn order(self, len: u64, seed: u64, epoch: u64, stream: u64) -> EpochOrder {
-        /// Separates these keys from those of the records' own random numbers, which are folded from two
-        /// words.
-        const SHUFFLE: u64 = u64::from_be_bytes(*b"shuffle\0");
-        let key = splitmix::fold(seed, &[SHUFFLE, epoch, stream]);
+        let key = key_of(seed, epoch, stream);
         let by = match self {
-            Shuffle::No => By::Number,
+            Shuffle::No | Shuffle::Files => By::Number,
             Shuffle::Global => By::Permutation(Permutation::new(len, key)),
             Shuffle::Window { records } if records.get() >= len => {
                 By::Permutation(Permutation::new(len, key))
@@ -94,7 +97,29 @@ impl Shuffle {
     }
 }
 
+/// The key of the order of a pass. `stream` separates several data sets.
+pub(super) fn key_of(seed: u64, epoch: u64, stream: u64) -> u64 {
+    /// Separates these keys from those of the records' own random numbers, which are folded from two words.
+    const SHUFFLE: u64 = u64::from_be_bytes(*b"shuffle\0");
+
+    splitmix::fold(seed, &[SHUFFLE, epoch, stream])
+}
+
 impl EpochOrder {
+    /// The order in which files follow one another.
+    pub(super) fn of_files(len: u64, files: Arc<FileOrder>) -> Self {
+        EpochOrder { len, by: By::Files(files) }
+    }
+
+    /// The number of places from this one on whose numbers follow one another; `None` if they do not.
+    pub(super) fn neighbours(&self, place: u64) -> Option<u64> {
+        match &self.by {
+            By::Number => Some(u64::MAX),
+            By::Files(files) => Some(files.neighbours(place).unwrap_or(u64::MAX)),
+            By::Permutation(_) | By::Windows(_) => None,
+        }
+    }
+
     /// The number at a place.
     ///
     /// # Panics
@@ -106,6 +131,7 @@ impl EpochOrder {
             By::Number => place,
             By::Permutation(permutation) => permutation.number_at(place),
             By::Windows(windows) => windows.number_at(place),
+            By::Files(files) => files.number_at(place),
         }
     }
 }

@@ -73,6 +73,7 @@ impl Job {
         match self.shuffle {
             Shuffle::No => text.fact("shuffle", "no"),
             Shuffle::Global => text.fact("shuffle", "global"),
+            Shuffle::Files => text.fact("shuffle", "files"),
             Shuffle::Window { records } => text.fact("shuffle", format_args!("window {records}")),
         }
         text.fact("seed", self.seed);
@@ -103,9 +104,10 @@ impl Job {
         let assignment = choice(facts, "assignment", &ASSIGNMENTS)?;
         let last_batch = choice(facts, "last-batch", &LAST_BATCHES)?;
         let shuffle =
-            facts.value_by("shuffle", "one of no, global, window RECORDS", |value| match value {
+            facts.value_by("shuffle", "one of no, global, files, window RECORDS", |value| match value {
                 "no" => Some(Shuffle::No),
                 "global" => Some(Shuffle::Global),
+                "files" => Some(Shuffle::Files),
                 window => {
                     let records = window.strip_prefix("window ")?.parse().ok()?;
                     Some(Shuffle::Window { records })
@@ -194,7 +196,7 @@ mod tests {
         for batch in [BatchSize::Global(7), BatchSize::PerReplica(3)] {
             for (policy, _) in POLICIES {
                 for (assignment, _) in ASSIGNMENTS {
-                    for shuffle in [Shuffle::No, Shuffle::Global, window] {
+                    for shuffle in [Shuffle::No, Shuffle::Global, Shuffle::Files, window] {
                         let job = Job::new([3, 4], batch, world).policy(policy).assignment(assignment);
                         let job = job.shuffle(shuffle).seed(u64::MAX).last_batch(LastBatch::Drop).mix([2, 1]);
                         let mut text = TextWriter::new("job", 1);

@@ -152,7 +152,8 @@ impl<'a> Dealer<'a> {
         } else if drops_behind {
             tracing::warn!(
                 source = %source.path().display(),
-                "drop_behind has no effect on this source: it is for LMDB and LevelDB, on Linux"
+                "drop_behind has no effect on this source: it is for LMDB, LevelDB and mapped TFRecords, on \
+                 Linux"
             );
         }
         Ok(cursor)

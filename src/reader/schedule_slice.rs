@@ -194,7 +194,9 @@ impl Dealer<'_> {
         source: &dyn Source,
         cursor: Box<dyn Cursor>,
     ) -> Result<(), ReaderError> {
-        let is_seekable = source.is_seekable();
+        // The beginning of a file is found without an index.
+        let finds_files = || schedule_slice.plan.shuffles_files() && source.file_records().is_some();
+        let is_seekable = source.is_seekable() || finds_files();
         let mut seeker = Seeker {
             cursor,
             source,

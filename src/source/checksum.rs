@@ -1,10 +1,14 @@
-//! Deferred checksums: the verification of a record's block, left to the thread that uses the record.
+//! Deferred checksums: the verification of a record, or of its block, left to the thread that uses the
+//! record.
 //!
 //! A feed's workers read a record's bytes anyway, so they verify them: a reader that did would read every
 //! byte once more, on one thread. A deferred checksum travels with its record: from the cursor in the
 //! [`Entry`](super::Entry) to the [`Run`](super::Run), whose consumer verifies it. A cursor defers checksums
 //! only if requested ([`VerifiesLater`](super::VerifiesLater)), and itself verifies every block that nobody
 //! took over.
+//!
+//! A checksum that stands beside its value, as in a TFRecord, need not travel: the value's lender finds it by
+//! the value's address ([`Keeper::check_value`]).
 
 use percolator_table::{DeferredChecksum, Unverified};
 
@@ -19,12 +23,12 @@ pub(crate) trait Keeper: Send + Sync {
     /// [`SourceError`] if the block is damaged.
     fn check_block(&self, checksum: TableChecksum) -> Result<(), SourceError>;
 
-    /// Verifies the surroundings of a value, if the value belongs to this keeper and its cursor did not
-    /// verify them.
+    /// Verifies a value by what stands beside it, if the value belongs to this keeper and its cursor did not
+    /// verify it: a checksum of it, or the head of its page.
     ///
     /// # Errors
     ///
-    /// [`SourceError`] if they are damaged.
+    /// [`SourceError`] if it is damaged.
     fn check_value(&self, _value: &[u8]) -> Result<(), SourceError> {
         Ok(())
     }

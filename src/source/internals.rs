@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::files::Files;
 use super::leveldb::Pool;
-use super::{Cursor, Run, Source, SourceError};
+use super::{Cursor, IndexPlace, Run, Source, SourceError};
 use crate::base::offload::Helpers;
 use crate::record::RecordId;
 
@@ -58,6 +58,15 @@ pub trait SourceInternals: Source {
     /// that record directly and can read it.
     fn look_at_last(&self, _look: &mut dyn FnMut(&[u8], &[u8])) {}
 
+    /// Makes the number of records known, and the source no more seekable than that takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`index`](Source::index).
+    fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.index(place)
+    }
+
     /// A checksum of the index of the records, if there is an index that stays the same as long as the data
     /// set does.
     fn index_checksum(&self) -> Option<u32> {
@@ -88,7 +97,7 @@ pub trait CursorInternals {
     fn dealt(&mut self, _dealt: Dealt) {}
 
     /// Reading continues in another database: the place where this cursor stands may be dropped as well, once
-    /// its records are used.
+    /// its records are used. If nothing is dropped, the cursor may close what it had open for read-ahead.
     fn leave(&mut self) {}
 
     /// A hint: the cursor will seek to this position soon.
@@ -125,6 +134,13 @@ impl dyn Source + '_ {
     pub(crate) fn look_at_last(&self, look: &mut dyn FnMut(&[u8], &[u8])) {
         if let Some(own) = self.internals() {
             own.look_at_last(look);
+        }
+    }
+
+    pub(crate) fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        match self.internals() {
+            Some(own) => own.count(place),
+            None => self.index(place),
         }
     }
 

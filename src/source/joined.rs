@@ -54,7 +54,7 @@ impl Joined {
         let paths: Vec<_> = sources.iter().map(|source| source.path().display().to_string()).collect();
         let files = Files::of(sources.iter().map(|source| source.path()));
         let joined = Joined { path: paths.join(", ").into(), sources, files };
-        joined.count();
+        joined.counts();
         joined
     }
 
@@ -65,7 +65,7 @@ impl Joined {
     }
 
     /// The number of records in each source, if all are known.
-    fn count(&self) -> Option<Vec<u64>> {
+    fn counts(&self) -> Option<Vec<u64>> {
         (0..self.sources.len()).map(|number| self.records_of(number)).collect()
     }
 
@@ -81,7 +81,8 @@ impl Joined {
         let members = self.sources.iter().map(open_member).collect::<Result<Vec<_>, SourceError>>()?;
         let mut begins = Vec::with_capacity(members.len());
         begins.push(0);
-        Ok(Box::new(JoinedCursor { source: self.clone(), members, here: 0, begins, dealt: Dealt::default() }))
+        let (source, dealt) = (self.clone(), Dealt::default());
+        Ok(Box::new(JoinedCursor { source, members, here: 0, begins, dealt, drops_behind: false }))
     }
 }
 
@@ -124,7 +125,7 @@ impl Source for Joined {
     }
 
     fn file_records(&self) -> Option<Vec<u64>> {
-        self.count()
+        self.counts()
     }
 
     fn held_bytes(&self) -> usize {
@@ -141,7 +142,7 @@ impl Source for Joined {
 
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
         self.sources.iter().try_for_each(|source| source.index(place))?;
-        self.count();
+        self.counts();
         Ok(())
     }
 
@@ -156,6 +157,12 @@ impl SourceInternals for Joined {
         if let Some(last) = self.sources.last() {
             last.look_at_last(look);
         }
+    }
+
+    fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.sources.iter().try_for_each(|source| source.count(place))?;
+        self.counts();
+        Ok(())
     }
 
     /// Known only if every source has one.
@@ -225,6 +232,9 @@ struct JoinedCursor {
     here: usize,
     begins: Vec<u64>,
     dealt: Dealt,
+    /// Whether cursors are notified of runs, and left once those that had begun are used. Otherwise they are
+    /// left at once.
+    drops_behind: bool,
 }
 
 impl JoinedCursor {
@@ -268,6 +278,9 @@ impl JoinedCursor {
 
     fn come_to(&mut self, number: usize) {
         if self.here != number {
+            if !self.drops_behind {
+                self.members[self.here].cursor.leave();
+            }
             self.members[self.here].stay = Stay::Left;
             self.here = number;
         }
@@ -369,6 +382,7 @@ impl CursorInternals for JoinedCursor {
         for (source, _) in self.source.sources.iter().zip(drops).filter(|&(_, this)| drops_any && !this) {
             tracing::warn!(source = %source.path().display(), "drop_behind has no effect on this source");
         }
+        self.drops_behind = drops_any;
         drops_any
     }
 

@@ -24,12 +24,14 @@ mod page_cache;
 pub(crate) mod paired;
 pub(crate) mod run;
 pub(crate) mod samples;
+pub mod tfrecord;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use self::leveldb::LevelDbError;
+use self::tfrecord::TfRecordError;
 use crate::base::shown;
 use crate::record::Key;
 
@@ -49,6 +51,7 @@ pub use self::lmdb::{Lmdb, LmdbOptions};
 pub use self::paired::Matching;
 pub(crate) use self::run::{COMPANION_BYTES, PLACE_BYTES};
 pub use self::run::{Entry, Record, Run};
+pub use self::tfrecord::TfRecord;
 
 /// How far ahead of a cursor its files are read when they are not in memory.
 const READ_AHEAD_BYTES: u64 = 64 << 20;
@@ -447,6 +450,9 @@ pub enum SourceError {
     /// A LevelDB cannot be read.
     #[error(transparent)]
     LevelDb(#[from] LevelDbError),
+    /// A TFRecord file cannot be read.
+    #[error(transparent)]
+    TfRecord(#[from] TfRecordError),
 }
 
 /// Displays the key after which something was found.

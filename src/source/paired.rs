@@ -119,6 +119,12 @@ impl Source for Paired {
 }
 
 impl SourceInternals for Paired {
+    fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        self.first.count(place)?;
+        self.second.count(place)?;
+        self.check_counts()
+    }
+
     fn files(&self) -> Files {
         self.first.files()
     }

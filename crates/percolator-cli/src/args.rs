@@ -22,6 +22,10 @@ pub(super) struct SourceArgs {
     /// The Caffe LevelDB to read: its folder. Repeat it to read several as one data set.
     #[arg(long, value_name = "PATH", conflicts_with = "net")]
     pub(super) leveldb: Vec<PathBuf>,
+    /// The TFRecord files to read: a file, a folder, or a quoted pattern such as 'train-*'. Repeat it to read
+    /// several as one data set.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["net", "lmdb", "leveldb"])]
+    pub(super) tfrecord: Vec<PathBuf>,
 }
 
 /// Selects a net's layer, and how its source is read.
@@ -31,16 +35,17 @@ pub(super) struct StateArgs {
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     phase: PhaseArg,
     /// The net's level, for its min_level and max_level rules.
-    #[arg(long, default_value_t = 0, conflicts_with_all = ["lmdb", "leveldb"], allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, conflicts_with_all = ["lmdb", "leveldb", "tfrecord"],
+        allow_negative_numbers = true)]
     level: i32,
     /// The net's stages, for its stage and not_stage rules.
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["lmdb", "leveldb"])]
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
     stage: Vec<String>,
     /// The net's data layer; needed only if it has several.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["lmdb", "leveldb"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
     layer: Option<String>,
     /// The data layer that fills this blob; needed only if several layers share a name.
-    #[arg(long, value_name = "BLOB", conflicts_with_all = ["lmdb", "leveldb"])]
+    #[arg(long, value_name = "BLOB", conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
     top: Option<String>,
     /// The folder that relative paths, of sources and in the net, start from [default: the working
     /// directory].
@@ -131,13 +136,24 @@ pub(super) enum Database {
     /// An LMDB's database of this name, or its unnamed one.
     Lmdb(PathBuf, Option<String>),
     LevelDb(PathBuf),
+    /// A file, a folder, or a pattern.
+    TfRecord(PathBuf),
 }
 
 impl Database {
     fn path(&self) -> &Path {
-        let (Database::Lmdb(path, _) | Database::LevelDb(path)) = self;
+        let (Database::Lmdb(path, _) | Database::LevelDb(path) | Database::TfRecord(path)) = self;
         path
     }
+}
+
+/// Where records are stored.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    /// What a net may name, too.
+    Layer(LayerSource),
+    /// TFRecord files: a file, a folder, or a pattern.
+    TfRecord(PathBuf),
 }
 
 /// A feed, and what its arguments say of it.
@@ -146,7 +162,7 @@ pub(super) struct Described {
     /// The source of its records, as given.
     pub(super) origin: PathBuf,
     /// The source, or the first of several, relative to `root`.
-    pub(super) source: LayerSource,
+    pub(super) source: Origin,
     /// The folder that relative paths start from; the working directory if empty.
     pub(super) root: PathBuf,
     /// The channels that encoded images are decoded to.
@@ -158,7 +174,7 @@ pub(super) struct Described {
 impl SourceArgs {
     /// The databases, or the net, at these paths, which are relative to `root`.
     pub(super) fn found(paths: &[PathBuf], root: &Path) -> anyhow::Result<Self> {
-        let mut found = SourceArgs { net: None, lmdb: Vec::new(), leveldb: Vec::new() };
+        let mut found = SourceArgs { net: None, lmdb: Vec::new(), leveldb: Vec::new(), tfrecord: Vec::new() };
         for path in paths {
             let at = root.join(path);
             let is_lmdb_file = path.extension().is_some_and(|extension| extension == "mdb");
@@ -180,17 +196,20 @@ impl SourceArgs {
 
     /// Describes the feed that the arguments ask for.
     pub(super) fn describe(&self, state: &StateArgs, transform: &TransformArgs) -> anyhow::Result<Described> {
-        state.check_database(!self.lmdb.is_empty() && self.leveldb.is_empty())?;
+        let is_lmdb = !self.lmdb.is_empty() && self.leveldb.is_empty() && self.tfrecord.is_empty();
+        state.check_database(is_lmdb)?;
         let mut described = match self {
             SourceArgs { net: Some(path), .. } if path.is_dir() => bail!(
                 "{}: a net is a file, and this is a folder: give a database with --lmdb or --leveldb",
                 shown::path(path)
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,
-            SourceArgs { lmdb, leveldb, .. } => {
+            SourceArgs { lmdb, leveldb, tfrecord, .. } => {
                 let lmdbs = lmdb.iter().map(|path| Database::Lmdb(path.clone(), state.database.clone()));
                 let leveldbs = leveldb.iter().cloned().map(Database::LevelDb);
-                Described::of_databases(lmdbs.chain(leveldbs)).context("there is nothing to read")?
+                let tfrecords = tfrecord.iter().cloned().map(Database::TfRecord);
+                Described::of_databases(lmdbs.chain(leveldbs).chain(tfrecords))
+                    .context("there is nothing to read")?
             }
         };
         if !self.is_net() {
@@ -221,6 +240,7 @@ impl Described {
                 Database::Lmdb(path, None) => described.feed.and_lmdb(path),
                 Database::Lmdb(path, Some(name)) => described.feed.and_lmdb_named(path, name),
                 Database::LevelDb(path) => described.feed.and_leveldb(path),
+                Database::TfRecord(path) => described.feed.and_tfrecord(path),
             };
             Described { feed, origin, ..described }
         }))
@@ -230,11 +250,16 @@ impl Described {
     pub(super) fn of_database(database: Database) -> Self {
         let origin = database.path().to_owned();
         let (feed, source) = match database {
-            Database::Lmdb(path, None) => (Feed::builder().lmdb(&path), LayerSource::Lmdb { path }),
-            Database::Lmdb(path, Some(name)) => {
-                (Feed::builder().lmdb_named(&path, name), LayerSource::Lmdb { path })
+            Database::Lmdb(path, None) => {
+                (Feed::builder().lmdb(&path), Origin::Layer(LayerSource::Lmdb { path }))
             }
-            Database::LevelDb(path) => (Feed::builder().leveldb(&path), LayerSource::LevelDb { path }),
+            Database::Lmdb(path, Some(name)) => {
+                (Feed::builder().lmdb_named(&path, name), Origin::Layer(LayerSource::Lmdb { path }))
+            }
+            Database::LevelDb(path) => {
+                (Feed::builder().leveldb(&path), Origin::Layer(LayerSource::LevelDb { path }))
+            }
+            Database::TfRecord(path) => (Feed::builder().tfrecord(&path), Origin::TfRecord(path)),
         };
         Described { feed, origin, source, root: PathBuf::new(), color: ColorMode::Native, has_labels: true }
     }
@@ -308,7 +333,7 @@ impl StateArgs {
             (_, transform) if transform.force_gray => ColorMode::Gray,
             _ => ColorMode::Native,
         };
-        let (source, has_labels) = (layer.source.clone(), layer.tops.len() > 1);
+        let (source, has_labels) = (Origin::Layer(layer.source.clone()), layer.tops.len() > 1);
         Ok(Described { feed, origin: path.to_owned(), source, root: PathBuf::new(), color, has_labels })
     }
 }

@@ -11,10 +11,11 @@ use percolator::{shown, whole_file};
 use super::args::{SourceArgs, StateArgs, TransformArgs};
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb", "tfrecord"])
+    .required(true).multiple(true))]
 pub(crate) struct Digest {
     /// The data set: an LMDB, a LevelDB, or a net, whose data layer's source is read. If there are several
-    /// databases, LMDBs come first.
+    /// databases, LMDBs come first, and TFRecords last.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// An LMDB of the data set.
@@ -23,6 +24,9 @@ pub(crate) struct Digest {
     /// A LevelDB of the data set.
     #[arg(long, value_name = "PATH")]
     leveldb: Vec<PathBuf>,
+    /// TFRecord files of the data set: a file, a folder, or a quoted pattern.
+    #[arg(long, value_name = "PATH")]
+    tfrecord: Vec<PathBuf>,
     #[command(flatten)]
     state: StateArgs,
     /// Also write 64 bits of each record's hash (16 bytes of text per record). The digest then also proves
@@ -44,6 +48,7 @@ impl Digest {
         let mut source = SourceArgs::found(&self.paths, self.state.root())?;
         source.lmdb.extend_from_slice(&self.lmdb);
         source.leveldb.extend_from_slice(&self.leveldb);
+        source.tfrecord.extend_from_slice(&self.tfrecord);
         let described = source.describe(&self.state, &TransformArgs::default())?;
         let detail = if self.each_record { DigestDetail::EachRecord } else { DigestDetail::Sum };
         let digest = described.feed.digest(detail)?;

@@ -14,7 +14,7 @@ use super::args::{Described, SourceArgs, StateArgs, TransformArgs};
 use super::npy::NpyWriter;
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb"]).required(true))]
+#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"]).required(true))]
 pub(crate) struct Dump {
     #[command(flatten)]
     source: SourceArgs,

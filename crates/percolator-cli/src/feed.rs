@@ -23,7 +23,7 @@ use super::pipeline::{DtypeArg, PipelineArgs};
 use super::stop::{Enough, Signals};
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb"]).required(true))]
+#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"]).required(true))]
 pub(crate) struct Feed {
     #[command(flatten)]
     source: SourceArgs,

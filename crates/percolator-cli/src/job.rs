@@ -19,8 +19,8 @@ pub(super) struct JobArgs {
     /// --assignment caffe].
     #[arg(long, value_enum)]
     last_batch: Option<LastBatchArg>,
-    /// How to shuffle an epoch: no, global, window:RECORDS or, in a feed, window:SIZE, such as 64MiB
-    /// [default: no].
+    /// How to shuffle an epoch: no, global, files (the order of the files alone), window:RECORDS or, in a
+    /// feed, window:SIZE, such as 64MiB [default: no].
     #[arg(long, value_name = "HOW", value_parser = shuffle)]
     shuffle: Option<ShuffleArg>,
     /// Mix the files, or databases, in these exact proportions, one number each.
@@ -138,12 +138,11 @@ fn shuffle(text: &str) -> Result<ShuffleArg, String> {
     match (text, records, window.and_then(bytes)) {
         ("no", ..) => Ok(ShuffleArg::By(Shuffle::No)),
         ("global", ..) => Ok(ShuffleArg::By(Shuffle::Global)),
+        ("files", ..) => Ok(ShuffleArg::By(Shuffle::Files)),
         (_, Some(records), _) => Ok(ShuffleArg::By(Shuffle::Window { records })),
         (_, None, Some(bytes)) => Ok(ShuffleArg::WindowsOfBytes(bytes)),
-        _ => {
-            Err("must be no, global, window:RECORDS (1 or more), or window:SIZE in KiB, MiB or GiB"
-                .to_owned())
-        }
+        _ => Err("must be no, global, files, window:RECORDS (1 or more), or window:SIZE in KiB, MiB or GiB"
+            .to_owned()),
     }
 }
 

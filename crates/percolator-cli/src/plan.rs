@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::leveldb::LogGaps;
 use percolator::order::{BatchSize, Job, Plan as JobPlan, World, rebatch};
-use percolator::source::{IndexPlace, LevelDb, Lmdb, Source};
-use percolator::{LastBatch, Snapshot, shown};
+use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, TfRecord};
+use percolator::{LastBatch, Snapshot, shown, tfrecord};
 use serde_json::json;
 
 use super::args::AccessArg;
@@ -19,7 +19,8 @@ use super::job::JobArgs;
 const SHOWN_STEPS: u64 = 8;
 
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("data").required(true).args(["lmdb", "leveldb", "records", "files"])))]
+#[command(group(clap::ArgGroup::new("data").required(true)
+    .args(["lmdb", "leveldb", "tfrecord", "records", "files"])))]
 pub(crate) struct Plan {
     /// The Caffe LMDB to read; several are one data set, in this order.
     #[arg(long, value_name = "PATH", num_args = 1..)]
@@ -27,6 +28,9 @@ pub(crate) struct Plan {
     /// The Caffe LevelDB to read; several are one data set, in this order.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     leveldb: Vec<PathBuf>,
+    /// The TFRecord files to read: files, folders, or quoted patterns, in this order.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    tfrecord: Vec<PathBuf>,
     /// Read a LevelDB whose logs lack writes as it is, and warn of each gap.
     #[arg(long, requires = "leveldb")]
     allow_log_gaps: bool,
@@ -34,7 +38,7 @@ pub(crate) struct Plan {
     #[arg(long, value_enum, default_value_t)]
     access: AccessArg,
     /// Read the database of this name in each --lmdb.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["leveldb", "records", "files"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["leveldb", "tfrecord", "records", "files"])]
     database: Option<String>,
     /// Instead of a database: a data set of this many records.
     #[arg(long, value_name = "M")]
@@ -151,7 +155,14 @@ impl Plan {
         let gaps = if self.allow_log_gaps { LogGaps::Allow } else { LogGaps::Refuse };
         let leveldb = LevelDb::options().access(access).log_gaps(gaps);
         let lmdbs = self.lmdb.iter().map(|path| count(&lmdb.open(path)?));
-        lmdbs.chain(self.leveldb.iter().map(|path| count(&leveldb.open(path)?))).collect()
+        let leveldbs = self.leveldb.iter().map(|path| count(&leveldb.open(path)?));
+        let tfrecord = TfRecord::options().access(access);
+        let mut tfrecords = Vec::new();
+        for path in &self.tfrecord {
+            tfrecords.extend(tfrecord::files(path)?);
+        }
+        let tfrecords = tfrecords.iter().map(|path| pass(&tfrecord.open(path)?));
+        lmdbs.chain(leveldbs).chain(tfrecords).collect()
     }
 
     fn job_of(&self, files: &[u64]) -> anyhow::Result<Job> {
@@ -273,6 +284,16 @@ fn count(source: &dyn Source) -> anyhow::Result<u64> {
         source.index(&IndexPlace::Memory)?;
     }
     source.records().with_context(|| format!("{}: cannot count its records", shown::path(source.path())))
+}
+
+/// The number of records of a source, by one pass over them.
+fn pass(source: &dyn Source) -> anyhow::Result<u64> {
+    let mut cursor = source.cursor()?;
+    let mut records = 0;
+    while cursor.skip()? {
+        records += 1;
+    }
+    Ok(records)
 }
 
 /// Writes items as a JSON list.

@@ -6,7 +6,8 @@ use percolator_table::checksum::crc32c;
 
 use super::IndexPlace;
 
-const EXTENSION: &str = "percolator-index";
+/// The end of the name of an index.
+const INDEX: &str = "percolator-index";
 
 /// How much of a path is kept in the name: file systems allow 255 bytes, and a temporary file's name is
 /// longer.
@@ -14,20 +15,25 @@ const READABLE_CHARS: usize = 100;
 
 /// The files that may be the sidecar, in order of preference.
 pub(super) fn sidecars(place: &IndexPlace, database: &Path) -> Vec<PathBuf> {
+    files(place, database, INDEX)
+}
+
+/// The same of another file that belongs to a database, whose name ends like this.
+pub(in crate::source) fn files(place: &IndexPlace, database: &Path, extension: &str) -> Vec<PathBuf> {
     match place {
         IndexPlace::Beside => {
-            let in_cache = cache_folder().map(|folder| folder.join(name_of(database)));
-            beside(database).into_iter().chain(in_cache).collect()
+            let in_cache = cache_folder().map(|folder| folder.join(name_of(database, extension)));
+            beside(database, extension).into_iter().chain(in_cache).collect()
         }
-        IndexPlace::Folder(folder) => vec![folder.join(name_of(database))],
+        IndexPlace::Folder(folder) => vec![folder.join(name_of(database, extension))],
         IndexPlace::Memory => Vec::new(),
     }
 }
 
-fn beside(database: &Path) -> Option<PathBuf> {
+fn beside(database: &Path, extension: &str) -> Option<PathBuf> {
     let mut name = database.file_name()?.to_owned();
     name.push(".");
-    name.push(EXTENSION);
+    name.push(extension);
     Some(database.with_file_name(name))
 }
 
@@ -39,7 +45,7 @@ fn cache_folder() -> Option<PathBuf> {
 
 /// The sidecar's name in a folder shared by many: the end of the path, for readers, and a hash of the whole
 /// path. If two databases still share a name, each recognises that the other's index is not its own.
-fn name_of(database: &Path) -> String {
+fn name_of(database: &Path, extension: &str) -> String {
     let path = database.as_os_str().as_encoded_bytes();
     let text = String::from_utf8_lossy(path);
     let readable: String = text
@@ -48,7 +54,7 @@ fn name_of(database: &Path) -> String {
         .map(|char| if char.is_ascii_alphanumeric() || "._-".contains(char) { char } else { '_' })
         .collect();
     let from = readable.len().saturating_sub(READABLE_CHARS);
-    format!("{}-{:08x}.{EXTENSION}", readable.get(from..).unwrap_or_default(), crc32c(path))
+    format!("{}-{:08x}.{extension}", readable.get(from..).unwrap_or_default(), crc32c(path))
 }
 
 #[cfg(test)]
@@ -58,14 +64,17 @@ mod tests {
 
     #[test]
     fn a_sidecar_is_named_by_its_database() {
-        assert_eq!(beside(Path::new("/data/train_lmdb")), Some("/data/train_lmdb.percolator-index".into()));
-        assert_eq!(beside(Path::new("/")), None);
+        assert_eq!(
+            beside(Path::new("/data/train_lmdb"), INDEX),
+            Some("/data/train_lmdb.percolator-index".into())
+        );
+        assert_eq!(beside(Path::new("/"), INDEX), None);
         let folder = IndexPlace::Folder("/indexes".into());
         let names = sidecars(&folder, Path::new("/data/my set/train_lmdb"));
         let name = names[0].to_str().unwrap();
         assert!(name.starts_with("/indexes/data_my_set_train_lmdb-"), "{name}");
         assert_ne!(names, sidecars(&folder, Path::new("/data/my_set/train_lmdb")));
-        let long = name_of(&Path::new("/").join("ü".repeat(300)));
+        let long = name_of(&Path::new("/").join("ü".repeat(300)), INDEX);
         assert!(long.len() < 140, "{long}");
         assert_eq!(sidecars(&IndexPlace::Memory, Path::new("/data/train_lmdb")), Vec::<PathBuf>::new());
     }

@@ -13,6 +13,7 @@ mod sidecar;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+pub(super) use self::folders::files;
 use self::folders::sidecars;
 pub(super) use self::sidecar::{Damage, Kind};
 use self::sidecar::{Sidecar, Unusable};

@@ -36,13 +36,14 @@ const IDENTITY_BYTES_MAX: usize = 16 << 20;
 pub(in crate::source) enum Kind {
     Lmdb = 1,
     LevelDb = 2,
+    TfRecord = 3,
 }
 
 impl Kind {
     /// How many numbers make up a place: a power of two, so that a place is never split between parts.
     pub(super) fn numbers(self) -> u64 {
         match self {
-            Kind::Lmdb => 1,
+            Kind::Lmdb | Kind::TfRecord => 1,
             Kind::LevelDb => 2,
         }
     }

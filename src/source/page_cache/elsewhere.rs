@@ -27,6 +27,8 @@ impl PageCache {
 
     pub(in crate::source) fn leave(&mut self) {}
 
+    pub(in crate::source) fn close(&mut self) {}
+
     pub(in crate::source) fn jump(&mut self, _is_end_known: bool) {}
 
     pub(in crate::source) fn reads_until(&mut self, _last: Option<&[u8]>) -> bool {

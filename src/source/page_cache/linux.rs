@@ -110,6 +110,12 @@ impl PageCache {
         }
     }
 
+    /// Forgets the map, and closes the file that was open for it, until the cursor has made a few steps
+    /// again. Called when the cursor has no use for it for some time.
+    pub(in crate::source) fn close(&mut self) {
+        (self.active, self.steps) = (None, 0);
+    }
+
     /// The cursor has moved to another file.
     pub(in crate::source) fn leave(&mut self) {
         if let Some(Active { behind: Some(behind), .. }) = &mut self.active {

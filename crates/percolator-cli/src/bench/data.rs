@@ -22,6 +22,8 @@ pub(super) enum Format {
     Lmdb,
     /// Without compression, in blocks of 4 KiB.
     Leveldb,
+    /// One file, not compressed.
+    Tfrecord,
 }
 
 impl Format {
@@ -29,6 +31,7 @@ impl Format {
         match self {
             Format::Lmdb => "lmdb",
             Format::Leveldb => "leveldb",
+            Format::Tfrecord => "tfrecord",
         }
     }
 
@@ -37,6 +40,7 @@ impl Format {
         match self {
             Format::Lmdb => Database::Lmdb(path, None),
             Format::Leveldb => Database::LevelDb(path),
+            Format::Tfrecord => Database::TfRecord(path),
         }
     }
 
@@ -44,7 +48,7 @@ impl Format {
     pub(super) fn job_name(self, kind: Kind) -> String {
         match self {
             Format::Lmdb => kind.name().to_owned(),
-            Format::Leveldb => format!("{}-leveldb", kind.name()),
+            Format::Leveldb | Format::Tfrecord => format!("{}-{}", kind.name(), self.name()),
         }
     }
 }
@@ -99,6 +103,8 @@ impl Data {
             Format::Lmdb => record.next_multiple_of(PAGE) + 64,
             // Tables, and those being merged into them.
             Format::Leveldb => 2 * (record + 64),
+            // Two lengths and two checksums, and its place in the index.
+            Format::Tfrecord => record + 64,
         };
         FIXED.saturating_add((bytes as u64).saturating_mul(self.records as u64))
     }
@@ -154,7 +160,7 @@ mod tests {
 
     #[test]
     fn data_take_no_more_room_than_is_checked() {
-        for format in [Format::Lmdb, Format::Leveldb] {
+        for format in [Format::Lmdb, Format::Leveldb, Format::Tfrecord] {
             for kind in [Kind::Raw256, Kind::Small, Kind::Jpeg, Kind::Tokens] {
                 let cache = tempfile::tempdir().unwrap();
                 // So many that fixed costs do not matter.

@@ -8,17 +8,24 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use percolator::leveldb::LogGaps;
 use percolator::net::LayerSource;
-use percolator::source::{ImageList, LevelDb, Lmdb, Source, SourceError};
+use percolator::source::{ImageList, LevelDb, Lmdb, Source, SourceError, TfRecord};
+use percolator::tfrecord;
+
+use crate::args::Origin;
 
 /// This many files of a list stand for all of them.
 const LISTED_MAX: usize = 1000;
 
 /// Opens a source apart from any feed. If it must not be read, the feed refuses it.
 pub(super) fn open(
-    source: &LayerSource,
+    origin: &Origin,
     root: &Path,
     database: Option<&str>,
 ) -> Result<Box<dyn Source>, SourceError> {
+    let source = match origin {
+        Origin::Layer(source) => source,
+        Origin::TfRecord(path) => return Ok(Box::new(TfRecord::options().open_all([root.join(path)])?)),
+    };
     Ok(match source {
         LayerSource::Lmdb { path } => {
             let options = Lmdb::options();
@@ -33,7 +40,11 @@ pub(super) fn open(
 }
 
 /// The files, ordered by name.
-pub(super) fn of(source: &LayerSource, root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn of(origin: &Origin, root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let source = match origin {
+        Origin::Layer(source) => source,
+        Origin::TfRecord(path) => return Ok(tfrecord::files(root.join(path))?),
+    };
     match source {
         LayerSource::Lmdb { path } => {
             let path = root.join(path);
@@ -42,7 +53,7 @@ pub(super) fn of(source: &LayerSource, root: &Path) -> anyhow::Result<Vec<PathBu
         LayerSource::LevelDb { path } => tables(&root.join(path)),
         LayerSource::ImageList { root_folder, .. } => {
             let mut files = Vec::new();
-            let source = open(source, root, None)?;
+            let source = open(origin, root, None)?;
             let mut cursor = source.cursor()?;
             while let Some(entry) = cursor.advance()?.filter(|_| files.len() < LISTED_MAX) {
                 let name = [root_folder.as_bytes(), entry.key()].concat();

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use percolator::net::LayerSource;
 use percolator::transform::TransformPlace;
 use percolator::{ColorMode, Dtype, FeedBuilder, Transform};
 
 use super::Bench;
 use super::data::{Data, default_cache};
 use super::synthetic::Kind;
-use crate::args::{Described, SourceArgs};
+use crate::args::{Described, Origin, SourceArgs};
 use crate::pipeline::DtypeArg;
 
 /// A feed to measure.
@@ -18,7 +17,7 @@ pub(super) struct Job {
     pub(super) name: String,
     pub(super) feed: FeedBuilder,
     /// The source of its records, relative to `root`.
-    pub(super) source: LayerSource,
+    pub(super) source: Origin,
     pub(super) root: PathBuf,
     /// The database to read in an LMDB that has several.
     pub(super) database: Option<String>,
@@ -39,6 +38,7 @@ impl Bench {
                 net: self.net.clone(),
                 lmdb: self.lmdb.iter().cloned().collect(),
                 leveldb: self.leveldb.iter().cloned().collect(),
+                tfrecord: self.tfrecord.iter().cloned().collect(),
             };
             let described = source.describe(&self.state, &self.transform)?;
             let name = described.origin.display().to_string();

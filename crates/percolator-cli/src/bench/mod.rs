@@ -65,7 +65,7 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// needs --cold.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
-    group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "synthetic"]).required(true))]
+    group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic"]).required(true))]
 pub(crate) struct Bench {
     /// The Caffe net whose data layer to measure: a .prototxt, or a .caffemodel.
     #[arg(value_name = "NET")]
@@ -76,18 +76,22 @@ pub(crate) struct Bench {
     /// The Caffe LevelDB to read: its folder.
     #[arg(long, value_name = "PATH")]
     leveldb: Option<PathBuf>,
+    /// The TFRecord files to read: a file, a folder, or a quoted pattern.
+    #[arg(long, value_name = "PATH")]
+    tfrecord: Option<PathBuf>,
     /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["level", "stage", "layer", "root"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
-    #[arg(long = "as", value_enum, value_name = "FORMAT", conflicts_with_all = ["net", "lmdb", "leveldb"])]
+    #[arg(long = "as", value_enum, value_name = "FORMAT",
+        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
     format: Option<Format>,
     /// Make this many records [default: depends on the kind].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=RECORDS_MAX),
-        conflicts_with_all = ["net", "lmdb", "leveldb"])]
+        conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
     records: Option<u32>,
     /// Where synthetic data are kept [default: percolator, in the user's cache folder].
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["net", "lmdb", "leveldb"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["net", "lmdb", "leveldb", "tfrecord"])]
     cache: Option<PathBuf>,
     #[command(flatten)]
     state: StateArgs,

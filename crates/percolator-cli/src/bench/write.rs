@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use lmdb::{Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use percolator::tfrecord::{Compression, TfRecordWriter};
 use rusty_leveldb::{DB, Options};
 
 use super::data::{Data, Format};
@@ -28,6 +29,7 @@ pub(super) fn write(data: &Data, folder: &Path, photos: &Photos) -> anyhow::Resu
     match data.format {
         Format::Lmdb => write_lmdb(folder, data.file_bytes_max(), chunks),
         Format::Leveldb => write_leveldb(folder, chunks),
+        Format::Tfrecord => write_tfrecord(folder, chunks),
     }?;
     bar.finish_and_clear();
     Ok(())
@@ -109,6 +111,20 @@ fn write_leveldb(
     database.flush().map_err(failed)?;
     database.close().map_err(failed)?;
     sync(folder)
+}
+
+/// Writes one file.
+fn write_tfrecord(
+    folder: &Path,
+    chunks: impl Iterator<Item = anyhow::Result<Vec<Record>>>,
+) -> anyhow::Result<()> {
+    let mut writer = TfRecordWriter::create(folder.join("records.tfrecord"), Compression::Plain)?;
+    for chunk in chunks {
+        for (_key, value) in chunk? {
+            writer.write(&value)?;
+        }
+    }
+    Ok(writer.finish()?)
 }
 
 /// Only files that are on disk can be evicted from memory.

@@ -18,3 +18,4 @@ mod killed;
 mod plan;
 mod receipts;
 mod snapshot;
+mod tfrecord;

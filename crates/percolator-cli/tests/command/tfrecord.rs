@@ -1,0 +1,122 @@
+//! The command reads TFRecord files as it reads databases of the same records.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use percolator::tfrecord::{Compression, TfRecordWriter};
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::common;
+
+const RECORDS: usize = 24;
+
+/// The same Datums as an LMDB and as three files, one of which is compressed.
+fn written() -> TempDir {
+    let folder = tempdir().unwrap();
+    common::write_images(&folder.path().join("lmdb"), RECORDS, 3, 6, 5);
+    fs::create_dir(folder.path().join("files")).unwrap();
+    for (file, compression) in [Compression::Plain, Compression::Gzip, Compression::Plain].iter().enumerate()
+    {
+        let path = folder.path().join(format!("files/part-{file}"));
+        let mut writer = TfRecordWriter::create(path, *compression).unwrap();
+        for index in file * 8..(file + 1) * 8 {
+            writer.write(&common::image(index, 3, 6, 5).1).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    folder
+}
+
+fn run(folder: &Path, arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .args(arguments.split_whitespace())
+        .current_dir(folder)
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn pass(folder: &Path, arguments: &str) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn files_are_dumped_fed_planned_and_digested() {
+    let folder = written();
+    let folder = folder.path();
+    let arrays = |source: &str| {
+        pass(folder, &format!("dump {source} --batches 4 --batch-size 6 --crop 4 --seed 5 --out out"));
+        ["data", "label"].map(|name| fs::read(folder.join(format!("out/{name}.npy"))).unwrap())
+    };
+    let of_lmdb = arrays("--lmdb lmdb");
+    for source in
+        ["--tfrecord files", "--tfrecord files/part-*", "--tfrecord files/part-[01] --tfrecord files/part-2"]
+    {
+        assert!(arrays(source) == of_lmdb, "{source}");
+    }
+    let printed = pass(folder, "plan --tfrecord files --global-batch 5 --shuffle files --seed 1 --json");
+    let plan: Value = serde_json::from_str(&printed).unwrap();
+    let order: Vec<u64> = serde_json::from_value::<Vec<Vec<Vec<u64>>>>(plan["steps"].clone())
+        .unwrap()
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect();
+    assert_eq!(order.len(), RECORDS);
+    assert!(
+        order.chunks(8).all(|file| file[0] % 8 == 0 && file.windows(2).all(|pair| pair[1] == pair[0] + 1))
+    );
+    pass(folder, "digest --tfrecord files --each-record --out digest");
+    let feed = "feed --tfrecord files --epochs 2 --batch-size 5 --shuffle files --receipt receipt --receipt-contents";
+    pass(folder, feed);
+    let verdict = pass(folder, "verify-run receipt --epochs 2 --digest digest");
+    assert!(verdict.contains("epoch 1"), "{verdict}");
+    assert!(
+        !fs::read_dir(folder.join("files"))
+            .unwrap()
+            .any(|file| { file.unwrap().file_name().to_string_lossy().ends_with("unpacked") })
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let folder = written();
+    let folder = folder.path();
+    for (arguments, due) in [
+        ("feed --tfrecord nothing-* --once", "nothing-*: no file matches this pattern"),
+        ("feed --tfrecord missing --once", "missing: cannot open the file"),
+        ("feed --tfrecord lmdb/data.mdb --once", "is no TFRecord"),
+        ("feed --tfrecord files --lmdb lmdb --once", "cannot be used with"),
+        ("feed --tfrecord files --database train --once", "--database names a database of an LMDB"),
+        ("feed --tfrecord files --shuffle file --epochs 1", "must be no, global, files, window:RECORDS"),
+    ] {
+        let output = run(folder, arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains(due), "{arguments}: {message}");
+    }
+}
+
+#[test]
+fn files_are_measured() {
+    let folder = written();
+    let folder = folder.path();
+    let bench = "bench --rounds 1 --seconds 0.1 --threads 2 --json";
+    let job = |arguments: &str| -> Value {
+        serde_json::from_str(&pass(folder, &format!("{bench} {arguments}"))).unwrap()
+    };
+    let synthetic = job("--synthetic tokens --as tfrecord --records 300 --cache made");
+    assert_eq!(synthetic["job"], "tokens-tfrecord");
+    for measured in [synthetic, job("--tfrecord files")] {
+        assert!(measured["records_per_s"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{measured}");
+        assert_eq!(measured["source_records"], Value::Null, "records are not counted for it");
+    }
+    let made = fs::read_dir(folder.join("made")).unwrap().map(|entry| entry.unwrap().path());
+    let made = made.filter(|path| path.is_dir()).collect::<Vec<_>>();
+    assert!(made.len() == 1 && made[0].join("records.tfrecord").exists(), "{made:?}");
+}

@@ -1,0 +1,132 @@
+//! The order of an epoch in which the files are shuffled, and each file's records are not.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Permutation;
+
+/// Files that follow one another in an order of their own: where each begins, as a place in the epoch, and
+/// which record it begins with.
+///
+/// # Invariant
+///
+/// There is one entry for each file, and the places do not decrease. Of the files that begin at the same
+/// place, all but the last are empty.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FileOrder {
+    begins: Vec<u64>,
+    firsts: Vec<u64>,
+}
+
+impl FileOrder {
+    /// The order by this key of files whose first records have these numbers, of `records` records in all.
+    pub(super) fn new(files: &[u64], records: u64, key: u64) -> Self {
+        let order = Permutation::new(files.len() as u64, key);
+        let mut place = 0;
+        let (mut begins, mut firsts) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
+        for slot in 0..files.len() as u64 {
+            let file = usize::try_from(order.number_at(slot)).expect("it is the number of a file");
+            let end = files.get(file + 1).copied().unwrap_or(records);
+            begins.push(place);
+            firsts.push(files[file]);
+            place += end - files[file];
+        }
+        debug_assert_eq!(place, records, "the files have all records");
+        FileOrder { begins, firsts }
+    }
+
+    /// The number of the record at a place.
+    pub(super) fn number_at(&self, place: u64) -> u64 {
+        let slot = self.slot_of(place);
+        self.firsts[slot] + (place - self.begins[slot])
+    }
+
+    /// The number of places from this one to the end of its file; `None` for the last file.
+    pub(super) fn neighbours(&self, place: u64) -> Option<u64> {
+        self.begins.get(self.slot_of(place) + 1).map(|next| next - place)
+    }
+
+    fn slot_of(&self, place: u64) -> usize {
+        self.begins.partition_point(|&begin| begin <= place) - 1
+    }
+}
+
+/// The orders that were asked for last: one has as many entries as there are files, and each step asks again.
+/// Whatever is kept, the answers are the same.
+#[derive(Default)]
+pub(super) struct KeptOrders(Mutex<Vec<(u64, Arc<FileOrder>)>>);
+
+/// A step may be in two epochs.
+const KEPT_MAX: usize = 2;
+
+impl KeptOrders {
+    /// The order with this key.
+    pub(super) fn get(&self, key: u64, make: impl FnOnce() -> FileOrder) -> Arc<FileOrder> {
+        let mut kept = self.0.lock();
+        if let Some((_, order)) = kept.iter().find(|(known, _)| *known == key) {
+            return order.clone();
+        }
+        let order = Arc::new(make());
+        if kept.len() == KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push((key, order.clone()));
+        order
+    }
+}
+
+impl Clone for KeptOrders {
+    fn clone(&self) -> Self {
+        KeptOrders::default()
+    }
+}
+
+impl PartialEq for KeptOrders {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for KeptOrders {}
+
+impl fmt::Debug for KeptOrders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeptOrders")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// The naive twin: files laid end to end.
+        #[test]
+        fn files_come_whole_and_in_order(lengths in prop::collection::vec(0_u64..9, 1..30), key: u64) {
+            let mut records = 0;
+            let mut firsts = Vec::new();
+            for length in &lengths {
+                firsts.push(records);
+                records += length;
+            }
+            let order = FileOrder::new(&firsts, records, key);
+            let shuffled = Permutation::new(lengths.len() as u64, key);
+            let file = |slot| usize::try_from(shuffled.number_at(slot)).unwrap();
+            let files = (0..lengths.len() as u64).map(file);
+            let twin: Vec<u64> =
+                files.flat_map(|file| firsts[file]..firsts[file] + lengths[file]).collect();
+            let listed: Vec<u64> = (0..records).map(|place| order.number_at(place)).collect();
+            prop_assert_eq!(&listed, &twin);
+            for place in 0..records {
+                let count = order.neighbours(place).unwrap_or(records - place);
+                let first = order.number_at(place);
+                prop_assert!(count > 0);
+                prop_assert!((0..count).all(|next| order.number_at(place + next) == first + next));
+            }
+        }
+    }
+}

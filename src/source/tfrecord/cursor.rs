@@ -1,0 +1,491 @@
+//! The cursor over a file's records.
+
+#![expect(unsafe_code, reason = "records of a mapped file are lent")]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::index::Indexed;
+use super::key::DecimalKey;
+use super::packed_walk::PackedWalk;
+use super::plain::{Frame, Map, Plain};
+use super::walk::{LARGE_BYTES, Place, Walk};
+use super::{Body, TfRecord};
+use crate::record::RecordId;
+use crate::source::internals::CursorInternals;
+use crate::source::page_cache::PageCache;
+use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
+
+/// After this many steps since a seek, the cursor is taken to continue from record to record.
+const STEPS_APART: u32 = 4;
+
+/// For this many steps after a seek, a large record is requested when the cursor reaches it. After that,
+/// read-ahead has it.
+const STEPS_ASKED_FOR: u32 = 24;
+
+/// The length from which a record is large. The pages of a smaller one are read soon enough by its user.
+const ASKED_FOR_BYTES: u64 = 16 << 10;
+
+/// Who verifies the data of records in the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verify {
+    ByCursor,
+    /// The user of the data, through their lender.
+    ByUser,
+}
+
+/// A cursor. It stays on one thread; what it lends does not.
+pub(super) struct TfRecordCursor {
+    source: TfRecord,
+    verify: Verify,
+    at: At,
+    key: DecimalKey,
+    drops_behind: bool,
+}
+
+/// Where the records come from.
+enum At {
+    Plain(Box<PlainCursor>),
+    Packed {
+        walk: Box<PackedWalk>,
+        /// Where the last value is, if it is worth giving away with its buffer.
+        whole: Option<Range<usize>>,
+    },
+}
+
+/// A cursor over a file that is not compressed.
+struct PlainCursor {
+    walk: Walk,
+    /// The map in which the cursor reads from record to record; `None` if the file is read.
+    forward: Option<Mapped>,
+    /// The map in which it seeks, once it has.
+    by_position: Option<Mapped>,
+    is_by_position: bool,
+    indexed: Option<Indexed>,
+    /// Where the next record ends by the index, right after a seek by it.
+    end_by_index: Option<u64>,
+    /// The number of steps since the last seek; more than enough if there was none.
+    steps: u32,
+    /// The position up to which the cursor continues after its next seek, and whether `page_cache` has it.
+    until: u64,
+    is_end_set: bool,
+    /// Where the last value is, if the walk's buffer holds only that value.
+    alone: Option<Range<usize>>,
+    left: Left,
+}
+
+/// Whether the joined cursor that this one is part of is in another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    No,
+    Now,
+    /// Until this many runs are used.
+    Until(u64),
+}
+
+/// A map, and what the kernel keeps in memory of it for the cursor.
+struct Mapped {
+    /// Declared, hence dropped, before the map.
+    page_cache: PageCache,
+    map: Arc<Map>,
+    lender: Lender,
+}
+
+impl Mapped {
+    fn new(plain: &Plain, map: &Arc<Map>, verify: Verify, drops_behind: bool) -> Self {
+        let (map, lender) = (map.clone(), map.lender(verify == Verify::ByCursor));
+        let page_cache = new_page_cache(plain, drops_behind);
+        Mapped { page_cache, map, lender }
+    }
+}
+
+/// The page cache of a map of this file, which its holder keeps for longer.
+fn new_page_cache(plain: &Plain, drops_behind: bool) -> PageCache {
+    // SAFETY: it is kept in a `Mapped`, beside the map whose records it is told of, which is dropped after
+    // it.
+    let mut page_cache = unsafe { plain.page_cache() };
+    if drops_behind {
+        page_cache.drop_behind();
+    }
+    page_cache
+}
+
+impl TfRecordCursor {
+    pub(super) fn new(source: &TfRecord, verify: Verify) -> Self {
+        let at = match (&source.body, source.indexed()) {
+            (Body::Plain(plain), _) => At::Plain(Box::new(PlainCursor::new(plain, verify))),
+            (Body::Packed(_), Some(indexed)) => At::Plain(Box::new(PlainCursor::new(&indexed.plain, verify))),
+            (Body::Packed(packed), None) => {
+                At::Packed { walk: Box::new(PackedWalk::new(packed)), whole: None }
+            }
+        };
+        TfRecordCursor { source: source.clone(), verify, at, key: DecimalKey::new(), drops_behind: false }
+    }
+
+    fn position(&self) -> u64 {
+        match &self.at {
+            At::Plain(plain) => plain.walk.position,
+            At::Packed { walk, .. } => walk.position,
+        }
+    }
+
+    /// Uses the index for the seek that follows, if there is one.
+    fn use_index(&mut self) {
+        let Some(indexed) = self.source.indexed() else { return };
+        if let At::Packed { .. } = self.at {
+            // The unpacked copy is read from here on.
+            self.at = At::Plain(Box::new(PlainCursor::new(&indexed.plain, self.verify)));
+        }
+        if let At::Plain(plain) = &mut self.at
+            && plain.indexed.is_none()
+        {
+            plain.indexed = Some(indexed);
+        }
+    }
+}
+
+impl Cursor for TfRecordCursor {
+    fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
+        let TfRecordCursor { source, verify, at, key, drops_behind } = self;
+        match at {
+            At::Plain(plain) => {
+                let Some(frame) = plain.step(source, *verify, *drops_behind)? else { return Ok(None) };
+                key.go_to(plain.walk.position - 1);
+                plain.entry(frame, *verify, *drops_behind, key.bytes())
+            }
+            At::Packed { walk, whole } => {
+                let Some(frame) = walk.step()? else {
+                    walk.close();
+                    source.learn(walk.position)?;
+                    return Ok(None);
+                };
+                key.go_to(walk.position - 1);
+                let place = walk.place(frame);
+                let entry = Entry::borrowed(key.bytes(), walk.bytes(place.clone()));
+                *whole = (place.len() >= LARGE_BYTES).then_some(place);
+                Ok(Some(if whole.is_some() { entry.whole() } else { entry }))
+            }
+        }
+    }
+
+    fn skip(&mut self) -> Result<bool, SourceError> {
+        let TfRecordCursor { source, verify, at, drops_behind, .. } = self;
+        match at {
+            At::Plain(plain) => {
+                let Some(frame) = plain.step(source, *verify, *drops_behind)? else { return Ok(false) };
+                plain.came_to(frame, *drops_behind, false);
+                Ok(true)
+            }
+            At::Packed { walk, .. } => {
+                let is_there = walk.skip()?.is_some();
+                if !is_there {
+                    walk.close();
+                    source.learn(walk.position)?;
+                }
+                Ok(is_there)
+            }
+        }
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        match &mut self.at {
+            At::Plain(plain) => plain.rewind(),
+            At::Packed { walk, .. } => walk.rewind(),
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), SourceError> {
+        if position == self.position() {
+            return Ok(());
+        }
+        if position == 0 {
+            return self.rewind();
+        }
+        self.use_index();
+        if let At::Plain(plain) = &mut self.at
+            && plain.jump(position, self.verify, self.drops_behind)?
+        {
+            return Ok(());
+        }
+        if position < self.position() {
+            self.rewind()?;
+        }
+        while self.position() < position && self.skip()? {}
+        Ok(())
+    }
+
+    fn internals(&mut self) -> Option<&mut dyn CursorInternals> {
+        Some(self)
+    }
+}
+
+impl PlainCursor {
+    fn new(plain: &Arc<Plain>, verify: Verify) -> Self {
+        PlainCursor {
+            walk: Walk::new(plain),
+            forward: plain.map().map(|map| Mapped::new(plain, map, verify, false)),
+            by_position: None,
+            is_by_position: false,
+            indexed: None,
+            end_by_index: None,
+            steps: STEPS_ASKED_FOR,
+            until: u64::MAX,
+            is_end_set: true,
+            alone: None,
+            left: Left::No,
+        }
+    }
+
+    fn here(&mut self) -> Option<&mut Mapped> {
+        if self.is_by_position { self.by_position.as_mut() } else { self.forward.as_mut() }
+    }
+
+    /// Lets go of what is kept for the way forward: an open file, and there may be thousands of files.
+    fn close(&mut self) {
+        for mapped in self.forward.iter_mut().chain(&mut self.by_position) {
+            mapped.page_cache.close();
+        }
+    }
+
+    fn rewind(&mut self) {
+        (self.walk.offset, self.walk.position) = (0, 0);
+        self.walk.goes_on();
+        (self.is_by_position, self.end_by_index, self.steps) = (false, None, STEPS_ASKED_FOR);
+    }
+
+    /// Seeks by the index; `false` if there is none.
+    fn jump(&mut self, position: u64, verify: Verify, drops_behind: bool) -> Result<bool, SourceError> {
+        let Some(indexed) = &self.indexed else { return Ok(false) };
+        let plain = indexed.plain.clone();
+        match indexed.place(position) {
+            Some((start, end)) => {
+                self.walk.jump(position, (start, end));
+                self.end_by_index = Some(end);
+            }
+            None if position >= indexed.index.records() => {
+                self.walk.jump(position, (plain.bytes, plain.bytes));
+                self.end_by_index = None;
+            }
+            // The index is damaged, which the next step finds: no record is that long.
+            None => {
+                self.walk.jump(position, (0, 0));
+                self.end_by_index = Some(u64::MAX);
+            }
+        }
+        if self.by_position.is_none()
+            && let Some(map) = plain.map_by_position()?
+        {
+            self.by_position = Some(Mapped::new(&plain, map, verify, drops_behind));
+        }
+        self.is_by_position = true;
+        let is_end_known = self.until != u64::MAX;
+        if let Some(Mapped { page_cache, .. }) = &mut self.by_position {
+            page_cache.jump(is_end_known);
+        }
+        self.steps = 0;
+        Ok(true)
+    }
+
+    /// Passes the next record; `None` at the end.
+    #[inline]
+    fn step(
+        &mut self,
+        source: &TfRecord,
+        verify: Verify,
+        drops_behind: bool,
+    ) -> Result<Option<Frame>, SourceError> {
+        self.left = Left::No;
+        let here = if self.is_by_position { &self.by_position } else { &self.forward };
+        let map = here.as_ref().map(|here| &*here.map);
+        let position = self.walk.position;
+        let found = match self.end_by_index.take() {
+            None => self.walk.step(map)?,
+            Some(end) => match self.walk.step(map) {
+                Ok(Some(frame)) if frame.end() == end => Some(frame),
+                // Either the file is damaged here, or the index is of another state of it.
+                _ => return self.step_by_new_index(position, source, verify, drops_behind),
+            },
+        };
+        self.steps = self.steps.saturating_add(1);
+        if self.steps == STEPS_APART {
+            self.walk.goes_on();
+        }
+        if found.is_none() {
+            self.ended(source, drops_behind)?;
+        }
+        Ok(found)
+    }
+
+    /// Takes the step again, by an index that is made anew. If the file is damaged, making it is the error.
+    #[cold]
+    fn step_by_new_index(
+        &mut self,
+        position: u64,
+        source: &TfRecord,
+        verify: Verify,
+        drops_behind: bool,
+    ) -> Result<Option<Frame>, SourceError> {
+        let Some(wrong) = self.indexed.take() else { return Ok(None) };
+        self.indexed = Some(source.rebuild_index(&wrong)?);
+        self.jump(position, verify, drops_behind)?;
+        self.end_by_index = None;
+        self.step(source, verify, drops_behind)
+    }
+
+    /// At the end: checks the number of records, and lets go of what is kept for the way forward.
+    #[cold]
+    fn ended(&mut self, source: &TfRecord, drops_behind: bool) -> Result<(), SourceError> {
+        if !self.is_by_position {
+            source.learn(self.walk.position)?;
+        }
+        if !drops_behind {
+            self.close();
+        }
+        Ok(())
+    }
+
+    /// The kernel reads ahead of the record, and drops what is behind it.
+    #[inline]
+    fn came_to(&mut self, frame: Frame, drops_behind: bool, is_taken: bool) {
+        let continues = self.steps > STEPS_APART || drops_behind;
+        if continues && !self.is_end_set {
+            self.set_end();
+        }
+        let here = if self.is_by_position { &mut self.by_position } else { &mut self.forward };
+        let Some(Mapped { page_cache, map, .. }) = here else { return };
+        let bytes = map.frame(frame);
+        if continues && is_taken {
+            page_cache.took(bytes, bytes);
+        } else if continues {
+            page_cache.passed_over(bytes, bytes);
+        }
+        if is_taken && self.steps < STEPS_ASKED_FOR && frame.length >= ASKED_FOR_BYTES {
+            let file = self.walk.file();
+            if let (Ok(file), Some(Mapped { map, .. })) = (file, self.here()) {
+                map.will_need(&file, frame);
+            }
+        }
+    }
+
+    /// Ends read-ahead where the cursor seeks elsewhere.
+    #[cold]
+    fn set_end(&mut self) {
+        let last = self.until.checked_sub(1).filter(|_| self.until != u64::MAX);
+        let place = last.zip(self.indexed.as_ref()).and_then(|(last, indexed)| indexed.place(last));
+        let here = if self.is_by_position { &mut self.by_position } else { &mut self.forward };
+        let Some(Mapped { page_cache, map, .. }) = here else { return };
+        let last = place.map(|(start, end)| map.bytes(start..end)).filter(|last| !last.is_empty());
+        self.is_end_set = page_cache.goes_on_until(last);
+    }
+
+    /// The record that the last step passed.
+    #[inline]
+    fn entry<'a>(
+        &'a mut self,
+        frame: Frame,
+        verify: Verify,
+        drops_behind: bool,
+        key: &'a [u8],
+    ) -> Result<Option<Entry<'a>>, SourceError> {
+        self.came_to(frame, drops_behind, true);
+        let here = if self.is_by_position { &self.by_position } else { &self.forward };
+        let Some(Mapped { map, lender, .. }) = here else {
+            let place = self.walk.read(frame)?;
+            self.alone = match &place {
+                Place::Alone(range) => Some(range.clone()),
+                Place::Window(_) => None,
+            };
+            let entry = Entry::borrowed(key, self.walk.bytes(&place));
+            return Ok(Some(if self.alone.is_some() { entry.whole() } else { entry }));
+        };
+        let data = map.data(frame);
+        if verify == Verify::ByCursor {
+            map.check(data)?;
+        }
+        // SAFETY: the data are in the map, which is never written to, and `lender` holds it. What another
+        // process could do to the file is the caveat of every map, which `Access::Mapped` names.
+        Ok(Some(unsafe { Entry::lent_value(key, data, lender) }))
+    }
+}
+
+impl CursorInternals for TfRecordCursor {
+    fn drop_behind(&mut self) -> bool {
+        self.drops_behind = match &mut self.at {
+            At::Plain(plain) => match &mut plain.forward {
+                Some(forward) => forward.page_cache.drop_behind(),
+                None => false,
+            },
+            At::Packed { .. } => false,
+        };
+        self.drops_behind
+    }
+
+    fn dealt(&mut self, dealt: Dealt) {
+        let At::Plain(plain) = &mut self.at else { return };
+        for mapped in plain.forward.iter_mut().chain(&mut plain.by_position) {
+            mapped.page_cache.dealt(dealt);
+        }
+        if plain.left == Left::Now {
+            plain.left = Left::Until(dealt.begun);
+        }
+        if let Left::Until(runs) = plain.left
+            && runs <= dealt.used
+        {
+            plain.close();
+            plain.left = Left::No;
+        }
+    }
+
+    fn leave(&mut self) {
+        let At::Plain(plain) = &mut self.at else { return };
+        if !self.drops_behind {
+            return plain.close();
+        }
+        for mapped in plain.forward.iter_mut().chain(&mut plain.by_position) {
+            mapped.page_cache.leave();
+        }
+        plain.left = Left::Now;
+    }
+
+    fn foresee(&mut self, position: u64) {
+        if let At::Plain(plain) = &mut self.at
+            && let Some(Mapped { map, .. }) = &plain.by_position
+            && let Some((start, _)) = plain.indexed.as_ref().and_then(|indexed| indexed.place(position))
+        {
+            map.ask_for_head(start);
+        }
+    }
+
+    fn goes_on_until(&mut self, position: u64) {
+        if position != u64::MAX && matches!(self.at, At::Plain(_)) {
+            self.use_index();
+        }
+        if let At::Plain(plain) = &mut self.at {
+            (plain.until, plain.is_end_set) = (position, false);
+        }
+    }
+
+    fn give(&mut self, id: RecordId, run: &mut Run) -> bool {
+        let (buffer, value) = match &mut self.at {
+            At::Plain(plain) => match plain.alone.take() {
+                Some(value) => (plain.walk.alone(), value),
+                None => return false,
+            },
+            At::Packed { walk, whole } => match whole.take() {
+                Some(value) => (walk.buffer(), value),
+                None => return false,
+            },
+        };
+        run.exchange(id, self.key.bytes(), buffer, value);
+        true
+    }
+
+    fn held_bytes(&mut self) -> usize {
+        match &self.at {
+            At::Plain(plain) if plain.forward.is_some() => 0,
+            At::Plain(plain) => plain.walk.held_bytes(),
+            At::Packed { walk, .. } => walk.held_bytes(),
+        }
+    }
+}

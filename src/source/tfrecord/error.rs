@@ -1,0 +1,170 @@
+//! What can be wrong with a TFRecord file.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::Compression;
+use crate::base::shown;
+
+/// Why a TFRecord file cannot be read.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TfRecordError {
+    /// The checksum of a record's length is wrong, so the length is, too.
+    #[error(
+        "{}: {at}: its length reads as {length}, with the checksum {found:#010x} instead of {stored:#010x}; \
+         {}",
+        shown::path(file),
+        what_to_do(at)
+    )]
+    Length {
+        /// The file.
+        file: PathBuf,
+        /// Where the record starts.
+        at: RecordAt,
+        /// The length that is stored.
+        length: u64,
+        /// The masked checksum of that length.
+        found: u32,
+        /// The masked checksum that is stored.
+        stored: u32,
+    },
+    /// The checksum of a record's data is wrong.
+    #[error(
+        "{}: {at}: its {bytes} bytes have the checksum {found:#010x} instead of {stored:#010x}; the file is \
+         damaged: copy it again from where it came",
+        shown::path(file)
+    )]
+    Data {
+        /// The file.
+        file: PathBuf,
+        /// Where the record starts.
+        at: RecordAt,
+        /// The length of its data.
+        bytes: u64,
+        /// The masked checksum of the data.
+        found: u32,
+        /// The masked checksum that is stored.
+        stored: u32,
+    },
+    /// The file ends inside a record.
+    #[error(
+        "{}: {at}: it takes {needed} bytes with its length and its checksums, and the file ends after {left} \
+         of them: it is cut; copy it again from where it came",
+        shown::path(file)
+    )]
+    Cut {
+        /// The file.
+        file: PathBuf,
+        /// Where the record starts.
+        at: RecordAt,
+        /// The bytes that the record takes: at least 12, and with its data if its length is known.
+        needed: u64,
+        /// The bytes that the file has from there on.
+        left: u64,
+    },
+    /// A record of a compressed file is longer than the file can unpack to.
+    #[error(
+        "{}: {at}: its length is {length}, but a file of {packed_bytes} bytes unpacks to at most {allowed}; \
+         the file is damaged or forged: copy it again from where it came",
+        shown::path(file)
+    )]
+    TooLong {
+        /// The file.
+        file: PathBuf,
+        /// Where the record starts.
+        at: RecordAt,
+        /// The length that is stored.
+        length: u64,
+        /// The length of the file.
+        packed_bytes: u64,
+        /// The most that it can unpack to.
+        allowed: u64,
+    },
+    /// A compressed file cannot be unpacked.
+    #[error(
+        "{}: {at}: it cannot be unpacked as {compression} near byte {packed_offset} of the file: {message}; \
+         copy it again from where it came, or state how it is compressed",
+        shown::path(file)
+    )]
+    Packed {
+        /// The file.
+        file: PathBuf,
+        /// Where the record starts that could not be unpacked whole.
+        at: RecordAt,
+        /// How the file is compressed, as stated or detected.
+        compression: Compression,
+        /// About where in the compressed file the fault is.
+        packed_offset: u64,
+        /// What the decompressor says.
+        message: String,
+    },
+    /// An unpacked copy is damaged.
+    #[error("{error}; it is the unpacked copy of {}: remove the copy, and it is made anew", shown::path(of))]
+    Copy {
+        /// What is wrong with the copy.
+        error: Box<TfRecordError>,
+        /// The compressed file.
+        of: PathBuf,
+    },
+    /// Something other than a regular file is there.
+    #[error("{}: found {found}; a TFRecord is a regular file", shown::path(file))]
+    NoFile {
+        /// Its path.
+        file: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// No file is in a folder, or matches a pattern.
+    #[error("{}: {message}", shown::path(path))]
+    NoFiles {
+        /// The folder, or the pattern.
+        path: PathBuf,
+        /// What was looked for.
+        message: &'static str,
+    },
+    /// The file is not the one that was opened, or has another length now.
+    #[error(
+        "{}: it had {was} bytes when it was opened, and {found}; open it when nobody writes to it",
+        shown::path(file)
+    )]
+    Changed {
+        /// The file.
+        file: PathBuf,
+        /// Its length when it was opened.
+        was: u64,
+        /// What is there now.
+        found: String,
+    },
+}
+
+/// Where a record is in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordAt {
+    /// Its number in the file, from 0, if it is known.
+    pub record: Option<u64>,
+    /// The byte where its length starts.
+    pub offset: u64,
+    /// Whether `offset` counts unpacked bytes, because the file is compressed.
+    pub is_unpacked: bool,
+}
+
+impl fmt::Display for RecordAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RecordAt { record, offset, is_unpacked } = self;
+        match record {
+            Some(record) => write!(f, "record {record} at byte {offset}")?,
+            None => write!(f, "the record at byte {offset}")?,
+        }
+        f.write_str(if *is_unpacked { " (unpacked)" } else { "" })
+    }
+}
+
+fn what_to_do(at: &RecordAt) -> &'static str {
+    match at {
+        RecordAt { record: Some(0), is_unpacked: false, .. } => {
+            "it is no TFRecord file, it is compressed in another way, or it is damaged"
+        }
+        _ => "the file is damaged: copy it again from where it came",
+    }
+}

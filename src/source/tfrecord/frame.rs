@@ -1,0 +1,56 @@
+//! How a record is framed.
+//!
+//! ```text
+//! length: 8 bytes, little-endian | masked crc32c of these 8 bytes: 4
+//! data: `length` bytes           | masked crc32c of the data: 4
+//! ```
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use percolator_table::checksum::masked_crc32c;
+
+/// The bytes before a record's data: its length, and the checksum of that.
+pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES;
+/// The bytes after a record's data: its checksum.
+pub(super) const FOOT_BYTES: usize = CHECKSUM_BYTES;
+
+const LENGTH_BYTES: usize = 8;
+const CHECKSUM_BYTES: usize = 4;
+
+/// A record's head whose checksum is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WrongHead {
+    /// The length that it states.
+    pub(super) length: u64,
+    /// The checksum of that length.
+    pub(super) found: u32,
+    /// The checksum that the head has.
+    pub(super) stored: u32,
+}
+
+/// Builds the head of a record of this many bytes.
+pub(super) fn head_of(bytes: u64) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    let length = bytes.to_le_bytes();
+    let checksum = checksum_of(&length).to_le_bytes();
+    for (to, from) in head.iter_mut().zip(length.into_iter().chain(checksum)) {
+        *to = from;
+    }
+    head
+}
+
+/// Reads the length in a head, after verifying its checksum.
+#[inline]
+pub(super) fn length_in(head: &[u8; HEAD_BYTES]) -> Result<u64, WrongHead> {
+    let [l0, l1, l2, l3, l4, l5, l6, l7, checksum @ ..] = *head;
+    let length = [l0, l1, l2, l3, l4, l5, l6, l7];
+    let (found, stored) = (checksum_of(&length), u32::from_le_bytes(checksum));
+    let length = u64::from_le_bytes(length);
+    if found == stored { Ok(length) } else { Err(WrongHead { length, found, stored }) }
+}
+
+/// The checksum that follows a record with this data.
+#[inline]
+pub(super) fn checksum_of(data: &[u8]) -> u32 {
+    masked_crc32c(data, &[])
+}

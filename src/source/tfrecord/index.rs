@@ -1,0 +1,117 @@
+//! The index of a file's records: the byte where each record starts. For a compressed file these count
+//! unpacked bytes, and the records are read from an unpacked copy.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::sync::Arc;
+
+use super::packed_walk::PackedWalk;
+use super::plain::Plain;
+use super::walk::Walk;
+use super::{Body, TfRecord, unpacked};
+use crate::source::SourceError;
+use crate::source::index::{IndexPlace, Kind, RecordIndex, Subject};
+
+/// An index, and the file that it is of.
+#[derive(Clone, Debug)]
+pub(super) struct Indexed {
+    /// The place that was requested.
+    place: IndexPlace,
+    pub(super) index: Arc<RecordIndex>,
+    pub(super) plain: Arc<Plain>,
+}
+
+impl Indexed {
+    /// Where the record at a position starts and ends; `None` past the last one, or if the index is damaged.
+    pub(super) fn place(&self, position: u64) -> Option<(u64, u64)> {
+        let [start] = self.index.place(position).ok()??;
+        let next = self.index.place(position.saturating_add(1)).ok()?;
+        Some((start, next.map_or(self.plain.bytes, |[next]| next)))
+    }
+}
+
+impl TfRecord {
+    pub(super) fn make_seekable(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        let mut indexed = self.indexed.lock();
+        if indexed.as_ref().is_some_and(|indexed| indexed.place == *place) {
+            return Ok(());
+        }
+        let (plain, offsets) = match &self.body {
+            Body::Plain(plain) => (plain.clone(), None),
+            Body::Packed(packed) => unpacked::find_or_make(packed, place)?,
+        };
+        let subject = self.subject(place);
+        let found = RecordIndex::find(&subject).filter(|index| fits(index, &plain));
+        let index = match (found, offsets) {
+            (Some(index), _) => index,
+            (None, Some(offsets)) => RecordIndex::keep(&subject, offsets),
+            (None, None) => RecordIndex::keep(&subject, Walk::scan(&plain)?),
+        };
+        self.learn(index.records())?;
+        *indexed = Some(Indexed { place: place.clone(), index: Arc::new(index), plain });
+        Ok(())
+    }
+
+    /// Counts the records without making them seekable, if that is dear: a compressed file is not unpacked
+    /// to be read in order.
+    pub(super) fn count_records(&self, place: &IndexPlace) -> Result<(), SourceError> {
+        let Body::Packed(packed) = &self.body else { return self.make_seekable(place) };
+        if self.records.get().is_some() {
+            return Ok(());
+        }
+        let subject = self.subject(place);
+        let records = match RecordIndex::find(&subject) {
+            Some(index) => index.records(),
+            None => RecordIndex::keep(&subject, PackedWalk::scan(packed)?).records(),
+        };
+        self.learn(records)
+    }
+
+    /// Makes an index anew that does not fit its file.
+    #[cold]
+    pub(super) fn rebuild_index(&self, wrong: &Indexed) -> Result<Indexed, SourceError> {
+        let path = self.path.display();
+        tracing::warn!(%path, "the record index does not fit its file: it is made anew");
+        let mut indexed = self.indexed.lock();
+        if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
+            return Ok(anew.clone());
+        }
+        let index = RecordIndex::keep(&self.subject(&wrong.place), Walk::scan(&wrong.plain)?);
+        self.learn(index.records())?;
+        let anew = Indexed { index: Arc::new(index), ..wrong.clone() };
+        *indexed = Some(anew.clone());
+        Ok(anew)
+    }
+
+    fn subject<'a>(&'a self, place: &'a IndexPlace) -> Subject<'a> {
+        let file = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        Subject { kind: Kind::TfRecord, database: file.into(), identity: self.facts.clone(), place }
+    }
+
+    /// Takes note of the number of records. The first answer stays, because plans depend on it.
+    pub(super) fn learn(&self, records: u64) -> Result<(), SourceError> {
+        let known = *self.records.get_or_init(|| records);
+        if known == records {
+            return Ok(());
+        }
+        Err(SourceError::Broken {
+            path: self.path.clone(),
+            index: records.min(known),
+            message: format!("expected {known} records, but the file has {records}; read it again"),
+        })
+    }
+}
+
+/// Whether the last record that the index has is the file's last. Every record that is read by the index is
+/// checked in the same way.
+fn fits(index: &RecordIndex, plain: &Arc<Plain>) -> bool {
+    let last = match index.records().checked_sub(1).map(|last| index.place(last)) {
+        None => return plain.bytes == 0,
+        Some(Ok(Some([last]))) => last,
+        Some(_) => return false,
+    };
+    let mut walk = Walk::new(plain);
+    walk.jump(0, (last, plain.bytes));
+    let map = plain.map().cloned();
+    matches!(walk.step(map.as_deref()), Ok(Some(_))) && walk.offset == plain.bytes
+}

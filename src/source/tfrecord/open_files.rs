@@ -1,0 +1,68 @@
+//! Files that are read instead of mapped. Only some stay open: a data set may have more files than a process
+//! may have open.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::error::TfRecordError;
+use crate::base::whole_file::kind_of;
+use crate::source::SourceError;
+use crate::source::file_id::FileId;
+
+/// The most files that stay open, over all data sets, besides those being read from: a process often may have
+/// only 1,024.
+const KEPT_MAX: usize = 256;
+
+/// The files that were opened last.
+static KEPT: Mutex<VecDeque<Arc<File>>> = Mutex::new(VecDeque::new());
+
+/// Opens a path that must be a regular file, without waiting for a pipe.
+pub(super) fn open(path: &Path) -> Result<(File, FileId, u64), SourceError> {
+    let io = |action| move |error: std::io::Error| SourceError::io(path, action, &error);
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = file.map_err(io("open the file"))?;
+    let found = file.metadata().map_err(io("look at the file"))?;
+    if !found.is_file() {
+        let found = kind_of(found.file_type());
+        return Err(TfRecordError::NoFile { file: path.to_owned(), found }.into());
+    }
+    Ok((file, FileId::of(&found), found.len()))
+}
+
+/// Opens a file that was open before: it must still be the same, and as long.
+pub(super) fn open_again(path: &Path, id: FileId, bytes: u64) -> Result<File, SourceError> {
+    let (file, found_id, found_bytes) = open(path)?;
+    let found = match found_id == id {
+        true if found_bytes == bytes => return Ok(file),
+        true => format!("it has {found_bytes} now"),
+        false => "another file has taken its place".to_owned(),
+    };
+    Err(TfRecordError::Changed { file: path.to_owned(), was: bytes, found }.into())
+}
+
+/// A file of a cursor, which is opened when it is needed and may be closed between two needs.
+#[derive(Debug, Default)]
+pub(super) struct OpenFile(Weak<File>);
+
+impl OpenFile {
+    /// The file, opened again if it has been closed.
+    pub(super) fn get(&mut self, path: &Path, id: FileId, bytes: u64) -> Result<Arc<File>, SourceError> {
+        if let Some(file) = self.0.upgrade() {
+            return Ok(file);
+        }
+        let file = Arc::new(open_again(path, id, bytes)?);
+        self.0 = Arc::downgrade(&file);
+        let mut kept = KEPT.lock();
+        kept.push_back(file.clone());
+        let oldest = if kept.len() > KEPT_MAX { kept.pop_front() } else { None };
+        drop(kept);
+        // Closed without the lock.
+        drop(oldest);
+        Ok(file)
+    }
+}

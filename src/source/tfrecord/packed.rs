@@ -1,0 +1,213 @@
+//! A compressed file: which it is, and how it is unpacked.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+
+use flate2::bufread::{GzDecoder, ZlibDecoder};
+
+use super::Compression;
+use super::frame::HEAD_BYTES;
+use super::open_files::open_again;
+use super::plain::Frame;
+use crate::source::SourceError;
+use crate::source::access::Access;
+use crate::source::file_id::FileId;
+
+/// How much of the compressed file is read at a time.
+const READ_BYTES: usize = 128 << 10;
+/// The most members whose ends are kept.
+const ENDS_MAX: usize = 1 << 16;
+/// The most that deflate makes of a byte.
+const RATIO_MAX: u64 = 1032;
+
+/// A compressed file.
+#[derive(Clone, Debug)]
+pub(super) struct Packed {
+    pub(super) path: PathBuf,
+    pub(super) id: FileId,
+    /// The length of the file.
+    pub(super) bytes: u64,
+    pub(super) compression: Compression,
+    /// How an unpacked copy is read.
+    pub(super) access: Access,
+}
+
+impl Packed {
+    /// The most bytes that the file can unpack to.
+    pub(super) fn unpacked_bytes_max(&self) -> u64 {
+        self.bytes.saturating_mul(RATIO_MAX)
+    }
+
+    /// What the file unpacks to, from the start.
+    pub(super) fn stream(&self) -> Result<Stream, SourceError> {
+        let file = open_again(&self.path, self.id, self.bytes)?;
+        Ok(Stream::new(file, self.compression))
+    }
+}
+
+/// Detects how a file that begins like this is compressed; `bytes` is its length.
+///
+/// A valid length of a first record says that the file is plain: its checksum is right by chance once in four
+/// billion times. If it is not valid, two bytes say GZIP. ZLIB has only 5 bits of its own, so its first
+/// record is looked at too: what does not unpack to one is taken for a damaged plain file.
+pub(super) fn detect(head: &[u8], bytes: u64, file: &File) -> Compression {
+    match head {
+        [] => Compression::Plain,
+        head if Frame::read(head, 0, bytes).is_ok() => Compression::Plain,
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [first, second, ..]
+            if first & 0xf == 8
+                && u16::from_be_bytes([*first, *second]) % 31 == 0
+                && unpacks_to_record(file) =>
+        {
+            Compression::Zlib
+        }
+        _ => Compression::Plain,
+    }
+}
+
+/// Whether a file unpacks, as ZLIB, to nothing or to a record's head.
+fn unpacks_to_record(file: &File) -> bool {
+    let Ok(file) = file.try_clone() else { return false };
+    if io::Seek::rewind(&mut &file).is_err() {
+        return false;
+    }
+    let mut head = [0; HEAD_BYTES];
+    match Stream::new(file, Compression::Zlib).fill(&mut head) {
+        Ok(0) => true,
+        Ok(_) => Frame::read(&head, 0, u64::MAX).is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// What a compressed file unpacks to. It may consist of several members one after the other, which unpack to
+/// one sequence of bytes.
+pub(super) struct Stream {
+    /// `None` after an error.
+    member: Option<Member>,
+    compression: Compression,
+    /// Where the first members that were unpacked end in the file, up to [`ENDS_MAX`].
+    pub(super) ends: Vec<u64>,
+}
+
+enum Member {
+    /// Between two members.
+    Between(Counted),
+    Gzip(GzDecoder<Counted>),
+    Zlib(ZlibDecoder<Counted>),
+}
+
+impl Member {
+    fn file(&self) -> &Counted {
+        match self {
+            Member::Between(file) => file,
+            Member::Gzip(member) => member.get_ref(),
+            Member::Zlib(member) => member.get_ref(),
+        }
+    }
+
+    fn into_file(self) -> Counted {
+        match self {
+            Member::Between(file) => file,
+            Member::Gzip(member) => member.into_inner(),
+            Member::Zlib(member) => member.into_inner(),
+        }
+    }
+}
+
+impl Stream {
+    fn new(file: File, compression: Compression) -> Self {
+        let file = Counted { file: BufReader::with_capacity(READ_BYTES, file), taken: 0 };
+        Stream { member: Some(Member::Between(file)), compression, ends: Vec::new() }
+    }
+
+    /// The memory that it takes, about: a window and tables of the decompressor, and a buffer.
+    pub(super) const HELD_BYTES: usize = READ_BYTES + (64 << 10);
+
+    /// How much of the file was taken.
+    pub(super) fn packed_offset(&self) -> u64 {
+        self.member.as_ref().map_or(0, |member| member.file().taken)
+    }
+
+    /// Fills a buffer, as far as there are bytes; returns how many there are.
+    pub(super) fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read(rest) {
+                Ok(0) => break,
+                Ok(read) => filled = filled.saturating_add(read),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(member) = &mut self.member else {
+                return Err(io::Error::other("it could not be unpacked before"));
+            };
+            let read = match member {
+                Member::Between(file) => {
+                    if file.fill_buf()?.is_empty() {
+                        return Ok(0);
+                    }
+                    let Some(member) = self.member.take() else { continue };
+                    let file = member.into_file();
+                    self.member = Some(match self.compression {
+                        Compression::Zlib => Member::Zlib(ZlibDecoder::new(file)),
+                        Compression::Gzip | Compression::Plain => Member::Gzip(GzDecoder::new(file)),
+                    });
+                    continue;
+                }
+                Member::Gzip(member) => member.read(into)?,
+                Member::Zlib(member) => member.read(into)?,
+            };
+            if read > 0 {
+                return Ok(read);
+            }
+            if let Some(member) = self.member.take() {
+                let file = member.into_file();
+                if self.ends.len() < ENDS_MAX {
+                    self.ends.push(file.taken);
+                }
+                self.member = Some(Member::Between(file));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("packed_offset", &self.packed_offset()).finish_non_exhaustive()
+    }
+}
+
+/// A file, and how much of it was taken.
+struct Counted {
+    file: BufReader<File>,
+    taken: u64,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(into)?;
+        self.taken = self.taken.saturating_add(read as u64);
+        Ok(read)
+    }
+}
+
+impl BufRead for Counted {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.file.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.taken = self.taken.saturating_add(bytes as u64);
+        self.file.consume(bytes);
+    }
+}

@@ -1,0 +1,216 @@
+//! Walks over the records of a compressed file, which are unpacked in order.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::io;
+use std::ops::Range;
+
+use super::error::{RecordAt, TfRecordError};
+use super::frame::{FOOT_BYTES, HEAD_BYTES, checksum_of};
+use super::key::DIGITS_MAX;
+use super::packed::{Packed, Stream};
+use super::plain::{BadFrame, Frame};
+use crate::source::SourceError;
+
+/// Room before a value for its record's key, which goes to a run together with the buffer.
+const KEY_BYTES: usize = DIGITS_MAX;
+/// How much is unpacked at a time. Memory for a record is taken as its bytes arrive, and not on its length's
+/// word.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A place between two records of a compressed file.
+#[derive(Debug)]
+pub(super) struct PackedWalk {
+    packed: Packed,
+    /// `None` before the first record.
+    stream: Option<Stream>,
+    /// Where the next record starts, in unpacked bytes.
+    pub(super) offset: u64,
+    /// The next record's position.
+    pub(super) position: u64,
+    /// Room for a key, then the last record's data and foot.
+    buffer: Vec<u8>,
+}
+
+impl PackedWalk {
+    pub(super) fn new(packed: &Packed) -> Self {
+        PackedWalk { packed: packed.clone(), stream: None, offset: 0, position: 0, buffer: Vec::new() }
+    }
+
+    /// Where all records start, by a walk over the whole file.
+    pub(super) fn scan(packed: &Packed) -> Result<Vec<u64>, SourceError> {
+        let mut walk = PackedWalk::new(packed);
+        let mut offsets = Vec::new();
+        while let Some(frame) = walk.skip()? {
+            offsets.push(frame.offset);
+        }
+        Ok(offsets)
+    }
+
+    /// Goes back before the first record.
+    pub(super) fn rewind(&mut self) {
+        (self.stream, self.offset, self.position) = (None, 0, 0);
+    }
+
+    /// Reads the next record and verifies it; `None` at the end. [`bytes`](Self::bytes) has its data.
+    pub(super) fn step(&mut self) -> Result<Option<Frame>, SourceError> {
+        let Some(frame) = self.head()? else { return Ok(None) };
+        let whole = frame.length.saturating_add(FOOT_BYTES as u64);
+        let whole = usize::try_from(whole).map_err(|_| self.failed(&io::ErrorKind::OutOfMemory.into()))?;
+        let mut filled = 0_usize;
+        while filled < whole {
+            let piece = PIECE_BYTES.min(whole.saturating_sub(filled));
+            let (start, end) =
+                (KEY_BYTES.saturating_add(filled), KEY_BYTES.saturating_add(filled).saturating_add(piece));
+            if self.buffer.len() < end {
+                let reserved = self.buffer.try_reserve(end.saturating_sub(self.buffer.len()));
+                reserved.map_err(|_| self.failed(&io::ErrorKind::OutOfMemory.into()))?;
+                self.buffer.resize(end, 0);
+            }
+            let read = self.fill(start..end)?;
+            filled = filled.saturating_add(read);
+            if read < piece {
+                return Err(self.cut(frame, filled));
+            }
+        }
+        let bytes = self.buffer.get(KEY_BYTES..KEY_BYTES.saturating_add(whole)).unwrap_or_default();
+        let (data, foot) = bytes.split_last_chunk::<FOOT_BYTES>().unwrap_or((&[], &[0; FOOT_BYTES]));
+        let (found, stored) = (checksum_of(data), u32::from_le_bytes(*foot));
+        if found != stored {
+            let (file, at, bytes) = (self.packed.path.clone(), self.at(), frame.length);
+            return Err(TfRecordError::Data { file, at, bytes, found, stored }.into());
+        }
+        self.pass(frame);
+        Ok(Some(frame))
+    }
+
+    /// Passes the next record without keeping its data, which are not verified; `None` at the end.
+    pub(super) fn skip(&mut self) -> Result<Option<Frame>, SourceError> {
+        let Some(frame) = self.head()? else { return Ok(None) };
+        let mut left = frame.length.saturating_add(FOOT_BYTES as u64);
+        while left > 0 {
+            let piece = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            if self.buffer.len() < piece {
+                self.buffer.resize(piece, 0);
+            }
+            let read = self.fill(0..piece)?;
+            left = left.saturating_sub(read as u64);
+            if read < piece {
+                let whole = frame.length.saturating_add(FOOT_BYTES as u64);
+                return Err(
+                    self.cut(frame, usize::try_from(whole.saturating_sub(left)).unwrap_or(usize::MAX))
+                );
+            }
+        }
+        self.pass(frame);
+        Ok(Some(frame))
+    }
+
+    /// Where the data of the last record that was read are in the buffer.
+    pub(super) fn place(&self, frame: Frame) -> Range<usize> {
+        let bytes = usize::try_from(frame.length).unwrap_or(usize::MAX);
+        KEY_BYTES..KEY_BYTES.saturating_add(bytes)
+    }
+
+    pub(super) fn bytes(&self, place: Range<usize>) -> &[u8] {
+        self.buffer.get(place).unwrap_or_default()
+    }
+
+    /// The buffer, for a caller that exchanges it for another.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.buffer.capacity().saturating_add(Stream::HELD_BYTES)
+    }
+
+    /// The ends of the members, once the walk is at the end.
+    pub(super) fn member_ends(&self) -> &[u64] {
+        self.stream.as_ref().map(|stream| &*stream.ends).unwrap_or_default()
+    }
+
+    /// Closes the file, at the end.
+    pub(super) fn close(&mut self) {
+        if self.position > 0 {
+            self.stream = None;
+        }
+    }
+
+    fn pass(&mut self, frame: Frame) {
+        self.offset = frame.end();
+        self.position = self.position.saturating_add(1);
+    }
+
+    /// Unpacks the next record's head.
+    fn head(&mut self) -> Result<Option<Frame>, SourceError> {
+        const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
+
+        if self.stream.is_none() && self.position == 0 {
+            self.stream = Some(self.packed.stream()?);
+        }
+        if self.buffer.len() < HEAD_BYTES {
+            self.buffer.resize(HEAD_BYTES, 0);
+        }
+        let read = self.fill(0..HEAD_BYTES)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        let head = self.buffer.get(..read).unwrap_or_default();
+        let (offset, allowed) = (self.offset, self.packed.unpacked_bytes_max());
+        match Frame::read(head, offset, allowed.saturating_add(BOTH_BYTES)) {
+            Ok(frame) => Ok(Some(frame)),
+            Err(BadFrame::Cut { needed }) if read == HEAD_BYTES => {
+                let (file, at, packed_bytes) = (self.packed.path.clone(), self.at(), self.packed.bytes);
+                let length = needed.saturating_sub(BOTH_BYTES);
+                Err(TfRecordError::TooLong { file, at, length, packed_bytes, allowed }.into())
+            }
+            Err(bad) => Err(bad.error(&self.packed.path, self.at(), read as u64).into()),
+        }
+    }
+
+    /// Unpacks into a part of the buffer; returns how many bytes there were.
+    fn fill(&mut self, range: Range<usize>) -> Result<usize, SourceError> {
+        let PackedWalk { stream, buffer, .. } = self;
+        // The stream was closed at its end.
+        let Some(stream) = stream else { return Ok(0) };
+        let into = buffer.get_mut(range).unwrap_or_default();
+        match stream.fill(into) {
+            Ok(filled) => Ok(filled),
+            Err(error) => {
+                let packed_offset = stream.packed_offset();
+                Err(self.fault(&error, packed_offset))
+            }
+        }
+    }
+
+    #[cold]
+    fn fault(&self, error: &io::Error, packed_offset: u64) -> SourceError {
+        // What the system reports has a number; what the decompressor reports has none.
+        if error.raw_os_error().is_some() {
+            return self.failed(error);
+        }
+        TfRecordError::Packed {
+            file: self.packed.path.clone(),
+            at: self.at(),
+            compression: self.packed.compression,
+            packed_offset,
+            message: error.to_string(),
+        }
+        .into()
+    }
+
+    fn cut(&self, frame: Frame, filled: usize) -> SourceError {
+        let left = (filled as u64).saturating_add(HEAD_BYTES as u64);
+        let needed = frame.end().saturating_sub(frame.offset);
+        TfRecordError::Cut { file: self.packed.path.clone(), at: self.at(), needed, left }.into()
+    }
+
+    fn failed(&self, error: &io::Error) -> SourceError {
+        SourceError::io(&self.packed.path, "read the file", error)
+    }
+
+    fn at(&self) -> RecordAt {
+        RecordAt { record: Some(self.position), offset: self.offset, is_unpacked: true }
+    }
+}

@@ -1,0 +1,291 @@
+//! A file that is not compressed, open: mapped, or read.
+
+#![expect(unsafe_code, reason = "the file is mapped")]
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::{Advice, Mmap, MmapOptions};
+use once_cell::sync::OnceCell;
+
+use super::error::{RecordAt, TfRecordError};
+use super::frame::{FOOT_BYTES, HEAD_BYTES, WrongHead, checksum_of, length_in};
+use crate::base::cache_lines;
+use crate::source::access::Reading;
+use crate::source::checksum::{Keeper, TableChecksum};
+use crate::source::file_id::FileId;
+use crate::source::in_memory::is_in_memory;
+use crate::source::page_cache::PageCache;
+use crate::source::{Lender, SourceError};
+
+/// The kernel reads this much for one request, however much is requested.
+const PIECE_BYTES: usize = 128 << 10;
+
+/// An open file of records. Nothing in it changes.
+#[derive(Debug)]
+pub(super) struct Plain {
+    /// As messages name it.
+    pub(super) path: PathBuf,
+    pub(super) id: FileId,
+    /// The bytes of its records; an unpacked copy has more after them.
+    pub(super) bytes: u64,
+    /// The length of the file.
+    pub(super) file_bytes: u64,
+    /// The compressed file, if it is an unpacked copy of one.
+    origin: Option<PathBuf>,
+    /// A file without a name, which is gone once nobody has it open.
+    _kept: Option<File>,
+    /// `None` if the file is read.
+    map: Option<Arc<Map>>,
+    /// Another map, for cursors that seek: advice to the kernel about one does not affect the other.
+    map_by_position: OnceCell<Arc<Map>>,
+}
+
+/// The bytes of a record in its file: head, data and foot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Where its head starts.
+    pub(super) offset: u64,
+    /// The length of its data.
+    pub(super) length: u64,
+}
+
+impl Frame {
+    /// Reads a record's head, of which there must be at least one byte. `left` is what the file has from
+    /// there on.
+    #[inline]
+    pub(super) fn read(head: &[u8], offset: u64, left: u64) -> Result<Frame, BadFrame> {
+        const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
+
+        let Some(head) = head.first_chunk() else { return Err(BadFrame::Cut { needed: HEAD_BYTES as u64 }) };
+        let length = length_in(head).map_err(BadFrame::Head)?;
+        match left.checked_sub(BOTH_BYTES) {
+            Some(room) if length <= room => Ok(Frame { offset, length }),
+            _ => Err(BadFrame::Cut { needed: length.saturating_add(BOTH_BYTES) }),
+        }
+    }
+
+    /// Where the next record starts.
+    #[inline]
+    pub(super) fn end(self) -> u64 {
+        self.offset.saturating_add((HEAD_BYTES + FOOT_BYTES) as u64).saturating_add(self.length)
+    }
+}
+
+/// Why there is no record where one should start.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum BadFrame {
+    Head(WrongHead),
+    Cut { needed: u64 },
+}
+
+impl BadFrame {
+    pub(super) fn error(self, file: &Path, at: RecordAt, left: u64) -> TfRecordError {
+        let file = file.to_owned();
+        match self {
+            BadFrame::Head(WrongHead { length, found, stored }) => {
+                TfRecordError::Length { file, at, length, found, stored }
+            }
+            BadFrame::Cut { needed } => TfRecordError::Cut { file, at, needed, left },
+        }
+    }
+}
+
+impl Plain {
+    /// Opens the first `bytes` bytes of a file as records.
+    pub(super) fn open(
+        path: &Path,
+        (file, id, file_bytes): (&File, FileId, u64),
+        bytes: u64,
+        reading: Reading,
+        origin: Option<&Path>,
+    ) -> Result<Self, SourceError> {
+        let map = match reading {
+            Reading::Read => None,
+            Reading::Mapped => match Map::open(file, path, bytes, origin) {
+                Ok(map) => Some(Arc::new(map)),
+                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
+                    // A process may have 65,530 maps.
+                    let path = path.display();
+                    tracing::debug!(%path, %error, "a file that cannot be mapped is read");
+                    None
+                }
+                Err(error) => return Err(SourceError::io(path, "map the file", &error)),
+            },
+        };
+        let (path, origin) = (path.to_owned(), origin.map(Path::to_owned));
+        let map_by_position = OnceCell::new();
+        Ok(Plain { path, id, bytes, file_bytes, origin, _kept: None, map, map_by_position })
+    }
+
+    /// The same, of a file that has a path only as long as it is open.
+    pub(super) fn keeping(self, file: File) -> Self {
+        Plain { _kept: Some(file), ..self }
+    }
+
+    /// The map in which a cursor reads from record to record; `None` if the file is read.
+    pub(super) fn map(&self) -> Option<&Arc<Map>> {
+        self.map.as_ref()
+    }
+
+    /// The map in which a cursor seeks. A page fault in it reads no neighbouring pages.
+    pub(super) fn map_by_position(&self) -> Result<Option<&Arc<Map>>, SourceError> {
+        if self.map.is_none() {
+            return Ok(None);
+        }
+        let open = || {
+            let file = super::open_files::open_again(&self.path, self.id, self.file_bytes)?;
+            let map = Map::open(&file, &self.path, self.bytes, self.origin.as_deref());
+            let map = map.map_err(|error| SourceError::io(&self.path, "map the file", &error))?;
+            if let Err(error) = map.map.advise(Advice::Random) {
+                tracing::debug!(%error, "the kernel does not take advice about a map");
+            }
+            Ok(Arc::new(map))
+        };
+        self.map_by_position.get_or_try_init(open).map(Some)
+    }
+
+    /// What the kernel can keep in the page cache for a cursor over one of the maps.
+    ///
+    /// # Safety
+    ///
+    /// The map that the cursor reads is one of this file's, and outlives the result.
+    pub(super) unsafe fn page_cache(&self) -> PageCache {
+        // SAFETY: the map exists, and stays for as long as the caller keeps it.
+        unsafe { PageCache::of(&self.path, self.id) }
+    }
+
+    pub(super) fn error(&self, error: TfRecordError) -> SourceError {
+        of_copy(error, self.origin.as_deref()).into()
+    }
+}
+
+/// The error of a file that may be an unpacked copy.
+fn of_copy(error: TfRecordError, origin: Option<&Path>) -> TfRecordError {
+    match origin {
+        None => error,
+        Some(of) => TfRecordError::Copy { error: Box::new(error), of: of.to_owned() },
+    }
+}
+
+/// A mapped file.
+#[derive(Debug)]
+pub(super) struct Map {
+    map: Mmap,
+    path: PathBuf,
+    origin: Option<PathBuf>,
+}
+
+impl Map {
+    fn open(file: &File, path: &Path, bytes: u64, origin: Option<&Path>) -> io::Result<Self> {
+        let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        // SAFETY: the map gives out shared references alone. That no other program writes to the file or cuts
+        // it is the assumption under which a file is mapped (`Access::Mapped`, docs/design.md).
+        let map = unsafe { MmapOptions::new().len(length).map(file) }?;
+        let (path, origin) = (path.to_owned(), origin.map(Path::to_owned));
+        Ok(Map { map, path, origin })
+    }
+
+    /// The bytes of this range of the file, as far as the file has them.
+    #[inline]
+    pub(super) fn bytes(&self, range: Range<u64>) -> &[u8] {
+        let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.map.len());
+        self.map.get(index(range.start)..index(range.end)).unwrap_or_default()
+    }
+
+    /// Head, data and foot of a record that was read from this map.
+    #[inline]
+    pub(super) fn frame(&self, frame: Frame) -> &[u8] {
+        self.bytes(frame.offset..frame.end())
+    }
+
+    /// The data of a record that was read from this map.
+    #[inline]
+    pub(super) fn data(&self, frame: Frame) -> &[u8] {
+        let start = frame.offset.saturating_add(HEAD_BYTES as u64);
+        self.bytes(start..start.saturating_add(frame.length))
+    }
+
+    /// Prefetches the head of a record that is read soon into the processor's cache.
+    #[inline]
+    pub(super) fn ask_for_head(&self, offset: u64) {
+        cache_lines::ask_for(self.bytes(offset..offset.saturating_add(HEAD_BYTES as u64)));
+    }
+
+    /// Asks the kernel to read a record's bytes, without waiting for them, unless they are in memory: finding
+    /// that out page by page takes the kernel as long as copying them.
+    pub(super) fn will_need(&self, file: &File, frame: Frame) {
+        let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.map.len());
+        let end = index(frame.end());
+        for start in (index(frame.offset)..end).step_by(PIECE_BYTES) {
+            if is_in_memory(file, start as u64) {
+                continue;
+            }
+            let bytes = PIECE_BYTES.min(end.saturating_sub(start));
+            if let Err(error) = self.map.advise_range(Advice::WillNeed, start, bytes) {
+                tracing::debug!(%error, start, "the kernel does not read ahead");
+            }
+        }
+    }
+
+    /// Verifies the data of a record of this map.
+    #[inline]
+    pub(super) fn check(&self, data: &[u8]) -> Result<(), SourceError> {
+        self.check_value(data)
+    }
+
+    /// The lender of records whose data the borrower verifies.
+    pub(super) fn lender(self: &Arc<Self>, is_verified: bool) -> Lender {
+        if is_verified { Lender::new(self.clone()) } else { Lender::keeping(self.clone()) }
+    }
+
+    /// Verifies data that start here in this map.
+    #[inline]
+    fn check_data(&self, start: usize, data: &[u8]) -> Result<(), SourceError> {
+        let end = start.saturating_add(data.len());
+        let foot = self.map.get(end..).and_then(<[u8]>::first_chunk::<FOOT_BYTES>);
+        let stored = foot.map(|foot| u32::from_le_bytes(*foot)).unwrap_or_default();
+        let found = checksum_of(data);
+        if found == stored { Ok(()) } else { Err(self.wrong_data(start, data.len() as u64, found, stored)) }
+    }
+
+    #[cold]
+    fn wrong_data(&self, start: usize, bytes: u64, found: u32, stored: u32) -> SourceError {
+        let offset = start.saturating_sub(HEAD_BYTES) as u64;
+        let at = RecordAt { record: self.count_before(offset), offset, is_unpacked: false };
+        let error = TfRecordError::Data { file: self.path.clone(), at, bytes, found, stored };
+        of_copy(error, self.origin.as_deref()).into()
+    }
+
+    /// The number of the record at this offset, by counting those before it; `None` if one of them is
+    /// damaged.
+    fn count_before(&self, offset: u64) -> Option<u64> {
+        let (mut at, mut records) = (0, 0_u64);
+        let end = self.map.len() as u64;
+        while at < offset {
+            let head = self.bytes(at..at.saturating_add(HEAD_BYTES as u64));
+            at = Frame::read(head, at, end.saturating_sub(at)).ok()?.end();
+            records = records.saturating_add(1);
+        }
+        (at == offset).then_some(records)
+    }
+}
+
+/// The map as the lender of records whose data nobody has verified yet.
+impl Keeper for Map {
+    fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    #[inline]
+    fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
+        let start = value.as_ptr().addr().wrapping_sub(self.map.as_ptr().addr());
+        // Data of another lender are elsewhere. Data of this one follow a head and are followed by a foot, so
+        // even empty ones are within the map.
+        if start >= self.map.len() { Ok(()) } else { self.check_data(start, value) }
+    }
+}

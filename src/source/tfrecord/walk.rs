@@ -1,0 +1,247 @@
+//! Walks over the records of a file that is not compressed, from head to head.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use super::error::{RecordAt, TfRecordError};
+use super::frame::{FOOT_BYTES, HEAD_BYTES, checksum_of};
+use super::key::DIGITS_MAX;
+use super::open_files::OpenFile;
+use super::plain::{Frame, Map, Plain};
+use crate::source::SourceError;
+
+/// Room before a value for its record's key, which goes to a run together with the buffer.
+const KEY_BYTES: usize = DIGITS_MAX;
+/// Values of at least this length are read alone, into a buffer that a run can take over.
+pub(super) const LARGE_BYTES: usize = 64 << 10;
+/// Smaller records are read in windows of this length.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// A place between two records of a file.
+#[derive(Debug)]
+pub(super) struct Walk {
+    plain: Arc<Plain>,
+    /// Where the next record starts.
+    pub(super) offset: u64,
+    /// The next record's position.
+    pub(super) position: u64,
+    /// Of a file that is read: what was read last.
+    read: Read,
+}
+
+/// Records of a file that is read.
+#[derive(Debug, Default)]
+struct Read {
+    file: OpenFile,
+    window: Vec<u8>,
+    /// Which part of the file the window is.
+    part: Range<u64>,
+    /// How much to read at the next place that is not in the window.
+    wanted: u64,
+    /// A large value: room for a key, the value, and what follows it up to the next record's data.
+    alone: Vec<u8>,
+}
+
+/// Where the data of a record are that was read.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    Window(Range<usize>),
+    /// By itself, behind room for a key.
+    Alone(Range<usize>),
+}
+
+impl Walk {
+    pub(super) fn new(plain: &Arc<Plain>) -> Self {
+        let read = Read { wanted: WINDOW_BYTES as u64, ..Read::default() };
+        Walk { plain: plain.clone(), offset: 0, position: 0, read }
+    }
+
+    /// Where all records start, by a walk over the whole file.
+    pub(super) fn scan(plain: &Arc<Plain>) -> Result<Vec<u64>, SourceError> {
+        let mut walk = Walk::new(plain);
+        let map = plain.map().cloned();
+        let mut offsets = Vec::new();
+        while let Some(frame) = walk.step(map.as_deref())? {
+            offsets.push(frame.offset);
+        }
+        Ok(offsets)
+    }
+
+    /// Goes to a record, of which these are the first byte and the end.
+    pub(super) fn jump(&mut self, position: u64, (start, end): (u64, u64)) {
+        (self.position, self.offset) = (position, start);
+        // Of a large record, the head comes first and the rest into a buffer of its own.
+        let whole = end.saturating_sub(start);
+        self.read.wanted = if whole < LARGE_BYTES as u64 { whole } else { HEAD_BYTES as u64 };
+    }
+
+    /// From now on, records come one after the other.
+    pub(super) fn goes_on(&mut self) {
+        self.read.wanted = WINDOW_BYTES as u64;
+    }
+
+    /// Passes the next record; `None` at the end. `map` is the map that is walked, if the file is mapped.
+    #[inline]
+    pub(super) fn step(&mut self, map: Option<&Map>) -> Result<Option<Frame>, SourceError> {
+        let found = self.look(map)?;
+        if let Some(frame) = found {
+            self.offset = frame.end();
+            self.position = self.position.saturating_add(1);
+        }
+        Ok(found)
+    }
+
+    /// The next record, without passing it.
+    #[inline]
+    pub(super) fn look(&mut self, map: Option<&Map>) -> Result<Option<Frame>, SourceError> {
+        let offset = self.offset;
+        let left = self.plain.bytes.saturating_sub(offset);
+        if left == 0 {
+            return Ok(None);
+        }
+        let range = offset..offset.saturating_add(HEAD_BYTES as u64).min(self.plain.bytes);
+        let head = match map {
+            Some(map) => map.bytes(range),
+            None => {
+                let range = self.read.fill(&self.plain, range)?;
+                self.read.window.get(range).unwrap_or_default()
+            }
+        };
+        match Frame::read(head, offset, left) {
+            Ok(frame) => Ok(Some(frame)),
+            Err(bad) => {
+                let at = RecordAt { record: Some(self.position), offset, is_unpacked: false };
+                Err(self.plain.error(bad.error(&self.plain.path, at, left)))
+            }
+        }
+    }
+
+    /// Reads a record of a file that is not mapped, and verifies its data. The last step passed the record.
+    pub(super) fn read(&mut self, frame: Frame) -> Result<Place, SourceError> {
+        let start = frame.offset.saturating_add(HEAD_BYTES as u64);
+        let (place, bytes) = if frame.length < LARGE_BYTES as u64 {
+            let range = self.read.fill(&self.plain, start..frame.end())?;
+            (Place::Window(without_foot(&range)), self.read.window.get(range))
+        } else {
+            let range = self.read.fill_alone(&self.plain, start..frame.end())?;
+            (Place::Alone(without_foot(&range)), self.read.alone.get(range))
+        };
+        let whole = bytes.and_then(<[u8]>::split_last_chunk::<FOOT_BYTES>);
+        let (data, foot) = whole.unwrap_or((&[], &[0; FOOT_BYTES]));
+        let (found, stored) = (checksum_of(data), u32::from_le_bytes(*foot));
+        if found == stored {
+            return Ok(place);
+        }
+        let record = self.position.checked_sub(1);
+        let at = RecordAt { record, offset: frame.offset, is_unpacked: false };
+        let (file, bytes) = (self.plain.path.clone(), frame.length);
+        Err(self.plain.error(TfRecordError::Data { file, at, bytes, found, stored }))
+    }
+
+    /// The bytes at a place.
+    #[inline]
+    pub(super) fn bytes(&self, place: &Place) -> &[u8] {
+        match place {
+            Place::Window(range) => self.read.window.get(range.clone()),
+            Place::Alone(range) => self.read.alone.get(range.clone()),
+        }
+        .unwrap_or_default()
+    }
+
+    /// The buffer of a large value, for a caller that exchanges it for another.
+    pub(super) fn alone(&mut self) -> &mut Vec<u8> {
+        &mut self.read.alone
+    }
+
+    /// The memory of the buffers, as it will be: the first record may not have used it.
+    pub(super) fn held_bytes(&self) -> usize {
+        let window = self.read.window.capacity().max(WINDOW_BYTES);
+        window.saturating_add(self.read.alone.capacity())
+    }
+
+    /// The open file, for advice about its pages.
+    pub(super) fn file(&mut self) -> Result<Arc<std::fs::File>, SourceError> {
+        let Plain { path, id, file_bytes, .. } = &*self.plain;
+        self.read.file.get(path, *id, *file_bytes)
+    }
+}
+
+fn without_foot(range: &Range<usize>) -> Range<usize> {
+    range.start..range.end.saturating_sub(FOOT_BYTES)
+}
+
+fn index(at: u64) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
+}
+
+impl Read {
+    /// Has a part of the file in the window; returns where in the window.
+    fn fill(&mut self, plain: &Plain, part: Range<u64>) -> Result<Range<usize>, SourceError> {
+        if part.start < self.part.start || part.end > self.part.end {
+            let end = part.start.saturating_add(self.wanted).min(plain.bytes).max(part.end);
+            let bytes = index(end.saturating_sub(part.start));
+            // If reading fails, the window holds nothing.
+            self.part = 0..0;
+            // Old contents are overwritten.
+            if self.window.len() < bytes {
+                self.window.resize(bytes, 0);
+            }
+            let Read { file, window, .. } = self;
+            read_at(file, plain, window.get_mut(..bytes).unwrap_or_default(), part.start)?;
+            self.part = part.start..end;
+        }
+        let at = |byte: u64| index(byte.saturating_sub(self.part.start));
+        Ok(at(part.start)..at(part.end))
+    }
+
+    /// Reads a part of the file into the buffer for a large value, and the head of the next record into the
+    /// window; returns where in the buffer.
+    fn fill_alone(&mut self, plain: &Plain, part: Range<u64>) -> Result<Range<usize>, SourceError> {
+        let bytes = index(part.end.saturating_sub(part.start));
+        let end = part.end.saturating_add(HEAD_BYTES as u64).min(plain.bytes);
+        let (begin, whole) = (KEY_BYTES, KEY_BYTES.saturating_add(index(end.saturating_sub(part.start))));
+        if self.alone.len() < whole {
+            let room = whole.saturating_sub(self.alone.len());
+            let reserved = self.alone.try_reserve_exact(room);
+            reserved.map_err(|_| failed(plain, &io::ErrorKind::OutOfMemory.into()))?;
+            self.alone.resize(whole, 0);
+        }
+        let Read { file, window, part: held, alone, .. } = self;
+        let into = alone.get_mut(begin..whole).unwrap_or_default();
+        // The window has the front of it if a small record came before.
+        let is_held = held.contains(&part.start);
+        let front = if is_held { index(held.end.min(end).saturating_sub(part.start)) } else { 0 };
+        let from = index(part.start.saturating_sub(held.start));
+        let (copied, rest) = into.split_at_mut(front);
+        copied.copy_from_slice(window.get(from..from.saturating_add(front)).unwrap_or_default());
+        if !rest.is_empty() {
+            read_at(file, plain, rest, part.start.saturating_add(front as u64))?;
+        }
+        if held.end < end {
+            window.clear();
+            window.extend_from_slice(into.get(bytes..).unwrap_or_default());
+            *held = part.end..end;
+        }
+        Ok(begin..begin.saturating_add(bytes))
+    }
+}
+
+fn read_at(file: &mut OpenFile, plain: &Plain, into: &mut [u8], at: u64) -> Result<(), SourceError> {
+    let Plain { path, id, file_bytes, .. } = plain;
+    let file = file.get(path, *id, *file_bytes)?;
+    file.read_exact_at(into, at).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            let found = format!("it has {} now", file.metadata().map_or(0, |found| found.len()));
+            TfRecordError::Changed { file: path.clone(), was: *file_bytes, found }.into()
+        }
+        _ => failed(plain, &error),
+    })
+}
+
+fn failed(plain: &Plain, error: &io::Error) -> SourceError {
+    SourceError::io(&plain.path, "read the file", error)
+}

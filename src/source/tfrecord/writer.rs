@@ -1,0 +1,153 @@
+//! Writes a TFRecord file, which is there whole or not at all.
+
+use std::fmt;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::write::{GzEncoder, ZlibEncoder};
+
+use super::Compression;
+use super::frame::{checksum_of, head_of};
+use crate::base::whole_file::WholeFile;
+use crate::source::SourceError;
+
+/// Bytes that are gathered before the system is asked to write them.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Writes records to a TFRecord file, as TensorFlow's `tf.io.TFRecordWriter` does.
+///
+/// The file gets its name when it is [finished](Self::finish), and what was there before stays until then. A
+/// writer that is dropped before, or whose process is killed, leaves no file.
+///
+/// ```
+/// use percolator::tfrecord::{Compression, TfRecordWriter};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("numbers.tfrecord");
+/// let mut writer = TfRecordWriter::create(&path, Compression::Gzip)?;
+/// for number in 0_u32..100 {
+///     writer.write(&number.to_le_bytes())?;
+/// }
+/// writer.finish()?;
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the file is there once it is finished"]
+pub struct TfRecordWriter {
+    /// As the caller gave it.
+    path: PathBuf,
+    records: u64,
+    out: Out,
+    /// Whether writing failed: what follows would not be a file of whole records.
+    has_failed: bool,
+}
+
+/// Where the framed records go.
+enum Out {
+    Plain(BufWriter<WholeFile>),
+    Gzip(GzEncoder<BufWriter<WholeFile>>),
+    Zlib(ZlibEncoder<BufWriter<WholeFile>>),
+}
+
+impl Out {
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Out::Plain(out) => out,
+            Out::Gzip(out) => out,
+            Out::Zlib(out) => out,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let out = match self {
+            Out::Plain(out) => out,
+            Out::Gzip(out) => out.finish()?,
+            Out::Zlib(out) => out.finish()?,
+        };
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
+    }
+}
+
+impl fmt::Debug for Out {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Out::Plain(_) => "Plain",
+            Out::Gzip(_) => "Gzip",
+            Out::Zlib(_) => "Zlib",
+        })
+    }
+}
+
+impl TfRecordWriter {
+    /// Starts a file that will have this path.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::Io`] if no file can be there, or if something other than a regular file is there.
+    pub fn create(path: impl AsRef<Path>, compression: Compression) -> Result<Self, SourceError> {
+        let path = path.as_ref().to_owned();
+        let file =
+            WholeFile::create(&path).map_err(|error| SourceError::io(&path, "create the file", &error))?;
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let level = flate2::Compression::default();
+        let out = match compression {
+            Compression::Plain => Out::Plain(file),
+            Compression::Gzip => Out::Gzip(GzEncoder::new(file, level)),
+            Compression::Zlib => Out::Zlib(ZlibEncoder::new(file, level)),
+        };
+        Ok(TfRecordWriter { path, records: 0, out, has_failed: false })
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::Io`] if the file cannot be written. It can then not be finished either.
+    pub fn write(&mut self, record: &[u8]) -> Result<(), SourceError> {
+        if self.has_failed {
+            return Err(self.error("write the file", &failed_before()));
+        }
+        let out = self.out.writer();
+        let written = out
+            .write_all(&head_of(record.len() as u64))
+            .and_then(|()| out.write_all(record))
+            .and_then(|()| out.write_all(&checksum_of(record).to_le_bytes()));
+        match written {
+            Ok(()) => {
+                self.records += 1;
+                Ok(())
+            }
+            Err(error) => {
+                self.has_failed = true;
+                Err(self.error("write the file", &error))
+            }
+        }
+    }
+
+    /// The number of records written.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Writes what is left to the disk, and gives the file its name.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::Io`] if the file cannot be written, or if writing a record failed before.
+    pub fn finish(self) -> Result<(), SourceError> {
+        if self.has_failed {
+            return Err(self.error("finish the file", &failed_before()));
+        }
+        let TfRecordWriter { path, out, .. } = self;
+        out.finish().map_err(|error| SourceError::io(&path, "finish the file", &error))
+    }
+
+    fn error(&self, action: &'static str, error: &io::Error) -> SourceError {
+        SourceError::io(&self.path, action, error)
+    }
+}
+
+fn failed_before() -> io::Error {
+    io::Error::other("writing a record failed before, and a part of it may be in the file")
+}

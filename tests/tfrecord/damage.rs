@@ -1,0 +1,211 @@
+//! Damaged files: bytes changed, cut, added. Whatever is done to a file, its records come out whole up to the
+//! damage, or all of them; then there is an error that says where the damage is, and nothing else.
+
+use std::fs;
+
+use percolator::source::{Access, IndexPlace, Source, SourceError};
+use percolator::tfrecord::{Compression, TfRecord, TfRecordError};
+use percolator::{Feed, RawBytes};
+use proptest::prelude::*;
+use tempfile::tempdir;
+
+use crate::common;
+use crate::files::{COMPRESSIONS, framed, open, packed, parsed, values};
+
+/// What is done to a file, in 4096ths of its length.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Flip { at: usize, bit: u8 },
+    Cut { at: usize },
+    Add { bytes: usize },
+    Zero { at: usize, bytes: usize },
+    Remove { at: usize, bytes: usize },
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        4 => (0..4096_usize, 0..8_u8).prop_map(|(at, bit)| Damage::Flip { at, bit }),
+        2 => (0..4096_usize).prop_map(|at| Damage::Cut { at }),
+        1 => (1..30_usize).prop_map(|bytes| Damage::Add { bytes }),
+        1 => (0..4096_usize, 1..300_usize).prop_map(|(at, bytes)| Damage::Zero { at, bytes }),
+        1 => (0..4096_usize, 1..300_usize).prop_map(|(at, bytes)| Damage::Remove { at, bytes }),
+    ]
+}
+
+fn apply(damage: Damage, file: &mut Vec<u8>) {
+    let place = |at: usize, file: &[u8]| at * file.len() / 4096;
+    match damage {
+        Damage::Flip { at, bit } => {
+            let at = place(at, file);
+            if let Some(byte) = file.get_mut(at) {
+                *byte ^= 1 << bit;
+            }
+        }
+        Damage::Cut { at } => file.truncate(place(at, file)),
+        Damage::Add { bytes } => file.extend((0..bytes).map(|at| at as u8)),
+        Damage::Zero { at, bytes } => {
+            let at = place(at, file);
+            let end = (at + bytes).min(file.len());
+            file[at..end].fill(0);
+        }
+        Damage::Remove { at, bytes } => {
+            let at = place(at, file);
+            let end = (at + bytes).min(file.len());
+            file.drain(at..end);
+        }
+    }
+}
+
+fn records() -> Vec<Vec<u8>> {
+    let bytes = [0, 3, 700, 90_000, 40, 5000, 70_000, 1];
+    (0..24).map(|index| (0..bytes[index % 8]).map(|at| common::pixel(index, at)).collect()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    #[test]
+    fn a_damaged_plain_file_gives_what_the_twin_finds(damages in prop::collection::vec(damage(), 1..3)) {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("file");
+        let records = records();
+        let mut file = framed(records.iter().map(|record| &record[..]));
+        damages.iter().for_each(|&damage| apply(damage, &mut file));
+        fs::write(&path, &file).unwrap();
+        let due = parsed(&file);
+        let is_whole = framed(due.iter().map(|record| &record[..])).len() == file.len();
+        for access in [Access::Mapped, Access::Read] {
+            let options = TfRecord::options().access(access).compression(Compression::Plain);
+            let source = options.open(&path).unwrap();
+            let (found, error) = values(&source);
+            prop_assert!(found == due, "{} of {} records", found.len(), due.len());
+            prop_assert_eq!(error.is_none(), is_whole, "{:?}", error);
+            if let Some(error) = error {
+                let at = format!("record {} at byte", due.len());
+                prop_assert!(error.contains("file: ") && error.contains(&at), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_compressed_file_gives_records_up_to_the_damage(
+        damages in prop::collection::vec(damage(), 1..3),
+        is_zlib: bool,
+        members in 1_usize..4,
+    ) {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("file");
+        let records = records();
+        let compression = if is_zlib { Compression::Zlib } else { Compression::Gzip };
+        let whole = packed(&framed(records.iter().map(|record| &record[..])), compression, members);
+        let mut file = whole.clone();
+        damages.iter().for_each(|&damage| apply(damage, &mut file));
+        fs::write(&path, &file).unwrap();
+        let source = TfRecord::options().compression(compression).open(&path).unwrap();
+        let (found, error) = values(&source);
+        prop_assert!(records.starts_with(&found), "what comes is as it was written");
+        match error {
+            // Of a member's head, some bytes mean nothing here: a time, a system, a level.
+            None => prop_assert!(found.len() == records.len() || file.is_empty() || members > 1),
+            Some(error) => prop_assert!(error.contains("file: ") && error.contains("record "), "{error}"),
+        }
+        // By position there are the same records, or an error, and no copy that is not whole.
+        let copy = folder.path().join("file.percolator-unpacked");
+        match source.index(&IndexPlace::Beside) {
+            Ok(()) => prop_assert!(values(&source).0 == found && copy.exists()),
+            Err(error) => prop_assert!(!copy.exists(), "{error}"),
+        }
+    }
+}
+
+/// The workers of a feed find damaged data, which its reader does not read; each error names file, place and
+/// record.
+#[test]
+fn a_feed_ends_at_the_damaged_record_and_loses_none_before_it() {
+    let folder = tempdir().unwrap();
+    let records: Vec<Vec<u8>> = (0..40).map(|index| vec![index as u8; 500]).collect();
+    let whole = framed(records.iter().map(|record| &record[..]));
+    for compression in COMPRESSIONS {
+        for access in [Access::Mapped, Access::Read] {
+            let path = folder.path().join("file");
+            for (at, byte, what) in [
+                (25 * 516, 100, "checksum"),
+                (25 * 516, 5, "its length reads as"),
+                (25 * 516, 513, "checksum"),
+            ] {
+                let mut file = whole.clone();
+                file[at + byte] ^= 0x10;
+                fs::write(&path, packed(&file, compression, 1)).unwrap();
+                let feed = Feed::builder().tfrecord(&path).access(access).decoder(RawBytes::fixed());
+                let (mut delivered, mut error) = (0, None);
+                for batch in feed.batch_size(5).once().threads(2).build().unwrap() {
+                    match batch {
+                        Ok(batch) => delivered += batch.len(),
+                        Err(found) => error = Some(found.to_string()),
+                    }
+                }
+                let error = error.unwrap();
+                assert_eq!(delivered, 25, "{error}");
+                let place = format!("record 25 at byte {at}");
+                assert!(
+                    error.contains(what) && error.contains(&place),
+                    "{compression:?} {access:?}: {error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_length_that_no_file_has_takes_no_memory() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("file");
+    let head = |length: u64| {
+        let length = length.to_le_bytes();
+        let checksum = crc32c::crc32c(&length).rotate_right(15).wrapping_add(0xa282_ead8);
+        [&length[..], &checksum.to_le_bytes()].concat()
+    };
+    for length in [1, 1 << 20, 1 << 40, 1 << 62, u64::MAX - 16, u64::MAX] {
+        let file = [framed([&b"one"[..]]), head(length)].concat();
+        for compression in COMPRESSIONS {
+            fs::write(&path, packed(&file, compression, 1)).unwrap();
+            for access in [Access::Mapped, Access::Read] {
+                let source = open(&path, access);
+                let mut cursor = source.cursor().unwrap();
+                assert!(cursor.advance().unwrap().is_some());
+                let error = cursor.advance().map(|_| ()).unwrap_err();
+                let SourceError::TfRecord(found) = &error else { panic!("{error}") };
+                let is_due = match found {
+                    TfRecordError::Cut { .. } => true,
+                    TfRecordError::TooLong { .. } => compression != Compression::Plain,
+                    _ => false,
+                };
+                assert!(is_due && error.to_string().contains("record 1 at byte 19"), "{error}");
+                assert!(source.index(&IndexPlace::Memory).is_err());
+            }
+        }
+    }
+}
+
+/// Every byte of a small file, changed: an error, and the records before it.
+#[test]
+fn no_changed_byte_goes_unnoticed() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("file");
+    let records: Vec<Vec<u8>> = vec![b"one".to_vec(), Vec::new(), vec![9; 40]];
+    let whole = framed(records.iter().map(|record| &record[..]));
+    for at in 0..whole.len() {
+        let mut file = whole.clone();
+        file[at] ^= 1;
+        fs::write(&path, &file).unwrap();
+        let (found, error) = values(&open(&path, Access::Mapped));
+        assert!(error.is_some() && records.starts_with(&found), "{at}");
+        assert_eq!(found.len(), [19, 35, 91].iter().filter(|&&end| end <= at).count());
+    }
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let (found, error) = values(&open(&path, Access::Mapped));
+        assert_eq!(error.is_none(), [0, 19, 35].contains(&length), "{length}: {error:?}");
+        assert_eq!(found.len(), [19, 35, 91].iter().filter(|&&end| end <= length).count());
+    }
+}

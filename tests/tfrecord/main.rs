@@ -1,0 +1,11 @@
+//! TensorFlow's records: TFRecord files, and the Examples in them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod damage;
+mod feed;
+mod files;
+mod source;
+mod writer;
