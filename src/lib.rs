@@ -137,6 +137,18 @@ pub mod net;
 
 pub mod batch;
 pub mod decoder;
+
+/// TensorFlow's records, `tf.train.Example` and `tf.train.SequenceExample`: read in place and written.
+pub mod example {
+    #[doc(inline)]
+    pub use crate::record::WireError;
+    #[doc(inline)]
+    pub use crate::record::example::{
+        BytesIter, BytesList, Example, ExampleError, ExampleWriter, Feature, FeatureList, FeatureLists,
+        Features, FloatIter, FloatList, Int64List, IntIter, Kind, SequenceExample,
+    };
+}
+
 mod workers;
 
 #[cfg(not(shuttle))]

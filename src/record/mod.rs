@@ -1,10 +1,13 @@
-//! A record's id and key, and Caffe's own kind of record.
+//! A record's id and key, and the kinds of record: Caffe's own, and TensorFlow's.
 
 pub(crate) mod datum;
+pub(crate) mod example;
+mod wire;
 
 use std::fmt;
 
 pub use self::datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
+pub use self::wire::WireError;
 
 use crate::base::shown;
 
