@@ -138,14 +138,18 @@ pub mod net;
 pub mod batch;
 pub mod decoder;
 
-/// TensorFlow's records, `tf.train.Example` and `tf.train.SequenceExample`: read in place and written.
+/// TensorFlow's records, `tf.train.Example` and `tf.train.SequenceExample`: read in place, written, and fed.
 pub mod example {
+    #[doc(inline)]
+    pub use crate::decoder::example::{
+        ExampleField, ExampleFields, ExampleFieldsError, ExampleImage, GrammarError, ImageShapeFrom,
+    };
     #[doc(inline)]
     pub use crate::record::WireError;
     #[doc(inline)]
     pub use crate::record::example::{
-        BytesIter, BytesList, Example, ExampleError, ExampleWriter, Feature, FeatureList, FeatureLists,
-        Features, FloatIter, FloatList, Int64List, IntIter, Kind, SequenceExample,
+        BytesIter, BytesList, Example, ExampleError, ExampleWriter, Feature, FeatureError, FeatureList,
+        FeatureLists, Features, FloatIter, FloatList, Int64List, IntIter, Kind, SequenceExample,
     };
 }
 

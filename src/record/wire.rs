@@ -126,7 +126,7 @@ impl Key {
 ///
 /// Invariant: `rest` is the end of `message`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wire<'a> {
+pub(crate) struct Wire<'a> {
     message: &'a [u8],
     rest: &'a [u8],
     /// Where the message starts in its record.
@@ -168,11 +168,22 @@ impl<'a> Wire<'a> {
     }
 
     pub(super) fn offset(&self) -> usize {
-        self.start.saturating_add(self.place())
+        self.start.saturating_add(self.read())
     }
 
-    /// Where `rest` starts in the message.
-    fn place(&self) -> usize {
+    /// From where to where in its record the message is.
+    pub(super) fn place(&self) -> (usize, usize) {
+        (self.start, self.start.saturating_add(self.message.len()))
+    }
+
+    /// The message at this place of a record, with `depth` messages around it.
+    pub(super) fn at(record: &'a [u8], (start, end): (usize, usize), depth: usize) -> Wire<'a> {
+        let message = record.get(start..end).unwrap_or_default();
+        Wire { message, rest: message, start, depth }
+    }
+
+    /// The number of bytes that were read.
+    fn read(&self) -> usize {
         self.message.len().saturating_sub(self.rest.len())
     }
 
@@ -261,7 +272,7 @@ impl<'a> Wire<'a> {
     pub(super) fn run(&mut self, key: Key) -> Result<&'a [[u8; 5]], WireError> {
         // The first key may be written in more bytes than it needs; with its last byte alone, the field is as
         // long as the others.
-        let from_key = self.message.get(self.place().saturating_sub(1)..).unwrap_or_default();
+        let from_key = self.message.get(self.read().saturating_sub(1)..).unwrap_or_default();
         let (fields, _) = from_key.as_chunks();
         let alike = |[first, ..]: &&[u8; 5]| u32::from(*first) == key.0;
         let followers = fields.iter().skip(1).take_while(alike).count();

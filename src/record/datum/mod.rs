@@ -25,7 +25,7 @@ use super::wire::{Key, Wire};
 use crate::base::shape::ImageShape;
 
 /// The most elements that an image may have: Caffe counts a blob's elements in an `int`.
-const IMAGE_ELEMENTS_MAX: usize = i32::MAX as usize;
+pub(crate) const IMAGE_ELEMENTS_MAX: usize = i32::MAX as usize;
 
 /// The fields of a `Datum`.
 mod key {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::feature::{Kind, Pieces};
-use super::varints::{self, Integer, Stop, Unpacked};
+use super::varints::{self, Float, Integer, Stop, Unpacked};
 use crate::record::datum::{Floats, Strided};
 use crate::record::wire::{CHUNK, FIXED32, Key, VARINT, Wire, WireError};
 
@@ -142,6 +142,16 @@ impl<'a> FloatList<'a> {
             FloatPlace::Scattered(pieces) => {
                 FloatIter { runs: FloatRuns { pieces, ..runs }, run: Strided::Packed(&[]), at: 0 }
             }
+        }
+    }
+
+    /// Reads as many floats as `out` has room for.
+    #[inline]
+    pub(crate) fn copy_to<T: Float>(&self, out: &mut [T]) {
+        if let FloatPlace::Run(Strided::Packed(floats)) = self.place {
+            out.iter_mut().zip(floats).for_each(|(to, float)| *to = T::of(f32::from_le_bytes(*float)));
+        } else {
+            out.iter_mut().zip(self.iter()).for_each(|(to, float)| *to = T::of(float));
         }
     }
 

@@ -31,7 +31,7 @@ mod writer;
 
 use std::fmt;
 
-pub use self::error::ExampleError;
+pub use self::error::{ExampleError, FeatureError};
 pub(crate) use self::feature::Pieces;
 pub use self::feature::{Feature, Kind};
 pub(crate) use self::lists::IntError;
@@ -240,18 +240,27 @@ impl<'a> Entries<'a> {
         Entries { example: Wire::new(record), features: Wire::default() }
     }
 
-    /// The next entry, with its name.
+    /// The next entry: its name, and from where to where in the record it is.
     #[inline]
-    pub(crate) fn advance(&mut self) -> Result<Option<(&'a [u8], Wire<'a>)>, WireError> {
+    pub(crate) fn advance(&mut self) -> Result<Option<(&'a [u8], (usize, usize))>, WireError> {
         loop {
             if let Some((_, entry)) = self.features.next_of(ENTRIES..=ENTRIES)? {
-                return Ok(Some((name_of(entry)?, entry)));
+                return Ok(Some((name_of(entry)?, entry.place())));
             }
             match self.example.next_of(FEATURES..=FEATURES)? {
                 Some((_, features)) => self.features = features,
                 None => return Ok(None),
             }
         }
+    }
+
+    /// The entry at a place of the record, which `advance` returned.
+    #[inline]
+    pub(crate) fn entry(record: &'a [u8], place: (usize, usize)) -> Wire<'a> {
+        /// An entry is in an Example and its Features.
+        const DEPTH: usize = 2;
+
+        Wire::at(record, place, DEPTH)
     }
 }
 
