@@ -35,6 +35,7 @@
 //! - [`source`]: [`Lmdb`](source::Lmdb), [`LevelDb`](source::LevelDb), [`ImageList`](source::ImageList),
 //!   [`Joined`](source::Joined), and the traits [`Source`](source::Source) and [`Cursor`](source::Cursor);
 //!   for several databases, and for formats of your own.
+//! - [`example`]: TensorFlow's `tf.train.Example`, read, written and fed.
 //! - [`decoder`] and [`batch`]: decoders, fields, rows, host memory; for records of your own.
 //! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
 //!   who gets which record, and when.
@@ -262,6 +263,11 @@ pub struct LargeData;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/receipts.md")]
 pub struct Receipts;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/example.md")]
+pub struct Examples;
 
 /// The guide's code compiles.
 #[cfg(doctest)]

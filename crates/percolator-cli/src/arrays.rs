@@ -11,7 +11,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use percolator::batch::{Element, FieldKind};
 use percolator::half::{bf16, f16};
 use percolator::{Batch, Dtype, Field, shown, whole_file};
@@ -117,6 +117,7 @@ impl Arrays {
             Dtype::U32 => self.take(batch, u32::to_le_bytes),
             Dtype::U64 => self.take(batch, u64::to_le_bytes),
             Dtype::Bool => self.take(batch, |value: bool| [u8::from(value)]),
+            other => bail!("{}: this program does not know how NumPy stores {other}", self.field),
         }?;
         self.values.write(&self.bytes)
     }
@@ -170,7 +171,8 @@ fn npy_type(dtype: Dtype) -> NpyType {
         Dtype::F16 | Dtype::F32 | Dtype::F64 => 'f',
         Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
         Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => 'u',
-        Dtype::Bool => 'b',
+        // Another type is refused when it is written.
+        _ => 'b',
     };
     NpyType::Number(kind, dtype.size())
 }
