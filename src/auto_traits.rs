@@ -4,6 +4,7 @@ use crate::batch::{BatchLayout, Field, FieldError};
 use crate::device::{Device, DeviceError};
 use crate::distribute::{DistributedIterator, DistributedStep, InputWorkers, PerReplica};
 use crate::dlpack::{DlpackBatch, DlpackTensor};
+use crate::example::{ExampleError, ExampleFieldsError, FeatureError, GrammarError};
 use crate::feed::{
     Batch, ConfigError, Feed, FeedBuilder, FeedCanceller, FeedError, FeedSpec, FeedWatch, IntoBatches, Lane,
     OwnedArray, ResolvedFeed, Stats,
@@ -70,8 +71,12 @@ const _: () = {
 const _: () = {
     is_an_error::<ConfigError>();
     is_an_error::<DeviceError>();
+    is_an_error::<ExampleError>();
+    is_an_error::<ExampleFieldsError>();
+    is_an_error::<FeatureError>();
     is_an_error::<FeedError>();
     is_an_error::<FieldError>();
+    is_an_error::<GrammarError>();
     is_an_error::<NetError>();
     is_an_error::<OrderError>();
     is_an_error::<ReceiptError>();

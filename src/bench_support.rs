@@ -2,9 +2,14 @@
 //! any time.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::base::shape::{Dtype, ImageShape, Layout, Phase};
 use crate::base::sync::{Receiver, Sender, bounded};
+use crate::batch::memory::PageMemory;
+use crate::batch::{BatchLayout, Frame};
+use crate::decoder::example::{ExampleDecoder, ExampleFields, Found};
+use crate::decoder::{Decoded, RecordDecoder as _, WorkerSetup};
 use crate::image::{ColorMode, Decode, DecodeError, Decoder, Window, shape};
 use crate::order::Plan;
 use crate::reader::queue_pair::{ConsumerEnd, ReaderEnd, queue_pair};
@@ -157,6 +162,56 @@ impl DecodeBench {
         let image = self.decoder.decode(file, &self.wanted, |_| Some(window))?;
         let Pixels::U8(pixels) = image.pixels else { unreachable!("decoded pixels are bytes") };
         Ok((image.shape, pixels))
+    }
+}
+
+/// An Example's decoder as a worker has it, with the places of a batch.
+pub struct ExampleBench {
+    decoder: ExampleDecoder,
+    scratch: Found,
+    layout: Arc<BatchLayout>,
+    /// Taken for each batch, and put back.
+    frame: Option<Frame>,
+}
+
+impl std::fmt::Debug for ExampleBench {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExampleBench").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+impl ExampleBench {
+    /// Batches of `records` records with these fields. `None` if there is no such batch, or no memory for it.
+    #[must_use]
+    pub fn new(fields: &ExampleFields, records: usize) -> Option<Self> {
+        let decoder = ExampleDecoder::new(fields);
+        let record = Record { id: RecordId::default(), key: b"", value: b"", companion: None };
+        let layout = BatchLayout::new(decoder.fields(&record).ok()?, records).ok()?;
+        let scratch = decoder.scratch(WorkerSetup { is_past_caches: false });
+        let (done, _) = bounded(1);
+        let frame = Frame::new(Box::new(PageMemory::new(layout.bytes()).ok()?), records, done);
+        Some(ExampleBench { decoder, scratch, layout: Arc::new(layout), frame: Some(frame) })
+    }
+
+    /// Writes the next batch: each record to its row.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with a record.
+    ///
+    /// # Panics
+    ///
+    /// If there are more records than a batch has.
+    pub fn decode(&mut self, records: &[Vec<u8>]) -> Decoded {
+        let mut filling = self.frame.take().expect("it is put back").begin(&self.layout);
+        let mut places = filling.take(records.len());
+        for (position, value) in records.iter().enumerate() {
+            let record = Record { id: RecordId::default(), key: b"", value, companion: None };
+            self.decoder.decode(&record, &mut places.get(position, 0), &mut self.scratch)?;
+        }
+        places.leave();
+        self.frame = Some(filling.finish().filled().recycle());
+        Ok(())
     }
 }
 

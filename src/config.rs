@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::batch::field::FieldsError;
+use crate::decoder::example::ExampleFieldsError;
 use crate::order::OrderError;
 use crate::record::RecordId;
 use crate::transform::Draw;
@@ -200,6 +201,9 @@ pub enum ConfigError {
         /// What the feed's data have in its place.
         data_says: String,
     },
+    /// Fields that no feature of an Example can become.
+    #[error(transparent)]
+    Example(#[from] ExampleFieldsError),
     /// A batch cannot be made of a decoder's fields.
     #[error(transparent)]
     Fields(#[from] FieldsError),

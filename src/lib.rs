@@ -35,6 +35,7 @@
 //! - [`source`]: [`Lmdb`](source::Lmdb), [`LevelDb`](source::LevelDb), [`ImageList`](source::ImageList),
 //!   [`Joined`](source::Joined), and the traits [`Source`](source::Source) and [`Cursor`](source::Cursor);
 //!   for several databases, and for formats of your own.
+//! - [`example`]: TensorFlow's `tf.train.Example`, read, written and fed.
 //! - [`decoder`] and [`batch`]: decoders, fields, rows, host memory; for records of your own.
 //! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
 //!   who gets which record, and when.
@@ -138,6 +139,22 @@ pub mod net;
 
 pub mod batch;
 pub mod decoder;
+
+/// TensorFlow's records, `tf.train.Example` and `tf.train.SequenceExample`: read in place, written, and fed.
+pub mod example {
+    #[doc(inline)]
+    pub use crate::decoder::example::{
+        ExampleField, ExampleFields, ExampleFieldsError, ExampleImage, GrammarError, ImageShapeFrom,
+    };
+    #[doc(inline)]
+    pub use crate::record::WireError;
+    #[doc(inline)]
+    pub use crate::record::example::{
+        BytesIter, BytesList, Example, ExampleError, ExampleWriter, Feature, FeatureError, FeatureList,
+        FeatureLists, Features, FloatIter, FloatList, Int64List, IntIter, Kind, SequenceExample,
+    };
+}
+
 mod workers;
 
 mod prefetch;
@@ -248,6 +265,11 @@ pub struct LargeData;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/receipts.md")]
 pub struct Receipts;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/example.md")]
+pub struct Examples;
 
 /// The guide's code compiles.
 #[cfg(doctest)]

@@ -8,6 +8,7 @@ use crate::base::shown;
 use crate::batch::field::FieldError;
 use crate::image::DecodeError;
 use crate::record::datum::DatumError;
+use crate::record::example::{ExampleError, FeatureError};
 use crate::record::{Key, RecordId};
 use crate::source::{Record, SourceError};
 use crate::transform::TransformError;
@@ -33,6 +34,12 @@ pub enum RecordCause {
     /// Its bytes are not a Datum with pixels.
     #[error(transparent)]
     Datum(#[from] DatumError),
+    /// Its bytes are not a `tf.train.Example`.
+    #[error(transparent)]
+    Example(#[from] ExampleError),
+    /// One of its features is missing, or does not fit its field.
+    #[error(transparent)]
+    Feature(#[from] FeatureError),
     /// The encoded file in it cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),

@@ -1,5 +1,7 @@
-//! Caffe's image record: a Datum, decoded, transformed and written directly to its row.
+//! Images, decoded, transformed and written directly to their row: Caffe's record, which is a Datum, or an
+//! Example with an image in it, which stands for one.
 
+use super::example::{ExampleFront, Found};
 use super::{Decoded, RecordDecoder, WorkerSetup};
 use crate::base::shape::{BatchShape, Dtype, ImageShape, Layout};
 use crate::batch::Row;
@@ -32,6 +34,8 @@ const TARGET: usize = 1;
 /// Decodes image records into rows.
 #[derive(Debug)]
 pub(crate) struct ImageDecoder {
+    /// What takes a record for a Datum, if it is an Example.
+    pub(crate) front: Option<ExampleFront>,
     pub(crate) transformer: Transformer,
     /// The host's part of the transform, if a device does the rest.
     pub(crate) cutter: Option<Cutter>,
@@ -61,6 +65,8 @@ pub(crate) enum TargetFrom {
 pub(crate) struct Tools {
     decoder: Decoder,
     scratch: Scratch,
+    /// Where the features of a record are, if records are Examples.
+    found: Option<Found>,
 }
 
 /// The bytes to which a worker's tools grow: those of the largest use.
@@ -122,7 +128,7 @@ impl RecordDecoder for ImageDecoder {
     }
 
     fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
-        let datum = Datum::parse(first.value)?;
+        let datum = self.datum(first.value, &mut self.found())?;
         let input = image_shape(&self.transformer, &datum)?;
         let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
         if let Some(target) = &self.target {
@@ -133,7 +139,7 @@ impl RecordDecoder for ImageDecoder {
 
     fn scratch(&self, setup: WorkerSetup) -> Tools {
         let scratch = if setup.is_past_caches { Scratch::past_caches() } else { Scratch::default() };
-        Tools { decoder: Decoder::default(), scratch }
+        Tools { decoder: Decoder::default(), scratch, found: self.found() }
     }
 
     #[inline]
@@ -143,14 +149,27 @@ impl RecordDecoder for ImageDecoder {
 }
 
 impl ImageDecoder {
+    fn found(&self) -> Option<Found> {
+        self.front.as_ref().map(ExampleFront::scratch)
+    }
+
+    /// The Datum that a record is, or stands for.
+    #[inline]
+    fn datum<'a>(&self, record: &'a [u8], found: &mut Option<Found>) -> Result<Datum<'a>, RecordCause> {
+        match (&self.front, found) {
+            (Some(front), Some(found)) => front.datum(record, found),
+            _ => Ok(Datum::parse(record)?),
+        }
+    }
+
     /// The record's image before its transform.
     pub(crate) fn input(&self, record: &Record<'_>) -> Result<Input, RecordCause> {
-        let datum = Datum::parse(record.value)?;
+        let datum = self.datum(record.value, &mut self.found())?;
         Ok(Input { shape: image_shape(&self.transformer, &datum)?, is_encoded: datum.encoded })
     }
 
     fn shapes(&self, record: &Record<'_>) -> Result<Shapes, RecordCause> {
-        let datum = Datum::parse(record.value)?;
+        let datum = self.datum(record.value, &mut self.found())?;
         let input = image_shape(&self.transformer, &datum)?;
         let shape = batch_shape(&self.transformer, input)?;
         let (pixels, transformed) = match &self.cutter {
@@ -177,6 +196,7 @@ impl ImageDecoder {
         if self.has_wide_labels {
             fields.push(Field::scalar(name::LABEL_I64, Dtype::I64));
         }
+        fields.extend(self.front.iter().flat_map(|front| front.fields().fields()));
         fields
     }
 
@@ -187,8 +207,12 @@ impl ImageDecoder {
 
     fn write(&self, record: &Record<'_>, row: &mut Row<'_>, tools: &mut Tools) -> Result<(), RecordCause> {
         let draw = row.draw();
-        let datum = Datum::parse(record.value)?;
-        let Tools { decoder, scratch } = tools;
+        let datum = self.datum(record.value, &mut tools.found)?;
+        let Tools { decoder, scratch, found } = tools;
+        if let (Some(front), Some(found)) = (&self.front, found) {
+            let first = self.label() + 2 + usize::from(self.has_wide_labels);
+            front.fields().write(record.value, found, row, first)?;
+        }
         let image = image(&self.transformer, &datum, draw, decoder)?;
         let input = image.shape;
         match &self.cutter {
@@ -352,7 +376,7 @@ impl TargetOf<'_> {
         row: &mut Row<'_>,
         tools: &mut Tools,
     ) -> Result<(), RecordCause> {
-        let Tools { decoder, scratch } = tools;
+        let Tools { decoder, scratch, .. } = tools;
         self.with_origin(|| {
             let image = match self.content {
                 Content::Floats(floats) => vector(floats),

@@ -11,6 +11,7 @@
 mod blocks;
 mod closure;
 mod erased;
+pub(crate) mod example;
 mod failure;
 pub(crate) mod image;
 

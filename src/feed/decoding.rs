@@ -9,6 +9,7 @@ use crate::base::shape::{Dtype, Layout};
 use crate::batch::Row;
 use crate::batch::field::Field;
 use crate::config::ConfigError;
+use crate::decoder::example::{ExampleDecoder, ExampleFields, ExampleFieldsError, ExampleImage};
 use crate::decoder::{Closure, Decoded, ErasedDecoder, RecordDecoder};
 use crate::source::Record;
 use crate::transform::{Transform, TransformPlace};
@@ -107,12 +108,57 @@ impl FeedBuilder {
         self
     }
 
-    /// The decoder, or `None` for Caffe's image records. Refuses image options beside a decoder.
+    /// Reads records as TensorFlow's, each a `tf.train.Example`, and makes these fields of their features. If
+    /// they hold no [image](Self::example_image), the options for images (transform, target, dtype, layout)
+    /// are refused.
+    ///
+    /// ```
+    /// use percolator::Feed;
+    ///
+    /// let fields = "input:i64[128],label:i64,name:bytes,ragged:i64[<=8]=-1".parse()?;
+    /// let feed = Feed::builder().lmdb("examples").batch_size(64).example(fields);
+    /// # Ok::<(), percolator::example::GrammarError>(())
+    /// ```
+    pub fn example(mut self, fields: ExampleFields) -> Self {
+        let image = self.take_example().1;
+        self.spec.decoder = DecoderSpec::Example { fields, image };
+        self
+    }
+
+    /// Reads records as TensorFlow's, each a `tf.train.Example` that holds an image. It is decoded and
+    /// transformed as Caffe's image records are; what is made of [other features](Self::example) follows in
+    /// the batch.
+    pub fn example_image(mut self, image: ExampleImage) -> Self {
+        let fields = self.take_example().0;
+        self.spec.decoder = DecoderSpec::Example { fields, image: Some(image) };
+        self
+    }
+
+    /// What was set for Examples.
+    fn take_example(&mut self) -> (ExampleFields, Option<ExampleImage>) {
+        self.attached.decoding = Decoding::default();
+        match std::mem::take(&mut self.spec.decoder) {
+            DecoderSpec::Example { fields, image } => (fields, image),
+            DecoderSpec::Image | DecoderSpec::Attached => Default::default(),
+        }
+    }
+
+    /// The decoder, or `None` for images. Refuses image options beside a decoder.
     pub(super) fn attached_decoder(&self) -> Result<Option<Arc<dyn ErasedDecoder>>, ConfigError> {
         let spec = &self.spec;
-        let decoder = self.attached.decoding.decoder()?;
-        match (spec.decoder, &decoder) {
+        let mut decoder = self.attached.decoding.decoder()?;
+        match (&spec.decoder, &decoder) {
             (DecoderSpec::Image, _) => return Ok(None),
+            (DecoderSpec::Example { fields, image }, _) => {
+                fields.check()?;
+                if image.is_some() {
+                    return Ok(None);
+                }
+                if fields.fields().is_empty() {
+                    return Err(ExampleFieldsError::None.into());
+                }
+                decoder = Some(Arc::new(ExampleDecoder::new(fields)));
+            }
             (DecoderSpec::Attached, None) => {
                 return Err(ConfigError::NotAttached {
                     what: "decoder",

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::builder::FeedBuilder;
 use super::sources::Opening;
-use super::spec::{FeedSpec, Receipts, TargetFrom, TargetSpec};
+use super::spec::{DecoderSpec, FeedSpec, Receipts, TargetFrom, TargetSpec};
 use crate::config::ConfigError;
 use crate::decoder::WorkerSetup;
+use crate::decoder::example::ExampleFront;
 use crate::decoder::image::{self, ImageDecoder, TargetDecoder};
 use crate::error::FeedError;
 use crate::source::Source;
@@ -60,7 +61,12 @@ impl FeedBuilder {
             }
         };
         let cutter = (self.spec.transform_on == TransformPlace::Device).then(|| Cutter::of(&pixels));
-        Ok(ImageDecoder { transformer: pixels, cutter, target, has_wide_labels: self.spec.labels_i64 })
+        let front = match &self.spec.decoder {
+            DecoderSpec::Example { fields, image: Some(image) } => Some(ExampleFront::new(image, fields)),
+            _ => None,
+        };
+        let has_wide_labels = self.spec.labels_i64;
+        Ok(ImageDecoder { front, transformer: pixels, cutter, target, has_wide_labels })
     }
 
     /// Opens the sources alone, without the transforms.

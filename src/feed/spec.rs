@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::net::NetLayer;
 use crate::base::shape::{Dtype, Layout, Phase};
+use crate::decoder::example::{ExampleFields, ExampleImage};
 use crate::order::{BatchSize, Schedule};
 use crate::source::leveldb::LogGaps;
 use crate::source::tfrecord::Compression;
@@ -162,12 +163,25 @@ pub enum SourceSpec {
 
 /// What turns records into rows.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum DecoderSpec {
     /// Caffe's image record.
     #[default]
     Image,
+    /// TensorFlow's record, a `tf.train.Example`.
+    Example {
+        /// Which features become which fields.
+        #[cfg_attr(feature = "serde", serde(default))]
+        fields: ExampleFields,
+        /// The feature that is an image, if there is one. Its fields come first.
+        #[cfg_attr(feature = "serde", serde(default))]
+        image: Option<ExampleImage>,
+    },
     /// A decoder that a program attaches with [`FeedBuilder::decoder`](crate::FeedBuilder::decoder) or
     /// [`decode`](crate::FeedBuilder::decode).
     Attached,

@@ -1,15 +1,18 @@
 //! What names a record, whatever it holds: its epoch and position ([`RecordId`]), its key ([`Key`]) for
 //! messages, and the step it belongs to ([`StepId`]).
 //!
-//! [`Datum`] is Caffe's own kind of record, an image with a label: a view of a value's bytes that copies no
-//! pixel. It is what a feed decodes by default. Records of other kinds need only a
-//! [decoder](crate::RecordDecoder).
+//! Two kinds of record are read in place, by views of a value's bytes that copy nothing: [`Datum`], Caffe's
+//! image with a label, which a feed decodes by default, and TensorFlow's [`Example`](crate::example::Example).
+//! Records of other kinds need only a [decoder](crate::RecordDecoder).
 
 pub(crate) mod datum;
+pub(crate) mod example;
+mod wire;
 
 use std::fmt;
 
 pub use self::datum::{Datum, DatumError, Floats, Image, Pixels, Strided};
+pub use self::wire::WireError;
 
 use crate::base::shown;
 

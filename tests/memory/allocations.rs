@@ -13,6 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use percolator::batch::ImageShape;
 use percolator::bench_support::{CursorInternals, SourceInternals, VerifiesLater};
+use percolator::example::{ExampleImage, ExampleWriter, ImageShapeFrom};
 use percolator::feed::ConfigError;
 use percolator::order::{AutoShardPolicy, World};
 use percolator::proto::Datum;
@@ -297,6 +298,43 @@ fn files_that_are_decoded_smaller_and_resized_allocate_nothing() {
             let calls = calls_of_a_feed(source, |feed| feed.transform(transform.clone()));
             assert_eq!(calls, 0, "to {side}x{side}");
         }
+    });
+}
+
+#[test]
+fn examples_are_parsed_without_an_allocation() {
+    let _one = one_at_a_time();
+    if !is_alone(this_test!()) {
+        return;
+    }
+    must_end("a feed whose allocations are counted", || {
+        park_many();
+        let folder = tempfile::tempdir().unwrap();
+        let pixels = [7_u8; 3 * 32 * 32];
+        let record = |index: usize| {
+            let mut writer = ExampleWriter::new();
+            // In an order that changes, with features that nobody asks for.
+            let one = |to: &mut ExampleWriter| {
+                to.ints("a", (0..40).map(|each| each << (index % 50)));
+            };
+            if index % 3 == 0 {
+                one(&mut writer);
+            }
+            writer.bytes("image", [pixels]).floats("f", [0.5; 3]).ints("other", [1]).ints("label", [3]);
+            if index % 3 == 1 {
+                one(&mut writer);
+            }
+            (common::key(index), writer.bytes("s", ["text"]).to_bytes())
+        };
+        common::write_lmdb(folder.path(), (0..300).map(record));
+        let source = || Box::new(Lmdb::open(folder.path()).unwrap());
+        let fields = "a:i64[<=40]=0,a as again:i64[<=60],f:bf16[3],s:bytes,absent:f64[2]=1";
+        let plain = |feed: FeedBuilder| feed.transform(Transform::new()).example(fields.parse().unwrap());
+        assert_eq!(calls_of_a_feed(source(), plain), 0, "fields");
+        let shape = ImageShapeFrom::Fixed(ImageShape { channels: 3, height: 32, width: 32 });
+        let image = ExampleImage::raw("image", shape).label("label");
+        let images = |feed: FeedBuilder| feed.example(fields.parse().unwrap()).example_image(image.clone());
+        assert_eq!(calls_of_a_feed(source(), images), 0, "an image and fields");
     });
 }
 

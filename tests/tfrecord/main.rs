@@ -5,6 +5,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod example;
+mod example_view;
 mod feed;
 mod files;
 mod source;

@@ -1,17 +1,19 @@
 //! `percolator dump`: writes the batches that a net would see as NumPy arrays.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use percolator::batch::BatchShape;
+use percolator::example::ExampleFields;
 use percolator::transform::CaffeEra;
-use percolator::{Batch, FeedBuilder, Layout, Phase, shown, whole_file};
+use percolator::{Batch, FeedBuilder, Field, Layout, Phase, shown, whole_file};
 
-use super::args::{Described, SourceArgs, StateArgs, TransformArgs};
-use super::npy::NpyWriter;
+use super::args::{SourceArgs, StateArgs, TransformArgs};
+use super::arrays::{self, Arrays};
+use super::fields::ExampleArgs;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"]).required(true))]
@@ -22,6 +24,8 @@ pub(crate) struct Dump {
     state: StateArgs,
     #[command(flatten)]
     transform: TransformArgs,
+    #[command(flatten)]
+    example: ExampleArgs,
     /// The number of batches to write, joined along the first axis.
     #[arg(long, default_value = "1")]
     batches: NonZeroUsize,
@@ -45,7 +49,8 @@ pub(crate) struct Dump {
     /// Worker threads [default: one per core]. The arrays do not depend on it.
     #[arg(long)]
     threads: Option<usize>,
-    /// The folder for data.npy (float32; N,C,H,W) and label.npy (float32; N).
+    /// The folder for data.npy (float32; N,C,H,W) and label.npy (float32; N); of other fields, for NAME.npy,
+    /// with NAME.lengths.npy beside padded ones and NAME.offsets.npy beside ragged ones.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -63,13 +68,15 @@ enum RandomArg {
 
 impl Dump {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        for name in ["data.npy", "label.npy"] {
-            remove_stale(&self.out.join(name))?;
+        let names = self.names();
+        for name in &names {
+            arrays::remove_stale(&self.out, name)?;
         }
         // Checked before the data are read, which may take long.
-        self.check_place()?;
-        let Described { feed, origin, has_labels, .. } =
-            self.source.describe(&self.state, &self.transform)?;
+        self.check_place(names.first().map_or("data", |name| name))?;
+        let described = self.source.describe(&self.state, &self.transform)?;
+        let has_labels = described.has_labels && self.example.has_labels();
+        let feed = self.example.with_options(described.feed);
         let mut feed = self.with_options(feed)?.build()?;
         std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;
         let mut lane = feed.take_lanes()?.remove(0);
@@ -77,11 +84,8 @@ impl Dump {
         // another rank's.
         let first = lane.next().context("there is no batch")??;
         let shape = first.shape();
-        let records = shape.records.saturating_mul(self.batches.get());
-        let whole = BatchShape { records, ..shape };
-        let mut data = NpyWriter::create(&self.out.join("data.npy"), &whole.dims())?;
-        let mut label = NpyWriter::create(&self.out.join("label.npy"), &[records])?;
-        let (mut channels, mut labels) = (vec![Moments::default(); shape.image.channels], Moments::default());
+        let mut columns = self.columns(&first, has_labels)?;
+        let mut statistics = self.example.has_images().then(|| Statistics::new(shape));
         let batches = std::iter::once(Ok(first)).chain(lane).take(self.batches.get());
         for (number, batch) in batches.enumerate() {
             let batch = batch?;
@@ -90,27 +94,72 @@ impl Dump {
                 bail!(
                     "{}: batch {number} is {found} and the first {first}, and arrays of different shapes \
                      cannot be joined: crop, or dump --batches {number}",
-                    origin.display()
+                    described.origin.display()
                 );
             }
-            let pixels = batch.pixels::<f32>()?;
-            data.write(pixels)?;
-            label.write(batch.labels_f32())?;
-            labels.add(batch.labels_f32());
-            count(&batch, pixels, &mut channels);
+            columns.iter_mut().try_for_each(|column| column.write(&batch))?;
+            if let Some(statistics) = &mut statistics {
+                statistics.add(&batch)?;
+            }
         }
-        // Both files are complete before anything is printed, so a closed output does not lose them.
-        let label = if has_labels { Some(label.finish()?) } else { None };
-        let data = data.finish()?;
-        let mut said = format!("{}: float32 {:?}\n", data.display(), whole.dims());
-        for (number, moments) in channels.iter().enumerate() {
-            said += &format!("  channel {number}: {moments}\n");
+        // All files are complete before anything is printed, so a closed output does not lose them. The data
+        // are last: if they are there, so are the others.
+        let finished = columns.into_iter().rev().map(Arrays::finish).collect::<Result<Vec<_>, _>>()?;
+        let mut said = String::new();
+        for (number, (_, line)) in finished.iter().rev().enumerate() {
+            said += line;
+            said += &match (&statistics, number) {
+                (Some(statistics), 0) => statistics.channels(),
+                (Some(statistics), 1) if has_labels => format!("  {}\n", statistics.labels),
+                _ => String::new(),
+            };
         }
-        said += &match label {
-            Some(path) => format!("{}: float32 [{records}]\n  {labels}\n", path.display()),
-            None => "no label.npy: the layer has no second top\n".to_owned(),
-        };
+        if statistics.is_some() && !has_labels {
+            said += if self.example.is_given() {
+                "no label.npy: there is no --label\n"
+            } else {
+                "no label.npy: the layer has no second top\n"
+            };
+        }
         std::io::stdout().write_all(said.as_bytes()).context("cannot write to the standard output")
+    }
+
+    /// The names of the arrays, as far as they are known before the data are.
+    fn names(&self) -> Vec<String> {
+        let images = if self.example.has_images() { &["data", "label"][..] } else { &[] };
+        let fields = self.example.fields().into_iter().flat_map(ExampleFields::fields);
+        let fields = fields.map(|field| field.field().name().to_owned());
+        images.iter().map(|&name| name.to_owned()).chain(fields).collect()
+    }
+
+    /// The arrays to write. Images are called `data`, and labels, as f32, `label`; then come all other fields.
+    fn columns(&self, first: &Batch, has_labels: bool) -> anyhow::Result<Vec<Arrays>> {
+        let records = first.shape().records.saturating_mul(self.batches.get());
+        let strings: Vec<&str> = self
+            .example
+            .fields()
+            .into_iter()
+            .flat_map(ExampleFields::fields)
+            .filter(|field| field.is_string())
+            .map(|field| field.field().name())
+            .collect();
+        let create = |name: &str, field: &Field| {
+            Arrays::create(&self.out, name, field, records, strings.contains(&field.name()))
+        };
+        if !self.example.has_images() {
+            return first.fields().iter().map(|field| create(field.name(), field)).collect();
+        }
+        let mut columns = Vec::new();
+        for (name, field) in [("data", "data"), ("label", "label_f32")] {
+            if name == "data" || has_labels {
+                columns.push(create(name, first.field(field)?.field())?);
+            }
+        }
+        let is_other = |field: &&Field| !["data", "label", "label_f32"].contains(&field.name());
+        for field in first.fields().iter().filter(is_other) {
+            columns.push(create(field.name(), field)?);
+        }
+        Ok(columns)
     }
 
     fn no_folder(&self) -> String {
@@ -118,14 +167,17 @@ impl Dump {
     }
 
     /// Checks that the folder of the arrays can be created. It is not created yet, because the run may fail.
-    fn check_place(&self) -> anyhow::Result<()> {
+    fn check_place(&self, name: &str) -> anyhow::Result<()> {
         let folders = self.out.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
         if let Some(missing) = folders.take_while(|folder| folder.symlink_metadata().is_err()).last() {
             return whole_file::check(missing).with_context(|| self.no_folder());
         }
         // If the folder exists, this only checks it.
         std::fs::create_dir_all(&self.out).with_context(|| self.no_folder())?;
-        let data = self.out.join("data.npy");
+        let data = self.out.join(format!("{name}.npy"));
+        if data.parent().is_some_and(|parent| !parent.exists()) {
+            return Ok(());
+        }
         whole_file::check(&data).with_context(|| format!("cannot create {}", shown::path(&data)))
     }
 
@@ -159,24 +211,34 @@ impl Dump {
     }
 }
 
-/// Removes an array of an earlier run, so that it cannot pass for this run's if this run fails.
-fn remove_stale(path: &Path) -> anyhow::Result<()> {
-    match whole_file::remove(path) {
-        // If the parent is not a folder, there is no array either.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-        done => done.with_context(|| format!("cannot replace {}", path.display())),
-    }
+/// Statistics of images and of their labels.
+struct Statistics {
+    shape: BatchShape,
+    channels: Vec<Moments>,
+    labels: Moments,
 }
 
-/// Adds a batch's pixels to each channel's statistics.
-fn count(batch: &Batch, pixels: &[f32], channels: &mut [Moments]) {
-    let shape = batch.shape();
-    debug_assert_eq!(shape.layout, Layout::Nchw);
-    let plane = shape.image.height * shape.image.width;
-    for record in pixels.chunks_exact(shape.record_elements()) {
-        for (channel, plane) in channels.iter_mut().zip(record.chunks_exact(plane)) {
-            channel.add(plane);
+impl Statistics {
+    fn new(shape: BatchShape) -> Self {
+        let channels = vec![Moments::default(); shape.image.channels];
+        Statistics { shape, channels, labels: Moments::default() }
+    }
+
+    fn add(&mut self, batch: &Batch) -> anyhow::Result<()> {
+        debug_assert_eq!(self.shape.layout, Layout::Nchw);
+        self.labels.add(batch.labels_f32());
+        let plane = self.shape.image.height * self.shape.image.width;
+        for record in batch.pixels::<f32>()?.chunks_exact(self.shape.record_elements()) {
+            for (channel, plane) in self.channels.iter_mut().zip(record.chunks_exact(plane)) {
+                channel.add(plane);
+            }
         }
+        Ok(())
+    }
+
+    fn channels(&self) -> String {
+        let line = |(number, moments)| format!("  channel {number}: {moments}\n");
+        self.channels.iter().enumerate().map(line).collect()
     }
 }
 

@@ -17,6 +17,7 @@ use percolator::{FeedBuilder, FeedError, Receipt, Snapshot, Stats, limits, shown
 
 use super::args::{SourceArgs, StateArgs, TransformArgs, seconds};
 use super::consumer::{self, Consumer};
+use super::fields::ExampleArgs;
 use super::job::JobArgs;
 use super::out::Out;
 use super::pipeline::{DtypeArg, PipelineArgs};
@@ -31,6 +32,8 @@ pub(crate) struct Feed {
     state: StateArgs,
     #[command(flatten)]
     transform: TransformArgs,
+    #[command(flatten)]
+    example: ExampleArgs,
     #[command(flatten)]
     pipeline: PipelineArgs,
     #[command(flatten)]
@@ -93,7 +96,7 @@ impl Feed {
         self.check_places()?;
         let described = self.source.describe(&self.state, &self.transform)?;
         let mut feed = self
-            .with_options(described.feed)?
+            .with_options(self.example.with_options(described.feed))?
             .build()
             .map_err(|error| self.in_words_of_the_command(error))?;
         if self.snapshot.is_some() {
@@ -111,7 +114,10 @@ impl Feed {
         if let Some(first) = feed.input_shape() {
             write!(out, "the first {first}; ")?;
         }
-        writeln!(out, "batches of {}", feed.batch_shape())?;
+        match self.example.is_given() {
+            true => writeln!(out, "batches of {}", feed.layout())?,
+            false => writeln!(out, "batches of {}", feed.batch_shape())?,
+        }
         writeln!(out, "{}", feed.sizing())?;
         writeln!(out, "{}", feed.memory_budget())?;
         out.flush()?;

@@ -1,6 +1,7 @@
 //! The command: arguments in, exit code out.
 
 mod args;
+mod arrays;
 mod bench;
 mod command;
 mod consumer;
@@ -8,6 +9,7 @@ mod devices;
 mod digest;
 mod dump;
 mod feed;
+mod fields;
 mod job;
 mod npy;
 mod out;

@@ -1,6 +1,6 @@
-//! NumPy's array files, version 1.0, of f32.
+//! NumPy's array files, version 1.0.
 
-use std::io::{BufWriter, IntoInnerError, Write as _};
+use std::io::{BufWriter, IntoInnerError, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -13,30 +13,87 @@ use rustix::io::Errno;
 const ALIGNMENT: usize = 64;
 /// The bytes before the header's text: the magic number, the version, the text's length.
 const PREFIX: usize = 10;
+/// The bytes of a header with one axis, however long that is.
+const GROWING: usize = 128;
+
+/// A type of elements, as NumPy names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NpyType {
+    /// Of this kind (`f`, `i`, `u`, `b`) and size.
+    Number(char, usize),
+    /// Byte strings of this size, zeros behind them.
+    Bytes(usize),
+}
+
+impl NpyType {
+    pub(super) const F32: NpyType = NpyType::Number('f', 4);
+    pub(super) const I64: NpyType = NpyType::Number('i', 8);
+
+    /// The bytes of an element.
+    pub(super) fn size(self) -> usize {
+        match self {
+            NpyType::Number(_, size) | NpyType::Bytes(size) => size,
+        }
+    }
+
+    fn descr(self) -> String {
+        match self {
+            // Of one byte, there is no order.
+            NpyType::Number(kind, 1) => format!("|{kind}1"),
+            NpyType::Number(kind, size) => format!("<{kind}{size}"),
+            NpyType::Bytes(size) => format!("|S{size}"),
+        }
+    }
+}
+
+impl std::fmt::Display for NpyType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NpyType::Number('f', size) => write!(f, "float{}", 8 * size),
+            NpyType::Number('i', size) => write!(f, "int{}", 8 * size),
+            NpyType::Number('b', _) => write!(f, "bool"),
+            NpyType::Number(_, size) => write!(f, "uint{}", 8 * size),
+            NpyType::Bytes(size) => write!(f, "bytes of {size}"),
+        }
+    }
+}
 
 /// An array file under construction, which has a temporary name until it is complete. Dropping it unfinished
 /// removes the file.
 pub(super) struct NpyWriter {
     path: PathBuf,
     file: BufWriter<WholeFile>,
-    left: usize,
+    element: NpyType,
+    /// The bytes that are still to be written; `None` if the array grows as long as it is written.
+    left: Option<usize>,
+    written: usize,
 }
 
 impl NpyWriter {
-    /// Starts the file of an array of this shape and reserves its disk space: an array that does not fit is
-    /// refused before any of it is made.
-    pub(super) fn create(path: &Path, shape: &[usize]) -> anyhow::Result<Self> {
-        let file = WholeFile::create(path).with_context(|| format!("cannot create {}", shown::path(path)))?;
-        let header = header(shape);
-        let left = shape.iter().try_fold(1_usize, |elements, &sizing| elements.checked_mul(sizing));
-        let bytes = left
-            .and_then(|elements| elements.checked_mul(size_of::<f32>())?.checked_add(header.len()))
+    /// Starts the file of an array of this type and shape and reserves its disk space: an array that does not
+    /// fit is refused before any of it is made.
+    pub(super) fn create(path: &Path, element: NpyType, shape: &[usize]) -> anyhow::Result<Self> {
+        let header = header(element, shape, 0);
+        let bytes = shape.iter().try_fold(element.size(), |bytes, &extent| bytes.checked_mul(extent));
+        let whole = bytes
+            .and_then(|bytes| bytes.checked_add(header.len()))
             .with_context(|| format!("{}: an array of {shape:?} fits no disk", shown::path(path)));
-        let mut writer =
-            NpyWriter { path: path.to_owned(), file: BufWriter::new(file), left: left.unwrap_or(0) };
-        writer.set_aside(bytes? as u64)?;
+        let mut writer = Self::start(path, element, bytes)?;
+        writer.set_aside(whole? as u64)?;
         writer.put(&header)?;
         Ok(writer)
+    }
+
+    /// Starts the file of an array of one axis, which becomes as long as what is written to it.
+    pub(super) fn growing(path: &Path, element: NpyType) -> anyhow::Result<Self> {
+        let mut writer = Self::start(path, element, None)?;
+        writer.put(&header(element, &[0], GROWING))?;
+        Ok(writer)
+    }
+
+    fn start(path: &Path, element: NpyType, left: Option<usize>) -> anyhow::Result<Self> {
+        let file = WholeFile::create(path).with_context(|| format!("cannot create {}", shown::path(path)))?;
+        Ok(NpyWriter { path: path.to_owned(), file: BufWriter::new(file), element, left, written: 0 })
     }
 
     fn set_aside(&self, bytes: u64) -> anyhow::Result<()> {
@@ -49,10 +106,13 @@ impl NpyWriter {
         }
     }
 
-    /// Appends elements, the last axis varying fastest.
-    pub(super) fn write(&mut self, elements: &[f32]) -> anyhow::Result<()> {
-        self.left = self.left.checked_sub(elements.len()).expect("no more elements than the shape has");
-        elements.iter().try_for_each(|element| self.put(&element.to_le_bytes()))
+    /// Appends elements as bytes, numbers with the lowest byte first, the last axis varying fastest.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(bytes.len()).expect("no more elements than the shape has");
+        }
+        self.written += bytes.len();
+        self.put(bytes)
     }
 
     fn put(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
@@ -61,21 +121,30 @@ impl NpyWriter {
 
     /// Gives the file its name.
     pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
-        assert_eq!(self.left, 0, "an array has all its elements");
-        let file = self.file.into_inner().map_err(IntoInnerError::into_error);
-        file.and_then(WholeFile::finish)
-            .with_context(|| format!("cannot write {}", shown::path(&self.path)))?;
-        Ok(self.path)
+        assert!(self.left.is_none_or(|left| left == 0), "an array has all its elements");
+        let NpyWriter { path, file, element, left, written } = self;
+        let whole = file.into_inner().map_err(IntoInnerError::into_error).and_then(|whole| {
+            if left.is_none() {
+                // Now its length is known.
+                let mut file = whole.file();
+                file.seek(SeekFrom::Start(0))?;
+                file.write_all(&header(element, &[written / element.size()], GROWING))?;
+            }
+            whole.finish()
+        });
+        whole.with_context(|| format!("cannot write {}", shown::path(&path)))?;
+        Ok(path)
     }
 }
 
-fn header(shape: &[usize]) -> Vec<u8> {
+/// The header of an array, of at least `least` bytes.
+fn header(element: NpyType, shape: &[usize], least: usize) -> Vec<u8> {
     let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
     // Like a Python tuple: one of a single element has a comma.
     let comma = if shape.len() == 1 { "," } else { "" };
-    let extents = extents.join(", ");
-    let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({extents}{comma}), }}");
-    let length = (PREFIX + text.len() + 1).next_multiple_of(ALIGNMENT) - PREFIX;
+    let (descr, extents) = (element.descr(), extents.join(", "));
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({extents}{comma}), }}");
+    let length = (PREFIX + text.len() + 1).next_multiple_of(ALIGNMENT).max(least) - PREFIX;
     let length = u16::try_from(length).expect("a handful of axes take a few hundred characters");
     let mut header = b"\x93NUMPY\x01\x00".to_vec();
     header.extend(length.to_le_bytes());
@@ -89,27 +158,44 @@ fn header(shape: &[usize]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn bytes_of(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
     #[test]
     fn the_header_is_numpys() {
         // numpy.save(f, numpy.zeros((2, 3), 'f4'))
-        let header = header(&[2, 3]);
+        let header = header(NpyType::F32, &[2, 3], 0);
         assert_eq!(header.len() % ALIGNMENT, 0);
         assert_eq!(&header[..10], b"\x93NUMPY\x01\x00\x76\x00");
         let text = std::str::from_utf8(&header[10..]).unwrap();
         assert!(text.starts_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  "), "{text}");
         assert!(text.ends_with(" \n"));
-        let header = super::header(&[70]);
+        let header = super::header(NpyType::F32, &[70], 0);
         assert!(std::str::from_utf8(&header[10..]).unwrap().contains("'shape': (70,), }"));
+    }
+
+    #[test]
+    fn types_are_numpys() {
+        for (element, descr, name) in [
+            (NpyType::F32, "<f4", "float32"),
+            (NpyType::I64, "<i8", "int64"),
+            (NpyType::Number('u', 1), "|u1", "uint8"),
+            (NpyType::Number('b', 1), "|b1", "bool"),
+            (NpyType::Bytes(256), "|S256", "bytes of 256"),
+        ] {
+            assert_eq!((&*element.descr(), &*element.to_string()), (descr, name));
+        }
     }
 
     #[test]
     fn the_file_has_its_name_only_when_it_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.npy");
-        let mut writer = NpyWriter::create(&path, &[2]).unwrap();
-        writer.write(&[1.0]).unwrap();
+        let mut writer = NpyWriter::create(&path, NpyType::F32, &[2]).unwrap();
+        writer.write(&bytes_of(&[1.0])).unwrap();
         assert!(!path.exists());
-        writer.write(&[-2.0]).unwrap();
+        writer.write(&bytes_of(&[-2.0])).unwrap();
         writer.finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes[bytes.len() - 8..], [0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0]);
@@ -117,11 +203,29 @@ mod tests {
     }
 
     #[test]
+    fn an_array_that_grows_says_its_length_in_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.npy");
+        let mut writer = NpyWriter::growing(&path, NpyType::F32).unwrap();
+        writer.write(&bytes_of(&[1.0])).unwrap();
+        writer.write(&[]).unwrap();
+        writer.write(&bytes_of(&[2.0, 3.0])).unwrap();
+        writer.finish().unwrap();
+        let whole = folder.path().join("whole.npy");
+        let mut writer = NpyWriter::create(&whole, NpyType::F32, &[3]).unwrap();
+        writer.write(&bytes_of(&[1.0, 2.0, 3.0])).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), std::fs::read(whole).unwrap());
+        assert_eq!(header(NpyType::Bytes(usize::MAX), &[usize::MAX], GROWING).len(), GROWING);
+    }
+
+    #[test]
     fn what_is_not_finished_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.npy");
-        drop(NpyWriter::create(&path, &[2]).unwrap());
-        assert!(NpyWriter::create(&path, &[1 << 40, 1 << 10]).is_err());
+        drop(NpyWriter::create(&path, NpyType::F32, &[2]).unwrap());
+        drop(NpyWriter::growing(&path, NpyType::F32).unwrap());
+        assert!(NpyWriter::create(&path, NpyType::F32, &[1 << 40, 1 << 10]).is_err());
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }
 }

@@ -101,8 +101,11 @@ impl PipelineArgs {
             })
             .transform_on(self.transform_on.place())
             .drop_behind(self.drop_behind)
-            .scaled_decode(self.scaled_decode)
             .seed(self.seed);
+        // Even a `false` would be an option for images, which not all records are.
+        if self.scaled_decode {
+            feed = feed.scaled_decode(true);
+        }
         if let Some(batches) = self.prefetch {
             feed = feed.prefetch(batches);
         }

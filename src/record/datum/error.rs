@@ -1,6 +1,7 @@
 //! The errors in a record's bytes.
 
 use crate::base::shape::ImageShape;
+use crate::record::wire::WireError;
 
 /// Why a record is not a `Datum`, or not a readable image. Offsets count from its first byte.
 #[non_exhaustive]
@@ -145,4 +146,25 @@ pub enum DatumError {
 /// them.
 fn elements(shape: ImageShape) -> usize {
     shape.checked_elements().unwrap_or(usize::MAX)
+}
+
+impl From<WireError> for DatumError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Truncated { offset, wanted, found } => DatumError::Truncated { offset, wanted, found },
+            WireError::Varint { offset } => DatumError::Varint { offset },
+            WireError::Key { offset, found } => DatumError::Key { offset, found },
+            WireError::WireType { offset, field, found, allowed } => {
+                DatumError::WireType { offset, field, found, allowed }
+            }
+            WireError::PackedLength { offset, found, allowed } => {
+                DatumError::PackedLength { offset, found, allowed }
+            }
+            WireError::GroupEnd { offset, found, allowed } => DatumError::GroupEnd { offset, found, allowed },
+            WireError::StrayGroupEnd { offset, found } => DatumError::StrayGroupEnd { offset, found },
+            WireError::GroupDepth { offset, found, allowed } => {
+                DatumError::GroupDepth { offset, found, allowed }
+            }
+        }
+    }
 }

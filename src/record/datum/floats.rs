@@ -2,7 +2,7 @@
 
 use super::error::DatumError;
 use super::key;
-use super::wire::Wire;
+use crate::record::wire::Wire;
 
 /// The elements of a record's `float_data`, in place.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +16,24 @@ enum Place<'a> {
     /// All in one run.
     Run(Strided<'a>),
     /// In several runs, somewhere in this message, which was parsed to its end.
-    Scattered(&'a [u8]),
+    Scattered(&'a [u8], Gather),
 }
+
+/// Appends the floats that are scattered in a message.
+type Gather = fn(&[u8], &mut Vec<f32>);
 
 impl<'a> Floats<'a> {
     pub(super) const EMPTY: Floats<'static> = Floats { len: 0, place: Place::Run(Strided::Packed(&[])) };
+
+    /// Floats that are all in one run.
+    pub(in crate::record) fn of_run(run: Strided<'a>) -> Self {
+        Floats { len: run.len(), place: Place::Run(run) }
+    }
+
+    /// `len` floats somewhere in a message, from which `gather` reads them.
+    pub(in crate::record) fn scattered(len: usize, message: &'a [u8], gather: Gather) -> Self {
+        Floats { len, place: Place::Scattered(message, gather) }
+    }
 
     /// The number of elements.
     #[must_use]
@@ -39,7 +52,7 @@ impl<'a> Floats<'a> {
     pub fn strided(&self) -> Option<Strided<'a>> {
         match self.place {
             Place::Run(run) => Some(run),
-            Place::Scattered(_) => None,
+            Place::Scattered(..) => None,
         }
     }
 
@@ -47,10 +60,7 @@ impl<'a> Floats<'a> {
     pub fn gather(&self, out: &mut Vec<f32>) {
         match self.place {
             Place::Run(run) => run.append_to(out),
-            Place::Scattered(message) => {
-                let gathered = gather_runs(message, out);
-                debug_assert_eq!(gathered, Ok(()), "the message was parsed to its end before");
-            }
+            Place::Scattered(message, gather) => gather(message, out),
         }
     }
 
@@ -59,7 +69,7 @@ impl<'a> Floats<'a> {
         if run.is_empty() {
             return;
         }
-        self.place = if self.is_empty() { Place::Run(run) } else { Place::Scattered(message) };
+        self.place = if self.is_empty() { Place::Run(run) } else { Place::Scattered(message, gather) };
         // Never saturates: each element takes four bytes of the message.
         self.len = self.len.saturating_add(run.len());
     }
@@ -69,6 +79,12 @@ impl Default for Floats<'_> {
     fn default() -> Self {
         Floats::EMPTY
     }
+}
+
+/// Appends the floats of a Datum that was parsed to its end.
+fn gather(message: &[u8], out: &mut Vec<f32>) {
+    let gathered = gather_runs(message, out);
+    debug_assert_eq!(gathered, Ok(()), "the message was parsed to its end before");
 }
 
 fn gather_runs(message: &[u8], out: &mut Vec<f32>) -> Result<(), DatumError> {

@@ -17,20 +17,19 @@
 
 mod error;
 mod floats;
-mod wire;
 
 pub use error::DatumError;
 pub use floats::{Floats, Strided};
 
+use super::wire::{Key, Wire};
 use crate::base::shape::ImageShape;
-use wire::{Key, Wire};
 
 /// The most elements that an image may have: Caffe counts a blob's elements in an `int`.
-const IMAGE_ELEMENTS_MAX: usize = i32::MAX as usize;
+pub(crate) const IMAGE_ELEMENTS_MAX: usize = i32::MAX as usize;
 
 /// The fields of a `Datum`.
 mod key {
-    use super::wire::{CHUNK, FIXED32, Key, VARINT};
+    use super::super::wire::{CHUNK, FIXED32, Key, VARINT};
     use std::ops::RangeInclusive;
 
     pub(super) const FIELDS: RangeInclusive<u32> = 1..=7;
@@ -176,7 +175,7 @@ fn wrong_type(key: Key, offset: usize) -> DatumError {
         6 => "2 or 5",
         _ => "0",
     };
-    DatumError::WireType { offset, field: key.number(), found: key.wire_type(), allowed }
+    key.wrong_type(offset, allowed).into()
 }
 
 #[cfg(test)]

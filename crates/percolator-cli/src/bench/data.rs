@@ -13,7 +13,7 @@ use crate::args::Database;
 
 /// Increase it when the same photographs would give other records, so that an older program's data are not
 /// used.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The kinds of database that can be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn data_take_no_more_room_than_is_checked() {
         for format in [Format::Lmdb, Format::Leveldb, Format::Tfrecord] {
-            for kind in [Kind::Raw256, Kind::Small, Kind::Jpeg, Kind::Tokens] {
+            for kind in [Kind::Raw256, Kind::Small, Kind::Jpeg, Kind::Bytes, Kind::Tokens] {
                 let cache = tempfile::tempdir().unwrap();
                 // So many that fixed costs do not matter.
                 let records = (40 << 20) / kind.record_bytes_max();

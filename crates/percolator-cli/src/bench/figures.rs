@@ -97,9 +97,12 @@ impl Figures {
         Figures {
             job: job.name.clone(),
             source_records: known.records,
-            source_shape: known.image.to_string(),
-            batch_shape: known.batch.to_string(),
-            dtype: job.dtype.to_string(),
+            source_shape: known.image.map_or("no image".to_owned(), |image| image.to_string()),
+            batch_shape: match known.image {
+                Some(_) => known.batch.to_string(),
+                None => known.layout.clone(),
+            },
+            dtype: known.image.map_or(known.batch.dtype, |_| job.dtype).to_string(),
             layout: known.batch.layout.to_string(),
             transform_on: match job.place {
                 TransformPlace::Host => "host",
@@ -123,7 +126,7 @@ impl Figures {
             output_gb_s: middle(&Round::output_per_s) / 1e9,
             cpu_s_per_1000: middle(&Round::cpu_s_per_1000),
             fresh_memory_ms: middle(&|round| {
-                let bytes = known.batch.bytes() as f64;
+                let bytes = known.batch_bytes as f64;
                 bytes / round.limits.fresh_n.max(f64::MIN_POSITIVE) * 1e3
             }),
             first_batch_ms: middle(&|round| millis(round.run.first_batch)),

@@ -24,6 +24,8 @@ pub(super) struct Job {
     /// The channels that encoded records are decoded to.
     pub(super) color: ColorMode,
     pub(super) dtype: Dtype,
+    /// Whether its records hold images as Caffe's do.
+    pub(super) is_of_datums: bool,
     pub(super) threads: usize,
     pub(super) is_cold: bool,
     /// Where its transform runs.
@@ -40,10 +42,12 @@ impl Bench {
                 leveldb: self.leveldb.iter().cloned().collect(),
                 tfrecord: self.tfrecord.iter().cloned().collect(),
             };
-            let described = source.describe(&self.state, &self.transform)?;
+            let mut described = source.describe(&self.state, &self.transform)?;
+            described.feed = self.example.with_options(described.feed);
             let name = described.origin.display().to_string();
             let batch_size = self.pipeline.batch_size.or((!source.is_net()).then_some(64));
-            return Ok(vec![self.job(name, described, batch_size, DtypeArg::F32)?]);
+            let job = self.job(name, described, batch_size, DtypeArg::F32)?;
+            return Ok(vec![Job { is_of_datums: !self.example.is_given(), ..job }]);
         }
         self.state.check_database(false)?;
         self.synthetic.iter().map(|&kind| self.synthetic_job(kind)).collect()
@@ -70,7 +74,13 @@ impl Bench {
             described.feed.phase(self.state.phase()).access(self.state.access()).transform(transform);
         described.color = self.transform.color();
         let batch_size = self.pipeline.batch_size.unwrap_or(kind.batch_size());
-        self.job(format.job_name(kind), described, Some(batch_size), dtype)
+        let fields = kind.fields();
+        let is_of_datums = fields.is_none();
+        if let Some(fields) = fields {
+            described.feed = described.feed.example(fields);
+        }
+        let job = self.job(format.job_name(kind), described, Some(batch_size), dtype)?;
+        Ok(Job { is_of_datums, ..job })
     }
 
     fn job(
@@ -92,6 +102,7 @@ impl Bench {
             database: self.state.database().map(str::to_owned),
             color: described.color,
             dtype: self.pipeline.dtype.unwrap_or(dtype).dtype(),
+            is_of_datums: true,
             threads: self.pipeline.threads(),
             is_cold: self.cold,
             place: self.pipeline.transform_on.place(),

@@ -50,11 +50,14 @@ impl Limits {
             job.threads
         );
         let read_n = read(job, files, time)?;
-        let decode_1 = limits::decodes_per_second(
-            &*files::open(&job.source, &job.root, job.database.as_deref())?,
-            job.color,
-            time,
-        )?;
+        let decode_1 = match job.is_of_datums {
+            true => limits::decodes_per_second(
+                &*files::open(&job.source, &job.root, job.database.as_deref())?,
+                job.color,
+                time,
+            )?,
+            false => None,
+        };
         Ok(Limits { copy, store_n, fresh_n, read_n, decode_1, pinned_copy: None })
     }
 

@@ -1,6 +1,5 @@
 //! Measures a job round by round.
 
-use anyhow::Context as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,8 +28,12 @@ pub(super) struct Measured {
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) records: Option<u64>,
-    pub(super) image: ImageShape,
+    /// The first record, if it is an image.
+    pub(super) image: Option<ImageShape>,
     pub(super) batch: BatchShape,
+    /// What a batch consists of, if its records are no images.
+    pub(super) layout: String,
+    pub(super) batch_bytes: usize,
     pub(super) devices: Vec<String>,
     pub(super) rounds: usize,
     pub(super) length: Duration,
@@ -47,7 +50,7 @@ impl Bench {
         let bar = progress(job, known.rounds);
         let mut rounds = Vec::with_capacity(known.rounds);
         for _round in 0..known.rounds {
-            rounds.push(self.round(job, &files, known.batch.bytes())?);
+            rounds.push(self.round(job, &files, known.batch_bytes)?);
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -64,8 +67,13 @@ impl Bench {
         let feed = job.feed.clone().build()?;
         Ok(Known {
             records: feed.records(),
-            image: feed.input_shape().context("the records are no images")?,
+            image: feed.input_shape(),
             batch: feed.batch_shape(),
+            layout: feed.layout().to_string(),
+            batch_bytes: match feed.input_shape() {
+                Some(_) => feed.batch_shape().bytes(),
+                None => feed.layout().bytes(),
+            },
             devices: feed.stats().lanes.into_iter().map(|lane| lane.device).collect(),
             rounds: self.rounds as usize,
             length: self.seconds,

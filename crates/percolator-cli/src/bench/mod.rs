@@ -34,6 +34,7 @@ use clap::{ArgGroup, Args};
 use percolator::{shown, whole_file};
 
 use super::args::{StateArgs, TransformArgs, seconds};
+use super::fields::ExampleArgs;
 use super::out::Out;
 use super::pipeline::PipelineArgs;
 use data::Format;
@@ -80,7 +81,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "PATH")]
     tfrecord: Option<PathBuf>,
     /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
-    #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["level", "stage", "layer", "root"])]
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["level", "stage", "layer", "root", "fields", "image"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
     #[arg(long = "as", value_enum, value_name = "FORMAT",
@@ -97,6 +98,8 @@ pub(crate) struct Bench {
     state: StateArgs,
     #[command(flatten)]
     transform: TransformArgs,
+    #[command(flatten)]
+    example: ExampleArgs,
     #[command(flatten)]
     pipeline: PipelineArgs,
     /// How long a round measures the pipeline, in seconds; it warms up for at most as long before.

@@ -3,15 +3,22 @@
 use anyhow::Context as _;
 use clap::ValueEnum;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
-use percolator::Transform;
 use percolator::batch::ImageShape;
+use percolator::example::{ExampleField, ExampleFields, ExampleWriter};
 use percolator::proto::Datum;
 use percolator::transform::MeanImage;
+use percolator::{Dtype, Field, Transform};
 use prost::Message as _;
 
 use super::dice::Dice;
 use super::photos::Photos;
 use crate::pipeline::DtypeArg;
+
+/// The lists of an Example, as XLNet's data have them, and what their numbers are below.
+const LISTS: [(&str, usize); 5] =
+    [("input", 32_000), ("is_masked", 2), ("seg_id", 3), ("target", 32_000), ("type", 100)];
+/// The numbers of a list.
+const LENGTH: usize = 128;
 
 /// A kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,7 +29,9 @@ pub(super) enum Kind {
     Small,
     /// 4,000 JPEGs of 500x375, quality 90; crop 227, mirror, mean values, to f32.
     Jpeg,
-    /// 200,000 sequences of 2,048 bytes, 1,024 tokens each, in batches of 256; to u8, as they are.
+    /// 200,000 sequences of 2,048 bytes, in batches of 256; to u8, as they are.
+    Bytes,
+    /// 200,000 tf.train.Example of five lists of 128 numbers, in batches of 256; to i64.
     Tokens,
 }
 
@@ -32,16 +41,19 @@ impl Kind {
             Kind::Raw256 => "raw256",
             Kind::Small => "small",
             Kind::Jpeg => "jpeg",
+            Kind::Bytes => "bytes",
             Kind::Tokens => "tokens",
         }
     }
 
-    pub(super) fn shape(self) -> ImageShape {
+    /// The shape of a record that is an image, or is taken for one.
+    fn shape(self) -> ImageShape {
         let (channels, height, width) = match self {
             Kind::Raw256 => (3, 256, 256),
             Kind::Small => (3, 32, 32),
             Kind::Jpeg => (3, 375, 500),
-            Kind::Tokens => (1, 1, 2048),
+            Kind::Bytes => (1, 1, 2048),
+            Kind::Tokens => (LISTS.len(), 1, LENGTH),
         };
         ImageShape { channels, height, width }
     }
@@ -52,7 +64,7 @@ impl Kind {
             Kind::Raw256 => 5_300,
             Kind::Small => 100_000,
             Kind::Jpeg => 4_000,
-            Kind::Tokens => 200_000,
+            Kind::Bytes | Kind::Tokens => 200_000,
         }
     }
 
@@ -60,23 +72,34 @@ impl Kind {
     pub(super) fn record_bytes_max(self) -> usize {
         let ImageShape { channels, height, width } = self.shape();
         // For a JPEG of this quality, half is ample.
-        let pixels = channels * height * width;
-        64 + if self == Kind::Jpeg { pixels / 2 } else { pixels }
+        let elements = channels * height * width;
+        64 + match self {
+            Kind::Jpeg => elements / 2,
+            // A number below 2^21, and what is around the lists.
+            Kind::Tokens => 3 * elements + 32 * LISTS.len(),
+            Kind::Raw256 | Kind::Small | Kind::Bytes => elements,
+        }
     }
 
     /// The default batch size, in records.
     pub(super) fn batch_size(self) -> usize {
         match self {
             Kind::Raw256 | Kind::Jpeg => 64,
-            Kind::Small | Kind::Tokens => 256,
+            Kind::Small | Kind::Bytes | Kind::Tokens => 256,
         }
     }
 
     pub(super) fn dtype(self) -> DtypeArg {
         match self {
-            Kind::Raw256 | Kind::Small | Kind::Jpeg => DtypeArg::F32,
-            Kind::Tokens => DtypeArg::U8,
+            Kind::Raw256 | Kind::Small | Kind::Jpeg | Kind::Tokens => DtypeArg::F32,
+            Kind::Bytes => DtypeArg::U8,
         }
+    }
+
+    /// The fields of its records, if they are Examples.
+    pub(super) fn fields(self) -> Option<ExampleFields> {
+        let field = |&(name, _): &(&str, usize)| ExampleField::new(Field::new(name, Dtype::I64, [LENGTH]));
+        (self == Kind::Tokens).then(|| LISTS.iter().map(field).collect())
     }
 
     /// The transform of a record, added to `transform`, which has the mean. Bytes that stay bytes are not
@@ -87,7 +110,7 @@ impl Kind {
             Kind::Raw256 => transform.crop(227).mirror(true).scale(scale),
             Kind::Small => transform.crop(28).mirror(true).scale(scale),
             Kind::Jpeg => transform.crop(227).mirror(true),
-            Kind::Tokens => transform,
+            Kind::Bytes | Kind::Tokens => transform,
         }
     }
 
@@ -103,7 +126,7 @@ impl Kind {
                 transform.mean_image(MeanImage::new(shape, pixels)?)
             }
             Kind::Jpeg => transform.mean_values(MEANS),
-            Kind::Tokens => transform,
+            Kind::Bytes | Kind::Tokens => transform,
         })
     }
 
@@ -116,7 +139,8 @@ impl Kind {
         let data = match self {
             Kind::Raw256 | Kind::Small => photos.cut(&mut dice, shape.height, shape.width),
             Kind::Jpeg => jpeg(&photos.cut(&mut dice, shape.height, shape.width), shape)?,
-            Kind::Tokens => tokens(&mut dice, shape.width / 2),
+            Kind::Bytes => tokens(&mut dice, shape.width / 2),
+            Kind::Tokens => return Ok(example(&mut dice)),
         };
         let label = i32::try_from(index % LABELS)?;
         let mut datum = Datum { data: Some(data), label: Some(label), ..Datum::default() };
@@ -147,6 +171,16 @@ fn jpeg(planes: &[u8], shape: ImageShape) -> anyhow::Result<Vec<u8>> {
         .encode(&pixels, u16::try_from(shape.width)?, u16::try_from(shape.height)?, ColorType::Bgr)
         .context("an image cannot be encoded")?;
     Ok(file)
+}
+
+/// An Example with all lists.
+fn example(dice: &mut Dice) -> Vec<u8> {
+    let mut writer = ExampleWriter::new();
+    for (name, below) in LISTS {
+        let number = |_| i64::try_from(dice.below(below)).expect("it is small");
+        writer.ints(name, (0..LENGTH).map(number));
+    }
+    writer.to_bytes()
 }
 
 /// Makes tokens of two bytes each. Low numbers are frequent, like frequent words: every number of bits is

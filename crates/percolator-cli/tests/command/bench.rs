@@ -191,16 +191,22 @@ fn records(source: &dyn Source) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn every_kind_of_data_is_measured() {
     let bench = Bench::new();
-    let kinds = ["raw256", "small", "jpeg", "tokens"];
-    let kinds_given = ["--synthetic", "raw256,small", "--synthetic", "jpeg,tokens"];
+    let kinds = ["raw256", "small", "jpeg", "bytes", "tokens"];
+    let kinds_given = ["--synthetic", "raw256,small", "--synthetic", "jpeg,bytes,tokens"];
     let jobs = bench.json(&[&kinds_given[..], &["--records", "64", "--rounds", "3"]].concat());
     let of = |name: &str| jobs.iter().map(|job| job[name].clone()).collect::<Vec<_>>();
     assert_eq!(of("job"), kinds);
-    assert_eq!(of("rounds"), [3, 3, 3, 3]);
-    assert_eq!(of("dtype"), ["f32", "f32", "f32", "u8"]);
-    assert_eq!(of("source_records"), [64, 64, 64, 64]);
-    assert_eq!(of("source_shape"), ["3x256x256", "3x32x32", "3x375x500", "1x1x2048"]);
-    let batches = ["64x3x227x227", "256x3x28x28", "64x3x227x227", "256x1x1x2048"];
+    assert_eq!(of("rounds"), [3, 3, 3, 3, 3]);
+    assert_eq!(of("dtype"), ["f32", "f32", "f32", "u8", "i64"]);
+    assert_eq!(of("source_records"), [64; 5]);
+    assert_eq!(of("source_shape"), ["3x256x256", "3x32x32", "3x375x500", "1x1x2048", "no image"]);
+    let batches = [
+        "64x3x227x227",
+        "256x3x28x28",
+        "64x3x227x227",
+        "256x1x1x2048",
+        "256 records of input: i64 [128], is_masked: i64 [128], seg_id: i64 [128]",
+    ];
     for (said, batch) in of("batch_shape").iter().zip(batches) {
         assert!(said.as_str().unwrap().starts_with(batch), "{said}");
     }
@@ -211,7 +217,7 @@ fn every_kind_of_data_is_measured() {
 #[test]
 fn rates_that_are_of_one_another_agree() {
     let bench = Bench::new();
-    let jobs = bench.json(&["--synthetic", "small,tokens", "--records", "64", "--batch-size", "32"]);
+    let jobs = bench.json(&["--synthetic", "small,bytes", "--records", "64", "--batch-size", "32"]);
     // Labels and field numbers are less than two percent of a value.
     for (job, [source, output]) in jobs.iter().zip([[3072.0, 3.0 * 28.0 * 28.0 * 4.0], [2048.0, 2048.0]]) {
         let records_per_s = job["records_per_s"]["median"].as_f64().unwrap();
@@ -355,11 +361,11 @@ fn the_plot_is_a_picture_of_every_job() {
 #[test]
 fn data_are_the_same_bytes_when_they_are_made_twice() {
     let (one, other) = (Bench::new(), Bench::new());
-    let args = ["--synthetic", "jpeg,raw256,small,tokens", "--records", "20"];
+    let args = ["--synthetic", "jpeg,raw256,small,bytes,tokens", "--records", "20"];
     one.json(&args);
     other.json(&args);
     let pairs: Vec<_> = one.made().into_iter().zip(other.made()).collect();
-    assert_eq!(pairs.len(), 4);
+    assert_eq!(pairs.len(), 5);
     let mut lmdbs = Vec::new();
     for (one, other) in pairs {
         assert_eq!(one.file_name(), other.file_name());
@@ -373,7 +379,7 @@ fn data_are_the_same_bytes_when_they_are_made_twice() {
     one.json(&[&args[..], &["--as", "leveldb"]].concat());
     let made = one.made().into_iter();
     let leveldbs: Vec<_> = made.filter(|path| path.to_str().unwrap().contains("-leveldb-")).collect();
-    assert_eq!(leveldbs.len(), 4);
+    assert_eq!(leveldbs.len(), 5);
     for (folder, lmdb) in leveldbs.iter().zip(&lmdbs) {
         let leveldb = LevelDb::open(folder).unwrap();
         assert!(records(&leveldb) == *lmdb && lmdb.len() == 20, "{}", folder.display());
@@ -438,7 +444,7 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     let small = ["--synthetic", "small", "--records", "8"];
     let with = |more: &[&'static str]| [&small[..], more].concat();
     assert!(bench.fail(&[], 2).contains("--synthetic"));
-    assert!(bench.fail(&["--synthetic", "large"], 2).contains("raw256, small, jpeg, tokens"));
+    assert!(bench.fail(&["--synthetic", "large"], 2).contains("raw256, small, jpeg, bytes, tokens"));
     assert!(bench.fail(&with(&["--lmdb", "db"]), 2).contains("cannot be used with"));
     assert!(bench.fail(&["--lmdb", "db", "--records", "8"], 2).contains("cannot be used with"));
     assert!(bench.fail(&with(&["--records", "0"]), 2).contains("--records"));

@@ -10,6 +10,7 @@ mod standin;
 
 mod bench;
 mod dump;
+mod example;
 mod feed;
 #[cfg(feature = "cuda")]
 mod gpu;

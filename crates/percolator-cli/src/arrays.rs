@@ -1,0 +1,178 @@
+//! The fields of batches as NumPy's files.
+//!
+//! ```text
+//! a fixed shape   NAME.npy                 [records, ...]
+//! padded          NAME.npy                 [records, most], or, of one string, [records] of bytes
+//!                 NAME.lengths.npy         int64 [records]
+//! ragged          NAME.npy                 [all elements]
+//!                 NAME.offsets.npy         int64 [records + 1]
+//! ```
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use percolator::batch::{Element, FieldKind};
+use percolator::half::{bf16, f16};
+use percolator::{Batch, Dtype, Field, shown, whole_file};
+
+use super::npy::{NpyType, NpyWriter};
+
+/// The endings of the files that a field may have.
+const ENDINGS: [&str; 3] = ["npy", "lengths.npy", "offsets.npy"];
+
+/// Removes the arrays of this field from an earlier run, so that they cannot pass for this run's if it fails.
+pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<()> {
+    for ending in ENDINGS {
+        let path = folder.join(format!("{name}.{ending}"));
+        match whole_file::remove(&path) {
+            // If the parent is not a folder, there is no array either.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            done => done.with_context(|| format!("cannot replace {}", shown::path(&path)))?,
+        }
+    }
+    Ok(())
+}
+
+/// The arrays of one field, under construction.
+pub(super) struct Arrays {
+    /// The field's name in a batch.
+    field: String,
+    dtype: Dtype,
+    values: NpyWriter,
+    /// What a row has of it, or `None` if rows have different lengths.
+    described: String,
+    counts: Option<(NpyWriter, Counts)>,
+    /// The elements of the batches before, if rows have different lengths.
+    elements: i64,
+    bytes: Vec<u8>,
+}
+
+/// What the second file has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    Lengths,
+    Offsets,
+}
+
+impl Arrays {
+    /// Starts the files of a field for this many records. They are called `name`; `is_string` if each record
+    /// has one string, and not an array.
+    pub(super) fn create(
+        folder: &Path,
+        name: &str,
+        field: &Field,
+        records: usize,
+        is_string: bool,
+    ) -> anyhow::Result<Self> {
+        let path = |ending: &str| folder.join(format!("{name}.{ending}"));
+        let parent = path("npy").parent().unwrap_or(folder).to_owned();
+        std::fs::create_dir_all(&parent)
+            .with_context(|| format!("cannot make the folder {}", shown::path(&parent)))?;
+        let element = npy_type(field.dtype());
+        let (values, described, counts) = match field.kind() {
+            FieldKind::Ragged { .. } => {
+                let mut offsets =
+                    NpyWriter::create(&path("offsets.npy"), NpyType::I64, &[records.saturating_add(1)])?;
+                offsets.write(&0_i64.to_le_bytes())?;
+                let values = NpyWriter::growing(&path("npy"), element)?;
+                (values, format!("{element}, ragged"), Some((offsets, Counts::Offsets)))
+            }
+            FieldKind::Padded { max, .. } => {
+                let lengths = NpyWriter::create(&path("lengths.npy"), NpyType::I64, &[records])?;
+                let (element, shape) = match is_string {
+                    true => (NpyType::Bytes(max), vec![records]),
+                    false => (element, vec![records, max]),
+                };
+                let values = NpyWriter::create(&path("npy"), element, &shape)?;
+                (values, format!("{element} {shape:?}"), Some((lengths, Counts::Lengths)))
+            }
+            kind => {
+                let mut shape = vec![records];
+                if let FieldKind::Fixed(extents) = kind {
+                    shape.extend_from_slice(&extents);
+                }
+                (NpyWriter::create(&path("npy"), element, &shape)?, format!("{element} {shape:?}"), None)
+            }
+        };
+        let (field, dtype) = (field.name().to_owned(), field.dtype());
+        Ok(Arrays { field, dtype, values, described, counts, elements: 0, bytes: Vec::new() })
+    }
+
+    /// Appends the field's rows of a batch.
+    pub(super) fn write(&mut self, batch: &Batch) -> anyhow::Result<()> {
+        self.bytes.clear();
+        match self.dtype {
+            Dtype::F32 => self.take(batch, f32::to_le_bytes),
+            Dtype::F64 => self.take(batch, f64::to_le_bytes),
+            Dtype::F16 => self.take(batch, f16::to_le_bytes),
+            // NumPy has no such type. Every value of it is one of f32.
+            Dtype::Bf16 => self.take(batch, |value: bf16| value.to_f32().to_le_bytes()),
+            Dtype::I8 => self.take(batch, i8::to_le_bytes),
+            Dtype::I16 => self.take(batch, i16::to_le_bytes),
+            Dtype::I32 => self.take(batch, i32::to_le_bytes),
+            Dtype::I64 => self.take(batch, i64::to_le_bytes),
+            Dtype::U8 => self.take(batch, u8::to_le_bytes),
+            Dtype::U16 => self.take(batch, u16::to_le_bytes),
+            Dtype::U32 => self.take(batch, u32::to_le_bytes),
+            Dtype::U64 => self.take(batch, u64::to_le_bytes),
+            Dtype::Bool => self.take(batch, |value: bool| [u8::from(value)]),
+            other => bail!("{}: this program does not know how NumPy stores {other}", self.field),
+        }?;
+        self.values.write(&self.bytes)
+    }
+
+    /// Takes the elements of a batch as bytes, and writes their counts.
+    fn take<T: Element, const N: usize>(
+        &mut self,
+        batch: &Batch,
+        to_bytes: impl Fn(T) -> [u8; N],
+    ) -> anyhow::Result<()> {
+        let view = batch.field(&*self.field)?;
+        let values = match &mut self.counts {
+            Some((offsets, Counts::Offsets)) => {
+                let ragged = view.ragged::<T>()?;
+                for end in ragged.offsets().iter().skip(1) {
+                    offsets.write(&(self.elements + end).to_le_bytes())?;
+                }
+                self.elements += ragged.offsets().last().copied().unwrap_or(0);
+                ragged.values()
+            }
+            Some((lengths, Counts::Lengths)) => {
+                for length in view.lengths() {
+                    lengths.write(&length.to_le_bytes())?;
+                }
+                view.get::<T>()?.into_slice()
+            }
+            None => view.get::<T>()?.into_slice(),
+        };
+        self.bytes.extend(values.iter().flat_map(|&value| to_bytes(value)));
+        Ok(())
+    }
+
+    /// Gives the files their names. Returns the lines that say what they are.
+    pub(super) fn finish(self) -> anyhow::Result<(PathBuf, String)> {
+        let Arrays { values, described, counts, .. } = self;
+        let mut said = String::new();
+        if let Some((counts, kind)) = counts {
+            let path = counts.finish()?;
+            let what = if kind == Counts::Lengths { "lengths" } else { "offsets" };
+            said = format!("  {what} in {}\n", shown::path(&path));
+        }
+        let path = values.finish()?;
+        said.insert_str(0, &format!("{}: {described}\n", shown::path(&path)));
+        Ok((path, said))
+    }
+}
+
+fn npy_type(dtype: Dtype) -> NpyType {
+    let kind = match dtype {
+        Dtype::Bf16 => return NpyType::F32,
+        Dtype::F16 | Dtype::F32 | Dtype::F64 => 'f',
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => 'u',
+        // Another type is refused when it is written.
+        _ => 'b',
+    };
+    NpyType::Number(kind, dtype.size())
+}

@@ -1,0 +1,80 @@
+//! Which features of TensorFlow's records are fed: options of `feed`, `dump` and `bench`.
+
+use clap::Args;
+use percolator::FeedBuilder;
+use percolator::batch::ImageShape;
+use percolator::example::{ExampleFields, ExampleImage, ImageShapeFrom};
+
+/// Records that are `tf.train.Example`. Without these options, records are Caffe's.
+#[derive(Clone, Debug, Default, Args)]
+#[group(multiple = true, conflicts_with = "net")]
+pub(super) struct ExampleArgs {
+    /// Read tf.train.Example, and make fields of these features: NAME:TYPE, separated by commas.
+    ///
+    /// i64 (one value), i64[128], f32[3x4] (exactly as many), i64[<=8] (up to 8: values and offsets),
+    /// i64[<=8]=-1 (padded: values and lengths), bytes (one string of up to 256 bytes, zeros behind it),
+    /// bytes(4096), bytes[3x32x32] (exactly as many bytes). i8 to i64 and u8 to u64 are of integers; f16,
+    /// bf16, f32 and f64 of floats. =VALUE behind other types stands in for a missing feature: label:i64=-1.
+    /// FEATURE as NAME:TYPE names the field otherwise; other names than words are quoted: "a.b" as ab:i64.
+    #[arg(long, value_name = "FIELDS")]
+    fields: Option<ExampleFields>,
+    /// Read tf.train.Example, and take the image in this feature: a JPEG or PNG, or raw pixels with
+    /// --image-shape. It is transformed as Caffe's images are.
+    #[arg(long, value_name = "FEATURE")]
+    image: Option<String>,
+    /// The image is raw, channel by channel: its shape, or the feature that has its shape.
+    #[arg(long, value_name = "CxHxW|FEATURE", requires = "image", value_parser = shape)]
+    image_shape: Option<ImageShapeFrom>,
+    /// The feature that is the image's label, one integer.
+    #[arg(long, value_name = "FEATURE", requires = "image")]
+    label: Option<String>,
+}
+
+impl ExampleArgs {
+    /// Whether records are Examples.
+    pub(super) fn is_given(&self) -> bool {
+        self.fields.is_some() || self.image.is_some()
+    }
+
+    /// Whether a batch has images: of Caffe's records it always has.
+    pub(super) fn has_images(&self) -> bool {
+        self.image.is_some() || !self.is_given()
+    }
+
+    /// Whether images have labels, if these options say so.
+    pub(super) fn has_labels(&self) -> bool {
+        self.label.is_some() || !self.is_given()
+    }
+
+    pub(super) fn with_options(&self, mut feed: FeedBuilder) -> FeedBuilder {
+        if let Some(fields) = &self.fields {
+            feed = feed.example(fields.clone());
+        }
+        if let Some(feature) = &self.image {
+            let image = match &self.image_shape {
+                Some(shape) => ExampleImage::raw(feature, shape.clone()),
+                None => ExampleImage::encoded(feature),
+            };
+            feed = feed.example_image(match &self.label {
+                Some(label) => image.label(label),
+                None => image,
+            });
+        }
+        feed
+    }
+
+    /// The fields of features, beside the image's.
+    pub(super) fn fields(&self) -> Option<&ExampleFields> {
+        self.fields.as_ref()
+    }
+}
+
+/// Parses three extents; any other text is the name of a feature.
+#[expect(clippy::unnecessary_wraps, reason = "an option's parser may fail")]
+fn shape(text: &str) -> Result<ImageShapeFrom, String> {
+    let extents: Option<Vec<usize>> = text.split('x').map(|extent| extent.parse().ok()).collect();
+    Ok(match extents.as_deref() {
+        Some(&[channels, height, width]) => ImageShapeFrom::Fixed(ImageShape { channels, height, width }),
+        _ => ImageShapeFrom::Feature(text.to_owned()),
+    })
+}

@@ -1,0 +1,292 @@
+//! Which features become which fields.
+
+use std::sync::Arc;
+
+use crate::base::shape::Dtype;
+use crate::batch::field::{Field, FieldKind, Pad};
+
+/// The most bytes of a string whose field states no maximum.
+pub(super) const BYTES_MAX: usize = 256;
+
+/// Which features of an Example become which fields of a batch, in the order of the fields.
+///
+/// Made of [fields](ExampleField), or of a text:
+///
+/// ```
+/// use percolator::Dtype;
+/// use percolator::Field;
+/// use percolator::example::{ExampleField, ExampleFields};
+///
+/// let fields: ExampleFields = "input:i64[128],label:i64=0,name:bytes,ragged:i64[<=8]=-1".parse()?;
+/// let same = ExampleFields::from_iter([
+///     ExampleField::new(Field::new("input", Dtype::I64, [128])),
+///     ExampleField::new(Field::scalar("label", Dtype::I64)).or(0),
+///     ExampleField::bytes("name", 256),
+///     ExampleField::new(Field::padded("ragged", Dtype::I64, 8, -1)),
+/// ]);
+/// assert_eq!(fields, same);
+/// assert_eq!(same.to_string(), "input:i64[128],label:i64=0,name:bytes,ragged:i64[<=8]=-1");
+/// # Ok::<(), percolator::example::GrammarError>(())
+/// ```
+///
+/// # As text
+///
+/// `NAME:TYPE`, separated by commas. Each is the feature of that name, and gives the field of that name;
+/// `FEATURE as NAME:TYPE` names the field otherwise. A feature whose name has other characters than letters,
+/// digits, `_`, `-` and `/` is quoted: `"image.width" as width:i64`.
+///
+/// | type | field | feature |
+/// |---|---|---|
+/// | `i64` | one number | exactly one value |
+/// | `i64[128]`, `f32[3x4]` | an array of this shape | exactly as many values |
+/// | `i64[<=8]` | [ragged](Field::ragged): values and offsets | at most 8 values; none if it is missing |
+/// | `i64[<=8]=-1` | [padded](Field::padded) with -1: values and lengths | the same |
+/// | `bytes` | one string, zeros behind it, and its length: `u8` padded to 256 | one string of at most 256 bytes |
+/// | `bytes(4096)` | the same, padded to 4096 | one string of at most 4096 bytes |
+/// | `bytes[3x32x32]` | an array of `u8` | one string of exactly as many bytes |
+/// | `bytes[<=8]` | ragged `u8` | one string of at most 8 bytes; empty if it is missing |
+/// | `bytes[<=8]=0` | `u8` padded with 0 | the same |
+///
+/// The types `i8`, `i16`, `i32`, `i64`, `u8`, `u16`, `u32` and `u64` are made of an `int64_list`; a value that
+/// does not fit is an error. `f16`, `bf16`, `f32` and `f64` are made of a `float_list`, rounded to the nearest.
+///
+/// Behind a type of one length, `=VALUE` is what a record without the feature has in its place, in each
+/// element: `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`. Without it, such a record is an error.
+/// A feature without a kind counts as missing, as in TensorFlow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExampleFields {
+    pub(super) fields: Vec<ExampleField>,
+}
+
+impl ExampleFields {
+    /// No fields.
+    #[must_use]
+    pub fn new() -> Self {
+        ExampleFields::default()
+    }
+
+    /// Adds a field.
+    #[must_use]
+    pub fn with(mut self, field: ExampleField) -> Self {
+        self.fields.push(field);
+        self
+    }
+
+    /// The fields.
+    #[must_use]
+    pub fn fields(&self) -> &[ExampleField] {
+        &self.fields
+    }
+
+    /// Checks what is not checked with the fields of any batch.
+    pub(crate) fn check(&self) -> Result<(), ExampleFieldsError> {
+        self.fields.iter().try_for_each(ExampleField::check)
+    }
+}
+
+impl FromIterator<ExampleField> for ExampleFields {
+    fn from_iter<T: IntoIterator<Item = ExampleField>>(fields: T) -> Self {
+        ExampleFields { fields: fields.into_iter().collect() }
+    }
+}
+
+/// A feature of an Example, and the field that it becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExampleField {
+    pub(super) field: Field,
+    pub(super) feature: Arc<str>,
+    pub(super) elements: Elements,
+    pub(super) missing: Missing,
+}
+
+/// What a field's elements are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Elements {
+    /// The values of an `int64_list` or a `float_list`, whichever is like the field's type.
+    Values,
+    /// The bytes of the only string of a `bytes_list`.
+    Bytes,
+}
+
+/// What a record has that lacks the feature.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Missing {
+    /// It is an error.
+    Error,
+    /// No elements.
+    Empty,
+    /// This value in all elements.
+    Fill(Pad),
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+impl ExampleField {
+    /// The values of the feature of the field's name. A record must have exactly as many as a field of a fixed
+    /// shape has elements, and at most as many as a padded or ragged field; for the latter, it may lack the
+    /// feature.
+    #[must_use]
+    pub fn new(field: Field) -> Self {
+        Self::of(field, Elements::Values)
+    }
+
+    /// The bytes of the feature's only string, as the elements of a field of `u8`: what `decode_raw` makes of
+    /// it.
+    #[must_use]
+    pub fn of_bytes(field: Field) -> Self {
+        Self::of(field, Elements::Bytes)
+    }
+
+    /// The feature's only string, of at most `max` bytes. The field is of `u8`, padded with zeros, and
+    /// `NAME.lengths` has the lengths. A record must have the feature.
+    #[must_use]
+    pub fn bytes(name: impl Into<Arc<str>>, max: usize) -> Self {
+        let field = Self::of_bytes(Field::padded(name, Dtype::U8, max, 0));
+        ExampleField { missing: Missing::Error, ..field }
+    }
+
+    fn of(field: Field, elements: Elements) -> Self {
+        let missing = match field.kind() {
+            FieldKind::Fixed(_) => Missing::Error,
+            FieldKind::Padded { .. } | FieldKind::Ragged { .. } => Missing::Empty,
+        };
+        let feature = field.shared_name().clone();
+        ExampleField { field, feature, elements, missing }
+    }
+
+    /// Takes the feature of this name, and not of the field's.
+    #[must_use]
+    pub fn feature(self, feature: impl Into<Arc<str>>) -> Self {
+        ExampleField { feature: feature.into(), ..self }
+    }
+
+    /// Sets the value that all elements have if a record lacks the feature. For fields of a fixed shape.
+    #[must_use]
+    pub fn or(self, value: impl Into<Pad>) -> Self {
+        ExampleField { missing: Missing::Fill(value.into()), ..self }
+    }
+
+    /// Sets the bytes that a record has that lacks the feature. For fields of [bytes](Self::bytes).
+    #[must_use]
+    pub fn or_bytes(self, bytes: impl Into<Vec<u8>>) -> Self {
+        ExampleField { missing: Missing::Bytes(bytes.into()), ..self }
+    }
+
+    /// The field.
+    #[must_use]
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
+    /// The name of the feature.
+    #[must_use]
+    pub fn feature_name(&self) -> &str {
+        &self.feature
+    }
+
+    /// Whether the elements are the bytes of a string.
+    #[must_use]
+    pub fn is_of_bytes(&self) -> bool {
+        self.elements == Elements::Bytes
+    }
+
+    /// Whether it is one [string](Self::bytes), padded with zeros.
+    #[must_use]
+    pub fn is_string(&self) -> bool {
+        let is_zero = |pad| matches!(pad, Pad::Integer(0));
+        let is_padded = matches!(self.field.kind(), FieldKind::Padded { pad, .. } if is_zero(pad));
+        self.is_of_bytes() && is_padded && self.missing != Missing::Empty
+    }
+
+    fn check(&self) -> Result<(), ExampleFieldsError> {
+        let (field, dtype) = (self.field.name().to_owned(), self.field.dtype());
+        let is_possible = match self.elements {
+            Elements::Values => dtype != Dtype::Bool,
+            Elements::Bytes => dtype == Dtype::U8,
+        };
+        if !is_possible {
+            return Err(ExampleFieldsError::Dtype { field, dtype, is_of_bytes: self.is_of_bytes() });
+        }
+        let is_fixed = matches!(self.field.kind(), FieldKind::Fixed(_));
+        let most = self.field.row_elements().unwrap_or(usize::MAX);
+        match &self.missing {
+            Missing::Error | Missing::Empty => Ok(()),
+            Missing::Fill(_) if !is_fixed => Err(ExampleFieldsError::FillOfVarying { field }),
+            Missing::Fill(pad) => match self.field.pad_bytes(*pad) {
+                Some(_) => Ok(()),
+                None => Err(ExampleFieldsError::Default { field, default: pad.to_string(), dtype }),
+            },
+            Missing::Bytes(_) if !self.is_of_bytes() => Err(ExampleFieldsError::BytesOfValues { field }),
+            Missing::Bytes(bytes) if bytes.len() > most || is_fixed && bytes.len() != most => {
+                let (found, is_most) = (bytes.len(), !is_fixed);
+                Err(ExampleFieldsError::DefaultLength { field, found, allowed: most, is_most })
+            }
+            Missing::Bytes(_) => Ok(()),
+        }
+    }
+}
+
+/// Fields that no feature can become.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ExampleFieldsError {
+    /// There is neither a field nor an image.
+    #[error("an Example's features are to be fed, but none is named: name fields, or an image")]
+    None,
+    /// A field of a type that no feature has.
+    #[error(
+        "the field {field:?} is of {dtype}, {}",
+        match *is_of_bytes {
+            true => "but bytes are u8",
+            false => "which no feature has: use an integer or a float, such as u8",
+        }
+    )]
+    Dtype {
+        /// The field.
+        field: String,
+        /// Its type.
+        dtype: Dtype,
+        /// Whether it is made of the bytes of a string.
+        is_of_bytes: bool,
+    },
+    /// A default that is not a value of the field's type.
+    #[error("the field {field:?} has the default {default}, which is not a value of {dtype}")]
+    Default {
+        /// The field.
+        field: String,
+        /// The default.
+        default: String,
+        /// The field's type.
+        dtype: Dtype,
+    },
+    /// A default value for a field that is empty if its feature is missing.
+    #[error(
+        "the field {field:?} has a default, but is padded or ragged: without its feature, a record has no \
+         elements of it"
+    )]
+    FillOfVarying {
+        /// The field.
+        field: String,
+    },
+    /// A text as the default of numbers.
+    #[error("the field {field:?} has bytes as its default, but is not made of bytes")]
+    BytesOfValues {
+        /// The field.
+        field: String,
+    },
+    /// A default of a length that the field does not have.
+    #[error(
+        "the default of the field {field:?} has {found} bytes, but the field takes {}{allowed}",
+        if *is_most { "at most " } else { "" }
+    )]
+    DefaultLength {
+        /// The field.
+        field: String,
+        /// The bytes of the default.
+        found: usize,
+        /// The bytes of the field.
+        allowed: usize,
+        /// Whether fewer are allowed.
+        is_most: bool,
+    },
+}

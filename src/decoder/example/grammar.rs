@@ -1,0 +1,486 @@
+//! Fields as text: what [`ExampleFields`] documents, read and written.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::fields::{BYTES_MAX, Elements, ExampleField, ExampleFields, Missing};
+use crate::base::shape::{AXES_MAX, Dtype};
+use crate::base::shown;
+use crate::batch::field::{FIELDS_MAX, Field, FieldKind, Pad};
+
+/// The types, as they are written.
+const DTYPES: [Dtype; 12] = [
+    Dtype::I8,
+    Dtype::I16,
+    Dtype::I32,
+    Dtype::I64,
+    Dtype::U8,
+    Dtype::U16,
+    Dtype::U32,
+    Dtype::U64,
+    Dtype::F16,
+    Dtype::Bf16,
+    Dtype::F32,
+    Dtype::F64,
+];
+
+/// Why a text does not describe fields.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the fields cannot be read at character {at}, {}: {problem}", found(rest))]
+pub struct GrammarError {
+    /// The number of the character at which it is wrong, from 1.
+    pub at: usize,
+    /// The text from there on.
+    pub rest: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+fn found(rest: &str) -> String {
+    match rest {
+        "" => "the end".to_owned(),
+        rest => format!("{:?}", shown::front(rest)),
+    }
+}
+
+impl FromStr for ExampleFields {
+    type Err = GrammarError;
+
+    fn from_str(text: &str) -> Result<Self, GrammarError> {
+        let mut reader = Reader { text, at: 0 };
+        let mut fields = Vec::new();
+        loop {
+            if fields.len() == FIELDS_MAX {
+                return Err(
+                    reader.wrong(format!("there are {FIELDS_MAX} fields already, the most that a batch has"))
+                );
+            }
+            fields.push(reader.field()?);
+            reader.skip_space();
+            if reader.is_at_end() {
+                return Ok(ExampleFields { fields });
+            }
+            reader.expect(',', "a comma and the next field, or the end")?;
+        }
+    }
+}
+
+/// Reads a text from its front.
+struct Reader<'a> {
+    text: &'a str,
+    /// The bytes that were read: a character's boundary.
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.rest().is_empty()
+    }
+
+    #[cold]
+    fn wrong(&self, problem: impl Into<String>) -> GrammarError {
+        let read = self.text.get(..self.at).unwrap_or_default();
+        GrammarError { at: read.chars().count() + 1, rest: self.rest().to_owned(), problem: problem.into() }
+    }
+
+    /// As `wrong`, about what was read since `start`.
+    #[cold]
+    fn wrong_since(&self, start: usize, problem: impl Into<String>) -> GrammarError {
+        Reader { text: self.text, at: start }.wrong(problem)
+    }
+
+    fn skip_space(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start().len();
+    }
+
+    /// Skips this character, if it comes next.
+    fn take(&mut self, wanted: char) -> bool {
+        self.skip_space();
+        let is_next = self.rest().starts_with(wanted);
+        if is_next {
+            self.at += wanted.len_utf8();
+        }
+        is_next
+    }
+
+    fn expect(&mut self, wanted: char, named: &str) -> Result<(), GrammarError> {
+        if self.take(wanted) { Ok(()) } else { Err(self.wrong(format!("{named} should follow"))) }
+    }
+
+    /// The letters, digits and signs of names that come next.
+    fn word(&mut self) -> &'a str {
+        self.skip_space();
+        let rest = self.rest();
+        let end = rest.find(|c: char| !is_of_word(c)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    fn field(&mut self) -> Result<ExampleField, GrammarError> {
+        self.skip_space();
+        let start = self.at;
+        let quoted = if self.rest().starts_with('"') { Some(self.feature_name()?) } else { None };
+        let is_quoted = quoted.is_some();
+        let feature = match quoted {
+            Some(name) => name,
+            None => self.word().to_owned(),
+        };
+        if feature.is_empty() && !is_quoted {
+            return Err(self.wrong("a field should follow, such as input:i64[128]"));
+        }
+        let before = self.at;
+        let name = if self.word() == "as" {
+            self.word().to_owned()
+        } else if is_quoted {
+            return Err(self.wrong_since(before, "as NAME should follow, with the field's name"));
+        } else {
+            self.at = before;
+            feature.clone()
+        };
+        if name.is_empty() || name.split('/').any(str::is_empty) {
+            return Err(self.wrong_since(start, "not a field's name: use letters, digits, _, - and /"));
+        }
+        self.expect(':', "a colon and the field's type, such as :i64[128],")?;
+        Ok(self.typed(name)?.feature(feature))
+    }
+
+    /// A field of this name, from its type on.
+    fn typed(&mut self, name: String) -> Result<ExampleField, GrammarError> {
+        self.skip_space();
+        let start = self.at;
+        let word = self.word();
+        if word == "bytes" {
+            return self.bytes(name);
+        }
+        let Some(dtype) = DTYPES.into_iter().find(|dtype| dtype.to_string() == word) else {
+            let types: Vec<_> = DTYPES.iter().map(ToString::to_string).collect();
+            return Err(self.wrong_since(start, format!("not a type: use {} or bytes", types.join(", "))));
+        };
+        self.array(name, dtype, Elements::Values)
+    }
+
+    /// A field of bytes, from what follows its type on.
+    fn bytes(&mut self, name: String) -> Result<ExampleField, GrammarError> {
+        self.skip_space();
+        if self.rest().starts_with('[') {
+            return self.array(name, Dtype::U8, Elements::Bytes);
+        }
+        let mut max = BYTES_MAX;
+        if self.take('(') {
+            max = self.number()?;
+            self.expect(')', "a closing parenthesis")?;
+        }
+        let field = ExampleField::bytes(name, max);
+        if !self.take('=') {
+            return Ok(field);
+        }
+        self.skip_space();
+        let start = self.at;
+        let default = self.quoted("a default in double quotes")?;
+        if default.len() > max {
+            return Err(self.wrong_since(
+                start,
+                format!("the default has {} bytes, but the field takes at most {max}", default.len()),
+            ));
+        }
+        Ok(field.or_bytes(default))
+    }
+
+    /// A field of this type, from its shape on.
+    fn array(
+        &mut self,
+        name: String,
+        dtype: Dtype,
+        elements: Elements,
+    ) -> Result<ExampleField, GrammarError> {
+        let of = |field| match elements {
+            Elements::Values => ExampleField::new(field),
+            Elements::Bytes => ExampleField::of_bytes(field),
+        };
+        if !self.take('[') {
+            let default = self.value(dtype)?;
+            return Ok(with_default(of(Field::scalar(name, dtype)), default));
+        }
+        if self.take('<') {
+            self.expect('=', "<= and the most elements of a record")?;
+            let max = self.number()?;
+            self.expect(']', "a closing bracket")?;
+            return Ok(of(match self.value(dtype)? {
+                Some(pad) => Field::padded(name, dtype, max, pad),
+                None => Field::ragged(name, dtype, max),
+            }));
+        }
+        let extents = self.extents()?;
+        let default = self.value(dtype)?;
+        Ok(with_default(of(Field::new(name, dtype, extents)), default))
+    }
+
+    /// Extents and a closing bracket.
+    fn extents(&mut self) -> Result<Vec<usize>, GrammarError> {
+        self.skip_space();
+        let start = self.at;
+        let word = self.word();
+        let extents = match word {
+            "" => Ok(Vec::new()),
+            word => word.split('x').map(|extent| self.extent(start, extent)).collect(),
+        }?;
+        if extents.len() >= AXES_MAX {
+            return Err(self.wrong_since(start, format!("a field has at most {} axes", AXES_MAX - 1)));
+        }
+        self.expect(']', "a closing bracket")?;
+        Ok(extents)
+    }
+
+    fn extent(&self, start: usize, word: &str) -> Result<usize, GrammarError> {
+        word.parse().ok().filter(|&extent| extent > 0).ok_or_else(|| {
+            self.wrong_since(start, "not a shape: use whole numbers of 1 or more, such as 128, 3x4 or <=8")
+        })
+    }
+
+    fn number(&mut self) -> Result<usize, GrammarError> {
+        self.skip_space();
+        let start = self.at;
+        let word = self.word();
+        word.parse().ok().filter(|&number| number > 0).ok_or_else(|| {
+            self.wrong_since(start, "not a number of elements: use a whole number of 1 or more")
+        })
+    }
+
+    /// `=` and a value of this type, if they follow.
+    fn value(&mut self, dtype: Dtype) -> Result<Option<Pad>, GrammarError> {
+        if !self.take('=') {
+            return Ok(None);
+        }
+        self.skip_space();
+        let start = self.at;
+        let rest = self.rest();
+        let word = rest[..rest.find(',').unwrap_or(rest.len())].trim_end();
+        self.at += word.len();
+        let is_float = matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64);
+        let pad = match is_float {
+            true => word.parse().ok().map(Pad::Float),
+            false => word.parse().ok().map(Pad::Integer),
+        };
+        let is_of_type = |pad: &Pad| Field::scalar("", dtype).pad_bytes(*pad).is_some();
+        match pad.filter(is_of_type) {
+            Some(pad) => Ok(Some(pad)),
+            None => Err(self.wrong_since(start, format!("not a value of {dtype}"))),
+        }
+    }
+
+    fn feature_name(&mut self) -> Result<String, GrammarError> {
+        let start = self.at;
+        let name = self.quoted("a feature's name in double quotes")?;
+        String::from_utf8(name).map_err(|_| self.wrong_since(start, "a feature's name is UTF-8"))
+    }
+
+    /// The bytes between double quotes, in which a backslash escapes.
+    fn quoted(&mut self, named: &str) -> Result<Vec<u8>, GrammarError> {
+        let start = self.at;
+        self.expect('"', named)?;
+        let mut bytes = Vec::new();
+        loop {
+            let mut letters = self.rest().chars();
+            let Some(letter) = letters.next() else {
+                return Err(self.wrong_since(start, "the quotes do not end"));
+            };
+            match (letter, letters.next()) {
+                ('"', _) => {
+                    self.at += 1;
+                    return Ok(bytes);
+                }
+                ('\\', Some('x')) => {
+                    let digits = self.rest().get(2..4).filter(|digits| !digits.starts_with('+'));
+                    let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                    bytes.push(byte.ok_or_else(|| self.wrong("\\x takes two hexadecimal digits"))?);
+                    self.at += 4;
+                }
+                ('\\', escaped) => {
+                    let escapes = [('n', b'\n'), ('r', b'\r'), ('t', b'\t')];
+                    let signs = [('\\', b'\\'), ('"', b'"'), ('\'', b'\'')];
+                    let known = escapes.into_iter().chain(signs).find(|&(sign, _)| Some(sign) == escaped);
+                    let (_, byte) =
+                        known.ok_or_else(|| self.wrong("use \\\\, \\\", \\n, \\r, \\t or \\xNN"))?;
+                    bytes.push(byte);
+                    self.at += 2;
+                }
+                (letter, _) => {
+                    bytes.extend(letter.encode_utf8(&mut [0; 4]).bytes());
+                    self.at += letter.len_utf8();
+                }
+            }
+        }
+    }
+}
+
+fn with_default(field: ExampleField, default: Option<Pad>) -> ExampleField {
+    match default {
+        Some(value) => ExampleField { missing: Missing::Fill(value), ..field },
+        None => field,
+    }
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '/')
+}
+
+/// Writes the text from which the same fields are read.
+impl fmt::Display for ExampleFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, field) in self.fields.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{field}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ExampleField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, feature) = (self.field.name(), &*self.feature);
+        if feature.is_empty() || !feature.chars().all(is_of_word) {
+            write!(f, "\"{}\" as ", feature.as_bytes().escape_ascii())?;
+        } else if feature != name {
+            write!(f, "{feature} as ")?;
+        }
+        write!(f, "{name}:")?;
+        match (self.elements, self.field.kind()) {
+            (Elements::Bytes, FieldKind::Padded { max, .. }) if self.is_string() => {
+                write!(f, "bytes")?;
+                if max != BYTES_MAX {
+                    write!(f, "({max})")?;
+                }
+            }
+            (elements, kind) => {
+                match elements {
+                    Elements::Values => write!(f, "{}", self.field.dtype()),
+                    Elements::Bytes => write!(f, "bytes"),
+                }?;
+                match kind {
+                    FieldKind::Fixed(extents) if extents.is_empty() && elements == Elements::Values => Ok(()),
+                    FieldKind::Fixed(extents) => write!(f, "[{extents}]"),
+                    FieldKind::Padded { max, pad } => write!(f, "[<={max}]={pad}"),
+                    FieldKind::Ragged { max } => write!(f, "[<={max}]"),
+                }?;
+            }
+        }
+        match &self.missing {
+            Missing::Error | Missing::Empty => Ok(()),
+            Missing::Fill(pad) => write!(f, "={pad}"),
+            Missing::Bytes(bytes) => write!(f, "=\"{}\"", bytes.escape_ascii()),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for ExampleFields {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for ExampleFields {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(ExampleFields::new());
+        }
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn reads(text: &str) -> ExampleFields {
+        let fields: ExampleFields = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        fields.check().unwrap();
+        assert_eq!(fields.to_string().parse(), Ok(fields.clone()), "{fields}");
+        fields
+    }
+
+    #[test]
+    fn what_is_read_is_written() {
+        for text in [
+            "input:i64[128],label:i64,name:bytes,ragged:i64[<=8]=-1",
+            "a:i8=-128,b:u64=18446744073709551615,c:f16=0.5,d:bf16[2x3]=-1,e:f64[<=1]=-inf,f:f32=inf",
+            "image/encoded:bytes[<=100000],x:bytes[3x32x32]=7,y:bytes(12)=\"none\",z:bytes[<=4]=0,w:bytes[]",
+            "image/class/label as label:i64,\"a.b:c\" as abc:u8[1x2x3x4x5x6x7],\"\\\"\\\\\\x00\" as q:i32",
+        ] {
+            assert_eq!(reads(text).to_string(), text);
+        }
+        assert_eq!(
+            reads(" a : i64 [ 2x3 ] = 5 , \"b\" as b : bytes ( 256 ) ").to_string(),
+            "a:i64[2x3]=5,b:bytes"
+        );
+        assert_eq!(reads("as:i64,as as as:i64").fields()[1].feature_name(), "as");
+        assert_eq!(reads("ä:i64").fields()[0].field().name(), "ä");
+        assert_eq!(reads("\"ä.\" as b:bytes=\"ä\"").fields()[0].feature_name(), "ä.");
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        for (text, message) in [
+            ("", "at character 1, the end: a field should follow, such as input:i64[128]"),
+            ("a:i64,", "at character 7, the end: a field should follow, such as input:i64[128]"),
+            ("a", "at character 2, the end: a colon and the field's type, such as :i64[128], should follow"),
+            (
+                "a:i65[1]",
+                "at character 3, \"i65[1]\": not a type: use i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, \
+                 f32, f64 or bytes",
+            ),
+            (
+                "a:i64[0]",
+                "at character 7, \"0]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or <=8",
+            ),
+            (
+                "a:i64[3x]",
+                "at character 7, \"3x]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or <=8",
+            ),
+            (
+                "a:i64[-1]",
+                "at character 7, \"-1]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or <=8",
+            ),
+            ("a:i64[1", "at character 8, the end: a closing bracket should follow"),
+            ("a:i64[<8]", "at character 8, \"8]\": <= and the most elements of a record should follow"),
+            (
+                "a:i64[<=x]",
+                "at character 9, \"x]\": not a number of elements: use a whole number of 1 or more",
+            ),
+            ("a:i64[1x1x1x1x1x1x1x1]", "at character 7, \"1x1x1x1x1x1x1x1]\": a field has at most 7 axes"),
+            ("a:i8=128", "at character 6, \"128\": not a value of i8"),
+            ("a:i64=1.5,b:i64", "at character 7, \"1.5,b:i64\": not a value of i64"),
+            ("a:f16=70000", "at character 7, \"70000\": not a value of f16"),
+            ("a:bytes=none", "at character 9, \"none\": a default in double quotes should follow"),
+            ("a:bytes=\"none", "at character 9, \"\\\"none\": the quotes do not end"),
+            (
+                "a:bytes(2)=\"none\"",
+                "at character 12, \"\\\"none\\\"\": the default has 4 bytes, but the field takes at most 2",
+            ),
+            ("a:bytes=\"\\q\"", "at character 10, \"\\\\q\\\"\": use \\\\, \\\", \\n, \\r, \\t or \\xNN"),
+            ("\"a\":i64", "at character 4, \":i64\": as NAME should follow, with the field's name"),
+            ("a/:i64", "at character 1, \"a/:i64\": not a field's name: use letters, digits, _, - and /"),
+            (
+                "a:i64 b:i64",
+                "at character 7, \"b:i64\": a comma and the next field, or the end should follow",
+            ),
+            (
+                "a:i64;b:i64",
+                "at character 6, \";b:i64\": a comma and the next field, or the end should follow",
+            ),
+        ] {
+            let error = text.parse::<ExampleFields>().unwrap_err();
+            assert_eq!(error.to_string(), format!("the fields cannot be read {message}"), "{text}");
+        }
+        let many = vec!["a:i64"; 65].join(",");
+        let error = many.parse::<ExampleFields>().unwrap_err().to_string();
+        assert!(error.contains("there are 64 fields already"), "{error}");
+    }
+}

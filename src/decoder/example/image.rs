@@ -1,0 +1,245 @@
+//! The image of an Example: the front through which the image decoder takes it for a Datum.
+
+use super::fields::ExampleFields;
+use super::lookup::{Found, Lookup};
+use super::parse::{FeatureFields, StringError, missing, only_string, wrong_kind};
+use crate::base::shape::{Dtype, ImageShape};
+use crate::batch::fault::RecordCause;
+use crate::record::datum::{Datum, Floats, IMAGE_ELEMENTS_MAX};
+use crate::record::example::{ExampleError, Feature, FeatureError, IntError, Kind};
+
+/// The image of an Example: the feature that it is in, its shape, and its label.
+///
+/// It is decoded and transformed as Caffe's image records are, and gives the same fields: the pixels in
+/// `data`, the label in `label` and `label_f32`.
+///
+/// ```
+/// use percolator::example::{ExampleImage, ImageShapeFrom};
+/// use percolator::{Feed, Transform};
+///
+/// let jpeg = ExampleImage::encoded("image/encoded").label("image/class/label");
+/// let feed = Feed::builder().example_image(jpeg).transform(Transform::new().crop(224));
+///
+/// let pixels = ExampleImage::raw("image/raw", ImageShapeFrom::Feature("image/shape".to_owned()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+pub struct ExampleImage {
+    feature: String,
+    /// If it is not an encoded file.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    shape: Option<ImageShapeFrom>,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    label: Option<String>,
+}
+
+/// Where the shape of raw pixels is from.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum ImageShapeFrom {
+    /// The feature of this name: three integers, which are channels, rows and columns.
+    Feature(String),
+    /// All images have this shape.
+    Fixed(ImageShape),
+}
+
+impl ExampleImage {
+    /// An encoded file, JPEG or PNG, in the feature of this name.
+    #[must_use]
+    pub fn encoded(feature: impl Into<String>) -> Self {
+        ExampleImage { feature: feature.into(), shape: None, label: None }
+    }
+
+    /// Raw pixels in the feature of this name, in the order in which a Datum has them: channel by channel, row
+    /// by row. They are bytes, or floats.
+    #[must_use]
+    pub fn raw(feature: impl Into<String>, shape: ImageShapeFrom) -> Self {
+        ExampleImage { feature: feature.into(), shape: Some(shape), label: None }
+    }
+
+    /// Takes the label from the feature of this name, one integer (default: all labels are 0).
+    #[must_use]
+    pub fn label(self, feature: impl Into<String>) -> Self {
+        ExampleImage { label: Some(feature.into()), ..self }
+    }
+
+    /// Whether the images have labels.
+    #[must_use]
+    pub fn has_labels(&self) -> bool {
+        self.label.is_some()
+    }
+}
+
+/// What takes an Example with an image for a Datum, and makes further fields of its other features.
+#[derive(Debug)]
+pub(crate) struct ExampleFront {
+    lookup: Lookup,
+    image: usize,
+    shape: Option<ShapeFrom>,
+    label: Option<usize>,
+    fields: FeatureFields,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ShapeFrom {
+    Feature(usize),
+    Fixed([i32; 3]),
+}
+
+impl ExampleFront {
+    pub(crate) fn new(image: &ExampleImage, fields: &ExampleFields) -> Self {
+        let mut lookup = Lookup::default();
+        let number = lookup.number(&image.feature);
+        let shape = image.shape.as_ref().map(|shape| match shape {
+            ImageShapeFrom::Feature(name) => ShapeFrom::Feature(lookup.number(name)),
+            // A shape that does not fit has too many elements in any case.
+            ImageShapeFrom::Fixed(ImageShape { channels, height, width }) => ShapeFrom::Fixed(
+                [channels, height, width].map(|&extent| i32::try_from(extent).unwrap_or(i32::MAX)),
+            ),
+        });
+        let label = image.label.as_ref().map(|label| lookup.number(label));
+        let fields = FeatureFields::new(fields, &mut lookup);
+        ExampleFront { lookup, image: number, shape, label, fields }
+    }
+
+    /// The fields beside those of the image.
+    pub(crate) fn fields(&self) -> &FeatureFields {
+        &self.fields
+    }
+
+    pub(crate) fn scratch(&self) -> Found {
+        self.lookup.scratch()
+    }
+
+    /// The Datum that the record stands for. Leaves in `found` where its features are.
+    pub(crate) fn datum<'a>(&self, record: &'a [u8], found: &mut Found) -> Result<Datum<'a>, RecordCause> {
+        self.lookup.find(record, found)?;
+        let label = match self.label {
+            Some(label) => self.label(record, found, label)?,
+            None => 0,
+        };
+        let feature = self.feature(record, found, self.image, "the image")?;
+        let Some(shape) = self.shape else {
+            return Ok(Datum { label, encoded: true, data: self.string(feature)?, ..Datum::default() });
+        };
+        let (data, floats) = match feature {
+            Feature::Floats(list) => (&[][..], list.floats()),
+            other => (self.string(other)?, Floats::default()),
+        };
+        let [channels, height, width] = match shape {
+            ShapeFrom::Fixed(shape) => shape,
+            ShapeFrom::Feature(number) => self.shape(record, found, number)?,
+        };
+        let elements = [channels, height, width]
+            .iter()
+            .try_fold(1_usize, |elements, &extent| elements.checked_mul(usize::try_from(extent).ok()?));
+        let (pixels, elements) = (data.len().max(floats.len()), elements.unwrap_or(usize::MAX));
+        if pixels != elements {
+            return Err(FeatureError::Count {
+                feature: self.lookup.name(self.image).to_owned(),
+                wanted: format!("an image of {channels}x{height}x{width}"),
+                found: pixels,
+                allowed: elements,
+                is_most: false,
+            }
+            .into());
+        }
+        Ok(Datum { channels, height, width, label, encoded: false, data, floats })
+    }
+
+    /// The feature of this number, which must be there.
+    fn feature<'a>(
+        &self,
+        record: &'a [u8],
+        found: &Found,
+        number: usize,
+        wanted: &str,
+    ) -> Result<Feature<'a>, RecordCause> {
+        match found.feature(record, number)? {
+            None | Some(Feature::Unset) => {
+                Err(missing(record, found, number, self.lookup.name(number), wanted)?.into())
+            }
+            Some(feature) => Ok(feature),
+        }
+    }
+
+    /// The bytes of the image.
+    fn string<'a>(&self, feature: Feature<'a>) -> Result<&'a [u8], RecordCause> {
+        let (name, wanted) = (self.lookup.name(self.image), "the image".to_owned());
+        let Feature::Bytes(list) = feature else {
+            return Err(wrong_kind(name, wanted, feature, Kind::Bytes).into());
+        };
+        only_string(list).map_err(|error| match error {
+            StringError::Wire(error) => error.into(),
+            StringError::Count(found) => {
+                let feature = name.to_owned();
+                FeatureError::Count { feature, wanted, found, allowed: 1, is_most: false }.into()
+            }
+        })
+    }
+
+    fn label(&self, record: &[u8], found: &Found, number: usize) -> Result<i32, RecordCause> {
+        let mut label = [0_i32];
+        match self.ints(record, found, number, "the label", &mut label)? {
+            1 => Ok(label[0]),
+            other => Err(self.wrong_count(number, "the label", other, 1).into()),
+        }
+    }
+
+    fn shape(&self, record: &[u8], found: &Found, number: usize) -> Result<[i32; 3], RecordCause> {
+        const WANTED: &str = "the image's shape";
+
+        let mut shape = [0_i32; 3];
+        let values = self.ints(record, found, number, WANTED, &mut shape)?;
+        if values != shape.len() {
+            return Err(self.wrong_count(number, WANTED, values, shape.len()).into());
+        }
+        let elements = shape.iter().try_fold(1_usize, |elements, &extent| {
+            elements.checked_mul(usize::try_from(extent).ok().filter(|&extent| extent > 0)?)
+        });
+        if elements.is_none_or(|elements| elements > IMAGE_ELEMENTS_MAX) {
+            return Err(FeatureError::ImageShape {
+                feature: self.lookup.name(number).to_owned(),
+                found: shape.map(i64::from).to_vec(),
+                elements_max: IMAGE_ELEMENTS_MAX,
+            }
+            .into());
+        }
+        Ok(shape)
+    }
+
+    /// Reads the integers of a feature, and returns how many it has.
+    fn ints(
+        &self,
+        record: &[u8],
+        found: &Found,
+        number: usize,
+        wanted: &str,
+        out: &mut [i32],
+    ) -> Result<usize, RecordCause> {
+        let feature = self.lookup.name(number);
+        let list = match self.feature(record, found, number, wanted)? {
+            Feature::Ints(list) => list,
+            other => return Err(wrong_kind(feature, wanted.to_owned(), other, Kind::Int64).into()),
+        };
+        match list.copy_to(out) {
+            Ok(values) => Ok(values),
+            Err(IntError::Wire(error)) => Err(ExampleError::Wire(error).into()),
+            Err(IntError::TooMany) => Ok(list.count().map_err(ExampleError::Wire)?),
+            Err(IntError::Range { index, value }) => Err(FeatureError::Range {
+                feature: feature.to_owned(),
+                wanted: wanted.to_owned(),
+                index,
+                found: value,
+                dtype: Dtype::I32,
+            }
+            .into()),
+        }
+    }
+
+    fn wrong_count(&self, number: usize, wanted: &str, found: usize, allowed: usize) -> FeatureError {
+        let (feature, wanted) = (self.lookup.name(number).to_owned(), wanted.to_owned());
+        FeatureError::Count { feature, wanted, found, allowed, is_most: false }
+    }
+}

@@ -1,0 +1,68 @@
+//! TensorFlow's record: a `tf.train.Example`, whose features become the fields of a batch.
+//!
+//! What `tf.io.parse_single_example` makes of a record, written straight into the row:
+//!
+//! | here | in TensorFlow |
+//! |---|---|
+//! | a field of a fixed shape | `FixedLenFeature`, with a default or without |
+//! | a padded or ragged field | `RaggedFeature` or `VarLenFeature`, of at most so many values |
+//! | bytes | a string feature, or `decode_raw` of one |
+//!
+//! ```text
+//! fields     which features become which fields                  as text: grammar
+//! lookup     where each of these features is in a record
+//! parse      a feature's list -> the record's row
+//! image      a feature that is an image, with its label          front of the image decoder
+//! ```
+
+mod fields;
+mod grammar;
+mod image;
+mod lookup;
+mod parse;
+
+pub use self::fields::{ExampleField, ExampleFields, ExampleFieldsError};
+pub use self::grammar::GrammarError;
+pub(crate) use self::image::ExampleFront;
+pub use self::image::{ExampleImage, ImageShapeFrom};
+pub(crate) use self::lookup::Found;
+pub(crate) use self::parse::FeatureFields;
+
+use self::lookup::Lookup;
+use super::{Decoded, RecordDecoder, WorkerSetup};
+use crate::batch::Row;
+use crate::batch::field::Field;
+use crate::source::Record;
+
+/// Decodes Examples that hold no image.
+#[derive(Debug)]
+pub(crate) struct ExampleDecoder {
+    lookup: Lookup,
+    fields: FeatureFields,
+}
+
+impl ExampleDecoder {
+    pub(crate) fn new(fields: &ExampleFields) -> Self {
+        let mut lookup = Lookup::default();
+        let fields = FeatureFields::new(fields, &mut lookup);
+        ExampleDecoder { lookup, fields }
+    }
+}
+
+impl RecordDecoder for ExampleDecoder {
+    type Scratch = Found;
+
+    fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
+        Ok(self.fields.fields().collect())
+    }
+
+    fn scratch(&self, _setup: WorkerSetup) -> Found {
+        self.lookup.scratch()
+    }
+
+    #[inline]
+    fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, found: &mut Found) -> Decoded {
+        self.lookup.find(record.value, found)?;
+        Ok(self.fields.write(record.value, found, row, 0)?)
+    }
+}

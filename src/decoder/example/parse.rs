@@ -1,0 +1,274 @@
+//! From a feature's list straight into the record's row.
+
+use half::{bf16, f16};
+
+use super::fields::{Elements, ExampleField, ExampleFields, Missing};
+use super::lookup::{Found, Lookup};
+use crate::base::shape::Dtype;
+use crate::batch::Row;
+use crate::batch::fault::RecordCause;
+use crate::batch::field::{Field, FieldKind};
+use crate::record::example::{
+    BytesList, Example, ExampleError, Feature, FeatureError, Float, FloatList, Int64List, IntError, Integer,
+    Kind,
+};
+
+/// The fields that are made of features.
+#[derive(Debug)]
+pub(crate) struct FeatureFields {
+    fields: Vec<FeatureField>,
+}
+
+/// A field, and the feature that it is made of.
+#[derive(Debug)]
+struct FeatureField {
+    field: Field,
+    /// The feature, by its number in the lookup.
+    feature: usize,
+    name: String,
+    kind: Kind,
+    missing: Stand,
+    /// The number of elements, or the most.
+    elements: usize,
+    is_fixed: bool,
+}
+
+/// What stands in for a missing feature.
+#[derive(Debug)]
+enum Stand {
+    Nothing,
+    /// No elements.
+    Empty,
+    /// One element's bytes, at the front, for each element.
+    Fill([u8; 8]),
+    Bytes(Vec<u8>),
+}
+
+impl FeatureFields {
+    pub(super) fn new(fields: &ExampleFields, lookup: &mut Lookup) -> Self {
+        FeatureFields {
+            fields: fields.fields().iter().map(|field| FeatureField::new(field, lookup)).collect(),
+        }
+    }
+
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> {
+        self.fields.iter().map(|one| one.field.clone())
+    }
+
+    /// Writes the fields of a record to its row, from the row's field `first` on.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        record: &[u8],
+        found: &Found,
+        row: &mut Row<'_>,
+        first: usize,
+    ) -> Result<(), RecordCause> {
+        for (number, field) in self.fields.iter().enumerate() {
+            field.write(record, found, row, first + number)?;
+        }
+        Ok(())
+    }
+}
+
+impl FeatureField {
+    fn new(one: &ExampleField, lookup: &mut Lookup) -> Self {
+        let field = one.field.clone();
+        let kind = match (one.elements, field.dtype()) {
+            (Elements::Bytes, _) => Kind::Bytes,
+            (_, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64) => Kind::Float,
+            _ => Kind::Int64,
+        };
+        let missing = match &one.missing {
+            Missing::Error => Stand::Nothing,
+            Missing::Empty => Stand::Empty,
+            Missing::Fill(pad) => field.pad_bytes(*pad).map_or(Stand::Nothing, Stand::Fill),
+            Missing::Bytes(bytes) => Stand::Bytes(bytes.clone()),
+        };
+        let elements = field.row_elements().unwrap_or(usize::MAX);
+        let is_fixed = matches!(field.kind(), FieldKind::Fixed(_));
+        let (feature, name) = (lookup.number(&one.feature), one.feature.to_string());
+        FeatureField { field, feature, name, kind, missing, elements, is_fixed }
+    }
+
+    #[inline]
+    fn write(&self, record: &[u8], found: &Found, row: &mut Row<'_>, at: usize) -> Result<(), RecordCause> {
+        match (found.feature(record, self.feature)?, self.kind) {
+            (Some(Feature::Ints(list)), Kind::Int64) => self.write_ints(list, row, at),
+            (Some(Feature::Floats(list)), Kind::Float) => self.write_floats(list, row, at),
+            (Some(Feature::Bytes(list)), Kind::Bytes) => self.write_bytes(list, row, at),
+            (None | Some(Feature::Unset), _) => self.stand_in(record, found, row, at),
+            (Some(other), allowed) => Err(self.wrong_kind(other, allowed).into()),
+        }
+    }
+
+    fn write_ints(&self, list: Int64List<'_>, row: &mut Row<'_>, at: usize) -> Result<(), RecordCause> {
+        match self.field.dtype() {
+            Dtype::I64 => self.copy_ints::<i64>(list, row, at),
+            Dtype::I32 => self.copy_ints::<i32>(list, row, at),
+            Dtype::I16 => self.copy_ints::<i16>(list, row, at),
+            Dtype::I8 => self.copy_ints::<i8>(list, row, at),
+            Dtype::U64 => self.copy_ints::<u64>(list, row, at),
+            Dtype::U32 => self.copy_ints::<u32>(list, row, at),
+            Dtype::U16 => self.copy_ints::<u16>(list, row, at),
+            // The fields were checked: no other type is of integers.
+            _ => self.copy_ints::<u8>(list, row, at),
+        }
+    }
+
+    #[inline]
+    fn copy_ints<T: Integer>(
+        &self,
+        list: Int64List<'_>,
+        row: &mut Row<'_>,
+        at: usize,
+    ) -> Result<(), RecordCause> {
+        match list.copy_to(row.values_mut::<T>(at)?) {
+            Ok(values) if !self.is_fixed => Ok(row.set_len(at, values)?),
+            Ok(values) if values == self.elements => Ok(()),
+            Ok(values) => Err(self.wrong_count(values).into()),
+            Err(IntError::Wire(error)) => Err(ExampleError::Wire(error).into()),
+            Err(IntError::TooMany) => {
+                let values = list.count().map_err(ExampleError::Wire)?;
+                Err(self.wrong_count(values).into())
+            }
+            Err(IntError::Range { index, value }) => Err(self.out_of_range(index, value).into()),
+        }
+    }
+
+    fn write_floats(&self, list: FloatList<'_>, row: &mut Row<'_>, at: usize) -> Result<(), RecordCause> {
+        if list.len() > self.elements || self.is_fixed && list.len() != self.elements {
+            return Err(self.wrong_count(list.len()).into());
+        }
+        match self.field.dtype() {
+            Dtype::F64 => Self::copy_floats::<f64>(list, row, at),
+            Dtype::F16 => Self::copy_floats::<f16>(list, row, at),
+            Dtype::Bf16 => Self::copy_floats::<bf16>(list, row, at),
+            // The fields were checked: no other type is of floats.
+            _ => Self::copy_floats::<f32>(list, row, at),
+        }?;
+        Ok(if self.is_fixed { () } else { row.set_len(at, list.len())? })
+    }
+
+    #[inline]
+    fn copy_floats<T: Float>(list: FloatList<'_>, row: &mut Row<'_>, at: usize) -> Result<(), RecordCause> {
+        list.copy_to(row.values_mut::<T>(at)?);
+        Ok(())
+    }
+
+    fn write_bytes(&self, list: BytesList<'_>, row: &mut Row<'_>, at: usize) -> Result<(), RecordCause> {
+        if matches!(self.missing, Stand::Empty) && list.is_empty() {
+            return Ok(row.set_len(at, 0)?);
+        }
+        let string = only_string(list).map_err(|error| match error {
+            StringError::Wire(error) => error.into(),
+            StringError::Count(found) => RecordCause::Feature(FeatureError::Count {
+                feature: self.name.clone(),
+                wanted: format!("{}, made of a string,", self.wanted()),
+                found,
+                allowed: 1,
+                is_most: false,
+            }),
+        })?;
+        if string.len() > self.elements || self.is_fixed && string.len() != self.elements {
+            return Err(self.wrong_length(string.len()).into());
+        }
+        Ok(row.write(at, string)?)
+    }
+
+    /// Writes what a record has that lacks the feature.
+    #[cold]
+    fn stand_in(
+        &self,
+        record: &[u8],
+        found: &Found,
+        row: &mut Row<'_>,
+        at: usize,
+    ) -> Result<(), RecordCause> {
+        match &self.missing {
+            Stand::Empty => Ok(row.set_len(at, 0)?),
+            Stand::Bytes(bytes) => Ok(row.write(at, bytes)?),
+            Stand::Fill(element) => {
+                let size = self.field.dtype().size();
+                row.bytes_mut(at).chunks_exact_mut(size).for_each(|to| to.copy_from_slice(&element[..size]));
+                Ok(())
+            }
+            Stand::Nothing => Err(missing(record, found, self.feature, &self.name, &self.wanted())?.into()),
+        }
+    }
+
+    /// The field, in a message.
+    fn wanted(&self) -> String {
+        format!("the field {}", self.field)
+    }
+
+    #[cold]
+    fn wrong_kind(&self, found: Feature<'_>, allowed: Kind) -> FeatureError {
+        wrong_kind(&self.name, self.wanted(), found, allowed)
+    }
+
+    #[cold]
+    fn wrong_count(&self, found: usize) -> FeatureError {
+        let (feature, wanted, is_most) = (self.name.clone(), self.wanted(), !self.is_fixed);
+        FeatureError::Count { feature, wanted, found, allowed: self.elements, is_most }
+    }
+
+    #[cold]
+    fn wrong_length(&self, found: usize) -> FeatureError {
+        let (feature, wanted, is_most) = (self.name.clone(), self.wanted(), !self.is_fixed);
+        FeatureError::Bytes { feature, wanted, found, allowed: self.elements, is_most }
+    }
+
+    #[cold]
+    fn out_of_range(&self, index: usize, found: i64) -> FeatureError {
+        let (feature, wanted, dtype) = (self.name.clone(), self.wanted(), self.field.dtype());
+        FeatureError::Range { feature, wanted, index, found, dtype }
+    }
+}
+
+/// Why there is no one string.
+pub(super) enum StringError {
+    Wire(ExampleError),
+    /// There are this many.
+    Count(usize),
+}
+
+/// The only string of a list.
+#[inline]
+pub(super) fn only_string(list: BytesList<'_>) -> Result<&[u8], StringError> {
+    let wire = |error| StringError::Wire(ExampleError::Wire(error));
+    let mut strings = list.each();
+    let Some(string) = strings.next().transpose().map_err(wire)? else { return Err(StringError::Count(0)) };
+    let more = strings.try_fold(0_usize, |more, next| next.map(|_| more.saturating_add(1))).map_err(wire)?;
+    if more > 0 { Err(StringError::Count(more.saturating_add(1))) } else { Ok(string) }
+}
+
+/// The error for a feature of another kind.
+#[cold]
+pub(super) fn wrong_kind(feature: &str, wanted: String, found: Feature<'_>, allowed: Kind) -> FeatureError {
+    match found.kind() {
+        Some(found) => FeatureError::Kind { feature: feature.to_owned(), wanted, found, allowed },
+        None => FeatureError::Unset { feature: feature.to_owned(), wanted },
+    }
+}
+
+/// The error for a feature that a record lacks, or that has no kind. It is an error of its own if the record
+/// is damaged elsewhere: then nothing that it seems to lack is known.
+#[cold]
+pub(super) fn missing(
+    record: &[u8],
+    found: &Found,
+    number: usize,
+    feature: &str,
+    wanted: &str,
+) -> Result<FeatureError, ExampleError> {
+    let (feature, wanted) = (feature.to_owned(), wanted.to_owned());
+    if found.feature(record, number)?.is_some() {
+        return Ok(FeatureError::Unset { feature, wanted });
+    }
+    let example = Example::parse(record)?;
+    let mut features: Vec<String> = example.features().entries().map(|(name, _)| name.to_owned()).collect();
+    features.sort();
+    features.dedup();
+    Ok(FeatureError::Missing { feature, wanted, features })
+}

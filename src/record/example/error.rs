@@ -1,0 +1,149 @@
+//! The errors in a record's bytes.
+
+use super::Kind;
+use crate::base::shape::Dtype;
+use crate::base::shown;
+use crate::record::wire::WireError;
+
+/// Why a record is not an `Example`, or not a `SequenceExample`. Offsets count from its first byte.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExampleError {
+    /// Its bytes are not a protobuf message, or one of another kind.
+    #[error("not a tf.train.Example: {0}")]
+    Wire(#[from] WireError),
+    /// A name that is not UTF-8.
+    #[error("not a tf.train.Example: the name {} at byte {offset} is not UTF-8", shown::quoted(name))]
+    Name {
+        /// Where it starts.
+        offset: usize,
+        /// The name.
+        name: Vec<u8>,
+    },
+}
+
+/// Why a feature of a record does not fit the field that it is for.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeatureError {
+    /// The record does not have it.
+    #[error(
+        "the feature {feature:?} is missing{}; {wanted} takes one of every record, unless it has a default",
+        found(features)
+    )]
+    Missing {
+        /// The feature.
+        feature: String,
+        /// The field that it is for, as text.
+        wanted: String,
+        /// The features that the record has, each once.
+        features: Vec<String>,
+    },
+    /// It is there without a list, which counts as missing.
+    #[error(
+        "the feature {feature:?} has no kind, and so no value; {wanted} takes one of every record, unless it \
+         has a default"
+    )]
+    Unset {
+        /// The feature.
+        feature: String,
+        /// The field that it is for, as text.
+        wanted: String,
+    },
+    /// It has a list of another kind.
+    #[error("the feature {feature:?} has the kind {found}, but {wanted} takes the kind {allowed}")]
+    Kind {
+        /// The feature.
+        feature: String,
+        /// The field that it is for, as text.
+        wanted: String,
+        /// The kind of its list.
+        found: Kind,
+        /// The kind that it must have.
+        allowed: Kind,
+    },
+    /// It has too many or too few values.
+    #[error(
+        "the feature {feature:?} has {found} value(s), but {wanted} takes {}{allowed}",
+        most(*is_most)
+    )]
+    Count {
+        /// The feature.
+        feature: String,
+        /// The field that it is for, as text.
+        wanted: String,
+        /// How many values it has.
+        found: usize,
+        /// How many it must have.
+        allowed: usize,
+        /// Whether it may have fewer.
+        is_most: bool,
+    },
+    /// One of its values does not fit the field's type.
+    #[error(
+        "value {index} of the feature {feature:?} is {found}, which is not a value of {dtype} ({wanted})"
+    )]
+    Range {
+        /// The feature.
+        feature: String,
+        /// The field that it is for, as text.
+        wanted: String,
+        /// The number of the value, from 0.
+        index: usize,
+        /// The value.
+        found: i64,
+        /// The field's type.
+        dtype: Dtype,
+    },
+    /// Its string is too long or too short.
+    #[error(
+        "the feature {feature:?} has a string of {found} bytes, but {wanted} takes {}{allowed}",
+        most(*is_most)
+    )]
+    Bytes {
+        /// The feature.
+        feature: String,
+        /// The field that it is for, as text.
+        wanted: String,
+        /// How many bytes it has.
+        found: usize,
+        /// How many it must have.
+        allowed: usize,
+        /// Whether it may have fewer.
+        is_most: bool,
+    },
+    /// An image of a shape that no image has.
+    #[error(
+        "the feature {feature:?} is [{}], but the shape of an image is three numbers of 1 or more, channels, \
+         rows and columns, of at most {elements_max} elements in all",
+        listed(found)
+    )]
+    ImageShape {
+        /// The feature.
+        feature: String,
+        /// Its values, or the first of them.
+        found: Vec<i64>,
+        /// The most elements of an image.
+        elements_max: usize,
+    },
+}
+
+fn most(is_most: bool) -> &'static str {
+    if is_most { "at most " } else { "" }
+}
+
+fn found(features: &[String]) -> String {
+    /// The most names that a message has.
+    const SHOWN_MAX: usize = 20;
+
+    let names: Vec<String> = features.iter().take(SHOWN_MAX).map(|name| format!("{name:?}")).collect();
+    match features.len().checked_sub(SHOWN_MAX) {
+        _ if names.is_empty() => " (the record has none)".to_owned(),
+        None | Some(0) => format!(" (the record has {})", names.join(", ")),
+        Some(more) => format!(" (the record has {}, and {more} more)", names.join(", ")),
+    }
+}
+
+fn listed(values: &[i64]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
