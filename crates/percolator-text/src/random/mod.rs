@@ -10,6 +10,7 @@ mod python;
 mod tests;
 
 pub use numpy::NumpyRandom;
+pub(crate) use numpy::running_sums;
 pub use python::PythonRandom;
 
 use rand_mt::Mt;
