@@ -13,6 +13,7 @@ mod npy;
 mod out;
 mod pipeline;
 mod plan;
+mod prepare;
 mod stop;
 mod verify_run;
 

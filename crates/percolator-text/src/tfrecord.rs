@@ -174,4 +174,18 @@ mod tests {
         let bytes = [0, 0, 0, 0, 0, 0, 0, 0, 0x29, 0x03, 0x98, 0x07, 0xd8, 0xea, 0x82, 0xa2];
         assert_eq!(fs::read(&path).unwrap(), bytes);
     }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let temporary = folder.path().join("a.partial");
+        fs::write(&temporary, "").unwrap();
+        let place = folder.path().join("a");
+        let file = WholeFile { file: BufWriter::new(full), temporary, place, is_finished: false };
+        let mut writer = RecordWriter { file };
+        writer.write(b"little, and so kept in memory").unwrap();
+        assert_eq!(writer.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 }

@@ -9,8 +9,6 @@ mod double_array;
 mod error;
 mod model;
 mod normalizer;
-#[cfg(test)]
-mod tests;
 mod viterbi;
 
 use std::collections::HashMap;

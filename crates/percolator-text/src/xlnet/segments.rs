@@ -123,7 +123,9 @@ mod tests {
     proptest! {
         #[test]
         fn matches_naive(
-            sentences in prop::collection::vec(1_usize..40, 1..30), total in 1_usize..60, seed in any::<i64>(),
+            sentences in prop::collection::vec(1_usize..40, 1..30),
+            total in 1_usize..60,
+            seed in any::<i64>(),
             is_backward in any::<bool>(),
         ) {
             let tokens: Vec<u32> = sentences.iter().flat_map(|tokens| {
