@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, devices, digest, dump, feed, plan, verify_run};
+use crate::{bench, devices, digest, dump, feed, plan, prepare, verify_run};
 
 /// Keeps every accelerator fed: Caffe databases in, device-ready batches out.
 #[derive(Debug, Parser)]
@@ -25,6 +25,8 @@ enum Command {
     Bench(bench::Bench),
     /// Write the batches that a net would see as NumPy arrays.
     Dump(dump::Dump),
+    /// Make a data set from raw data.
+    Prepare(prepare::Prepare),
     /// Print which records each replica of a job gets at each step, without reading them.
     Plan(plan::Plan),
     /// Prove from its receipts that each epoch of a run was covered exactly once, or name what is missing or
@@ -45,6 +47,7 @@ impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Feed(feed) => return feed.run(),
+            Command::Prepare(prepare) => return prepare.run(),
             Command::Bench(bench) => bench.run(),
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),

@@ -15,6 +15,7 @@ mod npy;
 mod out;
 mod pipeline;
 mod plan;
+mod prepare;
 mod stop;
 mod verify_run;
 

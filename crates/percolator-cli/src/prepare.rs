@@ -1,0 +1,299 @@
+//! `percolator prepare`: makes data sets from raw data.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::builder::BoolishValueParser;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use percolator_text::xlnet::{self, Flags, Options, PrepareError, Progress, Split, Summary};
+
+use crate::stop::Signals;
+
+/// How often the progress is shown and the signals are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Args)]
+pub(super) struct Prepare {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Turn text into XLNet's records, value for value as its public script data_utils.py.
+    ///
+    /// All flags of the script have its names, with a hyphen or an underscore, and its defaults. Booleans are
+    /// set as --uncased=true. Writes DIR/corpus_info.json and, in DIR/tfrecords, a file of records and its
+    /// record_info for each task and pass. A file is there whole or not at all, also after an interrupt.
+    ///
+    /// Memory: 4 bytes for each token of the tasks under way, however many passes are made of them.
+    Xlnet(Box<Xlnet>),
+}
+
+impl Prepare {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.what {
+            What::Xlnet(xlnet) => xlnet.run(),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct Xlnet {
+    /// The files to read: a pattern with *, ? and [...]. They are read in the order of their paths.
+    #[arg(long, value_name = "GLOB", alias = "input-glob", alias = "input_glob",
+        default_value_t = Flags::default().input_glob)]
+    input: String,
+    /// The SentencePiece model, of the kind unigram.
+    #[arg(long, value_name = "FILE", alias = "sp-path", alias = "sp_path")]
+    sp_model: String,
+    /// Where the data are written.
+    #[arg(long, value_name = "DIR", alias = "save-dir", alias = "save_dir",
+        default_value_t = Flags::default().save_dir)]
+    out: String,
+    #[command(flatten)]
+    shape: ShapeArgs,
+    #[command(flatten)]
+    mask: MaskArgs,
+    #[command(flatten)]
+    text: TextArgs,
+    #[command(flatten)]
+    runs: RunArgs,
+    /// Print no progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// The batches and their rows.
+#[derive(Debug, Args)]
+struct ShapeArgs {
+    /// Rows a batch.
+    #[arg(long, alias = "bsz_per_host", value_name = "ROWS", default_value_t = Flags::default().bsz_per_host)]
+    bsz_per_host: u32,
+    /// Cores that share a batch.
+    #[arg(long, alias = "num_core_per_host", value_name = "CORES",
+        default_value_t = Flags::default().num_core_per_host)]
+    num_core_per_host: u32,
+    /// If false, there is one core a host, whatever --num-core-per-host is.
+    #[arg(long, alias = "use_tpu", value_name = "BOOL", value_parser = BoolishValueParser::new(),
+        num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
+        action = clap::ArgAction::Set)]
+    use_tpu: bool,
+    /// Tokens a row.
+    #[arg(long, alias = "seq_len", value_name = "TOKENS", default_value_t = Flags::default().seq_len)]
+    seq_len: u32,
+    /// Tokens of a row from which the next batch goes on: half of --seq-len.
+    #[arg(long, alias = "reuse_len", value_name = "TOKENS", default_value_t = Flags::default().reuse_len)]
+    reuse_len: u32,
+    /// Every second half of the rows runs backwards.
+    #[arg(long, alias = "bi_data", value_name = "BOOL", value_parser = BoolishValueParser::new(),
+        num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
+        action = clap::ArgAction::Set)]
+    bi_data: bool,
+}
+
+/// What is predicted.
+#[derive(Debug, Args)]
+struct MaskArgs {
+    /// Tokens of context for each token of a masked n-gram.
+    #[arg(long, alias = "mask_alpha", value_name = "TOKENS", default_value_t = Flags::default().mask_alpha)]
+    mask_alpha: u32,
+    /// Divides the context.
+    #[arg(long, alias = "mask_beta", value_name = "TOKENS", default_value_t = Flags::default().mask_beta)]
+    mask_beta: u32,
+    /// Masked tokens a row.
+    #[arg(long, alias = "num_predict", value_name = "TOKENS", default_value_t = 85)]
+    num_predict: u32,
+    /// Mask as many tokens as the n-grams have.
+    #[arg(long, alias = "no-num_predict", alias = "no_num_predict", conflicts_with = "num_predict")]
+    no_num_predict: bool,
+    /// Mask whole words: the script looks for the end of an n-gram at its beginning, and so masks tokens.
+    /// corpus_info.json then has "fix_quirks": true.
+    #[arg(long, alias = "fix_quirks")]
+    fix_quirks: bool,
+}
+
+/// How the files are read.
+#[derive(Debug, Args)]
+struct TextArgs {
+    /// Put the text into lower case.
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(),
+        num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
+        action = clap::ArgAction::Set)]
+    uncased: bool,
+    /// An empty line ends a document, which is marked by a token; if false, empty lines are skipped.
+    #[arg(long, alias = "use_eod", value_name = "BOOL", value_parser = BoolishValueParser::new(),
+        num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
+        action = clap::ArgAction::Set)]
+    use_eod: bool,
+    /// If false, the files are token numbers.
+    #[arg(long, alias = "from_raw_text", value_name = "BOOL", value_parser = BoolishValueParser::new(),
+        num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
+        action = clap::ArgAction::Set)]
+    from_raw_text: bool,
+}
+
+/// Which part of the data is made, with which random numbers.
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// What the data are for: train, dev or test. A part of the files' names.
+    #[arg(long, default_value_t)]
+    split: Split,
+    /// The pass over the text. Each draws other masks and segments, and another order of the files.
+    #[arg(long, alias = "pass_id", value_name = "PASS", default_value_t = 0)]
+    pass_id: u32,
+    /// Write this many passes at once, from --pass-id on.
+    #[arg(long, alias = "num_passes", value_name = "PASSES", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    num_passes: u32,
+    /// Among how many tasks the files are divided.
+    #[arg(long, alias = "num_task", value_name = "TASKS", default_value_t = 1)]
+    num_task: u32,
+    /// The task to write: every --num-task-th file, from this one on.
+    #[arg(long, default_value_t = 0)]
+    task: u32,
+    /// Write all tasks at once.
+    #[arg(long, alias = "all_tasks", conflicts_with = "task")]
+    all_tasks: bool,
+    /// Seeds CPython's random, from which segments are drawn, for each task and pass [default: 100 * task +
+    /// pass, as for NumPy's]. One seed for several passes draws them alike.
+    #[arg(long, alias = "python_seed", value_name = "SEED", allow_negative_numbers = true)]
+    python_seed: Option<i64>,
+    /// Threads [default: one a processor].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+}
+
+impl Xlnet {
+    fn options(&self) -> Options {
+        let Xlnet { shape, mask, text, runs, .. } = self;
+        let flags = Flags {
+            input_glob: self.input.clone(),
+            sp_path: self.sp_model.clone(),
+            save_dir: self.out.clone(),
+            use_tpu: shape.use_tpu,
+            bsz_per_host: shape.bsz_per_host,
+            num_core_per_host: shape.num_core_per_host,
+            seq_len: shape.seq_len,
+            reuse_len: shape.reuse_len,
+            uncased: text.uncased,
+            bi_data: shape.bi_data,
+            mask_alpha: mask.mask_alpha,
+            mask_beta: mask.mask_beta,
+            num_predict: (!mask.no_num_predict).then_some(mask.num_predict),
+            use_eod: text.use_eod,
+            from_raw_text: text.from_raw_text,
+            split: runs.split,
+            pass_id: runs.pass_id,
+            num_task: runs.num_task,
+            task: runs.task,
+        };
+        Options {
+            flags,
+            num_passes: runs.num_passes,
+            all_tasks: runs.all_tasks,
+            python_seed: runs.python_seed,
+            fix_quirks: mask.fix_quirks,
+            threads: runs.threads.map(usize::from),
+        }
+    }
+
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let signals = Signals::catch()?;
+        let options = self.options();
+        let progress = Progress::new();
+        let start = Instant::now();
+        let done = thread::scope(|scope| {
+            let work = scope.spawn(|| xlnet::prepare(&options, &progress));
+            let bar = if self.quiet { ProgressBar::hidden() } else { bar()? };
+            while !work.is_finished() {
+                if signals.caught().is_some() {
+                    progress.stop();
+                }
+                show(&bar, &progress, start);
+                // It does not synchronise: the work is joined below.
+                thread::park_timeout(LOOK);
+            }
+            bar.finish_and_clear();
+            work.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))
+        })?;
+        match (done, signals.caught()) {
+            (Err(PrepareError::Stopped), Some((signal, code))) => {
+                let _ = writeln!(std::io::stderr(), "percolator: {signal}: {}", PrepareError::Stopped);
+                Ok(ExitCode::from(code))
+            }
+            (done, _) => {
+                report(&done?, start.elapsed())?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+fn bar() -> anyhow::Result<ProgressBar> {
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")
+        .context("the progress bar's template")?;
+    Ok(ProgressBar::new(0).with_style(style))
+}
+
+fn show(bar: &ProgressBar, progress: &Progress, start: Instant) {
+    bar.set_length(progress.total());
+    bar.set_position(progress.done());
+    let records = progress.records();
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with no decimals")]
+    let rate = records as f64 / start.elapsed().as_secs_f64().max(1e-3);
+    bar.set_message(format!("{records} records, {rate:.0}/s"));
+}
+
+/// Prints what was written, and what was skipped.
+fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for run in &summary.runs {
+        writeln!(
+            out,
+            "task {} pass {}: {} batches, {} records: {}",
+            run.task,
+            run.pass,
+            run.batches,
+            run.records,
+            run.records_path.display()
+        )?;
+    }
+    let records: u64 = summary.runs.iter().map(|run| run.records).sum();
+    let text = &summary.text;
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with no decimals")]
+    let rate = records as f64 / took.as_secs_f64().max(1e-9);
+    writeln!(
+        out,
+        "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} lines in {} files; tokens held at most: {} \
+         bytes",
+        took.as_secs_f64(),
+        text.tokens,
+        text.lines,
+        text.files,
+        summary.token_bytes_max
+    )?;
+    let skipped = [
+        (text.empty_files, "empty files"),
+        (text.files_without_tokens, "files without a token"),
+        (text.blank_lines_skipped, "blank lines"),
+        (text.lines_without_tokens, "lines without a token"),
+        (summary.tasks_without_files.len() as u64, "tasks without a file"),
+    ];
+    for (count, what) in skipped.into_iter().filter(|(count, _)| *count > 0) {
+        writeln!(out, "skipped: {count} {what}")?;
+    }
+    for run in summary.runs.iter().filter(|run| run.tokens_left > 0) {
+        let (task, pass) = (run.task, run.pass);
+        writeln!(
+            out,
+            "left over: {} tokens of task {task} pass {pass}, which fill no batch",
+            run.tokens_left
+        )?;
+    }
+    Ok(())
+}

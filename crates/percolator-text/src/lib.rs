@@ -1,0 +1,11 @@
+//! Prepares text for training, as the public scripts do.
+
+mod clean;
+mod parallel;
+mod python_text;
+pub mod random;
+pub mod sentencepiece;
+mod tfrecord;
+pub mod xlnet;
+
+pub use clean::clean;

@@ -1,0 +1,133 @@
+//! SentencePiece's unigram models, from their `.model` file alone: text into pieces, as the C++ library
+//! encodes it.
+//!
+//! The normaliser uses the model's own table of rules, not a rule of Unicode that is like it. The best
+//! segmentation is found with the library's own arithmetic, because the order of two nearly equal
+//! segmentations depends on how sums are rounded.
+
+mod double_array;
+mod error;
+mod model;
+mod normalizer;
+mod viterbi;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+pub use error::ModelError;
+
+use double_array::DoubleArray;
+use model::Kind;
+use normalizer::Normalizer;
+use viterbi::{Node, Viterbi};
+
+/// A unigram model: its pieces, its normaliser, and the search for the best segmentation.
+#[derive(Debug)]
+pub struct SentencePiece {
+    pieces: Vec<Box<[u8]>>,
+    /// The number of every piece, whatever its kind.
+    ids: HashMap<Box<[u8]>, u32>,
+    unknown: u32,
+    /// The number of each byte's piece, if the model writes unknown text in bytes.
+    byte_ids: Option<Box<[u32; 256]>>,
+    normalizer: Normalizer,
+    viterbi: Viterbi,
+}
+
+/// Memory that [`SentencePiece::encode`] reuses from one text to the next. Each thread has its own.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    normalized: Vec<u8>,
+    nodes: Vec<Node>,
+    /// The best segmentation from its end: the number of each piece, and where it starts.
+    path: Vec<(u32, u32)>,
+}
+
+impl SentencePiece {
+    /// Reads a `.model` file.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] if it cannot be read, is not a SentencePiece model or is damaged, or if it is not a
+    /// unigram model.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        Self::from_bytes(&std::fs::read(path).map_err(ModelError::Read)?)
+    }
+
+    /// Reads the content of a `.model` file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
+        let model = model::parse(bytes)?;
+        let ids = model.ids()?;
+        let byte_ids = model.byte_ids(&ids)?;
+        let user_defined = model.of_kind(Kind::UserDefined);
+        let normalizer = Normalizer::new(&model.normalizer, DoubleArray::new(user_defined))?;
+        let viterbi = Viterbi::new(&model);
+        let unknown = model.unknown;
+        let pieces = model.pieces.into_iter().map(|piece| piece.text).collect();
+        Ok(SentencePiece { pieces, ids, unknown, byte_ids, normalizer, viterbi })
+    }
+
+    /// The number of pieces.
+    #[must_use]
+    pub fn piece_count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The text of a piece. Normal pieces start with U+2581 where a word starts.
+    #[must_use]
+    pub fn piece(&self, id: u32) -> Option<&[u8]> {
+        self.pieces.get(id as usize).map(|piece| &**piece)
+    }
+
+    /// The number of the piece with this text, or that of the unknown piece.
+    #[must_use]
+    pub fn id_of(&self, piece: &[u8]) -> u32 {
+        self.ids.get(piece).copied().unwrap_or(self.unknown)
+    }
+
+    /// Cuts a text into pieces, as `EncodeAsPieces` does: calls `take` with the number and the text of each
+    /// piece. Neighbouring characters that no piece has are one piece, whose number is that of its text, and
+    /// so nearly always the unknown piece's.
+    ///
+    /// # Panics
+    ///
+    /// If the normalised text has 4 GiB or more.
+    pub fn encode(&self, text: &str, scratch: &mut Scratch, mut take: impl FnMut(u32, &[u8])) {
+        let Scratch { normalized, nodes, path } = scratch;
+        self.normalizer.normalize(text.as_bytes(), normalized);
+        self.viterbi.best_path(normalized, nodes, path);
+        let mut unknown_from = None;
+        let mut end = normalized.len();
+        path.reverse();
+        for at in 0..path.len() {
+            let (id, start) = path[at];
+            let start = start as usize;
+            end = path.get(at + 1).map_or(normalized.len(), |(_, next)| *next as usize);
+            if id == self.unknown {
+                unknown_from.get_or_insert(start);
+                continue;
+            }
+            if let Some(from) = unknown_from.take() {
+                self.take_unknown(&normalized[from..start], &mut take);
+            }
+            take(id, &normalized[start..end]);
+        }
+        if let Some(from) = unknown_from {
+            self.take_unknown(&normalized[from..end], &mut take);
+        }
+    }
+
+    fn take_unknown(&self, text: &[u8], take: &mut impl FnMut(u32, &[u8])) {
+        match &self.byte_ids {
+            Some(ids) => text.iter().for_each(|byte| {
+                let id = ids[usize::from(*byte)];
+                take(id, &self.pieces[id as usize]);
+            }),
+            None => take(self.id_of(text), text),
+        }
+    }
+}

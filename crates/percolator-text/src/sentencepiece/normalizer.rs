@@ -1,0 +1,168 @@
+//! The normaliser: the model's table of replacements, and its rules for white space.
+
+use super::ModelError;
+use super::double_array::DoubleArray;
+use super::model::Rules;
+
+/// U+2581, which stands for a blank in pieces.
+const SPACE: &[u8] = "\u{2581}".as_bytes();
+
+#[derive(Debug)]
+pub(super) struct Normalizer {
+    /// The trie of what is replaced: Darts' units.
+    units: Vec<u32>,
+    /// The replacements, each ended by a NUL.
+    replacements: Vec<u8>,
+    /// Symbols that the user of the trainer defined, which stay as they are.
+    user_defined: DoubleArray,
+    adds_dummy_prefix: bool,
+    removes_extra_space: bool,
+    escapes_space: bool,
+    space_is_suffix: bool,
+}
+
+impl Normalizer {
+    pub(super) fn new(rules: &Rules, user_defined: DoubleArray) -> Result<Self, ModelError> {
+        let (units, replacements) = match &rules.table[..] {
+            [] => (Vec::new(), Vec::new()),
+            [a, b, c, d, rest @ ..] => {
+                let bytes = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+                if bytes >= rest.len() {
+                    return Err(ModelError::Damaged(format!(
+                        "its table of replacements states a trie of {bytes} bytes, and {} follow",
+                        rest.len()
+                    )));
+                }
+                let (trie, replacements) = rest.split_at(bytes);
+                let (units, _) = trie.as_chunks();
+                (units.iter().map(|unit| u32::from_le_bytes(*unit)).collect(), replacements.to_vec())
+            }
+            short => {
+                let bytes = short.len();
+                return Err(ModelError::Damaged(format!("its table of replacements has {bytes} bytes")));
+            }
+        };
+        Ok(Normalizer {
+            units,
+            replacements,
+            user_defined,
+            adds_dummy_prefix: rules.adds_dummy_prefix,
+            removes_extra_space: rules.removes_extra_space,
+            escapes_space: rules.escapes_space,
+            space_is_suffix: rules.space_is_suffix,
+        })
+    }
+
+    /// Normalises UTF-8 text into `normalized`, whose content is replaced.
+    pub(super) fn normalize(&self, text: &[u8], normalized: &mut Vec<u8>) {
+        normalized.clear();
+        let mut rest = text;
+        if self.removes_extra_space {
+            while let (b" ", used) = self.first(rest) {
+                rest = &rest[used..];
+            }
+        }
+        if rest.is_empty() {
+            return;
+        }
+        let space = if self.escapes_space { SPACE } else { b" " };
+        if self.adds_dummy_prefix && !self.space_is_suffix {
+            normalized.extend_from_slice(space);
+        }
+        let mut was_space = self.removes_extra_space;
+        while !rest.is_empty() {
+            let (mut piece, used) = self.first(rest);
+            if was_space {
+                piece = piece.trim_prefix_spaces();
+            }
+            for byte in piece {
+                match byte {
+                    b' ' => normalized.extend_from_slice(space),
+                    other => normalized.push(*other),
+                }
+            }
+            if let Some(last) = piece.last() {
+                was_space = self.removes_extra_space && *last == b' ';
+            }
+            rest = &rest[used..];
+        }
+        if self.removes_extra_space {
+            while normalized.ends_with(space) {
+                normalized.truncate(normalized.len() - space.len());
+            }
+        }
+        if self.adds_dummy_prefix && self.space_is_suffix {
+            normalized.extend_from_slice(space);
+        }
+    }
+
+    /// What a text's first characters become, and how many bytes of it they are: a symbol of the user, or
+    /// the longest that the table replaces, or one character.
+    fn first<'a>(&'a self, text: &'a [u8]) -> (&'a [u8], usize) {
+        let mut symbol = 0;
+        self.user_defined.prefixes(text, |bytes, _| symbol = bytes);
+        if symbol > 0 {
+            return (&text[..symbol], symbol);
+        }
+        if let Some((replacement, used)) = self.replaced(text) {
+            return (replacement, used);
+        }
+        match text {
+            [] => (&[], 0),
+            // Only a table that replaces parts of characters leads here.
+            [0x80..=0xbf, ..] => ("\u{fffd}".as_bytes(), 1),
+            [first, ..] => {
+                let bytes = char_bytes(*first).min(text.len());
+                (&text[..bytes], bytes)
+            }
+        }
+    }
+
+    /// The replacement of the longest prefix that has one.
+    fn replaced(&self, text: &[u8]) -> Option<(&[u8], usize)> {
+        let mut longest = None;
+        let mut place = offset(*self.units.first()?);
+        for (at, byte) in text.iter().enumerate() {
+            place ^= usize::from(*byte);
+            let Some(unit) = self.units.get(place) else { break };
+            if unit & (1 << 31 | 0xff) != u32::from(*byte) {
+                break;
+            }
+            place ^= offset(*unit);
+            if unit >> 8 & 1 == 1 {
+                let value = self.units.get(place).map(|leaf| leaf & !(1 << 31));
+                longest = value.map(|value| (value, at + 1)).or(longest);
+            }
+        }
+        let (from, used) = longest?;
+        let replacement = self.replacements.get(from as usize..)?;
+        let end = replacement.iter().position(|byte| *byte == 0).unwrap_or(replacement.len());
+        Some((&replacement[..end], used))
+    }
+}
+
+/// Where the children of a unit of Darts are, relative to it.
+fn offset(unit: u32) -> usize {
+    ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
+}
+
+/// The length of a character in UTF-8, from its first byte.
+pub(super) fn char_bytes(first: u8) -> usize {
+    match first >> 4 {
+        0xc | 0xd => 2,
+        0xe => 3,
+        0xf => 4,
+        _ => 1,
+    }
+}
+
+trait TrimPrefixSpaces {
+    fn trim_prefix_spaces(&self) -> &Self;
+}
+
+impl TrimPrefixSpaces for [u8] {
+    fn trim_prefix_spaces(&self) -> &[u8] {
+        let spaces = self.iter().take_while(|byte| **byte == b' ').count();
+        &self[spaces..]
+    }
+}

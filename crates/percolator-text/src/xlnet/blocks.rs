@@ -1,0 +1,135 @@
+//! Files as blocks of whole lines, which several threads take in order.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+
+use super::PrepareError;
+
+/// How much of a file is read at once. A longer line makes a longer block.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Whole lines of a file.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// The block's number in its task.
+    pub(super) number: usize,
+    /// The file's number in its task.
+    pub(super) file: usize,
+    /// Where the block starts in the file, in bytes and in lines.
+    pub(super) offset: u64,
+    pub(super) first_line: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Reads a task's files, one after the other.
+#[derive(Debug)]
+pub(super) struct Blocks<'f> {
+    files: &'f [PathBuf],
+    /// The file that is open, and its number.
+    open: Option<(usize, File)>,
+    next_file: usize,
+    number: usize,
+    offset: u64,
+    line: u64,
+    /// The front of a line whose end is not read yet.
+    rest: Vec<u8>,
+}
+
+impl<'f> Blocks<'f> {
+    pub(super) fn new(files: &'f [PathBuf]) -> Self {
+        Blocks { files, open: None, next_file: 0, number: 0, offset: 0, line: 1, rest: Vec::new() }
+    }
+
+    /// The next block; `None` after the last. After an error there is none either.
+    pub(super) fn next(&mut self) -> Result<Option<Block>, PrepareError> {
+        loop {
+            let Some((number, file)) = &mut self.open else {
+                let Some(path) = self.files.get(self.next_file) else { return Ok(None) };
+                match File::open(path) {
+                    Ok(file) => self.open = Some((self.next_file, file)),
+                    Err(source) => return Err(self.end(self.next_file, source)),
+                }
+                self.next_file += 1;
+                (self.offset, self.line) = (0, 1);
+                continue;
+            };
+            let number = *number;
+            let mut bytes = std::mem::take(&mut self.rest);
+            let is_last = match fill(file, &mut bytes) {
+                Ok(is_last) => is_last,
+                Err(source) => return Err(self.end(number, source)),
+            };
+            if is_last {
+                self.open = None;
+            } else {
+                let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                self.rest = bytes.split_off(end);
+            }
+            if !bytes.is_empty() {
+                return Ok(Some(self.cut(number, bytes)));
+            }
+        }
+    }
+
+    fn cut(&mut self, file: usize, bytes: Vec<u8>) -> Block {
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        let block = Block { number: self.number, file, offset: self.offset, first_line: self.line, bytes };
+        self.number += 1;
+        self.offset += block.bytes.len() as u64;
+        self.line += lines as u64;
+        block
+    }
+
+    fn end(&mut self, file: usize, source: io::Error) -> PrepareError {
+        self.next_file = self.files.len();
+        self.open = None;
+        PrepareError::Read { path: self.files[file].display().to_string(), source }
+    }
+}
+
+/// Reads on until the block has a whole line, and tells whether the file has ended.
+fn fill(file: &mut File, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        let from = bytes.len();
+        let read = file.take(BLOCK_BYTES as u64).read_to_end(bytes)?;
+        if read < BLOCK_BYTES {
+            return Ok(true);
+        }
+        if bytes[from..].contains(&b'\n') {
+            return Ok(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_whole_lines_with_their_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = "x".repeat(3 * BLOCK_BYTES);
+        let line = "0123456789".repeat(10) + "\n";
+        let texts = [format!("a\n{long}\nb"), String::new(), line.repeat(30_000), "no end".to_owned()];
+        let files: Vec<_> = (0..4).map(|file| folder.path().join(format!("{file}"))).collect();
+        files.iter().zip(&texts).for_each(|(path, text)| std::fs::write(path, text).unwrap());
+        let mut blocks = Blocks::new(&files);
+        let mut read = vec![String::new(); 4];
+        let mut number = 0;
+        while let Some(block) = blocks.next().unwrap() {
+            let text = &mut read[block.file];
+            assert_eq!((block.number, block.offset), (number, text.len() as u64));
+            assert_eq!(block.first_line, text.matches('\n').count() as u64 + 1);
+            *text += std::str::from_utf8(&block.bytes).unwrap();
+            assert!(text.ends_with('\n') || *text == texts[block.file]);
+            number += 1;
+        }
+        assert!(number > 5 && read == texts);
+        let missing = [files[0].clone(), folder.path().join("missing")];
+        let mut blocks = Blocks::new(&missing);
+        let error = std::iter::from_fn(|| blocks.next().transpose()).find_map(Result::err).unwrap();
+        assert!(error.to_string().contains("missing"), "{error}");
+        assert!(blocks.next().unwrap().is_none());
+    }
+}

@@ -1,0 +1,119 @@
+//! What ends a preparation.
+
+use std::io;
+
+use crate::sentencepiece::ModelError;
+
+/// Why XLNet's data could not be prepared. Files that are already complete stay, and no other is there.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// Flags that cannot be met.
+    #[error("{0}")]
+    Flags(String),
+    /// The SentencePiece model cannot be used.
+    #[error("the model {path} {source}")]
+    Model {
+        /// The model's file.
+        path: String,
+        /// What is wrong with it.
+        source: ModelError,
+    },
+    /// The model is not one for XLNet.
+    #[error(
+        "the model {path} is not one for XLNet: its piece {token} is {}, and must be {expected}: train it \
+         with <unk> <s> </s> <cls> <sep> <pad> <mask> <eod> <eop> as its pieces 0 to 8",
+        .found.as_deref().unwrap_or("missing")
+    )]
+    Special {
+        /// The model's file.
+        path: String,
+        /// The number of the piece.
+        token: u32,
+        /// What it must be.
+        expected: &'static str,
+        /// What it is.
+        found: Option<String>,
+    },
+    /// No file matches the pattern.
+    #[error("no file matches the input {pattern}")]
+    NoFiles {
+        /// The pattern.
+        pattern: String,
+    },
+    /// A folder or a file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The folder or file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line is not UTF-8.
+    #[error(
+        "{path}, line {line}: not UTF-8: byte {offset} of the file is {found:#04x}: convert the file to \
+         UTF-8 (iconv -t utf-8)"
+    )]
+    NotUtf8 {
+        /// The file.
+        path: String,
+        /// The line's number, from 1.
+        line: u64,
+        /// Where the byte is, from the start of the file.
+        offset: u64,
+        /// The byte.
+        found: u8,
+    },
+    /// A word of a file of token numbers is not one.
+    #[error(
+        "{path}, line {line}: \"{found}\" is not a token of the model, which has the tokens 0 to {last}; if \
+         the file is text, set --from-raw-text=true"
+    )]
+    Token {
+        /// The file.
+        path: String,
+        /// The line's number, from 1.
+        line: u64,
+        /// What was found.
+        found: String,
+        /// The model's last token.
+        last: usize,
+    },
+    /// No file of a task has a token.
+    #[error("task {task} has no text: none of its {files} files has a token")]
+    NoText {
+        /// The task.
+        task: u32,
+        /// How many files it has.
+        files: usize,
+    },
+    /// The text of a task does not fill one batch.
+    #[error(
+        "task {task} has {tokens} tokens, too few for one batch: {rows} rows of {row_tokens} tokens are cut \
+         from them, and a row needs more than {needed} after each of its sentences: lower --bsz-per-host or \
+         --seq-len, or give more text"
+    )]
+    TooShort {
+        /// The task.
+        task: u32,
+        /// Its tokens.
+        tokens: usize,
+        /// The rows that the tokens are cut into.
+        rows: usize,
+        /// The tokens of each such row.
+        row_tokens: usize,
+        /// The tokens that a batch takes of a row.
+        needed: usize,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// `stop` was called.
+    #[error("stopped before it was done; no half-written file is left")]
+    Stopped,
+}

@@ -1,0 +1,115 @@
+//! The JSON files beside the records, as Python's `json.dump` writes them.
+
+use std::fmt::Write as _;
+
+use super::Flags;
+
+/// The number of pieces that the script writes down, whatever the model has.
+const VOCAB_SIZE: u32 = 32_000;
+
+/// What a `record_info-*.json` says about the records of a task's pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordInfo {
+    /// The files of records, with the folder in which they were written.
+    pub filenames: Vec<String>,
+    /// How many batches they have together.
+    pub num_batch: u64,
+}
+
+impl RecordInfo {
+    /// The file's text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let names: Vec<_> = self.filenames.iter().map(|name| quoted(name)).collect();
+        format!("{{\"filenames\": [{}], \"num_batch\": {}}}", names.join(", "), self.num_batch)
+    }
+
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let names = value.get("filenames").and_then(serde_json::Value::as_array);
+        let names =
+            names.and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
+        let num_batch = value.get("num_batch").and_then(serde_json::Value::as_u64);
+        match (names, num_batch) {
+            (Some(filenames), Some(num_batch)) => Ok(RecordInfo { filenames, num_batch }),
+            (None, _) => Err("filenames is not a list of texts".to_owned()),
+            (_, None) => Err("num_batch is not a number of batches".to_owned()),
+        }
+    }
+}
+
+/// The text of `corpus_info.json`. If quirks are mended, it says so in a field that the script does not have.
+pub(super) fn corpus_info(flags: &Flags, mends_quirks: bool) -> String {
+    let num_predict = flags.num_predict.map_or("null".to_owned(), |predict| predict.to_string());
+    let mut text = format!(
+        "{{\"vocab_size\": {VOCAB_SIZE}, \"bsz_per_host\": {}, \"num_core_per_host\": {}, \"seq_len\": {}, \
+         \"reuse_len\": {}, \"uncased\": {}, \"bi_data\": {}, \"mask_alpha\": {}, \"mask_beta\": {}, \
+         \"num_predict\": {num_predict}, \"use_eod\": {}, \"sp_path\": {}, \"input_glob\": {}",
+        flags.bsz_per_host,
+        flags.cores(),
+        flags.seq_len,
+        flags.reuse_len,
+        flags.uncased,
+        flags.bi_data,
+        flags.mask_alpha,
+        flags.mask_beta,
+        flags.use_eod,
+        quoted(&flags.sp_path),
+        quoted(&flags.input_glob),
+    );
+    if mends_quirks {
+        text.push_str(", \"fix_quirks\": true");
+    }
+    text.push('}');
+    text
+}
+
+/// A text in JSON, in ASCII alone.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for unit in text.encode_utf16() {
+        match unit {
+            0x22 => quoted.push_str("\\\""),
+            0x5c => quoted.push_str("\\\\"),
+            0x0a => quoted.push_str("\\n"),
+            0x0d => quoted.push_str("\\r"),
+            0x09 => quoted.push_str("\\t"),
+            0x08 => quoted.push_str("\\b"),
+            0x0c => quoted.push_str("\\f"),
+            0x20..=0x7e => quoted.extend(char::from_u32(u32::from(unit))),
+            other => {
+                let _ = write!(quoted, "\\u{other:04x}");
+            }
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_as_by_python() {
+        // json.dumps of the same text.
+        let text = "a\"\\/\n\r\t\u{8}\u{c}\u{1}\u{7f}é\u{2028}🙂";
+        let printed = "\"a\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\\u007f\\u00e9\\u2028\\ud83d\\ude42\"";
+        assert_eq!(quoted(text), printed);
+    }
+
+    #[test]
+    fn record_info_is_read_as_written() {
+        let info = RecordInfo { filenames: vec!["a/é".to_owned(), "b".to_owned()], num_batch: 7 };
+        assert_eq!(info.to_json(), "{\"filenames\": [\"a/\\u00e9\", \"b\"], \"num_batch\": 7}");
+        assert_eq!(RecordInfo::from_json(&info.to_json()), Ok(info));
+        for wrong in ["", "[]", "{\"filenames\": [1], \"num_batch\": 1}", "{\"filenames\": [\"a\"]}"] {
+            assert!(RecordInfo::from_json(wrong).is_err(), "{wrong}");
+        }
+    }
+}

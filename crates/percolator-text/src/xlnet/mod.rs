@@ -1,0 +1,26 @@
+//! XLNet's data, as the public `data_utils.py` prepares it: text into tokens, tokens into rows of two
+//! segments with masked n-grams, rows into records of `tf.train.Example`.
+//!
+//! All values are the script's, with the same flags and seeds.
+
+mod blocks;
+mod error;
+mod flags;
+mod glob;
+mod info;
+mod mask;
+mod prepare;
+mod progress;
+mod records;
+mod segments;
+mod stream;
+mod tokens;
+mod vocabulary;
+
+pub use error::PrepareError;
+pub use flags::{Flags, Split};
+pub use info::RecordInfo;
+pub use prepare::{Options, RunSummary, Summary, prepare};
+pub use progress::Progress;
+pub use tokens::TextCounts;
+pub use vocabulary::Vocabulary;

@@ -1,0 +1,202 @@
+//! All tasks and passes of one call.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::PrepareError;
+use super::flags::{Flags, Shape};
+use super::glob;
+use super::info::{RecordInfo, corpus_info};
+use super::progress::Progress;
+use super::records::Pass;
+use super::stream::Stream;
+use super::tokens::{self, TaskTokens, TextCounts};
+use super::vocabulary::Vocabulary;
+use crate::parallel::in_order;
+use crate::random::{NumpyRandom, PythonRandom};
+use crate::tfrecord::write_file;
+
+/// What to prepare.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The script's flags.
+    pub flags: Flags,
+    /// How many passes to write, from [`Flags::pass_id`] on. 0 is taken for 1.
+    pub num_passes: u32,
+    /// Write all tasks, and not only [`Flags::task`].
+    pub all_tasks: bool,
+    /// The seed of CPython's `random`, from which the segments are drawn, for each task and pass. If not set,
+    /// it is 100 times the task plus the pass, as for NumPy, so that passes differ.
+    ///
+    /// The script does not seed it.
+    pub python_seed: Option<i64>,
+    /// Mend what the script does wrong: an n-gram ends where a word starts, so that whole words are
+    /// predicted.
+    pub fix_quirks: bool,
+    /// How many threads to use; if not set, one a processor.
+    pub threads: Option<usize>,
+}
+
+/// What was prepared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// What was read, of all tasks.
+    pub text: TextCounts,
+    /// What was written, by task and pass.
+    pub runs: Vec<RunSummary>,
+    /// Tasks that no file is left for. They write nothing.
+    pub tasks_without_files: Vec<u32>,
+    /// The most bytes of tokens that were held at one time. A token takes four.
+    pub token_bytes_max: u64,
+}
+
+/// What a task's pass wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunSummary {
+    /// The task.
+    pub task: u32,
+    /// The pass.
+    pub pass: u32,
+    /// The file of records.
+    pub records_path: PathBuf,
+    /// Batches in it.
+    pub batches: u64,
+    /// Records in it.
+    pub records: u64,
+    /// Tokens of the text that no row begins with: the end of each row that is too short for another batch,
+    /// and what is left after the text is cut into rows.
+    pub tokens_left: u64,
+}
+
+/// Prepares XLNet's data: reads the files, writes the records of each task and pass, their `record_info`,
+/// and, with task 0, `corpus_info.json`.
+///
+/// What is written depends on the flags, the files and the seeds alone, whatever the number of threads. A
+/// file is there whole or not at all.
+///
+/// # Errors
+///
+/// [`PrepareError`]
+pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, PrepareError> {
+    let flags = &options.flags;
+    let shape = flags.shape()?;
+    let tasks: Vec<u32> = if options.all_tasks { (0..flags.num_task).collect() } else { vec![flags.task] };
+    let passes = flags.pass_id..flags.pass_id.saturating_add(options.num_passes.max(1));
+    // All seeds are there if the last is.
+    Flags::numpy_seed(tasks.last().copied().unwrap_or_default(), passes.end - 1)?;
+    let vocabulary = Vocabulary::open(Path::new(&flags.sp_path))?;
+    let files = glob::expand(&flags.input_glob)?;
+    let of_task = |task: u32| -> Vec<PathBuf> {
+        files.iter().skip(task as usize).step_by(flags.num_task as usize).cloned().collect()
+    };
+    let (tasks, tasks_without_files): (Vec<_>, Vec<_>) =
+        tasks.into_iter().partition(|task| (*task as usize) < files.len());
+    let mut bytes = 0;
+    for path in tasks.iter().flat_map(|task| of_task(*task)) {
+        let unreadable = |source| PrepareError::Read { path: path.display().to_string(), source };
+        bytes += fs::metadata(&path).map_err(unreadable)?.len();
+    }
+    progress.set_total(bytes * (1 + passes.len() as u64));
+    let folder = Path::new(&flags.save_dir).join("tfrecords");
+    fs::create_dir_all(&folder).map_err(|source| write_failed(&folder, source))?;
+
+    let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(Into::into));
+    let threads = threads.unwrap_or(1).max(1);
+    let at_once = threads.min(tasks.len()).max(1);
+    let job = Job { options, shape: &shape, vocabulary: &vocabulary, folder: &folder, progress };
+    let mut numbered = tasks.iter().copied().enumerate();
+    let mut summary = Summary { tasks_without_files, ..Summary::default() };
+    let done = in_order(
+        at_once,
+        || Ok(numbered.next()),
+        || |task| job.task(task, &of_task(task), passes.clone(), threads / at_once),
+    )?;
+    let mut held: Vec<u64> = done.iter().map(|(text, _)| text.tokens * 4).collect();
+    held.sort_unstable_by(|one, other| other.cmp(one));
+    summary.token_bytes_max = held.iter().take(at_once).sum();
+    for (text, runs) in done {
+        summary.text.add(&text);
+        summary.runs.extend(runs);
+    }
+    if flags.task == 0 || options.all_tasks {
+        let path = Path::new(&flags.save_dir).join("corpus_info.json");
+        let text = corpus_info(flags, options.fix_quirks);
+        write_file(&path, text.as_bytes()).map_err(|source| write_failed(&path, source))?;
+    }
+    Ok(summary)
+}
+
+fn write_failed(path: &Path, source: std::io::Error) -> PrepareError {
+    PrepareError::Write { path: path.display().to_string(), source }
+}
+
+/// What all tasks share.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    options: &'a Options,
+    shape: &'a Shape,
+    vocabulary: &'a Vocabulary,
+    folder: &'a Path,
+    progress: &'a Progress,
+}
+
+impl Job<'_> {
+    /// Reads a task's files once, and writes its passes.
+    fn task(
+        &self,
+        task: u32,
+        files: &[PathBuf],
+        passes: std::ops::Range<u32>,
+        threads: usize,
+    ) -> Result<(TextCounts, Vec<RunSummary>), PrepareError> {
+        let flags = &self.options.flags;
+        let tokens = tokens::read(flags, self.vocabulary, files, threads, self.progress)?;
+        if tokens.files.is_empty() {
+            return Err(PrepareError::NoText { task, files: files.len() });
+        }
+        let mut bytes = 0;
+        for path in files {
+            bytes += fs::metadata(path).map_or(0, |found| found.len());
+        }
+        let mut numbered = passes.enumerate().map(|(number, pass)| (number, pass));
+        let at_once = threads.min(numbered.len());
+        let runs = in_order(at_once, || Ok(numbered.next()), || |pass| self.run(task, pass, &tokens, bytes))?;
+        Ok((tokens.counts, runs))
+    }
+
+    /// Writes a task's pass.
+    fn run(&self, task: u32, pass: u32, tokens: &TaskTokens, work: u64) -> Result<RunSummary, PrepareError> {
+        let flags = &self.options.flags;
+        let seed = Flags::numpy_seed(task, pass)?;
+        let mut numpy = NumpyRandom::new(seed);
+        let order = numpy.permutation(tokens.files.len());
+        let python = PythonRandom::new(self.options.python_seed.unwrap_or(i64::from(seed)));
+        let parts = order.iter().flat_map(|file| &tokens.files[*file]).map(|block| &block[..]);
+        let stream = Stream::new(parts);
+        let run = Pass {
+            task,
+            shape: self.shape,
+            vocabulary: self.vocabulary,
+            mends_quirks: self.options.fix_quirks,
+            progress: self.progress,
+            work,
+        };
+        let records_path = self.folder.join(flags.records_name(task, pass));
+        let batches = run.write(&stream, &records_path, python, numpy)?;
+        let info = RecordInfo { filenames: vec![records_path.display().to_string()], num_batch: batches };
+        let path = self.folder.join(flags.info_name(task, pass));
+        write_file(&path, info.to_json().as_bytes()).map_err(|source| write_failed(&path, source))?;
+        let used = batches * self.shape.rows_cut as u64 * self.shape.reuse_len as u64;
+        Ok(RunSummary {
+            task,
+            pass,
+            records_path,
+            batches,
+            records: batches * self.shape.rows as u64,
+            tokens_left: stream.len() as u64 - used,
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! A pass over a task's tokens: rows, their segments and masks, and the records written.
+
+use std::path::Path;
+
+use super::PrepareError;
+use super::flags::Shape;
+use super::mask::Masks;
+use super::progress::Progress;
+use super::segments::{Segments, split};
+use super::stream::{Row, Stream};
+use super::vocabulary::{CLS, SEP, Vocabulary};
+use crate::random::{NumpyRandom, PythonRandom};
+use crate::tfrecord::{ExampleBuffer, RecordWriter};
+
+/// A task's pass.
+#[derive(Debug)]
+pub(super) struct Pass<'a> {
+    pub(super) task: u32,
+    pub(super) shape: &'a Shape,
+    pub(super) vocabulary: &'a Vocabulary,
+    pub(super) mends_quirks: bool,
+    pub(super) progress: &'a Progress,
+    /// What the pass counts for in the progress.
+    pub(super) work: u64,
+}
+
+/// One row of a batch, while it is made. Its memory is reused.
+#[derive(Debug, Default)]
+struct Draft {
+    /// The row's tokens.
+    input: Vec<u32>,
+    /// What follows each token.
+    target: Vec<u32>,
+    /// How long A and B are.
+    a: usize,
+    b: usize,
+    is_next: bool,
+    /// Which tokens are predicted.
+    mask: Vec<bool>,
+    cuts: Vec<usize>,
+    /// The tokens of a backward row in the order of the text.
+    reversed: Vec<u32>,
+}
+
+impl Pass<'_> {
+    /// Writes all batches, and returns how many there are. Splitting a row draws from `python`, masking it
+    /// from `numpy`.
+    pub(super) fn write(
+        &self,
+        stream: &Stream<'_>,
+        path: &Path,
+        mut python: PythonRandom,
+        mut numpy: NumpyRandom,
+    ) -> Result<u64, PrepareError> {
+        let shape = self.shape;
+        let row_tokens = stream.len() / shape.rows_cut;
+        let rows: Vec<_> = (0..shape.rows)
+            .map(|row| Row {
+                stream,
+                begin: shape.cut_of(row) * row_tokens,
+                len: row_tokens,
+                is_backward: shape.is_backward(row),
+            })
+            .collect();
+        let masks = Masks::new(self.vocabulary, shape, self.mends_quirks);
+        let failed = |source| PrepareError::Write { path: path.display().to_string(), source };
+        let mut drafts: Vec<_> = rows.iter().map(|_| Draft::default()).collect();
+        let mut example = ExampleBuffer::default();
+        let mut writer = None;
+        let (mut batches, mut at, mut reported) = (0, 0, 0);
+        while at + shape.seq_len <= row_tokens {
+            if self.progress.is_stopped() {
+                return Err(PrepareError::Stopped);
+            }
+            let mut rows = rows.iter().zip(&mut drafts);
+            if !rows.all(|(row, draft)| {
+                draft.fill(row, at, shape, &mut python) && {
+                    draft.mask(row.is_backward, shape, &masks, &mut numpy);
+                    true
+                }
+            }) {
+                // As in the script: when a row is not complete, its batch is dropped, and the file ends.
+                break;
+            }
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                none => none.insert(RecordWriter::create(path).map_err(failed)?),
+            };
+            for draft in &drafts {
+                draft.encode(shape, &mut example);
+                writer.write(example.message()).map_err(failed)?;
+            }
+            batches += 1;
+            at += shape.reuse_len;
+            self.progress.add_records(shape.rows as u64);
+            let done = self.work * at.min(row_tokens) as u64 / row_tokens as u64;
+            self.progress.add_done(done - std::mem::replace(&mut reported, done));
+        }
+        self.progress.add_done(self.work - reported);
+        let too_short = || PrepareError::TooShort {
+            task: self.task,
+            tokens: stream.len(),
+            rows: shape.rows_cut,
+            row_tokens,
+            needed: shape.seq_len,
+        };
+        writer.ok_or_else(too_short)?.finish().map_err(failed)?;
+        Ok(batches)
+    }
+}
+
+impl Draft {
+    /// Makes a row of the tokens from `at` on. Returns whether there are enough.
+    fn fill(&mut self, row: &Row<'_>, at: usize, shape: &Shape, python: &mut PythonRandom) -> bool {
+        let reuse = shape.reuse_len;
+        let split = split(row, at + reuse, shape.segment_tokens(), python, &mut self.cuts);
+        let Some(Segments { a, b, is_next }) = split else { return false };
+        (self.a, self.b, self.is_next) = (a.len(), b.len(), is_next);
+        self.input.clear();
+        row.copy(at..at + reuse, &mut self.input);
+        row.copy(a.clone(), &mut self.input);
+        self.input.push(SEP);
+        row.copy(b.clone(), &mut self.input);
+        self.input.extend([SEP, CLS]);
+        self.target.clear();
+        row.copy(at + 1..at + reuse + 1, &mut self.target);
+        row.copy(a.start + 1..a.end + 1, &mut self.target);
+        // B's first token is the target of the separator before it.
+        row.copy(b.start..b.end + 1, &mut self.target);
+        // Nobody uses the last two.
+        self.target.extend([CLS, CLS]);
+        debug_assert_eq!([self.input.len(), self.target.len()], [shape.seq_len; 2]);
+        true
+    }
+
+    /// Masks the reused half of the row, then the other. A backward row is masked in the text's order.
+    fn mask(&mut self, is_backward: bool, shape: &Shape, masks: &Masks<'_>, numpy: &mut NumpyRandom) {
+        self.mask.clear();
+        self.mask.resize(shape.seq_len, false);
+        let halves = [0..shape.reuse_len, shape.reuse_len..shape.seq_len];
+        for (number, half) in halves.into_iter().enumerate() {
+            let goal = shape.masked.map(|goals| goals[number]);
+            let (tokens, mask) = (&self.input[half.clone()], &mut self.mask[half]);
+            if is_backward {
+                self.reversed.clear();
+                self.reversed.extend(tokens.iter().rev());
+                masks.draw(&self.reversed, goal, numpy, mask);
+                mask.reverse();
+            } else {
+                masks.draw(tokens, goal, numpy, mask);
+            }
+        }
+    }
+
+    fn encode(&self, shape: &Shape, example: &mut ExampleBuffer) {
+        // Of the reused part, of A with its separator; of B with its separator; of the class symbol.
+        let segments = [(0, shape.reuse_len + self.a + 1), (1, self.b + 1), (2, 1)];
+        example.clear();
+        example.put("input", self.input.iter().copied());
+        example.put("is_masked", self.mask.iter().map(|is_masked| u32::from(*is_masked)));
+        example.put("label", std::iter::once(u32::from(self.is_next)));
+        example.put("seg_id", segments.iter().flat_map(|(id, count)| std::iter::repeat_n(*id, *count)));
+        example.put("target", self.target.iter().copied());
+    }
+}

@@ -1,0 +1,242 @@
+//! Files into tokens: sentences, documents, and the ids by which neighbouring sentences are told apart.
+
+use std::path::PathBuf;
+
+use super::PrepareError;
+use super::blocks::{Block, Blocks};
+use super::flags::Flags;
+use super::progress::Progress;
+use super::stream::CHANGE;
+use super::vocabulary::{EOD, Vocabulary};
+use crate::clean;
+use crate::parallel::in_order;
+use crate::python_text::{integer, is_space, words};
+use crate::sentencepiece::Scratch;
+
+/// What was read, and what of it was skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextCounts {
+    /// Files.
+    pub files: u64,
+    /// Files without a line, which are skipped.
+    pub empty_files: u64,
+    /// Files whose lines have no token, which are skipped.
+    pub files_without_tokens: u64,
+    /// Lines.
+    pub lines: u64,
+    /// Lines of white space that are skipped, as without [`use_eod`](Flags::use_eod).
+    pub blank_lines_skipped: u64,
+    /// Lines that are not blank and have no token.
+    pub lines_without_tokens: u64,
+    /// Tokens.
+    pub tokens: u64,
+}
+
+impl TextCounts {
+    pub(super) fn add(&mut self, other: &TextCounts) {
+        self.files += other.files;
+        self.empty_files += other.empty_files;
+        self.files_without_tokens += other.files_without_tokens;
+        self.lines += other.lines;
+        self.blank_lines_skipped += other.blank_lines_skipped;
+        self.lines_without_tokens += other.lines_without_tokens;
+        self.tokens += other.tokens;
+    }
+}
+
+/// The tokens of a task's files, each with the mark [`CHANGE`] where a sentence starts.
+#[derive(Debug)]
+pub(super) struct TaskTokens {
+    /// Of each file that has a token, the tokens of its blocks.
+    pub(super) files: Vec<Vec<Vec<u32>>>,
+    pub(super) counts: TextCounts,
+}
+
+/// The tokens of a block. Its first line has the sentence id `false` for the time being: which it has depends
+/// on the lines before.
+#[derive(Debug)]
+struct BlockTokens {
+    file: usize,
+    tokens: Vec<u32>,
+    /// The sentence ids of its first and last token, and that which the line after it will have.
+    first_id: bool,
+    last_id: bool,
+    next_id: bool,
+    counts: TextCounts,
+}
+
+/// Reads the files of a task and cuts them into tokens, on several threads.
+pub(super) fn read(
+    flags: &Flags,
+    vocabulary: &Vocabulary,
+    files: &[PathBuf],
+    threads: usize,
+    progress: &Progress,
+) -> Result<TaskTokens, PrepareError> {
+    let mut blocks = Blocks::new(files);
+    let next = || match progress.is_stopped() {
+        true => Err(PrepareError::Stopped),
+        false => Ok(blocks.next()?.map(|block| (block.number, block))),
+    };
+    let cut = || {
+        let mut cutter =
+            Cutter { flags, vocabulary, files, scratch: Scratch::default(), text: String::new() };
+        move |block: Block| {
+            let tokens = cutter.block(&block)?;
+            progress.add_done(block.bytes.len() as u64);
+            Ok(tokens)
+        }
+    };
+    Ok(join(in_order(threads, next, cut)?, files.len()))
+}
+
+/// Joins the blocks of each file: where two meet, the sentence ids of the second follow those of the first.
+fn join(blocks: Vec<BlockTokens>, file_count: usize) -> TaskTokens {
+    let mut counts = TextCounts { files: file_count as u64, ..TextCounts::default() };
+    let mut files: Vec<Vec<Vec<u32>>> = vec![Vec::new(); file_count];
+    let mut lines = vec![0; file_count];
+    let mut file = None;
+    let (mut next_id, mut last_id) = (false, None);
+    for mut block in blocks {
+        if file != Some(block.file) {
+            file = Some(block.file);
+            (next_id, last_id) = (false, None);
+        }
+        if let Some(first) = block.tokens.first_mut() {
+            // Sentences of different files always differ.
+            let changes = last_id.is_none_or(|last| last != block.first_id ^ next_id);
+            *first = *first & !CHANGE | if changes { CHANGE } else { 0 };
+            last_id = Some(block.last_id ^ next_id);
+        }
+        next_id ^= block.next_id;
+        lines[block.file] += block.counts.lines;
+        counts.add(&block.counts);
+        if !block.tokens.is_empty() {
+            files[block.file].push(block.tokens);
+        }
+    }
+    counts.empty_files = lines.iter().filter(|lines| **lines == 0).count() as u64;
+    counts.files_without_tokens =
+        files.iter().filter(|file| file.is_empty()).count() as u64 - counts.empty_files;
+    files.retain(|file| !file.is_empty());
+    TaskTokens { files, counts }
+}
+
+/// Cuts blocks into tokens.
+struct Cutter<'a> {
+    flags: &'a Flags,
+    vocabulary: &'a Vocabulary,
+    files: &'a [PathBuf],
+    scratch: Scratch,
+    /// The line that is cleaned.
+    text: String,
+}
+
+impl Cutter<'_> {
+    fn block(&mut self, block: &Block) -> Result<BlockTokens, PrepareError> {
+        // Text has about four bytes a token.
+        let mut cut = BlockTokens {
+            file: block.file,
+            tokens: Vec::with_capacity(block.bytes.len() / 4),
+            first_id: false,
+            last_id: false,
+            next_id: false,
+            counts: TextCounts::default(),
+        };
+        let mut offset = 0;
+        for (line, bytes) in (block.first_line..).zip(block.bytes.split_inclusive(|byte| *byte == b'\n')) {
+            let place = Place { block, line, offset };
+            offset += bytes.len();
+            let without;
+            // TensorFlow's reader drops this byte wherever it is, and takes a last line for none if nothing
+            // is left of it.
+            let mut kept = bytes;
+            if bytes.contains(&b'\r') {
+                without = bytes.iter().copied().filter(|byte| *byte != b'\r').collect::<Vec<_>>();
+                kept = &without;
+            }
+            if kept.is_empty() {
+                continue;
+            }
+            let text = std::str::from_utf8(kept).map_err(|_| self.not_utf8(&place, bytes))?;
+            self.line(text, &place, &mut cut)?;
+        }
+        cut.counts.tokens = cut.tokens.len() as u64;
+        cut.tokens.shrink_to_fit();
+        Ok(cut)
+    }
+
+    /// Appends a line's tokens, and takes turns with the sentence id.
+    fn line(&mut self, line: &str, place: &Place<'_>, cut: &mut BlockTokens) -> Result<(), PrepareError> {
+        cut.counts.lines += 1;
+        let from = cut.tokens.len();
+        if line.chars().all(is_space) {
+            if !self.flags.use_eod {
+                cut.counts.blank_lines_skipped += 1;
+                return Ok(());
+            }
+            // The end of a document belongs to its last sentence.
+            cut.next_id ^= true;
+            cut.tokens.push(EOD);
+        } else if self.flags.from_raw_text {
+            clean(line, self.flags.uncased, &mut self.text);
+            self.vocabulary.encode(&self.text, &mut self.scratch, &mut cut.tokens);
+        } else {
+            self.numbers(line, place, &mut cut.tokens)?;
+        }
+        match cut.tokens.get_mut(from) {
+            None => cut.counts.lines_without_tokens += 1,
+            Some(_) if from == 0 => (cut.first_id, cut.last_id) = (cut.next_id, cut.next_id),
+            Some(first) => {
+                *first |= if cut.next_id == cut.last_id { 0 } else { CHANGE };
+                cut.last_id = cut.next_id;
+            }
+        }
+        cut.next_id ^= true;
+        Ok(())
+    }
+
+    fn numbers(&self, line: &str, place: &Place<'_>, tokens: &mut Vec<u32>) -> Result<(), PrepareError> {
+        for word in words(line) {
+            let count = self.vocabulary.token_count();
+            let token = integer(word).and_then(|token| u32::try_from(token).ok());
+            match token.filter(|token| (*token as usize) < count) {
+                Some(token) => tokens.push(token),
+                None => {
+                    return Err(PrepareError::Token {
+                        path: self.path(place),
+                        line: place.line,
+                        found: word.chars().take(40).collect(),
+                        last: count - 1,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn not_utf8(&self, place: &Place<'_>, line: &[u8]) -> PrepareError {
+        let valid = match std::str::from_utf8(line) {
+            Ok(_) => 0,
+            Err(error) => error.valid_up_to(),
+        };
+        PrepareError::NotUtf8 {
+            path: self.path(place),
+            line: place.line,
+            offset: place.block.offset + (place.offset + valid) as u64,
+            found: line.get(valid).copied().unwrap_or_default(),
+        }
+    }
+
+    fn path(&self, place: &Place<'_>) -> String {
+        self.files[place.block.file].display().to_string()
+    }
+}
+
+/// Where a line is.
+struct Place<'b> {
+    block: &'b Block,
+    line: u64,
+    /// In the block.
+    offset: usize,
+}
