@@ -138,7 +138,7 @@ pub struct TfRecordOptions {
 }
 
 impl TfRecordOptions {
-    /// Sets how the file is read (default: [`Access::Chosen`]). With [`Access::Read`], and of a compressed
+    /// Sets how the file is read (default: [`Access::Auto`]). With [`Access::Read`], and of a compressed
     /// file, records are copied, and the cursor verifies their data.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
