@@ -73,8 +73,8 @@ fn files_are_dumped_fed_planned_and_digested() {
         order.chunks(8).all(|file| file[0] % 8 == 0 && file.windows(2).all(|pair| pair[1] == pair[0] + 1))
     );
     pass(folder, "digest --tfrecord files --each-record --out digest");
-    let feed = "feed --tfrecord files --epochs 2 --batch-size 5 --shuffle files --receipt receipt --receipt-contents";
-    pass(folder, feed);
+    let feed = "feed --tfrecord files --epochs 2 --batch-size 5 --shuffle files";
+    pass(folder, &format!("{feed} --receipt receipt --receipt-contents"));
     let verdict = pass(folder, "verify-run receipt --epochs 2 --digest digest");
     assert!(verdict.contains("epoch 1"), "{verdict}");
     assert!(
