@@ -2,8 +2,8 @@
 //! messages, and the step it belongs to ([`StepId`]).
 //!
 //! Two kinds of record are read in place, by views of a value's bytes that copy nothing: [`Datum`], Caffe's
-//! image with a label, which a feed decodes by default, and TensorFlow's [`Example`](crate::example::Example).
-//! Records of other kinds need only a [decoder](crate::RecordDecoder).
+//! image with a label, which a feed decodes by default, and TensorFlow's
+//! [`Example`](crate::example::Example). Records of other kinds need only a [decoder](crate::RecordDecoder).
 
 pub(crate) mod datum;
 pub(crate) mod example;
