@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// All records of a file: the values of each feature. Checksums are verified.
-pub fn records(mut bytes: &[u8]) -> Vec<BTreeMap<String, Vec<u64>>> {
+pub(crate) fn records(mut bytes: &[u8]) -> Vec<BTreeMap<String, Vec<u64>>> {
     let mut records = Vec::new();
     while !bytes.is_empty() {
         let (length, rest) = bytes.split_at(8);
