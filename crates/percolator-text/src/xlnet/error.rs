@@ -64,6 +64,18 @@ pub enum PrepareError {
         /// The byte.
         found: u8,
     },
+    /// A line is too long.
+    #[error(
+        "{path}, line {line}: the line has more than {max} bytes: break the text into lines of a sentence"
+    )]
+    LongLine {
+        /// The file.
+        path: String,
+        /// The line's number, from 1.
+        line: u64,
+        /// The most bytes that a line may have.
+        max: usize,
+    },
     /// A word of a file of token numbers is not one.
     #[error(
         "{path}, line {line}: \"{found}\" is not a token of the model, which has the tokens 0 to {last}; if \

@@ -175,7 +175,7 @@ impl Flags {
         let both_ways = 2 * u64::from(cores);
         if self.bi_data && u64::from(rows) % both_ways != 0 {
             return refuse(format!(
-                "--bsz-per-host {rows} is not a multiple of {both_ways}, twice the cores, which --bi-data needs"
+                "--bsz-per-host {rows} is not a multiple of {both_ways}, twice the cores, as --bi-data needs"
             ));
         }
         let (seq_len, reuse_len) = (self.seq_len, self.reuse_len);
