@@ -269,8 +269,8 @@ fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     let rate = records as f64 / took.as_secs_f64().max(1e-9);
     writeln!(
         out,
-        "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} lines in {} files; tokens held at most: {} \
-         bytes",
+        "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} lines in {} files; at most {} bytes of \
+         tokens in memory",
         took.as_secs_f64(),
         text.tokens,
         text.lines,

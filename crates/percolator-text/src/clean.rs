@@ -30,11 +30,10 @@ pub fn clean(text: &str, is_lowered: bool, cleaned: &mut String) {
 /// Appends a word with its doubled quotes replaced.
 fn push_quoted(word: &str, cleaned: &mut String) {
     let mut rest = word;
-    while let Some(at) = rest.find("``").into_iter().chain(rest.find("''")).min() {
-        let (before, after) = rest.split_at(at);
-        cleaned.push_str(before);
+    while let Some(at) = rest.as_bytes().windows(2).position(|pair| pair == b"``" || pair == b"''") {
+        cleaned.push_str(&rest[..at]);
         cleaned.push('"');
-        rest = &after[2..];
+        rest = &rest[at + 2..];
     }
     cleaned.push_str(rest);
 }

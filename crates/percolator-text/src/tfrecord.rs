@@ -32,7 +32,13 @@ impl ExampleBuffer {
         put_tagged(&mut self.entry, 2, value);
         put_tagged(&mut self.entry, 3, feature);
         put_tagged(&mut self.entry, 1, list);
-        values.for_each(|value| put_varint(&mut self.entry, value));
+        self.entry.reserve(list as usize);
+        if list as usize == values.clone().count() {
+            // Each takes one byte, and is that byte.
+            self.entry.extend(values.map(|value| value.to_le_bytes()[0]));
+        } else {
+            values.for_each(|value| put_varint(&mut self.entry, value));
+        }
         // Features { feature = 1 }
         let entry = u32::try_from(self.entry.len()).expect("a row is short");
         put_tagged(&mut self.bytes, 1, entry);
@@ -151,7 +157,7 @@ mod tests {
             for value in [(1_u32 << shift) - 1, 1 << shift, u32::MAX >> shift] {
                 let mut bytes = Vec::new();
                 put_varint(&mut bytes, value);
-                assert_eq!(bytes.len() as u32, varint_bytes(value), "{value}");
+                assert_eq!(bytes.len(), varint_bytes(value) as usize, "{value}");
             }
         }
     }

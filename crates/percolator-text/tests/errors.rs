@@ -1,6 +1,7 @@
 //! What is wrong with a corpus, a model or the flags is said, and nothing half-written is left.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+use std::error::Error as _;
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -37,9 +38,20 @@ fn run(flags: &Flags) -> Result<Summary, PrepareError> {
     prepare(&Options { flags: flags.clone(), ..Options::default() }, &Progress::new())
 }
 
+/// The message with those of its causes.
+fn message(error: &PrepareError) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message += &format!(": {error}");
+        cause = error.source();
+    }
+    message
+}
+
 /// The error of these flags, after which no file is there.
 fn refused(flags: &Flags) -> String {
-    let error = run(flags).unwrap_err().to_string();
+    let error = message(&run(flags).unwrap_err());
     assert_eq!(written(flags), [""; 0], "{error}");
     error
 }
@@ -76,7 +88,12 @@ fn text_that_is_not_utf8_is_named_by_line_and_byte() {
 fn a_corpus_may_be_too_short_or_empty() {
     let (_folder, flags) = corpus(&[("a.txt", b"In the beginning God created the heaven and the earth.\n")]);
     let error = refused(&flags);
-    assert!(error.starts_with("task 0 has 13 tokens, too few for one batch: 1 rows of 13 tokens"), "{error}");
+    assert!(
+        error.starts_with(
+            "task 0 has 12 tokens, too few for one batch: they are cut into 1 rows of 12 tokens"
+        ),
+        "{error}"
+    );
     let (_folder, flags) = corpus(&[("a.txt", b""), ("b.txt", "\u{301}\n".as_bytes())]);
     assert_eq!(refused(&flags), "task 0 has no text: none of its 2 files has a token");
     let (_folder, flags) = corpus(&[]);
@@ -106,10 +123,13 @@ fn models_of_other_kinds_are_refused() {
     let error = refused(&Flags { sp_path: path.clone(), ..flags.clone() });
     assert_eq!(
         error,
-        format!("the model {path} is a model of the kind BPE, and only unigram models are supported")
+        format!(
+            "the model {path} cannot be used: it is a model of the kind BPE, and only unigram models are \
+             supported"
+        )
     );
     let missing = refused(&Flags { sp_path: format!("{path}.missing"), ..flags });
-    assert!(missing.contains("cannot be read: No such file"), "{missing}");
+    assert!(missing.contains("it cannot be read: No such file"), "{missing}");
     // A model without XLNet's symbols: a byte of a name is changed.
     let mut other = model.clone();
     let at = other.windows(5).position(|name| name == b"<cls>").unwrap();
@@ -167,7 +187,7 @@ fn what_is_skipped_is_counted() {
     let (_folder, flags) = corpus(&[("a.txt", &text()), ("b.txt", b""), ("c.txt", b" \n\n"), ("d.txt", odd)]);
     let flags = Flags { use_eod: false, ..flags };
     let summary = run(&flags).unwrap();
-    let blank = text().split(|byte| *byte == b'\n').filter(|line| line.is_empty()).count() as u64 - 1;
+    let blank = text().split(|byte| *byte == b'\n').filter(|line| line.is_empty()).count() as u64;
     let counts = summary.text;
     assert_eq!((counts.files, counts.empty_files, counts.files_without_tokens), (4, 1, 1));
     assert_eq!((counts.blank_lines_skipped, counts.lines_without_tokens), (blank + 5, 1));
@@ -221,8 +241,8 @@ fn mended_quirks_mask_whole_words_and_are_written_down() {
 fn what_cannot_be_written_or_read_is_named() {
     let (folder, flags) = corpus(&[("a.txt", &text())]);
     fs::write(folder.path().join("out"), "a file").unwrap();
-    let error = run(&flags).unwrap_err().to_string();
-    assert!(error.starts_with("cannot write ") && error.contains("out/tfrecords"), "{error}");
+    let error = message(&run(&flags).unwrap_err());
+    assert!(error.starts_with("cannot write ") && error.contains("out/tfrecords: "), "{error}");
     fs::remove_file(folder.path().join("out")).unwrap();
     fs::create_dir(folder.path().join("b.txt")).unwrap();
     let error = refused(&flags);

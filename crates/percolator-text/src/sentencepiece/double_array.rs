@@ -80,20 +80,25 @@ impl DoubleArray {
         }
     }
 
+    /// Whether a string starts with this byte.
+    pub(super) fn has_start(&self, byte: u8) -> bool {
+        self.child(0, &self.units[0], byte).is_some()
+    }
+
+    fn child(&self, node: u32, unit: &Unit, byte: u8) -> Option<(u32, Unit)> {
+        let next = unit.base + u32::from(byte);
+        let found = self.units.get(next as usize)?;
+        (found.parent == node && next > 0).then_some((next, *found))
+    }
+
     /// Calls `take` with the length and the number of each string that the text starts with, the shortest
     /// first.
     pub(super) fn prefixes(&self, text: &[u8], mut take: impl FnMut(usize, u32)) {
         let mut node = 0;
         let mut unit = self.units[0];
         for (at, byte) in text.iter().enumerate() {
-            let next = unit.base + u32::from(*byte);
-            match self.units.get(next as usize) {
-                Some(found) if found.parent == node && next > 0 => {
-                    node = next;
-                    unit = *found;
-                }
-                _ => return,
-            }
+            let Some(child) = self.child(node, &unit, *byte) else { return };
+            (node, unit) = child;
             if unit.value != NONE {
                 take(at + 1, unit.value);
             }

@@ -12,6 +12,8 @@ mod normalizer;
 mod viterbi;
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 pub use error::ModelError;
@@ -20,6 +22,9 @@ use double_array::DoubleArray;
 use model::Kind;
 use normalizer::Normalizer;
 use viterbi::{Node, Viterbi};
+
+/// The most bytes of a model's file.
+const MODEL_BYTES_MAX: u64 = 1 << 30;
 
 /// A unigram model: its pieces, its normaliser, and the search for the best segmentation.
 #[derive(Debug)]
@@ -51,7 +56,13 @@ impl SentencePiece {
     /// [`ModelError`] if it cannot be read, is not a SentencePiece model or is damaged, or if it is not a
     /// unigram model.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        Self::from_bytes(&std::fs::read(path).map_err(ModelError::Read)?)
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(ModelError::Read)?;
+        file.take(MODEL_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ModelError::Read)?;
+        if bytes.len() as u64 > MODEL_BYTES_MAX {
+            return Err(ModelError::Damaged(format!("it has more than {MODEL_BYTES_MAX} bytes")));
+        }
+        Self::from_bytes(&bytes)
     }
 
     /// Reads the content of a `.model` file.

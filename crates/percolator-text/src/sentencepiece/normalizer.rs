@@ -15,6 +15,9 @@ pub(super) struct Normalizer {
     replacements: Vec<u8>,
     /// Symbols that the user of the trainer defined, which stay as they are.
     user_defined: DoubleArray,
+    /// ASCII characters that stay as they are before another, whatever that is: looked up first, because
+    /// most text is of these.
+    is_plain: [bool; 128],
     adds_dummy_prefix: bool,
     removes_extra_space: bool,
     escapes_space: bool,
@@ -42,15 +45,18 @@ impl Normalizer {
                 return Err(ModelError::Damaged(format!("its table of replacements has {bytes} bytes")));
             }
         };
-        Ok(Normalizer {
+        let mut normalizer = Normalizer {
             units,
             replacements,
             user_defined,
+            is_plain: [false; 128],
             adds_dummy_prefix: rules.adds_dummy_prefix,
             removes_extra_space: rules.removes_extra_space,
             escapes_space: rules.escapes_space,
             space_is_suffix: rules.space_is_suffix,
-        })
+        };
+        normalizer.is_plain = std::array::from_fn(|code| normalizer.stays_plain(code));
+        Ok(normalizer)
     }
 
     /// Normalises UTF-8 text into `normalized`, whose content is replaced.
@@ -99,6 +105,12 @@ impl Normalizer {
     /// What a text's first characters become, and how many bytes of it they are: a symbol of the user, or
     /// the longest that the table replaces, or one character.
     fn first<'a>(&'a self, text: &'a [u8]) -> (&'a [u8], usize) {
+        if let [first, rest @ ..] = text
+            && self.is_plain.get(usize::from(*first)) == Some(&true)
+            && rest.first().is_none_or(u8::is_ascii)
+        {
+            return (&text[..1], 1);
+        }
         let mut symbol = 0;
         self.user_defined.prefixes(text, |bytes, _| symbol = bytes);
         if symbol > 0 {
@@ -118,26 +130,41 @@ impl Normalizer {
         }
     }
 
+    /// Whether no symbol starts with this character, and no replacement with it and another of ASCII.
+    fn stays_plain(&self, code: usize) -> bool {
+        let Some(first) = u8::try_from(code).ok().filter(|first| !self.user_defined.has_start(*first)) else {
+            return false;
+        };
+        let root = self.units.first().map_or(0, |unit| offset(*unit));
+        match self.step(root, first) {
+            None => true,
+            Some((_, Some(_))) => false,
+            Some((place, None)) => (0..128).all(|second| self.step(place, second).is_none()),
+        }
+    }
+
     /// The replacement of the longest prefix that has one.
     fn replaced(&self, text: &[u8]) -> Option<(&[u8], usize)> {
         let mut longest = None;
         let mut place = offset(*self.units.first()?);
         for (at, byte) in text.iter().enumerate() {
-            place ^= usize::from(*byte);
-            let Some(unit) = self.units.get(place) else { break };
-            if unit & (1 << 31 | 0xff) != u32::from(*byte) {
-                break;
-            }
-            place ^= offset(*unit);
-            if unit >> 8 & 1 == 1 {
-                let value = self.units.get(place).map(|leaf| leaf & !(1 << 31));
-                longest = value.map(|value| (value, at + 1)).or(longest);
-            }
+            let Some((next, value)) = self.step(place, *byte) else { break };
+            place = next;
+            longest = value.map(|value| (value, at + 1)).or(longest);
         }
         let (from, used) = longest?;
         let replacement = self.replacements.get(from as usize..)?;
         let end = replacement.iter().position(|byte| *byte == 0).unwrap_or(replacement.len());
         Some((&replacement[..end], used))
+    }
+
+    /// Where a byte leads in the trie of replacements, and where the replacement is of what ends with it.
+    fn step(&self, place: usize, byte: u8) -> Option<(usize, Option<u32>)> {
+        let place = place ^ usize::from(byte);
+        let unit = self.units.get(place).filter(|unit| **unit & (1 << 31 | 0xff) == u32::from(byte))?;
+        let place = place ^ offset(*unit);
+        let ends = unit >> 8 & 1 == 1;
+        Some((place, self.units.get(place).filter(|_| ends).map(|leaf| leaf & !(1 << 31))))
     }
 }
 

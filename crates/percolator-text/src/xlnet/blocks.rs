@@ -9,6 +9,9 @@ use super::PrepareError;
 /// How much of a file is read at once. A longer line makes a longer block.
 const BLOCK_BYTES: usize = 1 << 20;
 
+/// The most bytes of a line, so that memory is bounded, and so is what a line becomes when it is normalised.
+const LINE_BYTES_MAX: usize = 64 << 20;
+
 /// Whole lines of a file.
 #[derive(Debug)]
 pub(super) struct Block {
@@ -60,6 +63,17 @@ impl<'f> Blocks<'f> {
                 Ok(is_last) => is_last,
                 Err(source) => return Err(self.end(number, source)),
             };
+            if let Some(line) =
+                bytes.split(|byte| *byte == b'\n').position(|line| line.len() > LINE_BYTES_MAX)
+            {
+                let path = self.files[number].display().to_string();
+                self.stop();
+                return Err(PrepareError::LongLine {
+                    path,
+                    line: self.line + line as u64,
+                    max: LINE_BYTES_MAX,
+                });
+            }
             if is_last {
                 self.open = None;
             } else {
@@ -81,9 +95,13 @@ impl<'f> Blocks<'f> {
         block
     }
 
-    fn end(&mut self, file: usize, source: io::Error) -> PrepareError {
+    fn stop(&mut self) {
         self.next_file = self.files.len();
         self.open = None;
+    }
+
+    fn end(&mut self, file: usize, source: io::Error) -> PrepareError {
+        self.stop();
         PrepareError::Read { path: self.files[file].display().to_string(), source }
     }
 }
@@ -96,7 +114,7 @@ fn fill(file: &mut File, bytes: &mut Vec<u8>) -> io::Result<bool> {
         if read < BLOCK_BYTES {
             return Ok(true);
         }
-        if bytes[from..].contains(&b'\n') {
+        if bytes[from..].contains(&b'\n') || bytes.len() > LINE_BYTES_MAX {
             return Ok(false);
         }
     }
@@ -130,6 +148,27 @@ mod tests {
         let mut blocks = Blocks::new(&missing);
         let error = std::iter::from_fn(|| blocks.next().transpose()).find_map(Result::err).unwrap();
         assert!(error.to_string().contains("missing"), "{error}");
+        assert!(blocks.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_line_may_be_too_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("a"), folder.path().join("b")];
+        for (path, over) in files.iter().zip([0, 1]) {
+            let line = "x".repeat(LINE_BYTES_MAX + over);
+            std::fs::write(path, format!("short\n{line}\nshort\n")).unwrap();
+        }
+        let mut blocks = Blocks::new(&files);
+        let mut read = 0;
+        let error = loop {
+            match blocks.next() {
+                Ok(block) => read += block.unwrap().bytes.len(),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(read >= LINE_BYTES_MAX + 13, "the line of the first file is not too long");
+        assert!(error.contains("b, line 2: the line has more than 67108864 bytes"), "{error}");
         assert!(blocks.next().unwrap().is_none());
     }
 }

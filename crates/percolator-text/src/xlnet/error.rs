@@ -12,7 +12,7 @@ pub enum PrepareError {
     #[error("{0}")]
     Flags(String),
     /// The SentencePiece model cannot be used.
-    #[error("the model {path} {source}")]
+    #[error("the model {path} cannot be used")]
     Model {
         /// The model's file.
         path: String,
@@ -42,7 +42,7 @@ pub enum PrepareError {
         pattern: String,
     },
     /// A folder or a file cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Read {
         /// The folder or file.
         path: String,
@@ -63,6 +63,18 @@ pub enum PrepareError {
         offset: u64,
         /// The byte.
         found: u8,
+    },
+    /// A line is too long.
+    #[error(
+        "{path}, line {line}: the line has more than {max} bytes: break the text into lines of a sentence"
+    )]
+    LongLine {
+        /// The file.
+        path: String,
+        /// The line's number, from 1.
+        line: u64,
+        /// The most bytes that a line may have.
+        max: usize,
     },
     /// A word of a file of token numbers is not one.
     #[error(
@@ -89,9 +101,9 @@ pub enum PrepareError {
     },
     /// The text of a task does not fill one batch.
     #[error(
-        "task {task} has {tokens} tokens, too few for one batch: {rows} rows of {row_tokens} tokens are cut \
-         from them, and a row needs more than {needed} after each of its sentences: lower --bsz-per-host or \
-         --seq-len, or give more text"
+        "task {task} has {tokens} tokens, too few for one batch: they are cut into {rows} rows of \
+         {row_tokens} tokens, and a batch takes {needed} tokens of each, and more if its last sentence goes \
+         on: lower --bsz-per-host or --seq-len, or give more text"
     )]
     TooShort {
         /// The task.
@@ -106,7 +118,7 @@ pub enum PrepareError {
         needed: usize,
     },
     /// A file cannot be written.
-    #[error("cannot write {path}: {source}")]
+    #[error("cannot write {path}")]
     Write {
         /// The file.
         path: String,

@@ -172,10 +172,10 @@ impl Flags {
             return refuse(format!("--bsz-per-host {rows} is not a multiple of --num-core-per-host {cores}"));
         }
         let cores = self.cores();
-        if self.bi_data && rows % (2 * u64::from(cores)) as u32 != 0 {
+        let both_ways = 2 * u64::from(cores);
+        if self.bi_data && u64::from(rows) % both_ways != 0 {
             return refuse(format!(
-                "--bsz-per-host {rows} is not a multiple of {}, twice the cores, which --bi-data needs",
-                2 * cores
+                "--bsz-per-host {rows} is not a multiple of {both_ways}, twice the cores, as --bi-data needs"
             ));
         }
         let (seq_len, reuse_len) = (self.seq_len, self.reuse_len);

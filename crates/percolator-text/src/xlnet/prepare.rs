@@ -161,7 +161,7 @@ impl Job<'_> {
         for path in files {
             bytes += fs::metadata(path).map_or(0, |found| found.len());
         }
-        let mut numbered = passes.enumerate().map(|(number, pass)| (number, pass));
+        let mut numbered = passes.enumerate();
         let at_once = threads.min(numbered.len());
         let runs = in_order(at_once, || Ok(numbered.next()), || |pass| self.run(task, pass, &tokens, bytes))?;
         Ok((tokens.counts, runs))

@@ -94,7 +94,7 @@ mod tests {
         if cuts.is_empty() || random.random() < 0.5 {
             is_next = false;
             a_end = if cuts.is_empty() { end } else { cuts[random.choice(cuts.len())] };
-            let b_len = 1.max(total as i64 - (a_end - begin) as i64) as usize;
+            let b_len = if total > a_end - begin { total - (a_end - begin) } else { 1 };
             let mut at = random.randint(0, len - 1 - b_len);
             b_end = at + b_len;
             while at > 0 && ids[at - 1] == ids[at] {
