@@ -376,7 +376,7 @@ impl PlainCursor {
         let here = if self.is_by_position { &mut self.by_position } else { &mut self.forward };
         let Some(Mapped { page_cache, map, .. }) = here else { return };
         let last = place.map(|(start, end)| map.bytes(start..end)).filter(|last| !last.is_empty());
-        self.is_end_set = page_cache.goes_on_until(last);
+        self.is_end_set = page_cache.reads_until(last);
     }
 
     /// The record that the last step passed.
@@ -457,7 +457,7 @@ impl CursorInternals for TfRecordCursor {
         }
     }
 
-    fn goes_on_until(&mut self, position: u64) {
+    fn reads_until(&mut self, position: u64) {
         if position != u64::MAX && matches!(self.at, At::Plain(_)) {
             self.use_index();
         }
