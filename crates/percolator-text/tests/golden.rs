@@ -151,7 +151,7 @@ fn passes_and_tasks_at_once_are_those_one_by_one() {
             let runs: Vec<_> = summary.runs.iter().map(|run| (run.task, run.pass)).collect();
             assert_eq!(runs, [(0, 1), (0, 2), (1, 1), (1, 2)]);
             assert_eq!(progress.done(), progress.total());
-            assert_eq!(progress.records(), summary.runs.iter().map(|run| run.records).sum());
+            assert_eq!(progress.records(), summary.runs.iter().map(|run| run.records).sum::<u64>());
             let mut names = Vec::new();
             for entry in fs::read_dir("one/tfrecords").unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
