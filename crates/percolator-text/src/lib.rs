@@ -1,4 +1,4 @@
-//! Prepares text for training, as the public scripts do.
+//! Prepares text for training, as the public scripts do, and feeds what it prepared through Percolator.
 
 mod clean;
 mod parallel;
@@ -9,3 +9,13 @@ mod tfrecord;
 pub mod xlnet;
 
 pub use clean::clean;
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/xlnet.md")]
+pub struct Guide;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::PrepareError;
+use super::{DataFlags, PrepareError};
 
 /// The flags of the script, with its names and defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,12 +242,6 @@ impl Flags {
 
     /// A name as the script's `format_filename` gives it.
     fn file_name(&self, prefix: &str, suffix: &str) -> String {
-        let case = if self.uncased { "uncased." } else { "" };
-        let direction = if self.bi_data { "bi" } else { "uni" };
-        let predict = self.num_predict.map(|predict| format!("fnp-{predict}.")).unwrap_or_default();
-        format!(
-            "{prefix}.bsz-{}.seqlen-{}.reuse-{}.{case}{direction}.alpha-{}.beta-{}.{predict}{suffix}",
-            self.bsz_per_host, self.seq_len, self.reuse_len, self.mask_alpha, self.mask_beta
-        )
+        format!("{prefix}.{}.{suffix}", DataFlags::from(self))
     }
 }

@@ -1,9 +1,12 @@
 //! XLNet's data, as the public `data_utils.py` prepares it: text into tokens, tokens into rows of two
-//! segments with masked n-grams, rows into records of `tf.train.Example`.
+//! segments with masked n-grams, rows into records of `tf.train.Example`; and these records, fed.
 //!
-//! All values are the script's, with the same flags and seeds.
+//! All values are the script's, with the same flags and seeds. [`prepare`] writes a data set, [`XlnetData`]
+//! opens one, and [`XlnetDecoder`] makes of a record what the model takes.
 
 mod blocks;
+mod data;
+mod decoder;
 mod error;
 mod flags;
 mod glob;
@@ -17,6 +20,8 @@ mod stream;
 mod tokens;
 mod vocabulary;
 
+pub use data::{DataError, DataFlags, XlnetData};
+pub use decoder::{InputError, InputFlags, XlnetDecoder};
 pub use error::PrepareError;
 pub use flags::{Flags, Split};
 pub use info::RecordInfo;

@@ -1,0 +1,131 @@
+//! What keeps prepared records from being a data set.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::DataFlags;
+use crate::xlnet::Split;
+use crate::xlnet::decoder::InputError;
+
+/// Why a folder is not a data set.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// A folder or a file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The folder or file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder has no `record_info` of the split.
+    #[error(
+        "{} has no record_info-{split}-*.json{}{}: give the folder that percolator prepare xlnet wrote \
+         (--out), or its tfrecords folder",
+        folder.display(),
+        flags.map(|flags| format!(" with the flags {flags}")).unwrap_or_default(),
+        found.map(|found| format!("; there is one with the flags {found}")).unwrap_or_default()
+    )]
+    NoInfo {
+        /// The folder.
+        folder: PathBuf,
+        /// The split that was asked for.
+        split: Split,
+        /// The flags that were asked for, if any were.
+        flags: Option<DataFlags>,
+        /// The flags of one that is there, if there is one of the split.
+        found: Option<DataFlags>,
+    },
+    /// The name of a `record_info` is not the script's.
+    #[error(
+        "{} is not named as XLNet's data_utils.py names its files: {wrong}; the flags are read from names \
+         such as record_info-train-0-0.bsz-32.seqlen-512.reuse-256.uncased.bi.alpha-6.beta-1.fnp-85.json",
+        path.display()
+    )]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its name.
+        wrong: String,
+    },
+    /// The text of a `record_info` is not the script's.
+    #[error("{} is not a record_info: {wrong}", path.display())]
+    Info {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its text.
+        wrong: String,
+    },
+    /// Records were made with different flags.
+    #[error(
+        "{} has the flags {other}, and {} has {flags}: records of one data set have the same flags; name \
+         those to use (XlnetData::open_with), or keep the others in another folder",
+        other_path.display(),
+        path.display()
+    )]
+    FlagsDiffer {
+        /// The first file.
+        path: PathBuf,
+        /// Its flags.
+        flags: DataFlags,
+        /// Another file.
+        other_path: PathBuf,
+        /// Its flags.
+        other: DataFlags,
+    },
+    /// A pass that was asked for is not there.
+    #[error(
+        "{} has no pass {pass} of task {task}, and {passes} passes (0 to {}) were asked for: ask for fewer, \
+         or prepare it (--pass-id, --num-passes)",
+        folder.display(),
+        passes - 1
+    )]
+    MissingPass {
+        /// The folder.
+        folder: PathBuf,
+        /// The task.
+        task: u32,
+        /// The pass.
+        pass: u32,
+        /// How many passes were asked for.
+        passes: u32,
+    },
+    /// No passes were asked for.
+    #[error("0 passes were asked for; ask for 1 or more, or for all (None)")]
+    NoPasses,
+    /// A file of records is not there.
+    #[error("{} names the records {}, which are not there: {source}", info.display(), records.display())]
+    MissingRecords {
+        /// The `record_info`.
+        info: PathBuf,
+        /// The file that it names.
+        records: PathBuf,
+        /// Why it cannot be used.
+        source: io::Error,
+    },
+    /// There is no batch.
+    #[error("{} has no batch: every record_info-{split}-*.json states 0", folder.display())]
+    Empty {
+        /// The folder.
+        folder: PathBuf,
+        /// The split.
+        split: Split,
+    },
+    /// A host that is none of the hosts, or that no file is left for.
+    #[error(
+        "host {host} of {hosts} gets no file of {files}: a host gets {files} / {hosts} of them, and the last \
+         the rest; hosts count from 0, and there must be a file for each"
+    )]
+    NoHost {
+        /// The host.
+        host: usize,
+        /// How many hosts there are.
+        hosts: usize,
+        /// How many files there are.
+        files: usize,
+    },
+    /// The flags of the input function do not agree with each other.
+    #[error(transparent)]
+    Input(#[from] InputError),
+}

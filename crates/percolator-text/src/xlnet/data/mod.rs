@@ -1,0 +1,319 @@
+//! Prepared records as a data set: the `record_info` files of a folder, found, checked and merged.
+
+mod error;
+mod name;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use percolator::{Feed, FeedBuilder, Shuffle};
+
+pub use self::error::DataError;
+pub use self::name::DataFlags;
+
+use self::name::InfoName;
+use super::decoder::{InputFlags, XlnetDecoder};
+use super::{RecordInfo, Split};
+
+/// A data set of XLNet's: what [`prepare`](super::prepare) or the script wrote, ready to be fed.
+///
+/// ```no_run
+/// use percolator_text::xlnet::{Split, XlnetData};
+///
+/// let data = XlnetData::open("data", Split::Train, None)?;
+/// let mut feed = data.builder()?.epochs(10).seed(7).build()?;
+/// for step in feed.steps() {
+///     for batch in step? {
+///         let perm_mask = batch.get::<f32>("perm_mask")?; // [batch, seq_len, seq_len]
+/// #       let _ = perm_mask;
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Each batch goes on where the one before it ended: the reused part of its row `r` follows that of row `r`
+/// of the batch before, in the text. So records are never shuffled; whole files are.
+#[derive(Clone, Debug)]
+pub struct XlnetData {
+    files: Vec<PathBuf>,
+    num_batch: u64,
+    flags: DataFlags,
+    input: InputFlags,
+    host: usize,
+    /// A `record_info` that the flags are from, for messages.
+    named_by: PathBuf,
+}
+
+impl XlnetData {
+    /// Opens the records of a split in a folder: that of the `record_info` files, or the one above it, which
+    /// `prepare` was given. With a number of passes, those from 0 on, of each task; `None` for all there are.
+    ///
+    /// The flags are those in the files' names, and all files must have the same.
+    ///
+    /// The files are in the order of the names of their `record_info`s, as in the script (so task 10 comes
+    /// before task 2). They are looked for in the folder of their `record_info`, wherever they were written.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError`] if there are none, if their flags differ, if a pass of a task is missing, or if a file
+    /// is missing or not one of the script's.
+    pub fn open(
+        folder: impl AsRef<Path>,
+        split: Split,
+        passes: impl Into<Option<u32>>,
+    ) -> Result<Self, DataError> {
+        Self::open_those(folder.as_ref(), None, split, passes.into())
+    }
+
+    /// Opens the records with these flags, of a folder that may have others as well.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        folder: impl AsRef<Path>,
+        flags: &DataFlags,
+        split: Split,
+        passes: impl Into<Option<u32>>,
+    ) -> Result<Self, DataError> {
+        Self::open_those(folder.as_ref(), Some(*flags), split, passes.into())
+    }
+
+    fn open_those(
+        folder: &Path,
+        wanted: Option<DataFlags>,
+        split: Split,
+        passes: Option<u32>,
+    ) -> Result<Self, DataError> {
+        if passes == Some(0) {
+            return Err(DataError::NoPasses);
+        }
+        let (folder, all) = find(folder, split)?;
+        let found = all.first().map(|(_, name)| name.flags);
+        let infos: Vec<_> =
+            all.into_iter().filter(|(_, name)| wanted.is_none_or(|flags| flags == name.flags)).collect();
+        let Some((first_path, InfoName { flags, .. })) = infos.first() else {
+            return Err(DataError::NoInfo { folder, split, flags: wanted, found });
+        };
+        check_flags(first_path, flags, infos.iter().map(|(path, name)| (path, name.flags)))?;
+        let mut data = XlnetData::of(*flags, first_path.clone());
+        check_passes(&folder, infos.iter().map(|(_, name)| (name.task, name.pass)), passes)?;
+        let is_wanted = |name: &InfoName| passes.is_none_or(|passes| name.pass < passes);
+        for (path, _) in infos.iter().filter(|(_, name)| is_wanted(name)) {
+            data.add(&folder, path, passes)?;
+        }
+        if data.num_batch == 0 {
+            return Err(DataError::Empty { folder, split });
+        }
+        Ok(data)
+    }
+
+    fn of(flags: DataFlags, named_by: PathBuf) -> Self {
+        let input = InputFlags {
+            seq_len: flags.seq_len as usize,
+            reuse_len: flags.reuse_len as usize,
+            perm_size: flags.reuse_len as usize,
+            num_predict: flags.num_predict.map(|predict| predict as usize),
+            use_bfloat16: false,
+        };
+        XlnetData { files: Vec::new(), num_batch: 0, flags, input, host: 0, named_by }
+    }
+
+    /// Adds what a `record_info` names. If it has several files, they are those of as many passes.
+    fn add(&mut self, folder: &Path, path: &Path, passes: Option<u32>) -> Result<(), DataError> {
+        let text = fs::read_to_string(path).map_err(|source| unreadable(path, source))?;
+        let info =
+            RecordInfo::from_json(&text).map_err(|wrong| DataError::Info { path: path.to_owned(), wrong })?;
+        let files = info.filenames.len();
+        let taken = passes.map_or(files, |passes| files.min(passes as usize));
+        for name in &info.filenames[..taken] {
+            let wrong = || DataError::Info { path: path.to_owned(), wrong: format!("{name:?} is no file") };
+            let records = folder.join(Path::new(name).file_name().ok_or_else(wrong)?);
+            match fs::metadata(&records) {
+                Ok(found) if found.is_file() => self.files.push(records),
+                Ok(_) => return Err(wrong()),
+                Err(source) => {
+                    return Err(DataError::MissingRecords { info: path.to_owned(), records, source });
+                }
+            }
+        }
+        // As in the script, all files are taken to have as many batches.
+        let batches = u128::from(info.num_batch) * taken as u128 / files.max(1) as u128;
+        self.num_batch = self.num_batch.saturating_add(u64::try_from(batches).unwrap_or(u64::MAX));
+        Ok(())
+    }
+
+    /// Adds another folder's records after these, as the script does for each folder of its list.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::FlagsDiffer`] if they were made with other flags.
+    pub fn and(mut self, other: XlnetData) -> Result<Self, DataError> {
+        check_flags(&self.named_by, &self.flags, [(&other.named_by, other.flags)].into_iter())?;
+        self.files.extend(other.files);
+        self.num_batch = self.num_batch.saturating_add(other.num_batch);
+        Ok(self)
+    }
+
+    /// The flags that the records were made with.
+    #[must_use]
+    pub fn flags(&self) -> &DataFlags {
+        &self.flags
+    }
+
+    /// The files of records, in the script's order.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// How many batches of a host the `record_info` files state, of all hosts together.
+    #[must_use]
+    pub fn num_batch(&self) -> u64 {
+        self.num_batch
+    }
+
+    /// The flags of the input function: those of the records, and what was set here.
+    #[must_use]
+    pub fn input_flags(&self) -> &InputFlags {
+        &self.input
+    }
+
+    /// Sets the length of a permutation (default: `reuse_len`).
+    #[must_use]
+    pub fn perm_size(mut self, tokens: usize) -> Self {
+        self.input.perm_size = tokens;
+        self
+    }
+
+    /// Sets whether floats are bf16 (default: f32).
+    #[must_use]
+    pub fn use_bfloat16(mut self, is: bool) -> Self {
+        self.input.use_bfloat16 = is;
+        self
+    }
+
+    /// The part of one host of several, as the script divides it: each has `files / hosts` consecutive files,
+    /// and the last one those left over as well. It draws permutations of its own. Batches are those of the
+    /// host: the hosts do not know of each other.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::NoHost`] if there is no such host, or no file for each.
+    pub fn of_host(&self, host: usize, hosts: usize) -> Result<Self, DataError> {
+        let files = self.files.len();
+        let each = files.checked_div(hosts).unwrap_or(0);
+        if each == 0 || host >= hosts {
+            return Err(DataError::NoHost { host, hosts, files });
+        }
+        let end = if host + 1 == hosts { files } else { (host + 1) * each };
+        Ok(XlnetData { files: self.files[host * each..end].to_vec(), host, ..self.clone() })
+    }
+
+    /// The input function.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Input`] if the flags do not agree: usually a `perm_size` that does not divide a half.
+    pub fn decoder(&self) -> Result<XlnetDecoder, DataError> {
+        Ok(XlnetDecoder::new(self.input)?.host(self.host))
+    }
+
+    /// A feed of the data set: [`feed`](Self::feed) of nothing set yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`decoder`](Self::decoder).
+    pub fn builder(&self) -> Result<FeedBuilder, DataError> {
+        self.feed(Feed::builder())
+    }
+
+    /// Sets the files, the decoder, the batch and the shuffle of a feed.
+    ///
+    /// A step has the `bsz_per_host` records that the script wrote together. The feed's devices share it in
+    /// equal parts, as the cores of a host do in the script: each device has the same rows of every step, so
+    /// its batches are consecutive. With the number of devices that the records were made for
+    /// (`--num-core-per-host`), each device has forward and backward rows.
+    ///
+    /// The order of the files is shuffled in each epoch ([`Shuffle::Files`]). Set
+    /// [`Shuffle::No`] to keep their order. Any other shuffle, or another
+    /// batch size, breaks the batches' sequence.
+    ///
+    /// # Errors
+    ///
+    /// As [`decoder`](Self::decoder).
+    pub fn feed(&self, feed: FeedBuilder) -> Result<FeedBuilder, DataError> {
+        let mut files = self.files.iter();
+        let feed = files.next().map_or(feed.clone(), |first| feed.tfrecord(first));
+        let feed = files.fold(feed, FeedBuilder::and_tfrecord);
+        Ok(feed
+            .decoder(self.decoder()?)
+            .global_batch_size(self.flags.bsz_per_host as usize)
+            .shuffle(Shuffle::Files))
+    }
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> DataError {
+    DataError::Read { path: path.to_owned(), source }
+}
+
+/// The `record_info` files of a folder, or of its `tfrecords`, in the order of their paths; and the folder
+/// that they are in.
+fn find(folder: &Path, split: Split) -> Result<(PathBuf, Vec<(PathBuf, InfoName)>), DataError> {
+    let below = folder.join("tfrecords");
+    let mut found = list(folder, split)?;
+    let is_below = found.is_empty() && below.is_dir();
+    if is_below {
+        found = list(&below, split)?;
+    }
+    found.sort_by(|(one, _), (other, _)| one.as_os_str().cmp(other.as_os_str()));
+    Ok((if is_below { below } else { folder.to_owned() }, found))
+}
+
+fn list(folder: &Path, split: Split) -> Result<Vec<(PathBuf, InfoName)>, DataError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|source| unreadable(folder, source))? {
+        let path = entry.map_err(|source| unreadable(folder, source))?.path();
+        if let Some(name) = InfoName::of(&path, split) {
+            found.push((path, name?));
+        }
+    }
+    Ok(found)
+}
+
+fn check_flags<'a>(
+    path: &Path,
+    flags: &DataFlags,
+    mut others: impl Iterator<Item = (&'a PathBuf, DataFlags)>,
+) -> Result<(), DataError> {
+    match others.find(|(_, other)| other != flags) {
+        None => Ok(()),
+        Some((other_path, other)) => Err(DataError::FlagsDiffer {
+            path: path.to_owned(),
+            flags: *flags,
+            other_path: other_path.clone(),
+            other,
+        }),
+    }
+}
+
+/// Checks that each task has the passes that were asked for.
+fn check_passes(
+    folder: &Path,
+    there: impl Iterator<Item = (u32, u32)>,
+    passes: Option<u32>,
+) -> Result<(), DataError> {
+    let Some(passes) = passes else { return Ok(()) };
+    let mut tasks: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    there.for_each(|(task, pass)| {
+        tasks.entry(task).or_default().insert(pass);
+    });
+    for (task, there) in tasks {
+        // The first one missing is at most one after all that are there.
+        if let Some(pass) = (0..passes).find(|pass| !there.contains(pass)) {
+            return Err(DataError::MissingPass { folder: folder.to_owned(), task, pass, passes });
+        }
+    }
+    Ok(())
+}
