@@ -171,6 +171,19 @@ impl<'a> Wire<'a> {
         self.start.saturating_add(self.read())
     }
 
+    /// The last bytes of the message, `len` of them, as a message of their own.
+    #[inline]
+    pub(super) fn end(self, len: usize) -> Wire<'a> {
+        let at = self.message.len().saturating_sub(len);
+        let message = self.message.get(at..).unwrap_or_default();
+        Wire {
+            message,
+            rest: message,
+            start: self.start.saturating_add(at),
+            depth: self.depth.saturating_add(1),
+        }
+    }
+
     /// From where to where in its record the message is.
     pub(super) fn place(&self) -> (usize, usize) {
         (self.start, self.start.saturating_add(self.message.len()))
@@ -323,6 +336,21 @@ impl<'a> Wire<'a> {
     fn truncated(&self, wanted: u64) -> WireError {
         WireError::Truncated { offset: self.offset(), wanted, found: self.rest.len() }
     }
+}
+
+/// The chunk at the front of `bytes` and what follows it, if its key is this one byte.
+#[inline]
+pub(super) fn chunk_after(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
+    let (&found, rest) = bytes.split_first()?;
+    let (&first, after_first) = rest.split_first()?;
+    if found != key {
+        return None;
+    }
+    if first < 0x80 {
+        return after_first.split_at_checked(usize::from(first));
+    }
+    let (len, taken) = varint(rest)?;
+    rest.get(taken..)?.split_at_checked(usize::try_from(len).ok()?)
 }
 
 /// The varint at the front of `bytes`, and how many of them it takes; `None` if it does not end there and

@@ -114,7 +114,8 @@ fn the_view_reads_tensorflows_sequences() {
 
 #[test]
 fn a_feed_gives_what_tensorflow_wrote() {
-    let fields = "id:i64,ids:i32[12],ids as wide:i64[3x4],weights:f32[5],weights as half:bf16[<=7]=-1,name:bytes,\
+    let fields = "id:i64,ids:i32[12],ids as wide:i64[3x4],weights:f32[5],weights as half:bf16[<=7]=-1,\
+    name:bytes,\
                   image as pixels:bytes[3x3x3],ragged:i64[<=8]=-1,ragged as loose:u8[<=4],id as small:u8";
     let batch = batch_of(records("examples.tfrecord"), fields).unwrap();
     let golden = golden();
@@ -254,14 +255,14 @@ fn an_error_names_record_feature_found_and_allowed() {
         (
             of(|to| to.ints("b", [1]).ints("c", [2]).ints("b", [3])),
             "a:i64[2]",
-            "the feature \"a\" is missing (the record has \"b\", \"c\"); the field a: i64 [2] takes one of every \
-             record, unless it has a default",
+            "the feature \"a\" is missing (the record has \"b\", \"c\"); the field a: i64 [2] takes one of \
+             every record, unless it has a default",
         ),
         (
             Vec::new(),
             "a:i64[2]",
-            "the feature \"a\" is missing (the record has none); the field a: i64 [2] takes one of every record, \
-             unless it has a default",
+            "the feature \"a\" is missing (the record has none); the field a: i64 [2] takes one of every \
+             record, unless it has a default",
         ),
         (
             of(|to| to.unset("a")),
@@ -346,7 +347,8 @@ fn an_image_that_is_none_is_an_error() {
         (
             of(|to| to.ints("label", [1])),
             encoded.clone(),
-            "the feature \"image\" is missing (the record has \"label\"); the image takes one of every record",
+            "the feature \"image\" is missing (the record has \"label\"); the image takes one of every \
+             record",
         ),
         (of(|to| to.bytes("image", ["x"])), encoded.clone(), "the feature \"label\" is missing"),
         (
@@ -382,7 +384,8 @@ fn an_image_that_is_none_is_an_error() {
         (
             of(|to| to.bytes("image", ["x"]).ints("shape", [1 << 20, 1 << 20, 1 << 20])),
             raw.clone(),
-            "the feature \"shape\" is [1048576, 1048576, 1048576], but the shape of an image is three numbers",
+            "the feature \"shape\" is [1048576, 1048576, 1048576], but the shape of an image is three \
+             numbers",
         ),
         (
             of(|to| to.bytes("image", ["x"]).ints("shape", [1, 2, 3])),

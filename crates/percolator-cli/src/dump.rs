@@ -132,7 +132,7 @@ impl Dump {
         images.iter().map(|&name| name.to_owned()).chain(fields).collect()
     }
 
-    /// The arrays to write. Images are called `data`, and labels, as f32, `label`; then come all other fields.
+    /// The arrays to write. Images are called `data`, and labels, as f32, `label`; all other fields follow.
     fn columns(&self, first: &Batch, has_labels: bool) -> anyhow::Result<Vec<Arrays>> {
         let records = first.shape().records.saturating_mul(self.batches.get());
         let strings: Vec<&str> = self

@@ -39,16 +39,19 @@ pub(super) const BYTES_MAX: usize = 256;
 /// |---|---|---|
 /// | `i64` | one number | exactly one value |
 /// | `i64[128]`, `f32[3x4]` | an array of this shape | exactly as many values |
-/// | `i64[<=8]` | [ragged](Field::ragged): values and offsets | at most 8 values; none if it is missing |
-/// | `i64[<=8]=-1` | [padded](Field::padded) with -1: values and lengths | the same |
-/// | `bytes` | one string, zeros behind it, and its length: `u8` padded to 256 | one string of at most 256 bytes |
+/// | `i64[<=8]` | [ragged](Field::ragged): values and offsets | at most 8 values, or none |
+/// | `i64[<=8]=-1` | [padded](Field::padded) with -1: values and lengths | at most 8 values, or none |
+/// | `bytes` | one string as `u8`, padded to 256 with zeros; lengths | one string of at most 256 bytes |
 /// | `bytes(4096)` | the same, padded to 4096 | one string of at most 4096 bytes |
 /// | `bytes[3x32x32]` | an array of `u8` | one string of exactly as many bytes |
-/// | `bytes[<=8]` | ragged `u8` | one string of at most 8 bytes; empty if it is missing |
-/// | `bytes[<=8]=0` | `u8` padded with 0 | the same |
+/// | `bytes[<=8]` | ragged `u8` | one string of at most 8 bytes, or none |
+/// | `bytes[<=8]=0` | `u8` padded with 0 | one string of at most 8 bytes, or none |
 ///
-/// The types `i8`, `i16`, `i32`, `i64`, `u8`, `u16`, `u32` and `u64` are made of an `int64_list`; a value that
-/// does not fit is an error. `f16`, `bf16`, `f32` and `f64` are made of a `float_list`, rounded to the nearest.
+/// "Or none": a record may lack the feature, and then has no elements.
+///
+/// The types `i8`, `i16`, `i32`, `i64`, `u8`, `u16`, `u32` and `u64` are made of an `int64_list`; a value
+/// that does not fit is an error. `f16`, `bf16`, `f32` and `f64` are made of a `float_list`, rounded to the
+/// nearest.
 ///
 /// Behind a type of one length, `=VALUE` is what a record without the feature has in its place, in each
 /// element: `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`. Without it, such a record is an error.
@@ -122,9 +125,9 @@ pub(super) enum Missing {
 }
 
 impl ExampleField {
-    /// The values of the feature of the field's name. A record must have exactly as many as a field of a fixed
-    /// shape has elements, and at most as many as a padded or ragged field; for the latter, it may lack the
-    /// feature.
+    /// The values of the feature of the field's name. A record must have exactly as many as a field of a
+    /// fixed shape has elements, and at most as many as a padded or ragged field has; for the latter, it may
+    /// lack the feature.
     #[must_use]
     pub fn new(field: Field) -> Self {
         Self::of(field, Elements::Values)

@@ -362,6 +362,7 @@ impl fmt::Display for ExampleField {
                 }?;
                 match kind {
                     FieldKind::Fixed(extents) if extents.is_empty() && elements == Elements::Values => Ok(()),
+                    FieldKind::Fixed(extents) if extents.is_empty() => write!(f, "[]"),
                     FieldKind::Fixed(extents) => write!(f, "[{extents}]"),
                     FieldKind::Padded { max, pad } => write!(f, "[<={max}]={pad}"),
                     FieldKind::Ragged { max } => write!(f, "[<={max}]"),
@@ -433,20 +434,23 @@ mod tests {
             ("a", "at character 2, the end: a colon and the field's type, such as :i64[128], should follow"),
             (
                 "a:i65[1]",
-                "at character 3, \"i65[1]\": not a type: use i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, \
-                 f32, f64 or bytes",
+                "at character 3, \"i65[1]\": not a type: use i8, i16, i32, i64, u8, u16, u32, u64, f16, \
+                 bf16, f32, f64 or bytes",
             ),
             (
                 "a:i64[0]",
-                "at character 7, \"0]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or <=8",
+                "at character 7, \"0]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or \
+                 <=8",
             ),
             (
                 "a:i64[3x]",
-                "at character 7, \"3x]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or <=8",
+                "at character 7, \"3x]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or \
+                 <=8",
             ),
             (
                 "a:i64[-1]",
-                "at character 7, \"-1]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or <=8",
+                "at character 7, \"-1]\": not a shape: use whole numbers of 1 or more, such as 128, 3x4 or \
+                 <=8",
             ),
             ("a:i64[1", "at character 8, the end: a closing bracket should follow"),
             ("a:i64[<8]", "at character 8, \"8]\": <= and the most elements of a record should follow"),

@@ -51,8 +51,8 @@ impl ExampleImage {
         ExampleImage { feature: feature.into(), shape: None, label: None }
     }
 
-    /// Raw pixels in the feature of this name, in the order in which a Datum has them: channel by channel, row
-    /// by row. They are bytes, or floats.
+    /// Raw pixels in the feature of this name, in the order in which a Datum has them: channel by channel,
+    /// row by row. They are bytes, or floats.
     #[must_use]
     pub fn raw(feature: impl Into<String>, shape: ImageShapeFrom) -> Self {
         ExampleImage { feature: feature.into(), shape: Some(shape), label: None }
@@ -166,14 +166,16 @@ impl ExampleFront {
 
     /// The bytes of the image.
     fn string<'a>(&self, feature: Feature<'a>) -> Result<&'a [u8], RecordCause> {
-        let (name, wanted) = (self.lookup.name(self.image), "the image".to_owned());
+        const WANTED: &str = "the image";
+
+        let name = self.lookup.name(self.image);
         let Feature::Bytes(list) = feature else {
-            return Err(wrong_kind(name, wanted, feature, Kind::Bytes).into());
+            return Err(wrong_kind(name, WANTED.to_owned(), feature, Kind::Bytes).into());
         };
         only_string(list).map_err(|error| match error {
             StringError::Wire(error) => error.into(),
             StringError::Count(found) => {
-                let feature = name.to_owned();
+                let (feature, wanted) = (name.to_owned(), WANTED.to_owned());
                 FeatureError::Count { feature, wanted, found, allowed: 1, is_most: false }.into()
             }
         })

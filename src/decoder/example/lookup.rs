@@ -1,6 +1,6 @@
 //! Where the features that are asked for are in a record.
 
-use crate::record::example::{Entries, ExampleError, Feature, Pieces};
+use crate::record::example::{Entries, ExampleError, Feature, feature_of};
 
 /// The names of the features that are asked for, each once. A feature is known by its number in it.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +91,6 @@ impl Found {
         number: usize,
     ) -> Result<Option<Feature<'a>>, ExampleError> {
         let Some(&Some(place)) = self.places.get(number) else { return Ok(None) };
-        Ok(Some(Pieces::of_entry(Entries::entry(record, place)).feature()?))
+        Ok(Some(feature_of(Entries::entry(record, place))?))
     }
 }

@@ -147,7 +147,10 @@ impl FeatureField {
             // The fields were checked: no other type is of floats.
             _ => Self::copy_floats::<f32>(list, row, at),
         }?;
-        Ok(if self.is_fixed { () } else { row.set_len(at, list.len())? })
+        if !self.is_fixed {
+            row.set_len(at, list.len())?;
+        }
+        Ok(())
     }
 
     #[inline]

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::lists::{self, BytesList, FloatList, Int64List};
-use crate::record::wire::{Wire, WireError};
+use crate::record::datum::Strided;
+use crate::record::wire::{Wire, WireError, chunk_after};
 
 /// A feature's value.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +88,53 @@ const INT64_LIST: u32 = 3;
 pub(super) const NAME: u32 = 1;
 pub(super) const VALUE: u32 = 2;
 
+/// A map's entry as nearly all writers write it: the name, then the value, and nothing else.
+#[inline]
+pub(super) fn plain_entry(entry: &[u8]) -> Option<(&[u8], &[u8])> {
+    const NAME_KEY: u8 = 1 << 3 | 2;
+    const VALUE_KEY: u8 = 2 << 3 | 2;
+
+    let (name, rest) = chunk_after(entry, NAME_KEY)?;
+    let (value, rest) = chunk_after(rest, VALUE_KEY)?;
+    rest.is_empty().then_some((name, value))
+}
+
+/// The feature in a map's entry. Packed elements are not checked.
+#[inline]
+pub(crate) fn feature_of(entry: Wire<'_>) -> Result<Feature<'_>, WireError> {
+    match plain_numbers(entry) {
+        Some(feature) => Ok(feature),
+        None => Pieces::of_entry(entry).feature(),
+    }
+}
+
+/// The feature, if it is a packed list and the entry has nothing else.
+#[inline]
+fn plain_numbers(entry: Wire<'_>) -> Option<Feature<'_>> {
+    const FLOAT_LIST_KEY: u8 = 2 << 3 | 2;
+    const INT64_LIST_KEY: u8 = 3 << 3 | 2;
+    const VALUES_KEY: u8 = 1 << 3 | 2;
+
+    let (_, value) = plain_entry(entry.message())?;
+    let &key = value.first()?;
+    if !matches!(key, FLOAT_LIST_KEY | INT64_LIST_KEY) {
+        return None;
+    }
+    let (list, rest) = chunk_after(value, key)?;
+    let (packed, after) = if list.is_empty() { (list, list) } else { chunk_after(list, VALUES_KEY)? };
+    if !(rest.is_empty() && after.is_empty()) {
+        return None;
+    }
+    // All of them end where the entry does.
+    match key {
+        INT64_LIST_KEY => Some(Feature::Ints(Int64List::of_run(entry.end(packed.len())))),
+        _ => match packed.as_chunks() {
+            (floats, []) => Some(Feature::Floats(FloatList::of_run(Strided::Packed(floats)))),
+            _ => None,
+        },
+    }
+}
+
 /// One list of a feature, as it is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece<'a> {
@@ -97,7 +145,7 @@ pub(super) struct Piece<'a> {
 /// The lists of one feature, which are usually one. Several occur if the feature, or its list, is written in
 /// parts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pieces<'a> {
+pub(super) struct Pieces<'a> {
     /// What is left of the map's entry, whose values are the feature; empty if there is no entry.
     entry: Wire<'a>,
     /// What is left of a part of the feature.
@@ -106,7 +154,7 @@ pub(crate) struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     /// The lists of the feature in a map's entry.
-    pub(crate) fn of_entry(entry: Wire<'a>) -> Self {
+    pub(super) fn of_entry(entry: Wire<'a>) -> Self {
         Pieces { entry, feature: Wire::default() }
     }
 
@@ -141,7 +189,7 @@ impl<'a> Pieces<'a> {
 
     /// The feature: of the last kind, all lists since the kind last changed. Packed elements are not checked.
     #[inline]
-    pub(crate) fn feature(mut self) -> Result<Feature<'a>, WireError> {
+    pub(super) fn feature(mut self) -> Result<Feature<'a>, WireError> {
         let mut before = self;
         let Some(mut first) = self.advance()? else { return Ok(Feature::Unset) };
         let (mut start, mut is_whole) = (before, true);

@@ -105,12 +105,16 @@ pub(super) enum FloatPlace<'a> {
 }
 
 impl<'a> FloatList<'a> {
+    pub(super) fn of_run(run: Strided<'a>) -> Self {
+        FloatList { len: run.len(), place: FloatPlace::Run(run) }
+    }
+
     /// Finds the floats of a list, which is one message or, if `is_whole` is false, several. `pieces` starts
     /// with it.
     pub(super) fn find(mut list: Wire<'a>, pieces: Pieces<'a>, is_whole: bool) -> Result<Self, WireError> {
         let run = next_floats(&mut list)?.unwrap_or(Strided::Packed(&[]));
         if is_whole && list.is_empty() {
-            return Ok(FloatList { len: run.len(), place: FloatPlace::Run(run) });
+            return Ok(FloatList::of_run(run));
         }
         let mut runs = FloatRuns { pieces, list: Wire::default() };
         let mut len = 0_usize;
@@ -259,15 +263,17 @@ pub(super) enum IntPlace<'a> {
 }
 
 impl<'a> Int64List<'a> {
+    pub(super) fn of_run(run: Wire<'a>) -> Self {
+        Int64List { place: IntPlace::Run(run) }
+    }
+
     /// Finds the integers of a list, which is one message or, if `is_whole` is false, several. `pieces`
     /// starts with it.
     pub(super) fn find(mut list: Wire<'a>, pieces: Pieces<'a>, is_whole: bool) -> Result<Self, WireError> {
         if is_whole {
             match next_ints(&mut list)? {
-                None => return Ok(Int64List { place: IntPlace::Run(Wire::default()) }),
-                Some(IntRun::Packed(run)) if list.is_empty() => {
-                    return Ok(Int64List { place: IntPlace::Run(run) });
-                }
+                None => return Ok(Int64List::of_run(Wire::default())),
+                Some(IntRun::Packed(run)) if list.is_empty() => return Ok(Int64List::of_run(run)),
                 Some(_) => {}
             }
         }
@@ -304,6 +310,9 @@ impl<'a> Int64List<'a> {
     /// Reads the integers to `out`, of a list that may not have been checked. Returns how many there are.
     #[inline]
     pub(crate) fn copy_to<T: Integer>(&self, out: &mut [T]) -> Result<usize, IntError> {
+        if let IntPlace::Run(run) = self.place {
+            return varints::unpack(run.rest(), out).values_of(run, 0);
+        }
         let (mut runs, first) = self.runs();
         let (mut values, mut run) = (0_usize, IntRun::Packed(first));
         loop {

@@ -32,14 +32,14 @@ mod writer;
 use std::fmt;
 
 pub use self::error::{ExampleError, FeatureError};
-pub(crate) use self::feature::Pieces;
+pub(crate) use self::feature::feature_of;
 pub use self::feature::{Feature, Kind};
 pub(crate) use self::lists::IntError;
 pub use self::lists::{BytesIter, BytesList, FloatIter, FloatList, Int64List, IntIter};
 pub(crate) use self::varints::{Float, Integer};
 pub use self::writer::ExampleWriter;
 
-use self::feature::{NAME, VALUE};
+use self::feature::{NAME, Pieces, VALUE};
 use crate::record::wire::{Wire, WireError};
 
 /// The fields of messages.
@@ -156,8 +156,7 @@ impl<'a> Features<'a> {
     /// All entries, as they are written. An entry replaces those of the same name before it, which are
     /// returned as well.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, Feature<'a>)> + use<'a> {
-        named(self.message, FEATURES)
-            .map(|(name, entry)| (name, Pieces::of_entry(entry).feature().unwrap_or(Feature::Unset)))
+        named(self.message, FEATURES).map(|(name, entry)| (name, feature_of(entry).unwrap_or(Feature::Unset)))
     }
 }
 
@@ -228,7 +227,10 @@ impl fmt::Debug for FeatureList<'_> {
     }
 }
 
-/// The entries of an Example that may not have been checked, for [`Pieces::of_entry`].
+/// From where to where in a record something is.
+pub(crate) type Place = (usize, usize);
+
+/// The entries of an Example that may not have been checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entries<'a> {
     example: Wire<'a>,
@@ -242,7 +244,7 @@ impl<'a> Entries<'a> {
 
     /// The next entry: its name, and from where to where in the record it is.
     #[inline]
-    pub(crate) fn advance(&mut self) -> Result<Option<(&'a [u8], (usize, usize))>, WireError> {
+    pub(crate) fn advance(&mut self) -> Result<Option<(&'a [u8], Place)>, WireError> {
         loop {
             if let Some((_, entry)) = self.features.next_of(ENTRIES..=ENTRIES)? {
                 return Ok(Some((name_of(entry)?, entry.place())));
@@ -256,7 +258,7 @@ impl<'a> Entries<'a> {
 
     /// The entry at a place of the record, which `advance` returned.
     #[inline]
-    pub(crate) fn entry(record: &'a [u8], place: (usize, usize)) -> Wire<'a> {
+    pub(crate) fn entry(record: &'a [u8], place: Place) -> Wire<'a> {
         /// An entry is in an Example and its Features.
         const DEPTH: usize = 2;
 
@@ -267,6 +269,9 @@ impl<'a> Entries<'a> {
 /// The name of a map's entry: the last one, if there are several.
 #[inline]
 fn name_of(mut entry: Wire<'_>) -> Result<&[u8], WireError> {
+    if let Some((name, _)) = feature::plain_entry(entry.message()) {
+        return Ok(name);
+    }
     let mut name: &[u8] = &[];
     while let Some((number, field)) = entry.next_of(NAME..=VALUE)? {
         if number == NAME {

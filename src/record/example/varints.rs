@@ -207,6 +207,7 @@ pub(super) fn check(packed: &[u8]) -> Result<usize, usize> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;

@@ -81,7 +81,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "PATH")]
     tfrecord: Option<PathBuf>,
     /// Synthetic data to make and keep, with their own transform; several are measured one after the other.
-    #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["level", "stage", "layer", "root", "fields", "image"])]
+    #[arg(long, value_enum, value_delimiter = ',',
+        conflicts_with_all = ["level", "stage", "layer", "root", "fields", "image"])]
     synthetic: Vec<Kind>,
     /// The database format of synthetic data [default: lmdb].
     #[arg(long = "as", value_enum, value_name = "FORMAT",
