@@ -128,7 +128,7 @@ impl RecordDecoder for ImageDecoder {
     }
 
     fn scratch_bytes(&self, first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
-        let datum = self.datum(first.value, &mut self.found())?;
+        let datum = self.first_datum(first)?;
         let input = image_shape(&self.transformer, &datum)?;
         let mut tools = ToolBytes::of(&self.transformer, &datum, input)?;
         if let Some(target) = &self.target {
@@ -139,7 +139,7 @@ impl RecordDecoder for ImageDecoder {
 
     fn scratch(&self, setup: WorkerSetup) -> Tools {
         let scratch = if setup.is_past_caches { Scratch::past_caches() } else { Scratch::default() };
-        Tools { decoder: Decoder::default(), scratch, found: self.found() }
+        Tools { decoder: Decoder::default(), scratch, found: self.front.as_ref().map(ExampleFront::scratch) }
     }
 
     #[inline]
@@ -149,8 +149,12 @@ impl RecordDecoder for ImageDecoder {
 }
 
 impl ImageDecoder {
-    fn found(&self) -> Option<Found> {
-        self.front.as_ref().map(ExampleFront::scratch)
+    /// The Datum that the first record of a batch, or of the source, is or stands for.
+    fn first_datum<'a>(&self, record: &Record<'a>) -> Result<Datum<'a>, RecordCause> {
+        match &self.front {
+            Some(front) => front.first_datum(record.value),
+            None => Ok(Datum::parse(record.value)?),
+        }
     }
 
     /// The Datum that a record is, or stands for.
@@ -164,12 +168,12 @@ impl ImageDecoder {
 
     /// The record's image before its transform.
     pub(crate) fn input(&self, record: &Record<'_>) -> Result<Input, RecordCause> {
-        let datum = self.datum(record.value, &mut self.found())?;
+        let datum = self.first_datum(record)?;
         Ok(Input { shape: image_shape(&self.transformer, &datum)?, is_encoded: datum.encoded })
     }
 
     fn shapes(&self, record: &Record<'_>) -> Result<Shapes, RecordCause> {
-        let datum = self.datum(record.value, &mut self.found())?;
+        let datum = self.first_datum(record)?;
         let input = image_shape(&self.transformer, &datum)?;
         let shape = batch_shape(&self.transformer, input)?;
         let (pixels, transformed) = match &self.cutter {

@@ -319,8 +319,8 @@ fn a_fork_field_is_refused_where_it_would_be_lost() {
     let error = percolator::proto::NetParameter::from_text(text).unwrap_err();
     assert!(
         error.to_string().starts_with(
-            "1:51: layer number 0 (without a name): transform_param.resize_param is SSD, NVCaffe and Intel \
-         Caffe's"
+            "1:51: layer number 0 (without a name): transform_param.resize_param is a field of SSD, NVCaffe \
+             and Intel Caffe that"
         ),
         "{error}"
     );

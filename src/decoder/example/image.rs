@@ -1,9 +1,12 @@
 //! The image of an Example: the front through which the image decoder takes it for a Datum.
 
+use std::sync::PoisonError;
+
 use super::fields::ExampleFields;
 use super::lookup::{Found, Lookup};
 use super::parse::{FeatureFields, StringError, missing, only_string, wrong_kind};
 use crate::base::shape::{Dtype, ImageShape};
+use crate::base::sync::std_locks::Mutex;
 use crate::batch::fault::RecordCause;
 use crate::record::datum::{Datum, Floats, IMAGE_ELEMENTS_MAX};
 use crate::record::example::{ExampleError, Feature, FeatureError, IntError, Kind};
@@ -79,6 +82,9 @@ pub(crate) struct ExampleFront {
     shape: Option<ShapeFrom>,
     label: Option<usize>,
     fields: FeatureFields,
+    /// For the first records of batches, at which the prefetchers look: they have no scratch memory, and
+    /// must not allocate. The standard library's lock does not, when two of them first contend for it.
+    of_firsts: Mutex<Found>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +106,8 @@ impl ExampleFront {
         });
         let label = image.label.as_ref().map(|label| lookup.number(label));
         let fields = FeatureFields::new(fields, &mut lookup);
-        ExampleFront { lookup, image: number, shape, label, fields }
+        let of_firsts = Mutex::new(lookup.scratch());
+        ExampleFront { lookup, image: number, shape, label, fields, of_firsts }
     }
 
     /// The fields beside those of the image.
@@ -110,6 +117,12 @@ impl ExampleFront {
 
     pub(crate) fn scratch(&self) -> Found {
         self.lookup.scratch()
+    }
+
+    /// The Datum that the first record of a batch stands for.
+    pub(crate) fn first_datum<'a>(&self, record: &'a [u8]) -> Result<Datum<'a>, RecordCause> {
+        let mut found = self.of_firsts.lock().unwrap_or_else(PoisonError::into_inner);
+        self.datum(record, &mut found)
     }
 
     /// The Datum that the record stands for. Leaves in `found` where its features are.

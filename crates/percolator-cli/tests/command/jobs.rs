@@ -68,7 +68,7 @@ fn the_command_feeds_epochs_of_a_job() {
         ("--epochs 1 --workers 2", "--worker <N>"),
         ("--workers 2 --worker 2 --index memory", "there is no worker 2 in a job of 2"),
         ("--workers 0 --worker 0 --index memory", "workers is 0"),
-        ("--last-batch drop --batch-size 65", "its 64 records, as sharded, do not fill the 65"),
+        ("--last-batch drop --batch-size 65", "64 records as sharded, but one step of all replicas takes 65"),
     ] {
         let (is_well, text) = run(arguments);
         assert!(!is_well && text.contains(due), "{arguments}: {text}");

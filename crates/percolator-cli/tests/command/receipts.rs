@@ -145,7 +145,7 @@ fn the_command_proves_the_bytes_and_says_what_it_cannot_prove() {
     let (code, text) = verify("stopped", "each.digest");
     assert!(code == 0 && text.contains("20 of 64 records; bytes as in the data set"), "{text}");
     let (code, text) = verify("drop", "sum.digest");
-    assert!(code == 1 && text.contains("make it with --each-record"), "{text}");
+    assert!(code == 1 && text.contains("make the digest with --each-record"), "{text}");
     assert_eq!(verify("drop", "each.digest").0, 0);
     let (code, text) = verify("receipt", "both.digest");
     assert!(code == 1 && text.contains("both.digest has \"128 records\""), "{text}");

@@ -60,7 +60,7 @@ fn files_are_dumped_fed_planned_and_digested() {
     {
         assert!(arrays(source) == of_lmdb, "{source}");
     }
-    let printed = pass(folder, "plan --tfrecord files --global-batch 5 --shuffle files --seed 1 --json");
+    let printed = pass(folder, "plan --tfrecord files --global-batch-size 5 --shuffle files --seed 1 --json");
     let plan: Value = serde_json::from_str(&printed).unwrap();
     let order: Vec<u64> = serde_json::from_value::<Vec<Vec<Vec<u64>>>>(plan["steps"].clone())
         .unwrap()
