@@ -317,7 +317,7 @@ fn examples_are_parsed_without_an_allocation() {
             let one = |to: &mut ExampleWriter| {
                 to.ints("a", (0..40).map(|each| each << (index % 50)));
             };
-            if index % 3 == 0 {
+            if index.is_multiple_of(3) {
                 one(&mut writer);
             }
             writer.bytes("image", [pixels]).floats("f", [0.5; 3]).ints("other", [1]).ints("label", [3]);

@@ -247,11 +247,19 @@ fn refused(record: Vec<u8>, fields: &str) -> String {
     feed.build().unwrap().into_iter().next().unwrap().unwrap_err().to_string()
 }
 
-#[test]
-fn an_error_names_record_feature_found_and_allowed() {
-    let of = |write: fn(&mut ExampleWriter) -> &mut ExampleWriter| written(write);
+/// Checks the message of each of these records, which its fields refuse.
+fn check_refusals<const N: usize>(cases: [(Vec<u8>, &str, &str); N]) {
     let name = "examples: epoch 0, record 1, key \"00000001\": ";
-    for (record, fields, message) in [
+    for (record, fields, message) in cases {
+        // The first record of the feed must fit, so fields have to suit it, too.
+        assert_eq!(refused(record, fields), format!("{name}{message}"));
+    }
+}
+
+#[test]
+fn an_error_names_record_feature_and_what_is_missing_or_of_another_kind() {
+    let of = |write: fn(&mut ExampleWriter) -> &mut ExampleWriter| written(write);
+    check_refusals([
         (
             of(|to| to.ints("b", [1]).ints("c", [2]).ints("b", [3])),
             "a:i64[2]",
@@ -285,6 +293,13 @@ fn an_error_names_record_feature_found_and_allowed() {
             "a:i64[2]=0",
             "the feature \"a\" has 0 value(s), but the field a: i64 [2] takes 2",
         ),
+    ]);
+}
+
+#[test]
+fn an_error_names_record_feature_found_and_allowed() {
+    let of = |write: fn(&mut ExampleWriter) -> &mut ExampleWriter| written(write);
+    check_refusals([
         (
             of(|to| to.ints("a", [1; 300])),
             "a:i64[<=5]",
@@ -330,11 +345,7 @@ fn an_error_names_record_feature_found_and_allowed() {
             "a:i64[2]",
             "not a tf.train.Example: field 1 at byte 14 has wire type 3, but must have 2",
         ),
-    ] {
-        // The first record of the feed must fit, so fields have to suit it, too.
-        let message = format!("{name}{message}");
-        assert_eq!(refused(record, fields), message);
-    }
+    ]);
 }
 
 #[test]

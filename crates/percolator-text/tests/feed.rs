@@ -1,6 +1,7 @@
 //! XLNet's data, fed: whole passes over prepared text, token by token; the laws of the arrays; what is
 //! refused.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 use std::collections::BTreeSet;
 use std::fs;
