@@ -21,6 +21,7 @@ mod net;
 mod open;
 mod owned;
 #[cfg(test)]
+#[cfg(not(shuttle))]
 mod past_caches;
 mod placement;
 mod progress;
