@@ -40,6 +40,15 @@ pub enum ConfigError {
         /// The builder's method that attaches it.
         method: &'static str,
     },
+    /// The name of a device that is neither a host's nor a GPU's.
+    #[error(
+        "there is no device {device:?}; there are host, host:N, cuda and cuda:N; attach a device of your own \
+         with .devices(...)"
+    )]
+    NoSuchDevice {
+        /// The name.
+        device: String,
+    },
     /// No device was named.
     #[error("a feed needs at least 1 device: name one with .devices(...)")]
     NoDevice,

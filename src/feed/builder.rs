@@ -13,7 +13,6 @@ use super::target::Target;
 use crate::base::shape::{Dtype, Layout, Phase};
 use crate::device::Device;
 use crate::error::FeedError;
-use crate::net::NetWarning;
 use crate::order::{
     Assignment, AutoShardPolicy, BatchSize, JobWorker, LastBatch, Ranks, Shuffle, ShuffleSpec, World,
 };
@@ -65,8 +64,6 @@ pub(super) struct Attached {
     pub(super) digest: Option<Arc<DataDigest>>,
     /// If this feed replays one replica of a job: the job and the replica.
     pub(super) alone: Option<(World, usize)>,
-    /// What is ignored in the net's layer; logged when the feed is resolved.
-    pub(super) warnings: Vec<NetWarning>,
     pub(super) registry: Registry,
 }
 
@@ -80,7 +77,6 @@ impl Default for Attached {
             resume: None,
             digest: None,
             alone: None,
-            warnings: Vec::new(),
             registry: Registry::global().clone(),
         }
     }
@@ -575,8 +571,8 @@ impl FeedBuilder {
     /// [`FeedError`] if the options cannot be met, if the source cannot be read or is empty, or if its first
     /// record does not match the transform.
     pub fn resolve(self) -> Result<ResolvedFeed, FeedError> {
-        for warning in &self.attached.warnings {
-            tracing::warn!("{warning}");
+        if let Some(layer) = &self.spec.net {
+            layer.warn();
         }
         self.resolve_again()
     }
@@ -584,6 +580,8 @@ impl FeedBuilder {
     /// Resolves again, without logging the warnings again.
     pub(super) fn resolve_again(self) -> Result<ResolvedFeed, FeedError> {
         let net = self.spec.net.clone();
-        ResolvedFeed::of(self).map_err(|error| NetLayer::with_origin(net.as_ref(), error))
+        ResolvedFeed::of(self)
+            .and_then(ResolvedFeed::checked)
+            .map_err(|error| NetLayer::with_origin(net.as_ref(), error))
     }
 }

@@ -135,23 +135,41 @@ impl ResolvedFeed {
 
     /// The random numbers of a lane's records, from the first one that comes.
     fn draws(&self, lane: usize) -> Result<Draws, OrderError> {
-        let takes = self.builder.spec.transform.takes(self.builder.spec.phase);
-        let Some(schedule_slice) = &self.schedule_slice else {
-            return Ok(self.randomness.lane(lane, takes));
-        };
-        let ScheduleSlice { plan, first_replica, starts, is_round_robin, .. } = schedule_slice;
-        // In round-robin order, the seed that was set is the first lane's.
-        let mut draws =
-            self.randomness.lane(if *is_round_robin { lane } else { first_replica + lane }, takes);
-        if draws.are_in_turn() {
-            let records = plan.records_given(starts[lane], first_replica + lane)?;
-            if records > DRAWN_AGAIN_MAX {
-                let what = "records whose random numbers Caffe's sequence draws again";
-                return Err(OrderError::TooMany { what, allowed: DRAWN_AGAIN_MAX });
-            }
-            draws.pass(records);
-        }
+        let mut draws = self.draws_from_start(lane);
+        draws.pass(self.drawn_again(lane)?);
         Ok(draws)
+    }
+
+    /// The random numbers of a lane's records, from the first record of the run.
+    fn draws_from_start(&self, lane: usize) -> Draws {
+        let takes = self.builder.spec.transform.takes(self.builder.spec.phase);
+        // In round-robin order, the seed that was set is the first lane's.
+        let replica = match &self.schedule_slice {
+            Some(slice) if !slice.is_round_robin => slice.first_replica + lane,
+            _ => lane,
+        };
+        self.randomness.lane(replica, takes)
+    }
+
+    /// The records before a lane's first one whose random numbers have to be drawn again, because Caffe's
+    /// sequence has no place that could be looked up.
+    ///
+    /// # Errors
+    ///
+    /// [`OrderError::TooMany`] if drawing them would take minutes.
+    pub(super) fn drawn_again(&self, lane: usize) -> Result<u64, OrderError> {
+        let Some(ScheduleSlice { plan, first_replica, starts, .. }) = &self.schedule_slice else {
+            return Ok(0);
+        };
+        if !self.draws_from_start(lane).are_in_turn() {
+            return Ok(0);
+        }
+        let records = plan.records_given(starts[lane], first_replica + lane)?;
+        if records > DRAWN_AGAIN_MAX {
+            let what = "records whose random numbers Caffe's sequence draws again";
+            return Err(OrderError::TooMany { what, allowed: DRAWN_AGAIN_MAX });
+        }
+        Ok(records)
     }
 
     /// The number of runs that circulate between the reader and a lane.

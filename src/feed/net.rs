@@ -23,6 +23,9 @@ pub(crate) struct NetLayer {
     pub(super) preceded_by_other: bool,
     /// The file, the place and the layer, for messages.
     title: String,
+    /// What is ignored in the layer; logged when the feed is resolved.
+    #[cfg_attr(feature = "serde", serde(default))]
+    warnings: Vec<String>,
 }
 
 impl NetLayer {
@@ -31,6 +34,13 @@ impl NetLayer {
         match layer {
             Some(layer) => FeedError::Layer { layer: layer.title.clone(), error: Box::new(error) },
             None => error,
+        }
+    }
+
+    /// Logs what is ignored in the layer.
+    pub(super) fn warn(&self) {
+        for warning in &self.warnings {
+            tracing::warn!("{warning}");
         }
     }
 }
@@ -91,8 +101,12 @@ impl Feed {
             tracing::warn!("{warning}");
         }
         for layer in net.data_layers(state)? {
-            let place =
-                NetLayer { taken, preceded_by_other: layer.preceded_by_other, title: net.title_of(&layer) };
+            let place = NetLayer {
+                taken,
+                preceded_by_other: layer.preceded_by_other,
+                title: net.title_of(&layer),
+                warnings: layer.warnings.iter().map(ToString::to_string).collect(),
+            };
             let feed = FeedBuilder::of_layer(&layer, place);
             taken.add(feed.set_up());
             feeds.push(feed);
@@ -136,7 +150,6 @@ impl FeedBuilder {
         feed.spec.sources = vec![source];
         feed.spec.prefetch = layer.prefetch;
         feed.spec.net = Some(place);
-        feed.attached.warnings.clone_from(&layer.warnings);
         feed
     }
 }

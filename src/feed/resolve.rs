@@ -19,7 +19,7 @@ use crate::batch::field::Field;
 use crate::batch::{BatchLayout, Capacity, LayoutError};
 use crate::config::{BudgetTerms, ConfigError, MemoryBudget};
 use crate::decoder::image::ImageDecoder;
-use crate::device::Device;
+use crate::device::{Device, DeviceError};
 use crate::error::FeedError;
 use crate::order::Plan;
 use crate::reader::queue_pair;
@@ -167,6 +167,14 @@ impl ResolvedFeed {
         })
     }
 
+    /// Refuses a run whose random numbers would take too long to draw again.
+    pub(super) fn checked(self) -> Result<Self, FeedError> {
+        for lane in 0..self.devices.len() {
+            self.drawn_again(lane)?;
+        }
+        Ok(self)
+    }
+
     /// Returns the options.
     #[must_use]
     pub fn spec(&self) -> &FeedSpec {
@@ -221,9 +229,8 @@ impl ResolvedFeed {
     ///
     /// # Errors
     ///
-    /// [`FeedError`] if a device has no memory or cannot transform, if the source cannot be read any more, if
-    /// Caffe's random sequence would have to be drawn again for too many records, or if a thread cannot be
-    /// started. Nothing is left running.
+    /// [`FeedError`] if a device has no memory or cannot transform, if the source cannot be read any more, or
+    /// if a thread cannot be started. Nothing is left running.
     pub fn launch(self) -> Result<Feed, FeedError> {
         let net = self.builder.spec.net.clone();
         self.start().map_err(|error| NetLayer::with_origin(net.as_ref(), error))
@@ -339,7 +346,10 @@ impl FeedBuilder {
         }
         let mut devices: Vec<Device> = Vec::with_capacity(self.spec.devices.len());
         for name in &self.spec.devices {
-            let device: Device = name.parse()?;
+            let device = name.parse::<Device>().map_err(|error| match error {
+                DeviceError::Unknown { device } => ConfigError::NoSuchDevice { device }.into(),
+                error => FeedError::from(error),
+            })?;
             let known = devices.iter().find(|known| known.name() == device.name()).cloned();
             devices.push(known.unwrap_or(device));
         }

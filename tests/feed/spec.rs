@@ -9,6 +9,8 @@ use percolator::source::{Lmdb, Matching};
 use percolator::transform::CaffeEra;
 use percolator::{Device, Dtype, Feed, FeedBuilder, FeedError, LastBatch, Shuffle, Target, Transform};
 
+use crate::common::log::Log;
+
 fn database(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden").join(name)
 }
@@ -164,7 +166,25 @@ fn devices_are_found_by_their_names() {
     assert!(matches!(error, FeedError::Config(ConfigError::TooMany { option: "devices", .. })), "{error}");
     spec.devices[2] = "abacus".into();
     let error = FeedBuilder::from(spec).build().unwrap_err();
-    assert!(matches!(error, FeedError::Device(_)) && error.to_string().contains("abacus"), "{error}");
+    let FeedError::Config(ConfigError::NoSuchDevice { device }) = &error else { panic!("{error}") };
+    assert!(device == "abacus" && error.to_string().contains(".devices("), "{error}");
+}
+
+/// The data layer of a net in which a field is ignored.
+fn net_layer() -> FeedBuilder {
+    let net = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nets/v0_imagenet.prototxt");
+    let net = percolator::Net::open(net).unwrap();
+    Feed::layers_of(&net, &percolator::Phase::Train.into()).unwrap().remove(0)
+}
+
+#[test]
+fn what_is_ignored_in_a_nets_layer_is_logged_for_its_spec_too() {
+    for feed in [net_layer(), FeedBuilder::from(net_layer().spec().clone())] {
+        let log = Log::default();
+        let error = log.listen(|| feed.resolve().unwrap_err());
+        assert!(matches!(error, FeedError::Layer { .. }), "its database is not here: {error}");
+        assert!(log.text().contains("data_param.rand_skip"), "{}", log.text());
+    }
 }
 
 #[test]
@@ -179,17 +199,13 @@ fn a_place_in_a_job_is_checked_before_anything_is_opened() {
 #[cfg(feature = "serde")]
 #[test]
 fn a_spec_is_written_and_read() {
-    let net = Feed::from_prototxt(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/image_data.prototxt"),
-        percolator::Phase::Train,
-    );
     let mean = percolator::transform::MeanImage::new(
         percolator::batch::ImageShape { channels: 1, height: 1, width: 2 },
         [0.5, 1.5],
     );
     let with_mean = Feed::builder().transform(Transform::new().mean_image(mean.unwrap()));
     let several = Feed::builder().lmdb("a").and_leveldb("b").worker(World::new(2, 4).unwrap(), 1);
-    for builder in [described(), with_mean, several, Feed::builder()].into_iter().chain(net.ok()) {
+    for builder in [described(), with_mean, several, Feed::builder(), net_layer()] {
         let text = serde_json::to_string(builder.spec()).unwrap();
         assert_eq!(&serde_json::from_str::<FeedSpec>(&text).unwrap(), builder.spec(), "{text}");
     }

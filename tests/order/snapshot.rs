@@ -247,6 +247,16 @@ fn caffes_random_sequence_goes_on_where_it_was() {
         };
         let other = hosts(round_robin(), 3).resume(&snapshot).build().unwrap_err();
         assert_eq!(other, FeedError::Snapshot(SnapshotError::CaffeRandom));
+
+        // Drawing the numbers of so many records again would take hours.
+        let planned = || round_robin().shuffle(Shuffle::Global);
+        let text = planned().build().unwrap().snapshot().unwrap().to_string();
+        let (body, _) = text.split_at(text.rfind("checksum ").unwrap());
+        let far = body.replace("next epoch 0 ", "next epoch 1000000000 ");
+        assert_ne!(far, body);
+        let error = planned().resume(&unverified(&far).parse().unwrap()).resolve().unwrap_err();
+        let FeedError::Config(ConfigError::Order(error)) = error else { panic!("{error}") };
+        assert!(matches!(error, OrderError::TooMany { .. }), "{error}");
     });
 }
 

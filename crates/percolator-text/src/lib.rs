@@ -5,7 +5,6 @@ mod parallel;
 mod python_text;
 pub mod random;
 pub mod sentencepiece;
-mod tfrecord;
 pub mod xlnet;
 
 pub use clean::clean;

@@ -47,7 +47,7 @@ pub(super) struct LimitFigures {
 pub(super) struct Figures {
     pub(super) job: String,
     pub(super) source_records: Option<u64>,
-    pub(super) source_shape: String,
+    pub(super) source_shape: Option<String>,
     pub(super) batch_shape: String,
     pub(super) dtype: String,
     pub(super) layout: String,
@@ -97,7 +97,7 @@ impl Figures {
         Figures {
             job: job.name.clone(),
             source_records: known.records,
-            source_shape: known.image.map_or("no image".to_owned(), |image| image.to_string()),
+            source_shape: known.image.map(|image| image.to_string()),
             batch_shape: match known.image {
                 Some(_) => known.batch.to_string(),
                 None => known.layout.clone(),

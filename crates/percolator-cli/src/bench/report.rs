@@ -20,9 +20,10 @@ pub(super) fn of(figures: &Figures) -> String {
 
 fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
     let f = figures;
-    let records =
-        f.source_records.map_or_else(String::new, |records| format!("{} records, ", grouped(records as f64)));
-    writeln!(out, "{}: {records}the first {}", shown::message(&f.job), f.source_shape)?;
+    let records = f.source_records.map(|records| format!("{} records", grouped(records as f64)));
+    let first = f.source_shape.as_ref().map(|shape| format!("the first {shape}"));
+    let source: Vec<String> = records.into_iter().chain(first).collect();
+    writeln!(out, "{}: {}", shown::message(&f.job), source.join(", "))?;
     let cold = match (f.cold, f.evicted) {
         (false, _) => "",
         (true, Some(false)) => "; NOT COLD: the system kept the files in memory",
@@ -30,10 +31,10 @@ fn write(out: &mut String, figures: &Figures) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "  batches of {}, transformed on the {}, to {}\n  {} worker(s), {} of them at work; \
-         rings of {} batches; {} rounds of {} s{cold}\n",
+        "  batches of {}{}, to {}\n  {} worker(s), {} of them at work; rings of {} batches; {} rounds of \
+         {} s{cold}\n",
         f.batch_shape,
-        f.transform_on,
+        f.source_shape.as_ref().map_or(String::new(), |_| format!(", transformed on the {}", f.transform_on)),
         f.devices.join(", "),
         f.threads,
         f.workers_at_work,
@@ -148,6 +149,7 @@ fn sentence(f: &Figures) -> String {
 fn fewer_bytes(f: &Figures) -> &'static str {
     let has_gpu = f.devices.iter().any(|device| device.starts_with("cuda:"));
     match &*f.dtype {
+        _ if f.source_shape.is_none() => "fewer or smaller --fields",
         "u8" => "a smaller --crop",
         _ if has_gpu && f.transform_on == "host" => "--transform-on device, or --dtype u8 or f16",
         "f32" => "--dtype u8 or f16",

@@ -174,7 +174,7 @@ fn feed_and_bench_take_examples() {
     let measured = ["bench", "--json", "--rounds", "1", "--seconds", "0.05", "--threads", "2"];
     let said = succeeds(folder.path(), &[&measured[..], &fields].concat());
     let figures: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&figures["source_shape"], &figures["dtype"]), (&"no image".into(), &"i64".into()));
+    assert_eq!((&figures["source_shape"], &figures["dtype"]), (&Value::Null, &"i64".into()));
     let image = ["feed", "--lmdb", "db", "--image", "image", "--once"];
     let message = fails(folder.path(), &image);
     assert!(message.contains("record 0"), "{message}");

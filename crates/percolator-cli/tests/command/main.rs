@@ -4,6 +4,8 @@
 
 #[path = "../../../../tests/common/mod.rs"]
 mod common;
+#[path = "../../../percolator-text/tests/example/mod.rs"]
+mod examples;
 #[cfg(feature = "cuda")]
 #[path = "../../../../tests/common/standin.rs"]
 mod standin;
@@ -17,6 +19,7 @@ mod gpu;
 mod jobs;
 mod killed;
 mod plan;
+mod prepare;
 mod receipts;
 mod snapshot;
 mod tfrecord;

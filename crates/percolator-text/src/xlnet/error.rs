@@ -2,6 +2,8 @@
 
 use std::io;
 
+use percolator::source::SourceError;
+
 use crate::sentencepiece::ModelError;
 
 /// Why XLNet's data could not be prepared. Files that are already complete stay, and no other is there.
@@ -117,7 +119,10 @@ pub enum PrepareError {
         /// The tokens that a batch takes of a row.
         needed: usize,
     },
-    /// A file cannot be written.
+    /// A file of records cannot be written.
+    #[error(transparent)]
+    Records(#[from] SourceError),
+    /// A folder, or one of the JSON files, cannot be written.
     #[error("cannot write {path}")]
     Write {
         /// The file.

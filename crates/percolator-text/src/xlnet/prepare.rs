@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use percolator::whole_file;
+
 use super::PrepareError;
 use super::flags::{Flags, Shape};
 use super::glob;
@@ -15,7 +17,6 @@ use super::tokens::{self, TaskTokens, TextCounts};
 use super::vocabulary::Vocabulary;
 use crate::parallel::in_order;
 use crate::random::{NumpyRandom, PythonRandom};
-use crate::tfrecord::write_file;
 
 /// What to prepare.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +125,7 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     if flags.task == 0 || options.all_tasks {
         let path = Path::new(&flags.save_dir).join("corpus_info.json");
         let text = corpus_info(flags, options.fix_quirks);
-        write_file(&path, text.as_bytes()).map_err(|source| write_failed(&path, source))?;
+        whole_file::write(&path, &[text.as_bytes()]).map_err(|source| write_failed(&path, source))?;
     }
     Ok(summary)
 }
@@ -188,7 +189,8 @@ impl Job<'_> {
         let batches = run.write(&stream, &records_path, python, numpy)?;
         let info = RecordInfo { filenames: vec![records_path.display().to_string()], num_batch: batches };
         let path = self.folder.join(flags.info_name(task, pass));
-        write_file(&path, info.to_json().as_bytes()).map_err(|source| write_failed(&path, source))?;
+        whole_file::write(&path, &[info.to_json().as_bytes()])
+            .map_err(|source| write_failed(&path, source))?;
         let used = batches * self.shape.rows_cut as u64 * self.shape.reuse_len as u64;
         Ok(RunSummary {
             task,

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use percolator::example::ExampleWriter;
+use percolator::tfrecord::{Compression, TfRecordWriter};
+
 use super::PrepareError;
 use super::flags::Shape;
 use super::mask::Masks;
@@ -10,7 +13,6 @@ use super::segments::{Segments, split};
 use super::stream::{Row, Stream};
 use super::vocabulary::{CLS, SEP, Vocabulary};
 use crate::random::{NumpyRandom, PythonRandom};
-use crate::tfrecord::{ExampleBuffer, RecordWriter};
 
 /// A task's pass.
 #[derive(Debug)]
@@ -63,9 +65,8 @@ impl Pass<'_> {
             })
             .collect();
         let masks = Masks::new(self.vocabulary, shape, self.mends_quirks);
-        let failed = |source| PrepareError::Write { path: path.display().to_string(), source };
         let mut drafts: Vec<_> = rows.iter().map(|_| Draft::default()).collect();
-        let mut example = ExampleBuffer::default();
+        let (mut example, mut record) = (ExampleWriter::new(), Vec::new());
         let mut writer = None;
         let (mut batches, mut at, mut reported) = (0, 0, 0);
         while at + shape.seq_len <= row_tokens {
@@ -84,11 +85,13 @@ impl Pass<'_> {
             }
             let writer = match &mut writer {
                 Some(writer) => writer,
-                none => none.insert(RecordWriter::create(path).map_err(failed)?),
+                none => none.insert(TfRecordWriter::create(path, Compression::Plain)?),
             };
             for draft in &drafts {
                 draft.encode(shape, &mut example);
-                writer.write(example.message()).map_err(failed)?;
+                record.clear();
+                example.append_to(&mut record);
+                writer.write(&record)?;
             }
             batches += 1;
             at += shape.reuse_len;
@@ -104,7 +107,7 @@ impl Pass<'_> {
             row_tokens,
             needed: shape.seq_len,
         };
-        writer.ok_or_else(too_short)?.finish().map_err(failed)?;
+        writer.ok_or_else(too_short)?.finish()?;
         Ok(batches)
     }
 }
@@ -152,14 +155,15 @@ impl Draft {
         }
     }
 
-    fn encode(&self, shape: &Shape, example: &mut ExampleBuffer) {
+    fn encode(&self, shape: &Shape, example: &mut ExampleWriter) {
         // Of the reused part, of A with its separator; of B with its separator; of the class symbol.
         let segments = [(0, shape.reuse_len + self.a + 1), (1, self.b + 1), (2, 1)];
         example.clear();
-        example.put("input", self.input.iter().copied());
-        example.put("is_masked", self.mask.iter().map(|is_masked| u32::from(*is_masked)));
-        example.put("label", std::iter::once(u32::from(self.is_next)));
-        example.put("seg_id", segments.iter().flat_map(|(id, count)| std::iter::repeat_n(*id, *count)));
-        example.put("target", self.target.iter().copied());
+        example
+            .ints("input", self.input.iter().copied().map(i64::from))
+            .ints("is_masked", self.mask.iter().copied().map(i64::from))
+            .ints("label", [i64::from(self.is_next)])
+            .ints("seg_id", segments.iter().flat_map(|(id, count)| std::iter::repeat_n(*id, *count)))
+            .ints("target", self.target.iter().copied().map(i64::from));
     }
 }
