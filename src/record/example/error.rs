@@ -112,7 +112,7 @@ pub enum FeatureError {
         /// Whether it may have fewer.
         is_most: bool,
     },
-    /// An image of a shape that no image has.
+    /// An image's shape is impossible.
     #[error(
         "the feature {feature:?} is [{}], but the shape of an image is three numbers of 1 or more, channels, \
          rows and columns, of at most {elements_max} elements in all",
