@@ -1,4 +1,5 @@
-//! Records of `tf.train.Example`, as TensorFlow reads them: the message, the frame around it, the file.
+//! Writes records of `tf.train.Example`, as TensorFlow reads them: the message, the frame around it, the
+//! file.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crc_fast::{CrcAlgorithm, checksum};
 
-/// An Example of lists of numbers. It is made in memory that the next one reuses.
+/// An Example of lists of numbers. Its memory is reused for the next Example.
 #[derive(Debug, Default)]
 pub(crate) struct ExampleBuffer {
     bytes: Vec<u8>,
@@ -34,7 +35,7 @@ impl ExampleBuffer {
         put_tagged(&mut self.entry, 1, list);
         self.entry.reserve(list as usize);
         if list as usize == values.clone().count() {
-            // Each takes one byte, and is that byte.
+            // Values of one byte are written as they are.
             self.entry.extend(values.map(|value| value.to_le_bytes()[0]));
         } else {
             values.for_each(|value| put_varint(&mut self.entry, value));
@@ -54,7 +55,7 @@ impl ExampleBuffer {
     }
 }
 
-/// The tag of a field with a length, and the length.
+/// Writes the tag of a field with a length, and the length.
 fn put_tagged(bytes: &mut Vec<u8>, field: u8, length: u32) {
     bytes.push(field << 3 | 2);
     put_varint(bytes, length);
@@ -73,7 +74,8 @@ fn varint_bytes(value: u32) -> u32 {
     (38 - (value | 1).leading_zeros()) / 7
 }
 
-/// Writes a file of records. It gets its name once it is complete; dropped before, it is removed.
+/// Writes a file of records. The file gets its name once it is complete; if the writer is dropped before
+/// that, the file is removed.
 #[derive(Debug)]
 pub(crate) struct RecordWriter {
     file: WholeFile,
@@ -106,7 +108,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn masked_crc32c(bytes: &[u8]) -> u32 {
-    // The crate returns it in a 64-bit number.
+    // The crate returns the 32-bit checksum in a 64-bit number.
     let [first, second, third, fourth, ..] = checksum(CrcAlgorithm::Crc32Iscsi, bytes).to_le_bytes();
     u32::from_le_bytes([first, second, third, fourth]).rotate_right(15).wrapping_add(0xa282_ead8)
 }

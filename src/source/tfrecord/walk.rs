@@ -212,7 +212,7 @@ impl Read {
         }
         let Read { file, window, part: held, alone, .. } = self;
         let into = alone.get_mut(begin..whole).unwrap_or_default();
-        // The window has the front of it if a small record came before.
+        // The window has the beginning of the part if a small record came before.
         let is_held = held.contains(&part.start);
         let front = if is_held { index(held.end.min(end).saturating_sub(part.start)) } else { 0 };
         let from = index(part.start.saturating_sub(held.start));

@@ -6,24 +6,25 @@ use std::path::Path;
 use super::DataError;
 use crate::xlnet::{Flags, Split};
 
-/// The flags that a data set's files are named by. All of its records have them.
+/// The flags in the names of a data set's files. All of its records were made with them.
 ///
 /// Displayed as in a name: `bsz-8.seqlen-128.reuse-64.uncased.bi.alpha-6.beta-1.fnp-21`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DataFlags {
-    /// Rows a batch, of all cores of a host together.
+    /// Rows per batch, of all cores of a host together.
     pub bsz_per_host: u32,
-    /// Tokens a row.
+    /// Tokens per row.
     pub seq_len: u32,
-    /// Tokens at the front of a row that the batch after it goes on from.
+    /// The length of a row's reused part: the tokens at its front, which the row of the next batch continues.
     pub reuse_len: u32,
     /// The text is in lower case.
     pub uncased: bool,
     /// Half of the rows run backwards.
     pub bi_data: bool,
-    /// How many tokens of context a masked n-gram has for each of its tokens.
+    /// Tokens of context for each token of a masked n-gram, before [`mask_beta`](Self::mask_beta) divides
+    /// them.
     pub mask_alpha: u32,
-    /// Divides the context.
+    /// What the context of a masked n-gram is divided by.
     pub mask_beta: u32,
     /// How many tokens of a row are masked, if that is fixed.
     pub num_predict: Option<u32>,
@@ -57,7 +58,7 @@ impl fmt::Display for DataFlags {
     }
 }
 
-/// What the name of a `record_info` says.
+/// What the name of a `record_info` states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InfoName {
     pub(super) task: u32,
