@@ -92,7 +92,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The job that the plan is of.
+    /// The job that the plan was made from.
     #[must_use]
     pub fn job(&self) -> &Job {
         &self.job

@@ -36,7 +36,7 @@ impl ExampleArgs {
         self.fields.is_some() || self.image.is_some()
     }
 
-    /// Whether a batch has images: of Caffe's records it always has.
+    /// Whether a batch has images: Caffe's records always do.
     pub(super) fn has_images(&self) -> bool {
         self.image.is_some() || !self.is_given()
     }

@@ -66,8 +66,8 @@ pub struct RunSummary {
     pub batches: u64,
     /// Records in it.
     pub records: u64,
-    /// Tokens of the text that are in no record: the end of each row, which is too short for another batch,
-    /// and what is left after the text is cut into rows.
+    /// Tokens of the text that are in no row's reused part: the end of each row that is cut from the text,
+    /// which is too short for another batch, and what is left after the cutting.
     pub tokens_left: u64,
 }
 
