@@ -182,11 +182,11 @@ impl LevelDb {
     /// Opening reads the logs and maps every table; cursors read the tables. A writer may continue meanwhile
     /// and delete files: cursors return the database as it was when it was opened.
     ///
-    /// **A file that is cut while it is mapped, or that the disk cannot read, ends the process** with SIGBUS,
-    /// for the kernel has no other way to report it. LevelDB never cuts a file, but a copy made over an open
-    /// database does. A cursor checks a table when it reaches it: one that was cut before that is an error.
-    /// With [`Access::Read`], which is chosen on network file systems ([`LevelDbOptions::access`]), files are
-    /// read instead of mapped, and every failure is an error.
+    /// **A file that is truncated while it is mapped, or that the disk cannot read, ends the process** with
+    /// SIGBUS, because the kernel has no other way to report it. LevelDB never truncates a file, but a copy
+    /// made over an open database does. A cursor checks a table when it reaches it: one that was truncated
+    /// before that is an error. With [`Access::Read`], which is chosen on network file systems
+    /// ([`LevelDbOptions::access`]), files are read instead of mapped, and every failure is an error.
     ///
     /// # Errors
     ///

@@ -75,7 +75,7 @@ impl Checked {
     }
 }
 
-/// The name after which the sidecar of a named database is called.
+/// The path that the sidecar of a named database is named after.
 fn named(database: &Path, name: &str) -> PathBuf {
     const READABLE_CHARS: usize = 40;
 

@@ -8,8 +8,8 @@
 //!       branch, leaf and overflow pages: 8 each | entries: 8 | root: 8
 //! ```
 //!
-//! They are judged before the library sees the file, because it divides by what they say. The map's size is
-//! not judged: files written by old releases have it wrong (ITS#7789), and nothing here uses it.
+//! They are judged before the library sees the file, because it divides by numbers that they have. The map's
+//! size is not judged: files written by old releases have it wrong (ITS#7789), and nothing here uses it.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

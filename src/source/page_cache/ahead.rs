@@ -1,7 +1,7 @@
 //! Reading ahead of a cursor over a mapped file.
 //!
 //! Touching a page of a map that is not in memory waits for the disk, one page fault after another, and all
-//! workers would wait at once. The cursor is ahead of the workers anyway, so it has the kernel read what
+//! workers would wait at once. The cursor is ahead of the workers anyway, so it asks the kernel to read what
 //! comes next: a few chunks at a time, each only if it is not in memory, and only while the cursor moves
 //! forward through the file. A database that was written in key order is stored that way.
 //!
