@@ -7,8 +7,8 @@ use super::world::Seat;
 use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
 
-/// The most shares by which replicas may be apart, including those that they were given. It bounds the size
-/// of a snapshot.
+/// The most shares by which replicas may be apart, including those that they were given. It bounds what
+/// snapshots and receipts write about them.
 const APART_MAX: usize = 1 << 20;
 
 /// The places from a step to the end of its epoch: in the lines of the workers, or in the one line of all.

@@ -10,9 +10,9 @@
 //! 2. **Every wait ends.** Dropping either end closes both queues. The consumer drains `full` and then sees
 //!    its end; the reader's next push or pop reports that the consumer has left. Leases that are still held
 //!    keep nothing open.
-//! **Slots may return in groups**, because waking the reader costs more than filling a small run. This
-//! requires that the holder of the other slots releases them whatever the reader does, as a feed's workers
-//! do. Then no slot is held back for ever, because more slots are in use than are held back.
+//! 3. **Slots may return in groups**, because waking the reader costs more than filling a small run. This
+//!    requires that the holder of the other slots releases them whatever the reader does, as a feed's workers
+//!    do. Then no slot is held back for ever, because more slots are in use than are held back.
 
 use std::fmt;
 use std::ops::Deref;

@@ -9,7 +9,8 @@ use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
 
 /// An order-free digest of records: the sum of their marks, and their number. A record's mark is a hash of
-/// its epoch and position. Digests of lanes and of ranks add up to the digest of all their records.
+/// its epoch and position or, in a digest of contents, of its content. Digests of lanes and of ranks add up
+/// to the digest of all their records.
 ///
 /// Two different multisets of records have the same digest with a probability of about 2^-64. This protects
 /// against mistakes, not against somebody who looks for such records.

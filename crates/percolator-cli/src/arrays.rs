@@ -40,7 +40,7 @@ pub(super) struct Arrays {
     field: String,
     dtype: Dtype,
     values: NpyWriter,
-    /// Describes what a row has of the field; not used if rows have different lengths.
+    /// The type and the shape of the elements, as text; `ragged` if rows have different lengths.
     described: String,
     counts: Option<(NpyWriter, Counts)>,
     /// The number of elements in the earlier batches, if rows have different lengths.

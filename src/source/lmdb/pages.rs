@@ -98,7 +98,7 @@ impl Pages {
         if let Some(map) = &self.map
             && let Err(error) = map.advise(Advice::Random)
         {
-            tracing::debug!(%error, "the kernel does not take advice about a map");
+            tracing::debug!(%error, "the kernel does not accept advice about a map");
         }
     }
 

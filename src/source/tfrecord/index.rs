@@ -71,7 +71,7 @@ impl TfRecord {
     #[cold]
     pub(super) fn rebuild_index(&self, wrong: &Indexed) -> Result<Indexed, SourceError> {
         let path = self.path.display();
-        tracing::warn!(%path, "the record index does not fit its file: it is made anew");
+        tracing::warn!(%path, "the record index does not fit its file: rebuilding it");
         let mut indexed = self.indexed.lock();
         if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
             return Ok(anew.clone());

@@ -111,7 +111,7 @@ impl Plain {
                 Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
                     // A map can fail: a process may have only 65,530 of them.
                     let path = path.display();
-                    tracing::debug!(%path, %error, "a file that cannot be mapped is read");
+                    tracing::debug!(%path, %error, "a file cannot be mapped: reading it instead");
                     None
                 }
                 Err(error) => return Err(SourceError::io(path, "map the file", &error)),
@@ -142,7 +142,7 @@ impl Plain {
             let map = Map::open(&file, &self.path, self.bytes, self.origin.as_deref());
             let map = map.map_err(|error| SourceError::io(&self.path, "map the file", &error))?;
             if let Err(error) = map.map.advise(Advice::Random) {
-                tracing::debug!(%error, "the kernel does not take advice about a map");
+                tracing::debug!(%error, "the kernel does not accept advice about a map");
             }
             Ok(Arc::new(map))
         };

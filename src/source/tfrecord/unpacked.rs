@@ -59,7 +59,7 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
             Ok(None) => {}
             Err(why) => {
                 let copy = copy.display();
-                tracing::info!(%copy, why, "an unpacked copy cannot be used: it is made anew");
+                tracing::info!(%copy, why, "an unpacked copy cannot be used: making a new one");
             }
         }
     }
@@ -74,12 +74,12 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
                         &io::Error::other("it was removed at once"),
                     )
                 })?;
-                tracing::info!(copy = %copy.display(), bytes, "a compressed file is unpacked");
+                tracing::info!(copy = %copy.display(), bytes, "a compressed file was unpacked to a copy");
                 return Ok((Arc::new(plain), Some(offsets)));
             }
             Err(Failed::Write(error)) => {
                 let copy = copy.display();
-                tracing::info!(%copy, %error, "a compressed file cannot be unpacked there");
+                tracing::info!(%copy, %error, "no unpacked copy can be written there");
             }
         }
     }

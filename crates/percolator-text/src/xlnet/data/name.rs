@@ -79,13 +79,13 @@ impl InfoName {
 /// Reads `0-0.bsz-8.seqlen-128.reuse-64.uncased.bi.alpha-6.beta-1.fnp-21`.
 fn parse(text: &str) -> Result<InfoName, String> {
     let (place, rest) = text.split_once('.').ok_or("there are no flags")?;
-    let (task, pass) = place.split_once('-').ok_or_else(|| format!("{place:?} is no task and pass"))?;
+    let (task, pass) = place.split_once('-').ok_or_else(|| format!("{place:?} is not a task and a pass"))?;
     let (task, pass) = (number(task)?, number(pass)?);
     let mut parts = rest.split('.').peekable();
     let valued = |name: &str, parts: &mut dyn Iterator<Item = &str>| {
         let part = parts.next().unwrap_or_default();
         let value = part.strip_prefix(name).and_then(|value| value.strip_prefix('-'));
-        number(value.ok_or_else(|| format!("{part:?} is where {name}-N should be"))?)
+        number(value.ok_or_else(|| format!("found {part:?} instead of {name}-N"))?)
     };
     let bsz_per_host = valued("bsz", &mut parts)?;
     let seq_len = valued("seqlen", &mut parts)?;
@@ -103,7 +103,7 @@ fn parse(text: &str) -> Result<InfoName, String> {
         None => None,
     };
     if let Some(more) = parts.next() {
-        return Err(format!("{more:?} follows the flags"));
+        return Err(format!("{more:?} comes after the flags"));
     }
     if bsz_per_host == 0 {
         return Err("bsz-0 is no batch".to_owned());
@@ -116,7 +116,7 @@ fn parse(text: &str) -> Result<InfoName, String> {
 fn number(text: &str) -> Result<u32, String> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let value = is_plain.then(|| text.parse().ok()).flatten();
-    value.ok_or_else(|| format!("{text:?} is no number below 2^32"))
+    value.ok_or_else(|| format!("{text:?} is not a number below 2^32"))
 }
 
 #[cfg(test)]

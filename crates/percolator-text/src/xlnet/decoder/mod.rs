@@ -219,7 +219,7 @@ impl RecordDecoder for XlnetDecoder {
     fn scratch_bytes(&self, _first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
         let InputFlags { seq_len, perm_size, .. } = self.flags;
         let bytes = Features::bytes(seq_len) + Attention::bytes(seq_len) + size_of::<i32>() * perm_size;
-        Ok(vec![("a worker's tokens of a row of XLNet's", bytes)])
+        Ok(vec![("workers: the tokens of an XLNet row", bytes)])
     }
 
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded {
