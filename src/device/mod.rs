@@ -213,10 +213,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// The NUMA node of the host that is nearest to the device, by the system's number, if there is one and
     /// it is known.
     ///
-    /// If the machine has several nodes, a lane of this device stays near that node: the two methods above
-    /// that allocate memory are called on a thread that is bound to the node's processors during the call, so
-    /// that the memory they touch is placed there. A thread that they start would inherit the binding and
-    /// keep it.
+    /// If the machine has several nodes, a lane of this device stays near that node:
+    /// [`host_memory`](Self::host_memory) and [`transfer`](Self::transfer) are called on a thread that is
+    /// bound to the node's processors during the call, so that the memory they touch is placed there. A
+    /// thread that they start would inherit the binding and keep it.
     fn numa_node(&self) -> Option<usize> {
         None
     }

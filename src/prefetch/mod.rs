@@ -245,8 +245,8 @@ const LOOK_SHARE: u32 = 16;
 /// Long enough that waking in vain costs nothing. It bounds no wait: each has its own waker.
 const FAR: Duration = Duration::from_secs(3600);
 
-/// How long to wait before a device is asked again, after waiting for `waited`: a small fraction of the wait,
-/// so that nothing is late by much, and a slot that stays in use is not polled all the time.
+/// How long to wait before a device is asked again, after waiting for `waited`: a small fraction of that. So
+/// nothing is late by much, and a slot that stays in use is not polled all the time.
 fn look_after(waited: Duration) -> Duration {
     (waited / LOOK_SHARE).clamp(LOOK, LOOK_MAX)
 }

@@ -32,8 +32,8 @@ pub(super) const BYTES_MAX: usize = 256;
 /// # As text
 ///
 /// `NAME:TYPE`, separated by commas. Each is the feature of that name, and gives the field of that name;
-/// `FEATURE as NAME:TYPE` names the field otherwise. A feature whose name has other characters than letters,
-/// digits, `_`, `-` and `/` is quoted: `"image.width" as width:i64`.
+/// `FEATURE as NAME:TYPE` gives the field another name. A feature whose name has characters other than
+/// letters, digits, `_`, `-` and `/` is quoted: `"image.width" as width:i64`.
 ///
 /// | type | field | feature |
 /// |---|---|---|

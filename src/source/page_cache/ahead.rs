@@ -6,9 +6,9 @@
 //! forward through the file. A database that was written in key order is stored that way.
 //!
 //! A cursor for some ranks of a job passes over the records of the others, and learns where its own are only
-//! when it reaches them. If it passes over more than it takes, on average, and more at a time than a request
-//! is worth, nothing is read ahead except the values that it takes, requested when it reaches them: the
-//! workers are a whole ring of batches behind.
+//! when it reaches them. On average, it may pass over more than it takes, and more at a time than a request
+//! is worth. Then nothing is read ahead: the values that it takes are requested when it reaches them. That is
+//! early enough, because the workers are a whole ring of batches behind.
 
 use std::ops::Range;
 

@@ -17,9 +17,10 @@
 //! writer       writes a file
 //! ```
 //!
-//! - Both checksums of each record are verified: the length's by the cursor, before the length is used; the
-//!   data's by the worker that uses them, if they are lent from a map and the cursor is a feed's, and by the
-//!   cursor otherwise. A record that a cursor skips is not read, and its data are not verified.
+//! - Both checksums of each record are verified. The cursor verifies the length's before it uses the length.
+//!   The data's is verified by the worker that uses the data, if they are lent from a map and the cursor is a
+//!   feed's; otherwise by the cursor. A record that a cursor skips is not read, and its data are not
+//!   verified.
 //! - A stored length alone never causes an allocation: a plain file must have that many bytes, and a
 //!   compressed one is unpacked piece by piece.
 //! - A record's key is its position in its file, in decimal, with at least eight digits.

@@ -30,9 +30,9 @@ pub enum DataError {
     NoInfo {
         /// The folder.
         folder: PathBuf,
-        /// The split that was asked for.
+        /// The requested split.
         split: Split,
-        /// The flags that were asked for, if any were.
+        /// The requested flags, if any were.
         flags: Option<DataFlags>,
         /// The flags of one that is there, if there is one of the split.
         found: Option<DataFlags>,
@@ -88,10 +88,10 @@ pub enum DataError {
         task: u32,
         /// The pass.
         pass: u32,
-        /// How many passes were asked for.
+        /// The number of passes that were requested.
         passes: u32,
     },
-    /// No passes were asked for.
+    /// Zero passes were requested.
     #[error("0 passes were asked for; ask for 1 or more, or for all (None)")]
     NoPasses,
     /// A file of records is not there.
