@@ -359,7 +359,7 @@ impl Prefetcher {
     /// The error that ends the lane: its own device's, which concerns no other lane, or the feed's first.
     fn last_word(&self, error: FeedError) -> FeedError {
         if let FeedError::Device(error) = &error {
-            tracing::info!(%error, "the lane ends; the others go on");
+            tracing::info!(%error, "the lane ends; the others continue");
             return FeedError::Device(error.clone());
         }
         // Set only now: a batch that was in flight may have failed because of an earlier record.

@@ -258,7 +258,7 @@ fn page_bytes(first: &[u8; META_BYTES]) -> Result<u32, Fault> {
 fn recognize(bytes: &[u8; META_BYTES], number: u64) -> Result<(), Fault> {
     let flags = half(bytes, FLAGS_AT).unwrap_or_default();
     if flags & META_PAGE == 0 {
-        return Err(fault(number, format!("is no meta page: it has the flags {flags:#06x}")));
+        return Err(fault(number, format!("is not a meta page: it has the flags {flags:#06x}")));
     }
     let [magic, version] = [MAGIC_AT, VERSION_AT].map(|at| word(bytes, at).unwrap_or_default());
     if magic != MAGIC {

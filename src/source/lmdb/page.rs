@@ -225,7 +225,7 @@ impl<'a> Page<'a> {
         let [flags, lower, upper] = [10, 12, 14].map(|at| half(bytes, at).unwrap_or_default());
         if flags & !PASSING != kind {
             let kind = if kind == LEAF { "leaf" } else { "branch" };
-            return Err(fault(number, format!("is no {kind}: it has the flags {flags:#06x}")));
+            return Err(fault(number, format!("is not a {kind}: it has the flags {flags:#06x}")));
         }
         let offsets_bytes = usize::from(lower).checked_sub(HEAD_BYTES);
         match offsets_bytes.filter(|bytes| bytes % 2 == 0) {

@@ -163,7 +163,7 @@ impl fmt::Display for RecordAt {
 fn what_to_do(at: &RecordAt) -> &'static str {
     match at {
         RecordAt { record: Some(0), is_unpacked: false, .. } => {
-            "it is no TFRecord file, it is compressed in another way, or it is damaged"
+            "it is not a TFRecord file, it is compressed in another way, or it is damaged"
         }
         _ => "the file is damaged: copy it again from where it came",
     }

@@ -102,8 +102,8 @@ pub enum PrepareError {
     /// The text of a task does not fill one batch.
     #[error(
         "task {task} has {tokens} tokens, too few for one batch: they are cut into {rows} rows of \
-         {row_tokens} tokens, and a batch takes {needed} tokens of each, and more if its last sentence goes \
-         on: lower --bsz-per-host or --seq-len, or give more text"
+         {row_tokens} tokens, and a batch takes {needed} tokens of each, and more if its last sentence \
+         continues: lower --bsz-per-host or --seq-len, or give more text"
     )]
     TooShort {
         /// The task.

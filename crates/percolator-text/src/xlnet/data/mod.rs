@@ -130,7 +130,8 @@ impl XlnetData {
         let files = info.filenames.len();
         let taken = passes.map_or(files, |passes| files.min(passes as usize));
         for name in &info.filenames[..taken] {
-            let wrong = || DataError::Info { path: path.to_owned(), wrong: format!("{name:?} is no file") };
+            let wrong =
+                || DataError::Info { path: path.to_owned(), wrong: format!("{name:?} is not a file") };
             let records = folder.join(Path::new(name).file_name().ok_or_else(wrong)?);
             match fs::metadata(&records) {
                 Ok(found) if found.is_file() => self.files.push(records),
