@@ -12,7 +12,8 @@
 //!   an error that names the file and the place; nothing is skipped.
 //! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
 //!   [`LevelDb::cuts`].
-//! - A log that lacks writes which existed by the sequence numbers is an error, unless [`LogGaps`] allows it.
+//! - A log that lacks writes which the sequence numbers show to have existed is an error, unless [`LogGaps`]
+//!   allows it.
 //! - A value stored uncompressed (all of Caffe's images that do not compress, and everything still in a log)
 //!   is lent from the map. A value in a compressed block is lent from the buffer that the block was unpacked
 //!   to, until the cursor moves. In a feed, whose workers unpack the blocks ahead of the walk, a value that
@@ -309,7 +310,7 @@ impl SourceInternals for LevelDb {
     }
 }
 
-/// What happens if logs lack writes that existed by the sequence numbers.
+/// What happens if logs lack writes that the sequence numbers show to have existed.
 ///
 /// LevelDB numbers its writes. A log loses some if its file system loses power, or if a copy of it was cut
 /// short. That shows if the numbers jump, or if the MANIFEST counts more of them. docs/caffe.md lists the

@@ -135,7 +135,7 @@ impl KeyOrder {
     }
 }
 
-/// The bounds of a page's keys, by the branches above: from the first bound on, and before the second.
+/// The bounds of a page's keys, which the branches above set: from the first bound on, and before the second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds<'a> {
     pub(super) from: Option<&'a [u8]>,
