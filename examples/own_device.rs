@@ -94,7 +94,7 @@ impl Transfer for Crossing {
     fn submit(&mut self, batch: HostBatch<'_>) -> Result<(), DeviceError> {
         self.arrived.set(false);
         // The memory is not written again before `last_use`, so a card could read it in place. A thread
-        // cannot borrow it for so long, so this one takes a copy.
+        // cannot borrow it for that long, so this one takes a copy.
         let bytes = batch.array("data").map(|array| array.bytes.to_vec()).unwrap_or_default();
         self.jobs.send((bytes, self.arrived.clone())).map_err(|_| DeviceError::Call {
             device: "wire:0".to_owned(),

@@ -1,6 +1,7 @@
 //! Percolator keeps every accelerator fed. It reads training records in place (Caffe's LMDB and LevelDB,
-//! lists of images, or a source of yours), decodes and transforms them on all cores, and writes each batch
-//! once, into memory that the device reads, while the device still trains on the batch before.
+//! TensorFlow's TFRecord, lists of images, or a source of yours), decodes and transforms them on all cores,
+//! and writes each batch once, into memory that the device reads, while the device still trains on the batch
+//! before.
 //!
 //! ```no_run
 //! use percolator::{Device, Feed, FeedError, Transform};
@@ -32,9 +33,9 @@
 //!   that watch or describe their feed.
 //! - [`transform`]: mean images, Caffe's random sequence, where a transform runs; for images.
 //! - [`net`]: the data layers of Caffe nets; for Caffe projects.
-//! - [`source`]: [`Lmdb`](source::Lmdb), [`LevelDb`](source::LevelDb), [`ImageList`](source::ImageList),
-//!   [`Joined`](source::Joined), and the traits [`Source`](source::Source) and [`Cursor`](source::Cursor);
-//!   for several databases, and for formats of your own.
+//! - [`source`]: [`Lmdb`](source::Lmdb), [`LevelDb`](source::LevelDb), [`TfRecord`](source::TfRecord),
+//!   [`ImageList`](source::ImageList), [`Joined`](source::Joined), and the traits [`Source`](source::Source)
+//!   and [`Cursor`](source::Cursor); for several databases, and for formats of your own.
 //! - [`example`]: TensorFlow's `tf.train.Example`, read, written and fed.
 //! - [`decoder`] and [`batch`]: decoders, fields, rows, host memory; for records of your own.
 //! - [`order`]: epochs, shuffles, [`World`](order::World), [`Job`](order::Job), [`Plan`](order::Plan); for
@@ -82,7 +83,7 @@
 //!
 //! - Who gets which record is a rule, not a race: in Caffe's round-robin order, global record `g` is record
 //!   `g mod M` of the database and goes to lane `g mod N`. With [epochs](FeedBuilder::epochs), a
-//!   [plan](order::Plan) says it.
+//!   [plan](order::Plan) decides.
 //! - What a record becomes depends on (seed, pass, position): the same bytes for any number of threads.
 //! - Whatever goes back (a used run, a dropped [`Batch`]) goes back to the queue it came from. Every queue
 //!   has a capacity, and the sum is the [`MemoryBudget`](feed::MemoryBudget).
@@ -94,8 +95,8 @@
 //!   That keeps the dealing exact; a warning names the lane.
 //! - All records of a batch have one shape after the transform. Crop them, or feed batches of 1. (Fields of
 //!   your own may be [ragged](Field::ragged) or [padded](Field::padded).)
-//! - A database must not be written to, or cut, while it is open: what is lent from a map is only as steady
-//!   as the file behind it.
+//! - A database must not be written to, or truncated, while it is open: bytes that are lent from a map are
+//!   only as stable as the file behind it.
 //!
 //! # Cargo features
 //!

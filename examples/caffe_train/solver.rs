@@ -63,8 +63,8 @@ impl Solver {
             loss = Some(gradient.mean_loss());
             ensure!(
                 gradient.mean_loss().is_finite(),
-                "the loss of iteration {iteration} is no number: give a smaller --base-lr than {}, or scale \
-                 the pixels in the net's transform_param",
+                "the loss of iteration {iteration} is not a number: give a smaller --base-lr than {}, or \
+                 scale the pixels in the net's transform_param",
                 self.base_lr
             );
             progress.inc(1);

@@ -4,7 +4,7 @@ use std::iter::zip;
 
 pub(crate) const CLASSES: usize = 10;
 
-/// One row a class: a weight a pixel, and a bias.
+/// One row per class: a weight per pixel, and a bias.
 pub(crate) struct Classifier {
     pixels: usize,
     weights: Vec<f32>,

@@ -88,7 +88,7 @@ fn train(lmdb: &Path, options: &Options, steps: usize) -> anyhow::Result<(Classi
         .batch_size(options.batch_size)
         .seed(options.seed);
     let mut feed = options.extent(feed).build()?;
-    report::say(format_args!("training on batches of {}, one a device", feed.layout()))?;
+    report::say(format_args!("training on batches of {}, one per device", feed.layout()))?;
 
     let mut classifier = Classifier::new(feed.batch_shape().record_elements());
     let progress = report::progress(Some(steps as u64), "steps");

@@ -19,7 +19,7 @@ pub(crate) struct Options {
     /// Records in a batch of one device.
     #[arg(long, default_value_t = 32)]
     pub(crate) batch_size: usize,
-    /// Worker threads [default: one a core, of which as few as needed are active].
+    /// Worker threads [default: one per core, of which only as many are active as needed].
     #[arg(long)]
     threads: Option<usize>,
     /// Batches in a lane's ring [default: 4, and up to 8 if those are too few].
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     /// Mirror images at random, half of them on average.
     #[arg(long)]
     mirror: bool,
-    /// Subtract these values: one for all channels, or one a channel.
+    /// Subtract these values: one for all channels, or one per channel.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     mean_value: Vec<f32>,
     /// Multiply by this; 1/256 scales bytes to values between 0 and 1.
@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// Feed every record of PATH once, and stop.
     #[arg(long, requires = "path", conflicts_with_all = ["batches", "seconds"])]
     pub(crate) once: bool,
-    /// Stop after this many batches of PATH a lane.
+    /// Stop after this many batches of PATH per lane.
     #[arg(long, requires = "path")]
     pub(crate) batches: Option<usize>,
     /// Stop after this many seconds [default: 5, unless --once or --batches].

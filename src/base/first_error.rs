@@ -1,4 +1,4 @@
-//! The first error wins, is kept, and wakes every waiting thread.
+//! Keeps the first error, and wakes every waiting thread.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 
 /// Reads a file if it starts with `beginning`; of any other file, reads only enough for a message.
 pub(crate) fn read_if_begins(path: &Path, beginning: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
-    /// As much of an unexpected file as a message shows.
+    /// How much of an unexpected file a message shows.
     const LOOK_BYTES: u64 = 256;
 
     let (file, length) = open(path)?;

@@ -55,7 +55,7 @@ impl WaitMeter {
         wait()
     }
 
-    /// Starts a wait, which lasts until the guard is dropped, by a panic too.
+    /// Starts a wait. It lasts until the guard is dropped, even by a panic.
     pub(crate) fn begin(&self) -> Wait<&Self> {
         Wait { start: self.note_begin(), meter: self }
     }

@@ -1,8 +1,9 @@
 //! Compiles a kernel once per instruction set, and picks one when the program runs.
 //!
-//! A kernel is plain code, which the compiler turns into vector instructions: those that the enclosing
-//! function may use. Everything that a kernel calls must be `inline(always)`, and there are no closures,
-//! which cannot be: code that is not inlined is compiled for the baseline and is several times slower.
+//! A kernel is plain code, which the compiler turns into the vector instructions that the enclosing function
+//! may use. Everything that a kernel calls must be `inline(always)`: code that is not inlined is compiled for
+//! the baseline and is several times slower. For the same reason there are no closures, which cannot be
+//! marked so.
 
 #![expect(unsafe_code, reason = "code for instructions that not every processor has")]
 

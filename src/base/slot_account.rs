@@ -15,7 +15,7 @@ impl SlotAccount {
     }
 
     pub(crate) fn close(&self) {
-        // SeqCst, with the fence in `is_closed`. A thread that drops a slot has most often learnt of the end
+        // SeqCst, with the fence in `is_closed`. A thread that drops a slot has usually learnt of the end
         // from a queue, by a relaxed load that synchronises with nothing. But queues are closed after this
         // store, by a SeqCst operation. In the single order of all these operations the store is first, then
         // the closing of the queue, then the fence of the thread that saw it closed.

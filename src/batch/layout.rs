@@ -56,7 +56,7 @@ pub(crate) struct Array {
     pub(crate) part: Part,
 }
 
-/// What the array is to its field.
+/// What an array holds of its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Values,

@@ -1,4 +1,4 @@
-//! The states of a buffer under the model checker: several threads fill it, fail it, and hand it on.
+//! Runs the states of a buffer under the model checker: several threads fill it, fail it, and pass it on.
 
 use shuttle::thread;
 

@@ -30,7 +30,7 @@ pub struct Row<'a> {
     seed: u64,
     /// One bit for each field that was written.
     written: u64,
-    /// One bit for each field of varying length that was lent for writing, and whose length was not set
+    /// One bit for each field of varying length that was lent for writing, and whose length has not been set
     /// since.
     lent: u64,
 }

@@ -79,7 +79,8 @@ enum Stored {
 const TOKENS: usize = 0;
 
 impl Tokens {
-    /// Blocks of `block` unsigned 16-bit tokens. Batches hold them as i32, with which frameworks index.
+    /// Blocks of `block` unsigned 16-bit tokens. Batches hold them as i32, the type with which frameworks
+    /// index.
     #[must_use]
     pub fn u16(block: usize) -> Self {
         Tokens { block, stored: Stored::U16, dtype: Dtype::I32 }

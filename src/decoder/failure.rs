@@ -11,8 +11,8 @@ pub type Decoded<T = ()> = Result<T, DecodeFailure>;
 
 /// What is wrong with a record. The feed adds which record it is: its file, its key, its number.
 ///
-/// `?` converts any error to it, and [`new`](Self::new) a message. It is not an [`Error`] itself, but the
-/// [`RecordCause`] that it [becomes](Self::into_cause) is.
+/// `?` converts any error to it; [`new`](Self::new) makes it from a message. It is not an [`Error`] itself,
+/// but [converts into](Self::into_cause) a [`RecordCause`], which is.
 pub struct DecodeFailure(Box<RecordCause>);
 
 impl DecodeFailure {

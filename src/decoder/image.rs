@@ -1,5 +1,5 @@
-//! Images, decoded, transformed and written directly to their row: Caffe's record, which is a Datum, or an
-//! Example with an image in it, which stands for one.
+//! Decodes and transforms images and writes them directly to their row. A record is Caffe's Datum, or an
+//! Example with an image, which stands for one.
 
 use super::example::{ExampleFront, Found};
 use super::{Decoded, RecordDecoder, WorkerSetup};
@@ -27,14 +27,14 @@ pub(crate) mod name {
     pub(crate) const LABEL_I64: &str = "label_i64";
 }
 
-/// The number of the pixel field; the target, if any, and the labels follow.
+/// The number of the pixel field. The target, if any, and the labels follow it.
 const DATA: usize = 0;
 const TARGET: usize = 1;
 
 /// Decodes image records into rows.
 #[derive(Debug)]
 pub(crate) struct ImageDecoder {
-    /// What takes a record for a Datum, if it is an Example.
+    /// Presents a record as a Datum, if it is an Example.
     pub(crate) front: Option<ExampleFront>,
     pub(crate) transformer: Transformer,
     /// The host's part of the transform, if a device does the rest.

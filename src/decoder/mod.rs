@@ -5,8 +5,8 @@
 //! worker's scratch memory, so that neither the order of the records nor the number of threads affects what
 //! it writes.
 //!
-//! Nothing below a decoder (sources, reader, plan) knows what a record means, and nothing above it (batch,
-//! device) knows where the record came from.
+//! No earlier stage (source, reader, plan) knows what a record means, and no later one (batch, device) knows
+//! where the record came from.
 
 mod blocks;
 mod closure;
@@ -95,7 +95,8 @@ pub trait RecordDecoder: Send + Sync + 'static {
     }
 
     /// What the feed's [memory budget](crate::feed::MemoryBudget) should count for one worker's scratch
-    /// memory, given the first record: for each part, the holder with what it holds, and the bytes.
+    /// memory, given the first record. For each part: a label that names the holder and the content, and the
+    /// number of bytes.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ pub trait RecordDecoder: Send + Sync + 'static {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerSetup {
-    /// Whether the batches of all lanes together are larger than the caches: then it pays to write rows past
-    /// the caches.
+    /// Whether the batches of all lanes together are larger than the caches. If so, writing rows past the
+    /// caches is faster.
     pub is_past_caches: bool,
 }

@@ -2,7 +2,7 @@
 //!
 //! For each batch of a lane's ring a [`Device`] makes two things, once, before the first record is read: host
 //! memory that the device can read ([`HostMemory`]), and a [`Transfer`]. The transfer moves a filled batch to
-//! the device, and tells when it has arrived and when its memory may be written again.
+//! the device, and reports when it has arrived and when its memory may be written again.
 
 #[cfg(feature = "cuda-driver")]
 mod cuda;
@@ -21,11 +21,11 @@ pub use crate::batch::{Capacity, HostMemory, PageMemory};
 
 #[cfg(feature = "cuda-driver")]
 pub use self::cuda::{CudaBatch, CudaDevice, DeviceArray, StepTimes, SyntheticStep, Version};
-/// What [`CudaBatch`] speaks of streams with.
+/// The crate of the streams that [`CudaBatch`] takes.
 #[cfg(feature = "cuda-driver")]
 pub use cudarc;
 
-/// Something that will have happened at some time.
+/// Something that happens at some time, and can be waited for.
 pub trait Event: Send + Sync + fmt::Debug {
     /// Whether it has happened.
     ///
@@ -213,16 +213,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// The NUMA node of the host that is nearest to the device, by the system's number, if there is one and
     /// it is known.
     ///
-    /// If the machine has several nodes, a lane of this device stays near that node: the two methods above
-    /// that allocate memory are called on a thread that is bound to the node's processors during the call, so
-    /// that the memory they touch is placed there. A thread that they start would inherit the binding and
-    /// keep it.
+    /// If the machine has several nodes, a lane of this device stays near that node:
+    /// [`host_memory`](Self::host_memory) and [`transfer`](Self::transfer) are called on a thread that is
+    /// bound to the node's processors during the call, so that the memory they touch is placed there. A
+    /// thread that they start would inherit the binding and keep it.
     fn numa_node(&self) -> Option<usize> {
         None
     }
 }
 
-/// The first of several transfers that `ask` reports as unused, or fails for.
+/// The first of several transfers for which `ask` reports that it is unused, or fails.
 fn find_unused(
     transfers: &mut dyn Iterator<Item = &dyn Transfer>,
     ask: impl Fn(&dyn Transfer) -> Result<bool, DeviceError>,
@@ -379,7 +379,7 @@ pub enum DeviceError {
         /// The device.
         device: String,
     },
-    /// A stream of one device was to wait for a batch on another.
+    /// A stream of one device cannot wait for a batch on another.
     #[error("the batch is on {device}, but the stream is on {found}: let a stream of {device} wait for it")]
     OtherDevice {
         /// The batch's device.

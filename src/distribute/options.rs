@@ -68,8 +68,8 @@ impl InputOptions {
     /// [`per_replica_buffer_size`](Self::per_replica_buffer_size) is set, it is the number of replicas, as
     /// TensorFlow has for a data set that it divides.
     ///
-    /// If neither is set, the ring is as deep as the feed's builder says, or the feed chooses: it starts one
-    /// batch deeper than TensorFlow's defaults, with 4 batches instead of 3.
+    /// If neither is set, the ring is as deep as set in the feed's builder, or as the feed chooses: it starts
+    /// one batch deeper than TensorFlow's defaults, with 4 batches instead of 3.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = Some(batches);
         self

@@ -102,7 +102,7 @@ impl FeedBuilder {
         self.only(SourceSpec::lmdb(path.as_ref()))
     }
 
-    /// Reads the database of this name, one of several in an LMDB.
+    /// Reads the database with this name, one of several in an LMDB.
     pub fn lmdb_named(self, path: impl AsRef<Path>, name: impl Into<String>) -> Self {
         self.only(SourceSpec::Lmdb { path: path.as_ref().to_owned(), name: Some(name.into()) })
     }
@@ -236,7 +236,7 @@ impl FeedBuilder {
     }
 
     /// Sets [`Transform::scaled_decode`] of the feed's transform, whichever of the two is set first (default:
-    /// as the transform says). It is meant for a net's `ImageData` layer with a `new_height`, because a
+    /// as set in the transform). It is meant for a net's `ImageData` layer with a `new_height`, because a
     /// prototxt has no field for it. The pixels are then not Caffe's. If nothing is resized, a warning says
     /// that the option has no effect.
     pub fn scaled_decode(mut self, scaled: bool) -> Self {
@@ -275,8 +275,8 @@ impl FeedBuilder {
         self
     }
 
-    /// Sets the number of records in one device's batch (default: 1). More devices take more records a step,
-    /// as in Caffe.
+    /// Sets the number of records in one device's batch (default: 1). With more devices, a step has more
+    /// records, as in Caffe.
     pub fn batch_size(mut self, records: usize) -> Self {
         self.spec.batch_size = BatchSize::PerReplica(records as u64);
         self
@@ -299,7 +299,7 @@ impl FeedBuilder {
     }
 
     /// Sets the number of worker threads for all lanes together; all of them are active. By default there is
-    /// one a core, and as few are active as keep the consumers from waiting (see
+    /// one per core, and only as many are active as it takes to keep the consumers from waiting (see
     /// [`Sizing`](crate::feed::Sizing)). Batches do not depend on this number.
     ///
     /// On a machine with several NUMA nodes, workers stay on the nodes of the lanes' devices if those have a
@@ -310,8 +310,8 @@ impl FeedBuilder {
     }
 
     /// Sets the number of batches in a lane's ring, including those that the consumer holds. The default is
-    /// 4, as in Caffe, and up to 8 on hosts when 4 prove to be too few (see [`Sizing`](crate::feed::Sizing)).
-    /// With 1, nothing is filled while the consumer holds a batch.
+    /// 4, as in Caffe; on hosts, a ring of 4 that proves too shallow grows up to 8 (see
+    /// [`Sizing`](crate::feed::Sizing)). With 1, nothing is filled while the consumer holds a batch.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.spec.prefetch = Some(batches);
         self
@@ -369,8 +369,8 @@ impl FeedBuilder {
         self
     }
 
-    /// Shuffles each epoch in [windows](Shuffle::Window) of about this many bytes, but at least 1 record: a
-    /// window is as many records as would fill it if all were as large as the first.
+    /// Shuffles each epoch in [windows](Shuffle::Window) of about this many bytes. A window has as many
+    /// records as would fill it if all were as large as the first, but at least 1.
     pub fn shuffle_in_windows_of_bytes(mut self, bytes: u64) -> Self {
         self.spec.schedule.shuffle = Some(ShuffleSpec::WindowsOfBytes(bytes));
         self
@@ -424,8 +424,8 @@ impl FeedBuilder {
         self
     }
 
-    /// Resumes a training run: the lanes deliver exactly the batches that would have come, bit for bit, and
-    /// nothing before them is read. For this, set all other options as they were when the snapshot was taken.
+    /// Resumes a training run. The lanes deliver exactly the batches that would have come next, bit for bit,
+    /// and earlier records are not read. Set all other options as they were when the snapshot was taken.
     ///
     /// The job may differ, though: it may have other workers and replicas, or another batch size, policy,
     /// assignment or rule for the last batch. Then what is left of the epoch, for all workers together, is
@@ -456,9 +456,9 @@ impl FeedBuilder {
         self
     }
 
-    /// Drops from the page cache what the feed has used of its database (default: off). This is for a
-    /// database larger than memory, which would find nothing in the cache on its next pass, and would push
-    /// out what other programs have there.
+    /// Drops from the page cache what the feed has used of its database (default: off). Use it for a database
+    /// larger than memory: its next pass would find nothing in the cache anyway, and would push out what
+    /// other programs have there.
     ///
     /// What the feed keeps in memory of the database's files is then bounded:
     ///
@@ -474,10 +474,10 @@ impl FeedBuilder {
     /// The same amount is left when the feed ends. The bound holds if the records are stored in the file in
     /// the order of their keys, or nearly so.
     ///
-    /// No batch changes. Another feed of the same files, in this process or another, reads again from the
-    /// disk what this one dropped. What another process has mapped and touched stays in memory until that
+    /// No batch changes. Another feed of the same files, in this process or another, must read from the disk
+    /// again what this one dropped. What another process has mapped and touched stays in memory until that
     /// process drops it as well. So if the [ranks](Self::ranks) of one job are several processes on one
-    /// machine, set this option for all of them. What stays in memory is then what the slowest has yet to
+    /// machine, set this option for all of them: memory then keeps only what the slowest process has yet to
     /// drop. If they are not in step, the one ahead drops what was read ahead for the others, which read it
     /// from the disk again. One process with a lane for each device reads everything once.
     ///
@@ -500,10 +500,11 @@ impl FeedBuilder {
     }
 
     /// Keeps [receipts](Self::receipts), and of the records' bytes as well (default: off): the workers hash
-    /// each record's key and value, and its companion's value if it has one. `receipt_contents(false)` keeps
-    /// those of the positions, if receipts are on. Verified against the [digest](DataDigest) of the data set,
-    /// they prove that the right bytes were delivered, and not only the right positions. Hashing costs 3 to 9
-    /// µs for 200 KB, some 0.1 µs for 3 KB, and 16 bytes of memory for each record of a batch.
+    /// each record's key and value, and its companion's value if it has one. Verified against the
+    /// [digest](DataDigest) of the data set, such receipts prove that the right bytes were delivered, and not
+    /// only the right positions. `receipt_contents(false)` turns the hashing off; receipts of the positions
+    /// stay on if they were. Hashing costs 3 to 9 µs for 200 KB, some 0.1 µs for 3 KB, and 16 bytes of memory
+    /// for each record of a batch.
     pub fn receipt_contents(mut self, keeps: bool) -> Self {
         self.spec.receipts = match keeps {
             true => Receipts::Contents,
@@ -528,9 +529,9 @@ impl FeedBuilder {
     }
 
     /// Sets how long a lane waits for a batch while its consumer holds all batches of the ring (default: 60
-    /// s; `None` for ever). Then the feed ends with the error [`FeedError::AllHeld`]. In such a wait nothing
-    /// can come unless another thread drops a batch: a consumer that collects batches, or holds as many as
-    /// the ring has, would wait for ever. Other waits, however long, are no error.
+    /// s; `None` for ever). After that the feed ends with the error [`FeedError::AllHeld`]. Such a wait ends
+    /// only if another thread drops a batch: a consumer that collects batches, or holds as many as the ring
+    /// has, would wait for ever. Other waits, however long, are no error.
     ///
     /// ```
     /// # use percolator::Feed;

@@ -134,7 +134,7 @@ impl FeedBuilder {
         self
     }
 
-    /// What was set for Examples.
+    /// The fields and the image that were set for Examples.
     fn take_example(&mut self) -> (ExampleFields, Option<ExampleImage>) {
         self.attached.decoding = Decoding::default();
         match std::mem::take(&mut self.spec.decoder) {

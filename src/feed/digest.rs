@@ -10,8 +10,8 @@ use crate::source::{Identity, Passes, Source};
 
 impl FeedBuilder {
     /// Makes the digest of what the feed would read, including its targets' companions. The feed is not
-    /// built, and only the source and the targets matter. It takes one pass over the data set, which is
-    /// hashed on all processors.
+    /// built; only its source and its targets matter. This takes one pass over the data set, which all
+    /// processors hash.
     ///
     /// # Errors
     ///
@@ -24,10 +24,10 @@ impl FeedBuilder {
         Ok(DataDigest::of(&*source, detail)?)
     }
 
-    /// Sets the digest of the data set, made before. It is not made again here, which would take as long as
-    /// an epoch. But a feed whose data set has another length, or another first or last record, is refused.
-    /// The feed's [snapshots](crate::Snapshot) and [receipts](crate::Receipt) contain the digest, and a run
-    /// does not [resume](Self::resume) with another digest than it had.
+    /// Sets the digest of the data set, which must have been made before. It is not verified in full, which
+    /// would take as long as an epoch, but a feed whose data set has another length, or another first or last
+    /// record, is refused. The feed's [snapshots](crate::Snapshot) and [receipts](crate::Receipt) contain the
+    /// digest, and a run does not [resume](Self::resume) with another digest than it had.
     pub fn with_digest(mut self, digest: &DataDigest) -> Self {
         self.attached.digest = Some(Arc::new(digest.sum()));
         self

@@ -168,8 +168,8 @@ impl Batch {
     ///
     /// On a CUDA device, first let the streams that will read the tensors [wait for the
     /// batch](crate::device::CudaBatch::wait_on). The work that they have queued when the last tensor is
-    /// released counts as its use. If no stream waits, this call itself waits until the batch has arrived.
-    /// Whoever releases the last tensor must then be done with it.
+    /// released counts as its use. If no stream waits, this call itself waits until the batch has arrived,
+    /// and the tensors must no longer be in use when the last of them is released.
     ///
     /// For a caller-implemented device, the tensors are the arrays on the host:
     /// [`host_shape`](Self::host_shape).
@@ -302,7 +302,8 @@ impl DlpackTensor {
         unsafe { &(*self.0.as_ptr()).versioned.dl_tensor }
     }
 
-    /// The batch. Its arrays belong to whoever has the tensors; only what stands beside them may be read.
+    /// The batch. Its arrays belong to the holders of the tensors; only what accompanies the arrays may be
+    /// read.
     fn batch(&self) -> &Batch {
         // SAFETY: as in `tensor`. No `&mut` to this part is ever made.
         unsafe { &(*self.0.as_ptr()).batch }
@@ -314,7 +315,7 @@ impl DlpackTensor {
         self.batch().records()
     }
 
-    /// Returns the [step](Batch::step) that the batch is of.
+    /// Returns the [step](Batch::step) that the batch belongs to.
     #[must_use]
     pub fn step(&self) -> Option<StepEnd> {
         self.batch().step()

@@ -51,7 +51,7 @@ impl Feed {
         if let Some(error) = &lane.error {
             return Err(error.clone());
         }
-        // A single pass is over once all of its records were handed over, whether or not its end was seen.
+        // A single pass is over once all of its records have been delivered, even if its end was not seen.
         let is_passed = self.builder.spec.schedule.once && self.records == Some(lane.meters.records.get());
         if is_passed || lane.has_nothing_more() {
             self.seek((0, 0))?;

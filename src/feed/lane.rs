@@ -83,7 +83,7 @@ pub struct Lane {
     /// The feed's first error.
     pub(super) first_error: FirstError<FeedError>,
     pub(super) ended: bool,
-    /// `Some` until the drop, except in a lane that was never to deliver anything.
+    /// `Some` until the drop, except in a lane that has nothing to deliver from the start.
     pub(super) thread: Option<PrefetchThread>,
     /// Declared, hence dropped, last: the last lane joins the workers, after its prefetcher, which sends to
     /// them, has ended.

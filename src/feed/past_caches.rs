@@ -1,5 +1,5 @@
-//! Whether batches are written past the caches affects speed alone, and the size of the machine's caches
-//! decides it. On any machine, a feed written past them delivers the same bytes as one that is not.
+//! Tests that a feed delivers the same bytes whether or not it writes past the caches. That choice depends on
+//! the size of the machine's caches, and affects speed alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

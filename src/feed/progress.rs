@@ -68,7 +68,7 @@ impl About {
 pub(super) struct Progress {
     about: Arc<About>,
     pub(super) replica: usize,
-    /// Locked once a batch, by the lane's consumer.
+    /// Locked once per batch, by the lane's consumer.
     taken: Mutex<Taken>,
 }
 

@@ -11,13 +11,13 @@ const PREFETCH_MAX: usize = 8;
 
 /// How many threads and batches a feed has. What is not set is chosen.
 ///
-/// **Threads**: one a core, of which as few are active as keep the consumers from waiting
+/// **Threads**: one per core, of which only as many are active as it takes to keep the consumers from waiting
 /// ([`WorkerStats::active`](crate::feed::WorkerStats::active)).
 ///
-/// **A ring** has 4 batches, as in Caffe. It gets one more, up to 8, each time that it was full and its
-/// consumer waited, both for long enough, while it was used twice
-/// ([`LaneStats::ring`](crate::feed::LaneStats::ring)). If a device has memory of its own, it stays at 4:
-/// that memory is for the program that trains there.
+/// **A ring** has 4 batches, as in Caffe. It gets one more, up to 8, whenever during two rounds of the ring
+/// it was full for long enough, and its consumer waited for long enough
+/// ([`LaneStats::ring`](crate::feed::LaneStats::ring)). If a device has memory of its own, the ring stays at
+/// 4: that memory is for the program that trains there.
 ///
 /// Both are fewer from the start if the [memory limit](crate::FeedBuilder::memory_limit) requires it: first
 /// the rings shrink to 2 batches, then the threads become fewer, and last the rings shrink to 1 batch.

@@ -259,8 +259,7 @@ pub enum Receipts {
     Contents,
 }
 
-/// How long a lane waits, written so that "for ever" is a word: not all formats can write that there is no
-/// value.
+/// Writes how long a lane waits, with "for ever" as a word: not all formats can express a missing value.
 #[cfg(feature = "serde")]
 mod patience {
     use std::time::Duration;

@@ -41,8 +41,8 @@ pub struct ReaderStats {
 pub struct WorkerStats {
     /// The number of workers.
     pub threads: usize,
-    /// How many of them are active now: as few as keep the consumers from waiting, if their number was not
-    /// set.
+    /// How many of them are active now. If their number was not set: only as many as it takes to keep the
+    /// consumers from waiting.
     pub active: usize,
     /// Runs of records handled.
     pub runs: u64,
@@ -135,13 +135,13 @@ impl Stats {
         per_second(count, self.elapsed)
     }
 
-    /// Returns the records taken a second since the feed was built.
+    /// Returns the records taken per second since the feed was built.
     #[must_use]
     pub fn records_per_second(&self) -> f64 {
         self.per_second(self.records())
     }
 
-    /// Returns the bytes of pixels taken a second since the feed was built.
+    /// Returns the bytes of pixels taken per second since the feed was built.
     #[must_use]
     pub fn pixel_bytes_per_second(&self) -> f64 {
         self.per_second(self.pixel_bytes())

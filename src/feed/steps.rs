@@ -63,8 +63,8 @@ impl Iterator for Steps<'_> {
         let step: Result<Vec<Batch>, FeedError> = taken.map(|taken| taken.into_iter().flatten().collect());
         self.ended = step.as_ref().map_or(true, Vec::is_empty);
         if step.is_err() {
-            // A further step would be the next one of some lanes only: those that had a batch of this one
-            // have lost it.
+            // Another step would be the next one for some lanes only: those that had a batch of this one have
+            // lost it.
             self.lanes.iter_mut().for_each(Lane::end);
         }
         match step {

@@ -62,7 +62,8 @@ impl Target {
     }
 
     /// Takes targets from the `float_data` that a record has beside its pixels in `data`: a vector of labels,
-    /// as long in every record of a batch. (If a record has both, Caffe does not read its `float_data`.)
+    /// which must have the same length in all records of a batch. (If a record has both, Caffe does not read
+    /// its `float_data`.)
     #[must_use]
     pub fn float_data() -> Self {
         Target::new(TargetFrom::FloatData)

@@ -15,8 +15,8 @@ pub fn copy_bytes_per_second(threads: usize, time: Duration) -> f64 {
     together::per_second(threads, time, |_number| copies(Buffer::new(threads), Buffer::new(threads)))
 }
 
-/// Measures the rate at which this thread copies `bytes` bytes of memory, in bytes written a second, in the
-/// way of [`copy_bytes_per_second`]. It allocates twice that many bytes, and returns 0 if it cannot.
+/// Measures the rate at which this thread copies `bytes` bytes of memory, in bytes written a second, as
+/// [`copy_bytes_per_second`] does. It allocates twice that many bytes, and returns 0 if it cannot.
 #[must_use]
 pub fn copy_bytes_per_second_of(bytes: usize, time: Duration) -> f64 {
     together::per_second(1, time, |_number| copies(Buffer::of(bytes), Buffer::of(bytes)))

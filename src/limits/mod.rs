@@ -9,8 +9,9 @@
 //! | [`decodes_per_second`] | encoded records |
 //! | `CudaDevice::copy_rate` | page-locked memory that is copied to a GPU |
 //!
-//! Each function takes about as long as requested. It allocates what it needs and frees it, which a feed
-//! measured beside it does not. If there is not enough memory, or a thread cannot be started, the rate is 0.
+//! Each function takes about as long as requested. It allocates the memory that it needs and frees it again,
+//! unlike a feed, which keeps its memory. If there is not enough memory, or a thread cannot be started, the
+//! rate is 0.
 
 mod copy;
 mod decode;

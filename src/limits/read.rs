@@ -52,8 +52,8 @@ impl PageCache {
     /// second; every byte is summed up. They read the files, or the first GiB of them, once untimed, then
     /// repeatedly for about `time`.
     ///
-    /// If the files are smaller than the processor's caches, this measures the caches, as it would be for a
-    /// feed.
+    /// If the files are smaller than the processor's caches, this measures the caches, which is also what a
+    /// feed of these files would read from.
     #[must_use]
     pub fn bytes_per_second(&self, threads: usize, time: Duration) -> f64 {
         let pieces = self.pieces(threads);

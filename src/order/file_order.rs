@@ -1,4 +1,4 @@
-//! The order of an epoch in which the files are shuffled, and each file's records are not.
+//! The order of an epoch in which files are shuffled but the records within each file are not.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 
 use super::Permutation;
 
-/// Files that follow one another in an order of their own: where each begins, as a place in the epoch, and
-/// which record it begins with.
+/// Files in a shuffled order. For each: the place in the epoch at which it begins, and the number of its
+/// first record.
 ///
 /// # Invariant
 ///
-/// There is one entry for each file, and the places do not decrease. Of the files that begin at the same
+/// There is one entry for each file, and the places do not decrease. Of several files that begin at the same
 /// place, all but the last are empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileOrder {
@@ -21,7 +21,8 @@ pub(super) struct FileOrder {
 }
 
 impl FileOrder {
-    /// The order by this key of files whose first records have these numbers, of `records` records in all.
+    /// Orders the files by this key. `files` has the number of each file's first record; there are `records`
+    /// in all.
     pub(super) fn new(files: &[u64], records: u64, key: u64) -> Self {
         let order = Permutation::new(files.len() as u64, key);
         let mut place = 0;
@@ -43,7 +44,7 @@ impl FileOrder {
         self.firsts[slot] + (place - self.begins[slot])
     }
 
-    /// The number of places from this one to the end of its file; `None` for the last file.
+    /// The number of places from this one to the end of its file; `None` in the last file.
     pub(super) fn neighbours(&self, place: u64) -> Option<u64> {
         self.begins.get(self.slot_of(place) + 1).map(|next| next - place)
     }
@@ -53,8 +54,8 @@ impl FileOrder {
     }
 }
 
-/// The orders that were asked for last: one has as many entries as there are files, and each step asks again.
-/// Whatever is kept, the answers are the same.
+/// The most recently used orders. An order has as many entries as there are files, and every step needs it.
+/// What is kept does not affect the result.
 #[derive(Default)]
 pub(super) struct KeptOrders(Mutex<Vec<(u64, Arc<FileOrder>)>>);
 

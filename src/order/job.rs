@@ -116,7 +116,7 @@ impl Job {
     }
 
     /// Mixes the files in these proportions, one number each. With `[3, 1]`, three of four records are from
-    /// the first file: not on average, but among any four consecutive records, evenly spread. By default
+    /// the first file: evenly spread, so of any four consecutive records, and not only on average. By default
     /// files follow one another, or, if shuffled, are mixed in proportion to their sizes.
     ///
     /// Each file then has its own passes, one after another, each with a new order if the job is

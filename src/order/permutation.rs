@@ -15,7 +15,7 @@ use crate::base::splitmix::SplitMix;
 /// How often each half is changed. Fewer rounds leave patterns in short permutations, which the tests of this
 /// file detect.
 const ROUNDS: usize = 8;
-/// Networks of fewer bits reach only some of the permutations of that few numbers.
+/// With fewer bits, a network reaches only some of the permutations of so short a range.
 const BITS_MIN: u32 = 6;
 
 /// One permutation of `0..len`.

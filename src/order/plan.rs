@@ -92,7 +92,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The job that the plan is of.
+    /// The job that the plan was made from.
     #[must_use]
     pub fn job(&self) -> &Job {
         &self.job
@@ -169,8 +169,8 @@ impl Plan {
         self.step_records
     }
 
-    /// Whether the records of a step are stored in the order in which they are dealt in turn, instead of
-    /// share by share.
+    /// Whether a step's records should be dealt record by record, to the replicas in turn, because they are
+    /// stored in that order. Otherwise they are dealt share by share.
     pub(crate) fn deals_in_turn(&self) -> bool {
         matches!(self.partition, Partition::Caffe { .. })
     }

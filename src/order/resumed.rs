@@ -7,11 +7,12 @@ use super::world::Seat;
 use super::{OrderError, Plan, ReplicaShare};
 use crate::record::StepId;
 
-/// The most shares by which replicas may be apart, including those that they were given. It bounds what is
-/// written down about them.
+/// The most shares by which replicas may be apart, including those that they were given. It bounds what
+/// snapshots and receipts write about them.
 const APART_MAX: usize = 1 << 20;
 
-/// The places from a step to the end of its epoch: in the lines of the workers, or in the one line of all.
+/// The places from a step to the end of its epoch: in each worker's own line, or in the one line of all
+/// workers.
 struct Tail {
     places: Vec<(usize, StridedRange)>,
     /// Whether that is the whole epoch.

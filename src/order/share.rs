@@ -1,9 +1,9 @@
 //! The records that a replica gets at a step: an iterator over their epochs and positions.
 //!
-//! The [partition](super::partition) gives the places of the share in its line. Each place then leads to a
-//! record: what a resumed epoch had left comes first, then the shard's own places, each taken through the
-//! shuffle of its epoch, or through the mixture. Everything is computed when it is asked for, so a share
-//! takes no memory for its records.
+//! The [partition](super::partition) gives the places of the share in its line (`Line`). Each place then
+//! leads to a record: what a resumed epoch had left comes first, then the shard's own places, each taken
+//! through the shuffle of its epoch, or through the mixture. Everything is computed when it is needed, so a
+//! share takes no memory for its records.
 
 use std::ops::Range;
 
@@ -26,7 +26,8 @@ pub struct ReplicaShare<'a> {
     order: Option<(u64, ShardName, EpochOrder)>,
 }
 
-/// A line of places, in which a step's places are counted.
+/// The sequence in which a step's places are counted: first what another job left of the epoch, if anything,
+/// then the shard's own places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     /// What comes before the shard's own places, if anything does.

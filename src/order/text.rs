@@ -1,4 +1,4 @@
-//! A job as text, as part of what is written down about a run.
+//! A job and a plan as text, as snapshots and receipts contain them.
 
 use super::job::{Assignment, BatchSize, Job, LastBatch};
 use super::plan::COUNTED_MAX;

@@ -96,7 +96,7 @@ impl World {
     }
 }
 
-/// A world as it is written down.
+/// A world as data formats write it.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,7 +129,7 @@ pub(super) struct Seat {
     pub(super) local: usize,
 }
 
-/// What a function that makes a worker's data set is told about the job: TensorFlow's
+/// What the function that makes a worker's data set is given about the job: TensorFlow's
 /// `tf.distribute.InputContext`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputContext {

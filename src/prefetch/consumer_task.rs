@@ -1,4 +1,4 @@
-//! Wakes a lane's consumer if that is a task of an asynchronous program.
+//! Wakes a lane's consumer, if it is a task of an asynchronous program.
 
 use std::task::Waker;
 
@@ -21,7 +21,7 @@ impl Consumer {
 
     /// Wakes the task. Called after something was sent, or the sender was dropped.
     pub(crate) fn wake(&self) {
-        // Not under the lock: the woken task may come back at once.
+        // After the lock is released: the woken task may call back at once.
         let waker = self.0.lock().take();
         if let Some(waker) = waker {
             waker.wake();

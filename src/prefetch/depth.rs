@@ -1,9 +1,9 @@
 //! Chooses the depth of a lane's ring if it is not configured: deep enough to even out bursts.
 //!
-//! A ring that is full while the workers could fill another batch, and empty a moment later while the
-//! consumer waits, is too shallow: on average the feed is fast enough, but the consumer waits even so. The
-//! ring then gets one more batch, up to the depth that the memory budget allows for. A ring that is always
-//! full or always empty would gain nothing from more depth, and one that is nearly always empty not much: at
+//! If a ring is full while the workers could fill another batch, and empty a moment later while the consumer
+//! waits, it is too shallow: the feed is fast enough on average, but the consumer waits all the same. The
+//! ring then gets one more batch, up to the depth that the memory budget allows for. More depth would gain
+//! nothing for a ring that is always full or always empty, and little for one that is nearly always empty: at
 //! most what the feed has to spare.
 
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::LaneMeters;
 use crate::base::meter::WaitMeter;
 
-/// How many rounds of the ring there are between looks, and the least time.
+/// The minimum between two looks: rounds of the ring, and time.
 const ROUNDS: u64 = 2;
 const WINDOW: Duration = Duration::from_millis(500);
 /// The share of its time that either end may wait before it counts.

@@ -69,7 +69,8 @@ pub(crate) struct SlotHeader {
 
 /// A slot of the ring whose buffer is not in use.
 pub(crate) struct Slot {
-    /// Before the memory, which the device may still be reading: dropping a transfer waits until it is not.
+    /// Before the memory, which the device may still be reading: dropping a transfer waits until the device
+    /// no longer does.
     pub(crate) header: SlotHeader,
     pub(crate) frame: Frame,
 }
@@ -159,8 +160,8 @@ pub(crate) struct Prefetcher {
     /// The processors that the thread is bound to, if any, so that memory for a batch that grows is placed
     /// there too.
     pub(crate) near: Option<Cpus>,
-    /// A batch's layout and capacity: by the source's first record at first, then by the first record of the
-    /// batch before.
+    /// The layout and capacity of a batch: at first according to the source's first record, later according
+    /// to the first record of the batch before.
     pub(crate) layout: Arc<BatchLayout>,
     pub(crate) capacity: Capacity,
     /// Whether short batches are padded.
@@ -187,8 +188,8 @@ pub(crate) struct Prefetcher {
 /// A prefetcher's slots by state, and whether the lane is ending. Transfers come before buffers, here too.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Slots whose device has failed. Dropping one may wait for all that the device does, or find out that
-    /// nobody can tell when that is over. So they are dropped when the lane has ended, before all others.
+    /// Slots whose device has failed. Dropping one may wait for all of the device's work, or find that nobody
+    /// can tell when that work is over. So they are dropped when the lane has ended, before all other slots.
     failed: Vec<Slot>,
     /// Batches that are not submitted because of an error: their slot headers, and their buffers.
     abandoned: Vec<(SlotHeader, Box<dyn Send>)>,
@@ -196,8 +197,8 @@ pub(crate) struct State {
     resting: VecDeque<Slot>,
     /// A slot that waits for the first record of its batch.
     idle: Option<Slot>,
-    /// A run that waits for a slot. It is taken even so, so that the end of the runs does not go unnoticed
-    /// while the consumer holds every slot.
+    /// A run that waits for a slot. It is taken even if there is no slot, so that the end of the runs is
+    /// noticed while the consumer holds every slot.
     run: Option<Lease>,
     /// The batch that is being filled.
     open: Option<(SlotHeader, Filling)>,
@@ -244,8 +245,8 @@ const LOOK_SHARE: u32 = 16;
 /// Long enough that waking in vain costs nothing. It bounds no wait: each has its own waker.
 const FAR: Duration = Duration::from_secs(3600);
 
-/// How long to wait before a device is asked again, after waiting for `waited`: a small fraction of the wait,
-/// so that nothing is late by much, and a slot that stays in use is not polled all the time.
+/// How long to wait before a device is asked again, after waiting for `waited`: a small fraction of that. So
+/// nothing is late by much, and a slot that stays in use is not polled all the time.
 fn look_after(waited: Duration) -> Duration {
     (waited / LOOK_SHARE).clamp(LOOK, LOOK_MAX)
 }
@@ -265,11 +266,11 @@ impl Prefetcher {
         Ok(())
     }
 
-    /// Runs the thread `name`: until the source has ended, something has failed, or the consumer has left;
-    /// and then until all slots have returned, including those of the lane's empty batches, which have a
-    /// return queue of their own. `through` is dropped in between: from there on nothing but slots is held.
+    /// Runs the thread `name` until the source has ended, something has failed, or the consumer has left; and
+    /// then until all slots have returned, including those of the lane's empty batches, which have a return
+    /// queue of their own. `through` is dropped in between: from there on the thread holds nothing but slots.
     ///
-    /// If it panics, its consumer gets an error and not a silent end.
+    /// If the thread panics, its consumer gets an error instead of a silent end.
     pub(crate) fn stay(mut self, name: String, through: Sender<()>, empties: &Receiver<Receiver<Returned>>) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.run()));
         let Prefetcher {
@@ -290,7 +291,7 @@ impl Prefetcher {
         if let Err(panic) = ran {
             let error = FeedError::Panicked { name, message: panic_message(&*panic) };
             first_error.set(error.clone());
-            // If there is no room for it, an error is there already, after the ring's batches.
+            // If there is no room for it, an error is already there, after the ring's batches.
             let _ = full.try_send(Err(error));
         }
         // The consumer sees the end before this thread waits for any slot: the consumer may have to continue
@@ -358,7 +359,7 @@ impl Prefetcher {
     /// The error that ends the lane: its own device's, which concerns no other lane, or the feed's first.
     fn last_word(&self, error: FeedError) -> FeedError {
         if let FeedError::Device(error) = &error {
-            tracing::info!(%error, "the lane ends; the others go on");
+            tracing::info!(%error, "the lane ends; the others continue");
             return FeedError::Device(error.clone());
         }
         // Set only now: a batch that was in flight may have failed because of an earlier record.
@@ -481,7 +482,7 @@ impl Prefetcher {
         Ok(())
     }
 
-    /// Closes the open batch: all its places are given, and it is now the workers'.
+    /// Closes the open batch: all its places are handed out, and the workers complete it.
     fn close_batch(&mut self, step: Option<StepEnd>) {
         if let Some((header, filling)) = self.state.open.take() {
             let pending = if self.pads { filling.finish_padded() } else { filling.finish() };
@@ -489,8 +490,8 @@ impl Prefetcher {
         }
     }
 
-    /// The reader has ended, either with a short last batch or with an error; in that case the records of an
-    /// incomplete batch are discarded.
+    /// Handles the end of the reader. The last batch may be short; if the reader ended with an error, the
+    /// records of an incomplete batch are discarded.
     fn runs_ended(&mut self) {
         match self.reader.error() {
             Some(error) => self.fail(error.into()),
@@ -511,8 +512,8 @@ impl Prefetcher {
         self.state.ending = Some(Err(error));
     }
 
-    /// Takes a slot whose last use is over. It waits for no particular last use, which may depend on the
-    /// consumer getting another batch, or leaving.
+    /// Takes any slot whose last use is over. It does not wait for a particular slot: that slot's last use
+    /// may depend on the consumer getting another batch, or leaving.
     fn reuse(&mut self) {
         if !self.wants_slot() {
             return;
@@ -528,7 +529,8 @@ impl Prefetcher {
         }
     }
 
-    /// Adds the batch that the ring was found to lack, now that it would be filled; returns whether it did.
+    /// Adds the batch that the ring was found to lack, now that there is something to fill it with; returns
+    /// whether it did.
     fn deepen(&mut self) -> bool {
         let ring = self.meters.ring.load(Ordering::Relaxed);
         if ring >= self.depth.batches() {
@@ -576,8 +578,8 @@ fn grow(slot: &mut Slot, device: &Device, capacity: Capacity) -> Result<(), Feed
         had = slot.header.capacity.bytes,
         "a batch is larger than any before it"
     );
-    // The old ones go first, so that there need not be room for both; and the transfer before the memory,
-    // which it may be reading until it is dropped.
+    // The old ones are dropped first, so that there need not be room for both; and the transfer before the
+    // memory, which it may be reading until it is dropped.
     slot.header.transfer = Device::nowhere();
     slot.frame.replace_memory(Box::new(NoMemory));
     let (memory, capacity) = device.host_memory(capacity)?;
@@ -641,7 +643,7 @@ mod tests {
             while waited < wait {
                 waited += look_after(waited);
                 looks += 1;
-                // Late by a sixteenth, or by the shortest interval.
+                // Late by a sixteenth of the wait, or by the shortest interval.
                 assert!(
                     waited <= wait + (wait / LOOK_SHARE).max(LOOK).min(LOOK_MAX),
                     "{waited:?} of {wait:?}"

@@ -45,7 +45,7 @@ struct RoundRobin {
 /// A record's place in the step that it is dealt in.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
-    /// Round-robin order counts the records.
+    /// Round-robin order counts the records itself.
     RoundRobin,
     /// More records of the consumer's share follow.
     Continues,

@@ -17,8 +17,8 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    /// For this many circulating runs. There is room for twice as many: while a late run is awaited, others
-    /// circulate again.
+    /// For this many circulating runs. There is room for twice as many: while the oldest run is awaited, the
+    /// others may circulate again.
     pub(super) fn of(runs: usize) -> Self {
         Outstanding { used: 0, runs: VecDeque::with_capacity(2 * runs) }
     }

@@ -102,7 +102,8 @@ const SKIPPED_MAX: u64 = 16;
 const FORESEEN: usize = 8;
 
 impl Seeker<'_> {
-    /// Moves to the record at a position; `false` if the reader is stopping on the way, which may be long.
+    /// Moves to the record at a position. Returns `false` if the reader is stopped on the way, which may be
+    /// long.
     fn seek(&mut self, position: u64, is_stopping: impl Fn() -> bool) -> Result<bool, SourceError> {
         let mut at = match self.at {
             Some(at) if at <= position && (position - at <= SKIPPED_MAX || !self.is_seekable) => at,
@@ -124,7 +125,7 @@ impl Seeker<'_> {
             }
             at += 1;
         }
-        // The step that follows reads the record, or ends everything.
+        // The next step reads the record, or ends everything.
         self.at = Some(position + 1);
         Ok(true)
     }

@@ -45,7 +45,7 @@ pub(crate) struct Terms {
     pub(crate) passes: Option<NonZeroU64>,
     /// The steps to deal; `None` is round-robin order, record by record.
     pub(crate) schedule_slice: Option<ScheduleSlice>,
-    /// The ranks that the consumers are, if there are other ranks.
+    /// Which ranks the consumers are, if the job has others.
     pub(crate) share: Option<Share>,
     /// Whether the runs are for a feed's workers. Workers verify deferred checksums before they use the
     /// values, and release every run, so runs may return in groups.

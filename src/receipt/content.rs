@@ -1,9 +1,9 @@
 //! The content hash of a record: 128 bits of its position, key, value and companion's value.
 //!
 //! Each part is hashed by itself with XXH3 (128 bits). Then the position, the parts' lengths and their hashes
-//! are hashed. So a byte that moves from the key to the value changes the hash, and so do two records that
-//! change places. XXH3 is specified and is the same on all machines, so what other releases wrote stays
-//! valid. It has no key: it protects against mistakes, not against somebody who looks for a collision.
+//! are hashed together. So a byte that moves from the key to the value changes the hash, and so do two
+//! records that change places. XXH3 is specified, and gives the same hashes on all machines and in all
+//! releases. It has no key: it protects against mistakes, not against somebody who looks for a collision.
 
 use twox_hash::XxHash3_128;
 

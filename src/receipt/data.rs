@@ -63,7 +63,7 @@ impl DataDigest {
         let sums = Mutex::new(Sums::default());
         let hash = |(first, run): &Part| {
             let (contents, each) = hash(run, detail);
-            // Lent bytes are right if nobody had written to them by the time they were used.
+            // Lent bytes are right if nobody wrote to them before they were used.
             match run.check_used() {
                 Ok(()) => sums.lock().add(*first, contents, each),
                 Err(changed) => sums.lock().changed = Some(changed),

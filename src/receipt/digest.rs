@@ -1,4 +1,4 @@
-//! A digest of records that does not depend on their order, nor on who added which.
+//! A digest of records that does not depend on their order, nor on which lane or rank added which.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
@@ -8,8 +8,9 @@ use crate::base::splitmix::{self, GAMMA};
 use crate::receipt::content::ContentHash;
 use crate::record::RecordId;
 
-/// An order-free digest of records: the sum of the marks that the records are mixed to, and their number.
-/// Digests of lanes and of ranks add up to the digest of all their records.
+/// An order-free digest of records: the sum of their marks, and their number. A record's mark is a hash of
+/// its epoch and position or, in a digest of contents, of its content. Digests of lanes and of ranks add up
+/// to the digest of all their records.
 ///
 /// Two different multisets of records have the same digest with a probability of about 2^-64. This protects
 /// against mistakes, not against somebody who looks for such records.
@@ -95,11 +96,11 @@ impl FromStr for Digest {
     }
 }
 
-/// The key that all records of an epoch are mixed with.
+/// The key of an epoch, from which the marks of its records are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EpochKey(u64);
 
-/// What a record is mixed to: 128 bits, a function of the epoch and the index alone.
+/// A record's mark: 128 bits that are a function of the epoch and the index alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) low: u64,

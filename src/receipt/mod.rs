@@ -1,11 +1,11 @@
 //! Records of what was delivered, which prove that an epoch was covered exactly once.
 //!
-//! Each lane folds the records that it hands over into an order-free [`Digest`] and into a sketch, which can
-//! name the records by which two digests differ if they are few. It also notes the steps it was given.
+//! Each lane folds the records that it hands over into an order-free [`Digest`] and into a sketch. If two
+//! digests differ by few records, the sketches can name these. The lane also notes the steps it was given.
 //! Together these are a [`Receipt`]: a page of text per epoch, whatever its number of records. The receipts
-//! of all ranks of a run, from before and after each resume, make a [`Verdict`]: either what was delivered is
-//! what the plan has for those steps, and those steps have every record exactly once; or these records are
-//! missing, and those came twice.
+//! of all ranks of a run, from before and after each resume, make a [`Verdict`]. It says either that the
+//! plan's records for those steps were delivered, and that those steps have every record exactly once; or
+//! which records are missing, and which came twice.
 
 pub(crate) mod content;
 mod coverage;

@@ -2,11 +2,11 @@
 //! invertible Bloom lookup table (Goodrich and Mitzenmacher 2011).
 //!
 //! A record goes to one cell of each of three parts. A cell adds up the number of records, their indexes and
-//! their marks (what they are mixed to). Sketches subtract cell by cell, and what both have cancels out. If
-//! few records are left, some cell has only one of them, `n` times: its sum of indexes is then `n` times an
-//! index, and its sum of marks `n` times that record's mark, which is no coincidence. That record is taken
-//! out of its cells, which leaves others alone in theirs, until all cells are empty. If too many records are
-//! left, some cells stay, and none of the names is trusted.
+//! their marks (`digest.rs`). Sketches subtract cell by cell, and what both have cancels out. If few records
+//! are left, some cell has only one of them, `n` times: its sum of indexes is then `n` times an index, and
+//! its sum of marks is `n` times that record's mark, which cannot be a coincidence. That record is taken out
+//! of all its cells. This leaves other records alone in theirs, and so on until all cells are empty. If too
+//! many records are left, some cells stay, and none of the names is trusted.
 
 use std::array;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ impl Cell {
         }
     }
 
-    /// The only record in the cell, and how many times it is there; negative if it is missing.
+    /// The only record in the cell, and how often it was added; negative if it was taken out.
     fn only(self, key: EpochKey) -> Option<(u64, i64)> {
         let times = self.count.cast_signed();
         let indexes = self.indexes.cast_signed();

@@ -8,7 +8,7 @@ use super::Digest;
 /// The number of ranges of positions that are listed.
 const RANGES_MAX: usize = 16;
 
-/// What the receipts of a run prove. [`Verdict::of`] gives it.
+/// What the receipts of a run prove. [`Verdict::of`] returns one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The epochs that are in a receipt, in order.
@@ -103,7 +103,7 @@ impl EpochVerdict {
     }
 }
 
-/// What was found of the bytes of an epoch's records.
+/// What is known of the bytes of an epoch's records.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentsVerdict {

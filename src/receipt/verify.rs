@@ -2,8 +2,8 @@
 //!
 //! A receipt has what was delivered in two forms: as steps, whose records its plan gives, and as a digest of
 //! the records themselves. If both agree, nothing was lost or doubled on the way through a feed. The steps of
-//! all receipts together then give how often each record came. What digests have beyond the steps is counted
-//! too, if it can be named.
+//! all receipts together then give how often each record came. Records that a digest has beyond its steps are
+//! counted too, if they can be named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

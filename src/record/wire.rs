@@ -140,7 +140,7 @@ impl<'a> Wire<'a> {
         Wire { message, rest: message, start: 0, depth: 0 }
     }
 
-    /// All bytes, those that were read too.
+    /// All bytes of the message, read or not.
     pub(super) fn message(&self) -> &'a [u8] {
         self.message
     }
@@ -184,7 +184,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// From where to where in its record the message is.
+    /// The message's place in its record: start and end.
     pub(super) fn place(&self) -> (usize, usize) {
         (self.start, self.start.saturating_add(self.message.len()))
     }

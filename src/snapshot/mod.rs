@@ -233,8 +233,8 @@ impl Snapshot {
         }
     }
 
-    /// The next step of every replica. Only those of `lanes` must be known; other replicas resume by
-    /// themselves.
+    /// The next step of every replica. Only those of `lanes` must be known; other replicas resume in other
+    /// feeds.
     fn next_of_all(&self, lanes: Option<Range<usize>>) -> Result<Vec<StepId>, SnapshotError> {
         let (common, replicas) = (self.common(), self.replicas());
         let is_asked = |replica: &usize| lanes.as_ref().is_none_or(|lanes| lanes.contains(replica));

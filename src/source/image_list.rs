@@ -262,7 +262,7 @@ fn read_datum(path: &Path, label: i32, datum: &mut Vec<u8>) -> std::io::Result<(
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(std::io::Error::other("it is no regular file"));
+        return Err(std::io::Error::other("it is not a regular file"));
     }
     let bytes = metadata.len();
     datum.clear();
@@ -499,7 +499,7 @@ mod tests {
         for skipped in 0..3 {
             let list = ImageList::open(&path).unwrap().relative_to(folder.path()).skipping(skipped).unwrap();
             let message = list.cursor().unwrap().advance().unwrap_err().to_string();
-            assert!(message.ends_with(": it is no regular file"), "{message}");
+            assert!(message.ends_with(": it is not a regular file"), "{message}");
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::fs::File;
 
-/// Tells by a read that does not wait. If the kernel cannot tell, as for files on other machines, the answer
-/// is no: requesting data that is already there costs little.
+/// Whether the byte at `at` is in the page cache, found by a read that does not wait. If the kernel cannot
+/// tell, as for files on other machines, the answer is no: requesting data that is already there costs
+/// little.
 #[cfg(target_os = "linux")]
 pub(super) fn is_in_memory(file: &File, at: u64) -> bool {
     use std::io::IoSliceMut;

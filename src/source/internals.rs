@@ -1,7 +1,8 @@
 //! What the crate's own sources do for a feed beyond [`Source`] and [`Cursor`].
 //!
 //! The traits are public only because hidden methods of those two mention them, and only this repository's
-//! tests name them (through `bench_support`). For every other source, what they ask for has a default here.
+//! tests name them (through `bench_support`). For every other source, each of their methods has a default
+//! here.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::base::offload::Helpers;
 use crate::record::RecordId;
 
 /// The promise to verify the deferred checksums of a run's records before their values are used, and the
-/// threads that help the cursor meanwhile. Only this crate can give it. It is good for one cursor and for the
-/// cursors that one consists of; they share their helpers.
+/// threads that help the cursor meanwhile. Only this crate can give it. It holds for one cursor, and for the
+/// cursors which that one consists of; they share their helpers.
 #[derive(Clone, Debug)]
 pub struct VerifiesLater {
     pool: Option<Rc<Pool>>,
@@ -41,7 +42,7 @@ pub struct Dealt {
     pub(crate) used: u64,
 }
 
-/// What a source of this crate can do besides.
+/// What a source of this crate can do in addition.
 pub trait SourceInternals: Source {
     /// The names of the consecutive files that make up the source, for messages.
     fn files(&self) -> Files {
@@ -58,7 +59,7 @@ pub trait SourceInternals: Source {
     /// that record directly and can read it.
     fn look_at_last(&self, _look: &mut dyn FnMut(&[u8], &[u8])) {}
 
-    /// Makes the number of records known, and the source no more seekable than that takes.
+    /// Makes the number of records known. The source becomes seekable only if that takes its index.
     ///
     /// # Errors
     ///
@@ -84,10 +85,10 @@ pub trait SourceInternals: Source {
     }
 }
 
-/// What a cursor of this crate can do besides.
+/// What a cursor of this crate can do in addition.
 pub trait CursorInternals {
-    /// From now on, has the kernel drop from memory what the cursor has passed and nobody uses any more, as
-    /// [`dealt`](Self::dealt) reports; `false` if the cursor cannot. Called before the first step.
+    /// From now on, asks the kernel to drop from memory what the cursor has passed and nobody uses any more,
+    /// as [`dealt`](Self::dealt) reports. Returns `false` if the cursor cannot. Called before the first step.
     fn drop_behind(&mut self) -> bool {
         false
     }
@@ -121,7 +122,7 @@ pub trait CursorInternals {
     }
 }
 
-/// The same of any source.
+/// The same methods for any source.
 impl dyn Source + '_ {
     pub(crate) fn files(&self) -> Files {
         self.internals().map_or_else(|| Files::of([self.path()]), SourceInternals::files)
@@ -156,7 +157,7 @@ impl dyn Source + '_ {
     }
 }
 
-/// The same of any cursor.
+/// The same methods for any cursor.
 impl dyn Cursor + '_ {
     pub(crate) fn drop_behind(&mut self) -> bool {
         self.internals().is_some_and(CursorInternals::drop_behind)

@@ -232,8 +232,8 @@ struct JoinedCursor {
     here: usize,
     begins: Vec<u64>,
     dealt: Dealt,
-    /// Whether cursors are notified of runs, and left once those that had begun are used. Otherwise they are
-    /// left at once.
+    /// Whether cursors are notified of runs. If so, a source is left only once all runs that had begun are
+    /// used; otherwise it is left at once.
     drops_behind: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Where records are stored: [`Lmdb`], [`LevelDb`], [`ImageList`], several of them [`Joined`], a function
-//! ([`FnSource`]), or a type of your own.
+//! Where records are stored: [`Lmdb`], [`LevelDb`], [`TfRecord`], [`ImageList`], several of them [`Joined`],
+//! a function ([`FnSource`]), or a type of your own.
 //!
 //! A [`Source`] is opened once and shared. Each [`Cursor`] reads it independently, in key order or by
 //! position, and lends or copies a record's key and value ([`Entry`]). What the bytes mean is not known here:
@@ -122,7 +122,7 @@ pub trait Source: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// What the crate's own sources can do besides. Nobody outside the crate can provide it.
+    /// What the crate's own sources can do in addition. Nobody outside the crate can provide it.
     #[doc(hidden)]
     fn internals(&self) -> Option<&dyn internals::SourceInternals> {
         None
@@ -189,7 +189,7 @@ pub trait Cursor {
         Ok(())
     }
 
-    /// What the crate's own cursors can do besides. Nobody outside the crate can provide it.
+    /// What the crate's own cursors can do in addition. Nobody outside the crate can provide it.
     #[doc(hidden)]
     fn internals(&mut self) -> Option<&mut dyn internals::CursorInternals> {
         None

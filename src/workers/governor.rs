@@ -1,11 +1,12 @@
 //! Decides how many workers are active when their number is not configured: as few as keep the consumers from
 //! waiting.
 //!
-//! A surplus worker is woken for every run that arrives, on one more processor that the training loop could
-//! use, and finds the queue empty the next time. So the governor looks at intervals at how much of their time
-//! the workers were active, and how many of the runs they took were pressing: a consumer was waiting, and
-//! another run was in the queue with nobody to take it. While fewer workers suffice, the last ones stand by.
-//! As soon as they do not suffice, the number doubles. The contents of batches do not depend on it.
+//! A surplus worker costs time: it is woken for every run that arrives, on one more processor that the
+//! training loop could use, and finds the queue empty the next time. So at intervals the governor looks at
+//! how much of their time the workers were active, and how many of the runs they took were pressing. A run is
+//! pressing if a consumer was waiting, and another run was in the queue with nobody to take it. While fewer
+//! workers suffice, the last ones stand by. As soon as they do not suffice, the number doubles. The contents
+//! of batches do not depend on the number.
 //!
 //! ```text
 //! some runs were pressing                                                    twice as many workers
@@ -28,12 +29,12 @@ use crate::base::sync::std_locks::{Condvar, Mutex, MutexGuard};
 const WINDOW: Duration = Duration::from_millis(100);
 /// The share of runs that may be pressing before it counts.
 const PRESSING: f64 = 0.05;
-/// The share of its time that a worker should be active, so that it has some in reserve.
+/// The share of its time that a worker should be active. The rest is its reserve.
 const EASY: f64 = 0.6;
 /// How many windows in a row must have a worker to spare before the number shrinks: at least, and at most.
 const PATIENCE: u32 = 10;
 const PATIENCE_MAX: u32 = 600;
-/// After this many times the patience without a change, the patience halves.
+/// After this many times the patience without a change, the patience is halved.
 const LONG: u32 = 10;
 
 /// Keeps the surplus workers waiting.

@@ -231,7 +231,7 @@ fn work(
         let ready = || if has_completed { None } else { queue.try_recv().ok().map(Ok) };
         let wait = || {
             // The thread that waits for the batch may have the processor first. If all processors are busy, a
-            // system may make a woken thread wait for the end of a time slice (of 4 ms, in Linux's lazy
+            // system may make a woken thread wait until the end of a time slice (4 ms with Linux's lazy
             // preemption), and two threads are to be woken, one by the other.
             if has_completed {
                 thread::yield_now();
@@ -270,8 +270,8 @@ fn drop_tasks(governor: &Governor, mut task: Option<Task>, queue: &Receiver<Task
     }
 }
 
-/// Runs an offloaded task; returns whether it ran. A task that panics is the reader's again, with all that it
-/// takes, and the reader then meets the panic itself.
+/// Runs an offloaded task; returns whether it ran. If it panics, the task goes back to the reader with
+/// everything that it has taken, and the reader then meets the panic itself.
 fn run(task: &dyn OffloadedTask) -> bool {
     catch_unwind(AssertUnwindSafe(|| task.run())).unwrap_or_else(|panic| {
         tracing::warn!(

@@ -373,6 +373,6 @@ fn a_page_that_is_damaged_after_it_was_indexed_is_an_error() {
         cursor.seek((position * 7 % records.len()) as u64 + 1).unwrap();
         cursor.seek((position * 7 % records.len()) as u64).unwrap();
         let error = cursor.advance().unwrap_err();
-        assert!(error.to_string().contains("is no leaf"), "{error}");
+        assert!(error.to_string().contains("is not a leaf"), "{error}");
     }
 }

@@ -198,7 +198,7 @@ fn a_sidecar_of_a_newer_version_or_another_program_is_rebuilt() {
         (newer, "it has version 2 of the format, but this program reads 1"),
         (
             b"a file of somebody else's, which is no index at all, not at all".to_vec(),
-            "it is no record index",
+            "it is not a record index",
         ),
     ] {
         fs::write(database.sidecar(), bytes).unwrap();

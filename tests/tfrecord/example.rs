@@ -263,19 +263,19 @@ fn an_error_names_record_feature_and_what_is_missing_or_of_another_kind() {
         (
             of(|to| to.ints("b", [1]).ints("c", [2]).ints("b", [3])),
             "a:i64[2]",
-            "the feature \"a\" is missing (the record has \"b\", \"c\"); the field a: i64 [2] takes one of \
+            "the feature \"a\" is missing (the record has \"b\", \"c\"); the field a: i64 [2] needs one in \
              every record, unless it has a default",
         ),
         (
             Vec::new(),
             "a:i64[2]",
-            "the feature \"a\" is missing (the record has none); the field a: i64 [2] takes one of every \
+            "the feature \"a\" is missing (the record has none); the field a: i64 [2] needs one in every \
              record, unless it has a default",
         ),
         (
             of(|to| to.unset("a")),
             "a:i64[2]",
-            "the feature \"a\" has no kind, and so no value; the field a: i64 [2] takes one of every record, \
+            "the feature \"a\" has no kind, and so no value; the field a: i64 [2] needs one in every record, \
              unless it has a default",
         ),
         (
@@ -358,7 +358,7 @@ fn an_image_that_is_none_is_an_error() {
         (
             of(|to| to.ints("label", [1])),
             encoded.clone(),
-            "the feature \"image\" is missing (the record has \"label\"); the image takes one of every \
+            "the feature \"image\" is missing (the record has \"label\"); the image needs one in every \
              record",
         ),
         (of(|to| to.bytes("image", ["x"])), encoded.clone(), "the feature \"label\" is missing"),

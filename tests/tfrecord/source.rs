@@ -117,7 +117,9 @@ fn compression_is_detected_or_stated() {
     write(&path, &mixed(3), Compression::Gzip, 1);
     let plain = count(TfRecord::options().compression(Compression::Plain)).unwrap_err();
     assert!(matches!(plain, SourceError::TfRecord(TfRecordError::Length { .. })), "{plain}");
-    assert!(plain.to_string().contains("record 0 at byte 0") && plain.to_string().contains("is no TFRecord"));
+    assert!(
+        plain.to_string().contains("record 0 at byte 0") && plain.to_string().contains("is not a TFRecord")
+    );
     let zlib = count(TfRecord::options().compression(Compression::Zlib)).unwrap_err();
     assert!(matches!(zlib, SourceError::TfRecord(TfRecordError::Packed { .. })), "{zlib}");
     // A record whose length looks like ZLIB's head is plain.

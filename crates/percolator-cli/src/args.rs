@@ -147,7 +147,7 @@ impl Database {
     }
 }
 
-/// Where records are stored.
+/// Where the records are stored.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     /// What a net may name, too.
@@ -156,7 +156,7 @@ pub(super) enum Origin {
     TfRecord(PathBuf),
 }
 
-/// A feed, and what its arguments say of it.
+/// A feed, and what its arguments determine.
 pub(super) struct Described {
     pub(super) feed: FeedBuilder,
     /// The source of its records, as given.
@@ -194,7 +194,7 @@ impl SourceArgs {
         self.net.is_some()
     }
 
-    /// Describes the feed that the arguments ask for.
+    /// Describes the feed that the arguments select.
     pub(super) fn describe(&self, state: &StateArgs, transform: &TransformArgs) -> anyhow::Result<Described> {
         let is_lmdb = !self.lmdb.is_empty() && self.leveldb.is_empty() && self.tfrecord.is_empty();
         state.check_database(is_lmdb)?;
@@ -354,7 +354,7 @@ fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
 }
 
 impl TransformArgs {
-    /// The configured transform. What is not set is as in `transform`.
+    /// The configured transform. Options that are not set stay as in `transform`.
     pub(super) fn or(&self, mut transform: Transform) -> Transform {
         if let Some([height, width]) = self.resize {
             transform = transform.resize(height, width);

@@ -1,4 +1,4 @@
-//! The fields of batches as NumPy's files.
+//! Writes the fields of batches as NumPy's files.
 //!
 //! ```text
 //! a fixed shape   NAME.npy                 [records, ...]
@@ -18,7 +18,7 @@ use percolator::{Batch, Dtype, Field, shown, whole_file};
 
 use super::npy::{NpyType, NpyWriter};
 
-/// The endings of the files that a field may have.
+/// The endings of the files that one field may have.
 const ENDINGS: [&str; 3] = ["npy", "lengths.npy", "offsets.npy"];
 
 /// Removes the arrays of this field from an earlier run, so that they cannot pass for this run's if it fails.
@@ -34,21 +34,21 @@ pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The arrays of one field, under construction.
+/// The arrays of one field, being written.
 pub(super) struct Arrays {
     /// The field's name in a batch.
     field: String,
     dtype: Dtype,
     values: NpyWriter,
-    /// What a row has of it, or `None` if rows have different lengths.
+    /// The type and the shape of the elements, as text; `ragged` if rows have different lengths.
     described: String,
     counts: Option<(NpyWriter, Counts)>,
-    /// The elements of the batches before, if rows have different lengths.
+    /// The number of elements in the earlier batches, if rows have different lengths.
     elements: i64,
     bytes: Vec<u8>,
 }
 
-/// What the second file has.
+/// What the field's second file contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counts {
     Lengths,
@@ -56,8 +56,8 @@ enum Counts {
 }
 
 impl Arrays {
-    /// Starts the files of a field for this many records. They are called `name`; `is_string` if each record
-    /// has one string, and not an array.
+    /// Starts the files of a field for this many records. Their names begin with `name`. `is_string` is
+    /// whether each record has one string instead of an array.
     pub(super) fn create(
         folder: &Path,
         name: &str,
@@ -106,7 +106,7 @@ impl Arrays {
             Dtype::F32 => self.take(batch, f32::to_le_bytes),
             Dtype::F64 => self.take(batch, f64::to_le_bytes),
             Dtype::F16 => self.take(batch, f16::to_le_bytes),
-            // NumPy has no such type. Every value of it is one of f32.
+            // NumPy has no such type, but f32 has all of its values.
             Dtype::Bf16 => self.take(batch, |value: bf16| value.to_f32().to_le_bytes()),
             Dtype::I8 => self.take(batch, i8::to_le_bytes),
             Dtype::I16 => self.take(batch, i16::to_le_bytes),
@@ -122,7 +122,7 @@ impl Arrays {
         self.values.write(&self.bytes)
     }
 
-    /// Takes the elements of a batch as bytes, and writes their counts.
+    /// Writes the elements of a batch, converted by `to_bytes`, and their counts.
     fn take<T: Element, const N: usize>(
         &mut self,
         batch: &Batch,
@@ -150,7 +150,7 @@ impl Arrays {
         Ok(())
     }
 
-    /// Gives the files their names. Returns the lines that say what they are.
+    /// Gives the files their names. Returns the first file's path, and the lines that describe the files.
     pub(super) fn finish(self) -> anyhow::Result<(PathBuf, String)> {
         let Arrays { values, described, counts, .. } = self;
         let mut said = String::new();
@@ -171,7 +171,7 @@ fn npy_type(dtype: Dtype) -> NpyType {
         Dtype::F16 | Dtype::F32 | Dtype::F64 => 'f',
         Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
         Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => 'u',
-        // Another type is refused when it is written.
+        // Other types are refused when the array is written.
         _ => 'b',
     };
     NpyType::Number(kind, dtype.size())

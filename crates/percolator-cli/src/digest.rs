@@ -1,4 +1,4 @@
-//! `percolator digest`: digests a data set, to verify a run's receipts against.
+//! `percolator digest`: computes the digest of a data set, against which a run's receipts are verified.
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -102,8 +102,8 @@ impl Dump {
                 statistics.add(&batch)?;
             }
         }
-        // All files are complete before anything is printed, so a closed output does not lose them. The data
-        // are last: if they are there, so are the others.
+        // All files are complete before anything is printed, so a closed output does not lose them. The
+        // data's file is finished last: if it is there, so are the others.
         let finished = columns.into_iter().rev().map(Arrays::finish).collect::<Result<Vec<_>, _>>()?;
         let mut said = String::new();
         for (number, (_, line)) in finished.iter().rev().enumerate() {
@@ -124,7 +124,7 @@ impl Dump {
         std::io::stdout().write_all(said.as_bytes()).context("cannot write to the standard output")
     }
 
-    /// The names of the arrays, as far as they are known before the data are.
+    /// The names of the arrays, as far as they are known before the data are read.
     fn names(&self) -> Vec<String> {
         let images = if self.example.has_images() { &["data", "label"][..] } else { &[] };
         let fields = self.example.fields().into_iter().flat_map(ExampleFields::fields);

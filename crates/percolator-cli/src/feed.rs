@@ -104,7 +104,7 @@ impl Feed {
             feed.snapshot()?;
         }
         let earlier = self.earlier_receipt(&feed)?;
-        // Until here there is nothing to save, so a signal ends the process at once.
+        // Until here nothing would be saved, so a signal ends the process at once.
         let signals = Signals::catch()?;
         let mut out = Out::new(std::io::stdout().lock());
         write!(out, "{}: ", shown::path(&described.origin))?;
@@ -125,7 +125,7 @@ impl Feed {
         let consumers = feed.take_lanes()?.into_iter().map(|lane| Consumer::new(lane, self.step_ms));
         let counted = consumer::consume(consumers.collect::<Result<_, _>>()?, &enough);
         let stats = feed.stats();
-        // Also if the run ended with an error: what was delivered was delivered.
+        // Even if the run ended with an error: what was delivered was delivered.
         let mut ended = Ok(());
         let taken_down = self.take_down(&feed, earlier);
         writeln!(out, "\n{stats}")?;
@@ -146,7 +146,7 @@ impl Feed {
         }
         if signals.caught().is_none() {
             let budget = feed.memory_budget().total_bytes();
-            // What is measured now fits in the memory that the feed had.
+            // The feed's memory is free now, so what is measured next fits in it.
             drop(feed);
             say_written_share(&stats, budget, &mut out)?;
             #[cfg(feature = "cuda-driver")]
@@ -156,14 +156,14 @@ impl Feed {
         Ok(match signals.caught() {
             None => ExitCode::SUCCESS,
             Some((name, code)) => {
-                // Even if nobody reads it.
+                // Even if nobody reads this.
                 let _ = writeln!(std::io::stderr(), "percolator: stopped by {name}");
                 ExitCode::from(code)
             }
         })
     }
 
-    /// Checks that the files of the end of the run can be written: that may be minutes or days away.
+    /// Checks now that the files of the run's end can be written: the end may be days away.
     fn check_places(&self) -> anyhow::Result<()> {
         for (path, what) in [(&self.snapshot, "snapshot"), (&self.receipt, "receipt")] {
             if let Some(path) = path {

@@ -12,10 +12,11 @@ pub(super) struct ExampleArgs {
     /// Read tf.train.Example, and make fields of these features: NAME:TYPE, separated by commas.
     ///
     /// i64 (one value), i64[128], f32[3x4] (exactly as many), i64[<=8] (up to 8: values and offsets),
-    /// i64[<=8]=-1 (padded: values and lengths), bytes (one string of up to 256 bytes, zeros behind it),
-    /// bytes(4096), bytes[3x32x32] (exactly as many bytes). i8 to i64 and u8 to u64 are of integers; f16,
-    /// bf16, f32 and f64 of floats. =VALUE behind other types stands in for a missing feature: label:i64=-1.
-    /// FEATURE as NAME:TYPE names the field otherwise; other names than words are quoted: "a.b" as ab:i64.
+    /// i64[<=8]=-1 (padded: values and lengths), bytes (one string of up to 256 bytes, padded with zeros),
+    /// bytes(4096), bytes[3x32x32] (exactly as many bytes). i8 to i64 and u8 to u64 are made of integers;
+    /// f16, bf16, f32 and f64 of floats. =VALUE after other types stands in for a missing feature:
+    /// label:i64=-1. FEATURE as NAME:TYPE gives the field another name; a feature's name that is not a word
+    /// is quoted: "a.b" as ab:i64.
     #[arg(long, value_name = "FIELDS")]
     fields: Option<ExampleFields>,
     /// Read tf.train.Example, and take the image in this feature: a JPEG or PNG, or raw pixels with
@@ -36,7 +37,7 @@ impl ExampleArgs {
         self.fields.is_some() || self.image.is_some()
     }
 
-    /// Whether a batch has images: of Caffe's records it always has.
+    /// Whether a batch has images: Caffe's records always do.
     pub(super) fn has_images(&self) -> bool {
         self.image.is_some() || !self.is_given()
     }

@@ -124,7 +124,7 @@ impl JobArgs {
     }
 }
 
-/// Sets an option if it was given.
+/// Applies an option if it was given.
 fn with<B, T>(builder: B, value: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
     match value {
         Some(value) => set(builder, value),

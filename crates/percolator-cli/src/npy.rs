@@ -13,7 +13,7 @@ use rustix::io::Errno;
 const ALIGNMENT: usize = 64;
 /// The bytes before the header's text: the magic number, the version, the text's length.
 const PREFIX: usize = 10;
-/// The bytes of a header with one axis, however long that is.
+/// The bytes of a header with one axis, whatever its length.
 const GROWING: usize = 128;
 
 /// A type of elements, as NumPy names it.
@@ -21,7 +21,7 @@ const GROWING: usize = 128;
 pub(super) enum NpyType {
     /// Of this kind (`f`, `i`, `u`, `b`) and size.
     Number(char, usize),
-    /// Byte strings of this size, zeros behind them.
+    /// Byte strings of this size, with zeros after the end.
     Bytes(usize),
 }
 
@@ -38,7 +38,7 @@ impl NpyType {
 
     fn descr(self) -> String {
         match self {
-            // Of one byte, there is no order.
+            // A single byte has no byte order.
             NpyType::Number(kind, 1) => format!("|{kind}1"),
             NpyType::Number(kind, size) => format!("<{kind}{size}"),
             NpyType::Bytes(size) => format!("|S{size}"),
@@ -64,14 +64,14 @@ pub(super) struct NpyWriter {
     path: PathBuf,
     file: BufWriter<WholeFile>,
     element: NpyType,
-    /// The bytes that are still to be written; `None` if the array grows as long as it is written.
+    /// The bytes that are still to be written; `None` if the array grows with what is written.
     left: Option<usize>,
     written: usize,
 }
 
 impl NpyWriter {
-    /// Starts the file of an array of this type and shape and reserves its disk space: an array that does not
-    /// fit is refused before any of it is made.
+    /// Starts the file of an array of this type and shape, and reserves its disk space: an array that does
+    /// not fit is refused before any of it is written.
     pub(super) fn create(path: &Path, element: NpyType, shape: &[usize]) -> anyhow::Result<Self> {
         let header = header(element, shape, 0);
         let bytes = shape.iter().try_fold(element.size(), |bytes, &extent| bytes.checked_mul(extent));
@@ -84,7 +84,7 @@ impl NpyWriter {
         Ok(writer)
     }
 
-    /// Starts the file of an array of one axis, which becomes as long as what is written to it.
+    /// Starts the file of an array of one axis, which becomes as long as what is written.
     pub(super) fn growing(path: &Path, element: NpyType) -> anyhow::Result<Self> {
         let mut writer = Self::start(path, element, None)?;
         writer.put(&header(element, &[0], GROWING))?;

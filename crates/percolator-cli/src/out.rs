@@ -2,8 +2,8 @@
 
 use std::io::{self, ErrorKind, Write};
 
-/// A writer whose failures stop the writing and nothing else: a closed pipe is not an error, and a full disk
-/// is an error once the rest is done.
+/// A writer whose failures stop the output and nothing else. A closed pipe is not an error; a full disk is an
+/// error, reported once the rest is done.
 #[derive(Debug)]
 pub(super) struct Out<W> {
     out: W,

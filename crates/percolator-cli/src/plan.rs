@@ -312,7 +312,7 @@ fn write_list<W: Write, T>(
     write!(out, "]")
 }
 
-/// Ends a line with positions, consecutive ones as `first-last`.
+/// Ends a line with positions; consecutive ones are written as `first-last`.
 fn write_runs(out: &mut impl Write, mut positions: impl Iterator<Item = u64>) -> io::Result<()> {
     let mut write_run = |separator, (first, last)| match first == last {
         true => write!(out, "{separator}{first}"),

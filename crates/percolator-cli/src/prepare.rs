@@ -13,7 +13,7 @@ use percolator_text::xlnet::{self, Flags, Options, PrepareError, Progress, Split
 
 use crate::stop::Signals;
 
-/// How often the progress is shown and the signals are looked at.
+/// How often the progress is shown and signals are checked.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
@@ -24,11 +24,12 @@ pub(super) struct Prepare {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Turn text into XLNet's records, value for value as its public script data_utils.py.
+    /// Turn text into XLNet's records, with exactly the values of its public script data_utils.py.
     ///
-    /// All flags of the script have its names, with a hyphen or an underscore, and its defaults. Booleans are
-    /// set as --uncased=true. Writes DIR/corpus_info.json and, in DIR/tfrecords, a file of records and its
-    /// record_info for each task and pass. A file is there whole or not at all, also after an interrupt.
+    /// All flags of the script exist with their names, with hyphens or underscores, and their defaults.
+    /// Booleans are set as --uncased=true. Writes DIR/corpus_info.json and, in DIR/tfrecords, a file of
+    /// records and its record_info for each task and pass. Each file is either complete or absent, even after
+    /// an interrupt.
     ///
     /// Memory: 4 bytes for each token of the tasks under way, however many passes are made of them.
     Xlnet(Box<Xlnet>),
@@ -68,28 +69,28 @@ struct Xlnet {
     quiet: bool,
 }
 
-/// The batches and their rows.
+/// The batches, and their rows.
 #[derive(Debug, Args)]
 struct ShapeArgs {
-    /// Rows a batch.
+    /// Rows per batch.
     #[arg(long, alias = "bsz_per_host", value_name = "ROWS", default_value_t = Flags::default().bsz_per_host)]
     bsz_per_host: u32,
     /// Cores that share a batch.
     #[arg(long, alias = "num_core_per_host", value_name = "CORES",
         default_value_t = Flags::default().num_core_per_host)]
     num_core_per_host: u32,
-    /// If false, there is one core a host, whatever --num-core-per-host is.
+    /// If false, a host has one core, whatever --num-core-per-host is.
     #[arg(long, alias = "use_tpu", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
     use_tpu: bool,
-    /// Tokens a row.
+    /// Tokens per row.
     #[arg(long, alias = "seq_len", value_name = "TOKENS", default_value_t = Flags::default().seq_len)]
     seq_len: u32,
-    /// Tokens of a row from which the next batch goes on: half of --seq-len.
+    /// The tokens at the front of a row that the next batch's row continues: half of --seq-len.
     #[arg(long, alias = "reuse_len", value_name = "TOKENS", default_value_t = Flags::default().reuse_len)]
     reuse_len: u32,
-    /// Every second half of the rows runs backwards.
+    /// The second half of each core's rows runs backwards.
     #[arg(long, alias = "bi_data", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
@@ -102,10 +103,10 @@ struct MaskArgs {
     /// Tokens of context for each token of a masked n-gram.
     #[arg(long, alias = "mask_alpha", value_name = "TOKENS", default_value_t = Flags::default().mask_alpha)]
     mask_alpha: u32,
-    /// Divides the context.
+    /// What the context is divided by.
     #[arg(long, alias = "mask_beta", value_name = "TOKENS", default_value_t = Flags::default().mask_beta)]
     mask_beta: u32,
-    /// Masked tokens a row.
+    /// Masked tokens per row.
     #[arg(long, alias = "num_predict", value_name = "TOKENS", default_value_t = 85)]
     num_predict: u32,
     /// Mask as many tokens as the n-grams have.
@@ -140,7 +141,7 @@ struct TextArgs {
 /// Which part of the data is made, with which random numbers.
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// What the data are for: train, dev or test. A part of the files' names.
+    /// What the data are for: train, dev or test. Part of the files' names.
     #[arg(long, default_value_t)]
     split: Split,
     /// The pass over the text. Each draws other masks and segments, and another order of the files.
@@ -150,7 +151,7 @@ struct RunArgs {
     #[arg(long, alias = "num_passes", value_name = "PASSES", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..))]
     num_passes: u32,
-    /// Among how many tasks the files are divided.
+    /// The number of tasks that the files are divided among.
     #[arg(long, alias = "num_task", value_name = "TASKS", default_value_t = 1)]
     num_task: u32,
     /// The task to write: every --num-task-th file, from this one on.
@@ -159,11 +160,11 @@ struct RunArgs {
     /// Write all tasks at once.
     #[arg(long, alias = "all_tasks", conflicts_with = "task")]
     all_tasks: bool,
-    /// Seeds CPython's random, from which segments are drawn, for each task and pass [default: 100 * task +
-    /// pass, as for NumPy's]. One seed for several passes draws them alike.
+    /// Seeds CPython's random, from which the segments of each task's pass are drawn [default: 100 * task +
+    /// pass, as for NumPy's]. With one seed, several passes draw the same segments.
     #[arg(long, alias = "python_seed", value_name = "SEED", allow_negative_numbers = true)]
     python_seed: Option<i64>,
-    /// Threads [default: one a processor].
+    /// Threads [default: one per processor].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 }

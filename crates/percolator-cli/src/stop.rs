@@ -1,4 +1,4 @@
-//! When a run stops: it has delivered enough, its time is over, a signal asks for it, or a lane has failed.
+//! When a run stops: it has delivered enough, its time is over, a signal arrives, or a lane has failed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The signals that ask a run to stop at its next batch.
 #[derive(Debug)]
 pub(super) struct Signals {
-    /// The number of the first signal that came; 0 if none has.
+    /// The number of the first signal that arrived; 0 if none has.
     caught: Arc<AtomicUsize>,
 }
 
@@ -34,7 +34,7 @@ impl Signals {
         Ok(Signals { caught })
     }
 
-    /// The signal that came, and its exit code.
+    /// The signal that arrived, and its exit code.
     pub(super) fn caught(&self) -> Option<(&'static str, u8)> {
         match self.caught.load(Ordering::Relaxed) {
             0 => None,

@@ -338,8 +338,9 @@ impl BlockCursor {
         contents(&self.place, &self.unpacked, file).get(self.value.clone()).unwrap_or_default()
     }
 
-    /// Returns the current value's range in the buffer, if the block was compressed, the value is its last
-    /// and fills most of the buffer, and starts further from the buffer's front than its key is long.
+    /// Returns the current value's range in the buffer, if the value may be given away together with the
+    /// buffer: the block was compressed, and the value is its last, fills most of the buffer, and starts
+    /// further from the buffer's front than its key is long.
     #[inline]
     pub(crate) fn whole_value(&self) -> Option<Range<usize>> {
         let Place::Unpacked(block) = &self.place else { return None };

@@ -16,7 +16,7 @@ use percolator::{Batch, Stats};
 use percolator_text::sentencepiece::SentencePiece;
 use percolator_text::xlnet::{Flags, Options, Progress, Split, XlnetData, prepare};
 
-/// How often the text is prepared, each time with other masks and segments.
+/// How many times the text is prepared, each time with other masks and segments.
 const PASSES: u32 = 2;
 const EPOCHS: u64 = 20;
 /// The first of the model's pieces that are symbols of its own: padding.

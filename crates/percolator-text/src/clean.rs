@@ -5,7 +5,7 @@ use unicode_normalization::char::canonical_combining_class;
 
 use crate::python_text::words;
 
-/// Cleans a line of text as XLNet's `preprocess_text` does, into `cleaned`, whose content is replaced.
+/// Cleans a line of text as XLNet's `preprocess_text` does. The result replaces the content of `cleaned`.
 ///
 /// White space becomes single blanks, and none is left at the ends. Two backquotes or two apostrophes become
 /// a double quote. The text is decomposed (NFKD), and combining marks are removed. If `is_lowered`, it is

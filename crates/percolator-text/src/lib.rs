@@ -1,4 +1,4 @@
-//! Prepares text for training, as the public scripts do, and feeds what it prepared through Percolator.
+//! Prepares text for training, as the models' public scripts do, and feeds the result through Percolator.
 
 mod clean;
 mod parallel;

@@ -1,13 +1,14 @@
-//! Work that is dealt to several threads in order, and whose results are put back into that order.
+//! Deals work to several threads, and returns the results in the order of the work.
 
 use std::sync::Mutex;
 use std::thread;
 
-/// Takes numbered items from `next` until there is none, and does the work on each, on this many threads.
-/// Returns the results in the order of their items. `work` makes what one thread needs.
+/// Takes numbered items from `next` until there is none, and works on them with this many threads. Returns
+/// the results in the order of their items. Each thread calls `work` once for the closure that it runs on its
+/// items.
 ///
-/// After an error no item is taken any more. If several have failed, the error of the first item is
-/// returned, so that it does not depend on the threads.
+/// After an error no further items are taken. If several fail, the error of the first item is returned, so
+/// that it does not depend on the threads.
 pub(crate) fn in_order<I: Send, O: Send, E: Send, W: FnMut(I) -> Result<O, E>>(
     threads: usize,
     next: impl FnMut() -> Result<Option<(usize, I)>, E> + Send,
@@ -61,14 +62,14 @@ fn take<I, E>(
     match (source.next)() {
         Ok(Some(item)) => return Some(item),
         Ok(None) => source.is_over = true,
-        // What was taken before comes first.
+        // Numbered after all items, so that an error of an item already taken comes first.
         Err(error) => source.fail(usize::MAX, error),
     }
     None
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A thread that panics ends the scope with its panic.
+    // Poisoning does not matter: if a thread panics, so does the scope.
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

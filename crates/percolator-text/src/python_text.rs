@@ -1,6 +1,6 @@
-//! What Python's `str` takes for white space and for digits, by its tables of Unicode 14.
+//! What Python's `str` treats as white space and as digits, by its tables of Unicode 14.
 
-/// Whether `str.strip` and `str.split` take this character for white space: Unicode's, and four separators of
+/// Whether `str.strip` and `str.split` treat this character as white space: Unicode's, and four separators of
 /// ASCII.
 pub(crate) fn is_space(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '\x1c'..='\x1f')
@@ -11,7 +11,7 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// Whether `str.isdigit` holds of this character: a decimal digit, or one such as a superscript.
+/// Whether `str.isdigit` is true of this character: a decimal digit, or another one, such as a superscript.
 pub(crate) fn is_digit(letter: char) -> bool {
     let code = u32::from(letter);
     letter.is_ascii_digit()
@@ -29,7 +29,7 @@ pub(crate) fn decimal(letter: char) -> Option<u32> {
 }
 
 /// `int(text)`, for a word without white space: a sign, then digits, with single underscores between them.
-/// `None` if it is no number, or one that an `i64` cannot hold.
+/// `None` if it is not a number, or does not fit an `i64`.
 pub(crate) fn integer(text: &str) -> Option<i64> {
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -50,7 +50,7 @@ pub(crate) fn integer(text: &str) -> Option<i64> {
     was_digit.then_some(value)
 }
 
-/// The zeros of the decimal digits; 1 to 9 follow each.
+/// The zero of each script's decimal digits; 1 to 9 follow it.
 #[rustfmt::skip]
 const DECIMAL_ZEROS: [u32; 66] = [
     0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50,
@@ -61,7 +61,8 @@ const DECIMAL_ZEROS: [u32; 66] = [
     0x1e140, 0x1e2f0, 0x1e950, 0x1fbf0,
 ];
 
-/// Digits that are not decimal: superscripts, subscripts, circled ones and the like; first and last.
+/// Digits that are not decimal (superscripts, subscripts, circled ones and the like), as ranges: first and
+/// last.
 #[rustfmt::skip]
 const OTHER_DIGITS: [(u32, u32); 20] = [
     (0xb2, 0xb3), (0xb9, 0xb9), (0x1369, 0x1371), (0x19da, 0x19da), (0x2070, 0x2070), (0x2074, 0x2079),
@@ -80,8 +81,8 @@ mod tests {
 
     #[test]
     fn the_tables_have_as_many_characters_as_pythons() {
-        // Counted with Python 3.11: sum(chr(c).isspace() for c in range(0x110000)), and the same of the
-        // others.
+        // Counted with Python 3.11: sum(chr(c).isspace() for c in range(0x110000)), and likewise for the
+        // other two.
         assert_eq!(count(is_space), 29);
         assert_eq!(count(is_digit), 788);
         assert_eq!(count(|letter| decimal(letter).is_some()), 660);

@@ -7,8 +7,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Cpus;
 
-/// A bound thread. Dropping this lets it run again wherever it could before. Threads that it starts meanwhile
-/// inherit the binding and keep it.
+/// A bound thread. Dropping this restores the processors on which it could run before. Threads that it starts
+/// in the meantime inherit the binding and keep it.
 #[derive(Debug)]
 #[must_use = "a thread is bound for as long as this lives"]
 pub(crate) struct Bound {

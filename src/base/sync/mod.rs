@@ -2,8 +2,8 @@
 //!
 //! Every stage of a feed takes its concurrency primitives from here. So `tests/model.rs` and the `model`
 //! modules (`RUSTFLAGS="--cfg shuttle"`) run the code that ships, under a scheduler that explores
-//! interleavings a machine seldom shows. The model is sequentially consistent: it finds errors in some order
-//! of the steps, not errors that only a weaker memory ordering allows.
+//! interleavings a machine seldom shows. The model is sequentially consistent: it finds errors that some
+//! interleaving of the steps causes, but not those that need a weaker memory ordering.
 
 #[cfg(shuttle)]
 mod model;
@@ -30,7 +30,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs for the real queue and the model's: the checker must not find conserved what the machine loses.
+    /// Runs for the real queue and the model's: the checker must not count as conserved what the machine
+    /// loses.
     #[test]
     fn a_queue_keeps_what_is_in_it_until_both_of_its_ends_have_gone() {
         fn check() {
@@ -47,7 +48,7 @@ mod tests {
             drop(sender);
             assert!(receiver.recv().is_ok() && receiver.recv().is_err(), "it is drained before it ends");
         }
-        // There is only one order of steps, and `explore` wants more.
+        // There is only one order of steps, and `explore` requires several.
         #[cfg(shuttle)]
         shuttle::check_random(check, 1);
         #[cfg(not(shuttle))]

@@ -222,7 +222,7 @@ impl<T> Receiver<T> {
         let item = queue.items.pop_front();
         let ended = queue.senders == 0;
         drop(queue);
-        // Looking is no change: a select that announced its own looks would never wait.
+        // A look changes nothing: if selects announced their looks to each other, they would never wait.
         if item.is_some() {
             self.0.announce();
         }
@@ -257,7 +257,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Has every change of the queue announced to a select, until the guard is dropped.
+    /// Makes every change of the queue announce itself to a select, until the guard is dropped.
     pub(crate) fn watch(&self, signal: &Arc<Signal>) -> Watch {
         self.0.selecting.0.lock().push(signal.clone());
         Watch { selecting: self.0.selecting.clone(), signal: signal.clone() }
@@ -318,7 +318,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Waits for a change since the last wait. Returns `false` if the time is up first.
+    /// Waits for a change since the last wait. Returns `false` if none comes in time.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
         let mut has_changed = self.has_changed.lock();
         if patience < MOMENT && !*has_changed {
@@ -363,7 +363,7 @@ macro_rules! model_select {
             let watches = [$(($queue).watch(&signal)),+];
             loop {
                 let first = $crate::base::sync::first_of(watches.len());
-                // Those from `first` on, then those before it.
+                // First the queues from `first` on, then those before it.
                 for looks_behind in [false, true] {
                     let mut number = 0;
                     $(

@@ -32,8 +32,8 @@ pub(super) const BYTES_MAX: usize = 256;
 /// # As text
 ///
 /// `NAME:TYPE`, separated by commas. Each is the feature of that name, and gives the field of that name;
-/// `FEATURE as NAME:TYPE` names the field otherwise. A feature whose name has other characters than letters,
-/// digits, `_`, `-` and `/` is quoted: `"image.width" as width:i64`.
+/// `FEATURE as NAME:TYPE` gives the field another name. A feature whose name has characters other than
+/// letters, digits, `_`, `-` and `/` is quoted: `"image.width" as width:i64`.
 ///
 /// | type | field | feature |
 /// |---|---|---|
@@ -53,9 +53,9 @@ pub(super) const BYTES_MAX: usize = 256;
 /// that does not fit is an error. `f16`, `bf16`, `f32` and `f64` are made of a `float_list`, rounded to the
 /// nearest.
 ///
-/// Behind a type of one length, `=VALUE` is what a record without the feature has in its place, in each
-/// element: `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`. Without it, such a record is an error.
-/// A feature without a kind counts as missing, as in TensorFlow.
+/// After a type that has one length, `=VALUE` is what a record without the feature gets, in every element:
+/// `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`. Without it, such a record is an error. A
+/// feature without a kind counts as missing, as in TensorFlow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExampleFields {
     pub(super) fields: Vec<ExampleField>,
@@ -81,7 +81,7 @@ impl ExampleFields {
         &self.fields
     }
 
-    /// Checks what is not checked with the fields of any batch.
+    /// Checks what the general check of a batch's fields does not.
     pub(crate) fn check(&self) -> Result<(), ExampleFieldsError> {
         self.fields.iter().try_for_each(ExampleField::check)
     }
@@ -105,13 +105,13 @@ pub struct ExampleField {
 /// What a field's elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Elements {
-    /// The values of an `int64_list` or a `float_list`, whichever is like the field's type.
+    /// The values of an `int64_list` or a `float_list`, whichever matches the field's type.
     Values,
     /// The bytes of the only string of a `bytes_list`.
     Bytes,
 }
 
-/// What a record has that lacks the feature.
+/// What a record without the feature gets.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Missing {
     /// It is an error.
@@ -125,16 +125,16 @@ pub(super) enum Missing {
 }
 
 impl ExampleField {
-    /// The values of the feature of the field's name. A record must have exactly as many as a field of a
-    /// fixed shape has elements, and at most as many as a padded or ragged field has; for the latter, it may
+    /// The values of the feature with the field's name. For a field of a fixed shape, a record must have
+    /// exactly as many values as the field has elements. For a padded or ragged field it may have fewer, or
     /// lack the feature.
     #[must_use]
     pub fn new(field: Field) -> Self {
         Self::of(field, Elements::Values)
     }
 
-    /// The bytes of the feature's only string, as the elements of a field of `u8`: what `decode_raw` makes of
-    /// it.
+    /// The bytes of the feature's only string, as the elements of a field of `u8`: what TensorFlow's
+    /// `decode_raw` returns.
     #[must_use]
     pub fn of_bytes(field: Field) -> Self {
         Self::of(field, Elements::Bytes)
@@ -157,19 +157,19 @@ impl ExampleField {
         ExampleField { field, feature, elements, missing }
     }
 
-    /// Takes the feature of this name, and not of the field's.
+    /// Takes the feature of this name instead of the one with the field's name.
     #[must_use]
     pub fn feature(self, feature: impl Into<Arc<str>>) -> Self {
         ExampleField { feature: feature.into(), ..self }
     }
 
-    /// Sets the value that all elements have if a record lacks the feature. For fields of a fixed shape.
+    /// Sets the value of all elements if a record lacks the feature. For fields of a fixed shape.
     #[must_use]
     pub fn or(self, value: impl Into<Pad>) -> Self {
         ExampleField { missing: Missing::Fill(value.into()), ..self }
     }
 
-    /// Sets the bytes that a record has that lacks the feature. For fields of [bytes](Self::bytes).
+    /// Sets the bytes for a record that lacks the feature. For fields of [bytes](Self::bytes).
     #[must_use]
     pub fn or_bytes(self, bytes: impl Into<Vec<u8>>) -> Self {
         ExampleField { missing: Missing::Bytes(bytes.into()), ..self }
@@ -262,7 +262,7 @@ pub enum ExampleFieldsError {
         /// The field's type.
         dtype: Dtype,
     },
-    /// A default value for a field that is empty if its feature is missing.
+    /// A default value for a padded or ragged field, which is empty if its feature is missing.
     #[error(
         "the field {field:?} has a default, but is padded or ragged: without its feature, a record has no \
          elements of it"

@@ -28,7 +28,7 @@ const DTYPES: [Dtype; 12] = [
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the fields cannot be read at character {at}, {}: {problem}", found(rest))]
 pub struct GrammarError {
-    /// The number of the character at which it is wrong, from 1.
+    /// The number of the first wrong character, from 1.
     pub at: usize,
     /// The text from there on.
     pub rest: String,
@@ -68,7 +68,7 @@ impl FromStr for ExampleFields {
 /// Reads a text from its front.
 struct Reader<'a> {
     text: &'a str,
-    /// The bytes that were read: a character's boundary.
+    /// How many bytes were read; always a character boundary.
     at: usize,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         GrammarError { at: read.chars().count() + 1, rest: self.rest().to_owned(), problem: problem.into() }
     }
 
-    /// As `wrong`, about what was read since `start`.
+    /// Like `wrong`, for the text read since `start`.
     #[cold]
     fn wrong_since(&self, start: usize, problem: impl Into<String>) -> GrammarError {
         Reader { text: self.text, at: start }.wrong(problem)
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         Ok(self.typed(name)?.feature(feature))
     }
 
-    /// A field of this name, from its type on.
+    /// A field of this name; reads its type and the rest.
     fn typed(&mut self, name: String) -> Result<ExampleField, GrammarError> {
         self.skip_space();
         let start = self.at;
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         self.array(name, dtype, Elements::Values)
     }
 
-    /// A field of bytes, from what follows its type on.
+    /// A field of bytes; reads what follows its type.
     fn bytes(&mut self, name: String) -> Result<ExampleField, GrammarError> {
         self.skip_space();
         if self.rest().starts_with('[') {
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
         Ok(field.or_bytes(default))
     }
 
-    /// A field of this type, from its shape on.
+    /// A field of this type; reads its shape and the rest.
     fn array(
         &mut self,
         name: String,
@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
         String::from_utf8(name).map_err(|_| self.wrong_since(start, "a feature's name is UTF-8"))
     }
 
-    /// The bytes between double quotes, in which a backslash escapes.
+    /// The bytes between double quotes. A backslash escapes.
     fn quoted(&mut self, named: &str) -> Result<Vec<u8>, GrammarError> {
         let start = self.at;
         self.expect('"', named)?;

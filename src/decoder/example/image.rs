@@ -1,4 +1,4 @@
-//! The image of an Example: the front through which the image decoder takes it for a Datum.
+//! The image of an Example, which the front presents to the image decoder as a Datum.
 
 use std::sync::PoisonError;
 
@@ -29,7 +29,7 @@ use crate::record::example::{ExampleError, Feature, FeatureError, IntError, Kind
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct ExampleImage {
     feature: String,
-    /// If it is not an encoded file.
+    /// `None` if it is an encoded file.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     shape: Option<ImageShapeFrom>,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
@@ -74,7 +74,7 @@ impl ExampleImage {
     }
 }
 
-/// What takes an Example with an image for a Datum, and makes further fields of its other features.
+/// Presents an Example with an image as a Datum, and makes further fields of its other features.
 #[derive(Debug)]
 pub(crate) struct ExampleFront {
     lookup: Lookup,
@@ -82,8 +82,9 @@ pub(crate) struct ExampleFront {
     shape: Option<ShapeFrom>,
     label: Option<usize>,
     fields: FeatureFields,
-    /// For the first records of batches, at which the prefetchers look: they have no scratch memory, and
-    /// must not allocate. The standard library's lock does not, when two of them first contend for it.
+    /// For the first record of each batch, which the prefetchers look at: they have no scratch memory, and
+    /// must not allocate. The standard library's lock does not allocate when two of them first contend for
+    /// it.
     of_firsts: Mutex<Found>,
 }
 
@@ -99,7 +100,7 @@ impl ExampleFront {
         let number = lookup.number(&image.feature);
         let shape = image.shape.as_ref().map(|shape| match shape {
             ImageShapeFrom::Feature(name) => ShapeFrom::Feature(lookup.number(name)),
-            // A shape that does not fit has too many elements in any case.
+            // If the shape does not fit, it has too many elements anyway.
             ImageShapeFrom::Fixed(ImageShape { channels, height, width }) => ShapeFrom::Fixed(
                 [channels, height, width].map(|&extent| i32::try_from(extent).unwrap_or(i32::MAX)),
             ),
@@ -125,7 +126,7 @@ impl ExampleFront {
         self.datum(record, &mut found)
     }
 
-    /// The Datum that the record stands for. Leaves in `found` where its features are.
+    /// The Datum that the record stands for. Notes in `found` where its features are.
     pub(crate) fn datum<'a>(&self, record: &'a [u8], found: &mut Found) -> Result<Datum<'a>, RecordCause> {
         self.lookup.find(record, found)?;
         let label = match self.label {

@@ -1,31 +1,31 @@
-//! Where the features that are asked for are in a record.
+//! Where the requested features are in a record.
 
 use crate::record::example::{Entries, ExampleError, Feature, feature_of};
 
-/// The names of the features that are asked for, each once. A feature is known by its number in it.
+/// The names of the requested features, each once. A feature is identified by its number in this list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lookup {
     names: Vec<Box<str>>,
 }
 
-/// The entries of a record whose place in the order of the record before is remembered.
+/// The number of entries whose order is remembered from one record to the next.
 const REMEMBERED: usize = 256;
 
-/// The entry is of no feature that is asked for.
+/// The entry is of a feature that is not requested.
 const OTHER: u8 = u8::MAX;
 
 /// Where the features of a record are. Kept from record to record, as scratch memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// For each feature that is asked for: its entry, from where to where.
+    /// The entry of each requested feature: start and end.
     places: Vec<Option<(usize, usize)>>,
-    /// The features of the entries of an earlier record, in their order. Most writers keep to one order, so
-    /// most names are compared once. It is a guess, and no more.
+    /// The features of an earlier record's entries, in their order. Most writers keep to one order, so most
+    /// names need one comparison. It is only a guess.
     order: Vec<u8>,
 }
 
 impl Lookup {
-    /// The number of the feature of this name, which is asked for from now on.
+    /// Requests the feature of this name, and returns its number.
     pub(super) fn number(&mut self, name: &str) -> usize {
         self.position(name.as_bytes()).unwrap_or_else(|| {
             self.names.push(name.into());
@@ -68,7 +68,7 @@ impl Lookup {
         Ok(())
     }
 
-    /// The feature of this name, if it is asked for; remembers that it came at this place.
+    /// The number of the feature of this name, if it is requested. Remembers that it came at this place.
     #[cold]
     fn learn(&self, name: &[u8], at: usize, order: &mut Vec<u8>) -> Option<usize> {
         let number = self.position(name);

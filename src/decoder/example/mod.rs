@@ -1,11 +1,11 @@
 //! TensorFlow's record: a `tf.train.Example`, whose features become the fields of a batch.
 //!
-//! What `tf.io.parse_single_example` makes of a record, written straight into the row:
+//! Does what `tf.io.parse_single_example` does with a record, and writes the result straight into the row:
 //!
 //! | here | in TensorFlow |
 //! |---|---|
 //! | a field of a fixed shape | `FixedLenFeature`, with a default or without |
-//! | a padded or ragged field | `RaggedFeature` or `VarLenFeature`, of at most so many values |
+//! | a padded or ragged field | `RaggedFeature` or `VarLenFeature`, with a maximum length |
 //! | bytes | a string feature, or `decode_raw` of one |
 //!
 //! ```text

@@ -28,7 +28,7 @@ struct FeatureField {
     name: String,
     kind: Kind,
     missing: Stand,
-    /// The number of elements, or the most.
+    /// The number of elements, or their maximum.
     elements: usize,
     is_fixed: bool,
 }
@@ -55,7 +55,7 @@ impl FeatureFields {
         self.fields.iter().map(|one| one.field.clone())
     }
 
-    /// Writes the fields of a record to its row, from the row's field `first` on.
+    /// Writes the fields of a record to its row, starting with the row's field `first`.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -179,7 +179,7 @@ impl FeatureField {
         Ok(row.write(at, string)?)
     }
 
-    /// Writes what a record has that lacks the feature.
+    /// Writes what a record without the feature gets.
     #[cold]
     fn stand_in(
         &self,
@@ -200,7 +200,7 @@ impl FeatureField {
         }
     }
 
-    /// The field, in a message.
+    /// Describes the field for a message.
     fn wanted(&self) -> String {
         format!("the field {}", self.field)
     }
@@ -229,7 +229,7 @@ impl FeatureField {
     }
 }
 
-/// Why there is no one string.
+/// Why there is not exactly one string.
 pub(super) enum StringError {
     Wire(ExampleError),
     /// There are this many.
@@ -255,8 +255,8 @@ pub(super) fn wrong_kind(feature: &str, wanted: String, found: Feature<'_>, allo
     }
 }
 
-/// The error for a feature that a record lacks, or that has no kind. It is an error of its own if the record
-/// is damaged elsewhere: then nothing that it seems to lack is known.
+/// The error for a feature that a record lacks, or that has no kind. If the record is damaged elsewhere, that
+/// damage is the error: it may be why the feature seems to be missing.
 #[cold]
 pub(super) fn missing(
     record: &[u8],

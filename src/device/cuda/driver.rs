@@ -170,8 +170,8 @@ impl Context {
     /// Makes this the thread's current context for as long as the returned guard lives; then the previous
     /// one, which may be another library's, is restored.
     ///
-    /// Meanwhile the thread's calls may also do what a graph that somebody else is capturing would not allow:
-    /// they are not part of its work, and would otherwise end the capture.
+    /// While it is entered, the thread's calls are exempt from the capture mode of any graph that somebody
+    /// else is capturing: they are not part of its work, and would otherwise end the capture.
     pub(super) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
         // SAFETY: the context lives as long as `self` does.
         let pushed = unsafe { sys::cuCtxPushCurrent_v2(self.context) };
@@ -185,8 +185,8 @@ impl Context {
         Ok(entered)
     }
 
-    /// From here on, no memory of the device or that it reads is freed, nor is the context: they may be in
-    /// use.
+    /// From here on, neither the device's memory, nor host memory that it reads, nor the context is freed:
+    /// they may be in use.
     pub(super) fn lose_sight(&self) {
         self.is_unknown.store(true, Ordering::Relaxed);
     }
@@ -196,8 +196,8 @@ impl Context {
         !self.is_unknown.load(Ordering::Relaxed)
     }
 
-    /// Waits for all work of this process on the device. Not part of the steady state; for cases in which an
-    /// event cannot tell.
+    /// Waits for all work of this process on the device. Not part of the steady state: it is for cases in
+    /// which an event cannot tell.
     pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
         let _entered = self.enter()?;
         self.check("cuCtxSynchronize", result::ctx::synchronize())

@@ -47,7 +47,7 @@ pub(super) struct Cuda {
 impl Cuda {
     pub(super) fn new(ordinal: usize) -> Result<Self, DeviceError> {
         let context = Context::of(ordinal)?;
-        // If the driver does not tell, the node is unknown; its error returns where it matters.
+        // If the driver cannot tell, the node is unknown. Its error comes back where it matters.
         let numa_node =
             pci_name(context.name(), context.device()).ok().and_then(|pci| numa::node_of_pci(&pci));
         let copies = Arc::new(Stream::new(&context)?);
@@ -69,7 +69,7 @@ impl Backend for Cuda {
             Ok(memory) => return Ok(Box::new(memory)),
             Err(error) => error,
         };
-        // Once a device, and not once a batch: what is true of one batch is mostly true of all.
+        // Once per device, not once per batch: what is true of one batch is true of nearly all.
         if self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(%error, bytes, "no page-locked memory again");
         } else {

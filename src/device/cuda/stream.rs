@@ -56,8 +56,9 @@ impl Stream {
         self.context.check("cuMemcpyHtoDAsync", copied).and(waited).map(|()| memory)
     }
 
-    /// Waits until all work on the stream is done; if that fails, until all work on the device is. If neither
-    /// can be determined, no memory of the device is freed any more. Not part of the steady state.
+    /// Waits until all work on the stream is done, or, if that cannot be waited for, all work on the device.
+    /// If that cannot be waited for either, no memory of the device is freed any more. Not part of the steady
+    /// state.
     pub(super) fn wait_out(&self) -> Result<(), DeviceError> {
         let waited = self.synchronize();
         if waited.is_err()

@@ -54,8 +54,8 @@ const F_2_053: i32 = factor(2.053_119_869);
 const F_2_562: i32 = factor(2.562_915_447);
 const F_3_072: i32 = factor(3.072_711_026);
 
-/// Writes the samples of a block to the rows of `out`, which are `stride` apart. `coded` is more than the
-/// index, in order of frequency, of every coefficient that is not zero.
+/// Writes the samples of a block to the rows of `out`, which are `stride` apart. `coded` is greater than the
+/// index, in order of frequency, of every nonzero coefficient.
 #[inline(always)]
 pub(super) fn inverse(block: &Block, steps: &Block, coded: usize, out: &mut [u8], stride: usize) {
     if coded <= 1 {

@@ -25,8 +25,8 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// Transforms a block, whose samples start at `start`. `coded` is more than the index of every
-    /// coefficient that is not zero.
+    /// Transforms a block, whose samples start at `start`. `coded` is greater than the index of every nonzero
+    /// coefficient.
     #[inline(always)]
     pub(super) fn transform(&mut self, block: &Block, coded: usize, start: usize) {
         let (out, stride) = (&mut self.samples[start..], self.part.stride());

@@ -34,7 +34,7 @@ const F_2_562: i32 = factor(2.562_915_447);
 const F_3_624: i32 = factor(3.624_509_785);
 
 /// Writes the `side` rows of `side` samples of a block, 4, 2 or 1, to the rows of `out`, which are `stride`
-/// apart. `coded` is more than the index, in order of frequency, of every coefficient that is not zero.
+/// apart. `coded` is greater than the index, in order of frequency, of every nonzero coefficient.
 #[inline(always)]
 pub(super) fn inverse(
     side: usize,

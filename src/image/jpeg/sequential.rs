@@ -38,7 +38,7 @@ pub(super) struct Batch {
 struct Place {
     component: usize,
     start: usize,
-    /// More than the index of every coefficient that is not zero.
+    /// Greater than the index of every nonzero coefficient.
     coded: usize,
 }
 
@@ -159,7 +159,8 @@ impl Interval<'_> {
 /// The number of table lookups per refill of the bits.
 const LOOKUPS: usize = 4;
 
-/// Reads all coefficients of a block but the DC. Returns more than the index of every one that is not zero.
+/// Reads all coefficients of a block but the DC. Returns a number greater than the index of every nonzero
+/// one.
 #[inline(always)]
 fn read(bits: &mut Bits<'_>, table: &Table, block: &mut Block) -> Result<usize, Fault> {
     let mut at = 0;

@@ -28,7 +28,7 @@ pub enum ExampleError {
 pub enum FeatureError {
     /// The record does not have it.
     #[error(
-        "the feature {feature:?} is missing{}; {wanted} takes one of every record, unless it has a default",
+        "the feature {feature:?} is missing{}; {wanted} needs one in every record, unless it has a default",
         found(features)
     )]
     Missing {
@@ -41,7 +41,7 @@ pub enum FeatureError {
     },
     /// It is there without a list, which counts as missing.
     #[error(
-        "the feature {feature:?} has no kind, and so no value; {wanted} takes one of every record, unless it \
+        "the feature {feature:?} has no kind, and so no value; {wanted} needs one in every record, unless it \
          has a default"
     )]
     Unset {
@@ -112,7 +112,7 @@ pub enum FeatureError {
         /// Whether it may have fewer.
         is_most: bool,
     },
-    /// An image of a shape that no image has.
+    /// An image's shape is impossible.
     #[error(
         "the feature {feature:?} is [{}], but the shape of an image is three numbers of 1 or more, channels, \
          rows and columns, of at most {elements_max} elements in all",

@@ -47,7 +47,7 @@ impl<'a> Feature<'a> {
         }
     }
 
-    /// The kind of its list.
+    /// The kind of its list, or `None` if it has no kind.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
         match self {
@@ -125,7 +125,7 @@ fn plain_numbers(entry: Wire<'_>) -> Option<Feature<'_>> {
     if !(rest.is_empty() && after.is_empty()) {
         return None;
     }
-    // All of them end where the entry does.
+    // The feature, its list and the list's values all end where the entry does.
     match key {
         INT64_LIST_KEY => Some(Feature::Ints(Int64List::of_run(entry.end(packed.len())))),
         _ => match packed.as_chunks() {
@@ -163,7 +163,7 @@ impl<'a> Pieces<'a> {
         Pieces { entry: Wire::default(), feature }
     }
 
-    /// The bytes of the map's entry.
+    /// What is left of the map's entry.
     pub(super) fn entry(&self) -> &'a [u8] {
         self.entry.message()
     }
@@ -187,7 +187,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The feature: of the last kind, all lists since the kind last changed. Packed elements are not checked.
+    /// The feature: its last kind, and all lists since the kind last changed. Packed elements are not
+    /// checked.
     #[inline]
     pub(super) fn feature(mut self) -> Result<Feature<'a>, WireError> {
         let mut before = self;
@@ -208,7 +209,7 @@ impl<'a> Pieces<'a> {
         })
     }
 
-    /// Checks all lists, also those that others replace.
+    /// Checks all lists, including those that later ones replace.
     pub(super) fn check(mut self) -> Result<(), WireError> {
         while let Some(Piece { kind, list }) = self.advance()? {
             lists::check(kind, list)?;

@@ -109,8 +109,8 @@ impl<'a> FloatList<'a> {
         FloatList { len: run.len(), place: FloatPlace::Run(run) }
     }
 
-    /// Finds the floats of a list, which is one message or, if `is_whole` is false, several. `pieces` starts
-    /// with it.
+    /// Finds the floats of a list. It is one message if `is_whole` is true, and several otherwise; `pieces`
+    /// then starts with it.
     pub(super) fn find(mut list: Wire<'a>, pieces: Pieces<'a>, is_whole: bool) -> Result<Self, WireError> {
         let run = next_floats(&mut list)?.unwrap_or(Strided::Packed(&[]));
         if is_whole && list.is_empty() {
@@ -267,8 +267,8 @@ impl<'a> Int64List<'a> {
         Int64List { place: IntPlace::Run(run) }
     }
 
-    /// Finds the integers of a list, which is one message or, if `is_whole` is false, several. `pieces`
-    /// starts with it.
+    /// Finds the integers of a list. It is one message if `is_whole` is true, and several otherwise; `pieces`
+    /// then starts with it.
     pub(super) fn find(mut list: Wire<'a>, pieces: Pieces<'a>, is_whole: bool) -> Result<Self, WireError> {
         if is_whole {
             match next_ints(&mut list)? {
@@ -299,7 +299,7 @@ impl<'a> Int64List<'a> {
         IntIter { runs, run }
     }
 
-    /// The runs after the first, and the first if all are in it.
+    /// The first run, if all integers are in one, and the runs after it.
     fn runs(&self) -> (IntRuns<'a>, Wire<'a>) {
         match self.place {
             IntPlace::Run(run) => (IntRuns { pieces: Pieces::default(), list: Wire::default() }, run),
@@ -307,7 +307,7 @@ impl<'a> Int64List<'a> {
         }
     }
 
-    /// Reads the integers to `out`, of a list that may not have been checked. Returns how many there are.
+    /// Reads the integers into `out`, from a list that may not have been checked. Returns their number.
     #[inline]
     pub(crate) fn copy_to<T: Integer>(&self, out: &mut [T]) -> Result<usize, IntError> {
         if let IntPlace::Run(run) = self.place {
@@ -370,7 +370,8 @@ impl From<WireError> for IntError {
 }
 
 impl Unpacked {
-    /// The number of values that were read from `packed`, after `before` others.
+    /// The number of values that were read from `packed`, or the error that stopped the reading. `before`
+    /// values came before them.
     #[inline]
     fn values_of(self, packed: Wire<'_>, before: usize) -> Result<usize, IntError> {
         match self.stop {
@@ -488,7 +489,7 @@ pub(super) fn check(kind: Kind, mut list: Wire<'_>) -> Result<(), WireError> {
     Ok(())
 }
 
-/// The result of reading what was checked before.
+/// The value that was read from a checked record.
 fn checked<T>(read: Result<Option<T>, WireError>) -> Option<T> {
     debug_assert!(read.is_ok(), "the record was checked before: {:?}", read.err());
     read.unwrap_or(None)

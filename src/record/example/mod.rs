@@ -10,13 +10,13 @@
 //! The views copy nothing and allocate nothing. They accept and refuse exactly the messages that prost does,
 //! and read the same values from them:
 //!
-//! - A message that occurs several times where the schema has one (`features`, the value of a map's entry) is
-//!   merged: all parts count, in their order.
-//! - Of several entries of a map with the same name the last one wins. Nothing of the others is left.
-//! - A Feature that has several kinds has the last one. Its lists of that kind since the kind last changed
+//! - A message that occurs several times where the schema allows one (`features`, the value of a map's entry)
+//!   is merged: all parts count, in order.
+//! - Of several entries of a map with the same name, the last one replaces the others completely.
+//! - A Feature with several kinds has the last of them. Its lists of that kind since the kind last changed
 //!   are one list.
 //! - Numbers may be packed, unpacked, or some of each.
-//! - A Feature without a kind is there, and has no list.
+//! - A Feature without a kind is present, but has no list.
 //! - Unknown fields are skipped, groups too. A known field with another wire type is an error. (protobuf's
 //!   own parser skips such a field; no writer makes one.)
 //! - Names are UTF-8, as all strings of proto3.
@@ -227,7 +227,7 @@ impl fmt::Debug for FeatureList<'_> {
     }
 }
 
-/// From where to where in a record something is.
+/// A range of bytes in a record: start and end.
 pub(crate) type Place = (usize, usize);
 
 /// The entries of an Example that may not have been checked.
@@ -242,7 +242,7 @@ impl<'a> Entries<'a> {
         Entries { example: Wire::new(record), features: Wire::default() }
     }
 
-    /// The next entry: its name, and from where to where in the record it is.
+    /// The next entry: its name, and its place in the record.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<Option<(&'a [u8], Place)>, WireError> {
         loop {
@@ -256,10 +256,10 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// The entry at a place of the record, which `advance` returned.
+    /// The entry at a place in the record that `advance` returned.
     #[inline]
     pub(crate) fn entry(record: &'a [u8], place: Place) -> Wire<'a> {
-        /// An entry is in an Example and its Features.
+        /// The depth of an entry: it is inside an Example and its Features.
         const DEPTH: usize = 2;
 
         Wire::at(record, place, DEPTH)

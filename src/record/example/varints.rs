@@ -7,9 +7,9 @@
 //!     take the bytes up to the first one below 128, each with seven bits of the value, the lowest first
 //! ```
 //!
-//! Eight bytes are looked at together: the top bits say where values end, and seven bits of each byte are
-//! moved next to each other with three shifts. So the time does not depend on which lengths follow which,
-//! which no processor predicts. Values of one byte each are read eight at a time, others two at a time.
+//! Eight bytes are handled together: their top bits show where values end, and three shifts move the low
+//! seven bits of the bytes next to each other. So the time does not depend on the sequence of lengths, which
+//! no processor can predict. Values of one byte each are read eight at a time, others two at a time.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -85,20 +85,20 @@ impl Float for bf16 {
 /// Why integers were not read to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// They were.
+    /// They were read to the end.
     End,
     /// There is no more room.
     Full,
     /// The next one does not end, or has more than 64 bits.
     Varint,
-    /// The next one, which is this, is not a value of the type.
+    /// The next one, given here, is not a value of the type.
     Range(i64),
 }
 
 /// How far integers were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unpacked {
-    /// How many.
+    /// The number of values.
     pub(crate) values: usize,
     /// The bytes they take.
     pub(crate) bytes: usize,
@@ -120,8 +120,8 @@ pub(crate) fn unpack<T: Integer>(packed: &[u8], out: &mut [T]) -> Unpacked {
             (bytes, values) = (bytes + 8, values + 8);
             continue;
         }
-        // Two values at a time, if both end in these bytes: the place of the one after them does not wait for
-        // their values.
+        // Two values at a time, if both end in these eight bytes: the next round can start before their
+        // values are known.
         let later = ends & ends.wrapping_sub(1);
         let (middle, end) = (ends.trailing_zeros() + 1, later.trailing_zeros() + 1);
         if later != 0
@@ -185,8 +185,8 @@ fn one<T: Integer>(packed: &[u8], at: usize, to: Option<&mut T>) -> Result<usize
     Ok(taken)
 }
 
-/// Checks integers without keeping them. Returns how many there are, or where the first starts that does not
-/// end or has more than 64 bits.
+/// Checks integers without keeping them. Returns their number, or the start of the first that does not end or
+/// has more than 64 bits.
 pub(super) fn check(packed: &[u8]) -> Result<usize, usize> {
     let (mut bytes, mut values) = (0, 0);
     while let Some(eight) = packed.get(bytes..).and_then(<[u8]>::first_chunk::<8>) {
@@ -251,7 +251,7 @@ mod tests {
         Ok(())
     }
 
-    /// Values of every length, and what is none.
+    /// Values of every length, and byte sequences that are not values.
     fn any_packed() -> impl Strategy<Value = Vec<u8>> {
         let value = prop_oneof![
             4 => (any::<u64>(), 0..64_u32).prop_map(|(value, shift)| value >> shift),

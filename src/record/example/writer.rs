@@ -12,8 +12,8 @@ mod key {
     pub(super) const VALUE: u8 = 1 << 3 | 2;
 }
 
-/// Writes a `tf.train.Example`, feature by feature, as TensorFlow does: numbers packed, features in the order
-/// in which they are added. It can be reused, and then keeps its memory.
+/// Writes a `tf.train.Example`, feature by feature, as TensorFlow does: numbers are packed, and features keep
+/// the order in which they are added. A writer can be reused, and keeps its memory.
 ///
 /// ```
 /// use percolator::example::{Example, ExampleWriter};
@@ -81,7 +81,7 @@ impl ExampleWriter {
 
     /// Adds a feature whose packed elements are in `list`.
     fn numbers(&mut self, name: &str, kind: u8) -> &mut Self {
-        // Without elements, there is no field of elements either.
+        // A list without elements has no field at all.
         let elements = self.list.len();
         let list = if elements == 0 { 0 } else { chunk_len(elements) };
         self.entry(name, chunk_len(list));
@@ -95,7 +95,7 @@ impl ExampleWriter {
 
     /// Starts the entry of a feature that takes `feature` bytes, which follow.
     fn entry(&mut self, name: &str, feature: usize) {
-        // Lengths are of bytes in memory, or one of a few bytes longer, so the sum cannot overflow.
+        // Each length is that of bytes in memory, or a few bytes more, so the sum cannot overflow.
         put_chunk(&mut self.entries, key::ENTRY, chunk_len(name.len()) + chunk_len(feature));
         put_chunk(&mut self.entries, key::NAME, name.len());
         self.entries.extend(name.as_bytes());

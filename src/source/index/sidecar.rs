@@ -120,7 +120,7 @@ impl Sidecar {
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(damaged("it is no regular file"));
+            return Err(damaged("it is not a regular file"));
         }
         let mut fixed = [0; FIXED_BYTES];
         if metadata.len() < fixed.len() as u64 {
@@ -196,7 +196,10 @@ fn read_fixed(mut bytes: &[u8], file_bytes: u64) -> Result<Fixed, Unusable> {
     let bytes = &mut bytes;
     let magic: [u8; 8] = number(bytes);
     if magic != MAGIC {
-        return Err(damaged(format!("it begins with \"{}\": it is no record index", magic.escape_ascii())));
+        return Err(damaged(format!(
+            "it begins with \"{}\": it is not a record index",
+            magic.escape_ascii()
+        )));
     }
     let version = u32::from_le_bytes(number(bytes));
     if version != VERSION {

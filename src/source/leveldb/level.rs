@@ -30,8 +30,8 @@ pub(super) struct LevelCursor {
     verify: Verify,
     /// What is unpacked ahead of the cursor, if there are helpers.
     ahead: Option<Ahead>,
-    /// Whether the cursor has opened a table. Nothing is read ahead before that, for a walk may look at one
-    /// record only.
+    /// Whether the cursor has opened a table. Nothing is read ahead before that, because a walk may look at
+    /// one record only.
     is_under_way: bool,
     /// All tables before this one that the cursor will reach have been requested from the kernel.
     asked: usize,
@@ -141,8 +141,8 @@ impl LevelCursor {
         }
     }
 
-    /// Asks the kernel to read the tables after `table` that are not in memory, whole or, for a longer one,
-    /// its first [`READ_AHEAD_BYTES`]. Touching a page of a map that is not in memory waits for the disk.
+    /// Asks the kernel to read the tables after `table` that are not in memory: whole, or, of a longer one,
+    /// the first [`READ_AHEAD_BYTES`]. Touching a page of a map that is not in memory waits for the disk.
     fn read_ahead(&mut self, table: usize) {
         let mut bytes = 0;
         for next in table + 1..self.all.end {

@@ -12,7 +12,8 @@
 //!   an error that names the file and the place; nothing is skipped.
 //! - A log that ends inside a record, as after a crash, is served up to there, with a warning; see
 //!   [`LevelDb::cuts`].
-//! - A log that lacks writes which existed by the sequence numbers is an error, unless [`LogGaps`] allows it.
+//! - A log that lacks writes which the sequence numbers show to have existed is an error, unless [`LogGaps`]
+//!   allows it.
 //! - A value stored uncompressed (all of Caffe's images that do not compress, and everything still in a log)
 //!   is lent from the map. A value in a compressed block is lent from the buffer that the block was unpacked
 //!   to, until the cursor moves. In a feed, whose workers unpack the blocks ahead of the walk, a value that
@@ -182,11 +183,11 @@ impl LevelDb {
     /// Opening reads the logs and maps every table; cursors read the tables. A writer may continue meanwhile
     /// and delete files: cursors return the database as it was when it was opened.
     ///
-    /// **A file that is cut while it is mapped, or that the disk cannot read, ends the process** with SIGBUS,
-    /// for the kernel has no other way to report it. LevelDB never cuts a file, but a copy made over an open
-    /// database does. A cursor checks a table when it reaches it: one that was cut before that is an error.
-    /// With [`Access::Read`], which is chosen on network file systems ([`LevelDbOptions::access`]), files are
-    /// read instead of mapped, and every failure is an error.
+    /// **A file that is truncated while it is mapped, or that the disk cannot read, ends the process** with
+    /// SIGBUS, because the kernel has no other way to report it. LevelDB never truncates a file, but a copy
+    /// made over an open database does. A cursor checks a table when it reaches it: one that was truncated
+    /// before that is an error. With [`Access::Read`], which is chosen on network file systems
+    /// ([`LevelDbOptions::access`]), files are read instead of mapped, and every failure is an error.
     ///
     /// # Errors
     ///
@@ -309,7 +310,7 @@ impl SourceInternals for LevelDb {
     }
 }
 
-/// What happens if logs lack writes that existed by the sequence numbers.
+/// What happens if logs lack writes that the sequence numbers show to have existed.
 ///
 /// LevelDB numbers its writes. A log loses some if its file system loses power, or if a copy of it was cut
 /// short. That shows if the numbers jump, or if the MANIFEST counts more of them. docs/caffe.md lists the

@@ -12,7 +12,7 @@ use super::map::{FileBytes, open_file, read_at};
 use crate::source::SourceError;
 use crate::source::access::Reading;
 
-/// The most tables that stay open, over all databases: a process often may have only 1,024 files.
+/// The most tables that stay open, over all databases: a process is often limited to 1,024 open files.
 const KEPT_MAX: usize = 512;
 
 /// How many tables stay open now.

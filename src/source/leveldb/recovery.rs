@@ -8,8 +8,8 @@
 //!
 //! - The log whose number the MANIFEST has must exist: in a database that Caffe has just written, all records
 //!   are in it.
-//! - No log may lack a write that existed by the sequence numbers ([`numbers`](super::numbers)), unless
-//!   [`LogGaps`](super::LogGaps) allows it.
+//! - No log may lack a write that the sequence numbers show to have existed ([`numbers`](super::numbers)),
+//!   unless [`LogGaps`](super::LogGaps) allows it.
 //! - No key may have more than 8 KiB.
 //! - A MANIFEST must name its comparator, and every table must have the length it was written with.
 //!

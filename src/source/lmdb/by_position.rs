@@ -21,14 +21,15 @@ use crate::source::{Dealt, Lender, SourceError};
 const STEPS_APART: u32 = 4;
 
 /// For this many steps after a jump, a large value is requested when the cursor reaches it. After that,
-/// read-ahead has it.
+/// read-ahead has requested it already.
 const STEPS_ASKED_FOR: u32 = 24;
 
 /// How many steps after its page's head a node is prefetched into the processor's cache: by then the head has
 /// arrived there.
 const FORESEEN: usize = 4;
 
-/// The length from which a value is large. The pages of a smaller value are read soon enough by its consumer.
+/// Values of at least this length are large. The pages of a smaller value are read soon enough by its
+/// consumer.
 const VALUE_BYTES: usize = 16 << 10;
 
 /// A cursor that has sought to a position, within a transaction.
@@ -39,11 +40,12 @@ pub(super) struct PositionCursor {
     held_number: u64,
     /// The number of steps since the last jump.
     steps: u32,
-    /// What the kernel keeps in the page cache for the cursor, once it continues from record to record.
-    /// Declared, hence dropped, before the view, which keeps the map.
+    /// The page cache of the map, once the cursor continues from record to record. Declared, hence dropped,
+    /// before the view, which keeps the map.
     page_cache: Option<PageCache>,
     drops_behind: bool,
-    /// The position up to which the cursor continues, and whether `page_cache` has it.
+    /// The position before which the cursor stops or seeks elsewhere (`u64::MAX` if unknown), and whether
+    /// `page_cache` knows it.
     until: u64,
     is_end_set: bool,
     /// The next places of the cursor, which are being prefetched into the processor's cache.
@@ -82,8 +84,8 @@ impl PositionCursor {
         &self.view
     }
 
-    /// The next step is elsewhere. `page_cache` stays: it notices by itself that the cursor has moved, and
-    /// what is behind the cursor must still be dropped.
+    /// The next step is somewhere else. `page_cache` stays: it notices by itself that the cursor has moved,
+    /// and what is behind the cursor must still be dropped.
     pub(super) fn jump(&mut self) {
         // While the cursor continued from record to record, the kernel may have been advised so.
         if self.steps >= STEPS_APART {

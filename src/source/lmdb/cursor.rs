@@ -37,10 +37,10 @@ pub(super) struct LmdbCursor {
     /// The cursor by position, after a seek; `None` while this one walks the tree.
     by_position: Option<PositionCursor>,
     drops_behind: bool,
-    /// The position up to which the cursor continues after its next seek.
+    /// The position before which the cursor stops or seeks elsewhere after its next seek.
     until: u64,
     heads: Heads,
-    /// The values of a file that is not mapped.
+    /// The buffer for values of a file that is not mapped.
     values: Values,
     /// The key of the last record, and where its value is, if the buffer of `values` holds only that value.
     alone: (Vec<u8>, Option<Range<usize>>),
@@ -103,8 +103,8 @@ impl LmdbCursor {
                 stepped.map_err(|fault| self.view.error(fault, self.walk.last_key()))?
             }
         };
-        // The same for lent bytes. Workers check after use. Consumers of a plain cursor do not, so it checks
-        // for them.
+        // The same holds for lent bytes. Workers check after use. Consumers of a plain cursor do not, so the
+        // cursor checks for them.
         if self.heads == Heads::ByCursor && self.view.pages().is_mapped() {
             self.view.check().map_err(|fault| self.view.error(fault, None))?;
         }

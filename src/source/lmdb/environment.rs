@@ -261,7 +261,7 @@ impl View {
         &self.pages
     }
 
-    /// What the kernel can keep in the page cache for a cursor over the view.
+    /// The page cache of the view's map, for the cursor over the view.
     ///
     /// # Safety
     ///

@@ -62,7 +62,7 @@ impl Checked {
         self.0.get(usize::try_from(page / 64).ok()?)
     }
 
-    // Relaxed: a bit means that the page is right, which is true whoever sees the bit, and whenever.
+    // Relaxed: a bit means that the page is right, which is true on every thread and at any time.
     #[inline]
     pub(super) fn has(&self, page: u64) -> bool {
         self.word(page).is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 == 1)
@@ -75,7 +75,7 @@ impl Checked {
     }
 }
 
-/// The name after which the sidecar of a named database is called.
+/// The path that the sidecar of a named database is named after.
 fn named(database: &Path, name: &str) -> PathBuf {
     const READABLE_CHARS: usize = 40;
 

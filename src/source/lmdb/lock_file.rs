@@ -5,9 +5,9 @@
 //! readers of the first. If this process already has the lock file open, that environment keeps its lock, and
 //! we read without one.
 //!
-//! Our own environments are in a table, by the device and inode of their lock files. The environments of
-//! other crates are found among the maps of the process. That needs Linux and `/proc`; without them they are
-//! not seen.
+//! Our own environments are in a table, keyed by the device and inode of their lock files. The environments
+//! of other crates are found among the maps of the process. That needs Linux and `/proc`; without them they
+//! are not seen.
 
 use std::fs;
 use std::path::Path;

@@ -8,8 +8,8 @@
 //!       branch, leaf and overflow pages: 8 each | entries: 8 | root: 8
 //! ```
 //!
-//! They are judged before the library sees the file, because it divides by what they say. The map's size is
-//! not judged: files written by old releases have it wrong (ITS#7789), and nothing here uses it.
+//! They are judged before the library sees the file, because it divides by numbers that they have. The map's
+//! size is not judged: files written by old releases have it wrong (ITS#7789), and nothing here uses it.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -258,7 +258,7 @@ fn page_bytes(first: &[u8; META_BYTES]) -> Result<u32, Fault> {
 fn recognize(bytes: &[u8; META_BYTES], number: u64) -> Result<(), Fault> {
     let flags = half(bytes, FLAGS_AT).unwrap_or_default();
     if flags & META_PAGE == 0 {
-        return Err(fault(number, format!("is no meta page: it has the flags {flags:#06x}")));
+        return Err(fault(number, format!("is not a meta page: it has the flags {flags:#06x}")));
     }
     let [magic, version] = [MAGIC_AT, VERSION_AT].map(|at| word(bytes, at).unwrap_or_default());
     if magic != MAGIC {

@@ -135,7 +135,7 @@ impl KeyOrder {
     }
 }
 
-/// The bounds of a page's keys, by the branches above: from the first bound on, and before the second.
+/// The bounds of a page's keys, which the branches above set: from the first bound on, and before the second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds<'a> {
     pub(super) from: Option<&'a [u8]>,
@@ -225,7 +225,7 @@ impl<'a> Page<'a> {
         let [flags, lower, upper] = [10, 12, 14].map(|at| half(bytes, at).unwrap_or_default());
         if flags & !PASSING != kind {
             let kind = if kind == LEAF { "leaf" } else { "branch" };
-            return Err(fault(number, format!("is no {kind}: it has the flags {flags:#06x}")));
+            return Err(fault(number, format!("is not a {kind}: it has the flags {flags:#06x}")));
         }
         let offsets_bytes = usize::from(lower).checked_sub(HEAD_BYTES);
         match offsets_bytes.filter(|bytes| bytes % 2 == 0) {

@@ -18,7 +18,7 @@ use crate::source::Identity;
 use crate::source::access::Reading;
 use crate::source::in_memory::is_in_memory;
 
-/// How much the kernel reads for one request, however much is requested.
+/// The most bytes that the kernel reads for one request, however long the requested range is.
 const PIECE_BYTES: usize = 128 << 10;
 
 /// The data file. Its meta pages, the only ones that may change while it is read, are read with `pread` each
@@ -98,7 +98,7 @@ impl Pages {
         if let Some(map) = &self.map
             && let Err(error) = map.advise(Advice::Random)
         {
-            tracing::debug!(%error, "the kernel does not take advice about a map");
+            tracing::debug!(%error, "the kernel does not accept advice about a map");
         }
     }
 
@@ -238,8 +238,8 @@ impl Pages {
         self.will_need(byte(numbers.start)..byte(numbers.end));
     }
 
-    /// Asks the kernel to read bytes of the map, without waiting for them. Nothing is requested for bytes
-    /// that are already in memory: finding that out page by page takes the kernel as long as copying them.
+    /// Asks the kernel to read bytes of the map, without waiting for them. Pieces whose first page is in
+    /// memory are skipped: checking every page would take the kernel as long as copying them.
     pub(super) fn will_need_bytes(&self, bytes: &[u8]) {
         let Some(map) = &self.map else { return };
         let start = bytes.as_ptr().addr().saturating_sub(map.as_ptr().addr());

@@ -114,7 +114,7 @@ impl Walk {
     #[inline]
     fn leaf<'a>(&'a self, pages: &'a Pages) -> Result<Leaf<'a>, Fault> {
         let level = self.levels.last().filter(|_| self.entered == self.levels.len());
-        let level = level.ok_or_else(|| fault(0, "is no leaf that a walk is on"))?;
+        let level = level.ok_or_else(|| fault(0, "is not a leaf that a walk is on"))?;
         Leaf::parse(pages.bytes(&level.page), level.number)
     }
 
@@ -162,7 +162,7 @@ impl Walk {
     /// The page below the last entered level.
     fn child(&self, pages: &Pages) -> Result<u64, Fault> {
         let above = self.entered.checked_sub(1).and_then(|above| self.levels.get(above));
-        let above = above.ok_or_else(|| fault(0, "is no branch that a walk is on"))?;
+        let above = above.ok_or_else(|| fault(0, "is not a branch that a walk is on"))?;
         Branch::parse(pages.bytes(&above.page), above.number)?.child(above.at)
     }
 

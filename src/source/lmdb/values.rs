@@ -9,8 +9,8 @@ use super::fault::Fault;
 use super::page::{HEAD_BYTES, check_overflow};
 use super::pages::Pages;
 
-/// Room before a value for its record's key, which goes to a run together with the buffer. LMDB's keys have
-/// at most 511 bytes, unless it was built otherwise.
+/// Room before a value for its record's key: both go to a run together with the buffer. LMDB's keys have at
+/// most 511 bytes, unless it was built otherwise.
 const KEY_BYTES: usize = 512;
 
 /// Values of at least this length are read alone, into a buffer that a run can take over.
@@ -37,7 +37,7 @@ pub(super) struct Read {
 }
 
 impl Values {
-    /// The memory of the buffer, as it will be: the first record may not have used it.
+    /// The memory of the buffer at its full size: the first record may not have used it yet.
     pub(super) fn held_bytes(&self) -> usize {
         self.buffer.capacity().max(KEY_BYTES.saturating_add(WINDOW_BYTES))
     }
@@ -54,18 +54,19 @@ impl Values {
         &mut self.buffer
     }
 
-    /// Reads the value that starts on this page. The `bool` is true if bytes came from the file for it.
+    /// Reads the value that starts on this page. The `bool` is true if the file had to be read for it.
     pub(super) fn read(&mut self, pages: &Pages, page: u64, bytes: usize) -> Result<(Read, bool), Fault> {
         let start = pages.start_of(page)?;
         let end = start.saturating_add(HEAD_BYTES as u64).saturating_add(bytes as u64);
         let is_new = start < self.part.start || end > self.part.end;
         if is_new {
-            // The value follows what is here: the cursor moves forward through the file.
+            // The value comes soon after the part that is here: the cursor moves forward through the file.
             let is_next = (self.part.end..self.part.end.saturating_add(WINDOW_BYTES as u64)).contains(&start)
                 || self.part.contains(&start);
             let wanted = if bytes < LARGE_BYTES && is_next { WINDOW_BYTES as u64 } else { 0 };
             if bytes >= LARGE_BYTES {
-                // Nothing is allocated on a node's word alone: the value's own head is checked first.
+                // Nothing is allocated because of a node's length alone: the value's own head is checked
+                // first.
                 let mut head = [0; HEAD_BYTES];
                 pages.read_at(&mut head, start)?;
                 check_overflow(&head, page, bytes, pages.page_bytes())?;
@@ -81,11 +82,11 @@ impl Values {
     }
 
     fn fill(&mut self, pages: &Pages, part: Range<u64>) -> Result<(), Fault> {
-        // If reading fails, the buffer holds nothing.
+        // If the read fails, the buffer holds nothing.
         self.part = 0..0;
         let bytes = usize::try_from(part.end.saturating_sub(part.start)).unwrap_or(usize::MAX);
         let end = KEY_BYTES.saturating_add(bytes);
-        // Old contents are overwritten.
+        // The buffer never shrinks: old bytes are overwritten.
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
         }

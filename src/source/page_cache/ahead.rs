@@ -1,14 +1,14 @@
 //! Reading ahead of a cursor over a mapped file.
 //!
 //! Touching a page of a map that is not in memory waits for the disk, one page fault after another, and all
-//! workers would wait at once. The cursor is ahead of the workers anyway, so it has the kernel read what
+//! workers would wait at once. The cursor is ahead of the workers anyway, so it asks the kernel to read what
 //! comes next: a few chunks at a time, each only if it is not in memory, and only while the cursor moves
 //! forward through the file. A database that was written in key order is stored that way.
 //!
 //! A cursor for some ranks of a job passes over the records of the others, and learns where its own are only
-//! when it reaches them. If it passes over more than it takes, on average, and more at a time than a request
-//! is worth, nothing is read ahead except the values that it takes, requested when it reaches them: the
-//! workers are a whole ring of batches behind.
+//! when it reaches them. On average, it may pass over more than it takes, and more at a time than a request
+//! is worth. Then nothing is read ahead: the values that it takes are requested when it reaches them. That is
+//! early enough, because the workers are a whole ring of batches behind.
 
 use std::ops::Range;
 

@@ -99,7 +99,7 @@ impl PageCache {
     }
 
     /// The next step is somewhere else, and what is between belongs to others. If it is not known how far the
-    /// cursor reads from there, read-ahead pauses until that shows.
+    /// cursor reads from there, read-ahead pauses until that becomes clear.
     pub(in crate::source) fn jump(&mut self, is_end_known: bool) {
         let Some(Active { window, behind, .. }) = &mut self.active else { return };
         if !is_end_known {

@@ -67,7 +67,7 @@ impl Mapped {
         start..start.saturating_add(bytes.len() as u64)
     }
 
-    /// Has the kernel read a part of the file, without waiting for it.
+    /// Asks the kernel to read a part of the file, without waiting for it.
     pub(super) fn will_need(&self, part: Range<u64>) {
         for piece in steps(part.clone(), PIECE_BYTES) {
             let len = NonZeroU64::new(PIECE_BYTES.min(part.end - piece));
@@ -82,8 +82,8 @@ impl Mapped {
         is_in_memory(&self.file, at)
     }
 
-    /// Has the kernel drop a part of the file from memory. The kernel keeps pages that another process, or
-    /// another map in this process, has mapped.
+    /// Asks the kernel to drop a part of the file from memory. The kernel keeps pages that another process,
+    /// or another map in this process, has mapped.
     pub(super) fn drop_from_memory(&self, part: Range<u64>) {
         let Some(len) = NonZeroU64::new(part.end.saturating_sub(part.start)) else { return };
         drop_pages(&self.file, part.start, Some(len), || self.advise(&part, MapAdvice::LinuxDontNeed));

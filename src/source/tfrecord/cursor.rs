@@ -16,14 +16,15 @@ use crate::source::internals::CursorInternals;
 use crate::source::page_cache::PageCache;
 use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
 
-/// After this many steps since a seek, the cursor is taken to continue from record to record.
+/// After this many steps since a seek, the cursor is assumed to continue from record to record.
 const STEPS_APART: u32 = 4;
 
 /// For this many steps after a seek, a large record is requested when the cursor reaches it. After that,
-/// read-ahead has it.
+/// read-ahead has requested it already.
 const STEPS_ASKED_FOR: u32 = 24;
 
-/// The length from which a record is large. The pages of a smaller one are read soon enough by its user.
+/// Records of at least this length are large. The pages of a smaller one are read soon enough when it is
+/// used.
 const ASKED_FOR_BYTES: u64 = 16 << 10;
 
 /// Who verifies the data of records in the map.
@@ -48,7 +49,7 @@ enum At {
     Plain(Box<PlainCursor>),
     Packed {
         walk: Box<PackedWalk>,
-        /// Where the last value is, if it is worth giving away with its buffer.
+        /// Where the last value is in the walk's buffer, if a run may take the buffer over together with it.
         whole: Option<Range<usize>>,
     },
 }
@@ -62,11 +63,12 @@ struct PlainCursor {
     by_position: Option<Mapped>,
     is_by_position: bool,
     indexed: Option<Indexed>,
-    /// Where the next record ends by the index, right after a seek by it.
+    /// Where the next record must end according to the index; set only right after a seek by the index.
     end_by_index: Option<u64>,
     /// The number of steps since the last seek; more than enough if there was none.
     steps: u32,
-    /// The position up to which the cursor continues after its next seek, and whether `page_cache` has it.
+    /// The position before which the cursor stops or seeks elsewhere (`u64::MAX` if unknown), and whether
+    /// `page_cache` knows it.
     until: u64,
     is_end_set: bool,
     /// Where the last value is, if the walk's buffer holds only that value.
@@ -74,12 +76,12 @@ struct PlainCursor {
     left: Left,
 }
 
-/// Whether the joined cursor that this one is part of is in another file.
+/// Whether the joined cursor that this one is part of has moved on to another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     No,
     Now,
-    /// Until this many runs are used.
+    /// Yes, and files stay open until this many runs are used.
     Until(u64),
 }
 
@@ -99,10 +101,10 @@ impl Mapped {
     }
 }
 
-/// The page cache of a map of this file, which its holder keeps for longer.
+/// The page cache of one of this file's maps. Its holder must keep the map for longer than the result.
 fn new_page_cache(plain: &Plain, drops_behind: bool) -> PageCache {
-    // SAFETY: it is kept in a `Mapped`, beside the map whose records it is told of, which is dropped after
-    // it.
+    // SAFETY: the result is kept in a `Mapped`, beside the map whose records it gets, and the map is dropped
+    // after it.
     let mut page_cache = unsafe { plain.page_cache() };
     if drops_behind {
         page_cache.drop_behind();
@@ -241,7 +243,7 @@ impl PlainCursor {
         if self.is_by_position { self.by_position.as_mut() } else { self.forward.as_mut() }
     }
 
-    /// Lets go of what is kept for the way forward: an open file, and there may be thousands of files.
+    /// Closes the file that is kept open for read-ahead: there may be thousands of files.
     fn close(&mut self) {
         for mapped in self.forward.iter_mut().chain(&mut self.by_position) {
             mapped.page_cache.close();
@@ -267,7 +269,7 @@ impl PlainCursor {
                 self.walk.jump(position, (plain.bytes, plain.bytes));
                 self.end_by_index = None;
             }
-            // The index is damaged, which the next step finds: no record is that long.
+            // The index is damaged. The next step notices, because no record is that long.
             None => {
                 self.walk.jump(position, (0, 0));
                 self.end_by_index = Some(u64::MAX);
@@ -303,7 +305,7 @@ impl PlainCursor {
             None => self.walk.step(map)?,
             Some(end) => match self.walk.step(map) {
                 Ok(Some(frame)) if frame.end() == end => Some(frame),
-                // Either the file is damaged here, or the index is of another state of it.
+                // Either the file is damaged here, or the index is of another state of the file.
                 _ => return self.step_by_new_index(position, source, verify, drops_behind),
             },
         };
@@ -317,7 +319,8 @@ impl PlainCursor {
         Ok(found)
     }
 
-    /// Takes the step again, by an index that is made anew. If the file is damaged, making it is the error.
+    /// Takes the step again with a rebuilt index. If the file is damaged, the rebuilding fails with the
+    /// error.
     #[cold]
     fn step_by_new_index(
         &mut self,
@@ -333,7 +336,7 @@ impl PlainCursor {
         self.step(source, verify, drops_behind)
     }
 
-    /// At the end: checks the number of records, and lets go of what is kept for the way forward.
+    /// At the end: checks the number of records, and closes the file that is kept open for read-ahead.
     #[cold]
     fn ended(&mut self, source: &TfRecord, drops_behind: bool) -> Result<(), SourceError> {
         if !self.is_by_position {
@@ -345,7 +348,7 @@ impl PlainCursor {
         Ok(())
     }
 
-    /// The kernel reads ahead of the record, and drops what is behind it.
+    /// Asks the kernel to read ahead of the record, and to drop what is behind it.
     #[inline]
     fn came_to(&mut self, frame: Frame, drops_behind: bool, is_taken: bool) {
         let continues = self.steps > STEPS_APART || drops_behind;
@@ -368,7 +371,7 @@ impl PlainCursor {
         }
     }
 
-    /// Ends read-ahead where the cursor seeks elsewhere.
+    /// Makes read-ahead end where the cursor will seek elsewhere.
     #[cold]
     fn set_end(&mut self) {
         let last = self.until.checked_sub(1).filter(|_| self.until != u64::MAX);

@@ -58,7 +58,7 @@ pub enum TfRecordError {
         file: PathBuf,
         /// Where the record starts.
         at: RecordAt,
-        /// The bytes that the record takes: at least 12, and with its data if its length is known.
+        /// The bytes that the record takes: at least 12; if its length is known, with its data.
         needed: u64,
         /// The bytes that the file has from there on.
         left: u64,
@@ -96,7 +96,7 @@ pub enum TfRecordError {
         compression: Compression,
         /// About where in the compressed file the fault is.
         packed_offset: u64,
-        /// What the decompressor says.
+        /// The approximate place of the fault in the compressed file, in bytes.
         message: String,
     },
     /// An unpacked copy is damaged.
@@ -115,7 +115,7 @@ pub enum TfRecordError {
         /// What it is.
         found: &'static str,
     },
-    /// No file is in a folder, or matches a pattern.
+    /// A folder has no file, or a pattern matches none.
     #[error("{}: {message}", shown::path(path))]
     NoFiles {
         /// The folder, or the pattern.
@@ -163,7 +163,7 @@ impl fmt::Display for RecordAt {
 fn what_to_do(at: &RecordAt) -> &'static str {
     match at {
         RecordAt { record: Some(0), is_unpacked: false, .. } => {
-            "it is no TFRecord file, it is compressed in another way, or it is damaged"
+            "it is not a TFRecord file, it is compressed in another way, or it is damaged"
         }
         _ => "the file is damaged: copy it again from where it came",
     }

@@ -10,14 +10,15 @@ use super::error::TfRecordError;
 use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 
-/// The ends of the names of what is kept beside records, and of files that are being written.
+/// The endings of the files that this crate keeps beside records, and of files that are being written.
 const OWN_ENDINGS: [&[u8]; 3] = [b".percolator-index", b".percolator-unpacked", b".percolator-partial"];
 
 /// The files that a path means, in the order of their names' bytes, as a shell sorts them in the C locale.
 ///
-/// A path at which something is means that: the file, or the files in the folder. Any other is a pattern, in
-/// which `*`, `?` and `[...]` match within a name, as in a shell. Hidden files are left out, unless a
-/// pattern's name begins with a dot. So are folders, and the files that this crate keeps beside records.
+/// If something exists at the path, the path means that: the file, or the files in the folder. Otherwise it
+/// is a pattern, in which `*`, `?` and `[...]` match within a name, as in a shell. Hidden files are left out,
+/// unless a pattern's name begins with a dot. So are folders, and the files that this crate keeps beside
+/// records.
 pub(super) fn files(root: &Path, path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let whole = root.join(path);
     let none = |message| Err(TfRecordError::NoFiles { path: path.to_owned(), message }.into());
@@ -62,8 +63,8 @@ fn expand(root: &Path, pattern: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is in these folders under names that match: files or folders. Folders that cannot be listed have
-/// nothing that matches, unless there is but one.
+/// The files or folders in these folders whose names match. A folder that cannot be listed has no matches; if
+/// it exists and is the only one, that is an error.
 fn matches(folders: Vec<PathBuf>, pattern: &OsStr, are_files: bool) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let is_only = folders.len() == 1;
@@ -96,7 +97,7 @@ fn matches(folders: Vec<PathBuf>, pattern: &OsStr, are_files: bool) -> io::Resul
     Ok(found)
 }
 
-/// Whether a name matches a pattern. Goes back only to the last `*`, so the time is at most the product of
+/// Whether a name matches a pattern. Backtracks only to the last `*`, so the time is at most the product of
 /// both lengths.
 fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     let (mut rest, mut left) = (pattern, name);
@@ -123,14 +124,14 @@ fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What follows in the pattern if its first element matches this byte.
+/// The rest of the pattern if its first element matches this byte; otherwise `None`.
 fn behind_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (first, behind) = pattern.split_first()?;
     match first {
         b'?' => Some(behind),
         b'[' => match behind_set(behind, byte) {
             Some((is_in, behind)) => is_in.then_some(behind),
-            // Without an end it is a bracket.
+            // A bracket that is not closed stands for itself.
             None => (byte == b'[').then_some(behind),
         },
         b'\\' => match behind.split_first() {

@@ -12,7 +12,7 @@ use super::{Body, TfRecord, unpacked};
 use crate::source::SourceError;
 use crate::source::index::{IndexPlace, Kind, RecordIndex, Subject};
 
-/// An index, and the file that it is of.
+/// An index, and the file that it belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Indexed {
     /// The place that was requested.
@@ -52,8 +52,8 @@ impl TfRecord {
         Ok(())
     }
 
-    /// Counts the records without making them seekable, if that is dear: a compressed file is not unpacked
-    /// to be read in order.
+    /// Counts the records. Makes them seekable as well, unless that is costly: a compressed file is not
+    /// unpacked to a copy for its count alone.
     pub(super) fn count_records(&self, place: &IndexPlace) -> Result<(), SourceError> {
         let Body::Packed(packed) = &self.body else { return self.make_seekable(place) };
         if self.records.get().is_some() {
@@ -67,11 +67,11 @@ impl TfRecord {
         self.learn(records)
     }
 
-    /// Makes an index anew that does not fit its file.
+    /// Rebuilds an index that does not fit its file.
     #[cold]
     pub(super) fn rebuild_index(&self, wrong: &Indexed) -> Result<Indexed, SourceError> {
         let path = self.path.display();
-        tracing::warn!(%path, "the record index does not fit its file: it is made anew");
+        tracing::warn!(%path, "the record index does not fit its file: rebuilding it");
         let mut indexed = self.indexed.lock();
         if let Some(anew) = indexed.as_ref().filter(|anew| !Arc::ptr_eq(&anew.index, &wrong.index)) {
             return Ok(anew.clone());
@@ -88,7 +88,8 @@ impl TfRecord {
         Subject { kind: Kind::TfRecord, database: file.into(), identity: self.facts.clone(), place }
     }
 
-    /// Takes note of the number of records. The first answer stays, because plans depend on it.
+    /// Stores the number of records. The first number stays, because plans depend on it; another one is an
+    /// error.
     pub(super) fn learn(&self, records: u64) -> Result<(), SourceError> {
         let known = *self.records.get_or_init(|| records);
         if known == records {
@@ -102,8 +103,8 @@ impl TfRecord {
     }
 }
 
-/// Whether the last record that the index has is the file's last. Every record that is read by the index is
-/// checked in the same way.
+/// Whether the last record in the index is the file's last. Every record that is read by the index is checked
+/// in the same way.
 fn fits(index: &RecordIndex, plain: &Arc<Plain>) -> bool {
     let last = match index.records().checked_sub(1).map(|last| index.place(last)) {
         None => return plain.bytes == 0,

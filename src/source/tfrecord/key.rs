@@ -4,9 +4,9 @@
 
 use std::io::Write as _;
 
-/// The fewest digits, as of Caffe's keys.
+/// The minimum number of digits, as in Caffe's keys.
 const DIGITS_MIN: usize = 8;
-/// Those of the greatest position.
+/// The number of digits of the greatest position.
 pub(super) const DIGITS_MAX: usize = 20;
 
 /// The key of the record at a position, in decimal, with at least eight digits: `00000042`. TFRecord has no
@@ -24,7 +24,7 @@ impl DecimalKey {
         DecimalKey { digits: [b'0'; DIGITS_MAX], begin: DIGITS_MAX - DIGITS_MIN, position: 0 }
     }
 
-    /// Moves to a position. The one after the last takes the least time.
+    /// Moves to a position. The next position after the current one is the fastest.
     #[inline]
     pub(super) fn go_to(&mut self, position: u64) {
         let last = self.digits.last_mut();

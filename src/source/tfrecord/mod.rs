@@ -17,11 +17,12 @@
 //! writer       writes a file
 //! ```
 //!
-//! - Both checksums of each record are verified: the length's by the cursor, before the length is used; the
-//!   data's by the worker that uses them, if they are lent from a map and the cursor is a feed's, and by the
-//!   cursor otherwise. A record that a cursor skips is not read, and its data are not verified.
-//! - Memory is never taken on a length's word: a plain file has the bytes, and a compressed one is unpacked
-//!   piece by piece.
+//! - Both checksums of each record are verified. The cursor verifies the length's before it uses the length.
+//!   The data's is verified by the worker that uses the data, if they are lent from a map and the cursor is a
+//!   feed's; otherwise by the cursor. A record that a cursor skips is not read, and its data are not
+//!   verified.
+//! - A stored length alone never causes an allocation: a plain file must have that many bytes, and a
+//!   compressed one is unpacked piece by piece.
 //! - A record's key is its position in its file, in decimal, with at least eight digits.
 
 mod cursor;
@@ -87,9 +88,9 @@ impl fmt::Display for Compression {
 /// A TFRecord file, opened for reading.
 ///
 /// A plain file is mapped ([`Access`]), and its records are lent. A compressed one is unpacked as it is read.
-/// Records of it are read in any order, as a shuffle does, from an unpacked copy, which [`Source::index`]
-/// makes beside the index: a file as long as all records that is named like the file, with
-/// `.percolator-unpacked` after it. Remove it when it is not needed any more.
+/// To read its records in any order, as a shuffle does, [`Source::index`] first unpacks it to a copy beside
+/// the index. The copy has the file's name with `.percolator-unpacked` appended, and is as long as all
+/// records together. Remove it when it is no longer needed.
 ///
 /// A record's key is its position in its file, in decimal: `00000042`.
 ///
@@ -138,7 +139,7 @@ pub struct TfRecordOptions {
 }
 
 impl TfRecordOptions {
-    /// Sets how the file is read (default: [`Access::Auto`]). With [`Access::Read`], and of a compressed
+    /// Sets how the file is read (default: [`Access::Auto`]). With [`Access::Read`], and for a compressed
     /// file, records are copied, and the cursor verifies their data.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
@@ -148,7 +149,7 @@ impl TfRecordOptions {
 
     /// States how the file is compressed. By default that is detected: a file whose first record has a length
     /// with the right checksum is plain; any other that begins with GZIP's two bytes is GZIP; one that begins
-    /// like ZLIB, and unpacks to a record, is ZLIB.
+    /// like ZLIB, and unpacks to a record, is ZLIB. Everything else is read as plain.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
@@ -164,9 +165,9 @@ impl TfRecordOptions {
         TfRecord::open_with(path.as_ref(), self)
     }
 
-    /// Opens several files as one data set: each of these paths is a file, a folder, all of whose files are
-    /// read, or a pattern with `*`, `?` and `[...]`, whose files are sorted as a shell sorts them in the C
-    /// locale, by the bytes of their names. Hidden files of a folder are left out.
+    /// Opens several files as one data set. Each path is a file, a folder, all of whose files are read, or a
+    /// pattern with `*`, `?` and `[...]`. The files of a folder or a pattern are sorted by the bytes of their
+    /// names, as a shell sorts them in the C locale. Hidden files of a folder are left out.
     ///
     /// # Errors
     ///
@@ -203,7 +204,7 @@ pub fn files(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, SourceError> {
 impl TfRecord {
     /// Opens a file.
     ///
-    /// The file is mapped, unless it is on a network file system ([`Access`]). If it is cut while it is
+    /// The file is mapped, unless it is on a network file system ([`Access`]). If it is truncated while it is
     /// mapped, or cannot be read from its disk, the operating system ends the process (SIGBUS).
     ///
     /// # Errors
@@ -248,8 +249,8 @@ impl TfRecord {
     }
 }
 
-/// What a file is recognised by: its length, and a checksum of its beginning and its end, where a compressed
-/// file has a checksum of all that it unpacks to.
+/// What a file is recognised by: its length, and a checksum of its beginning and its end. A compressed file
+/// ends with a checksum of all that it unpacks to.
 fn facts(file: &File, bytes: u64, compression: Compression) -> std::io::Result<Identity> {
     const PART_BYTES: u64 = 512;
 

@@ -14,8 +14,8 @@ use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 use crate::source::file_id::FileId;
 
-/// The most files that stay open, over all data sets, besides those being read from: a process often may have
-/// only 1,024.
+/// The most files that stay open, over all data sets, besides those being read: a process is often limited to
+/// 1,024 open files.
 const KEPT_MAX: usize = 256;
 
 /// The files that were opened last.
@@ -34,7 +34,7 @@ pub(super) fn open(path: &Path) -> Result<(File, FileId, u64), SourceError> {
     Ok((file, FileId::of(&found), found.len()))
 }
 
-/// Opens a file that was open before: it must still be the same, and as long.
+/// Opens a file that was open before. It must still be the same file, of the same length.
 pub(super) fn open_again(path: &Path, id: FileId, bytes: u64) -> Result<File, SourceError> {
     let (file, found_id, found_bytes) = open(path)?;
     let found = match found_id == id {
@@ -45,7 +45,7 @@ pub(super) fn open_again(path: &Path, id: FileId, bytes: u64) -> Result<File, So
     Err(TfRecordError::Changed { file: path.to_owned(), was: bytes, found }.into())
 }
 
-/// A file of a cursor, which is opened when it is needed and may be closed between two needs.
+/// A cursor's file. It is opened when needed, and may be closed between two uses.
 #[derive(Debug, Default)]
 pub(super) struct OpenFile(Weak<File>);
 
@@ -61,7 +61,7 @@ impl OpenFile {
         kept.push_back(file.clone());
         let oldest = if kept.len() > KEPT_MAX { kept.pop_front() } else { None };
         drop(kept);
-        // Closed without the lock.
+        // Closed only after the lock is released.
         drop(oldest);
         Ok(file)
     }

@@ -1,4 +1,4 @@
-//! A compressed file: which it is, and how it is unpacked.
+//! Compressed files: detecting the format, and unpacking.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -20,7 +20,7 @@ use crate::source::file_id::FileId;
 const READ_BYTES: usize = 128 << 10;
 /// The most members whose ends are kept.
 const ENDS_MAX: usize = 1 << 16;
-/// The most that deflate makes of a byte.
+/// The most bytes that deflate can make of one byte.
 const RATIO_MAX: u64 = 1032;
 
 /// A compressed file.
@@ -50,9 +50,9 @@ impl Packed {
 
 /// Detects how a file that begins like this is compressed; `bytes` is its length.
 ///
-/// A valid length of a first record says that the file is plain: its checksum is right by chance once in four
-/// billion times. If it is not valid, two bytes say GZIP. ZLIB has only 5 bits of its own, so its first
-/// record is looked at too: what does not unpack to one is taken for a damaged plain file.
+/// If the first record's length has the right checksum, the file is plain: by chance, that happens once in
+/// four billion times. Otherwise two bytes identify GZIP. ZLIB's header has only 5 fixed bits, so its first
+/// record is unpacked too; if there is none, the file is taken for a damaged plain one.
 pub(super) fn detect(head: &[u8], bytes: u64, file: &File) -> Compression {
     match head {
         [] => Compression::Plain,
@@ -69,7 +69,7 @@ pub(super) fn detect(head: &[u8], bytes: u64, file: &File) -> Compression {
     }
 }
 
-/// Whether a file unpacks, as ZLIB, to nothing or to a record's head.
+/// Whether a file, read as ZLIB, unpacks to nothing or to a record's head.
 fn unpacks_to_record(file: &File) -> bool {
     let Ok(file) = file.try_clone() else { return false };
     if io::Seek::rewind(&mut &file).is_err() {
@@ -89,7 +89,7 @@ pub(super) struct Stream {
     /// `None` after an error.
     member: Option<Member>,
     compression: Compression,
-    /// Where the first members that were unpacked end in the file, up to [`ENDS_MAX`].
+    /// Where the first members end in the file, up to [`ENDS_MAX`] of those unpacked so far.
     pub(super) ends: Vec<u64>,
 }
 
@@ -124,15 +124,15 @@ impl Stream {
         Stream { member: Some(Member::Between(file)), compression, ends: Vec::new() }
     }
 
-    /// The memory that it takes, about: a window and tables of the decompressor, and a buffer.
+    /// The memory that a stream takes, about: the decompressor's window and tables, and a buffer.
     pub(super) const HELD_BYTES: usize = READ_BYTES + (64 << 10);
 
-    /// How much of the file was taken.
+    /// How many bytes of the file were consumed.
     pub(super) fn packed_offset(&self) -> u64 {
         self.member.as_ref().map_or(0, |member| member.file().taken)
     }
 
-    /// Fills a buffer, as far as there are bytes; returns how many there are.
+    /// Fills a buffer as far as there are bytes; returns their number.
     pub(super) fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -187,7 +187,7 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// A file, and how much of it was taken.
+/// A file, and how many bytes of it were consumed.
 struct Counted {
     file: BufReader<File>,
     taken: u64,

@@ -12,10 +12,10 @@ use super::packed::{Packed, Stream};
 use super::plain::{BadFrame, Frame};
 use crate::source::SourceError;
 
-/// Room before a value for its record's key, which goes to a run together with the buffer.
+/// Room before a value for its record's key: both go to a run together with the buffer.
 const KEY_BYTES: usize = DIGITS_MAX;
-/// How much is unpacked at a time. Memory for a record is taken as its bytes arrive, and not on its length's
-/// word.
+/// How much is unpacked at a time. The buffer grows as bytes arrive, and never because of a stored length
+/// alone.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A place between two records of a compressed file.

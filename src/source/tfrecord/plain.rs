@@ -1,4 +1,4 @@
-//! A file that is not compressed, open: mapped, or read.
+//! An open file that is not compressed: mapped, or read.
 
 #![expect(unsafe_code, reason = "the file is mapped")]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -22,7 +22,7 @@ use crate::source::in_memory::is_in_memory;
 use crate::source::page_cache::PageCache;
 use crate::source::{Lender, SourceError};
 
-/// The kernel reads this much for one request, however much is requested.
+/// The most bytes that the kernel reads for one request, however long the requested range is.
 const PIECE_BYTES: usize = 128 << 10;
 
 /// An open file of records. Nothing in it changes.
@@ -37,7 +37,7 @@ pub(super) struct Plain {
     pub(super) file_bytes: u64,
     /// The compressed file, if it is an unpacked copy of one.
     origin: Option<PathBuf>,
-    /// A file without a name, which is gone once nobody has it open.
+    /// Keeps a file without a name open: it is gone once nobody has it open.
     _kept: Option<File>,
     /// `None` if the file is read.
     map: Option<Arc<Map>>,
@@ -55,8 +55,8 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Reads a record's head, of which there must be at least one byte. `left` is what the file has from
-    /// there on.
+    /// Reads a record's head, of which there must be at least one byte. `left` is the number of bytes from
+    /// there to the end of the file.
     #[inline]
     pub(super) fn read(head: &[u8], offset: u64, left: u64) -> Result<Frame, BadFrame> {
         const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
@@ -76,7 +76,7 @@ impl Frame {
     }
 }
 
-/// Why there is no record where one should start.
+/// Why there is no valid record where one should start.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum BadFrame {
     Head(WrongHead),
@@ -109,9 +109,9 @@ impl Plain {
             Reading::Mapped => match Map::open(file, path, bytes, origin) {
                 Ok(map) => Some(Arc::new(map)),
                 Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
-                    // A process may have 65,530 maps.
+                    // A map can fail: a process may have only 65,530 of them.
                     let path = path.display();
-                    tracing::debug!(%path, %error, "a file that cannot be mapped is read");
+                    tracing::debug!(%path, %error, "a file cannot be mapped: reading it instead");
                     None
                 }
                 Err(error) => return Err(SourceError::io(path, "map the file", &error)),
@@ -122,7 +122,7 @@ impl Plain {
         Ok(Plain { path, id, bytes, file_bytes, origin, _kept: None, map, map_by_position })
     }
 
-    /// The same, of a file that has a path only as long as it is open.
+    /// Returns the same, and keeps this file open: it has a path only while it is open.
     pub(super) fn keeping(self, file: File) -> Self {
         Plain { _kept: Some(file), ..self }
     }
@@ -142,14 +142,14 @@ impl Plain {
             let map = Map::open(&file, &self.path, self.bytes, self.origin.as_deref());
             let map = map.map_err(|error| SourceError::io(&self.path, "map the file", &error))?;
             if let Err(error) = map.map.advise(Advice::Random) {
-                tracing::debug!(%error, "the kernel does not take advice about a map");
+                tracing::debug!(%error, "the kernel does not accept advice about a map");
             }
             Ok(Arc::new(map))
         };
         self.map_by_position.get_or_try_init(open).map(Some)
     }
 
-    /// What the kernel can keep in the page cache for a cursor over one of the maps.
+    /// The page cache of one of the maps, for the cursor over it.
     ///
     /// # Safety
     ///
@@ -210,14 +210,14 @@ impl Map {
         self.bytes(start..start.saturating_add(frame.length))
     }
 
-    /// Prefetches the head of a record that is read soon into the processor's cache.
+    /// Prefetches the head of a record that is read soon, into the processor's cache.
     #[inline]
     pub(super) fn ask_for_head(&self, offset: u64) {
         cache_lines::ask_for(self.bytes(offset..offset.saturating_add(HEAD_BYTES as u64)));
     }
 
-    /// Asks the kernel to read a record's bytes, without waiting for them, unless they are in memory: finding
-    /// that out page by page takes the kernel as long as copying them.
+    /// Asks the kernel to read a record's bytes, without waiting for them. Pieces whose first page is in
+    /// memory are skipped: checking every page would take the kernel as long as copying them.
     pub(super) fn will_need(&self, file: &File, frame: Frame) {
         let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.map.len());
         let end = index(frame.end());
@@ -238,7 +238,7 @@ impl Map {
         self.check_value(data)
     }
 
-    /// The lender of records whose data the borrower verifies.
+    /// The lender of this map's records. If `is_verified` is false, the borrower verifies their data.
     pub(super) fn lender(self: &Arc<Self>, is_verified: bool) -> Lender {
         if is_verified { Lender::new(self.clone()) } else { Lender::keeping(self.clone()) }
     }
@@ -261,8 +261,8 @@ impl Map {
         of_copy(error, self.origin.as_deref()).into()
     }
 
-    /// The number of the record at this offset, by counting those before it; `None` if one of them is
-    /// damaged.
+    /// The number of the record at this offset, found by counting the records before it; `None` if one of
+    /// those is damaged.
     fn count_before(&self, offset: u64) -> Option<u64> {
         let (mut at, mut records) = (0, 0_u64);
         let end = self.map.len() as u64;
@@ -284,8 +284,8 @@ impl Keeper for Map {
     #[inline]
     fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
         let start = value.as_ptr().addr().wrapping_sub(self.map.as_ptr().addr());
-        // Data of another lender are elsewhere. Data of this one follow a head and are followed by a foot, so
-        // even empty ones are within the map.
+        // Data of another lender are elsewhere. Data of this one have a head before them and a foot after
+        // them, so even empty data are within the map.
         if start >= self.map.len() { Ok(()) } else { self.check_data(start, value) }
     }
 }

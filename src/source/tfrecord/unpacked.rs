@@ -1,9 +1,8 @@
-//! The unpacked copy of a compressed file, by which its records are found in any order.
+//! The unpacked copy of a compressed file, from which its records are read in any order.
 //!
-//! Restart points would be smaller: a window of 32 KiB each. But a record in the middle between two points
-//! that are 1 MiB apart costs half of that to be unpacked, some 2 ms, each time it is read. The copy costs
-//! the time to unpack the file once, and its length on a disk; its records are lent from a map, as those of
-//! any plain file.
+//! Restart points would be smaller: a window of 32 KiB each. But with one per MiB, each record read costs
+//! half a MiB of unpacking on average, some 2 ms. The copy costs the time to unpack the file once, and the
+//! disk space; its records are lent from a map, like those of any plain file.
 //!
 //! ```text
 //! the records, as they unpack
@@ -13,7 +12,7 @@
 //! ```
 //!
 //! A copy belongs to a compressed file that has the same length, and whose members end in the same places
-//! with the same bytes: checksums of what they unpack to, which both formats have there. No clock is asked.
+//! with the same bytes. Both formats have checksums of the unpacked data there. File times are not used.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -42,15 +41,15 @@ const MAGIC: [u8; 8] = *b"PRCLunp\n";
 const FIXED_BYTES: usize = 32;
 /// Where a member ends, and the bytes there.
 const MEMBER_BYTES: usize = 16;
-/// The bytes at a member's end: of GZIP the checksum and the length of what it unpacks to, of ZLIB, too, its
-/// checksum.
+/// The bytes kept of a member's end: GZIP has a checksum and the length of the unpacked data there, and ZLIB
+/// a checksum.
 const TAIL_BYTES: usize = 8;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A copy, and where its records start if it was made just now.
+/// A copy; and, if it was made just now, where its records start.
 type Found = (Arc<Plain>, Option<Vec<u64>>);
 
-/// Finds the copy of a file in this place, or makes it.
+/// Finds the copy of a file in this place, or makes one.
 pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found, SourceError> {
     let file = packed.path.canonicalize().unwrap_or_else(|_| packed.path.clone());
     let copies = files(place, &file, EXTENSION);
@@ -60,7 +59,7 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
             Ok(None) => {}
             Err(why) => {
                 let copy = copy.display();
-                tracing::info!(%copy, why, "an unpacked copy cannot be used: it is made anew");
+                tracing::info!(%copy, why, "an unpacked copy cannot be used: making a new one");
             }
         }
     }
@@ -75,12 +74,12 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
                         &io::Error::other("it was removed at once"),
                     )
                 })?;
-                tracing::info!(copy = %copy.display(), bytes, "a compressed file is unpacked");
+                tracing::info!(copy = %copy.display(), bytes, "a compressed file was unpacked to a copy");
                 return Ok((Arc::new(plain), Some(offsets)));
             }
             Err(Failed::Write(error)) => {
                 let copy = copy.display();
-                tracing::info!(%copy, %error, "a compressed file cannot be unpacked there");
+                tracing::info!(%copy, %error, "no unpacked copy can be written there");
             }
         }
     }
@@ -94,7 +93,7 @@ pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found,
     make_without_name(packed)
 }
 
-/// Opens a copy; `None` if there is none, and otherwise why it cannot be used.
+/// Opens a copy. Returns `None` if there is none, and an error if it cannot be used.
 fn open(packed: &Packed, copy: &Path) -> Result<Option<Plain>, String> {
     if !copy.exists() {
         return Ok(None);
@@ -174,7 +173,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Makes a copy, which is there whole or not at all. Returns where its records start, and their bytes.
+/// Makes a copy, which is either complete or absent. Returns where its records start, and their bytes.
 fn make(packed: &Packed, copy: &Path) -> Result<(Vec<u64>, u64), Failed> {
     fs::create_dir_all(folder_of(copy))?;
     let mut file = WholeFile::create(copy)?;
@@ -183,7 +182,7 @@ fn make(packed: &Packed, copy: &Path) -> Result<(Vec<u64>, u64), Failed> {
     Ok(made)
 }
 
-/// Makes a copy in a file that has no name, and is gone with this process.
+/// Makes a copy in a file without a name, which disappears with this process.
 fn make_without_name(packed: &Packed) -> Result<Found, SourceError> {
     static MADE: AtomicU64 = AtomicU64::new(0);
 

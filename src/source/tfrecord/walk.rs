@@ -29,11 +29,11 @@ pub(super) struct Walk {
     pub(super) offset: u64,
     /// The next record's position.
     pub(super) position: u64,
-    /// Of a file that is read: what was read last.
+    /// What was read last, if the file is not mapped.
     read: Read,
 }
 
-/// Records of a file that is read.
+/// The buffers for a file that is not mapped.
 #[derive(Debug, Default)]
 struct Read {
     file: OpenFile,
@@ -46,7 +46,7 @@ struct Read {
     alone: Vec<u8>,
 }
 
-/// Where the data of a record are that was read.
+/// Where the data of the record that was read are.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Window(Range<usize>),
@@ -71,20 +71,20 @@ impl Walk {
         Ok(offsets)
     }
 
-    /// Goes to a record, of which these are the first byte and the end.
+    /// Moves to the record that starts and ends at these bytes.
     pub(super) fn jump(&mut self, position: u64, (start, end): (u64, u64)) {
         (self.position, self.offset) = (position, start);
-        // Of a large record, the head comes first and the rest into a buffer of its own.
+        // For a large record, only the head is read first; the rest goes to a buffer of its own.
         let whole = end.saturating_sub(start);
         self.read.wanted = if whole < LARGE_BYTES as u64 { whole } else { HEAD_BYTES as u64 };
     }
 
-    /// From now on, records come one after the other.
+    /// From now on, reads whole windows: the records that follow are read one after the other.
     pub(super) fn goes_on(&mut self) {
         self.read.wanted = WINDOW_BYTES as u64;
     }
 
-    /// Passes the next record; `None` at the end. `map` is the map that is walked, if the file is mapped.
+    /// Passes the next record; `None` at the end. `map` is the map to read from, if the file is mapped.
     #[inline]
     pub(super) fn step(&mut self, map: Option<&Map>) -> Result<Option<Frame>, SourceError> {
         let found = self.look(map)?;
@@ -157,7 +157,7 @@ impl Walk {
         &mut self.read.alone
     }
 
-    /// The memory of the buffers, as it will be: the first record may not have used it.
+    /// The memory of the buffers at their full size: the first record may not have used them yet.
     pub(super) fn held_bytes(&self) -> usize {
         let window = self.read.window.capacity().max(WINDOW_BYTES);
         window.saturating_add(self.read.alone.capacity())
@@ -179,14 +179,14 @@ fn index(at: u64) -> usize {
 }
 
 impl Read {
-    /// Has a part of the file in the window; returns where in the window.
+    /// Makes sure that the window holds this part of the file; returns its place in the window.
     fn fill(&mut self, plain: &Plain, part: Range<u64>) -> Result<Range<usize>, SourceError> {
         if part.start < self.part.start || part.end > self.part.end {
             let end = part.start.saturating_add(self.wanted).min(plain.bytes).max(part.end);
             let bytes = index(end.saturating_sub(part.start));
-            // If reading fails, the window holds nothing.
+            // If the read fails, the window holds nothing.
             self.part = 0..0;
-            // Old contents are overwritten.
+            // The window never shrinks: old bytes are overwritten.
             if self.window.len() < bytes {
                 self.window.resize(bytes, 0);
             }
@@ -199,7 +199,7 @@ impl Read {
     }
 
     /// Reads a part of the file into the buffer for a large value, and the head of the next record into the
-    /// window; returns where in the buffer.
+    /// window. Returns the part's place in the buffer.
     fn fill_alone(&mut self, plain: &Plain, part: Range<u64>) -> Result<Range<usize>, SourceError> {
         let bytes = index(part.end.saturating_sub(part.start));
         let end = part.end.saturating_add(HEAD_BYTES as u64).min(plain.bytes);
@@ -212,7 +212,7 @@ impl Read {
         }
         let Read { file, window, part: held, alone, .. } = self;
         let into = alone.get_mut(begin..whole).unwrap_or_default();
-        // The window has the front of it if a small record came before.
+        // The window has the beginning of the part if a small record came before.
         let is_held = held.contains(&part.start);
         let front = if is_held { index(held.end.min(end).saturating_sub(part.start)) } else { 0 };
         let from = index(part.start.saturating_sub(held.start));

@@ -1,4 +1,4 @@
-//! Writes a TFRecord file, which is there whole or not at all.
+//! Writes a TFRecord file, which is either complete or absent.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -16,8 +16,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes records to a TFRecord file, as TensorFlow's `tf.io.TFRecordWriter` does.
 ///
-/// The file gets its name when it is [finished](Self::finish), and what was there before stays until then. A
-/// writer that is dropped before, or whose process is killed, leaves no file.
+/// The file gets its name when it is [finished](Self::finish); until then, an earlier file of that name
+/// stays. A writer that is dropped before that, or whose process is killed, leaves no file.
 ///
 /// ```
 /// use percolator::tfrecord::{Compression, TfRecordWriter};
@@ -38,7 +38,7 @@ pub struct TfRecordWriter {
     path: PathBuf,
     records: u64,
     out: Out,
-    /// Whether writing failed: what follows would not be a file of whole records.
+    /// Whether a write failed, after which the file would not consist of whole records.
     has_failed: bool,
 }
 
@@ -102,7 +102,7 @@ impl TfRecordWriter {
     ///
     /// # Errors
     ///
-    /// [`SourceError::Io`] if the file cannot be written. It can then not be finished either.
+    /// [`SourceError::Io`] if the file cannot be written. After that it cannot be finished either.
     pub fn write(&mut self, record: &[u8]) -> Result<(), SourceError> {
         if self.has_failed {
             return Err(self.error("write the file", &failed_before()));

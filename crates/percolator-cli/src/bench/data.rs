@@ -1,4 +1,4 @@
-//! Synthetic data sets, which are made once and kept.
+//! Synthetic data sets, which are made once and then kept.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use super::synthetic::Kind;
 use super::write;
 use crate::args::Database;
 
-/// Increase it when the same photographs would give other records, so that an older program's data are not
-/// used.
+/// Increase it when the same photographs would give other records, so that data made by an older program are
+/// not used.
 const VERSION: u32 = 2;
 
 /// The kinds of database that can be written.
@@ -53,7 +53,7 @@ impl Format {
     }
 }
 
-/// A database whose records are all functions of their index.
+/// A database in which each record is a function of its index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Data {
     pub(super) kind: Kind,
@@ -62,11 +62,10 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Returns the database in this folder, and makes it if it is missing.
+    /// Returns the database in this folder. If it is missing, it is made first.
     ///
-    /// The database has its name only once it is complete. One under construction has another name, and is
-    /// removed by the next run that finds it and holds the lock. The lock ends with its process, however that
-    /// ends.
+    /// A database gets its name only when it is complete. Until then it has another name, and the next run
+    /// that finds it and holds the lock removes it. The lock ends with its process, however that ends.
     pub(super) fn prepare(&self, cache: &Path) -> anyhow::Result<PathBuf> {
         let said = || format!("cannot keep data in {}: choose another folder with --cache", cache.display());
         std::fs::create_dir_all(cache).with_context(said)?;
@@ -146,7 +145,7 @@ fn lock(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Removes what an interrupted run has left.
+/// Removes what an interrupted run has left behind.
 fn clear(folder: &Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -163,7 +162,7 @@ mod tests {
         for format in [Format::Lmdb, Format::Leveldb, Format::Tfrecord] {
             for kind in [Kind::Raw256, Kind::Small, Kind::Jpeg, Kind::Bytes, Kind::Tokens] {
                 let cache = tempfile::tempdir().unwrap();
-                // So many that fixed costs do not matter.
+                // Enough records that fixed costs do not matter.
                 let records = (40 << 20) / kind.record_bytes_max();
                 let data = Data { kind, format, records };
                 let folder = data.prepare(cache.path()).unwrap();

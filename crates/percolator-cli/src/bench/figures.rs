@@ -54,7 +54,8 @@ pub(super) struct Figures {
     pub(super) transform_on: &'static str,
     pub(super) devices: Vec<String>,
     pub(super) threads: usize,
-    /// How many threads were active at the end, and how many batches a ring had: the most of all rounds.
+    /// The number of workers that were active at the end, and of batches in a ring: the largest of all
+    /// rounds.
     pub(super) workers_at_work: usize,
     pub(super) ring_batches: usize,
     pub(super) batch_size: usize,
@@ -67,7 +68,7 @@ pub(super) struct Figures {
     pub(super) output_gb_s: f64,
     pub(super) cpu_s_per_1000: f64,
     pub(super) first_batch_ms: f64,
-    /// The time to touch as much new memory as a batch takes.
+    /// The time to touch as much new memory as a batch takes up.
     pub(super) fresh_memory_ms: f64,
     pub(super) batch_interval_ms: Intervals,
     pub(super) anon_mib: Option<f64>,
@@ -151,7 +152,8 @@ fn held_up_by(stages: &[Stage]) -> String {
     busiest.map_or_else(String::new, |stage| stage.stage.clone())
 }
 
-/// The peak over all rounds: memory that one round has freed may be reused by the next unseen by the system.
+/// The peak over all rounds. A later round may reuse memory that an earlier one has freed, which the system
+/// does not show.
 fn most_anonymous(rounds: &[Round]) -> Option<f64> {
     let most = rounds.iter().filter_map(|round| round.run.anonymous_bytes).max()?;
     Some(most as f64 / f64::from(1 << 20))

@@ -31,7 +31,7 @@ pub(super) struct Known {
     /// The first record, if it is an image.
     pub(super) image: Option<ImageShape>,
     pub(super) batch: BatchShape,
-    /// What a batch consists of, if its records are no images.
+    /// What a batch consists of, if its records are not images.
     pub(super) layout: String,
     pub(super) batch_bytes: usize,
     pub(super) devices: Vec<String>,

@@ -55,9 +55,9 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// copy_n can bind only if no more is written than read;
 /// store_n: output bytes, as a share of what all threads store past the caches;
 /// read_n: bytes of records, as a share of what all threads read from the page cache;
-/// decode: records, as a share of what as many threads decode, whole, when they do nothing else;
+/// decode: records, as a share of what the same number of threads decode whole if they do nothing else;
 /// pinned_copy: bytes of batches, as a share of what the GPUs copy from page-locked memory;
-/// cpu: processor time, as a share of that of as many threads.
+/// cpu: processor time, as a share of what the same number of threads has.
 ///
 /// The largest share binds; copy_1 and cpu are only reported. If none reaches a half while the workers are at
 /// work four fifths of the time, the processor binds: cpu. GB are 10^9 bytes, and copies are counted in bytes

@@ -19,7 +19,7 @@ const FILES: [&[u8]; 4] = [
 #[derive(Debug)]
 pub(super) struct Photos(Vec<Photo>);
 
-/// Planes in the order B, G, R.
+/// Planes, in the order B, G, R.
 #[derive(Debug)]
 struct Photo {
     shape: ImageShape,
@@ -45,7 +45,7 @@ impl Photos {
         Ok(Photos(FILES.into_iter().map(open).collect::<anyhow::Result<_>>()?))
     }
 
-    /// A hash of every pixel: decoders of different builds may differ by a few levels.
+    /// A hash of all pixels: decoders of different builds may differ by a few levels.
     pub(super) fn hash(&self) -> u64 {
         // FNV-1a, 64 bits.
         let bytes = self.0.iter().flat_map(|photo| &photo.planes);

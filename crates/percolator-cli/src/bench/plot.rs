@@ -1,5 +1,4 @@
-//! A picture of the jobs, as a self-contained SVG: the activity of each stage over time, and the share of
-//! each limit.
+//! Draws the jobs as a self-contained SVG: the activity of each stage over time, and the share of each limit.
 
 use std::fmt::Write as _;
 
@@ -10,7 +9,7 @@ use super::timeline::Timeline;
 /// All lengths are in pixels.
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 24.0;
-/// Where the bars begin, right of their names.
+/// Where the bars begin, to the right of their names.
 const LEFT: f64 = 260.0;
 const RIGHT: f64 = WIDTH - 90.0;
 const ROW: f64 = 34.0;
@@ -62,7 +61,7 @@ fn draw_job(out: &mut String, top: &mut f64, job: &Measured, goal: f64) -> std::
     draw_shares(out, top, job, goal)
 }
 
-/// Draws a row per stage: the share of each slice in which it was at work.
+/// Draws a row per stage: the share of each time slice in which the stage was at work.
 fn draw_timeline(out: &mut String, top: &mut f64, timeline: &Timeline) -> std::fmt::Result {
     let end = timeline.slices.last().map_or(0.0, |slice| slice.end).max(f64::MIN_POSITIVE);
     let x = |seconds: f64| LEFT + (RIGHT - LEFT) * seconds / end;
@@ -133,7 +132,7 @@ fn line(out: &mut String, class: &str, x: f64, from: f64, to: f64) -> std::fmt::
     writeln!(out, "<line class=\"{class}\" x1=\"{x:.1}\" y1=\"{from:.1}\" x2=\"{x:.1}\" y2=\"{to:.1}\"/>")
 }
 
-/// Escapes a text for XML, whatever a job is called. Control characters are replaced.
+/// Escapes a text for XML: a job may have any name. Control characters are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

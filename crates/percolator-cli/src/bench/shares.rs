@@ -59,7 +59,7 @@ impl Limit {
     }
 
     /// Whether all threads of the pipeline share the limit, so that it can hold them up. A copy reads as much
-    /// as it writes, so it does not limit a pipeline that turns bytes into floats.
+    /// as it writes, so its rate does not limit a pipeline that turns bytes into floats.
     fn can_bind(self, is_copy: bool) -> bool {
         match self {
             Limit::Copy1 | Limit::Cpu => false,

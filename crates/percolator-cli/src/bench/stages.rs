@@ -16,7 +16,8 @@ pub(super) struct Stage {
     /// The share of its time in which it did not wait.
     pub(super) at_work: f64,
     pub(super) waited_for: Vec<Waited>,
-    /// Whether others wait while this stage works. A lane's own thread only hands over; others do its work.
+    /// Whether other stages wait while this one works. A lane's own thread only passes things on; other
+    /// threads do its work.
     #[serde(skip)]
     pub(super) can_hold_up: bool,
 }

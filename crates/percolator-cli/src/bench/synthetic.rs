@@ -14,10 +14,10 @@ use super::dice::Dice;
 use super::photos::Photos;
 use crate::pipeline::DtypeArg;
 
-/// The lists of an Example, as XLNet's data have them, and what their numbers are below.
+/// The lists of an Example, as in XLNet's data, each with the bound below which its numbers are.
 const LISTS: [(&str, usize); 5] =
     [("input", 32_000), ("is_masked", 2), ("seg_id", 3), ("target", 32_000), ("type", 100)];
-/// The numbers of a list.
+/// How many numbers a list has.
 const LENGTH: usize = 128;
 
 /// A kind of record.
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The shape of a record that is an image, or is taken for one.
+    /// The shape of a record that is an image, or is treated as one.
     fn shape(self) -> ImageShape {
         let (channels, height, width) = match self {
             Kind::Raw256 => (3, 256, 256),
@@ -75,7 +75,7 @@ impl Kind {
         let elements = channels * height * width;
         64 + match self {
             Kind::Jpeg => elements / 2,
-            // A number below 2^21, and what is around the lists.
+            // Numbers are below 2^21; the rest is what surrounds the lists.
             Kind::Tokens => 3 * elements + 32 * LISTS.len(),
             Kind::Raw256 | Kind::Small | Kind::Bytes => elements,
         }

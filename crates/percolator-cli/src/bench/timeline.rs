@@ -7,7 +7,7 @@ use percolator::feed::Waits;
 
 /// The length of a slice.
 const SLICE: Duration = Duration::from_millis(50);
-/// A round of more slices than this shows its beginning only.
+/// A round with more slices than this shows only its beginning.
 const SLICES_MAX: usize = 1200;
 
 /// The share of time that every stage was at work, slice by slice.
@@ -30,7 +30,7 @@ pub(super) struct Slice {
     pub(super) at_work: Vec<f64>,
 }
 
-/// What the stages had waited for at one time, and their numbers of threads.
+/// How long the stages had waited at one moment, and their numbers of threads.
 #[derive(Clone, Debug)]
 struct Look {
     at: Duration,

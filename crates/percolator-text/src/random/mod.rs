@@ -1,8 +1,9 @@
 //! The random numbers of CPython's `random` and of NumPy's legacy generator (`numpy.random.*`), number for
 //! number.
 //!
-//! Both are the Mersenne Twister MT19937. They differ in how they seed it and in how they make numbers of a
-//! range from its 32-bit words. A sequence is a function of the seed and of the calls made, in their order.
+//! Both are the Mersenne Twister MT19937. They differ in how they seed it, and in how they turn its 32-bit
+//! words into numbers within a range. A sequence is a function of the seed and of the calls made, in their
+//! order.
 
 mod numpy;
 mod python;
@@ -15,8 +16,8 @@ pub use python::PythonRandom;
 
 use rand_mt::Mt;
 
-/// A number of [0, 1) with 53 random bits, from two words of the twister: what both generators call a random
-/// number.
+/// A number in [0, 1) with 53 random bits, from two words of the twister. Both generators make their floats
+/// this way.
 #[expect(clippy::cast_lossless, reason = "numbers of 27 and 26 bits, as in the C code")]
 fn unit(twister: &mut Mt) -> f64 {
     let high = twister.next_u32() >> 5;

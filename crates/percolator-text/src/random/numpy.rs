@@ -15,7 +15,7 @@ impl NumpyRandom {
         NumpyRandom { twister: Mt::new(seed) }
     }
 
-    /// `random_sample()`: a number of [0, 1).
+    /// `random_sample()`: a number in [0, 1).
     pub fn random_sample(&mut self) -> f64 {
         super::unit(&mut self.twister)
     }
@@ -34,8 +34,8 @@ impl NumpyRandom {
         numbers
     }
 
-    /// `randint(bound)`, and `choice(bound)`, of the type int64, which is the default of both: a number below
-    /// `bound`. It draws nothing if there is only one such number.
+    /// `randint(bound)`, and `choice(bound)`, both of their default type int64: a number below `bound`. If
+    /// there is only one such number, nothing is drawn.
     ///
     /// # Panics
     ///
@@ -45,14 +45,15 @@ impl NumpyRandom {
         self.at_most(bound - 1)
     }
 
-    /// `choice(len, p=probabilities)`, as an index, from the running sums of the probabilities: the number of
-    /// sums that are not above a random number. The last sum must be 1, so that it is above each.
+    /// `choice(len, p=probabilities)`, as an index, given the running sums of the probabilities. The index is
+    /// the number of sums that do not exceed a random number. The last sum must be 1, so that it exceeds
+    /// every random number.
     pub fn choice_by(&mut self, sums: &[f64]) -> usize {
         let drawn = self.random_sample();
         sums.iter().take_while(|sum| **sum <= drawn).count()
     }
 
-    /// A number from 0 to `most`: as many bits as that has are drawn until they are not more.
+    /// A number from 0 to `most`: draws as many bits as `most` has, until the result is not greater.
     fn at_most(&mut self, most: usize) -> usize {
         if most == 0 {
             return 0;
@@ -72,8 +73,8 @@ impl NumpyRandom {
     }
 }
 
-/// The running sums of probabilities as `choice` makes them: each probability is divided by the sum of all,
-/// and each running sum by the last.
+/// The running sums of probabilities as `choice` makes them: each probability is divided by their sum, and
+/// each running sum by the last one.
 ///
 /// `weights` are the probabilities before they are normalised.
 pub(crate) fn running_sums<const N: usize>(weights: [f64; N]) -> [f64; N] {

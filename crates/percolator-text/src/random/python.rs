@@ -9,7 +9,7 @@ pub struct PythonRandom {
 }
 
 impl PythonRandom {
-    /// The state after `random.seed(seed)`. As in Python, the sign of the seed does not count.
+    /// The state after `random.seed(seed)`. As in Python, the sign of the seed is ignored.
     #[must_use]
     pub fn new(seed: i64) -> Self {
         let seed = seed.unsigned_abs();
@@ -20,7 +20,7 @@ impl PythonRandom {
         PythonRandom { twister: Mt::new_with_key(words[..count].iter().copied()) }
     }
 
-    /// `random.random()`: a number of [0, 1).
+    /// `random.random()`: a number in [0, 1).
     pub fn random(&mut self) -> f64 {
         super::unit(&mut self.twister)
     }
@@ -45,7 +45,7 @@ impl PythonRandom {
         low + self.below(high - low + 1)
     }
 
-    /// `random._randbelow_with_getrandbits`: draws as many bits as the bound has, until they are below it.
+    /// `random._randbelow_with_getrandbits`: draws as many bits as `bound` has, until they are below it.
     fn below(&mut self, bound: usize) -> usize {
         let bits = usize::BITS - bound.leading_zeros();
         loop {
@@ -56,7 +56,8 @@ impl PythonRandom {
         }
     }
 
-    /// `random.getrandbits`, for 1 to 64 bits: words from the low one up; of the last, its high bits.
+    /// `random.getrandbits`, for 1 to 64 bits: one word for each 32 bits, the lowest first; of the last word,
+    /// the high bits are used.
     fn bits(&mut self, bits: u32) -> usize {
         let mut drawn = 0;
         let mut have = 0;

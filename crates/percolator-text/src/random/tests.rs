@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What `random.Random(seed)` gave, one call after the other.
+/// What `random.Random(seed)` returned, one call after the other.
 struct Python {
     seed: i64,
     random: [u64; 3],
@@ -10,7 +10,7 @@ struct Python {
     choices: [usize; 8],
     /// `randint(0, n)` for [`INTEGERS`].
     integers: [usize; 9],
-    /// `random()` after 700 more, for which the state is renewed twice.
+    /// `random()` after 700 more calls, during which the twister's state is renewed twice.
     late: u64,
 }
 
@@ -70,7 +70,7 @@ const PYTHON: [Python; 7] = [
     },
 ];
 
-/// What `numpy.random` gave after `seed`, one call after the other.
+/// What `numpy.random` returned after `seed`, one call after the other.
 struct Numpy {
     seed: u32,
     random: [u64; 2],
@@ -78,13 +78,13 @@ struct Numpy {
     permutation: [usize; 10],
     /// `choice(n)` for [`BOUNDS_OF_CHOICE`].
     choices: [usize; 7],
-    /// `choice(5, p=...)`, with probabilities like 1/1 to 1/5.
+    /// `choice(5, p=...)`, with probabilities in the proportions 1/1 to 1/5.
     weighted: [usize; 12],
     /// `randint(n)` for [`BOUNDS`].
     integers: [usize; 10],
     /// `range(7)` after `shuffle`.
     shuffled: [usize; 7],
-    /// `random_sample()` after 700 more.
+    /// `random_sample()` after 700 more calls.
     late: u64,
 }
 

@@ -1,7 +1,7 @@
-//! A trie of byte strings in two arrays: from a node, a byte leads to the node `base + byte`, if that node's
-//! parent is the node.
+//! A trie of byte strings in two arrays. From a node, a byte leads to the place `base + byte`, if the node
+//! there has the first node as its parent.
 
-/// The value of a node at which no string ends, and the parent of a place without a node.
+/// The value of a node at which no string ends, and the parent of a place that has no node.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,10 +24,10 @@ impl DoubleArray {
         let mut array = DoubleArray { units: Vec::new() };
         array.extend_to(0);
         array.units[0].parent = 0;
-        // Nodes whose children are to be placed: the strings that go on from there, and how long the node's
-        // own string is.
+        // Nodes whose children are yet to be placed: the strings below the node, and the length of the node's
+        // own string.
         let mut open = vec![(0_u32, 0, strings.len(), 0)];
-        // No place below is free.
+        // All places below this one are taken.
         let mut free_from = 1;
         while let Some((node, from, to, depth)) = open.pop() {
             let mut groups: Vec<(u8, usize, usize)> = Vec::new();
@@ -63,7 +63,7 @@ impl DoubleArray {
             let base = place - first;
             let mut places = groups.iter().map(|(byte, ..)| base + u32::from(*byte));
             if places.all(|place| place > 0 && self.units[place as usize].parent == NONE) {
-                // A stretch that is nearly full is not searched again.
+                // Places that are nearly all taken are not searched again.
                 if taken * 20 >= (place - start + 1) * 19 {
                     *free_from = (*free_from).max(place);
                 }

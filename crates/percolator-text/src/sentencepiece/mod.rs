@@ -1,9 +1,9 @@
 //! SentencePiece's unigram models, from their `.model` file alone: text into pieces, as the C++ library
 //! encodes it.
 //!
-//! The normaliser uses the model's own table of rules, not a rule of Unicode that is like it. The best
-//! segmentation is found with the library's own arithmetic, because the order of two nearly equal
-//! segmentations depends on how sums are rounded.
+//! The normaliser uses the model's own table of rules, not a similar rule of Unicode's. The best segmentation
+//! is found with the library's own arithmetic, because the order of two nearly equal segmentations depends on
+//! how sums are rounded.
 
 mod double_array;
 mod error;
@@ -44,7 +44,7 @@ pub struct SentencePiece {
 pub struct Scratch {
     normalized: Vec<u8>,
     nodes: Vec<Node>,
-    /// The best segmentation from its end: the number of each piece, and where it starts.
+    /// The best segmentation, from its end: each piece's number, and where it starts.
     path: Vec<(u32, u32)>,
 }
 
@@ -100,9 +100,9 @@ impl SentencePiece {
         self.ids.get(piece).copied().unwrap_or(self.unknown)
     }
 
-    /// Cuts a text into pieces, as `EncodeAsPieces` does: calls `take` with the number and the text of each
-    /// piece. Neighbouring characters that no piece has are one piece, whose number is that of its text, and
-    /// so nearly always the unknown piece's.
+    /// Cuts a text into pieces, as `EncodeAsPieces` does, and calls `take` with the number and the text of
+    /// each. Neighbouring characters that are in no piece become one piece together. Its number is looked up
+    /// by its text, so it is nearly always the unknown piece's.
     ///
     /// # Panics
     ///

@@ -93,7 +93,7 @@ impl Model {
         pieces.map(|(id, piece)| (&*piece.text, id)).collect()
     }
 
-    /// The number of each piece by its text. No two may have the same text.
+    /// The number of each piece, by its text. No two pieces may have the same text.
     pub(super) fn ids(&self) -> Result<HashMap<Box<[u8]>, u32>, ModelError> {
         let mut ids = HashMap::with_capacity(self.pieces.len());
         for (id, piece) in (0..).zip(&self.pieces) {

@@ -9,14 +9,14 @@ const SPACE: &[u8] = "\u{2581}".as_bytes();
 
 #[derive(Debug)]
 pub(super) struct Normalizer {
-    /// The trie of what is replaced: Darts' units.
+    /// The trie of the texts that are replaced, in the units of the Darts library.
     units: Vec<u32>,
     /// The replacements, each ended by a NUL.
     replacements: Vec<u8>,
-    /// Symbols that the user of the trainer defined, which stay as they are.
+    /// Symbols that the trainer's user defined, which stay as they are.
     user_defined: DoubleArray,
-    /// ASCII characters that stay as they are before another, whatever that is: looked up first, because
-    /// most text is of these.
+    /// ASCII characters that stay as they are when another ASCII character follows, whatever it is. Looked up
+    /// first, because most text consists of them.
     is_plain: [bool; 128],
     adds_dummy_prefix: bool,
     removes_extra_space: bool,
@@ -102,8 +102,8 @@ impl Normalizer {
         }
     }
 
-    /// What a text's first characters become, and how many bytes of it they are: a symbol of the user, or
-    /// the longest that the table replaces, or one character.
+    /// What the beginning of a text becomes, and how many bytes of the text that uses: a user-defined symbol,
+    /// or the longest text that the table replaces, or one character.
     fn first<'a>(&'a self, text: &'a [u8]) -> (&'a [u8], usize) {
         if let [first, rest @ ..] = text
             && self.is_plain.get(usize::from(*first)) == Some(&true)
@@ -121,7 +121,7 @@ impl Normalizer {
         }
         match text {
             [] => (&[], 0),
-            // Only a table that replaces parts of characters leads here.
+            // Reached only if a table replaces parts of characters.
             [0x80..=0xbf, ..] => ("\u{fffd}".as_bytes(), 1),
             [first, ..] => {
                 let bytes = char_bytes(*first).min(text.len());
@@ -130,7 +130,8 @@ impl Normalizer {
         }
     }
 
-    /// Whether no symbol starts with this character, and no replacement with it and another of ASCII.
+    /// Whether no symbol starts with this character, and no replacement with it alone or with it and another
+    /// ASCII character.
     fn stays_plain(&self, code: usize) -> bool {
         let Some(first) = u8::try_from(code).ok().filter(|first| !self.user_defined.has_start(*first)) else {
             return false;
@@ -143,7 +144,7 @@ impl Normalizer {
         }
     }
 
-    /// The replacement of the longest prefix that has one.
+    /// The replacement of the longest prefix that has one, and that prefix's length.
     fn replaced(&self, text: &[u8]) -> Option<(&[u8], usize)> {
         let mut longest = None;
         let mut place = offset(*self.units.first()?);
@@ -158,7 +159,7 @@ impl Normalizer {
         Some((&replacement[..end], used))
     }
 
-    /// Where a byte leads in the trie of replacements, and where the replacement is of what ends with it.
+    /// Where a byte leads in the trie of replacements; and, if a text ends there, where its replacement is.
     fn step(&self, place: usize, byte: u8) -> Option<(usize, Option<u32>)> {
         let place = place ^ usize::from(byte);
         let unit = self.units.get(place).filter(|unit| **unit & (1 << 31 | 0xff) == u32::from(byte))?;

@@ -1,10 +1,10 @@
-//! The best segmentation of a text: the one whose pieces' scores have the largest sum.
+//! Finds the best segmentation of a text: the one whose pieces' scores have the largest sum.
 
 use super::double_array::DoubleArray;
 use super::model::{Kind, Model, Piece};
 use super::normalizer::char_bytes;
 
-/// How much worse than the worst piece a character is that no piece has.
+/// A character that is in no piece scores this much less than the worst piece.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 /// A path whose score is farther from 0 than this starts again from 0, so that f32 still tells scores apart.
@@ -26,8 +26,8 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) struct Viterbi {
     pieces: DoubleArray,
-    /// Of each piece. Sums are made and kept in f32, as by the C++ library: which of two equally good
-    /// segmentations wins depends on how sums are rounded.
+    /// The score of each piece. Sums are made and kept in f32, as in the C++ library: which of two equally
+    /// good segmentations wins depends on how sums are rounded.
     scores: Vec<f32>,
     unknown: u32,
     unknown_score: f32,
@@ -58,7 +58,7 @@ impl Viterbi {
         nodes.clear();
         nodes.resize(text.len() + 1, Node { score: 0.0, start: NONE, id: NONE });
         let mut start = 0;
-        // No path ends after it yet.
+        // No path ends after this byte yet.
         let mut frontier = 0;
         while start < text.len() {
             let so_far = nodes[start].score;
@@ -79,7 +79,7 @@ impl Viterbi {
     }
 
     /// Extends the best path that ends at `start` by each piece that starts there. The character there has
-    /// `step` bytes. Returns the last place to which that leads.
+    /// `step` bytes. Returns the last byte at which one of these paths ends.
     #[expect(clippy::cast_possible_truncation, reason = "the text has less than 4 GiB")]
     fn extend_paths(&self, text: &[u8], start: usize, step: usize, nodes: &mut [Node]) -> usize {
         let so_far = nodes[start].score;
@@ -104,8 +104,8 @@ impl Viterbi {
     }
 }
 
-/// The score of a symbol that the trainer's user defined. It is better than any usual score, and the more so
-/// the longer the symbol is.
+/// The score of a user-defined symbol. It is better than any usual score, and increases with the symbol's
+/// length.
 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "as the library does")]
 fn user_defined_score(bytes: usize) -> f32 {
     (0.1 * (bytes - 1) as f64) as f32

@@ -1,4 +1,4 @@
-//! Files as blocks of whole lines, which several threads take in order.
+//! Cuts files into blocks of whole lines, which several threads take in order.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,7 +9,7 @@ use super::PrepareError;
 /// How much of a file is read at once. A longer line makes a longer block.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// The most bytes of a line, so that memory is bounded, and so is what a line becomes when it is normalised.
+/// The most bytes of a line. It bounds memory, including what a line may become when it is normalised.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// Whole lines of a file.
@@ -35,7 +35,7 @@ pub(super) struct Blocks<'f> {
     number: usize,
     offset: u64,
     line: u64,
-    /// The front of a line whose end is not read yet.
+    /// The beginning of a line whose end has not been read yet.
     rest: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ impl<'f> Blocks<'f> {
         Blocks { files, open: None, next_file: 0, number: 0, offset: 0, line: 1, rest: Vec::new() }
     }
 
-    /// The next block; `None` after the last. After an error there is none either.
+    /// The next block; `None` after the last one, and after an error.
     pub(super) fn next(&mut self) -> Result<Option<Block>, PrepareError> {
         loop {
             let Some((number, file)) = &mut self.open else {
@@ -106,7 +106,7 @@ impl<'f> Blocks<'f> {
     }
 }
 
-/// Reads on until the block has a whole line, and tells whether the file has ended.
+/// Reads on until the block has a whole line; returns whether the file has ended.
 fn fill(file: &mut File, bytes: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         let from = bytes.len();

@@ -6,11 +6,11 @@ use percolator::source::SourceError;
 
 use crate::sentencepiece::ModelError;
 
-/// Why XLNet's data could not be prepared. Files that are already complete stay, and no other is there.
+/// Why XLNet's data could not be prepared. Complete files stay; no incomplete one is left.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// Flags that cannot be met.
+    /// The flags do not agree, or cannot be met.
     #[error("{0}")]
     Flags(String),
     /// The SentencePiece model cannot be used.
@@ -78,7 +78,7 @@ pub enum PrepareError {
         /// The most bytes that a line may have.
         max: usize,
     },
-    /// A word of a file of token numbers is not one.
+    /// A file of token numbers has a word that is not a token.
     #[error(
         "{path}, line {line}: \"{found}\" is not a token of the model, which has the tokens 0 to {last}; if \
          the file is text, set --from-raw-text=true"
@@ -104,8 +104,8 @@ pub enum PrepareError {
     /// The text of a task does not fill one batch.
     #[error(
         "task {task} has {tokens} tokens, too few for one batch: they are cut into {rows} rows of \
-         {row_tokens} tokens, and a batch takes {needed} tokens of each, and more if its last sentence goes \
-         on: lower --bsz-per-host or --seq-len, or give more text"
+         {row_tokens} tokens, and a batch takes {needed} tokens of each, and more if its last sentence \
+         continues: lower --bsz-per-host or --seq-len, or give more text"
     )]
     TooShort {
         /// The task.
@@ -116,7 +116,7 @@ pub enum PrepareError {
         rows: usize,
         /// The tokens of each such row.
         row_tokens: usize,
-        /// The tokens that a batch takes of a row.
+        /// The tokens that a batch takes from a row.
         needed: usize,
     },
     /// A file of records cannot be written.

@@ -15,25 +15,25 @@ pub struct Flags {
     pub sp_path: String,
     /// `--save_dir`: where the data are written: `corpus_info.json`, and the records in `tfrecords/`.
     pub save_dir: String,
-    /// `--use_tpu`: if not, there is one core a host, whatever [`num_core_per_host`](Self::num_core_per_host)
+    /// `--use_tpu`: if not set, a host has one core, whatever [`num_core_per_host`](Self::num_core_per_host)
     /// is.
     pub use_tpu: bool,
-    /// `--bsz_per_host`: rows a batch.
+    /// `--bsz_per_host`: rows per batch.
     pub bsz_per_host: u32,
     /// `--num_core_per_host`: the cores that share a batch, in equal parts.
     pub num_core_per_host: u32,
-    /// `--seq_len`: tokens a row.
+    /// `--seq_len`: tokens per row.
     pub seq_len: u32,
-    /// `--reuse_len`: tokens at the front of a row that the batch after it goes on from. It must be half of
-    /// `seq_len`.
+    /// `--reuse_len`: the length of a row's reused part, the tokens at its front, which the row of the next
+    /// batch continues. It must be half of `seq_len`.
     pub reuse_len: u32,
     /// `--uncased`: put the text into lower case.
     pub uncased: bool,
-    /// `--bi_data`: the second half of each core's rows is the first half's, backwards.
+    /// `--bi_data`: the second half of each core's rows is the first half backwards.
     pub bi_data: bool,
-    /// `--mask_alpha`: how many tokens of context a masked n-gram has for each of its tokens.
+    /// `--mask_alpha`: tokens of context for each token of a masked n-gram, before `mask_beta` divides them.
     pub mask_alpha: u32,
-    /// `--mask_beta`: divides the context.
+    /// `--mask_beta`: what the context of a masked n-gram is divided by.
     pub mask_beta: u32,
     /// `--num_predict`: how many tokens of a row are masked; if not set, as many as the n-grams have.
     pub num_predict: Option<u32>,
@@ -42,11 +42,12 @@ pub struct Flags {
     pub use_eod: bool,
     /// `--from_raw_text`: the files are text. If not, they are token numbers.
     pub from_raw_text: bool,
-    /// `--split`: what the data are for. It is a part of the files' names.
+    /// `--split`: what the data are for. It is part of the files' names.
     pub split: Split,
-    /// `--pass_id`: which pass over the text this is. Each draws other masks and another order of the files.
+    /// `--pass_id`: which pass over the text this is. Each pass draws other masks and another order of the
+    /// files.
     pub pass_id: u32,
-    /// `--num_task`: among how many tasks the files are divided.
+    /// `--num_task`: the number of tasks that the files are divided among.
     pub num_task: u32,
     /// `--task`: which task this is. It takes every `num_task`-th file, from this one on.
     pub task: u32,
@@ -78,7 +79,7 @@ impl Default for Flags {
     }
 }
 
-/// What data are for.
+/// What the data are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Split {
     /// Training.
@@ -113,18 +114,18 @@ impl FromStr for Split {
     }
 }
 
-/// What the rows of a batch look like, from flags that agree.
+/// The shape of a batch's rows, from flags that agree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Rows a batch.
+    /// Rows per batch.
     pub(super) rows: usize,
-    /// Rows that are cut from the text: half of them if the other half runs backwards.
+    /// Rows that are cut from the text: half of all rows if the other half runs backwards.
     pub(super) rows_cut: usize,
     /// Cores that share a batch.
     pub(super) cores: usize,
     pub(super) seq_len: usize,
     pub(super) reuse_len: usize,
-    /// How many tokens are masked in the reused half of a row, and in the other.
+    /// How many tokens are masked in a row's reused half, and in its other half.
     pub(super) masked: Option<[usize; 2]>,
     pub(super) mask_alpha: usize,
     pub(super) mask_beta: usize,
@@ -143,7 +144,7 @@ impl Shape {
         self.has_backward_rows && row / self.rows_of_direction() % 2 == 1
     }
 
-    /// Which row that is cut from the text a row of the batch is.
+    /// The number of the cut row that a row of the batch is.
     pub(super) fn cut_of(&self, row: usize) -> usize {
         if !self.has_backward_rows {
             return row;
@@ -152,7 +153,7 @@ impl Shape {
         row / (2 * rows) * rows + row % rows
     }
 
-    /// The rows of a core that run in one direction.
+    /// The number of a core's rows that run in one direction.
     fn rows_of_direction(&self) -> usize {
         self.rows / self.cores / 2
     }
@@ -217,7 +218,7 @@ impl Flags {
         })
     }
 
-    /// What NumPy's generator is seeded with for a task's pass.
+    /// The seed of NumPy's generator for a task's pass.
     pub(super) fn numpy_seed(task: u32, pass: u32) -> Result<u32, PrepareError> {
         let seed = u64::from(task) * 100 + u64::from(pass);
         u32::try_from(seed).map_err(|_| {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::PrepareError;
 
-/// All paths that match, in the order of their bytes.
+/// All matching paths, in the order of their bytes.
 pub(super) fn expand(pattern: &str) -> Result<Vec<PathBuf>, PrepareError> {
     let (mut found, relative) = match pattern.strip_prefix('/') {
         Some(rest) => (vec!["/".to_owned()], rest),
@@ -40,7 +40,7 @@ fn join(folder: &str, name: &str) -> String {
     format!("{folder}{slash}{name}")
 }
 
-/// The names in a folder; none if it is something else, or if nothing is there.
+/// The names in a folder; none if it is not a folder, or does not exist.
 fn names_in(folder: &str) -> Result<Vec<String>, PrepareError> {
     let path = if folder.is_empty() { "." } else { folder };
     let unreadable = |source| PrepareError::Read { path: path.to_owned(), source };
@@ -63,7 +63,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut letter) = (0, 0);
-    // After the last star, and the letter up to which it has matched so far.
+    // The pattern after the last star, and the letter up to which that star has matched so far.
     let mut star = None;
     loop {
         if pattern.get(at) == Some(&'*') {
@@ -98,7 +98,7 @@ fn match_one(pattern: &[char], letter: char) -> Option<usize> {
         ['\\', escaped, ..] => (*escaped == letter).then_some(2),
         ['[', rest @ ..] => match match_set(rest, letter) {
             Some((is_in, used)) => is_in.then_some(used + 1),
-            // It is not closed, and so stands for itself.
+            // A bracket that is not closed stands for itself.
             None => (letter == '[').then_some(1),
         },
         [other, ..] => (*other == letter).then_some(1),

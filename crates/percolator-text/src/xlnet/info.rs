@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::Flags;
 
-/// The number of pieces that the script writes down, whatever the model has.
+/// The vocabulary size that the script states, whatever the model's size is.
 const VOCAB_SIZE: u32 = 32_000;
 
-/// What a `record_info-*.json` says about the records of a task's pass.
+/// The content of a `record_info-*.json`: the records of a task's pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordInfo {
     /// The files of records, with the folder in which they were written.
@@ -43,7 +43,7 @@ impl RecordInfo {
     }
 }
 
-/// The text of `corpus_info.json`. If quirks are mended, it says so in a field that the script does not have.
+/// The text of `corpus_info.json`. If quirks are mended, a field that the script does not have says so.
 pub(super) fn corpus_info(flags: &Flags, mends_quirks: bool) -> String {
     let num_predict = flags.num_predict.map_or("null".to_owned(), |predict| predict.to_string());
     let mut text = format!(
@@ -69,7 +69,7 @@ pub(super) fn corpus_info(flags: &Flags, mends_quirks: bool) -> String {
     text
 }
 
-/// A text in JSON, in ASCII alone.
+/// A JSON string, in ASCII alone.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for unit in text.encode_utf16() {

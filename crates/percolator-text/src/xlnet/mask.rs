@@ -1,4 +1,4 @@
-//! Which tokens of a row are predicted: n-grams of one to five tokens, each in a context of its own.
+//! Draws which tokens of a row are predicted: n-grams of one to five tokens, each in a context of its own.
 
 use super::flags::Shape;
 use super::vocabulary::Vocabulary;
@@ -8,12 +8,13 @@ use crate::random::{NumpyRandom, running_sums};
 #[derive(Debug)]
 pub(super) struct Masks<'v> {
     vocabulary: &'v Vocabulary,
-    /// The running sums of the probabilities of one to five tokens.
+    /// The running sums of the probabilities of the lengths, one to five tokens.
     lengths: [f64; 5],
     alpha: usize,
     beta: usize,
-    /// Whether an n-gram ends where its next word starts. The script looks for that at the n-gram's first
-    /// token, which starts a word, so that it counts tokens instead.
+    /// Whether an n-gram ends where a word starts. The script tests the n-gram's first token each time
+    /// instead of the one after its end. That token always starts a word, so the script counts tokens instead
+    /// of words.
     mends_quirks: bool,
 }
 
@@ -28,8 +29,8 @@ impl<'v> Masks<'v> {
         }
     }
 
-    /// Masks `goal` of the tokens, or as many as the n-grams have if there is no goal: sets `mask`, of the
-    /// same length and false so far. `goal` is at most the number of tokens.
+    /// Masks `goal` of the tokens; if there is no goal, as many as the n-grams have. Sets `mask`, which has
+    /// the same length and is false so far. `goal` is at most the number of tokens.
     pub(super) fn draw(
         &self,
         tokens: &[u32],
@@ -49,13 +50,13 @@ impl<'v> Masks<'v> {
             else {
                 break;
             };
-            // Whole words may have more tokens than are left to mask.
+            // A whole word may have more tokens than are still to be masked.
             let end = end.min(begin.saturating_add(goal_or_all - masked));
             mask[begin..end].fill(true);
             masked += end - begin;
             at = end + (context - before);
         }
-        // What is missing is drawn token by token.
+        // Tokens that are still missing are drawn one by one.
         while goal.is_some_and(|goal| masked < goal) {
             let token = &mut mask[random.below(tokens.len())];
             masked += usize::from(!*token);

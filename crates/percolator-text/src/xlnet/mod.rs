@@ -1,8 +1,8 @@
 //! XLNet's data, as the public `data_utils.py` prepares it: text into tokens, tokens into rows of two
 //! segments with masked n-grams, rows into records of `tf.train.Example`; and these records, fed.
 //!
-//! All values are the script's, with the same flags and seeds. [`prepare`] writes a data set, [`XlnetData`]
-//! opens one, and [`XlnetDecoder`] makes of a record what the model takes.
+//! All values are the script's, for the same flags and seeds. [`prepare`] writes a data set, [`XlnetData`]
+//! opens one, and [`XlnetDecoder`] turns its records into what the model takes.
 
 mod blocks;
 mod data;

@@ -1,4 +1,4 @@
-//! All tasks and passes of one call.
+//! Prepares all tasks and passes of one call.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,19 +23,19 @@ use crate::random::{NumpyRandom, PythonRandom};
 pub struct Options {
     /// The script's flags.
     pub flags: Flags,
-    /// How many passes to write, from [`Flags::pass_id`] on. 0 is taken for 1.
+    /// How many passes to write, from [`Flags::pass_id`] on. 0 counts as 1.
     pub num_passes: u32,
-    /// Write all tasks, and not only [`Flags::task`].
+    /// Whether to write all tasks instead of [`Flags::task`] alone.
     pub all_tasks: bool,
-    /// The seed of CPython's `random`, from which the segments are drawn, for each task and pass. If not set,
-    /// it is 100 times the task plus the pass, as for NumPy, so that passes differ.
+    /// The seed of CPython's `random`, from which each task's pass draws its segments. If not set, it is 100
+    /// times the task plus the pass, as for NumPy, so that passes differ.
     ///
     /// The script does not seed it.
     pub python_seed: Option<i64>,
-    /// Mend what the script does wrong: an n-gram ends where a word starts, so that whole words are
-    /// predicted.
+    /// Whether to mend what the script does wrong: n-grams then end where a word starts, so that whole words
+    /// are predicted.
     pub fix_quirks: bool,
-    /// How many threads to use; if not set, one a processor.
+    /// How many threads to use; if not set, one per processor.
     pub threads: Option<usize>,
 }
 
@@ -45,11 +45,11 @@ pub struct Options {
 pub struct Summary {
     /// What was read, of all tasks.
     pub text: TextCounts,
-    /// What was written, by task and pass.
+    /// What was written, for each task's pass.
     pub runs: Vec<RunSummary>,
-    /// Tasks that no file is left for. They write nothing.
+    /// Tasks for which no file is left. They write nothing.
     pub tasks_without_files: Vec<u32>,
-    /// The most bytes of tokens that were held at one time. A token takes four.
+    /// The most bytes of tokens that were in memory at one time. A token takes four.
     pub token_bytes_max: u64,
 }
 
@@ -67,16 +67,16 @@ pub struct RunSummary {
     pub batches: u64,
     /// Records in it.
     pub records: u64,
-    /// Tokens of the text that no row begins with: the end of each row that is too short for another batch,
-    /// and what is left after the text is cut into rows.
+    /// Tokens of the text that are in no row's reused part: the end of each row that is cut from the text,
+    /// which is too short for another batch, and what is left after the cutting.
     pub tokens_left: u64,
 }
 
 /// Prepares XLNet's data: reads the files, writes the records of each task and pass, their `record_info`,
 /// and, with task 0, `corpus_info.json`.
 ///
-/// What is written depends on the flags, the files and the seeds alone, whatever the number of threads. A
-/// file is there whole or not at all.
+/// The result depends only on the flags, the files and the seeds, not on the number of threads. Each file is
+/// either complete or absent.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
     let shape = flags.shape()?;
     let tasks: Vec<u32> = if options.all_tasks { (0..flags.num_task).collect() } else { vec![flags.task] };
     let passes = flags.pass_id..flags.pass_id.saturating_add(options.num_passes.max(1));
-    // All seeds are there if the last is.
+    // The last seed is the largest: if it is valid, all are.
     Flags::numpy_seed(tasks.last().copied().unwrap_or_default(), passes.end - 1)?;
     let vocabulary = Vocabulary::open(Path::new(&flags.sp_path))?;
     let files = glob::expand(&flags.input_glob)?;

@@ -1,4 +1,4 @@
-//! How far a preparation is, for whoever watches it, and the way to stop it.
+//! The progress of a preparation, for a watcher, and the way to stop it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is done yet.
+    /// A progress with nothing done yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -24,8 +24,8 @@ impl Progress {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// All of the work, in bytes of text: once to cut it into tokens, and once for each pass that makes
-    /// records of it. 0 until the files are known.
+    /// The size of all of the work, in bytes of text: the text counts once for being cut into tokens, and
+    /// once for each pass that makes records of it. 0 until the files are known.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)

@@ -22,7 +22,7 @@ pub(super) struct Pass<'a> {
     pub(super) vocabulary: &'a Vocabulary,
     pub(super) mends_quirks: bool,
     pub(super) progress: &'a Progress,
-    /// What the pass counts for in the progress.
+    /// How much the pass counts in the progress.
     pub(super) work: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Pass<'a> {
 struct Draft {
     /// The row's tokens.
     input: Vec<u32>,
-    /// What follows each token.
+    /// The token that follows each token.
     target: Vec<u32>,
     /// How long A and B are.
     a: usize,
@@ -40,7 +40,7 @@ struct Draft {
     /// Which tokens are predicted.
     mask: Vec<bool>,
     cuts: Vec<usize>,
-    /// The tokens of a backward row in the order of the text.
+    /// The tokens of a backward row, in the order of the text.
     reversed: Vec<u32>,
 }
 
@@ -80,7 +80,7 @@ impl Pass<'_> {
                     true
                 }
             }) {
-                // As in the script: when a row is not complete, its batch is dropped, and the file ends.
+                // As in the script: if a row cannot be completed, its batch is dropped, and the file ends.
                 break;
             }
             let writer = match &mut writer {
@@ -113,7 +113,7 @@ impl Pass<'_> {
 }
 
 impl Draft {
-    /// Makes a row of the tokens from `at` on. Returns whether there are enough.
+    /// Makes a row of the tokens from `at` on. Returns `false` if there are too few.
     fn fill(&mut self, row: &Row<'_>, at: usize, shape: &Shape, python: &mut PythonRandom) -> bool {
         let reuse = shape.reuse_len;
         let split = split(row, at + reuse, shape.segment_tokens(), python, &mut self.cuts);
@@ -130,13 +130,13 @@ impl Draft {
         row.copy(a.start + 1..a.end + 1, &mut self.target);
         // B's first token is the target of the separator before it.
         row.copy(b.start..b.end + 1, &mut self.target);
-        // Nobody uses the last two.
+        // The last two are never used.
         self.target.extend([CLS, CLS]);
         debug_assert_eq!([self.input.len(), self.target.len()], [shape.seq_len; 2]);
         true
     }
 
-    /// Masks the reused half of the row, then the other. A backward row is masked in the text's order.
+    /// Masks the row's reused half, then the other. A backward row is masked in the order of the text.
     fn mask(&mut self, is_backward: bool, shape: &Shape, masks: &Masks<'_>, numpy: &mut NumpyRandom) {
         self.mask.clear();
         self.mask.resize(shape.seq_len, false);
@@ -156,7 +156,8 @@ impl Draft {
     }
 
     fn encode(&self, shape: &Shape, example: &mut ExampleWriter) {
-        // Of the reused part, of A with its separator; of B with its separator; of the class symbol.
+        // The segment ids: of the reused part and A with its separator, of B with its separator, of the class
+        // symbol.
         let segments = [(0, shape.reuse_len + self.a + 1), (1, self.b + 1), (2, 1)];
         example.clear();
         example

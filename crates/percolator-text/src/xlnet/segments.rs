@@ -15,10 +15,11 @@ pub(super) struct Segments {
 }
 
 /// Splits the tokens from `begin` on into two segments of `total` tokens together, as the script's
-/// `_split_a_and_b` does. `None` if the row is too short for them or for what is predicted after them.
+/// `_split_a_and_b` does. `None` if the row is too short for them, or for the token after each, which is the
+/// target of its last token.
 ///
-/// Each segment starts with a sentence. Where A ends is drawn from the ends of the sentences within `total`.
-/// Half of the time B is what follows, and otherwise what begins at a sentence drawn from the whole row.
+/// Each segment starts with a sentence. A ends at the end of a sentence within `total`, which is drawn. Half
+/// of the time, B is what follows A; otherwise it starts at a sentence drawn from the whole row.
 pub(super) fn split(
     row: &Row<'_>,
     begin: usize,
@@ -46,15 +47,15 @@ pub(super) fn split(
         Segments { a: begin..a_end, b: a_end..end, is_next: true }
     };
     shorten(&mut segments, total);
-    // The token after each is the target of its last.
+    // The token after each segment is the target of the segment's last token.
     (segments.a.end < row.len && segments.b.end < row.len).then_some(segments)
 }
 
-/// Takes tokens away from the end of the longer segment, of B if they are equal, until `total` are left.
+/// Removes tokens from the end of the longer segment (of B, if they are equally long) until `total` are left.
 fn shorten(Segments { a, b, .. }: &mut Segments, total: usize) {
     let over = (a.len() + b.len()).saturating_sub(total);
     let mut left = over;
-    // First the longer one comes down to the other; then they take turns, B first.
+    // First the longer segment is cut to the length of the other; then they take turns, B first.
     let difference = a.len().abs_diff(b.len()).min(left);
     if a.len() > b.len() {
         a.end -= difference;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-/// Marks a token whose sentence id is not that of the token before. It is stored in the token's word.
+/// Marks a token whose sentence id differs from that of the token before it. Stored in the token's own word.
 pub(super) const CHANGE: u32 = 1 << 31;
 
-/// Tokens in the order of a pass. They are not copied: a pass only orders the files.
+/// Tokens in the order of a pass. They are not copied; a pass only orders the files.
 #[derive(Debug)]
 pub(super) struct Stream<'t> {
     parts: Vec<&'t [u32]>,
@@ -53,7 +53,7 @@ impl<'t> Stream<'t> {
     }
 }
 
-/// How many tokens are looked at in one step, so that a sentence of millions does not take long.
+/// How many tokens are tested together, so that a sentence of millions does not take long.
 const STEP: usize = 64;
 
 fn has_change(tokens: &[u32]) -> bool {
@@ -71,11 +71,11 @@ fn last_change(tokens: &[u32]) -> Option<usize> {
     tokens.iter().rposition(|token| token & CHANGE != 0)
 }
 
-/// A row that is cut from the stream, forwards or backwards. Positions count in its own direction.
+/// A row that is cut from the stream, forwards or backwards. Positions count in the row's direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'t> {
     pub(super) stream: &'t Stream<'t>,
-    /// Where it starts in the stream; where it ends, if it runs backwards.
+    /// Where the row starts in the stream; if it runs backwards, where it ends.
     pub(super) begin: usize,
     pub(super) len: usize,
     pub(super) is_backward: bool,
@@ -102,7 +102,7 @@ impl Row<'_> {
             return self.len;
         }
         if self.is_backward {
-            // Between two positions there is one border, whichever way they are counted.
+            // Between two neighbouring positions there is one border, in either direction.
             let borders = self.begin + 1..self.begin + (self.len - from.max(1)) + 1;
             self.stream.last_change(borders).map_or(self.len, |at| self.len - (at - self.begin))
         } else {
@@ -140,7 +140,7 @@ mod tests {
             cut in any::<(prop::sample::Index, prop::sample::Index)>(),
             is_backward in any::<bool>(),
         ) {
-            // The twin: tokens and sentence ids in arrays, reversed where the row is.
+            // The naive twin: tokens and sentence ids in arrays, reversed if the row is.
             let mut ids = Vec::new();
             let mut id = false;
             let marked: Vec<Vec<u32>> = files.iter().map(|file| file.iter().map(|(token, changes)| {

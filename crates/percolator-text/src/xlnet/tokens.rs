@@ -1,4 +1,4 @@
-//! Files into tokens: sentences, documents, and the ids by which neighbouring sentences are told apart.
+//! Cuts files into tokens: sentences, documents, and the ids that distinguish neighbouring sentences.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::parallel::in_order;
 use crate::python_text::{integer, is_space, words};
 use crate::sentencepiece::Scratch;
 
-/// What was read, and what of it was skipped.
+/// What was read, and how much of it was skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextCounts {
     /// Files.
@@ -24,7 +24,7 @@ pub struct TextCounts {
     pub files_without_tokens: u64,
     /// Lines.
     pub lines: u64,
-    /// Lines of white space that are skipped, as without [`use_eod`](Flags::use_eod).
+    /// Blank lines that were skipped because [`use_eod`](Flags::use_eod) is off.
     pub blank_lines_skipped: u64,
     /// Lines that are not blank and have no token.
     pub lines_without_tokens: u64,
@@ -44,21 +44,21 @@ impl TextCounts {
     }
 }
 
-/// The tokens of a task's files, each with the mark [`CHANGE`] where a sentence starts.
+/// The tokens of a task's files. [`CHANGE`] marks those at which a sentence starts.
 #[derive(Debug)]
 pub(super) struct TaskTokens {
-    /// Of each file that has a token, the tokens of its blocks.
+    /// The tokens of each file that has any, by block.
     pub(super) files: Vec<Vec<Vec<u32>>>,
     pub(super) counts: TextCounts,
 }
 
-/// The tokens of a block. Its first line has the sentence id `false` for the time being: which it has depends
-/// on the lines before.
+/// The tokens of a block. The id of its first sentence is assumed to be `false`; the right one depends on the
+/// lines before the block.
 #[derive(Debug)]
 struct BlockTokens {
     file: usize,
     tokens: Vec<u32>,
-    /// The sentence ids of its first and last token, and that which the line after it will have.
+    /// The sentence ids of its first token, of its last token, and of the line after the block.
     first_id: bool,
     last_id: bool,
     next_id: bool,
@@ -90,7 +90,7 @@ pub(super) fn read(
     Ok(join(in_order(threads, next, cut)?, files.len()))
 }
 
-/// Joins the blocks of each file: where two meet, the sentence ids of the second follow those of the first.
+/// Joins the blocks of each file. At each joint, the second block's sentence ids continue those of the first.
 fn join(blocks: Vec<BlockTokens>, file_count: usize) -> TaskTokens {
     let mut counts = TextCounts { files: file_count as u64, ..TextCounts::default() };
     let mut files: Vec<Vec<Vec<u32>>> = vec![Vec::new(); file_count];
@@ -103,7 +103,7 @@ fn join(blocks: Vec<BlockTokens>, file_count: usize) -> TaskTokens {
             (next_id, last_id) = (false, None);
         }
         if let Some(first) = block.tokens.first_mut() {
-            // Sentences of different files always differ.
+            // A new file always starts a new sentence.
             let changes = last_id.is_none_or(|last| last != block.first_id ^ next_id);
             *first = *first & !CHANGE | if changes { CHANGE } else { 0 };
             last_id = Some(block.last_id ^ next_id);
@@ -128,7 +128,7 @@ struct Cutter<'a> {
     vocabulary: &'a Vocabulary,
     files: &'a [PathBuf],
     scratch: Scratch,
-    /// The line that is cleaned.
+    /// The cleaned line.
     text: String,
 }
 
@@ -148,8 +148,8 @@ impl Cutter<'_> {
             let place = Place { block, line, offset };
             offset += bytes.len();
             let without;
-            // TensorFlow's reader drops this byte wherever it is, and takes a last line for none if nothing
-            // is left of it.
+            // TensorFlow's reader drops this byte wherever it is. If nothing is left of a last line, there is
+            // no such line.
             let mut kept = bytes;
             if bytes.contains(&b'\r') {
                 without = bytes.iter().copied().filter(|byte| *byte != b'\r').collect::<Vec<_>>();
@@ -166,7 +166,7 @@ impl Cutter<'_> {
         Ok(cut)
     }
 
-    /// Appends a line's tokens, and takes turns with the sentence id.
+    /// Appends a line's tokens, and flips the sentence id.
     fn line(&mut self, line: &str, place: &Place<'_>, cut: &mut BlockTokens) -> Result<(), PrepareError> {
         cut.counts.lines += 1;
         let from = cut.tokens.len();

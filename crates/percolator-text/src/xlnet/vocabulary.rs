@@ -1,5 +1,5 @@
-//! A model as XLNet uses it: its special symbols, which pieces start a word, and the rule for numbers that
-//! end in a comma.
+//! A model as XLNet uses it: its special symbols, the pieces that start a word, and the rule for numbers
+//! before a comma.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use super::PrepareError;
 use crate::python_text::is_digit;
 use crate::sentencepiece::{Scratch, SentencePiece};
 
-/// Ends the row.
+/// The class symbol, which ends a row.
 pub(super) const CLS: u32 = 3;
 /// Ends each of a row's two segments.
 pub(super) const SEP: u32 = 4;
 /// Ends a document.
 pub(super) const EOD: u32 = 7;
 
-/// The symbols whose numbers the data rely on.
+/// The symbols whose numbers are fixed in the data.
 const SPECIAL: [(u32, &str); 3] = [(CLS, "<cls>"), (SEP, "<sep>"), (EOD, "<eod>")];
 
-/// What pieces start with that start a word.
+/// The character with which word-starting pieces begin.
 const WORD_START: char = '\u{2581}';
 const SPACE: &[u8] = "\u{2581}".as_bytes();
 
@@ -25,7 +25,7 @@ const SPACE: &[u8] = "\u{2581}".as_bytes();
 #[derive(Debug)]
 pub struct Vocabulary {
     model: SentencePiece,
-    /// Of each token.
+    /// Whether each token may start a masked n-gram.
     is_start: Vec<bool>,
 }
 
@@ -34,8 +34,8 @@ impl Vocabulary {
     ///
     /// # Errors
     ///
-    /// [`PrepareError`] if it is no unigram model, or if its tokens 3, 4 and 7 are not `<cls>`, `<sep>` and
-    /// `<eod>`.
+    /// [`PrepareError`] if it is not a unigram model, or if its tokens 3, 4 and 7 are not `<cls>`, `<sep>`
+    /// and `<eod>`.
     pub fn open(path: &Path) -> Result<Self, PrepareError> {
         let named = || path.display().to_string();
         let model =
@@ -80,8 +80,8 @@ impl Vocabulary {
         });
     }
 
-    /// Appends the tokens of a piece without its comma, and the comma. White space that the piece does not
-    /// start with, and that encoding it by itself puts in front, is taken away again.
+    /// Appends the tokens of a piece without its comma, and then the comma. Encoding the piece by itself adds
+    /// white space at its front; if the piece did not start with white space, that is removed again.
     fn encode_number(&self, number: &str, tokens: &mut Vec<u32>) {
         let has_space = number.starts_with(WORD_START);
         let text = number.replace(WORD_START, "");

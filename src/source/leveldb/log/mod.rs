@@ -18,9 +18,9 @@
 //!   disk),
 //!
 //! the log is cut: the records before the cut are good, and [`LogCut`](super::LogCut) says where it is.
-//! Everything else is damage, and an error: a wrong checksum, also in the last record, if all of its length
-//! is there; a length for which a complete block has no room; an unknown kind; fragments out of order; zeros
-//! with data after them. LevelDB with paranoid checks agrees on all but the last.
+//! Everything else is damage, and an error: a wrong checksum, even in the last record, if all of the record's
+//! bytes are there; a length for which a complete block has no room; an unknown kind; fragments out of order;
+//! zeros with data after them. LevelDB with paranoid checks agrees on all but the last.
 //!
 //! One kind of damage looks like a cut: a length in the last block that became too large. It would hide every
 //! record after it. So a cut counts as one only if no intact fragment starts in the bytes it drops. LevelDB

@@ -1,4 +1,4 @@
-//! What keeps prepared records from being a data set.
+//! What can be wrong with the files of a data set.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use super::DataFlags;
 use crate::xlnet::Split;
 use crate::xlnet::decoder::InputError;
 
-/// Why a folder is not a data set.
+/// Why a folder cannot be opened as a data set.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
@@ -30,9 +30,9 @@ pub enum DataError {
     NoInfo {
         /// The folder.
         folder: PathBuf,
-        /// The split that was asked for.
+        /// The requested split.
         split: Split,
-        /// The flags that were asked for, if any were.
+        /// The requested flags, if any were.
         flags: Option<DataFlags>,
         /// The flags of one that is there, if there is one of the split.
         found: Option<DataFlags>,
@@ -74,7 +74,7 @@ pub enum DataError {
         /// Its flags.
         other: DataFlags,
     },
-    /// A pass that was asked for is not there.
+    /// A requested pass is missing.
     #[error(
         "{} has no pass {pass} of task {task}, and {passes} passes (0 to {}) were asked for: ask for fewer, \
          or prepare it (--pass-id, --num-passes)",
@@ -88,10 +88,10 @@ pub enum DataError {
         task: u32,
         /// The pass.
         pass: u32,
-        /// How many passes were asked for.
+        /// The number of passes that were requested.
         passes: u32,
     },
-    /// No passes were asked for.
+    /// Zero passes were requested.
     #[error("0 passes were asked for; ask for 1 or more, or for all (None)")]
     NoPasses,
     /// A file of records is not there.
@@ -104,7 +104,7 @@ pub enum DataError {
         /// Why it cannot be used.
         source: io::Error,
     },
-    /// There is no batch.
+    /// The data set has no batch.
     #[error("{} has no batch: every record_info-{split}-*.json states 0", folder.display())]
     Empty {
         /// The folder.
@@ -112,7 +112,7 @@ pub enum DataError {
         /// The split.
         split: Split,
     },
-    /// A host that is none of the hosts, or that no file is left for.
+    /// There is no such host, or the host gets no file.
     #[error(
         "host {host} of {hosts} gets no file of {files}: a host gets {files} / {hosts} of them, and the last \
          the rest; hosts count from 0, and there must be a file for each"

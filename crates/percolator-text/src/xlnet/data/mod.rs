@@ -32,8 +32,9 @@ use super::{RecordInfo, Split};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Each batch goes on where the one before it ended: the reused part of its row `r` follows that of row `r`
-/// of the batch before, in the text. So records are never shuffled; whole files are.
+/// Each batch continues where the previous one ended: in the text, the reused part of its row `r` follows the
+/// reused part of row `r` of the previous batch. So records are never shuffled; only the order of whole files
+/// is.
 #[derive(Clone, Debug)]
 pub struct XlnetData {
     files: Vec<PathBuf>,
@@ -41,15 +42,16 @@ pub struct XlnetData {
     flags: DataFlags,
     input: InputFlags,
     host: usize,
-    /// A `record_info` that the flags are from, for messages.
+    /// The `record_info` that the flags were read from, for messages.
     named_by: PathBuf,
 }
 
 impl XlnetData {
-    /// Opens the records of a split in a folder: that of the `record_info` files, or the one above it, which
-    /// `prepare` was given. With a number of passes, those from 0 on, of each task; `None` for all there are.
+    /// Opens the records of a split in a folder: the folder of the `record_info` files, or the one above it,
+    /// which `prepare` was given. `passes` is the number of passes to read of each task, from pass 0 on;
+    /// `None` reads all there are.
     ///
-    /// The flags are those in the files' names, and all files must have the same.
+    /// The flags are read from the files' names, and must be the same in all of them.
     ///
     /// The files are in the order of the names of their `record_info`s, as in the script (so task 10 comes
     /// before task 2). They are looked for in the folder of their `record_info`, wherever they were written.
@@ -66,7 +68,7 @@ impl XlnetData {
         Self::open_those(folder.as_ref(), None, split, passes.into())
     }
 
-    /// Opens the records with these flags, of a folder that may have others as well.
+    /// Opens the records with these flags, in a folder that may have others as well.
     ///
     /// # Errors
     ///
@@ -120,7 +122,7 @@ impl XlnetData {
         XlnetData { files: Vec::new(), num_batch: 0, flags, input, host: 0, named_by }
     }
 
-    /// Adds what a `record_info` names. If it has several files, they are those of as many passes.
+    /// Adds the files that a `record_info` names. If it names several, each is a pass.
     fn add(&mut self, folder: &Path, path: &Path, passes: Option<u32>) -> Result<(), DataError> {
         let text = fs::read_to_string(path).map_err(|source| unreadable(path, source))?;
         let info =
@@ -128,7 +130,8 @@ impl XlnetData {
         let files = info.filenames.len();
         let taken = passes.map_or(files, |passes| files.min(passes as usize));
         for name in &info.filenames[..taken] {
-            let wrong = || DataError::Info { path: path.to_owned(), wrong: format!("{name:?} is no file") };
+            let wrong =
+                || DataError::Info { path: path.to_owned(), wrong: format!("{name:?} is not a file") };
             let records = folder.join(Path::new(name).file_name().ok_or_else(wrong)?);
             match fs::metadata(&records) {
                 Ok(found) if found.is_file() => self.files.push(records),
@@ -138,7 +141,7 @@ impl XlnetData {
                 }
             }
         }
-        // As in the script, all files are taken to have as many batches.
+        // As in the script, all files are assumed to have the same number of batches.
         let batches = u128::from(info.num_batch) * taken as u128 / files.max(1) as u128;
         self.num_batch = self.num_batch.saturating_add(u64::try_from(batches).unwrap_or(u64::MAX));
         Ok(())
@@ -168,13 +171,13 @@ impl XlnetData {
         &self.files
     }
 
-    /// How many batches of a host the `record_info` files state, of all hosts together.
+    /// The number of a host's batches that the `record_info` files state, summed over all hosts.
     #[must_use]
     pub fn num_batch(&self) -> u64 {
         self.num_batch
     }
 
-    /// The flags of the input function: those of the records, and what was set here.
+    /// The flags of the input function: those of the records, and those set here.
     #[must_use]
     pub fn input_flags(&self) -> &InputFlags {
         &self.input
@@ -194,9 +197,9 @@ impl XlnetData {
         self
     }
 
-    /// The part of one host of several, as the script divides it: each has `files / hosts` consecutive files,
-    /// and the last one those left over as well. It draws permutations of its own. Batches are those of the
-    /// host: the hosts do not know of each other.
+    /// The part of one host of several, divided as in the script: each host has `files / hosts` consecutive
+    /// files, and the last one also has those left over. It draws permutations of its own. A batch has
+    /// records of this host only; the hosts do not communicate.
     ///
     /// # Errors
     ///
@@ -220,7 +223,7 @@ impl XlnetData {
         Ok(XlnetDecoder::new(self.input)?.host(self.host))
     }
 
-    /// A feed of the data set: [`feed`](Self::feed) of nothing set yet.
+    /// A feed of the data set: [`feed`](Self::feed) with a new builder.
     ///
     /// # Errors
     ///
@@ -229,11 +232,11 @@ impl XlnetData {
         self.feed(Feed::builder())
     }
 
-    /// Sets the files, the decoder, the batch and the shuffle of a feed.
+    /// Sets a feed's files, decoder, batch size and shuffle.
     ///
     /// A step has the `bsz_per_host` records that the script wrote together. The feed's devices share it in
-    /// equal parts, as the cores of a host do in the script: each device has the same rows of every step, so
-    /// its batches are consecutive. With the number of devices that the records were made for
+    /// equal parts, as a host's cores do in the script: each device has the same rows of every step, so its
+    /// batches continue one another. With the number of devices that the records were made for
     /// (`--num-core-per-host`), each device has forward and backward rows.
     ///
     /// The order of the files is shuffled in each epoch ([`Shuffle::Files`]). Set
@@ -298,7 +301,7 @@ fn check_flags<'a>(
     }
 }
 
-/// Checks that each task has the passes that were asked for.
+/// Checks that each task has the requested passes.
 fn check_passes(
     folder: &Path,
     there: impl Iterator<Item = (u32, u32)>,
@@ -310,7 +313,7 @@ fn check_passes(
         tasks.entry(task).or_default().insert(pass);
     });
     for (task, there) in tasks {
-        // The first one missing is at most one after all that are there.
+        // The search is short: a missing pass comes at most one after the last one that is there.
         if let Some(pass) = (0..passes).find(|pass| !there.contains(pass)) {
             return Err(DataError::MissingPass { folder: folder.to_owned(), task, pass, passes });
         }

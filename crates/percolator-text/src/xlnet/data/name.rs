@@ -6,24 +6,25 @@ use std::path::Path;
 use super::DataError;
 use crate::xlnet::{Flags, Split};
 
-/// The flags that a data set's files are named by. All of its records have them.
+/// The flags in the names of a data set's files. All of its records were made with them.
 ///
 /// Displayed as in a name: `bsz-8.seqlen-128.reuse-64.uncased.bi.alpha-6.beta-1.fnp-21`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DataFlags {
-    /// Rows a batch, of all cores of a host together.
+    /// Rows per batch, of all cores of a host together.
     pub bsz_per_host: u32,
-    /// Tokens a row.
+    /// Tokens per row.
     pub seq_len: u32,
-    /// Tokens at the front of a row that the batch after it goes on from.
+    /// The length of a row's reused part: the tokens at its front, which the row of the next batch continues.
     pub reuse_len: u32,
     /// The text is in lower case.
     pub uncased: bool,
     /// Half of the rows run backwards.
     pub bi_data: bool,
-    /// How many tokens of context a masked n-gram has for each of its tokens.
+    /// Tokens of context for each token of a masked n-gram, before [`mask_beta`](Self::mask_beta) divides
+    /// them.
     pub mask_alpha: u32,
-    /// Divides the context.
+    /// What the context of a masked n-gram is divided by.
     pub mask_beta: u32,
     /// How many tokens of a row are masked, if that is fixed.
     pub num_predict: Option<u32>,
@@ -57,7 +58,7 @@ impl fmt::Display for DataFlags {
     }
 }
 
-/// What the name of a `record_info` says.
+/// What the name of a `record_info` states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InfoName {
     pub(super) task: u32,
@@ -78,13 +79,13 @@ impl InfoName {
 /// Reads `0-0.bsz-8.seqlen-128.reuse-64.uncased.bi.alpha-6.beta-1.fnp-21`.
 fn parse(text: &str) -> Result<InfoName, String> {
     let (place, rest) = text.split_once('.').ok_or("there are no flags")?;
-    let (task, pass) = place.split_once('-').ok_or_else(|| format!("{place:?} is no task and pass"))?;
+    let (task, pass) = place.split_once('-').ok_or_else(|| format!("{place:?} is not a task and a pass"))?;
     let (task, pass) = (number(task)?, number(pass)?);
     let mut parts = rest.split('.').peekable();
     let valued = |name: &str, parts: &mut dyn Iterator<Item = &str>| {
         let part = parts.next().unwrap_or_default();
         let value = part.strip_prefix(name).and_then(|value| value.strip_prefix('-'));
-        number(value.ok_or_else(|| format!("{part:?} is where {name}-N should be"))?)
+        number(value.ok_or_else(|| format!("found {part:?} instead of {name}-N"))?)
     };
     let bsz_per_host = valued("bsz", &mut parts)?;
     let seq_len = valued("seqlen", &mut parts)?;
@@ -102,7 +103,7 @@ fn parse(text: &str) -> Result<InfoName, String> {
         None => None,
     };
     if let Some(more) = parts.next() {
-        return Err(format!("{more:?} follows the flags"));
+        return Err(format!("{more:?} comes after the flags"));
     }
     if bsz_per_host == 0 {
         return Err("bsz-0 is no batch".to_owned());
@@ -115,7 +116,7 @@ fn parse(text: &str) -> Result<InfoName, String> {
 fn number(text: &str) -> Result<u32, String> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let value = is_plain.then(|| text.parse().ok()).flatten();
-    value.ok_or_else(|| format!("{text:?} is no number below 2^32"))
+    value.ok_or_else(|| format!("{text:?} is not a number below 2^32"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use percolator::Dtype;
 use percolator::batch::RecordCause;
 use percolator::example::{Example, Feature, FeatureError, Int64List, Kind};
 
-/// Who takes the features, in messages.
+/// The user of the features, as messages name it.
 const WANTED: &str = "XLNet's input function";
 
 const NAMES: [&str; 5] = ["input", "target", "seg_id", "label", "is_masked"];
@@ -13,7 +13,7 @@ const NAMES: [&str; 5] = ["input", "target", "seg_id", "label", "is_masked"];
 #[derive(Clone, Debug)]
 pub(super) struct Features {
     pub(super) input: Vec<i32>,
-    /// What follows each token.
+    /// The token that follows each token.
     pub(super) target: Vec<i32>,
     pub(super) seg_id: Vec<i32>,
     /// Whether B follows A. One number.
@@ -33,7 +33,7 @@ impl Features {
         }
     }
 
-    /// The bytes of one for rows of this many tokens.
+    /// The size in bytes of a value for rows of this many tokens.
     pub(super) fn bytes(seq_len: usize) -> usize {
         (3 * size_of::<i32>() + 1).saturating_mul(seq_len)
     }
@@ -42,7 +42,7 @@ impl Features {
     pub(super) fn read(&mut self, record: &[u8]) -> Result<(), RecordCause> {
         let example = Example::parse(record)?;
         let mut found = [None; NAMES.len()];
-        // Of several of one name, the last one counts.
+        // Of several features with one name, the last one counts.
         for (name, feature) in example.features().entries() {
             if let Some(number) = NAMES.iter().position(|known| *known == name) {
                 found[number] = Some(feature);
@@ -64,7 +64,8 @@ fn read_tokens((name, list): (&'static str, Int64List<'_>), out: &mut [i32]) -> 
     read((name, list), out, |value| value.try_into().map_err(|_| value))
 }
 
-/// Reads a list of exactly as many values as there is room for. Those that `as_element` refuses are errors.
+/// Reads a list of exactly as many values as there is room for. A value that `as_element` refuses is an
+/// error.
 fn read<T>(
     (name, list): (&'static str, Int64List<'_>),
     out: &mut [T],
@@ -94,7 +95,7 @@ fn out_of_range(name: &str, index: usize, found: i64) -> RecordCause {
     FeatureError::Range { feature, wanted, index, found, dtype: Dtype::I32 }.into()
 }
 
-/// The error for a feature that is no list of integers.
+/// The error for a feature that is not a list of integers.
 #[cold]
 fn unfit(example: Example<'_>, name: &str, found: Option<Feature<'_>>) -> RecordCause {
     let (feature, wanted) = (name.to_owned(), WANTED.to_owned());

@@ -1,4 +1,4 @@
-//! XLNet's input function as a decoder: a record of `data_utils.py` into what the model takes.
+//! XLNet's input function as a decoder: turns a record of `data_utils.py` into what the model takes.
 //!
 //! ```text
 //! features     the record's five lists
@@ -23,7 +23,7 @@ use self::features::Features;
 use self::order::Draws;
 use self::real::{Real, real};
 
-/// The most tokens of a row: `perm_mask` has the square of it, 4 GiB of f32.
+/// The most tokens per row: `perm_mask` has the square of that, 4 GiB of f32.
 const SEQ_LEN_MAX: usize = 1 << 15;
 
 // The fields, by number.
@@ -34,31 +34,32 @@ const TARGET: usize = 3;
 const TARGET_MASK: usize = 4;
 const SEG_ID: usize = 5;
 const LABEL: usize = 6;
-/// It is there only with `num_predict`.
+/// Present only with `num_predict`.
 const TARGET_MAPPING: usize = 7;
 
 /// The flags of XLNet's input function, with the script's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputFlags {
-    /// Tokens a row.
+    /// Tokens per row.
     pub seq_len: usize,
-    /// Tokens at the front of a row that the batch after it goes on from.
+    /// The length of a row's reused part: the tokens at its front, which the row of the next batch continues.
     pub reuse_len: usize,
-    /// The length of a permutation. It divides `reuse_len` and the rest of a row: each of these is a number
-    /// of blocks of this length, one predicted after the other. Usually it is `reuse_len`.
+    /// The length of a permutation. It must divide `reuse_len` and the number of the other tokens: both
+    /// halves of a row are cut into blocks of this length, which are predicted one after the other. Usually
+    /// it is `reuse_len`.
     pub perm_size: usize,
-    /// How many predictions a row has room for. If not set, every token has a target, and `target_mask` says
-    /// which count.
+    /// How many predictions a row has room for. If not set, every token has a target, and `target_mask` marks
+    /// those that count.
     pub num_predict: Option<usize>,
-    /// Floats are bf16, and not f32.
+    /// Whether floats are bf16 instead of f32.
     pub use_bfloat16: bool,
 }
 
-/// Flags of which no input can be made.
+/// Flags that no input can be made with.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
-    /// A row of no tokens, or of too many.
+    /// A row has no tokens, or too many.
     #[error("seq_len is {found}, and must be from 2 to {SEQ_LEN_MAX}")]
     SeqLen {
         /// What was given.
@@ -69,7 +70,7 @@ pub enum InputError {
     ReuseLen {
         /// What was given.
         found: usize,
-        /// Tokens a row.
+        /// Tokens per row.
         seq_len: usize,
     },
     /// A permutation does not fit a row.
@@ -85,19 +86,19 @@ pub enum InputError {
         /// The other tokens of a row.
         rest: usize,
     },
-    /// There are more predictions than tokens.
+    /// A row has room for more predictions than it has tokens.
     #[error("num_predict is {found}, and must be from 1 to {seq_len}, the tokens of a row")]
     NumPredict {
         /// What was given.
         found: usize,
-        /// Tokens a row.
+        /// Tokens per row.
         seq_len: usize,
     },
 }
 
-/// Makes of a record what XLNet's input function makes of it, with a permutation of the record's own: drawn
-/// from the feed's seed, the epoch and the record's position, so each epoch permutes anew, and the bytes are
-/// the same for any number of threads.
+/// Turns a record into the arrays that XLNet's input function returns for it. The permutation is drawn from
+/// the feed's seed, the epoch and the record's position. So each epoch permutes a record differently, and the
+/// bytes are the same for any number of threads.
 ///
 /// | field | elements of a record | what it is |
 /// |---|---|---|
@@ -110,11 +111,11 @@ pub enum InputError {
 /// | `label` | i32 \[1\] | 1 if B follows A in the text |
 /// | `target_mapping` | float \[num_predict, seq_len\] | 1 at each prediction's token; with `num_predict` |
 ///
-/// Floats are f32 or bf16. The model wants the batch last (`[seq_len, batch]`), as in the script, which
-/// transposes what its input function returns.
+/// Floats are f32 or bf16. XLNet's model takes the batch as the last axis (`[seq_len, batch]`): transpose the
+/// arrays first, as the script does with what its input function returns.
 ///
 /// `<sep>` and `<cls>` (tokens 4 and 3) are not predicted even if they are masked, so a row may have fewer
-/// predictions than `num_predict`. More than that is an error.
+/// predictions than `num_predict`. More predictions than that are an error.
 #[derive(Clone, Debug)]
 pub struct XlnetDecoder {
     flags: InputFlags,
@@ -145,8 +146,8 @@ impl XlnetDecoder {
         Ok(XlnetDecoder { flags, host: 0 })
     }
 
-    /// Draws the permutations of this host (default: 0). Records are numbered by each feed from 0 on, so
-    /// hosts with files of their own would otherwise draw the same ones.
+    /// Draws this host's own permutations (default: host 0). Each feed numbers its records from 0, so without
+    /// this, hosts with different files would draw the same permutations.
     #[must_use]
     pub fn host(self, host: usize) -> Self {
         XlnetDecoder { host: host as u64, ..self }
@@ -218,7 +219,7 @@ impl RecordDecoder for XlnetDecoder {
     fn scratch_bytes(&self, _first: &Record<'_>) -> Decoded<Vec<(&'static str, usize)>> {
         let InputFlags { seq_len, perm_size, .. } = self.flags;
         let bytes = Features::bytes(seq_len) + Attention::bytes(seq_len) + size_of::<i32>() * perm_size;
-        Ok(vec![("a worker's tokens of a row of XLNet's", bytes)])
+        Ok(vec![("workers: the tokens of an XLNet row", bytes)])
     }
 
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded {

@@ -1,10 +1,10 @@
-//! In which order a row's tokens are predicted: a permutation drawn from the record's own random numbers.
+//! The order in which a row's tokens are predicted: a permutation drawn from the record's own random numbers.
 
 /// The odd constant of `SplitMix64`: 2^64 over the golden ratio.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// `SplitMix64`, seeded with a number of the record. Each host has a sequence of its own: hosts count the
-/// records of their own files, so several have a record of the same number.
+/// `SplitMix64`, seeded from the record's random numbers and the host. Hosts number the records of their own
+/// files, so records of several hosts have the same number; each host still has a sequence of its own.
 #[derive(Debug)]
 pub(super) struct Draws(u64);
 
@@ -20,7 +20,7 @@ impl Draws {
         usize::try_from(product >> 64).expect("it is less than `end`")
     }
 
-    /// Writes the numbers from 0 on, shuffled: each order is as likely as any other.
+    /// Writes the numbers from 0 on, shuffled. All orders are equally likely.
     pub(super) fn permutation(&mut self, out: &mut [i32]) {
         out.iter_mut().zip(0..).for_each(|(to, number)| *to = number);
         for last in (1..out.len()).rev() {
@@ -29,7 +29,7 @@ impl Draws {
     }
 }
 
-/// The finaliser of `SplitMix64`. It takes 0 to 0.
+/// The finaliser of `SplitMix64`. It maps 0 to 0.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

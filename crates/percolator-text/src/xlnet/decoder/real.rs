@@ -4,7 +4,7 @@ use percolator::Row;
 use percolator::batch::{Element, FieldError};
 use percolator::half::bf16;
 
-/// A type that has 0 and 1, of which all floats are.
+/// The type of all floats of a batch; it has a 0 and a 1.
 pub(super) trait Real: Element {
     const ZERO: Self;
     const ONE: Self;
@@ -31,7 +31,7 @@ impl Real for bf16 {
     }
 }
 
-/// 1 if so, else 0.
+/// 1 if true, else 0.
 #[inline]
 pub(super) fn real<T: Real>(is: bool) -> T {
     if is { T::ONE } else { T::ZERO }

@@ -1,4 +1,4 @@
-//! Which of a row's tokens may see which, and which are predicted: XLNet's permutation language model.
+//! Which tokens of a row may see which, and which are predicted: XLNet's permutation language model.
 //!
 //! A row has two halves: the reused tokens, and the rest. Each is predicted in an order of its own, a
 //! permutation, and each token has three properties:
@@ -7,7 +7,7 @@
 //! - *Predicted*: masked, and not functional. The model sees a query in its place.
 //! - *Open*: neither masked nor functional. Every token of its half sees it.
 //!
-//! As slow code, for a token `i` that looks at `j`:
+//! In pseudocode, for a token `i` that looks at `j`:
 //!
 //! ```text
 //! sees(i, j) = if i is in the reused half and j is not:  no
@@ -18,9 +18,9 @@
 //!              otherwise, i is functional:               order(i) >= order(j)
 //! ```
 //!
-//! Two numbers a token hold all of it: its `rank`, which is its place in the order, or -1 if it is open; and
-//! its `horizon`, which is its rank if it is predicted, and one more otherwise. Within a half, `i` does not
-//! see `j` if `horizon(i) <= rank(j)`.
+//! Two numbers per token are enough: its `rank`, which is its place in the order, or -1 if it is open; and
+//! its `horizon`, which is its rank if it is predicted, and its rank + 1 otherwise. Within a half, `i` does
+//! not see `j` if `horizon(i) <= rank(j)`.
 
 use super::real::{Real, real};
 use crate::xlnet::vocabulary::{CLS, SEP};
@@ -28,7 +28,7 @@ use crate::xlnet::vocabulary::{CLS, SEP};
 /// The rank of an open token.
 const OPEN: i32 = -1;
 
-/// What is known of a row's tokens. Kept from record to record, as scratch memory.
+/// The tokens of a row. Kept from record to record, as scratch memory.
 #[derive(Clone, Debug)]
 pub(super) struct Attention {
     ranks: Vec<i32>,
@@ -44,13 +44,13 @@ impl Attention {
         Attention { ranks, horizons, is_predicted: vec![false; seq_len], reuse_len }
     }
 
-    /// The bytes of one for rows of this many tokens.
+    /// The size in bytes of a value for rows of this many tokens.
     pub(super) fn bytes(seq_len: usize) -> usize {
         (2 * size_of::<i32>() + 1).saturating_mul(seq_len)
     }
 
-    /// Sets the tokens of one half of the row, from position `start` on. The order is that of each block of
-    /// `order.len()` tokens, which is shifted from block to block; a half is a number of whole blocks.
+    /// Sets the tokens of one half of the row, from position `start` on. A half consists of whole blocks of
+    /// `order.len()` tokens. Each block has this order, shifted by the block's start.
     pub(super) fn set(&mut self, start: usize, tokens: &[i32], is_masked: &[bool], order: &[i32]) {
         let half = start..start + tokens.len();
         let of_order = (0..).step_by(order.len()).flat_map(|block| order.iter().map(move |at| block + at));
@@ -83,7 +83,7 @@ impl Attention {
         out.iter_mut().zip(&self.is_predicted).for_each(|(to, is)| *to = real(*is));
     }
 
-    /// For each token a row, with 1 where it must not look.
+    /// Writes one row for each token, with 1 where it must not look.
     pub(super) fn write_perm_mask<T: Real>(&self, out: &mut [T]) {
         let (reused, rest) = self.ranks.split_at(self.reuse_len);
         let compare = |horizon: i32, ranks: &[i32], out: &mut [T]| {
@@ -103,8 +103,8 @@ impl Attention {
         }
     }
 
-    /// What each token has to predict: itself. `next` is what follows each; a half's first token is not in
-    /// it.
+    /// What a token has to predict: itself. `next` has what follows each token, and so lacks the first token
+    /// of each half.
     fn target(&self, at: usize, tokens: &[i32], next: &[i32]) -> i32 {
         if at == 0 || at == self.reuse_len { tokens[at] } else { next[at - 1] }
     }
@@ -114,13 +114,13 @@ impl Attention {
         out.iter_mut().enumerate().for_each(|(at, to)| *to = self.target(at, tokens, next));
     }
 
-    /// The targets of the tokens that are predicted, then zeros. There is room for all.
+    /// The targets of the predicted tokens, then zeros. `out` has room for all.
     pub(super) fn write_predicted_targets(&self, tokens: &[i32], next: &[i32], out: &mut [i32]) {
         out.fill(0);
         out.iter_mut().zip(self.predicted()).for_each(|(to, at)| *to = self.target(at, tokens, next));
     }
 
-    /// For each prediction a row, with 1 at its token; then rows of zeros. There is room for all.
+    /// For each prediction a row with 1 at its token, then rows of zeros. `out` has room for all.
     pub(super) fn write_mapping<T: Real>(&self, out: &mut [T]) {
         out.fill(T::ZERO);
         let rows = out.chunks_exact_mut(self.ranks.len());

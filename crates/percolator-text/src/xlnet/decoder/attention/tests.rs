@@ -1,11 +1,12 @@
-//! The arrays beside those of the script's formulas, step by step on whole matrices; and their laws.
+//! Compares the arrays with those of the script's formulas, step by step on whole matrices, and checks the
+//! rules.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
 
-/// What the script's `_local_perm` returns, and the mask of what is predicted as booleans.
+/// What the script's `_local_perm` returns. The mask of predicted tokens is of booleans.
 struct Naive {
     perm_mask: Vec<Vec<bool>>,
     target: Vec<i32>,
@@ -95,7 +96,7 @@ fn reals<T: Real + PartialEq + std::fmt::Debug>(naive: &[bool]) -> Vec<T> {
 fn agrees<T: Real + PartialEq + std::fmt::Debug>(row: &Example) -> Result<(), TestCaseError> {
     let (attention, naive) = (set(row), whole(row));
     let len = row.tokens.len();
-    // Old values of the memory must not be left.
+    // Old values in the memory must be overwritten.
     let mut perm_mask = vec![T::ONE; len * len];
     attention.write_perm_mask(&mut perm_mask);
     prop_assert_eq!(perm_mask, reals::<T>(&naive.perm_mask.concat()));
@@ -130,7 +131,7 @@ proptest! {
         agrees::<percolator::half::bf16>(&row)?;
     }
 
-    /// The laws of the module's head, position by position.
+    /// The rules at the head of the module, position by position.
     #[test]
     fn tokens_see_what_they_may(row in any_example()) {
         let attention = set(&row);
@@ -157,7 +158,7 @@ proptest! {
                 };
                 let found = perm_mask[i * len + j];
                 prop_assert_eq!(found, if sees { 0.0 } else { 1.0 }, "{} looks at {}", i, j);
-                // Nothing that is predicted is seen by itself.
+                // No predicted token sees itself.
                 prop_assert!(i != j || sees != is_predicted(i));
             }
         }
