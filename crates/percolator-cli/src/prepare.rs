@@ -26,9 +26,9 @@ pub(super) struct Prepare {
 enum What {
     /// Turn text into XLNet's records, value for value as its public script data_utils.py.
     ///
-    /// All flags of the script have its names, with a hyphen or an underscore, and its defaults. Booleans are
+    /// All flags of the script exist, with its names (hyphens or underscores) and its defaults. Booleans are
     /// set as --uncased=true. Writes DIR/corpus_info.json and, in DIR/tfrecords, a file of records and its
-    /// record_info for each task and pass. A file is there whole or not at all, also after an interrupt.
+    /// record_info for each task and pass. A file is complete or absent, also after an interrupt.
     ///
     /// Memory: 4 bytes for each token of the tasks under way, however many passes are made of them.
     Xlnet(Box<Xlnet>),
@@ -48,7 +48,7 @@ struct Xlnet {
     #[arg(long, value_name = "GLOB", alias = "input-glob", alias = "input_glob",
         default_value_t = Flags::default().input_glob)]
     input: String,
-    /// The SentencePiece model, of the kind unigram.
+    /// The SentencePiece unigram model.
     #[arg(long, value_name = "FILE", alias = "sp-path", alias = "sp_path")]
     sp_model: String,
     /// Where the data are written.
@@ -71,25 +71,25 @@ struct Xlnet {
 /// The batches and their rows.
 #[derive(Debug, Args)]
 struct ShapeArgs {
-    /// Rows a batch.
+    /// Rows per batch.
     #[arg(long, alias = "bsz_per_host", value_name = "ROWS", default_value_t = Flags::default().bsz_per_host)]
     bsz_per_host: u32,
     /// Cores that share a batch.
     #[arg(long, alias = "num_core_per_host", value_name = "CORES",
         default_value_t = Flags::default().num_core_per_host)]
     num_core_per_host: u32,
-    /// If false, there is one core a host, whatever --num-core-per-host is.
+    /// If false, there is one core per host, whatever --num-core-per-host is.
     #[arg(long, alias = "use_tpu", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
     use_tpu: bool,
-    /// Tokens a row.
+    /// Tokens per row.
     #[arg(long, alias = "seq_len", value_name = "TOKENS", default_value_t = Flags::default().seq_len)]
     seq_len: u32,
-    /// Tokens of a row from which the next batch goes on: half of --seq-len.
+    /// Tokens of a row that the next batch continues from: half of --seq-len.
     #[arg(long, alias = "reuse_len", value_name = "TOKENS", default_value_t = Flags::default().reuse_len)]
     reuse_len: u32,
-    /// Every second half of the rows runs backwards.
+    /// The second half of each core's rows is the first half, backwards.
     #[arg(long, alias = "bi_data", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
@@ -105,7 +105,7 @@ struct MaskArgs {
     /// Divides the context.
     #[arg(long, alias = "mask_beta", value_name = "TOKENS", default_value_t = Flags::default().mask_beta)]
     mask_beta: u32,
-    /// Masked tokens a row.
+    /// Masked tokens per row.
     #[arg(long, alias = "num_predict", value_name = "TOKENS", default_value_t = 85)]
     num_predict: u32,
     /// Mask as many tokens as the n-grams have.
@@ -150,7 +150,7 @@ struct RunArgs {
     #[arg(long, alias = "num_passes", value_name = "PASSES", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..))]
     num_passes: u32,
-    /// Among how many tasks the files are divided.
+    /// The number of tasks among which the files are divided.
     #[arg(long, alias = "num_task", value_name = "TASKS", default_value_t = 1)]
     num_task: u32,
     /// The task to write: every --num-task-th file, from this one on.
@@ -163,7 +163,7 @@ struct RunArgs {
     /// pass, as for NumPy's]. One seed for several passes draws them alike.
     #[arg(long, alias = "python_seed", value_name = "SEED", allow_negative_numbers = true)]
     python_seed: Option<i64>,
-    /// Threads [default: one a processor].
+    /// Threads [default: one per processor].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 }
