@@ -348,7 +348,7 @@ fn what_is_no_leveldb_is_refused_with_a_hint() {
     assert!(
         error
             .to_string()
-            .contains("it is a LevelDB: say .leveldb(path), --leveldb, or in a net backend: LEVELDB")
+            .contains("it is a LevelDB: use .leveldb(path), --leveldb, or in a net backend: LEVELDB")
     );
     assert!(matches!(
         Feed::builder().leveldb(data("leveldb/nothing")).build(),

@@ -242,7 +242,7 @@ fn a_leveldb_is_no_lmdb_and_the_error_says_what_opens_it() {
     fs::write(folder.path().join("CURRENT"), "MANIFEST-000001\n").unwrap();
     let error = refusal(folder.path());
     assert!(matches!(error, SourceError::NotADatabase { missing: "data.mdb", .. }));
-    assert!(error.to_string().contains("it is a LevelDB: say .leveldb(path)"));
+    assert!(error.to_string().contains("it is a LevelDB: use .leveldb(path)"));
 }
 
 #[test]

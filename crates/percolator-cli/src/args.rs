@@ -47,7 +47,7 @@ pub(super) struct StateArgs {
     /// The data layer that fills this blob; needed only if several layers share a name.
     #[arg(long, value_name = "BLOB", conflicts_with_all = ["lmdb", "leveldb", "tfrecord"])]
     top: Option<String>,
-    /// The folder that relative paths, of sources and in the net, start from [default: the working
+    /// The folder that relative paths (of sources, and in the net) start from [default: the working
     /// directory].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -200,7 +200,7 @@ impl SourceArgs {
         state.check_database(is_lmdb)?;
         let mut described = match self {
             SourceArgs { net: Some(path), .. } if path.is_dir() => bail!(
-                "{}: a net is a file, and this is a folder: give a database with --lmdb or --leveldb",
+                "{}: a net is a file, and this is a folder: give it with --lmdb, --leveldb or --tfrecord",
                 shown::path(path)
             ),
             SourceArgs { net: Some(path), .. } => state.layer_of(&Net::open(path)?, path)?,

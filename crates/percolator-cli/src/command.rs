@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{bench, devices, digest, dump, feed, plan, prepare, verify_run};
 
-/// Keeps every accelerator fed: Caffe databases in, device-ready batches out.
+/// Keeps every accelerator fed: training records in, device-ready batches out.
 #[derive(Debug, Parser)]
 #[command(name = "percolator", version)]
 pub(crate) struct Cli {
@@ -23,7 +23,7 @@ enum Command {
     Feed(feed::Feed),
     // Its help text is on its arguments.
     Bench(bench::Bench),
-    /// Write the batches that a net would see as NumPy arrays.
+    /// Write the batches that a net would see, as NumPy arrays.
     Dump(dump::Dump),
     /// Make a data set from raw data.
     Prepare(prepare::Prepare),

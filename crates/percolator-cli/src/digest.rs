@@ -14,8 +14,8 @@ use super::args::{SourceArgs, StateArgs, TransformArgs};
 #[command(group = ArgGroup::new("source").args(["paths", "lmdb", "leveldb", "tfrecord"])
     .required(true).multiple(true))]
 pub(crate) struct Digest {
-    /// The data set: an LMDB, a LevelDB, or a net, whose data layer's source is read. If there are several
-    /// databases, LMDBs come first, and TFRecords last.
+    /// The data set: an LMDB, a LevelDB, or a net, whose data layer's source is read. Several databases are
+    /// read in this order: LMDBs, LevelDBs, TFRecords.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// An LMDB of the data set.

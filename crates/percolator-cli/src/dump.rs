@@ -49,8 +49,8 @@ pub(crate) struct Dump {
     /// Worker threads [default: one per core]. The arrays do not depend on it.
     #[arg(long)]
     threads: Option<usize>,
-    /// The folder for data.npy (float32; N,C,H,W) and label.npy (float32; N); of other fields, for NAME.npy,
-    /// with NAME.lengths.npy beside padded ones and NAME.offsets.npy beside ragged ones.
+    /// The folder to write to: data.npy (float32; N,C,H,W) and label.npy (float32; N). Any other field is
+    /// NAME.npy, with NAME.lengths.npy beside a padded one and NAME.offsets.npy beside a ragged one.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }

@@ -41,13 +41,13 @@ pub(crate) struct Feed {
     /// Records per step, of all replicas of the job together; replaces the batch size of each device.
     #[arg(long, value_name = "RECORDS", conflicts_with = "batch_size")]
     global_batch_size: Option<usize>,
-    /// Simulate training: each consumer takes this many milliseconds per batch, on a GPU with a kernel.
+    /// Simulate training: each consumer takes this many milliseconds per batch (on a GPU, with a kernel).
     #[arg(long, value_name = "MS", value_parser = millis)]
     step_ms: Option<Duration>,
     /// Feed every record once, then stop.
     #[arg(long, conflicts_with_all = ["batches", "seconds", "epochs"])]
     once: bool,
-    /// Feed this many epochs, then stop; 0 does not stop.
+    /// Feed this many epochs, then stop; 0 sets no limit.
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
     /// Where to keep the index of a database that is shuffled or shared: beside, memory, or a folder
@@ -86,7 +86,7 @@ pub(crate) struct Feed {
     /// Stop after this many batches per lane.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Stop after this many seconds [default: 5, unless --once, --epochs or --batches].
+    /// Stop after this many seconds [default: 5; no limit with --once, --batches, or --epochs of 1 or more].
     #[arg(long, value_parser = seconds)]
     seconds: Option<Duration>,
 }

@@ -9,21 +9,27 @@ use percolator::example::{ExampleFields, ExampleImage, ImageShapeFrom};
 #[derive(Clone, Debug, Default, Args)]
 #[group(multiple = true, conflicts_with = "net")]
 pub(super) struct ExampleArgs {
-    /// Read tf.train.Example, and make fields of these features: NAME:TYPE, separated by commas.
+    /// Read tf.train.Example, and make fields of these features: NAME:TYPE, separated by commas
     ///
-    /// i64 (one value), i64[128], f32[3x4] (exactly as many), i64[<=8] (up to 8: values and offsets),
-    /// i64[<=8]=-1 (padded: values and lengths), bytes (one string of up to 256 bytes, padded with zeros),
-    /// bytes(4096), bytes[3x32x32] (exactly as many bytes). i8 to i64 and u8 to u64 are made of integers;
-    /// f16, bf16, f32 and f64 of floats. =VALUE after other types stands in for a missing feature:
-    /// label:i64=-1. FEATURE as NAME:TYPE gives the field another name; a feature's name that is not a word
-    /// is quoted: "a.b" as ab:i64.
-    #[arg(long, value_name = "FIELDS")]
+    /// i64              one value
+    /// i64[128]         exactly 128 values; f32[3x4]: exactly 12
+    /// i64[<=8]         up to 8 values, with offsets
+    /// i64[<=8]=-1      up to 8 values, padded with -1, with lengths
+    /// bytes            one string of up to 256 bytes, padded with zeros, with its length
+    /// bytes(4096)      one string of up to 4096 bytes
+    /// bytes[3x32x32]   one string of exactly 3072 bytes
+    ///
+    /// i8 to i64 and u8 to u64 take integers; f16, bf16, f32 and f64 take floats. A type with one length may
+    /// end in =VALUE, which stands in for a missing feature: label:i64=-1. FEATURE as NAME:TYPE gives the
+    /// field another name. Quote a feature's name that has characters other than letters, digits, _, - and /:
+    /// "a.b" as ab:i64.
+    #[arg(long, verbatim_doc_comment, value_name = "FIELDS")]
     fields: Option<ExampleFields>,
     /// Read tf.train.Example, and take the image in this feature: a JPEG or PNG, or raw pixels with
     /// --image-shape. It is transformed as Caffe's images are.
     #[arg(long, value_name = "FEATURE")]
     image: Option<String>,
-    /// The image is raw, channel by channel: its shape, or the feature that has its shape.
+    /// The image's pixels are raw, channel by channel: their shape, or the feature that has it.
     #[arg(long, value_name = "CxHxW|FEATURE", requires = "image", value_parser = shape)]
     image_shape: Option<ImageShapeFrom>,
     /// The feature that is the image's label, one integer.

@@ -66,7 +66,7 @@ pub(crate) struct Plan {
     /// The epoch, from 0 [default: 0, or the snapshot's].
     #[arg(long)]
     epoch: Option<u64>,
-    /// Print what is left of this snapshot's run, when it resumes as this job.
+    /// Print what is left of this snapshot's run if it resumes as the job that the other options describe.
     #[arg(long, value_name = "FILE", conflicts_with = "rebatch")]
     resume: Option<PathBuf>,
     /// Only this step of the epoch, from 0.

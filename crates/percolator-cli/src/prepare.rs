@@ -26,10 +26,9 @@ pub(super) struct Prepare {
 enum What {
     /// Turn text into XLNet's records, with exactly the values of its public script data_utils.py.
     ///
-    /// All flags of the script exist with their names, with hyphens or underscores, and their defaults.
-    /// Booleans are set as --uncased=true. Writes DIR/corpus_info.json and, in DIR/tfrecords, a file of
-    /// records and its record_info for each task and pass. Each file is either complete or absent, even after
-    /// an interrupt.
+    /// All flags of the script exist, with its names (hyphens or underscores) and its defaults. Booleans are
+    /// set as --uncased=true. Writes DIR/corpus_info.json and, in DIR/tfrecords, a file of records and its
+    /// record_info for each task and pass. A file is complete or absent, also after an interrupt.
     ///
     /// Memory: 4 bytes for each token of the tasks under way, however many passes are made of them.
     Xlnet(Box<Xlnet>),
@@ -49,7 +48,7 @@ struct Xlnet {
     #[arg(long, value_name = "GLOB", alias = "input-glob", alias = "input_glob",
         default_value_t = Flags::default().input_glob)]
     input: String,
-    /// The SentencePiece model, of the kind unigram.
+    /// The SentencePiece unigram model.
     #[arg(long, value_name = "FILE", alias = "sp-path", alias = "sp_path")]
     sp_model: String,
     /// Where the data are written.
@@ -79,7 +78,7 @@ struct ShapeArgs {
     #[arg(long, alias = "num_core_per_host", value_name = "CORES",
         default_value_t = Flags::default().num_core_per_host)]
     num_core_per_host: u32,
-    /// If false, a host has one core, whatever --num-core-per-host is.
+    /// If false, there is one core per host, whatever --num-core-per-host is.
     #[arg(long, alias = "use_tpu", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
@@ -90,7 +89,7 @@ struct ShapeArgs {
     /// The tokens at the front of a row that the next batch's row continues: half of --seq-len.
     #[arg(long, alias = "reuse_len", value_name = "TOKENS", default_value_t = Flags::default().reuse_len)]
     reuse_len: u32,
-    /// The second half of each core's rows runs backwards.
+    /// The second half of each core's rows is the first half, backwards.
     #[arg(long, alias = "bi_data", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true",
         action = clap::ArgAction::Set)]
@@ -151,7 +150,7 @@ struct RunArgs {
     #[arg(long, alias = "num_passes", value_name = "PASSES", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..))]
     num_passes: u32,
-    /// The number of tasks that the files are divided among.
+    /// The number of tasks among which the files are divided.
     #[arg(long, alias = "num_task", value_name = "TASKS", default_value_t = 1)]
     num_task: u32,
     /// The task to write: every --num-task-th file, from this one on.

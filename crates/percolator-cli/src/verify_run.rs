@@ -18,7 +18,7 @@ pub(crate) struct VerifyRun {
     /// All receipts of the run: of every rank, and from before and after it was resumed.
     #[arg(value_name = "RECEIPT", required = true)]
     receipts: Vec<PathBuf>,
-    /// Require the first N epochs to be covered [default: each one that another follows].
+    /// Require the first N epochs to be covered [default: every epoch that another one follows].
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
     /// Also prove that the delivered bytes are those of the data set of this digest, from percolator digest.

@@ -99,7 +99,7 @@ fn folder_of(data: &Path) -> Option<&Path> {
 
 fn explain_missing_data(folder: &Path) -> SourceError {
     let hint = if folder.join("CURRENT").exists() {
-        "; it is a LevelDB: say .leveldb(path), --leveldb, or in a net backend: LEVELDB"
+        "; it is a LevelDB: use .leveldb(path), --leveldb, or in a net backend: LEVELDB"
     } else {
         "; give the folder that convert_imageset or a similar tool wrote"
     };

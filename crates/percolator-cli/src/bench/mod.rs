@@ -55,15 +55,15 @@ const RECORDS_MAX: i64 = 99_999_999;
 /// copy_n can bind only if no more is written than read;
 /// store_n: output bytes, as a share of what all threads store past the caches;
 /// read_n: bytes of records, as a share of what all threads read from the page cache;
-/// decode: records, as a share of what the same number of threads decode whole if they do nothing else;
+/// decode: records, as a share of the whole images that all threads decode when they do nothing else;
 /// pinned_copy: bytes of batches, as a share of what the GPUs copy from page-locked memory;
-/// cpu: processor time, as a share of what the same number of threads has.
+/// cpu: processor time, as a share of what all threads have.
 ///
-/// The largest share binds; copy_1 and cpu are only reported. If none reaches a half while the workers are at
-/// work four fifths of the time, the processor binds: cpu. GB are 10^9 bytes, and copies are counted in bytes
-/// written. The measurement starts once the pipeline has been through its source, or has run as long as a
-/// round lasts. With --cold it starts when the pipeline is built, and ends with the first pass. --drop-behind
-/// needs --cold.
+/// The largest share binds, except those of copy_1 and cpu, which are only reported. But if none reaches a
+/// half while the workers are at work four fifths of the time, cpu binds. GB are 10^9 bytes, and copies are
+/// counted in bytes written. The measurement starts once the pipeline has been through its source, or has run
+/// as long as a round lasts. With --cold it starts when the pipeline is built, and ends with the first pass.
+/// --drop-behind needs --cold.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment,
     group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord", "synthetic"]).required(true))]

@@ -412,7 +412,7 @@ fn a_net_that_cannot_be_read_is_named_with_the_place() {
     let message = Dump::new().fail(["missing.prototxt"]);
     assert_eq!(message, "missing.prototxt: cannot be read: No such file or directory (os error 2)");
     let message = Dump::new().fail(["."]);
-    assert!(message.ends_with("this is a folder: give a database with --lmdb or --leveldb"), "{message}");
+    assert!(message.ends_with("this is a folder: give it with --lmdb, --leveldb or --tfrecord"), "{message}");
     let message = Dump::with_net("layer {\n  name: 'd'\n  nmae 'x'\n}").fail(["net.prototxt"]);
     assert!(message.starts_with("net.prototxt:3:8: expected \":\""), "{message}");
     let crop = LAYER.replace("data_param", "transform_param { crop: 3 }\ndata_param");
