@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use percolator::leveldb::LogGaps;
 use percolator::order::{BatchSize, Job, Plan as JobPlan, World, rebatch};
+use percolator::record::StepId;
 use percolator::source::{IndexPlace, LevelDb, Lmdb, Source, TfRecord};
 use percolator::{LastBatch, Snapshot, shown, tfrecord};
 use serde_json::json;
@@ -104,26 +105,28 @@ impl Plan {
 
     fn print_job(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let files = self.record_counts()?;
-        let (plan, epoch) = self.plan_of(&self.job_of(&files)?)?;
-        let count = plan.steps(epoch)?;
-        let steps = self.step.map_or(0..count, |step| step..step.saturating_add(1));
-        let replicas =
-            self.replica.map_or(0..plan.world().replicas(), |replica| replica..replica.saturating_add(1));
+        let run = self.run_of(&self.job_of(&files)?)?;
+        let epoch = self.epoch.unwrap_or(run.next.iter().min().map_or(0, |id| id.epoch));
+        let count = run.plan.steps(epoch)?;
+        let world = run.plan.world();
+        let replicas = self.replica.map_or(0..world.replicas(), |replica| replica..replica.saturating_add(1));
+        let first = replicas.clone().map(|replica| run.first_step(epoch, replica)).min();
+        let rest = first.unwrap_or(0).min(count)..count;
+        let steps = self.step.map_or(rest.clone(), |step| step..step.saturating_add(1));
         if self.step.is_some() || !steps.is_empty() {
             // Steps and replicas that do not exist are refused before anything is printed.
-            plan.share(epoch, steps.start, replicas.start)?;
+            run.plan.share(epoch, steps.start, replicas.start)?;
         }
         if self.json {
-            print_json(out, &plan, epoch, steps, &replicas)
+            print_json(out, &run, epoch, steps, &replicas)
         } else {
-            print_heading(out, &plan, epoch, &files, count)?;
-            print_steps(out, &plan, epoch, steps, &replicas)
+            print_heading(out, &run.plan, epoch, &files, &rest)?;
+            print_steps(out, &run, epoch, steps, &replicas)
         }
     }
 
-    /// The plan, and the epoch to print.
-    fn plan_of(&self, job: &Job) -> anyhow::Result<(JobPlan, u64)> {
-        let Some(path) = &self.resume else { return Ok((job.plan()?, self.epoch.unwrap_or(0))) };
+    fn run_of(&self, job: &Job) -> anyhow::Result<Run> {
+        let Some(path) = &self.resume else { return Ok(Run { plan: job.plan()?, next: Vec::new() }) };
         let snapshot = Snapshot::load(path)?;
         let run = || format!("{}: the run", shown::path(path));
         let Some(plan) = snapshot.plan() else {
@@ -134,8 +137,7 @@ impl Plan {
             next.with_context(|| format!("{} has replicas whose step is not in the snapshot", run()))?;
         let (plan, next) =
             plan.resumed(job, &next).with_context(|| format!("{} cannot resume as this job", run()))?;
-        let first = next.iter().min().map_or(0, |id| id.epoch);
-        Ok((plan, self.epoch.unwrap_or(first)))
+        Ok(Run { plan, next })
     }
 
     /// The number of records of each file.
@@ -208,17 +210,39 @@ impl Plan {
     }
 }
 
+/// The run that is printed.
+struct Run {
+    plan: JobPlan,
+    /// Each replica's next step, if the run resumes.
+    next: Vec<StepId>,
+}
+
+impl Run {
+    /// The first step of an epoch that a replica has not delivered. It may be one that the epoch has not.
+    fn first_step(&self, epoch: u64, replica: usize) -> u64 {
+        match self.next.get(replica) {
+            Some(next) if next.epoch > epoch => u64::MAX,
+            Some(next) if next.epoch == epoch => next.step,
+            _ => 0,
+        }
+    }
+}
+
 fn print_json(
     out: &mut impl Write,
-    plan: &JobPlan,
+    run: &Run,
     epoch: u64,
     steps: Range<u64>,
     replicas: &Range<usize>,
 ) -> anyhow::Result<()> {
+    let plan = &run.plan;
     // Positions are streamed: a step may have more of them than fit in memory.
     write!(out, "{{\"steps\": ")?;
     write_list(out, steps.clone(), |out, step| {
         write_list(out, replicas.clone(), |out, replica| {
+            if step < run.first_step(epoch, replica) {
+                return write!(out, "[]");
+            }
             let records = plan.share(epoch, step, replica).map_err(io::Error::other)?;
             write_list(out, records, |out, record| write!(out, "{}", record.index))
         })
@@ -242,7 +266,7 @@ fn print_heading(
     plan: &JobPlan,
     epoch: u64,
     files: &[u64],
-    steps: u64,
+    rest: &Range<u64>,
 ) -> anyhow::Result<()> {
     let (policy, why) = plan.policy();
     let world = plan.world();
@@ -251,21 +275,30 @@ fn print_heading(
     writeln!(out, "{} replica(s) of {} worker(s)", world.replicas(), world.workers())?;
     writeln!(out, "sharded by {policy}: {why}")?;
     writeln!(out, "at most {} records per replica and step", plan.batch_size_max())?;
-    writeln!(out, "epoch {}: {steps} step(s)", epoch)?;
+    write!(out, "epoch {epoch}: {} step(s)", rest.end)?;
+    if rest.start > 0 {
+        write!(out, ", {} left", rest.end - rest.start)?;
+    }
+    writeln!(out)?;
     Ok(())
 }
 
 fn print_steps(
     out: &mut impl Write,
-    plan: &JobPlan,
+    run: &Run,
     epoch: u64,
     steps: Range<u64>,
     replicas: &Range<usize>,
 ) -> anyhow::Result<()> {
+    let plan = &run.plan;
     let shown = steps.start..steps.end.min(steps.start.saturating_add(SHOWN_STEPS));
     for step in shown.clone() {
         for replica in replicas.clone() {
             let worker = replica / plan.world().replicas_per_worker();
+            if step < run.first_step(epoch, replica) {
+                writeln!(out, "step {step}, replica {replica} of worker {worker}: delivered before")?;
+                continue;
+            }
             let records = plan.share(epoch, step, replica)?;
             let count = records.len();
             write!(out, "step {step}, replica {replica} of worker {worker}: {count} record(s)")?;

@@ -122,3 +122,33 @@ fn the_command_refuses_what_cannot_be() {
         assert!(code != 0 && out.is_empty() && error.contains(due), "{arguments}: {code} {out} {error}");
     }
 }
+
+#[test]
+fn a_resumed_plan_has_what_was_not_delivered() {
+    let folder = tempfile::tempdir().unwrap();
+    common::write_images(&folder.path().join("db"), 20, 1, 2, 2);
+    let run = |arguments: &str| -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        command.args(arguments.split_whitespace()).current_dir(folder.path()).env_remove("RUST_LOG");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let plan = |more: &str| -> Value {
+        let job = "plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --json";
+        serde_json::from_str(&run(&format!("{job} {more}"))).unwrap()
+    };
+    run("feed --lmdb db --devices host:0,host:1 --batch-size 2 --shuffle global --batches 3 --snapshot s");
+    let (whole, rest) = (plan(""), plan("--resume s"));
+    let steps = |plan: &Value| plan["steps"].as_array().unwrap().clone();
+    assert_eq!((steps(&whole).len(), &whole["first_step"]), (5, &Value::from(0)));
+    assert_eq!((&rest["first_step"], &rest["epoch_steps"]), (&Value::from(3), &Value::from(5)));
+    assert_eq!(steps(&rest), steps(&whole)[3..]);
+    // A delivered step has no records left, and the next epoch has them all.
+    assert_eq!(steps(&plan("--resume s --step 1")), [serde_json::json!([[], []])]);
+    assert_eq!(steps(&plan("--resume s --epoch 1")), steps(&plan("--epoch 1")));
+    let text = run("plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --resume s");
+    assert!(text.contains("epoch 0: 5 step(s), 2 left\nstep 3, replica 0"), "{text}");
+    let text = run("plan --lmdb db --per-replica-batch 2 --replicas 2 --shuffle global --resume s --step 0");
+    assert!(text.contains("step 0, replica 1 of worker 0: delivered before\n"), "{text}");
+}

@@ -1,0 +1,299 @@
+//! Which files a pattern names. Shared with the other packages; not part of the interface.
+//!
+//! The rules are `fnmatch`'s, name by name: `*`, `?`, `[...]` with ranges, negation and classes, and `\` before
+//! a character that stands for itself. No element matches a slash. A name that is not UTF-8 is matched byte by
+//! byte where it is not.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// What else is left to whoever expands a pattern.
+#[derive(Debug)]
+pub struct Rules {
+    /// Whether `*`, `?` and `[...]` match a dot at the start of a name, as in TensorFlow. A shell needs the
+    /// dot in the pattern.
+    pub hidden: bool,
+    /// Whether the last name is only a file's.
+    pub files: bool,
+    /// Leaves out files of these names.
+    pub is_left_out: fn(&OsStr) -> bool,
+}
+
+/// Whether a path has a character that makes it a pattern.
+#[must_use]
+pub fn is_pattern(text: &OsStr) -> bool {
+    text.as_bytes().iter().any(|byte| b"*?[\\".contains(byte))
+}
+
+/// The paths that match, in the order of their bytes, as a shell sorts them in the C locale. Links are
+/// followed.
+///
+/// # Errors
+///
+/// [`io::Error`] if the only folder that names are looked for in exists and cannot be listed. Of several
+/// folders, those that cannot be listed have no matches.
+pub fn expand(root: &Path, pattern: &Path, rules: &Rules) -> io::Result<Vec<PathBuf>> {
+    let mut found = vec![root.to_owned()];
+    let mut components = pattern.components().peekable();
+    while let Some(component) = components.next() {
+        let is_last = components.peek().is_none();
+        match component {
+            Component::Normal(name) if is_pattern(name) => found = in_folders(found, name, is_last, rules)?,
+            other => {
+                found.iter_mut().for_each(|path| path.push(other));
+                found.retain(|path| is_wanted(path, is_last, rules));
+            }
+        }
+    }
+    found.sort_unstable_by(|one, other| one.as_os_str().as_bytes().cmp(other.as_os_str().as_bytes()));
+    Ok(found)
+}
+
+/// The paths in these folders whose names match.
+fn in_folders(
+    folders: Vec<PathBuf>,
+    pattern: &OsStr,
+    is_last: bool,
+    rules: &Rules,
+) -> io::Result<Vec<PathBuf>> {
+    let elements = characters(pattern.as_bytes());
+    let shows_hidden = rules.hidden || pattern.as_bytes().starts_with(b".");
+    let is_only = folders.len() == 1;
+    let mut found = Vec::new();
+    for folder in folders {
+        let place = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
+        let entries = match fs::read_dir(place) {
+            Err(error) if is_only && !is_missing(&error) => return Err(error),
+            Err(_) => continue,
+            Ok(entries) => entries,
+        };
+        for entry in entries {
+            let name = entry?.file_name();
+            let is_hidden = !shows_hidden && name.as_bytes().starts_with(b".");
+            let is_left_out = is_last && (rules.is_left_out)(&name);
+            if is_hidden || is_left_out || !is_match(&elements, &characters(name.as_bytes())) {
+                continue;
+            }
+            let path = folder.join(&name);
+            found.extend(is_wanted(&path, is_last, rules).then_some(path));
+        }
+    }
+    Ok(found)
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether something that can be the next part of a path is there.
+fn is_wanted(path: &Path, is_last: bool, rules: &Rules) -> bool {
+    fs::metadata(path).is_ok_and(|found| match is_last {
+        true => !rules.files || found.is_file(),
+        false => found.is_dir(),
+    })
+}
+
+/// A text's characters. Bytes that are not UTF-8 come after all characters.
+fn characters(text: &[u8]) -> Vec<u32> {
+    let mut characters = Vec::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        characters.extend(chunk.valid().chars().map(u32::from));
+        characters.extend(chunk.invalid().iter().map(|byte| char::MAX as u32 + 1 + u32::from(*byte)));
+    }
+    characters
+}
+
+const STAR: u32 = '*' as u32;
+const ANY: u32 = '?' as u32;
+const OPEN: u32 = '[' as u32;
+const CLOSE: u32 = ']' as u32;
+const COLON: u32 = ':' as u32;
+const DASH: u32 = '-' as u32;
+const NOT: u32 = '!' as u32;
+const CARET: u32 = '^' as u32;
+const ESCAPE: u32 = '\\' as u32;
+
+/// Whether a name matches a pattern. Backtracks only to the last `*`, so the time is at most the product of
+/// both lengths.
+fn is_match(pattern: &[u32], name: &[u32]) -> bool {
+    let (mut rest, mut left) = (pattern, name);
+    let mut star: Option<(&[u32], &[u32])> = None;
+    loop {
+        if let Some((&STAR, behind)) = rest.split_first() {
+            rest = behind;
+            star = Some((behind, left));
+            continue;
+        }
+        if let Some((character, others)) = left.split_first() {
+            if let Some(behind) = behind_one(rest, *character) {
+                (rest, left) = (behind, others);
+                continue;
+            }
+        } else if rest.is_empty() {
+            return true;
+        }
+        // The last `*` takes one character more.
+        let Some((behind, taken_to)) = star else { return false };
+        let Some((_, others)) = taken_to.split_first() else { return false };
+        (rest, left) = (behind, others);
+        star = Some((behind, others));
+    }
+}
+
+/// The rest of the pattern if its first element matches this character; otherwise `None`.
+fn behind_one(pattern: &[u32], character: u32) -> Option<&[u32]> {
+    match pattern {
+        [ANY, behind @ ..] => Some(behind),
+        [ESCAPE, escaped, behind @ ..] => (*escaped == character).then_some(behind),
+        [OPEN, set @ ..] => match behind_set(set, character) {
+            Some((is_in, behind)) => is_in.then_some(behind),
+            // A bracket that is not closed stands for itself.
+            None => (character == OPEN).then_some(set),
+        },
+        [literal, behind @ ..] => (*literal == character && *literal != ESCAPE).then_some(behind),
+        [] => None,
+    }
+}
+
+/// Whether a character is in the set that begins here, and what follows the set; `None` if the set has no
+/// end.
+fn behind_set(set: &[u32], character: u32) -> Option<(bool, &[u32])> {
+    let (is_negated, mut rest) = match set {
+        [NOT | CARET, rest @ ..] => (true, rest),
+        _ => (false, set),
+    };
+    let (mut is_in, mut is_first) = (false, true);
+    loop {
+        match rest {
+            [CLOSE, behind @ ..] if !is_first => return Some((is_in != is_negated, behind)),
+            [OPEN, COLON, class @ ..] if class.windows(2).any(|end| end == [COLON, CLOSE]) => {
+                let end = class.windows(2).position(|end| end == [COLON, CLOSE])?;
+                is_in |= is_in_class(&class[..end], character);
+                rest = &class[end + 2..];
+            }
+            _ => {
+                let (low, behind) = character_of_set(rest)?;
+                let (high, behind) = match behind {
+                    [DASH, end @ ..] if end.first().is_some_and(|end| *end != CLOSE) => {
+                        character_of_set(end)?
+                    }
+                    _ => (low, behind),
+                };
+                is_in |= (low..=high).contains(&character);
+                rest = behind;
+            }
+        }
+        is_first = false;
+    }
+}
+
+/// One character of a set, and what follows.
+fn character_of_set(set: &[u32]) -> Option<(u32, &[u32])> {
+    match set {
+        [ESCAPE, escaped, behind @ ..] => Some((*escaped, behind)),
+        [character, behind @ ..] => Some((*character, behind)),
+        [] => None,
+    }
+}
+
+fn is_in_class(class: &[u32], character: u32) -> bool {
+    let Some(character) = char::from_u32(character) else { return false };
+    let class: Option<String> = class.iter().map(|letter| char::from_u32(*letter)).collect();
+    match class.as_deref() {
+        Some("alnum") => character.is_alphanumeric(),
+        Some("alpha") => character.is_alphabetic(),
+        Some("blank") => character == ' ' || character == '\t',
+        Some("cntrl") => character.is_control(),
+        Some("digit") => character.is_ascii_digit(),
+        Some("graph") => !character.is_control() && !character.is_whitespace(),
+        Some("lower") => character.is_lowercase(),
+        Some("print") => !character.is_control(),
+        Some("punct") => character.is_ascii_punctuation(),
+        Some("space") => character.is_whitespace(),
+        Some("upper") => character.is_uppercase(),
+        Some("xdigit") => character.is_ascii_hexdigit(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The naive twin: tries every length for every `*`.
+    fn naive(pattern: &[u32], name: &[u32]) -> bool {
+        match pattern.split_first() {
+            None => name.is_empty(),
+            Some((&STAR, rest)) => (0..=name.len()).any(|taken| naive(rest, &name[taken..])),
+            Some(_) => name
+                .split_first()
+                .is_some_and(|(one, left)| behind_one(pattern, *one).is_some_and(|rest| naive(rest, left))),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_match_is_what_the_twin_finds(pattern in "[ab*?\\[\\]!:\\\\-]{0,10}", name in "[ab\\[-]{0,10}") {
+            let (pattern, name) = (characters(pattern.as_bytes()), characters(name.as_bytes()));
+            prop_assert_eq!(is_match(&pattern, &name), naive(&pattern, &name));
+        }
+    }
+
+    #[test]
+    fn names_match_as_by_fnmatch() {
+        let all = |pattern: &str, names: &[&[u8]]| {
+            names.iter().all(|name| is_match(&characters(pattern.as_bytes()), &characters(name)))
+        };
+        let none = |pattern: &str, names: &[&[u8]]| {
+            !names.iter().any(|name| is_match(&characters(pattern.as_bytes()), &characters(name)))
+        };
+        assert!(all("train-*-of-00010", &[b"train-00000-of-00010", b"train--of-00010"]));
+        assert!(all("[a-cx]?", &[b"a1", b"b2", b"c3", b"x4"]) && none("[a-cx]?", &[b"d1", b"a"]));
+        assert!(all("[!a]", &[b"b", b"]"]) && none("[!a]", &[b"a"]) && all("[]a]", &[b"]", b"a"]));
+        assert!(
+            all("[!]]", &[b"a"]) && all("[^a]", &[b"b"]) && all("[a-]", &[b"-"]) && none("[z-a]", &[b"m"])
+        );
+        assert!(all("a\\*", &[b"a*"]) && none("a\\*", &[b"ab"]) && all("[a\\]]", &[b"]"]));
+        assert!(all("a[b", &[b"a[b"]) && all("[", &[b"["]), "a bracket without an end");
+        assert!(
+            none("", &[b"a"]) && all("***", &[b"", b"a"]) && all("*a*", &[b"bab"]) && none("*a", &[b"ab"])
+        );
+        assert!(all("a*b*c", &[b"aXbYbZc"]) && none("a*b", &[b"acbd"]) && none("a\\", &[b"b", b"a"]));
+        assert!(all("[[:digit:]]*", &[b"7a"]) && none("[[:alpha:]]", &[b"7", b":", b"["]));
+        assert!(all("?", &["é".as_bytes(), b"\xff"]) && none("?", &[b"", b"ab", b"\xff\xff"]));
+        assert!(all("[à-ü]*", &["é".as_bytes()]) && all("a*", &[b"a\xff"]));
+    }
+
+    const SHELL: Rules = Rules { hidden: false, files: true, is_left_out: |_| false };
+
+    #[test]
+    fn paths_are_expanded_name_by_name_and_sorted_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in ["a/x", "a/y", "a-b/x", "b/x", "a/.z", "a/x.md", ".c/x"] {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let found = |pattern: &str, rules: &Rules| -> Vec<String> {
+            let found = expand(root, Path::new(pattern), rules).unwrap();
+            found.iter().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()).collect()
+        };
+        // A dash is less than a slash.
+        assert_eq!(found("*/x", &SHELL), ["a-b/x", "a/x", "b/x"]);
+        assert_eq!(found("a*/*", &SHELL), ["a-b/x", "a/x", "a/x.md", "a/y"]);
+        assert_eq!(found("a/.*", &SHELL), ["a/.z"]);
+        assert_eq!(found("*", &SHELL), [""; 0], "there are only folders");
+        assert_eq!(found("b/x", &SHELL), ["b/x"]);
+        assert_eq!(found("b/x/*", &SHELL), [""; 0]);
+        assert_eq!(found("missing/*", &SHELL), [""; 0]);
+        let all = Rules { hidden: true, files: false, is_left_out: |name| name == "x" };
+        assert_eq!(found("a/*", &all), ["a/.z", "a/x.md", "a/y"]);
+        assert_eq!(found("*", &all), [".c", "a", "a-b", "b"]);
+    }
+}
