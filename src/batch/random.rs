@@ -17,6 +17,13 @@ impl RecordRandom {
         RecordRandom(SplitMix(splitmix::fold(seed, &[record.epoch, record.index, OF_DECODERS])))
     }
 
+    /// Returns a sequence of its own for each number: for another host, or for another purpose. It continues
+    /// neither this one nor another fork.
+    #[must_use]
+    pub fn fork(&self, word: u64) -> Self {
+        RecordRandom(SplitMix(splitmix::fold(self.0.0, &[word])))
+    }
+
     /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next()
@@ -60,6 +67,17 @@ mod tests {
         assert_eq!((random.next_u64(), random.below(1000)), PINNED);
     }
     const PINNED: (u64, u64) = (6_586_293_274_322_817_163, 332);
+
+    #[test]
+    fn forks_differ_from_each_other_and_from_their_record() {
+        let record = random(7, 1, 2);
+        let mut firsts: Vec<_> = (0..50).map(|word| record.fork(word).next_u64()).collect();
+        assert_eq!(firsts[3], record.fork(3).next_u64());
+        firsts.push(record.clone().next_u64());
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert_eq!(firsts.len(), 51);
+    }
 
     #[test]
     fn they_are_spread_evenly() {

@@ -209,16 +209,16 @@ impl Xlnet {
         let start = Instant::now();
         let done = thread::scope(|scope| {
             let work = scope.spawn(|| xlnet::prepare(&options, &progress));
-            let bar = if self.quiet { ProgressBar::hidden() } else { bar()? };
+            let mut bar = Bar::new(self.quiet)?;
             while !work.is_finished() {
                 if signals.caught().is_some() {
                     progress.stop();
                 }
-                show(&bar, &progress, start);
+                bar.show(&progress);
                 // It does not synchronise: the work is joined below.
                 thread::park_timeout(LOOK);
             }
-            bar.finish_and_clear();
+            bar.bar.finish_and_clear();
             work.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))
         })?;
         match (done, signals.caught()) {
@@ -234,25 +234,53 @@ impl Xlnet {
     }
 }
 
-fn bar() -> anyhow::Result<ProgressBar> {
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")
-        .context("the progress bar's template")?;
-    Ok(ProgressBar::new(0).with_style(style))
+/// The progress bar, with the rate of what is being done: text that is cut into tokens, then records that are
+/// written.
+struct Bar {
+    bar: ProgressBar,
+    start: Instant,
+    first_record: Option<Instant>,
 }
 
-fn show(bar: &ProgressBar, progress: &Progress, start: Instant) {
-    bar.set_length(progress.total());
-    bar.set_position(progress.done());
-    let records = progress.records();
-    #[expect(clippy::cast_precision_loss, reason = "it is shown with no decimals")]
-    let rate = records as f64 / start.elapsed().as_secs_f64().max(1e-3);
-    bar.set_message(format!("{records} records, {rate:.0}/s"));
+impl Bar {
+    fn new(is_quiet: bool) -> anyhow::Result<Self> {
+        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")
+            .context("the progress bar's template")?;
+        let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new(1).with_style(style) };
+        Ok(Bar { bar, start: Instant::now(), first_record: None })
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        let (total, done, records) = (progress.total(), progress.done(), progress.records());
+        // The files are not known yet.
+        if total == 0 {
+            return;
+        }
+        self.bar.set_message(self.message(done, records));
+        self.bar.update(|state| {
+            state.set_len(total);
+            state.set_pos(done);
+        });
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with one decimal or none")]
+    fn message(&mut self, done: u64, records: u64) -> String {
+        if records == 0 {
+            let rate = done as f64 / 1e6 / self.start.elapsed().as_secs_f64().max(1e-3);
+            return format!("{rate:.1} MB of text/s");
+        }
+        let since = self.first_record.get_or_insert_with(Instant::now).elapsed();
+        match since.is_zero() {
+            true => format!("{records} records"),
+            false => format!("{records} records, {:.0}/s", records as f64 / since.as_secs_f64().max(0.1)),
+        }
+    }
 }
 
 /// Prints what was written, and what was skipped.
 fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    for run in &summary.runs {
+    for run in &summary.passes {
         writeln!(
             out,
             "task {} pass {}: {} batches, {} records: {}",
@@ -263,13 +291,13 @@ fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
             run.records_path.display()
         )?;
     }
-    let records: u64 = summary.runs.iter().map(|run| run.records).sum();
+    let records: u64 = summary.passes.iter().map(|run| run.records).sum();
     let text = &summary.text;
     #[expect(clippy::cast_precision_loss, reason = "it is shown with no decimals")]
     let rate = records as f64 / took.as_secs_f64().max(1e-9);
     writeln!(
         out,
-        "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} lines in {} files; at most {} bytes of \
+        "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} line(s) in {} file(s); at most {} bytes of \
          tokens in memory",
         took.as_secs_f64(),
         text.tokens,
@@ -278,20 +306,20 @@ fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
         summary.token_bytes_max
     )?;
     let skipped = [
-        (text.empty_files, "empty files"),
-        (text.files_without_tokens, "files without a token"),
-        (text.blank_lines_skipped, "blank lines"),
-        (text.lines_without_tokens, "lines without a token"),
-        (summary.tasks_without_files.len() as u64, "tasks without a file"),
+        (text.empty_files, "empty file(s)"),
+        (text.files_without_tokens, "file(s) without a token"),
+        (text.blank_lines_skipped, "blank line(s)"),
+        (text.lines_without_tokens, "line(s) without a token"),
+        (summary.tasks_without_files, "task(s) without a file"),
     ];
     for (count, what) in skipped.into_iter().filter(|(count, _)| *count > 0) {
         writeln!(out, "skipped: {count} {what}")?;
     }
-    for run in summary.runs.iter().filter(|run| run.tokens_left > 0) {
+    for run in summary.passes.iter().filter(|run| run.tokens_left > 0) {
         let (task, pass) = (run.task, run.pass);
         writeln!(
             out,
-            "left over: {} tokens of task {task} pass {pass}, which fill no batch",
+            "left over: {} tokens of task {task} pass {pass}, which no row begins with",
             run.tokens_left
         )?;
     }

@@ -1,13 +1,19 @@
 //! What is wrong with a corpus, a model or the flags is said, and nothing half-written is left.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod example;
+
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 
 use percolator_text::sentencepiece::{ModelError, SentencePiece};
-use percolator_text::xlnet::{Flags, Options, PrepareError, Progress, Summary, Vocabulary, prepare};
+use percolator_text::xlnet::{
+    DataError, Flags, Options, PrepareError, Progress, Split, Summary, Vocabulary, XlnetData, prepare,
+};
 use tempfile::TempDir;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
@@ -151,10 +157,94 @@ fn a_damaged_model_is_an_error_or_a_model_and_never_a_panic() {
             let mut damaged = model.clone();
             damaged[at] ^= flipped;
             if let Ok(model) = SentencePiece::from_bytes(&damaged) {
-                model.encode("And God said, ﬁnd ＡＢＣ 1,000, é\0", &mut scratch, |_, _| {});
+                let _ = model.encode("And God said, ﬁnd ＡＢＣ 1,000, é\0", &mut scratch, |_, _| {});
             }
         }
     }
+}
+
+/// The model with another table of replacements. The last of a field counts.
+fn with_table(units: &[u32], replacements: &[u8]) -> SentencePiece {
+    let trie: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+    let bytes = u32::try_from(trie.len()).unwrap().to_le_bytes();
+    let table = [&bytes[..], &trie, replacements].concat();
+    let field = |number: u8, value: &[u8]| {
+        let mut field = vec![number << 3 | 2];
+        let mut left = value.len();
+        while left >= 0x80 {
+            field.push(left.to_le_bytes()[0] | 0x80);
+            left /= 0x80;
+        }
+        field.push(left.to_le_bytes()[0]);
+        [&field[..], value].concat()
+    };
+    // ModelProto { normalizer_spec = 3 }, NormalizerSpec { precompiled_charsmap = 2 }
+    let model = fs::read(format!("{DATA}/spiece.model")).unwrap();
+    SentencePiece::from_bytes(&[&model[..], &field(3, &field(2, &table))].concat()).unwrap()
+}
+
+/// The units of a trie that has one text, `b`, or with `loops` any number of them.
+fn trie_of_b(loops: bool) -> Vec<u32> {
+    let mut units = vec![0_u32; 512];
+    units[0] = 256 << 10;
+    // Its leaf is the next unit; or the next level is the same unit again.
+    units[256 ^ 98] = 98 | 1 << 8 | if loops { 98 << 10 } else { 1 << 10 };
+    units[256 ^ 98 ^ 1] = 1 << 31;
+    units
+}
+
+#[test]
+fn a_table_of_replacements_may_not_blow_a_line_up() {
+    let mut scratch = percolator_text::sentencepiece::Scratch::default();
+    let count = |model: &SentencePiece, text: &str, scratch: &mut _| {
+        let mut pieces = 0;
+        model.encode(text, scratch, |_, _| pieces += 1).map(|()| pieces)
+    };
+    let kind = with_table(&trie_of_b(false), b"God\0");
+    assert!(count(&kind, &"b".repeat(1000), &mut scratch).unwrap() > 0);
+    let blows_up = with_table(&trie_of_b(false), &[b'x'; 20_000]);
+    let wrong = count(&blows_up, &"b".repeat(1000), &mut scratch).unwrap_err();
+    assert_eq!((wrong.bytes, wrong.allowed), (1000, 16 * 1000 + 256));
+    assert!(wrong.to_string().contains("damaged"), "{wrong}");
+    assert!(count(&blows_up, "a", &mut scratch).is_ok());
+    // A trie that leads round in circles ends, too.
+    let loops = with_table(&trie_of_b(true), b"God\0");
+    let _ = count(&loops, &"b".repeat(5000), &mut scratch);
+}
+
+#[test]
+fn a_sentence_may_have_millions_of_tokens() {
+    let (_folder, flags) = corpus(&[("a.txt", "7 ".repeat(1 << 20).as_bytes())]);
+    let flags = Flags { from_raw_text: false, bi_data: true, ..flags };
+    let summary = run(&flags).unwrap();
+    assert_eq!(summary.text.tokens, 1 << 20);
+    assert!(summary.passes[0].batches > 1000);
+}
+
+#[test]
+fn what_is_not_a_regular_file_is_refused() {
+    let (folder, flags) = corpus(&[("a.txt", &text())]);
+    let made = Command::new("mkfifo").arg(folder.path().join("b.txt")).status();
+    assert!(made.unwrap().success());
+    let error = refused(&flags);
+    assert!(error.contains("b.txt: it is not a regular file"), "{error}");
+}
+
+#[test]
+fn passes_and_tasks_may_have_large_numbers() {
+    let (_folder, flags) = corpus(&[("a.txt", &text())]);
+    let last = Flags { pass_id: u32::MAX, ..flags.clone() };
+    let summary = run(&last).unwrap();
+    assert_eq!((summary.passes.len(), summary.passes[0].pass), (1, u32::MAX));
+    let options = Options { flags: last, num_passes: 2, ..Options::default() };
+    let error = message(&prepare(&options, &Progress::new()).unwrap_err());
+    assert!(error.contains("NumPy's seeds end at 4294967295"), "{error}");
+    let many = Flags { num_task: 40_000_000, ..flags.clone() };
+    let options = Options { flags: many, all_tasks: true, ..Options::default() };
+    let summary = prepare(&options, &Progress::new()).unwrap();
+    assert_eq!((summary.passes.len(), summary.tasks_without_files), (1, 40_000_000 - 1));
+    let wide = Flags { bsz_per_host: u32::MAX - 3, ..flags };
+    assert!(message(&run(&wide).unwrap_err()).contains("too few for one batch"));
 }
 
 #[test]
@@ -191,10 +281,10 @@ fn what_is_skipped_is_counted() {
     let counts = summary.text;
     assert_eq!((counts.files, counts.empty_files, counts.files_without_tokens), (4, 1, 1));
     assert_eq!((counts.blank_lines_skipped, counts.lines_without_tokens), (blank + 5, 1));
-    let batch = 16 * summary.runs[0].batches;
-    assert_eq!(summary.runs[0].tokens_left + batch, counts.tokens);
+    let batch = 16 * summary.passes[0].batches;
+    assert_eq!(summary.passes[0].tokens_left + batch, counts.tokens);
     let nothing = run(&Flags { num_task: 9, task: 5, ..flags }).unwrap();
-    assert_eq!((nothing.tasks_without_files, nothing.runs), (vec![5], vec![]));
+    assert_eq!((nothing.tasks_without_files, nothing.passes), (1, vec![]));
 }
 
 #[test]
@@ -228,13 +318,70 @@ fn mended_quirks_mask_whole_words_and_are_written_down() {
     let records = |fix_quirks| {
         let options = Options { fix_quirks, ..options.clone() };
         let summary = prepare(&options, &Progress::new()).unwrap();
-        (fs::read(&summary.runs[0].records_path).unwrap(), summary.runs[0].batches)
+        (fs::read(&summary.passes[0].records_path).unwrap(), summary.passes[0].batches)
     };
     let ((kept, count), (mended, same_count)) = (records(false), records(true));
     assert_eq!(count, same_count);
     assert_ne!(kept, mended);
     let corpus = fs::read_to_string(Path::new(&flags.save_dir).join("corpus_info.json")).unwrap();
     assert!(corpus.ends_with(", \"fix_quirks\": true}"), "{corpus}");
+
+    // All tokens of all n-grams are masked, and no others; the rows run forwards.
+    let flags = Flags { num_predict: None, bi_data: false, ..flags };
+    let vocabulary = Vocabulary::open(Path::new(&flags.sp_path)).unwrap();
+    let cut_words = |fix_quirks| {
+        let options = Options { flags: flags.clone(), fix_quirks, ..Options::default() };
+        let summary = prepare(&options, &Progress::new()).unwrap();
+        let records = example::records(&fs::read(&summary.passes[0].records_path).unwrap());
+        assert!(!records.is_empty());
+        let cut = |record: &BTreeMap<String, Vec<u64>>| {
+            let (tokens, masked) = (&record["input"], &record["is_masked"]);
+            let ends = (1..tokens.len()).filter(|at| masked[at - 1] == 1 && masked[*at] == 0 && at % 16 != 0);
+            ends.filter(|at| !vocabulary.is_start(u32::try_from(tokens[*at]).unwrap())).count()
+        };
+        records.iter().map(cut).sum::<usize>()
+    };
+    assert!(cut_words(false) > 0);
+    assert_eq!(cut_words(true), 0);
+}
+
+#[test]
+fn mended_and_kept_quirks_are_not_mixed() {
+    let (_folder, flags) = corpus(&[("a.txt", &text())]);
+    let pass = |pass_id, fix_quirks| {
+        let flags = Flags { pass_id, ..flags.clone() };
+        prepare(&Options { flags, fix_quirks, ..Options::default() }, &Progress::new()).unwrap()
+    };
+    pass(0, true);
+    assert!(XlnetData::open(&flags.save_dir, Split::Train, None).is_ok());
+    pass(1, false);
+    let corpus = fs::read_to_string(Path::new(&flags.save_dir).join("corpus_info.json")).unwrap();
+    assert!(!corpus.contains("fix_quirks"), "{corpus}");
+    let error = XlnetData::open(&flags.save_dir, Split::Train, None).unwrap_err();
+    assert!(matches!(error, DataError::QuirksDiffer { fix_quirks: true, .. }), "{error}");
+}
+
+#[test]
+fn a_file_with_fewer_batches_than_stated_is_refused() {
+    let (_folder, flags) = corpus(&[("a.txt", &text())]);
+    let passes = run(&flags).unwrap().passes;
+    let path = &passes[0].records_path;
+    let data = || XlnetData::open(&flags.save_dir, Split::Train, None).unwrap().builder();
+    assert!(data().is_ok());
+    // Without its last batch, it is a file of whole records.
+    let bytes = fs::read(path).unwrap();
+    let mut ends = vec![0];
+    while let Some(head) = bytes[ends[ends.len() - 1]..].first_chunk::<8>() {
+        ends.push(ends[ends.len() - 1] + usize::try_from(u64::from_le_bytes(*head)).unwrap() + 16);
+    }
+    fs::write(path, &bytes[..ends[ends.len() - 3]]).unwrap();
+    let error = data().unwrap_err();
+    let stated = passes[0].batches;
+    assert!(
+        matches!(error, DataError::Count { found, bsz: 2, batches: Some(batches), .. }
+            if found == 2 * stated - 2 && batches == stated),
+        "{error}"
+    );
 }
 
 #[test]

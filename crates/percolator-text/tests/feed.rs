@@ -60,7 +60,7 @@ fn prepared(change: impl FnOnce(&mut Flags)) -> Prepared {
     };
     let summary = prepare(&options, &Progress::new()).unwrap();
     let number = |count: u64| usize::try_from(count).unwrap();
-    let files = summary.runs.iter().map(|run| (run.task as usize, number(run.batches))).collect();
+    let files = summary.passes.iter().map(|run| (run.task as usize, number(run.batches))).collect();
     Prepared { folder, files, flags }
 }
 
@@ -89,7 +89,7 @@ impl Prepared {
             }
             clean.clear();
             percolator_text::clean(line, true, &mut clean);
-            vocabulary.encode(&clean, &mut scratch, &mut tokens);
+            vocabulary.encode(&clean, &mut scratch, &mut tokens).unwrap();
         }
         let tokens: Vec<i32> = tokens.into_iter().map(|token| i32::try_from(token).unwrap()).collect();
         let cores = if self.flags.use_tpu { self.flags.num_core_per_host as usize } else { 1 };

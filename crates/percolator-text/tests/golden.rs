@@ -104,7 +104,7 @@ fn every_record_is_the_scripts() {
                 };
                 let summary = prepare(&options, &Progress::new()).unwrap();
                 let records = folder.join("tfrecords").join(case["records"].as_str().unwrap());
-                assert_eq!(summary.runs[0].records_path, records, "{name}");
+                assert_eq!(summary.passes[0].records_path, records, "{name}");
                 let (count, sum, first) = digest(&records);
                 for (feature, values) in &first {
                     assert_eq!(
@@ -148,10 +148,10 @@ fn passes_and_tasks_at_once_are_those_one_by_one() {
             };
             let progress = Progress::new();
             let summary = prepare(&options, &progress).unwrap();
-            let runs: Vec<_> = summary.runs.iter().map(|run| (run.task, run.pass)).collect();
+            let runs: Vec<_> = summary.passes.iter().map(|run| (run.task, run.pass)).collect();
             assert_eq!(runs, [(0, 1), (0, 2), (1, 1), (1, 2)]);
             assert_eq!(progress.done(), progress.total());
-            assert_eq!(progress.records(), summary.runs.iter().map(|run| run.records).sum::<u64>());
+            assert_eq!(progress.records(), summary.passes.iter().map(|run| run.records).sum::<u64>());
             let mut names = Vec::new();
             for entry in fs::read_dir("one/tfrecords").unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
@@ -188,7 +188,7 @@ fn tokens_are_sentencepieces_after_the_scripts_cleaning() {
             );
             assert_eq!(clean, text["clean"].as_str().unwrap(), "{text}");
             let mut tokens = Vec::new();
-            vocabulary.encode(&clean, &mut scratch, &mut tokens);
+            vocabulary.encode(&clean, &mut scratch, &mut tokens).unwrap();
             let tokens: Vec<u64> = tokens.into_iter().map(u64::from).collect();
             assert_eq!(tokens, numbers(&text["ids"]), "{text}");
         }
@@ -203,7 +203,8 @@ fn symbols_of_the_trainers_user_are_kept_whole() {
     let mut scratch = Scratch::default();
     for text in read_json("user_defined.json") {
         let mut pieces = Vec::new();
-        model.encode(text["text"].as_str().unwrap(), &mut scratch, |piece, _| pieces.push(u64::from(piece)));
+        let line = text["text"].as_str().unwrap();
+        model.encode(line, &mut scratch, |piece, _| pieces.push(u64::from(piece))).unwrap();
         assert_eq!(pieces, numbers(&text["pieces"]), "{text}");
     }
 }

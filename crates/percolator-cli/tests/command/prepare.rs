@@ -109,7 +109,7 @@ fn passes_and_tasks_are_written_at_once() {
     let written = names(&folder.path().join("out/tfrecords"));
     assert_eq!(written.len(), 8, "a file of records and a record_info for each: {written:?}");
     let printed = String::from_utf8(at_once.stdout).unwrap();
-    assert!(printed.contains("skipped: 1 empty files"), "{printed}");
+    assert!(printed.contains("skipped: 1 empty file(s)"), "{printed}");
     // One by one they are the same.
     for (task, pass) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let one = format!("{SMALL} --num-task 2 --task {task} --pass-id {pass} --threads 1")
@@ -193,4 +193,21 @@ fn an_interrupt_leaves_complete_files_only() {
             _ => panic!("{name} is left over"),
         }
     }
+}
+
+#[test]
+fn a_full_disk_leaves_nothing() {
+    let folder = folder();
+    // Files of this process may have 10 KB.
+    let script = format!("trap '' XFSZ; ulimit -f 20; exec \"$0\" prepare xlnet {SMALL}");
+    let output = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_percolator")])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains(".tfrecords: cannot") && error.contains("File too large"), "{error}");
+    assert_eq!(names(&folder.path().join("out/tfrecords")), [""; 0]);
+    assert_eq!(names(&folder.path().join("out")), ["tfrecords"]);
 }

@@ -2,6 +2,20 @@
 
 use std::io;
 
+/// A text that the model's own table of replacements makes absurdly long.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a text of {bytes} bytes becomes longer than {allowed} bytes when the model normalises it: its table of \
+     replacements is damaged"
+)]
+pub struct TooLong {
+    /// The text's bytes.
+    pub bytes: usize,
+    /// The most that it may become.
+    pub allowed: usize,
+}
+
 /// Why a SentencePiece model cannot be used.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,21 @@
 //! The normaliser: the model's table of replacements, and its rules for white space.
 
-use super::ModelError;
 use super::double_array::DoubleArray;
 use super::model::Rules;
+use super::{ModelError, TooLong};
 
 /// U+2581, which stands for a blank in pieces.
 const SPACE: &[u8] = "\u{2581}".as_bytes();
+
+/// No text becomes longer than this many times its bytes, and [`GROWTH_MORE`]. Of Unicode's own
+/// decompositions, the longest makes 39 bytes of 3.
+const GROWTH_MAX: usize = 16;
+
+/// Room for a short text.
+const GROWTH_MORE: usize = 256;
+
+/// The longest text that a table may replace. A damaged table could lead round in circles.
+const REPLACED_BYTES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Normalizer {
@@ -60,8 +70,11 @@ impl Normalizer {
     }
 
     /// Normalises UTF-8 text into `normalized`, whose content is replaced.
-    pub(super) fn normalize(&self, text: &[u8], normalized: &mut Vec<u8>) {
+    pub(super) fn normalize(&self, text: &[u8], normalized: &mut Vec<u8>) -> Result<(), TooLong> {
         normalized.clear();
+        // Places in a text have 32 bits, and a blank that is written takes up to three bytes.
+        let allowed = text.len().saturating_mul(GROWTH_MAX).saturating_add(GROWTH_MORE);
+        let allowed = allowed.min(u32::MAX as usize / 4);
         let mut rest = text;
         if self.removes_extra_space {
             while let (b" ", used) = self.first(rest) {
@@ -69,7 +82,7 @@ impl Normalizer {
             }
         }
         if rest.is_empty() {
-            return;
+            return Ok(());
         }
         let space = if self.escapes_space { SPACE } else { b" " };
         if self.adds_dummy_prefix && !self.space_is_suffix {
@@ -80,6 +93,9 @@ impl Normalizer {
             let (mut piece, used) = self.first(rest);
             if was_space {
                 piece = piece.trim_prefix_spaces();
+            }
+            if normalized.len() + piece.len() > allowed {
+                return Err(TooLong { bytes: text.len(), allowed });
             }
             for byte in piece {
                 match byte {
@@ -100,6 +116,7 @@ impl Normalizer {
         if self.adds_dummy_prefix && self.space_is_suffix {
             normalized.extend_from_slice(space);
         }
+        Ok(())
     }
 
     /// What the beginning of a text becomes, and how many bytes of the text that uses: a user-defined symbol,
@@ -148,7 +165,7 @@ impl Normalizer {
     fn replaced(&self, text: &[u8]) -> Option<(&[u8], usize)> {
         let mut longest = None;
         let mut place = offset(*self.units.first()?);
-        for (at, byte) in text.iter().enumerate() {
+        for (at, byte) in text.iter().take(REPLACED_BYTES_MAX).enumerate() {
             let Some((next, value)) = self.step(place, *byte) else { break };
             place = next;
             longest = value.map(|value| (value, at + 1)).or(longest);

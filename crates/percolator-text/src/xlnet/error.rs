@@ -4,7 +4,7 @@ use std::io;
 
 use percolator::source::SourceError;
 
-use crate::sentencepiece::ModelError;
+use crate::sentencepiece::{ModelError, TooLong};
 
 /// Why XLNet's data could not be prepared. Complete files stay; no incomplete one is left.
 #[non_exhaustive]
@@ -77,6 +77,16 @@ pub enum PrepareError {
         line: u64,
         /// The most bytes that a line may have.
         max: usize,
+    },
+    /// A line that the model makes absurdly long.
+    #[error("{path}, line {line}: cannot be cut into tokens")]
+    Normalized {
+        /// The file.
+        path: String,
+        /// The line's number, from 1.
+        line: u64,
+        /// How long it would become.
+        source: TooLong,
     },
     /// A file of token numbers has a word that is not a token.
     #[error(

@@ -219,8 +219,8 @@ impl Flags {
     }
 
     /// The seed of NumPy's generator for a task's pass.
-    pub(super) fn numpy_seed(task: u32, pass: u32) -> Result<u32, PrepareError> {
-        let seed = u64::from(task) * 100 + u64::from(pass);
+    pub(super) fn numpy_seed(task: u32, pass: u64) -> Result<u32, PrepareError> {
+        let seed = u64::from(task) * 100 + pass;
         u32::try_from(seed).map_err(|_| {
             PrepareError::Flags(format!(
                 "100 times task {task} plus pass {pass} is {seed}, and NumPy's seeds end at {}",

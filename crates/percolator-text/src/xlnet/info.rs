@@ -7,6 +7,9 @@ use super::Flags;
 /// The vocabulary size that the script states, whatever the model's size is.
 const VOCAB_SIZE: u32 = 32_000;
 
+/// A field that the script does not have.
+const MENDED: &str = ", \"fix_quirks\": true";
+
 /// The content of a `record_info-*.json`: the records of a task's pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordInfo {
@@ -14,6 +17,8 @@ pub struct RecordInfo {
     pub filenames: Vec<String>,
     /// How many batches they have together.
     pub num_batch: u64,
+    /// Whether the script's quirks are mended in them. The script's own files do not have this field.
+    pub fix_quirks: bool,
 }
 
 impl RecordInfo {
@@ -21,7 +26,8 @@ impl RecordInfo {
     #[must_use]
     pub fn to_json(&self) -> String {
         let names: Vec<_> = self.filenames.iter().map(|name| quoted(name)).collect();
-        format!("{{\"filenames\": [{}], \"num_batch\": {}}}", names.join(", "), self.num_batch)
+        let mended = if self.fix_quirks { MENDED } else { "" };
+        format!("{{\"filenames\": [{}], \"num_batch\": {}{mended}}}", names.join(", "), self.num_batch)
     }
 
     /// Reads the file's text.
@@ -35,8 +41,9 @@ impl RecordInfo {
         let names =
             names.and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
         let num_batch = value.get("num_batch").and_then(serde_json::Value::as_u64);
+        let fix_quirks = value.get("fix_quirks").is_some_and(|value| *value == true);
         match (names, num_batch) {
-            (Some(filenames), Some(num_batch)) => Ok(RecordInfo { filenames, num_batch }),
+            (Some(filenames), Some(num_batch)) => Ok(RecordInfo { filenames, num_batch, fix_quirks }),
             (None, _) => Err("filenames is not a list of texts".to_owned()),
             (_, None) => Err("num_batch is not a number of batches".to_owned()),
         }
@@ -63,7 +70,7 @@ pub(super) fn corpus_info(flags: &Flags, mends_quirks: bool) -> String {
         quoted(&flags.input_glob),
     );
     if mends_quirks {
-        text.push_str(", \"fix_quirks\": true");
+        text.push_str(MENDED);
     }
     text.push('}');
     text
@@ -105,9 +112,15 @@ mod tests {
 
     #[test]
     fn record_info_is_read_as_written() {
-        let info = RecordInfo { filenames: vec!["a/é".to_owned(), "b".to_owned()], num_batch: 7 };
+        let info =
+            RecordInfo {
+                filenames: vec!["a/é".to_owned(), "b".to_owned()], num_batch: 7, fix_quirks: false
+            };
         assert_eq!(info.to_json(), "{\"filenames\": [\"a/\\u00e9\", \"b\"], \"num_batch\": 7}");
-        assert_eq!(RecordInfo::from_json(&info.to_json()), Ok(info));
+        assert_eq!(RecordInfo::from_json(&info.to_json()), Ok(info.clone()));
+        let mended = RecordInfo { fix_quirks: true, ..info };
+        assert!(mended.to_json().ends_with("\"num_batch\": 7, \"fix_quirks\": true}"));
+        assert_eq!(RecordInfo::from_json(&mended.to_json()), Ok(mended));
         for wrong in ["", "[]", "{\"filenames\": [1], \"num_batch\": 1}", "{\"filenames\": [\"a\"]}"] {
             assert!(RecordInfo::from_json(wrong).is_err(), "{wrong}");
         }

@@ -25,7 +25,7 @@ pub use decoder::{InputError, InputFlags, XlnetDecoder};
 pub use error::PrepareError;
 pub use flags::{Flags, Split};
 pub use info::RecordInfo;
-pub use prepare::{Options, RunSummary, Summary, prepare};
+pub use prepare::{Options, PassSummary, Summary, prepare};
 pub use progress::Progress;
 pub use tokens::TextCounts;
 pub use vocabulary::Vocabulary;

@@ -1,6 +1,7 @@
 //! Prepares all tasks and passes of one call.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -12,7 +13,7 @@ use super::glob;
 use super::info::{RecordInfo, corpus_info};
 use super::progress::Progress;
 use super::records::Pass;
-use super::stream::Stream;
+use super::stream::{Part, Stream};
 use super::tokens::{self, TaskTokens, TextCounts};
 use super::vocabulary::Vocabulary;
 use crate::parallel::in_order;
@@ -46,17 +47,18 @@ pub struct Summary {
     /// What was read, of all tasks.
     pub text: TextCounts,
     /// What was written, for each task's pass.
-    pub runs: Vec<RunSummary>,
-    /// Tasks for which no file is left. They write nothing.
-    pub tasks_without_files: Vec<u32>,
-    /// The most bytes of tokens that were in memory at one time. A token takes four.
+    pub passes: Vec<PassSummary>,
+    /// How many tasks get no file. They write nothing.
+    pub tasks_without_files: u64,
+    /// An upper bound of the bytes of tokens that were held at one time: those of the largest tasks, of as many
+    /// as there were threads. A token takes four bytes, and a sentence four more.
     pub token_bytes_max: u64,
 }
 
 /// What a task's pass wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct RunSummary {
+pub struct PassSummary {
     /// The task.
     pub task: u32,
     /// The pass.
@@ -84,50 +86,80 @@ pub struct RunSummary {
 pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, PrepareError> {
     let flags = &options.flags;
     let shape = flags.shape()?;
-    let tasks: Vec<u32> = if options.all_tasks { (0..flags.num_task).collect() } else { vec![flags.task] };
-    let passes = flags.pass_id..flags.pass_id.saturating_add(options.num_passes.max(1));
+    let first = u64::from(flags.pass_id);
+    let passes = first..first + u64::from(options.num_passes.max(1));
+    let tasks = if options.all_tasks { 0..flags.num_task } else { flags.task..flags.task.saturating_add(1) };
     // The last seed is the largest: if it is valid, all are.
-    Flags::numpy_seed(tasks.last().copied().unwrap_or_default(), passes.end - 1)?;
+    Flags::numpy_seed(tasks.end - 1, passes.end - 1)?;
     let vocabulary = Vocabulary::open(Path::new(&flags.sp_path))?;
     let files = glob::expand(&flags.input_glob)?;
     let of_task = |task: u32| -> Vec<PathBuf> {
         files.iter().skip(task as usize).step_by(flags.num_task as usize).cloned().collect()
     };
-    let (tasks, tasks_without_files): (Vec<_>, Vec<_>) =
-        tasks.into_iter().partition(|task| (*task as usize) < files.len());
+    let with_files = tasks.start..tasks.end.min(u32::try_from(files.len()).unwrap_or(u32::MAX));
+    let tasks_without_files = (tasks.len() - with_files.len()) as u64;
     let mut bytes = 0;
-    for path in tasks.iter().flat_map(|task| of_task(*task)) {
+    for path in with_files.clone().flat_map(of_task) {
         let unreadable = |source| PrepareError::Read { path: path.display().to_string(), source };
         bytes += fs::metadata(&path).map_err(unreadable)?.len();
     }
-    progress.set_total(bytes * (1 + passes.len() as u64));
+    progress.set_total(bytes.saturating_mul(1 + passes.end - passes.start));
     let folder = Path::new(&flags.save_dir).join("tfrecords");
     fs::create_dir_all(&folder).map_err(|source| write_failed(&folder, source))?;
 
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(Into::into));
     let threads = threads.unwrap_or(1).max(1);
-    let at_once = threads.min(tasks.len()).max(1);
+    let at_once = threads.min(with_files.len()).max(1);
     let job = Job { options, shape: &shape, vocabulary: &vocabulary, folder: &folder, progress };
-    let mut numbered = tasks.iter().copied().enumerate();
+    let corpus = Corpus::of(options);
+    corpus.remove_other()?;
+    let mut numbered = with_files.enumerate();
     let mut summary = Summary { tasks_without_files, ..Summary::default() };
     let done = in_order(
         at_once,
         || Ok(numbered.next()),
         || |task| job.task(task, &of_task(task), passes.clone(), threads / at_once),
     )?;
-    let mut held: Vec<u64> = done.iter().map(|(text, _)| text.tokens * 4).collect();
+    let mut held: Vec<u64> = done.iter().map(|task| task.token_bytes).collect();
     held.sort_unstable_by(|one, other| other.cmp(one));
     summary.token_bytes_max = held.iter().take(at_once).sum();
-    for (text, runs) in done {
-        summary.text.add(&text);
-        summary.runs.extend(runs);
+    for task in done {
+        summary.text.add(&task.text);
+        summary.passes.extend(task.passes);
     }
     if flags.task == 0 || options.all_tasks {
-        let path = Path::new(&flags.save_dir).join("corpus_info.json");
-        let text = corpus_info(flags, options.fix_quirks);
-        whole_file::write(&path, &[text.as_bytes()]).map_err(|source| write_failed(&path, source))?;
+        corpus.write()?;
     }
     Ok(summary)
+}
+
+/// The `corpus_info.json` of a call.
+struct Corpus {
+    path: PathBuf,
+    text: String,
+}
+
+impl Corpus {
+    fn of(options: &Options) -> Self {
+        let path = Path::new(&options.flags.save_dir).join("corpus_info.json");
+        Corpus { path, text: corpus_info(&options.flags, options.fix_quirks) }
+    }
+
+    /// Removes one that was written with other flags: it would describe records that are about to be
+    /// replaced.
+    fn remove_other(&self) -> Result<(), PrepareError> {
+        match fs::read(&self.path) {
+            Ok(found) if found != self.text.as_bytes() => {
+                fs::remove_file(&self.path).map_err(|source| write_failed(&self.path, source))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&self) -> Result<(), PrepareError> {
+        whole_file::write(&self.path, &[self.text.as_bytes()])
+            .map_err(|source| write_failed(&self.path, source))
+    }
 }
 
 fn write_failed(path: &Path, source: std::io::Error) -> PrepareError {
@@ -144,40 +176,53 @@ struct Job<'a> {
     progress: &'a Progress,
 }
 
+/// What came of a task.
+struct Done {
+    text: TextCounts,
+    passes: Vec<PassSummary>,
+    token_bytes: u64,
+}
+
 impl Job<'_> {
     /// Reads a task's files once, and writes its passes.
     fn task(
         &self,
         task: u32,
         files: &[PathBuf],
-        passes: std::ops::Range<u32>,
+        passes: Range<u64>,
         threads: usize,
-    ) -> Result<(TextCounts, Vec<RunSummary>), PrepareError> {
+    ) -> Result<Done, PrepareError> {
         let flags = &self.options.flags;
         let tokens = tokens::read(flags, self.vocabulary, files, threads, self.progress)?;
         if tokens.files.is_empty() {
             return Err(PrepareError::NoText { task, files: files.len() });
         }
-        let mut bytes = 0;
-        for path in files {
-            bytes += fs::metadata(path).map_or(0, |found| found.len());
-        }
+        let bytes = files.iter().map(|path| fs::metadata(path).map_or(0, |found| found.len())).sum();
+        let at_once = usize::try_from(passes.end - passes.start).unwrap_or(threads).min(threads);
         let mut numbered = passes.enumerate();
-        let at_once = threads.min(numbered.len());
-        let runs = in_order(at_once, || Ok(numbered.next()), || |pass| self.run(task, pass, &tokens, bytes))?;
-        Ok((tokens.counts, runs))
+        let written =
+            in_order(at_once, || Ok(numbered.next()), || |pass| self.pass(task, pass, &tokens, bytes))?;
+        let token_bytes = tokens.files.iter().flatten().map(Part::bytes).sum();
+        Ok(Done { text: tokens.counts, passes: written, token_bytes })
     }
 
     /// Writes a task's pass.
-    fn run(&self, task: u32, pass: u32, tokens: &TaskTokens, work: u64) -> Result<RunSummary, PrepareError> {
+    fn pass(
+        &self,
+        task: u32,
+        pass: u64,
+        tokens: &TaskTokens,
+        work: u64,
+    ) -> Result<PassSummary, PrepareError> {
         let flags = &self.options.flags;
         let seed = Flags::numpy_seed(task, pass)?;
+        // The seed is not less than the pass.
+        let pass = u32::try_from(pass).unwrap_or(seed);
         let mut numpy = NumpyRandom::new(seed);
         let order = numpy.permutation(tokens.files.len());
         let python = PythonRandom::new(self.options.python_seed.unwrap_or(i64::from(seed)));
-        let parts = order.iter().flat_map(|file| &tokens.files[*file]).map(|block| &block[..]);
-        let stream = Stream::new(parts);
-        let run = Pass {
+        let stream = Stream::new(order.iter().flat_map(|file| &tokens.files[*file]));
+        let records = Pass {
             task,
             shape: self.shape,
             vocabulary: self.vocabulary,
@@ -186,18 +231,22 @@ impl Job<'_> {
             work,
         };
         let records_path = self.folder.join(flags.records_name(task, pass));
-        let batches = run.write(&stream, &records_path, python, numpy)?;
-        let info = RecordInfo { filenames: vec![records_path.display().to_string()], num_batch: batches };
+        let num_batch = records.write(&stream, &records_path, python, numpy)?;
+        let info = RecordInfo {
+            filenames: vec![records_path.display().to_string()],
+            num_batch,
+            fix_quirks: self.options.fix_quirks,
+        };
         let path = self.folder.join(flags.info_name(task, pass));
         whole_file::write(&path, &[info.to_json().as_bytes()])
             .map_err(|source| write_failed(&path, source))?;
-        let used = batches * self.shape.rows_cut as u64 * self.shape.reuse_len as u64;
-        Ok(RunSummary {
+        let used = num_batch * self.shape.rows_cut as u64 * self.shape.reuse_len as u64;
+        Ok(PassSummary {
             task,
             pass,
             records_path,
-            batches,
-            records: batches * self.shape.rows as u64,
+            batches: num_batch,
+            records: num_batch * self.shape.rows as u64,
             tokens_left: stream.len() as u64 - used,
         })
     }

@@ -56,6 +56,16 @@ impl Pass<'_> {
     ) -> Result<u64, PrepareError> {
         let shape = self.shape;
         let row_tokens = stream.len() / shape.rows_cut;
+        let too_short = || PrepareError::TooShort {
+            task: self.task,
+            tokens: stream.len(),
+            rows: shape.rows_cut,
+            row_tokens,
+            needed: shape.seq_len,
+        };
+        if row_tokens < shape.seq_len {
+            return Err(too_short());
+        }
         let rows: Vec<_> = (0..shape.rows)
             .map(|row| Row {
                 stream,
@@ -96,19 +106,18 @@ impl Pass<'_> {
             batches += 1;
             at += shape.reuse_len;
             self.progress.add_records(shape.rows as u64);
-            let done = self.work * at.min(row_tokens) as u64 / row_tokens as u64;
+            let done = self.share_of_work(at, row_tokens);
             self.progress.add_done(done - std::mem::replace(&mut reported, done));
         }
-        self.progress.add_done(self.work - reported);
-        let too_short = || PrepareError::TooShort {
-            task: self.task,
-            tokens: stream.len(),
-            rows: shape.rows_cut,
-            row_tokens,
-            needed: shape.seq_len,
-        };
+        self.progress.add_done(self.work.saturating_sub(reported));
         writer.ok_or_else(too_short)?.finish()?;
         Ok(batches)
+    }
+
+    /// How much of the work is done when rows of this many tokens are written up to `at`.
+    fn share_of_work(&self, at: usize, row_tokens: usize) -> u64 {
+        let share = u128::from(self.work) * at.min(row_tokens) as u128 / row_tokens as u128;
+        u64::try_from(share).unwrap_or(self.work)
     }
 }
 

@@ -72,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::xlnet::stream::{CHANGE, Stream};
+    use crate::xlnet::stream::{Part, Stream};
 
     /// The script's function, on arrays.
     fn naive(ids: &[bool], begin: usize, total: usize, random: &mut PythonRandom) -> Option<Segments> {
@@ -129,19 +129,22 @@ mod tests {
             seed in any::<i64>(),
             is_backward in any::<bool>(),
         ) {
-            let tokens: Vec<u32> = sentences.iter().flat_map(|tokens| {
-                (0..*tokens).map(|at| if at == 0 { CHANGE } else { 0 })
-            }).collect();
+            let mut part = Part::default();
+            for tokens in &sentences {
+                part.changes.push(u32::try_from(part.tokens.len()).unwrap());
+                part.tokens.extend(std::iter::repeat_n(0, *tokens));
+            }
+            let tokens = part.tokens.len();
             let mut ids: Vec<bool> = sentences.iter().enumerate().flat_map(|(sentence, tokens)| {
                 std::iter::repeat_n(sentence % 2 == 0, *tokens)
             }).collect();
             if is_backward {
                 ids.reverse();
             }
-            let stream = Stream::new([&tokens[..]].into_iter());
-            let row = Row { stream: &stream, begin: 0, len: tokens.len(), is_backward };
+            let stream = Stream::new([&part].into_iter());
+            let row = Row { stream: &stream, begin: 0, len: tokens, is_backward };
             let (mut random, mut twins) = (PythonRandom::new(seed), PythonRandom::new(seed));
-            for begin in 0..tokens.len() {
+            for begin in 0..tokens {
                 let found = split(&row, begin, total, &mut random, &mut Vec::new());
                 prop_assert_eq!(&found, &naive(&ids, begin, total, &mut twins), "from {}", begin);
                 if let Some(Segments { a, b, .. }) = found {

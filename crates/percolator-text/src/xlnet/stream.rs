@@ -2,73 +2,97 @@
 
 use std::ops::Range;
 
-/// Marks a token whose sentence id differs from that of the token before it. Stored in the token's own word.
-pub(super) const CHANGE: u32 = 1 << 31;
+/// Consecutive tokens of a file, and the borders of their sentences.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) tokens: Vec<u32>,
+    /// The tokens whose sentence id differs from that of the token before, in order.
+    pub(super) changes: Vec<u32>,
+}
+
+impl Part {
+    /// The bytes that it holds.
+    pub(super) fn bytes(&self) -> u64 {
+        ((self.tokens.len() + self.changes.len()) * size_of::<u32>()) as u64
+    }
+}
 
 /// Tokens in the order of a pass. They are not copied; a pass only orders the files.
 #[derive(Debug)]
 pub(super) struct Stream<'t> {
-    parts: Vec<&'t [u32]>,
+    parts: Vec<&'t Part>,
     /// Where each part starts.
     starts: Vec<usize>,
+    /// How many changes there are before each part.
+    changes_before: Vec<usize>,
     len: usize,
+    changes: usize,
 }
 
 impl<'t> Stream<'t> {
-    pub(super) fn new(parts: impl Iterator<Item = &'t [u32]>) -> Self {
-        let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
-        let mut starts = Vec::with_capacity(parts.len());
-        let mut len = 0;
+    pub(super) fn new(parts: impl Iterator<Item = &'t Part>) -> Self {
+        let parts: Vec<_> = parts.filter(|part| !part.tokens.is_empty()).collect();
+        let (mut starts, mut changes_before) = (Vec::new(), Vec::new());
+        let (mut len, mut changes) = (0, 0);
         for part in &parts {
             starts.push(len);
-            len += part.len();
+            changes_before.push(changes);
+            len += part.tokens.len();
+            changes += part.changes.len();
         }
-        Stream { parts, starts, len }
+        Stream { parts, starts, changes_before, len, changes }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The slices that make up a range, each with its place.
-    fn slices(&self, range: Range<usize>) -> impl DoubleEndedIterator<Item = (usize, &'t [u32])> {
-        let first = self.starts.partition_point(|start| *start <= range.start).saturating_sub(1);
+    /// The part that a token is in; the last one if there is no such token.
+    fn part_of(&self, token: usize) -> usize {
+        self.starts.partition_point(|start| *start <= token).saturating_sub(1)
+    }
+
+    /// The slices that make up a range.
+    fn slices(&self, range: Range<usize>) -> impl DoubleEndedIterator<Item = &'t [u32]> {
+        let first = self.part_of(range.start);
         let last = self.starts.partition_point(|start| *start < range.end).max(first);
         (first..last).map(move |part| {
-            let (start, tokens) = (self.starts[part], self.parts[part]);
+            let (start, tokens) = (self.starts[part], &self.parts[part].tokens);
             let from = range.start.saturating_sub(start);
             let to = (range.end - start).min(tokens.len());
-            (start + from, &tokens[from..to])
+            &tokens[from..to]
         })
     }
 
-    /// The first token of a range whose sentence id changes.
+    /// How many changes there are before a token.
+    fn changes_before(&self, token: usize) -> usize {
+        let part = self.part_of(token);
+        let Some(found) = self.parts.get(part) else { return 0 };
+        let start = self.starts[part];
+        self.changes_before[part] + found.changes.partition_point(|change| start + (*change as usize) < token)
+    }
+
+    /// The token of a change, by the change's number.
+    fn change(&self, number: usize) -> Option<usize> {
+        if number >= self.changes {
+            return None;
+        }
+        let part = self.changes_before.partition_point(|before| *before <= number) - 1;
+        let change = self.parts[part].changes[number - self.changes_before[part]];
+        Some(self.starts[part] + change as usize)
+    }
+
+    /// The first token of a range whose sentence id changes. Searched by halves: a sentence may have millions
+    /// of tokens.
     fn first_change(&self, range: Range<usize>) -> Option<usize> {
-        self.slices(range).find_map(|(at, tokens)| first_change(tokens).map(|offset| at + offset))
+        self.change(self.changes_before(range.start)).filter(|at| *at < range.end)
     }
 
     /// The last token of a range whose sentence id changes.
     fn last_change(&self, range: Range<usize>) -> Option<usize> {
-        self.slices(range).rev().find_map(|(at, tokens)| last_change(tokens).map(|offset| at + offset))
+        let number = self.changes_before(range.end).checked_sub(1)?;
+        self.change(number).filter(|at| *at >= range.start)
     }
-}
-
-/// How many tokens are tested together, so that a sentence of millions does not take long.
-const STEP: usize = 64;
-
-fn has_change(tokens: &[u32]) -> bool {
-    tokens.iter().fold(0, |all, token| all | token) & CHANGE != 0
-}
-
-fn first_change(tokens: &[u32]) -> Option<usize> {
-    let step = tokens.chunks(STEP).position(has_change)? * STEP;
-    tokens[step..].iter().position(|token| token & CHANGE != 0).map(|offset| step + offset)
-}
-
-fn last_change(tokens: &[u32]) -> Option<usize> {
-    let step = tokens.rchunks(STEP).position(has_change)? * STEP;
-    let tokens = &tokens[..tokens.len() - step];
-    tokens.iter().rposition(|token| token & CHANGE != 0)
 }
 
 /// A row that is cut from the stream, forwards or backwards. Positions count in the row's direction.
@@ -86,12 +110,12 @@ impl Row<'_> {
     pub(super) fn copy(&self, range: Range<usize>, tokens: &mut Vec<u32>) {
         if self.is_backward {
             let end = self.begin + self.len;
-            for (_, slice) in self.stream.slices(end - range.end..end - range.start).rev() {
-                tokens.extend(slice.iter().rev().map(|token| token & !CHANGE));
+            for slice in self.stream.slices(end - range.end..end - range.start).rev() {
+                tokens.extend(slice.iter().rev());
             }
         } else {
-            for (_, slice) in self.stream.slices(self.begin + range.start..self.begin + range.end) {
-                tokens.extend(slice.iter().map(|token| token & !CHANGE));
+            for slice in self.stream.slices(self.begin + range.start..self.begin + range.end) {
+                tokens.extend(slice);
             }
         }
     }
@@ -143,14 +167,19 @@ mod tests {
             // The naive twin: tokens and sentence ids in arrays, reversed if the row is.
             let mut ids = Vec::new();
             let mut id = false;
-            let marked: Vec<Vec<u32>> = files.iter().map(|file| file.iter().map(|(token, changes)| {
-                id ^= changes;
-                ids.push(id);
-                token | if *changes { CHANGE } else { 0 }
-            }).collect()).collect();
+            let parts: Vec<Part> = files.iter().map(|file| {
+                let mut part = Part::default();
+                for ((token, changes), at) in file.iter().zip(0..) {
+                    id ^= changes;
+                    ids.push(id);
+                    part.tokens.push(*token);
+                    part.changes.extend(changes.then_some(at));
+                }
+                part
+            }).collect();
             let all: Vec<u32> = files.iter().flatten().map(|(token, _)| *token).collect();
             prop_assume!(!all.is_empty());
-            let stream = Stream::new(marked.iter().map(|part| &part[..]));
+            let stream = Stream::new(parts.iter());
             prop_assert_eq!(stream.len(), all.len());
             let begin = cut.0.index(all.len());
             let len = 1 + cut.1.index(all.len() - begin);

@@ -6,7 +6,7 @@ use super::PrepareError;
 use super::blocks::{Block, Blocks};
 use super::flags::Flags;
 use super::progress::Progress;
-use super::stream::CHANGE;
+use super::stream::Part;
 use super::vocabulary::{EOD, Vocabulary};
 use crate::clean;
 use crate::parallel::in_order;
@@ -44,11 +44,11 @@ impl TextCounts {
     }
 }
 
-/// The tokens of a task's files. [`CHANGE`] marks those at which a sentence starts.
+/// The tokens of a task's files.
 #[derive(Debug)]
 pub(super) struct TaskTokens {
     /// The tokens of each file that has any, by block.
-    pub(super) files: Vec<Vec<Vec<u32>>>,
+    pub(super) files: Vec<Vec<Part>>,
     pub(super) counts: TextCounts,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct TaskTokens {
 #[derive(Debug)]
 struct BlockTokens {
     file: usize,
-    tokens: Vec<u32>,
+    part: Part,
     /// The sentence ids of its first token, of its last token, and of the line after the block.
     first_id: bool,
     last_id: bool,
@@ -80,7 +80,7 @@ pub(super) fn read(
     };
     let cut = || {
         let mut cutter =
-            Cutter { flags, vocabulary, files, scratch: Scratch::default(), text: String::new() };
+            Cutter { flags, vocabulary, files, progress, scratch: Scratch::default(), text: String::new() };
         move |block: Block| {
             let tokens = cutter.block(&block)?;
             progress.add_done(block.bytes.len() as u64);
@@ -93,7 +93,7 @@ pub(super) fn read(
 /// Joins the blocks of each file. At each joint, the second block's sentence ids continue those of the first.
 fn join(blocks: Vec<BlockTokens>, file_count: usize) -> TaskTokens {
     let mut counts = TextCounts { files: file_count as u64, ..TextCounts::default() };
-    let mut files: Vec<Vec<Vec<u32>>> = vec![Vec::new(); file_count];
+    let mut files: Vec<Vec<Part>> = std::iter::repeat_with(Vec::new).take(file_count).collect();
     let mut lines = vec![0; file_count];
     let mut file = None;
     let (mut next_id, mut last_id) = (false, None);
@@ -102,17 +102,18 @@ fn join(blocks: Vec<BlockTokens>, file_count: usize) -> TaskTokens {
             file = Some(block.file);
             (next_id, last_id) = (false, None);
         }
-        if let Some(first) = block.tokens.first_mut() {
+        if !block.part.tokens.is_empty() {
             // A new file always starts a new sentence.
-            let changes = last_id.is_none_or(|last| last != block.first_id ^ next_id);
-            *first = *first & !CHANGE | if changes { CHANGE } else { 0 };
+            if last_id.is_none_or(|last| last != block.first_id ^ next_id) {
+                block.part.changes.insert(0, 0);
+            }
             last_id = Some(block.last_id ^ next_id);
         }
         next_id ^= block.next_id;
         lines[block.file] += block.counts.lines;
         counts.add(&block.counts);
-        if !block.tokens.is_empty() {
-            files[block.file].push(block.tokens);
+        if !block.part.tokens.is_empty() {
+            files[block.file].push(block.part);
         }
     }
     counts.empty_files = lines.iter().filter(|lines| **lines == 0).count() as u64;
@@ -127,6 +128,7 @@ struct Cutter<'a> {
     flags: &'a Flags,
     vocabulary: &'a Vocabulary,
     files: &'a [PathBuf],
+    progress: &'a Progress,
     scratch: Scratch,
     /// The cleaned line.
     text: String,
@@ -137,7 +139,7 @@ impl Cutter<'_> {
         // Text has about four bytes a token.
         let mut cut = BlockTokens {
             file: block.file,
-            tokens: Vec::with_capacity(block.bytes.len() / 4),
+            part: Part { tokens: Vec::with_capacity(block.bytes.len() / 4), changes: Vec::new() },
             first_id: false,
             last_id: false,
             next_id: false,
@@ -145,6 +147,9 @@ impl Cutter<'_> {
         };
         let mut offset = 0;
         for (line, bytes) in (block.first_line..).zip(block.bytes.split_inclusive(|byte| *byte == b'\n')) {
+            if self.progress.is_stopped() {
+                return Err(PrepareError::Stopped);
+            }
             let place = Place { block, line, offset };
             offset += bytes.len();
             let without;
@@ -161,15 +166,16 @@ impl Cutter<'_> {
             let text = std::str::from_utf8(kept).map_err(|_| self.not_utf8(&place, bytes))?;
             self.line(text, &place, &mut cut)?;
         }
-        cut.counts.tokens = cut.tokens.len() as u64;
-        cut.tokens.shrink_to_fit();
+        cut.counts.tokens = cut.part.tokens.len() as u64;
+        cut.part.tokens.shrink_to_fit();
+        cut.part.changes.shrink_to_fit();
         Ok(cut)
     }
 
     /// Appends a line's tokens, and flips the sentence id.
     fn line(&mut self, line: &str, place: &Place<'_>, cut: &mut BlockTokens) -> Result<(), PrepareError> {
         cut.counts.lines += 1;
-        let from = cut.tokens.len();
+        let from = cut.part.tokens.len();
         if line.chars().all(is_space) {
             if !self.flags.use_eod {
                 cut.counts.blank_lines_skipped += 1;
@@ -177,20 +183,27 @@ impl Cutter<'_> {
             }
             // The end of a document belongs to its last sentence.
             cut.next_id ^= true;
-            cut.tokens.push(EOD);
+            cut.part.tokens.push(EOD);
         } else if self.flags.from_raw_text {
             clean(line, self.flags.uncased, &mut self.text);
-            self.vocabulary.encode(&self.text, &mut self.scratch, &mut cut.tokens);
+            let encoded = self.vocabulary.encode(&self.text, &mut self.scratch, &mut cut.part.tokens);
+            encoded.map_err(|source| PrepareError::Normalized {
+                path: self.path(place),
+                line: place.line,
+                source,
+            })?;
         } else {
-            self.numbers(line, place, &mut cut.tokens)?;
+            self.numbers(line, place, &mut cut.part.tokens)?;
         }
-        match cut.tokens.get_mut(from) {
-            None => cut.counts.lines_without_tokens += 1,
-            Some(_) if from == 0 => (cut.first_id, cut.last_id) = (cut.next_id, cut.next_id),
-            Some(first) => {
-                *first |= if cut.next_id == cut.last_id { 0 } else { CHANGE };
-                cut.last_id = cut.next_id;
+        if cut.part.tokens.len() == from {
+            cut.counts.lines_without_tokens += 1;
+        } else if from == 0 {
+            (cut.first_id, cut.last_id) = (cut.next_id, cut.next_id);
+        } else {
+            if cut.next_id != cut.last_id {
+                cut.part.changes.push(u32::try_from(from).expect("a block has fewer tokens"));
             }
+            cut.last_id = cut.next_id;
         }
         cut.next_id ^= true;
         Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::PrepareError;
 use crate::python_text::is_digit;
-use crate::sentencepiece::{Scratch, SentencePiece};
+use crate::sentencepiece::{Scratch, SentencePiece, TooLong};
 
 /// The class symbol, which ends a row.
 pub(super) const CLS: u32 = 3;
@@ -70,19 +70,21 @@ impl Vocabulary {
     /// A piece that ends in a digit and a comma is cut again without the comma, which becomes a token of its
     /// own.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// If the line has 4 GiB or more once it is normalised.
-    pub fn encode(&self, text: &str, scratch: &mut Scratch, tokens: &mut Vec<u32>) {
+    /// [`TooLong`] if the model makes the line many times longer.
+    pub fn encode(&self, text: &str, scratch: &mut Scratch, tokens: &mut Vec<u32>) -> Result<(), TooLong> {
+        let mut failed = None;
         self.model.encode(text, scratch, |token, piece| match number_with_comma(piece) {
-            Some(number) => self.encode_number(number, tokens),
+            Some(number) => failed = self.encode_number(number, tokens).err().or(failed),
             None => tokens.push(token),
-        });
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Appends the tokens of a piece without its comma, and then the comma. Encoding the piece by itself adds
     /// white space at its front; if the piece did not start with white space, that is removed again.
-    fn encode_number(&self, number: &str, tokens: &mut Vec<u32>) {
+    fn encode_number(&self, number: &str, tokens: &mut Vec<u32>) -> Result<(), TooLong> {
         let has_space = number.starts_with(WORD_START);
         let text = number.replace(WORD_START, "");
         let mut is_first = true;
@@ -94,8 +96,9 @@ impl Vocabulary {
                 Some(rest) if put_in_front => tokens.push(self.model.id_of(rest)),
                 _ => tokens.push(token),
             }
-        });
+        })?;
         tokens.push(self.model.id_of(b","));
+        Ok(())
     }
 }
 

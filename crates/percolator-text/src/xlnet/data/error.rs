@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use percolator::source::SourceError;
+
 use super::DataFlags;
 use crate::xlnet::Split;
 use crate::xlnet::decoder::InputError;
@@ -74,6 +76,42 @@ pub enum DataError {
         /// Its flags.
         other: DataFlags,
     },
+    /// Some records have the script's quirks, and some do not.
+    #[error(
+        "{} has records {} the script's quirks, and {} does not: keep them in folders of their own, or prepare \
+         one of them again (--fix-quirks)",
+        path.display(),
+        if *fix_quirks { "without" } else { "with" },
+        other_path.display()
+    )]
+    QuirksDiffer {
+        /// The first `record_info`.
+        path: PathBuf,
+        /// Whether quirks are mended in its records.
+        fix_quirks: bool,
+        /// Another `record_info`.
+        other_path: PathBuf,
+    },
+    /// A file does not have the records that its `record_info` states.
+    #[error(
+        "{} has {found} records, and must have {}: a part of it is missing, or its record_info is of another \
+         run; prepare it again",
+        path.display(),
+        batches.map_or(format!("whole batches of {bsz}"), |batches| format!("{batches} batches of {bsz}"))
+    )]
+    Count {
+        /// The file.
+        path: PathBuf,
+        /// Its records.
+        found: u64,
+        /// The records of a batch.
+        bsz: u64,
+        /// The batches that its `record_info` states, if it is of this file alone.
+        batches: Option<u64>,
+    },
+    /// A file of records cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// A requested pass is missing.
     #[error(
         "{} has no pass {pass} of task {task}, and {passes} passes (0 to {}) were asked for: ask for fewer, \

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use percolator::source::{IndexPlace, Source as _, TfRecord};
 use percolator::{Feed, FeedBuilder, Shuffle};
 
 pub use self::error::DataError;
@@ -38,6 +39,10 @@ use super::{RecordInfo, Split};
 #[derive(Clone, Debug)]
 pub struct XlnetData {
     files: Vec<PathBuf>,
+    /// What each file must have: its number of batches, if its `record_info` names no other file.
+    batches: Vec<Option<u64>>,
+    /// Whether the script's quirks are mended in all of them.
+    fix_quirks: bool,
     num_batch: u64,
     flags: DataFlags,
     input: InputFlags,
@@ -119,7 +124,16 @@ impl XlnetData {
             num_predict: flags.num_predict.map(|predict| predict as usize),
             use_bfloat16: false,
         };
-        XlnetData { files: Vec::new(), num_batch: 0, flags, input, host: 0, named_by }
+        XlnetData {
+            files: Vec::new(),
+            batches: Vec::new(),
+            fix_quirks: false,
+            num_batch: 0,
+            flags,
+            input,
+            host: 0,
+            named_by,
+        }
     }
 
     /// Adds the files that a `record_info` names. If it names several, each is a pass.
@@ -127,6 +141,10 @@ impl XlnetData {
         let text = fs::read_to_string(path).map_err(|source| unreadable(path, source))?;
         let info =
             RecordInfo::from_json(&text).map_err(|wrong| DataError::Info { path: path.to_owned(), wrong })?;
+        if self.files.is_empty() {
+            self.fix_quirks = info.fix_quirks;
+        }
+        self.check_quirks(path, info.fix_quirks)?;
         let files = info.filenames.len();
         let taken = passes.map_or(files, |passes| files.min(passes as usize));
         for name in &info.filenames[..taken] {
@@ -134,7 +152,10 @@ impl XlnetData {
                 || DataError::Info { path: path.to_owned(), wrong: format!("{name:?} is not a file") };
             let records = folder.join(Path::new(name).file_name().ok_or_else(wrong)?);
             match fs::metadata(&records) {
-                Ok(found) if found.is_file() => self.files.push(records),
+                Ok(found) if found.is_file() => {
+                    self.files.push(records);
+                    self.batches.push((files == 1).then_some(info.num_batch));
+                }
                 Ok(_) => return Err(wrong()),
                 Err(source) => {
                     return Err(DataError::MissingRecords { info: path.to_owned(), records, source });
@@ -147,6 +168,15 @@ impl XlnetData {
         Ok(())
     }
 
+    /// Refuses records of which some have the script's quirks and some do not.
+    fn check_quirks(&self, other_path: &Path, other: bool) -> Result<(), DataError> {
+        if other == self.fix_quirks {
+            return Ok(());
+        }
+        let (path, other_path) = (self.named_by.clone(), other_path.to_owned());
+        Err(DataError::QuirksDiffer { path, fix_quirks: self.fix_quirks, other_path })
+    }
+
     /// Adds another folder's records after these, as the script does for each folder of its list.
     ///
     /// # Errors
@@ -154,7 +184,9 @@ impl XlnetData {
     /// [`DataError::FlagsDiffer`] if they were made with other flags.
     pub fn and(mut self, other: XlnetData) -> Result<Self, DataError> {
         check_flags(&self.named_by, &self.flags, [(&other.named_by, other.flags)].into_iter())?;
+        self.check_quirks(&other.named_by, other.fix_quirks)?;
         self.files.extend(other.files);
+        self.batches.extend(other.batches);
         self.num_batch = self.num_batch.saturating_add(other.num_batch);
         Ok(self)
     }
@@ -211,7 +243,9 @@ impl XlnetData {
             return Err(DataError::NoHost { host, hosts, files });
         }
         let end = if host + 1 == hosts { files } else { (host + 1) * each };
-        Ok(XlnetData { files: self.files[host * each..end].to_vec(), host, ..self.clone() })
+        let part = host * each..end;
+        let (files, batches) = (self.files[part.clone()].to_vec(), self.batches[part].to_vec());
+        Ok(XlnetData { files, batches, host, ..self.clone() })
     }
 
     /// The input function.
@@ -243,10 +277,15 @@ impl XlnetData {
     /// [`Shuffle::No`] to keep their order. Any other shuffle, or another
     /// batch size, breaks the batches' sequence.
     ///
+    /// The records of each file are counted, which [indexes](FeedBuilder::index) the file: a file that has
+    /// fewer or more batches than its `record_info` states would shift all that follow.
+    ///
     /// # Errors
     ///
-    /// As [`decoder`](Self::decoder).
+    /// As [`decoder`](Self::decoder); [`DataError::Source`] if a file cannot be read, and
+    /// [`DataError::Count`] if it has another number of records.
     pub fn feed(&self, feed: FeedBuilder) -> Result<FeedBuilder, DataError> {
+        self.check_counts(&feed.spec().index)?;
         let mut files = self.files.iter();
         let feed = files.next().map_or(feed.clone(), |first| feed.tfrecord(first));
         let feed = files.fold(feed, FeedBuilder::and_tfrecord);
@@ -254,6 +293,25 @@ impl XlnetData {
             .decoder(self.decoder()?)
             .global_batch_size(self.flags.bsz_per_host as usize)
             .shuffle(Shuffle::Files))
+    }
+}
+
+impl XlnetData {
+    /// Checks that each file has whole batches, and as many as its `record_info` states.
+    fn check_counts(&self, index: &IndexPlace) -> Result<(), DataError> {
+        let bsz = u64::from(self.flags.bsz_per_host);
+        for (path, batches) in self.files.iter().zip(&self.batches) {
+            let source = TfRecord::open(path)?;
+            if source.records().is_none() {
+                source.index(index)?;
+            }
+            let Some(found) = source.records() else { continue };
+            let stated = batches.map(|batches| batches.saturating_mul(bsz));
+            if stated.is_some_and(|stated| stated != found) || found % bsz.max(1) != 0 {
+                return Err(DataError::Count { path: path.clone(), found, bsz, batches: *batches });
+            }
+        }
+        Ok(())
     }
 }
 

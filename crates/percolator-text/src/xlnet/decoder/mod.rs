@@ -20,7 +20,7 @@ use percolator::{DecodeFailure, Dtype, Field, RecordDecoder, Row};
 
 use self::attention::Attention;
 use self::features::Features;
-use self::order::Draws;
+use self::order::permutation;
 use self::real::{Real, real};
 
 /// The most tokens per row: `perm_mask` has the square of that, 4 GiB of f32.
@@ -225,9 +225,10 @@ impl RecordDecoder for XlnetDecoder {
     fn decode(&self, record: &Record<'_>, row: &mut Row<'_>, scratch: &mut Scratch) -> Decoded {
         let Scratch { features, attention, order, predictions } = scratch;
         features.read(record.value)?;
-        let mut draws = Draws::new(row.random().next_u64(), self.host);
+        // Hosts number the records of their own files: records of several hosts have the same number.
+        let mut draws = row.random().fork(self.host);
         for half in [0..self.flags.reuse_len, self.flags.reuse_len..self.flags.seq_len] {
-            draws.permutation(order);
+            permutation(|end| draws.below(end), order);
             attention.set(half.start, &features.input[half.clone()], &features.is_masked[half], order);
         }
         *predictions = attention.predictions();
