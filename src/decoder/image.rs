@@ -116,6 +116,9 @@ impl RecordDecoder for ImageDecoder {
     type Scratch = Tools;
 
     fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
+        if let Some(front) = &self.front {
+            front.check(first.value)?;
+        }
         Ok(self.fields_of(self.shapes(first)?))
     }
 

@@ -259,7 +259,7 @@ pub enum SourceError {
         page_bytes: u64,
     },
     /// The database holds no record, so there is nothing to feed.
-    #[error("{}: the database is empty: a feed needs at least 1 record", shown::path(path))]
+    #[error("{}: there is no record: a feed needs at least 1", shown::path(path))]
     Empty {
         /// The database.
         path: PathBuf,

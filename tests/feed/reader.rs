@@ -627,7 +627,7 @@ fn an_empty_source_is_an_error() {
     let error =
         DataReader::builder("data", MemorySource::numbered("empty", 0, 8)).open_in(&registry).unwrap_err();
     assert!(matches!(error, ReaderError::Source(SourceError::Empty { .. })), "{error}");
-    assert!(error.to_string().contains("memory/empty: the database is empty"), "{error}");
+    assert!(error.to_string().contains("memory/empty: there is no record"), "{error}");
     assert!(registry.is_empty());
 }
 

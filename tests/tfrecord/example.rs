@@ -12,7 +12,7 @@ use percolator::example::{
     SequenceExample,
 };
 use percolator::feed::ConfigError;
-use percolator::source::FnSource;
+use percolator::source::{FnSource, IndexPlace};
 use percolator::{Batch, ColorMode, Dtype, Feed, FeedBuilder, FeedError, Field, Layout, Shuffle, Transform};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -190,9 +190,10 @@ fn images_are_those_of_the_databases() {
         ] {
             let feed = || Feed::builder().transform(transform.clone()).dtype(dtype).layout(layout);
             let image = image.clone().label("image/class/label");
-            let ours = images(feed().source(source(records(file))).example_image(image));
+            let file = data("tensorflow").join(file);
+            let ours = images(feed().tfrecord(&file).index(IndexPlace::Memory).example_image(image));
             let theirs = images(feed().lmdb(data("golden").join(database)));
-            assert!(ours == theirs, "{file}, {transform:?}, {dtype}, {layout}");
+            assert!(ours == theirs, "{}, {transform:?}, {dtype}, {layout}", file.display());
             assert!(ours.iter().any(|(_, _, labels)| labels.iter().any(|&label| label > 0)));
         }
     }
@@ -263,20 +264,20 @@ fn an_error_names_record_feature_and_what_is_missing_or_of_another_kind() {
         (
             of(|to| to.ints("b", [1]).ints("c", [2]).ints("b", [3])),
             "a:i64[2]",
-            "the feature \"a\" is missing (the record has \"b\", \"c\"); the field a: i64 [2] needs one in \
-             every record, unless it has a default",
+            "the feature \"a\" is missing (the record has \"b\", \"c\"); the field a: i64 [2], which \
+             has no default, needs one in every record",
         ),
         (
             Vec::new(),
             "a:i64[2]",
-            "the feature \"a\" is missing (the record has none); the field a: i64 [2] needs one in every \
-             record, unless it has a default",
+            "the feature \"a\" is missing (the record has none); the field a: i64 [2], which has no \
+             default, needs one in every record",
         ),
         (
             of(|to| to.unset("a")),
             "a:i64[2]",
-            "the feature \"a\" has no kind, and so no value; the field a: i64 [2] needs one in every record, \
-             unless it has a default",
+            "the feature \"a\" has no kind, and so no value; the field a: i64 [2], which has no default, \
+             needs one in every record",
         ),
         (
             of(|to| to.floats("a", [1.0])),

@@ -7,24 +7,25 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use percolator::leveldb::LogGaps;
 use percolator::net::{DataLayer, LayerSource, NetState};
-use percolator::source::Access;
+use percolator::source::{Access, TfRecord};
 use percolator::{ColorMode, Feed, FeedBuilder, Net, Phase, Transform, shown};
 
-/// The source of the records. Each subcommand that uses it requires one of these in an argument group.
+/// The source of the records. Each subcommand that uses it requires one of these in an argument group. Those
+/// of several kinds are one data set: LMDBs first, then LevelDBs, then TFRecords.
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// The Caffe net whose data layer to feed: a .prototxt, or a .caffemodel.
     #[arg(value_name = "NET")]
     pub(super) net: Option<PathBuf>,
     /// The Caffe LMDB to read: its folder, or its data.mdb. Repeat it to read several as one data set.
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["net", "leveldb"])]
+    #[arg(long, value_name = "PATH", conflicts_with = "net")]
     pub(super) lmdb: Vec<PathBuf>,
     /// The Caffe LevelDB to read: its folder. Repeat it to read several as one data set.
     #[arg(long, value_name = "PATH", conflicts_with = "net")]
     pub(super) leveldb: Vec<PathBuf>,
     /// The TFRecord files to read: a file, a folder, or a quoted pattern such as 'train-*'. Repeat it to read
     /// several as one data set.
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["net", "lmdb", "leveldb"])]
+    #[arg(long, value_name = "PATH", conflicts_with = "net")]
     pub(super) tfrecord: Vec<PathBuf>,
 }
 
@@ -181,6 +182,7 @@ impl SourceArgs {
             match at.join("CURRENT").exists() {
                 true => found.leveldb.push(path.clone()),
                 false if is_lmdb_file || !at.is_file() => found.lmdb.push(path.clone()),
+                false if TfRecord::open(&at).is_ok() => found.tfrecord.push(path.clone()),
                 false if paths.len() > 1 => {
                     bail!("{}: a net cannot be combined with other data sets: give it alone", path.display());
                 }

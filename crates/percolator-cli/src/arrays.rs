@@ -28,7 +28,7 @@ pub(super) fn remove_stale(folder: &Path, name: &str) -> anyhow::Result<()> {
         match whole_file::remove(&path) {
             // If the parent is not a folder, there is no array either.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-            done => done.with_context(|| format!("cannot replace {}", shown::path(&path)))?,
+            done => done.with_context(|| format!("cannot write {}", shown::path(&path)))?,
         }
     }
     Ok(())

@@ -16,7 +16,8 @@ use super::arrays::{self, Arrays};
 use super::fields::ExampleArgs;
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"]).required(true))]
+#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"])
+    .required(true).multiple(true))]
 pub(crate) struct Dump {
     #[command(flatten)]
     source: SourceArgs,

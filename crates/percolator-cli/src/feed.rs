@@ -24,7 +24,8 @@ use super::pipeline::{DtypeArg, PipelineArgs};
 use super::stop::{Enough, Signals};
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"]).required(true))]
+#[command(group = ArgGroup::new("source").args(["net", "lmdb", "leveldb", "tfrecord"])
+    .required(true).multiple(true))]
 pub(crate) struct Feed {
     #[command(flatten)]
     source: SourceArgs,

@@ -256,7 +256,8 @@ impl Bar {
         if total == 0 {
             return;
         }
-        self.bar.set_message(self.message(done, records));
+        let message = self.message(done, records);
+        self.bar.set_message(message);
         self.bar.update(|state| {
             state.set_len(total);
             state.set_pos(done);

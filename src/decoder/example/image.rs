@@ -120,6 +120,13 @@ impl ExampleFront {
         self.lookup.scratch()
     }
 
+    /// Checks that the first record of a feed has what the fields beside the image need.
+    pub(crate) fn check(&self, record: &[u8]) -> Result<(), RecordCause> {
+        let mut found = self.lookup.scratch();
+        self.lookup.find(record, &mut found)?;
+        self.fields.check(record, &found)
+    }
+
     /// The Datum that the first record of a batch stands for.
     pub(crate) fn first_datum<'a>(&self, record: &'a [u8]) -> Result<Datum<'a>, RecordCause> {
         let mut found = self.of_firsts.lock().unwrap_or_else(PoisonError::into_inner);

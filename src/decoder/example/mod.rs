@@ -52,7 +52,11 @@ impl ExampleDecoder {
 impl RecordDecoder for ExampleDecoder {
     type Scratch = Found;
 
-    fn fields(&self, _first: &Record<'_>) -> Decoded<Vec<Field>> {
+    /// A feature that the first record lacks is most likely misspelt: it is found before anything runs.
+    fn fields(&self, first: &Record<'_>) -> Decoded<Vec<Field>> {
+        let mut found = self.lookup.scratch();
+        self.lookup.find(first.value, &mut found)?;
+        self.fields.check(first.value, &found)?;
         Ok(self.fields.fields().collect())
     }
 

@@ -55,6 +55,11 @@ impl FeatureFields {
         self.fields.iter().map(|one| one.field.clone())
     }
 
+    /// Checks that a record has the features that it must have, and in the right kind of lists.
+    pub(crate) fn check(&self, record: &[u8], found: &Found) -> Result<(), RecordCause> {
+        self.fields.iter().try_for_each(|field| field.check(record, found))
+    }
+
     /// Writes the fields of a record to its row, starting with the row's field `first`.
     #[inline]
     pub(crate) fn write(
@@ -196,8 +201,26 @@ impl FeatureField {
                 row.bytes_mut(at).chunks_exact_mut(size).for_each(|to| to.copy_from_slice(&element[..size]));
                 Ok(())
             }
-            Stand::Nothing => Err(missing(record, found, self.feature, &self.name, &self.wanted())?.into()),
+            Stand::Nothing => Err(self.missing(record, found)?.into()),
         }
+    }
+
+    /// Checks that a record has the feature if it must, and in the right kind of list.
+    fn check(&self, record: &[u8], found: &Found) -> Result<(), RecordCause> {
+        match found.feature(record, self.feature)? {
+            None | Some(Feature::Unset) => match self.missing {
+                Stand::Nothing => Err(self.missing(record, found)?.into()),
+                _ => Ok(()),
+            },
+            Some(feature) if feature.kind() == Some(self.kind) => Ok(()),
+            Some(other) => Err(self.wrong_kind(other, self.kind).into()),
+        }
+    }
+
+    #[cold]
+    fn missing(&self, record: &[u8], found: &Found) -> Result<FeatureError, ExampleError> {
+        let wanted = format!("{}, which has no default,", self.wanted());
+        missing(record, found, self.feature, &self.name, &wanted)
     }
 
     /// Describes the field for a message.

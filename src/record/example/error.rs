@@ -27,10 +27,7 @@ pub enum ExampleError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
     /// The record does not have it.
-    #[error(
-        "the feature {feature:?} is missing{}; {wanted} needs one in every record, unless it has a default",
-        found(features)
-    )]
+    #[error("the feature {feature:?} is missing{}; {wanted} needs one in every record", found(features))]
     Missing {
         /// The feature.
         feature: String,
@@ -40,10 +37,7 @@ pub enum FeatureError {
         features: Vec<String>,
     },
     /// It is there without a list, which counts as missing.
-    #[error(
-        "the feature {feature:?} has no kind, and so no value; {wanted} needs one in every record, unless it \
-         has a default"
-    )]
+    #[error("the feature {feature:?} has no kind, and so no value; {wanted} needs one in every record")]
     Unset {
         /// The feature.
         feature: String,

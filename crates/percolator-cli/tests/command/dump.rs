@@ -538,11 +538,11 @@ fn where_nothing_can_be_written_it_says_so() {
     let refused = || String::from_utf8(dump.run(["net.prototxt"]).stderr).unwrap();
     fs::create_dir_all(&data).unwrap();
     let message = refused();
-    assert!(message.contains("cannot replace out/data.npy: a folder is there"), "{message}");
+    assert!(message.contains("cannot write out/data.npy: a folder is there"), "{message}");
     fs::remove_dir(&data).unwrap();
     assert!(Command::new("mkfifo").arg(&data).status().unwrap().success());
     let message = refused();
-    assert!(message.contains("cannot replace out/data.npy: a FIFO is there"), "{message}");
+    assert!(message.contains("cannot write out/data.npy: a FIFO is there"), "{message}");
     assert!(!fs::metadata(&data).unwrap().is_file());
 }
 

@@ -121,3 +121,17 @@ fn files_are_measured() {
     let made = made.filter(|path| path.is_dir()).collect::<Vec<_>>();
     assert!(made.len() == 1 && made[0].join("records.tfrecord").exists(), "{made:?}");
 }
+
+#[test]
+fn databases_and_files_are_one_data_set() {
+    let folder = written();
+    let folder = folder.path();
+    let labels = |source: &str, batches: usize| {
+        pass(folder, &format!("dump {source} --batches {batches} --batch-size 6 --out out"));
+        let file = fs::read(folder.join("out/label.npy")).unwrap();
+        file[file.len() - batches * 6 * 4..].to_vec()
+    };
+    let of_lmdb = labels("--lmdb lmdb", 4);
+    // Databases come first, whatever the order of the options.
+    assert_eq!(labels("--tfrecord files --lmdb lmdb", 8), [&of_lmdb[..], &of_lmdb].concat());
+}
