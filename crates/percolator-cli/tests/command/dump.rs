@@ -513,7 +513,7 @@ fn ranks_and_seeds_are_checked() {
 fn arguments_that_contradict_each_other_are_refused() {
     Dump::with_net(LAYER).refuse(["net.prototxt", "--lmdb", "raw_lmdb"]);
     Dump::with_net(LAYER).refuse(["net.prototxt", "--crop", "3"]);
-    Dump::new().refuse(["--lmdb", "raw_lmdb", "--leveldb", "raw_leveldb_log"]);
+    Dump::with_net(LAYER).refuse(["net.prototxt", "--tfrecord", "x"]);
     Dump::new().refuse(["--lmdb", "raw_lmdb", "--layer", "data"]);
     Dump::new().refuse([""; 0]);
     Dump::with_net(LAYER).refuse(["net.prototxt", "--batches", "0"]);

@@ -199,9 +199,10 @@ fn an_interrupt_leaves_complete_files_only() {
 fn a_full_disk_leaves_nothing() {
     let folder = folder();
     // Files of this process may have 10 KB.
-    let script = format!("trap '' XFSZ; ulimit -f 20; exec \"$0\" prepare xlnet {SMALL}");
+    let script = "trap '' XFSZ; ulimit -f 20; exec \"$0\" prepare xlnet \"$@\"";
     let output = Command::new("sh")
-        .args(["-c", &script, env!("CARGO_BIN_EXE_percolator")])
+        .args(["-c", script, env!("CARGO_BIN_EXE_percolator")])
+        .args(SMALL.split_whitespace())
         .current_dir(folder.path())
         .output()
         .unwrap();
