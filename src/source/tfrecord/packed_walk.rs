@@ -2,6 +2,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 
@@ -35,6 +36,11 @@ pub(super) struct PackedWalk {
 impl PackedWalk {
     pub(super) fn new(packed: &Packed) -> Self {
         PackedWalk { packed: packed.clone(), stream: None, offset: 0, position: 0, buffer: Vec::new() }
+    }
+
+    /// A walk over this open file, which is at its beginning.
+    pub(super) fn of(packed: &Packed, file: File) -> Self {
+        PackedWalk { stream: Some(packed.stream_of(file)), ..PackedWalk::new(packed) }
     }
 
     /// Where all records start, by a walk over the whole file.

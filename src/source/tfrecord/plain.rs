@@ -37,8 +37,6 @@ pub(super) struct Plain {
     pub(super) file_bytes: u64,
     /// The compressed file, if it is an unpacked copy of one.
     origin: Option<PathBuf>,
-    /// Keeps a file without a name open: it is gone once nobody has it open.
-    _kept: Option<File>,
     /// `None` if the file is read.
     map: Option<Arc<Map>>,
     /// Another map, for cursors that seek: advice to the kernel about one does not affect the other.
@@ -119,12 +117,7 @@ impl Plain {
         };
         let (path, origin) = (path.to_owned(), origin.map(Path::to_owned));
         let map_by_position = OnceCell::new();
-        Ok(Plain { path, id, bytes, file_bytes, origin, _kept: None, map, map_by_position })
-    }
-
-    /// Returns the same, and keeps this file open: it has a path only while it is open.
-    pub(super) fn keeping(self, file: File) -> Self {
-        Plain { _kept: Some(file), ..self }
+        Ok(Plain { path, id, bytes, file_bytes, origin, map, map_by_position })
     }
 
     /// The map in which a cursor reads from record to record; `None` if the file is read.
