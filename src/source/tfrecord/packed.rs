@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use flate2::bufread::{GzDecoder, ZlibDecoder};
 
 use super::Compression;
-use super::frame::HEAD_BYTES;
+use super::frame::{Frame, HEAD_BYTES};
 use super::open_files::open_again;
-use super::plain::Frame;
 use crate::source::SourceError;
 use crate::source::access::Access;
 use crate::source::file_id::FileId;

@@ -7,14 +7,11 @@ use std::io;
 use std::ops::Range;
 
 use super::error::{RecordAt, TfRecordError};
-use super::frame::{FOOT_BYTES, HEAD_BYTES, checksum_of};
-use super::key::DIGITS_MAX;
+use super::frame::{BOTH_BYTES, BadFrame, FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
+use super::key::KEY_BYTES;
 use super::packed::{Packed, Stream};
-use super::plain::{BadFrame, Frame};
 use crate::source::SourceError;
 
-/// Room before a value for its record's key: both go to a run together with the buffer.
-const KEY_BYTES: usize = DIGITS_MAX;
 /// How much is unpacked at a time. The buffer grows as bytes arrive, and never because of a stored length
 /// alone.
 const PIECE_BYTES: usize = 1 << 20;
@@ -150,8 +147,6 @@ impl PackedWalk {
 
     /// Unpacks the next record's head.
     fn head(&mut self) -> Result<Option<Frame>, SourceError> {
-        const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
-
         if self.stream.is_none() && self.position == 0 {
             self.stream = Some(self.packed.stream()?);
         }
