@@ -22,8 +22,8 @@ use super::Identity;
 /// Where the index of a database's records is kept.
 ///
 /// An index that cannot be written there is kept in memory, for this process only, and a warning is logged.
-/// The unpacked copy of a compressed [`TfRecord`](crate::source::TfRecord) file is as large as its records. It
-/// is kept only in the folder of the file, or in the one that `Folder` names; if it cannot be, that is an
+/// The unpacked copy of a compressed [`TfRecord`](crate::source::TfRecord) file is as large as its records.
+/// It is kept only in the folder of the file, or in the one that `Folder` names; if it cannot be, that is an
 /// error.
 ///
 /// ```no_run

@@ -47,7 +47,8 @@ impl CopyLock {
                 Ok(()) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => {
-                    tracing::info!(lock = %path.display(), "another process unpacks this file: waiting for it");
+                    let lock = path.display();
+                    tracing::info!(%lock, "another process unpacks this file: waiting for it");
                     wait_for(&file)?;
                 }
             }
