@@ -113,10 +113,39 @@ impl WholeFile {
             fs::rename(temporary, &self.place)?;
         }
         self.temporary = None;
-        // A failure to sync the name as well is not worth an error: at worst the previous file is still
-        // there.
-        drop(File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all()));
+        self.sync_name();
         Ok(())
+    }
+
+    /// Syncs the file to the disk and gives it its final name, unless a file has that name already.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::AlreadyExists`] if there is one, which stays. [`io::Error`] if the file cannot be
+    /// synced, or named.
+    pub(crate) fn finish_new(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        let Some(temporary) = &self.temporary else { return Ok(()) };
+        match fs::hard_link(temporary, &self.place) {
+            // The temporary name is removed with `self`.
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            // The file system has no hard links.
+            Err(_) if fs::symlink_metadata(&self.place).is_ok() => {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            Err(_) => {
+                fs::rename(temporary, &self.place)?;
+                self.temporary = None;
+            }
+        }
+        self.sync_name();
+        Ok(())
+    }
+
+    /// Syncs the folder. A failure is not worth an error: at worst the previous file is still there.
+    fn sync_name(&self) {
+        drop(File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all()));
     }
 }
 

@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod damage;
 mod example;
 mod example_view;

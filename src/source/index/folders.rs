@@ -15,18 +15,20 @@ const READABLE_CHARS: usize = 100;
 
 /// The files that may be the sidecar, in order of preference.
 pub(super) fn sidecars(place: &IndexPlace, database: &Path) -> Vec<PathBuf> {
-    files(place, database, INDEX)
+    let in_cache = match place {
+        IndexPlace::Beside => cache_folder().map(|folder| folder.join(name_of(database, INDEX))),
+        IndexPlace::Folder(_) | IndexPlace::Memory => None,
+    };
+    file_in(place, database, INDEX).into_iter().chain(in_cache).collect()
 }
 
-/// The same of another file that belongs to a database, whose name ends like this.
-pub(in crate::source) fn files(place: &IndexPlace, database: &Path, extension: &str) -> Vec<PathBuf> {
+/// The file in this place that belongs to a database, and whose name ends like this. It may be as large as
+/// the database, so it is never in the user's cache folder.
+pub(in crate::source) fn file_in(place: &IndexPlace, database: &Path, extension: &str) -> Option<PathBuf> {
     match place {
-        IndexPlace::Beside => {
-            let in_cache = cache_folder().map(|folder| folder.join(name_of(database, extension)));
-            beside(database, extension).into_iter().chain(in_cache).collect()
-        }
-        IndexPlace::Folder(folder) => vec![folder.join(name_of(database, extension))],
-        IndexPlace::Memory => Vec::new(),
+        IndexPlace::Beside => beside(database, extension),
+        IndexPlace::Folder(folder) => Some(folder.join(name_of(database, extension))),
+        IndexPlace::Memory => None,
     }
 }
 

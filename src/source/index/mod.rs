@@ -13,7 +13,7 @@ mod sidecar;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-pub(super) use self::folders::files;
+pub(super) use self::folders::file_in;
 use self::folders::sidecars;
 pub(super) use self::sidecar::{Damage, Kind};
 use self::sidecar::{Sidecar, Unusable};
@@ -22,6 +22,9 @@ use super::Identity;
 /// Where the index of a database's records is kept.
 ///
 /// An index that cannot be written there is kept in memory, for this process only, and a warning is logged.
+/// The unpacked copy of a compressed [`TfRecord`](crate::source::TfRecord) file is as large as its records.
+/// It is kept only in the folder of the file, or in the one that `Folder` names; if it cannot be, that is an
+/// error.
 ///
 /// ```no_run
 /// use percolator::source::{IndexPlace, Lmdb, Source};
@@ -45,7 +48,8 @@ pub enum IndexPlace {
     /// In a file in this folder, which is created if it does not exist. The file name is derived from the
     /// database's path, so one folder serves many databases.
     Folder(PathBuf),
-    /// In memory only. Each process builds it again.
+    /// In memory only. Each process builds it again. A compressed TFRecord file, which needs an unpacked copy
+    /// on disk, cannot be indexed there.
     Memory,
 }
 

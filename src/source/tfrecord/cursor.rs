@@ -5,10 +5,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::frame::Frame;
 use super::index::Indexed;
 use super::key::DecimalKey;
 use super::packed_walk::PackedWalk;
-use super::plain::{Frame, Map, Plain};
+use super::plain::{Map, Plain};
 use super::walk::{LARGE_BYTES, Place, Walk};
 use super::{Body, TfRecord};
 use crate::record::RecordId;

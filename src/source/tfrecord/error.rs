@@ -94,9 +94,9 @@ pub enum TfRecordError {
         at: RecordAt,
         /// How the file is compressed, as stated or detected.
         compression: Compression,
-        /// About where in the compressed file the fault is.
-        packed_offset: u64,
         /// The approximate place of the fault in the compressed file, in bytes.
+        packed_offset: u64,
+        /// What the decompressor reports.
         message: String,
     },
     /// An unpacked copy is damaged.
@@ -106,6 +106,35 @@ pub enum TfRecordError {
         error: Box<TfRecordError>,
         /// The compressed file.
         of: PathBuf,
+    },
+    /// A compressed file has no unpacked copy, and none can be kept.
+    #[error(
+        "{}: its records can be read out of order only from an unpacked copy, and {why}; set a folder for \
+         indexes and copies (FeedBuilder::index, --index FOLDER), unpack the file, or read it in order",
+        shown::path(file)
+    )]
+    NoCopy {
+        /// The compressed file.
+        file: PathBuf,
+        /// Why there is no copy.
+        why: String,
+    },
+    /// There is no room for a compressed file's unpacked copy.
+    #[error(
+        "{}: its unpacked copy takes some {needed} bytes or more, and {} has {free} free; make room, \
+         set another folder for indexes and copies (FeedBuilder::index, --index FOLDER), or read the file in order",
+        shown::path(file),
+        shown::path(folder)
+    )]
+    NoRoom {
+        /// The compressed file.
+        file: PathBuf,
+        /// Where its copy would be.
+        folder: PathBuf,
+        /// The bytes that the copy takes, as far as that is known before the file is unpacked.
+        needed: u64,
+        /// The bytes that the folder's file system has left.
+        free: u64,
     },
     /// Something other than a regular file is there.
     #[error("{}: found {found}; a TFRecord is a regular file", shown::path(file))]

@@ -11,8 +11,10 @@ use crate::base::glob::{self, Rules};
 use crate::base::whole_file::kind_of;
 use crate::source::SourceError;
 
-/// The endings of the files that this crate keeps beside records, and of files that are being written.
-const OWN_ENDINGS: [&[u8]; 3] = [b".percolator-index", b".percolator-unpacked", b".percolator-partial"];
+/// The endings of the files that this crate keeps beside records, of files that are being written, and of
+/// their locks.
+const OWN_ENDINGS: [&[u8]; 4] =
+    [b".percolator-index", b".percolator-unpacked", b".percolator-partial", b".percolator-lock"];
 
 /// The files that a path means, in the order of their names' bytes, as a shell sorts them in the C locale.
 ///

@@ -7,12 +7,19 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::path::Path;
+
 use percolator_table::checksum::masked_crc32c;
+
+use super::error::{RecordAt, TfRecordError};
 
 /// The bytes before a record's data: its length, and the checksum of that.
 pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES;
 /// The bytes after a record's data: its checksum.
 pub(super) const FOOT_BYTES: usize = CHECKSUM_BYTES;
+
+/// What a record takes besides its data.
+pub(super) const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
 
 const LENGTH_BYTES: usize = 8;
 const CHECKSUM_BYTES: usize = 4;
@@ -26,6 +33,54 @@ pub(super) struct WrongHead {
     pub(super) found: u32,
     /// The checksum that the head has.
     pub(super) stored: u32,
+}
+
+/// The bytes of a record in its file: head, data and foot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Where its head starts.
+    pub(super) offset: u64,
+    /// The length of its data.
+    pub(super) length: u64,
+}
+
+impl Frame {
+    /// Reads a record's head, of which there must be at least one byte. `left` is the number of bytes from
+    /// there to the end of the file.
+    #[inline]
+    pub(super) fn read(head: &[u8], offset: u64, left: u64) -> Result<Frame, BadFrame> {
+        let Some(head) = head.first_chunk() else { return Err(BadFrame::Cut { needed: HEAD_BYTES as u64 }) };
+        let length = length_in(head).map_err(BadFrame::Head)?;
+        match left.checked_sub(BOTH_BYTES) {
+            Some(room) if length <= room => Ok(Frame { offset, length }),
+            _ => Err(BadFrame::Cut { needed: length.saturating_add(BOTH_BYTES) }),
+        }
+    }
+
+    /// Where the next record starts.
+    #[inline]
+    pub(super) fn end(self) -> u64 {
+        self.offset.saturating_add(BOTH_BYTES).saturating_add(self.length)
+    }
+}
+
+/// Why there is no valid record where one should start.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum BadFrame {
+    Head(WrongHead),
+    Cut { needed: u64 },
+}
+
+impl BadFrame {
+    pub(super) fn error(self, file: &Path, at: RecordAt, left: u64) -> TfRecordError {
+        let file = file.to_owned();
+        match self {
+            BadFrame::Head(WrongHead { length, found, stored }) => {
+                TfRecordError::Length { file, at, length, found, stored }
+            }
+            BadFrame::Cut { needed } => TfRecordError::Cut { file, at, needed, left },
+        }
+    }
 }
 
 /// Builds the head of a record of this many bytes.

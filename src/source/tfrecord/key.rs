@@ -7,7 +7,9 @@ use std::io::Write as _;
 /// The minimum number of digits, as in Caffe's keys.
 const DIGITS_MIN: usize = 8;
 /// The number of digits of the greatest position.
-pub(super) const DIGITS_MAX: usize = 20;
+const DIGITS_MAX: usize = 20;
+/// Room before a value for its record's key, which goes to a run together with the value's buffer.
+pub(super) const KEY_BYTES: usize = DIGITS_MAX;
 
 /// The key of the record at a position, in decimal, with at least eight digits: `00000042`. TFRecord has no
 /// keys of its own.

@@ -13,7 +13,7 @@
 //! plain, walk  a file that is not compressed, mapped or read, from record to record; open_files: only some
 //! packed_walk  a compressed file, unpacked in order
 //!   v
-//! cursor       reads in order, or by position (index, unpacked); key: a record's key
+//! cursor       reads in order, or by position (index, unpacked, copy_lock); key: a record's key
 //! writer       writes a file
 //! ```
 //!
@@ -25,6 +25,7 @@
 //!   compressed one is unpacked piece by piece.
 //! - A record's key is its position in its file, in decimal, with at least eight digits.
 
+mod copy_lock;
 mod cursor;
 mod error;
 mod find;
@@ -88,9 +89,10 @@ impl fmt::Display for Compression {
 /// A TFRecord file, opened for reading.
 ///
 /// A plain file is mapped ([`Access`]), and its records are lent. A compressed one is unpacked as it is read.
-/// To read its records in any order, as a shuffle does, [`Source::index`] first unpacks it to a copy beside
-/// the index. The copy has the file's name with `.percolator-unpacked` appended, and is as long as all
-/// records together. Remove it when it is no longer needed.
+/// To read its records in any order, as a shuffle does, [`Source::index`] first unpacks it to a copy in the
+/// same folder, or in the one that [`IndexPlace::Folder`] names, and nowhere else. The copy has the file's
+/// name with `.percolator-unpacked` appended, and is as long as all records together. Remove it when it is no
+/// longer needed.
 ///
 /// A record's key is its position in its file, in decimal: `00000042`.
 ///

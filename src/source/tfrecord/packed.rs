@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use flate2::bufread::{GzDecoder, ZlibDecoder};
 
 use super::Compression;
-use super::frame::HEAD_BYTES;
+use super::frame::{Frame, HEAD_BYTES};
 use super::open_files::open_again;
-use super::plain::Frame;
 use crate::source::SourceError;
 use crate::source::access::Access;
 use crate::source::file_id::FileId;
@@ -19,7 +18,7 @@ use crate::source::file_id::FileId;
 /// How much of the compressed file is read at a time.
 const READ_BYTES: usize = 128 << 10;
 /// The most members whose ends are kept.
-const ENDS_MAX: usize = 1 << 16;
+pub(super) const ENDS_MAX: usize = 1 << 16;
 /// The most bytes that deflate can make of one byte.
 const RATIO_MAX: u64 = 1032;
 
@@ -43,8 +42,12 @@ impl Packed {
 
     /// What the file unpacks to, from the start.
     pub(super) fn stream(&self) -> Result<Stream, SourceError> {
-        let file = open_again(&self.path, self.id, self.bytes)?;
-        Ok(Stream::new(file, self.compression))
+        Ok(self.stream_of(open_again(&self.path, self.id, self.bytes)?))
+    }
+
+    /// What this open file unpacks to.
+    pub(super) fn stream_of(&self, file: File) -> Stream {
+        Stream::new(file, self.compression)
     }
 }
 

@@ -2,18 +2,16 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 
 use super::error::{RecordAt, TfRecordError};
-use super::frame::{FOOT_BYTES, HEAD_BYTES, checksum_of};
-use super::key::DIGITS_MAX;
+use super::frame::{BOTH_BYTES, BadFrame, FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
+use super::key::KEY_BYTES;
 use super::packed::{Packed, Stream};
-use super::plain::{BadFrame, Frame};
 use crate::source::SourceError;
 
-/// Room before a value for its record's key: both go to a run together with the buffer.
-const KEY_BYTES: usize = DIGITS_MAX;
 /// How much is unpacked at a time. The buffer grows as bytes arrive, and never because of a stored length
 /// alone.
 const PIECE_BYTES: usize = 1 << 20;
@@ -35,6 +33,11 @@ pub(super) struct PackedWalk {
 impl PackedWalk {
     pub(super) fn new(packed: &Packed) -> Self {
         PackedWalk { packed: packed.clone(), stream: None, offset: 0, position: 0, buffer: Vec::new() }
+    }
+
+    /// A walk over this open file, which is at its beginning.
+    pub(super) fn of(packed: &Packed, file: File) -> Self {
+        PackedWalk { stream: Some(packed.stream_of(file)), ..PackedWalk::new(packed) }
     }
 
     /// Where all records start, by a walk over the whole file.
@@ -144,8 +147,6 @@ impl PackedWalk {
 
     /// Unpacks the next record's head.
     fn head(&mut self) -> Result<Option<Frame>, SourceError> {
-        const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
-
         if self.stream.is_none() && self.position == 0 {
             self.stream = Some(self.packed.stream()?);
         }

@@ -13,7 +13,7 @@ use memmap2::{Advice, Mmap, MmapOptions};
 use once_cell::sync::OnceCell;
 
 use super::error::{RecordAt, TfRecordError};
-use super::frame::{FOOT_BYTES, HEAD_BYTES, WrongHead, checksum_of, length_in};
+use super::frame::{FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use crate::base::cache_lines;
 use crate::source::access::Reading;
 use crate::source::checksum::{Keeper, TableChecksum};
@@ -37,62 +37,10 @@ pub(super) struct Plain {
     pub(super) file_bytes: u64,
     /// The compressed file, if it is an unpacked copy of one.
     origin: Option<PathBuf>,
-    /// Keeps a file without a name open: it is gone once nobody has it open.
-    _kept: Option<File>,
     /// `None` if the file is read.
     map: Option<Arc<Map>>,
     /// Another map, for cursors that seek: advice to the kernel about one does not affect the other.
     map_by_position: OnceCell<Arc<Map>>,
-}
-
-/// The bytes of a record in its file: head, data and foot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
-    /// Where its head starts.
-    pub(super) offset: u64,
-    /// The length of its data.
-    pub(super) length: u64,
-}
-
-impl Frame {
-    /// Reads a record's head, of which there must be at least one byte. `left` is the number of bytes from
-    /// there to the end of the file.
-    #[inline]
-    pub(super) fn read(head: &[u8], offset: u64, left: u64) -> Result<Frame, BadFrame> {
-        const BOTH_BYTES: u64 = (HEAD_BYTES + FOOT_BYTES) as u64;
-
-        let Some(head) = head.first_chunk() else { return Err(BadFrame::Cut { needed: HEAD_BYTES as u64 }) };
-        let length = length_in(head).map_err(BadFrame::Head)?;
-        match left.checked_sub(BOTH_BYTES) {
-            Some(room) if length <= room => Ok(Frame { offset, length }),
-            _ => Err(BadFrame::Cut { needed: length.saturating_add(BOTH_BYTES) }),
-        }
-    }
-
-    /// Where the next record starts.
-    #[inline]
-    pub(super) fn end(self) -> u64 {
-        self.offset.saturating_add((HEAD_BYTES + FOOT_BYTES) as u64).saturating_add(self.length)
-    }
-}
-
-/// Why there is no valid record where one should start.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum BadFrame {
-    Head(WrongHead),
-    Cut { needed: u64 },
-}
-
-impl BadFrame {
-    pub(super) fn error(self, file: &Path, at: RecordAt, left: u64) -> TfRecordError {
-        let file = file.to_owned();
-        match self {
-            BadFrame::Head(WrongHead { length, found, stored }) => {
-                TfRecordError::Length { file, at, length, found, stored }
-            }
-            BadFrame::Cut { needed } => TfRecordError::Cut { file, at, needed, left },
-        }
-    }
 }
 
 impl Plain {
@@ -119,12 +67,7 @@ impl Plain {
         };
         let (path, origin) = (path.to_owned(), origin.map(Path::to_owned));
         let map_by_position = OnceCell::new();
-        Ok(Plain { path, id, bytes, file_bytes, origin, _kept: None, map, map_by_position })
-    }
-
-    /// Returns the same, and keeps this file open: it has a path only while it is open.
-    pub(super) fn keeping(self, file: File) -> Self {
-        Plain { _kept: Some(file), ..self }
+        Ok(Plain { path, id, bytes, file_bytes, origin, map, map_by_position })
     }
 
     /// The map in which a cursor reads from record to record; `None` if the file is read.

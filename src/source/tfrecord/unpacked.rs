@@ -13,27 +13,35 @@
 //!
 //! A copy belongs to a compressed file that has the same length, and whose members end in the same places
 //! with the same bytes. Both formats have checksums of the unpacked data there. File times are not used.
+//!
+//! Processes that need a copy at the same time make it once: one makes it, and the others wait for it
+//! (`copy_lock.rs`). If the folder's file system has no locks, several make one, and the first that is
+//! complete stays: a copy never replaces a file, because a process that uses a copy opens it again by its
+//! path. A copy that belongs to no state of its file that is there any more is removed before another is
+//! made.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use percolator_table::checksum::crc32c;
 
+use super::Compression;
+use super::copy_lock::CopyLock;
+use super::error::TfRecordError;
 use super::frame::{FOOT_BYTES, head_of};
-use super::open_files;
-use super::packed::Packed;
+use super::open_files::{self, open_again};
+use super::packed::{ENDS_MAX, Packed};
 use super::packed_walk::PackedWalk;
 use super::plain::Plain;
-use crate::base::whole_file::{WholeFile, folder_of};
+use crate::base::whole_file::{self, WholeFile, folder_of};
 use crate::source::SourceError;
-use crate::source::index::{IndexPlace, files};
+use crate::source::file_id::FileId;
+use crate::source::index::{IndexPlace, file_in};
 
 const EXTENSION: &str = "percolator-unpacked";
 const MAGIC: [u8; 8] = *b"PRCLunp\n";
@@ -52,69 +60,158 @@ type Found = (Arc<Plain>, Option<Vec<u64>>);
 /// Finds the copy of a file in this place, or makes one.
 pub(super) fn find_or_make(packed: &Packed, place: &IndexPlace) -> Result<Found, SourceError> {
     let file = packed.path.canonicalize().unwrap_or_else(|_| packed.path.clone());
-    let copies = files(place, &file, EXTENSION);
-    for copy in &copies {
-        match open(packed, copy) {
-            Ok(Some(plain)) => return Ok((Arc::new(plain), None)),
-            Ok(None) => {}
-            Err(why) => {
-                let copy = copy.display();
-                tracing::info!(%copy, why, "an unpacked copy cannot be used: making a new one");
-            }
+    let Some(copy) = file_in(place, &file, EXTENSION) else {
+        return Err(no_copy(packed, "the index is kept in memory".to_owned()));
+    };
+    if let Look::Valid(plain) = look(packed, &copy)? {
+        return Ok((Arc::new(plain), None));
+    }
+    let write = |error: io::Error| no_copy(packed, format!("{} cannot be written: {error}", copy.display()));
+    fs::create_dir_all(folder_of(&copy)).map_err(write)?;
+    let _lock = CopyLock::take(&copy);
+    // Another process may have made the copy meanwhile.
+    match look(packed, &copy)? {
+        Look::Valid(plain) => return Ok((Arc::new(plain), None)),
+        Look::Missing => {}
+        Look::Useless { id, why } => {
+            tracing::info!(copy = %copy.display(), why, "an unpacked copy cannot be used: making a new one");
+            remove(&copy, id).map_err(write)?;
         }
     }
-    for copy in &copies {
-        match make(packed, copy) {
-            Err(Failed::Read(error)) => return Err(error),
-            Ok((offsets, bytes)) => {
-                let plain = open(packed, copy).ok().flatten().ok_or_else(|| {
-                    SourceError::io(
-                        copy,
-                        "read the unpacked copy",
-                        &io::Error::other("it was removed at once"),
-                    )
-                })?;
-                tracing::info!(copy = %copy.display(), bytes, "a compressed file was unpacked to a copy");
-                return Ok((Arc::new(plain), Some(offsets)));
-            }
-            Err(Failed::Write(error)) => {
-                let copy = copy.display();
-                tracing::info!(%copy, %error, "no unpacked copy can be written there");
-            }
-        }
-    }
-    if *place != IndexPlace::Memory {
-        tracing::warn!(
-            file = %packed.path.display(),
-            "the unpacked copy is kept in a file without a name, and each process makes it again; set a \
-             folder for it with IndexPlace::Folder"
-        );
-    }
-    make_without_name(packed)
+    make(packed, &copy)
 }
 
-/// Opens a copy. Returns `None` if there is none, and an error if it cannot be used.
-fn open(packed: &Packed, copy: &Path) -> Result<Option<Plain>, String> {
-    if !copy.exists() {
-        return Ok(None);
+/// Makes a copy, and opens it. If another process completes one first, that one is used.
+fn make(packed: &Packed, copy: &Path) -> Result<Found, SourceError> {
+    let write = |error: io::Error| no_copy(packed, format!("{} cannot be written: {error}", copy.display()));
+    let file = open_again(&packed.path, packed.id, packed.bytes)?;
+    let needed = least_bytes(packed, &file);
+    check_room(packed, folder_of(copy), needed)?;
+    let mut out = WholeFile::create(copy).map_err(write)?;
+    let made = match unpack(packed, file, &mut out) {
+        Ok(made) => made,
+        Err(Failed::Read(error)) => return Err(error),
+        Err(Failed::Write { error, bytes }) if is_full(&error) => {
+            drop(out);
+            let needed = needed.max(bytes);
+            return Err(no_room(packed, folder_of(copy), needed, free_bytes(folder_of(copy)).unwrap_or(0)));
+        }
+        Err(Failed::Write { error, .. }) => return Err(write(error)),
+    };
+    let offsets = match out.finish_new() {
+        Ok(()) => {
+            let bytes = made.bytes;
+            tracing::info!(copy = %copy.display(), bytes, "a compressed file was unpacked to a copy");
+            Some(made.offsets)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+        Err(error) => return Err(write(error)),
+    };
+    match look(packed, copy)? {
+        Look::Valid(plain) => Ok((Arc::new(plain), offsets)),
+        Look::Missing => Err(no_copy(packed, format!("{} was removed at once", copy.display()))),
+        Look::Useless { why, .. } => {
+            Err(no_copy(packed, format!("{} was replaced at once: {why}", copy.display())))
+        }
     }
-    let text = |error: SourceError| error.to_string();
-    let (file, id, file_bytes) = open_files::open(copy).map_err(text)?;
-    let trailer = read_trailer(&file, file_bytes).ok_or("it has no valid trailer")?;
+}
+
+/// What is at a copy's path.
+enum Look {
+    Valid(Plain),
+    Missing,
+    /// The file there is no copy of this state of the compressed file.
+    Useless {
+        id: FileId,
+        why: String,
+    },
+}
+
+/// Looks for the copy of a file. An error means that it cannot be known, or that the compressed file is not
+/// the one that was opened.
+fn look(packed: &Packed, copy: &Path) -> Result<Look, SourceError> {
+    match fs::metadata(copy) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),
+        _ => {}
+    }
+    let (file, id, file_bytes) = open_files::open(copy)?;
+    let Some(trailer) = read_trailer(&file, file_bytes) else {
+        return Ok(Look::Useless { id, why: "it has no valid trailer".to_owned() });
+    };
+    let source = open_again(&packed.path, packed.id, packed.bytes)?;
     if trailer.packed_bytes != packed.bytes {
-        return Err(format!("it is of a file of {} bytes", trailer.packed_bytes));
+        return Ok(Look::Useless { id, why: format!("it is of a file of {} bytes", trailer.packed_bytes) });
     }
-    let (source, ..) = open_files::open(&packed.path).map_err(text)?;
     for (end, tail) in &trailer.members {
-        let found = tail_at(&source, *end).map_err(|error| error.to_string())?;
+        let found = tail_at(&source, *end).map_err(|error| read_failed(packed, &error))?;
         if found != *tail {
-            return Err("it is of another file: the checksums in it differ".to_owned());
+            let why = "it is of another file: the checksums in it differ".to_owned();
+            return Ok(Look::Useless { id, why });
         }
     }
     let reading = packed.access.of(&file);
-    let plain = Plain::open(copy, (&file, id, file_bytes), trailer.bytes, reading, Some(&packed.path));
-    plain.map(Some).map_err(text)
+    let plain = Plain::open(copy, (&file, id, file_bytes), trailer.bytes, reading, Some(&packed.path))?;
+    Ok(Look::Valid(plain))
 }
+
+/// Removes a copy that cannot be used, unless another file has taken its place.
+fn remove(copy: &Path, id: FileId) -> io::Result<()> {
+    match fs::metadata(copy) {
+        Ok(found) if FileId::of(&found) == id => whole_file::remove(copy),
+        _ => Ok(()),
+    }
+}
+
+fn no_copy(packed: &Packed, why: String) -> SourceError {
+    TfRecordError::NoCopy { file: packed.path.clone(), why }.into()
+}
+
+fn no_room(packed: &Packed, folder: &Path, needed: u64, free: u64) -> SourceError {
+    TfRecordError::NoRoom { file: packed.path.clone(), folder: folder.to_owned(), needed, free }.into()
+}
+
+fn read_failed(packed: &Packed, error: &io::Error) -> SourceError {
+    SourceError::io(&packed.path, "read the file", error)
+}
+
+/// The fewest bytes that a file can be expected to unpack to. How many they are is known only afterwards; but
+/// a GZIP file ends with the length of its last member, modulo 2^32.
+fn least_bytes(packed: &Packed, file: &File) -> u64 {
+    let stated = match packed.compression {
+        Compression::Gzip => tail_at(file, packed.bytes).unwrap_or_default(),
+        Compression::Zlib | Compression::Plain => [0; TAIL_BYTES],
+    };
+    let [.., b0, b1, b2, b3] = stated;
+    packed.bytes.max(u64::from(u32::from_le_bytes([b0, b1, b2, b3])))
+}
+
+/// Checks that a folder has room for this many bytes, as far as the file system tells.
+fn check_room(packed: &Packed, folder: &Path, needed: u64) -> Result<(), SourceError> {
+    match free_bytes(folder) {
+        Some(free) if free < needed => Err(no_room(packed, folder, needed, free)),
+        _ => Ok(()),
+    }
+}
+
+/// The bytes that can still be written to the file system of a folder; `None` if that is not known.
+#[cfg(target_os = "linux")]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
+    // Some network file systems do not count their blocks.
+    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn free_bytes(_folder: &Path) -> Option<u64> {
+    None
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The most members in a trailer: those whose ends are kept, and the end of the file.
+const MEMBERS_MAX: u64 = ENDS_MAX as u64 + 1;
 
 struct Trailer {
     packed_bytes: u64,
@@ -136,7 +233,8 @@ fn read_trailer(file: &File, file_bytes: u64) -> Option<Trailer> {
     }
     let members_bytes = fixed_at.checked_sub(bytes)?;
     let count = u64::from(u32::from_le_bytes(*count));
-    if members_bytes != count.checked_mul(MEMBER_BYTES as u64)? {
+    // As many as `unpack` writes at most: the file may be forged.
+    if count > MEMBERS_MAX || members_bytes != count.checked_mul(MEMBER_BYTES as u64)? {
         return None;
     }
     let mut trailer = vec![0; usize::try_from(members_bytes).ok()?];
@@ -161,70 +259,57 @@ fn tail_at(file: &File, end: u64) -> io::Result<[u8; TAIL_BYTES]> {
 
 /// Why there is no copy.
 enum Failed {
-    /// The compressed file cannot be read or unpacked.
+    /// The compressed file cannot be read or unpacked, or it changed meanwhile.
     Read(SourceError),
-    /// The copy cannot be written there.
-    Write(io::Error),
+    /// The copy cannot be written; `bytes` of it were made so far.
+    Write { error: io::Error, bytes: u64 },
 }
 
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        Failed::Write(error)
-    }
+/// What was written.
+struct Made {
+    /// Where its records start.
+    offsets: Vec<u64>,
+    /// Their bytes.
+    bytes: u64,
 }
 
-/// Makes a copy, which is either complete or absent. Returns where its records start, and their bytes.
-fn make(packed: &Packed, copy: &Path) -> Result<(Vec<u64>, u64), Failed> {
-    fs::create_dir_all(folder_of(copy))?;
-    let mut file = WholeFile::create(copy)?;
-    let made = unpack(packed, &mut file)?;
-    file.finish()?;
-    Ok(made)
-}
-
-/// Makes a copy in a file without a name, which disappears with this process.
-fn make_without_name(packed: &Packed) -> Result<Found, SourceError> {
-    static MADE: AtomicU64 = AtomicU64::new(0);
-
-    let folder = std::env::temp_dir();
-    let failed = |error: &io::Error| SourceError::io(&folder, "write an unpacked copy", error);
-    let name = format!("percolator-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-    let path = folder.join(name);
-    let mut file =
-        File::options().read(true).write(true).create_new(true).open(&path).map_err(|e| failed(&e))?;
-    fs::remove_file(&path).map_err(|error| failed(&error))?;
-    let (offsets, bytes) = unpack(packed, &mut file).map_err(|error| match error {
-        Failed::Read(error) => error,
-        Failed::Write(error) => failed(&error),
-    })?;
-    let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let found = file.metadata().map_err(|error| failed(&error))?;
-    let id = crate::source::file_id::FileId::of(&found);
-    let reading = packed.access.of(&file);
-    let plain = Plain::open(&open, (&file, id, found.len()), bytes, reading, Some(&packed.path))?;
-    Ok((Arc::new(plain.keeping(file)), Some(offsets)))
-}
-
-/// Writes what a file unpacks to, and the trailer. Both checksums of each record are verified.
-fn unpack(packed: &Packed, out: &mut dyn Write) -> Result<(Vec<u64>, u64), Failed> {
+/// Writes what a file unpacks to, and the trailer. Both checksums of each record are verified. Everything is
+/// read from this one open file, which must not change meanwhile.
+fn unpack(packed: &Packed, file: File, out: &mut dyn Write) -> Result<Made, Failed> {
+    let read = |error: io::Error| Failed::Read(read_failed(packed, &error));
+    let source = file.try_clone().map_err(read)?;
+    let before = state_of(&source.metadata().map_err(read)?);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-    let mut walk = PackedWalk::new(packed);
+    let mut walk = PackedWalk::of(packed, file);
     let mut offsets = Vec::new();
     while let Some(frame) = walk.step().map_err(Failed::Read)? {
         offsets.push(frame.offset);
         let data = walk.place(frame);
-        out.write_all(&head_of(frame.length))?;
-        out.write_all(walk.bytes(data.start..data.end.saturating_add(FOOT_BYTES)))?;
+        let written = out
+            .write_all(&head_of(frame.length))
+            .and_then(|()| out.write_all(walk.bytes(data.start..data.end.saturating_add(FOOT_BYTES))));
+        written.map_err(|error| Failed::Write { error, bytes: walk.offset })?;
     }
+    let trailer = trailer_of(packed, &source, &walk).map_err(read)?;
+    let after = state_of(&source.metadata().map_err(read)?);
+    open_again(&packed.path, packed.id, packed.bytes).map_err(Failed::Read)?;
+    if after != before {
+        let found = "it was written to while it was unpacked".to_owned();
+        let error = TfRecordError::Changed { file: packed.path.clone(), was: packed.bytes, found };
+        return Err(Failed::Read(error.into()));
+    }
+    let bytes = walk.offset;
+    out.write_all(&trailer).and_then(|()| out.flush()).map_err(|error| Failed::Write { error, bytes })?;
+    Ok(Made { offsets, bytes })
+}
+
+/// The trailer of a copy of a file that was unpacked to its end.
+fn trailer_of(packed: &Packed, source: &File, walk: &PackedWalk) -> io::Result<Vec<u8>> {
     let mut trailer = Vec::new();
-    let (source, ..) = open_files::open(&packed.path).map_err(Failed::Read)?;
     let ends: Vec<u64> = walk.member_ends().iter().copied().chain([packed.bytes]).collect();
     for end in &ends {
         trailer.extend_from_slice(&end.to_le_bytes());
-        let tail = tail_at(&source, *end);
-        let tail =
-            tail.map_err(|error| Failed::Read(SourceError::io(&packed.path, "read the file", &error)))?;
-        trailer.extend_from_slice(&tail);
+        trailer.extend_from_slice(&tail_at(source, *end)?);
     }
     trailer.extend_from_slice(&packed.bytes.to_le_bytes());
     trailer.extend_from_slice(&walk.offset.to_le_bytes());
@@ -232,7 +317,15 @@ fn unpack(packed: &Packed, out: &mut dyn Write) -> Result<(Vec<u64>, u64), Faile
     let checksum = crc32c(&trailer);
     trailer.extend_from_slice(&checksum.to_le_bytes());
     trailer.extend_from_slice(&MAGIC);
-    out.write_all(&trailer)?;
-    out.flush()?;
-    Ok((offsets, walk.offset))
+    Ok(trailer)
 }
+
+/// What differs once a file was written to: its identity, its length, and when it was changed.
+fn state_of(file: &Metadata) -> (FileId, u64, [i64; 4]) {
+    (FileId::of(file), file.len(), [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()])
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
+#[path = "unpacked_tests.rs"]
+mod tests;

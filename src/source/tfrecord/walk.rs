@@ -8,14 +8,12 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use super::error::{RecordAt, TfRecordError};
-use super::frame::{FOOT_BYTES, HEAD_BYTES, checksum_of};
-use super::key::DIGITS_MAX;
+use super::frame::{FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
+use super::key::KEY_BYTES;
 use super::open_files::OpenFile;
-use super::plain::{Frame, Map, Plain};
+use super::plain::{Map, Plain};
 use crate::source::SourceError;
 
-/// Room before a value for its record's key, which goes to a run together with the buffer.
-const KEY_BYTES: usize = DIGITS_MAX;
 /// Values of at least this length are read alone, into a buffer that a run can take over.
 pub(super) const LARGE_BYTES: usize = 64 << 10;
 /// Smaller records are read in windows of this length.

@@ -17,7 +17,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Writes records to a TFRecord file, as TensorFlow's `tf.io.TFRecordWriter` does.
 ///
 /// The file gets its name when it is [finished](Self::finish); until then, an earlier file of that name
-/// stays. A writer that is dropped before that, or whose process is killed, leaves no file.
+/// stays. A writer that is dropped before that leaves no file. One whose process is killed leaves a temporary
+/// file that ends in `.percolator-partial`; the next writer into that folder removes it.
 ///
 /// ```
 /// use percolator::tfrecord::{Compression, TfRecordWriter};
