@@ -205,17 +205,20 @@ fn an_image_has_other_features_beside_it() {
         .source(source(records("raw.tfrecord")))
         .example_image(ExampleImage::raw("image/raw", ImageShapeFrom::Feature("image/shape".to_owned())))
         .example(
-            "image/shape as shape:i32[3],image/class/label as class:i64,none:f32[2]=0.5".parse().unwrap(),
+            "image/shape as shape:i32[3],image/class/label as class:i64,none:f32[2]=0.5,each:i32[2x2]=[1,2,3,4]"
+                .parse()
+                .unwrap(),
         )
         .labels_i64(true)
         .batch_size(64)
         .once();
     let batch = feed.build().unwrap().into_iter().next().unwrap().unwrap();
     let names: Vec<_> = batch.fields().iter().map(|field| field.name().to_owned()).collect();
-    assert_eq!(names, ["data", "label", "label_f32", "label_i64", "shape", "class", "none"]);
+    assert_eq!(names, ["data", "label", "label_f32", "label_i64", "shape", "class", "none", "each"]);
     assert_eq!(batch.shape().dims(), [64, 3, 40, 36]);
     assert_eq!(batch.get::<i32>("shape").unwrap().into_slice(), [3, 40, 36].repeat(64));
     assert_eq!(batch.get::<f32>("none").unwrap().into_slice(), [0.5; 128]);
+    assert_eq!(batch.get::<i32>("each").unwrap().into_slice(), [1, 2, 3, 4].repeat(64));
     assert!(batch.labels().iter().all(|&label| label == 0), "no label was asked for");
     assert_eq!(batch.get::<i64>("class").unwrap().into_slice()[..2], [0, 37]);
 }

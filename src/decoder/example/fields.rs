@@ -54,7 +54,8 @@ pub(super) const BYTES_MAX: usize = 256;
 /// nearest.
 ///
 /// After a type that has one length, `=VALUE` is what a record without the feature gets, in every element:
-/// `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`. Without it, such a record is an error. A
+/// `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`; `=[VALUE,...]` has one
+/// for each element: `mean:f32[3]=[0.5,0.4,0.4]`. Without it, such a record is an error. A
 /// feature without a kind counts as missing, as in TensorFlow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExampleFields {
@@ -118,8 +119,8 @@ pub(super) enum Missing {
     Error,
     /// No elements.
     Empty,
-    /// This value in all elements.
-    Fill(Pad),
+    /// These values: one for each element, or one for all of them.
+    Values(Vec<Pad>),
     /// These bytes.
     Bytes(Vec<u8>),
 }
@@ -166,7 +167,15 @@ impl ExampleField {
     /// Sets the value of all elements if a record lacks the feature. For fields of a fixed shape.
     #[must_use]
     pub fn or(self, value: impl Into<Pad>) -> Self {
-        ExampleField { missing: Missing::Fill(value.into()), ..self }
+        self.or_values([value])
+    }
+
+    /// Sets the values for a record that lacks the feature: one for each element, or one for all. For fields
+    /// of a fixed shape.
+    #[must_use]
+    pub fn or_values(self, values: impl IntoIterator<Item = impl Into<Pad>>) -> Self {
+        let values = values.into_iter().map(Into::into).collect();
+        ExampleField { missing: Missing::Values(values), ..self }
     }
 
     /// Sets the bytes for a record that lacks the feature. For fields of [bytes](Self::bytes).
@@ -214,11 +223,19 @@ impl ExampleField {
         let most = self.field.row_elements().unwrap_or(usize::MAX);
         match &self.missing {
             Missing::Error | Missing::Empty => Ok(()),
-            Missing::Fill(_) if !is_fixed => Err(ExampleFieldsError::FillOfVarying { field }),
-            Missing::Fill(pad) => match self.field.pad_bytes(*pad) {
-                Some(_) => Ok(()),
-                None => Err(ExampleFieldsError::Default { field, default: pad.to_string(), dtype }),
-            },
+            Missing::Values(_) if !is_fixed => Err(ExampleFieldsError::FillOfVarying { field }),
+            Missing::Values(values) => {
+                if values.len() != 1 && values.len() != most {
+                    let (found, allowed) = (values.len(), most);
+                    return Err(ExampleFieldsError::DefaultCount { field, found, allowed });
+                }
+                match values.iter().find(|value| self.field.pad_bytes(**value).is_none()) {
+                    None => Ok(()),
+                    Some(value) => {
+                        Err(ExampleFieldsError::Default { field, default: value.to_string(), dtype })
+                    }
+                }
+            }
             Missing::Bytes(_) if !self.is_of_bytes() => Err(ExampleFieldsError::BytesOfValues { field }),
             Missing::Bytes(bytes) if bytes.len() > most || is_fixed && bytes.len() != most => {
                 let (found, is_most) = (bytes.len(), !is_fixed);
@@ -270,6 +287,19 @@ pub enum ExampleFieldsError {
     FillOfVarying {
         /// The field.
         field: String,
+    },
+    /// A default of more or fewer values than the field has elements.
+    #[error(
+        "the default of the field {field:?} has {found} values, but the field has {allowed} elements: use one \
+         for each, or one for all"
+    )]
+    DefaultCount {
+        /// The field.
+        field: String,
+        /// The values of the default.
+        found: usize,
+        /// The elements of the field.
+        allowed: usize,
     },
     /// A text as the default of numbers.
     #[error("the field {field:?} has bytes as its default, but is not made of bytes")]

@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
             Elements::Bytes => ExampleField::of_bytes(field),
         };
         if !self.take('[') {
-            let default = self.value(dtype)?;
+            let default = self.values(dtype)?;
             return Ok(with_default(of(Field::scalar(name, dtype)), default));
         }
         if self.take('<') {
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
             }));
         }
         let extents = self.extents()?;
-        let default = self.value(dtype)?;
+        let default = self.values(dtype)?;
         Ok(with_default(of(Field::new(name, dtype, extents)), default))
     }
 
@@ -250,26 +250,51 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// `=` and a value of this type, or one for each element in brackets, if they follow.
+    fn values(&mut self, dtype: Dtype) -> Result<Option<Vec<Pad>>, GrammarError> {
+        let start = self.at;
+        if !self.take('=') {
+            return Ok(None);
+        }
+        self.skip_space();
+        if !self.take('[') {
+            self.at = start;
+            return Ok(self.value(dtype)?.map(|value| vec![value]));
+        }
+        let mut values = Vec::new();
+        loop {
+            values.push(self.value_until(dtype, &[',', ']'])?);
+            if !self.take(',') {
+                self.expect(']', "a comma or a closing bracket")?;
+                return Ok(Some(values));
+            }
+        }
+    }
+
     /// `=` and a value of this type, if they follow.
     fn value(&mut self, dtype: Dtype) -> Result<Option<Pad>, GrammarError> {
         if !self.take('=') {
             return Ok(None);
         }
+        self.value_until(dtype, &[',']).map(Some)
+    }
+
+    /// A value of this type, which ends at the text's end or at one of these characters.
+    fn value_until(&mut self, dtype: Dtype, ends: &[char]) -> Result<Pad, GrammarError> {
         self.skip_space();
         let start = self.at;
         let rest = self.rest();
-        let word = rest[..rest.find(',').unwrap_or(rest.len())].trim_end();
+        let word = rest[..rest.find(ends).unwrap_or(rest.len())].trim_end();
         self.at += word.len();
         let is_float = matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64);
+        // A number too large for any float reads as infinity, which has no digit.
+        let is_meant = |float: &f64| !float.is_infinite() || !word.contains(|c: char| c.is_ascii_digit());
         let pad = match is_float {
-            true => word.parse().ok().map(Pad::Float),
+            true => word.parse().ok().filter(is_meant).map(Pad::Float),
             false => word.parse().ok().map(Pad::Integer),
         };
         let is_of_type = |pad: &Pad| Field::scalar("", dtype).pad_bytes(*pad).is_some();
-        match pad.filter(is_of_type) {
-            Some(pad) => Ok(Some(pad)),
-            None => Err(self.wrong_since(start, format!("not a value of {dtype}"))),
-        }
+        pad.filter(is_of_type).ok_or_else(|| self.wrong_since(start, format!("not a value of {dtype}")))
     }
 
     fn feature_name(&mut self) -> Result<String, GrammarError> {
@@ -317,9 +342,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn with_default(field: ExampleField, default: Option<Pad>) -> ExampleField {
+fn with_default(field: ExampleField, default: Option<Vec<Pad>>) -> ExampleField {
     match default {
-        Some(value) => ExampleField { missing: Missing::Fill(value), ..field },
+        Some(values) => field.or_values(values),
         None => field,
     }
 }
@@ -371,7 +396,13 @@ impl fmt::Display for ExampleField {
         }
         match &self.missing {
             Missing::Error | Missing::Empty => Ok(()),
-            Missing::Fill(pad) => write!(f, "={pad}"),
+            Missing::Values(values) => match &values[..] {
+                [value] => write!(f, "={value}"),
+                values => {
+                    let texts: Vec<_> = values.iter().map(Pad::to_string).collect();
+                    write!(f, "=[{}]", texts.join(","))
+                }
+            },
             Missing::Bytes(bytes) => write!(f, "=\"{}\"", bytes.escape_ascii()),
         }
     }
@@ -413,6 +444,7 @@ mod tests {
             "input:i64[128],label:i64,name:bytes,ragged:i64[<=8]=-1",
             "a:i8=-128,b:u64=18446744073709551615,c:f16=0.5,d:bf16[2x3]=-1,e:f64[<=1]=-inf,f:f32=inf",
             "image/encoded:bytes[<=100000],x:bytes[3x32x32]=7,y:bytes(12)=\"none\",z:bytes[<=4]=0,w:bytes[]",
+            "a:f32[3]=[0.5,-1,inf],b:i64[2x2]=[1,2,3,4],c:bytes[2]=[7,8],d:i64[2]=5",
             "image/class/label as label:i64,\"a.b:c\" as abc:u8[1x2x3x4x5x6x7],\"\\\"\\\\\\x00\" as q:i32",
         ] {
             assert_eq!(reads(text).to_string(), text);
@@ -461,6 +493,9 @@ mod tests {
             ("a:i64[1x1x1x1x1x1x1x1]", "at character 7, \"1x1x1x1x1x1x1x1]\": a field has at most 7 axes"),
             ("a:i8=128", "at character 6, \"128\": not a value of i8"),
             ("a:i64=1.5,b:i64", "at character 7, \"1.5,b:i64\": not a value of i64"),
+            ("a:f32=1e400", "at character 7, \"1e400\": not a value of f32"),
+            ("a:f64[2]=[1,1e400]", "at character 13, \"1e400]\": not a value of f64"),
+            ("a:i64[2]=[1,2", "at character 14, the end: a comma or a closing bracket should follow"),
             ("a:f16=70000", "at character 7, \"70000\": not a value of f16"),
             ("a:bytes=none", "at character 9, \"none\": a default in double quotes should follow"),
             ("a:bytes=\"none", "at character 9, \"\\\"none\": the quotes do not end"),

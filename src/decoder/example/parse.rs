@@ -39,8 +39,8 @@ enum Stand {
     Nothing,
     /// No elements.
     Empty,
-    /// One element's bytes, at the front, for each element.
-    Fill([u8; 8]),
+    /// The bytes of all elements, or of one that stands for each.
+    Elements(Vec<u8>),
     Bytes(Vec<u8>),
 }
 
@@ -87,7 +87,12 @@ impl FeatureField {
         let missing = match &one.missing {
             Missing::Error => Stand::Nothing,
             Missing::Empty => Stand::Empty,
-            Missing::Fill(pad) => field.pad_bytes(*pad).map_or(Stand::Nothing, Stand::Fill),
+            Missing::Values(values) => {
+                let size = field.dtype().size();
+                // The fields were checked: each value is one of the field's type.
+                let bytes = values.iter().filter_map(|value| Some(field.pad_bytes(*value)?[..size].to_vec()));
+                Stand::Elements(bytes.flatten().collect())
+            }
             Missing::Bytes(bytes) => Stand::Bytes(bytes.clone()),
         };
         let elements = field.row_elements().unwrap_or(usize::MAX);
@@ -196,9 +201,10 @@ impl FeatureField {
         match &self.missing {
             Stand::Empty => Ok(row.set_len(at, 0)?),
             Stand::Bytes(bytes) => Ok(row.write(at, bytes)?),
-            Stand::Fill(element) => {
-                let size = self.field.dtype().size();
-                row.bytes_mut(at).chunks_exact_mut(size).for_each(|to| to.copy_from_slice(&element[..size]));
+            Stand::Elements(bytes) => {
+                row.bytes_mut(at)
+                    .chunks_exact_mut(bytes.len().max(1))
+                    .for_each(|to| to.copy_from_slice(bytes));
                 Ok(())
             }
             Stand::Nothing => Err(self.missing(record, found)?.into()),
