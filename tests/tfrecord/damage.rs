@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tempfile::tempdir;
 
 use crate::common;
-use crate::files::{COMPRESSIONS, framed, open, packed, parsed, values};
+use crate::files::{COMPRESSIONS, framed, open, packed, parsed, unpacked, values};
 
 /// What is done to a file, in 4096ths of its length.
 #[derive(Clone, Copy, Debug)]
@@ -97,23 +97,138 @@ proptest! {
         let path = folder.path().join("file");
         let records = records();
         let compression = if is_zlib { Compression::Zlib } else { Compression::Gzip };
-        let whole = packed(&framed(records.iter().map(|record| &record[..])), compression, members);
-        let mut file = whole.clone();
+        let mut file = packed(&framed(records.iter().map(|record| &record[..])), compression, members);
         damages.iter().for_each(|&damage| apply(damage, &mut file));
         fs::write(&path, &file).unwrap();
         let source = TfRecord::options().compression(compression).open(&path).unwrap();
+        let (due, is_whole) = due_of(&file, compression);
         let (found, error) = values(&source);
-        prop_assert!(records.starts_with(&found), "what comes is as it was written");
-        match error {
-            // Of a member's head, some bytes mean nothing here: a time, a system, a level.
-            None => prop_assert!(found.len() == records.len() || file.is_empty() || members > 1),
-            Some(error) => prop_assert!(error.contains("file: ") && error.contains("record "), "{error}"),
+        prop_assert!(found == due, "{} of {} records", found.len(), due.len());
+        prop_assert_eq!(error.is_none(), is_whole, "{:?}", error);
+        if let Some(error) = &error {
+            let at = format!("record {} at byte", due.len());
+            prop_assert!(error.contains("file: ") && error.contains(&at), "{error}");
         }
         // By position there are the same records, or an error, and no copy that is not whole.
         let copy = folder.path().join("file.percolator-unpacked");
         match source.index(&IndexPlace::Beside) {
-            Ok(()) => prop_assert!(values(&source).0 == found && copy.exists()),
-            Err(error) => prop_assert!(!copy.exists(), "{error}"),
+            Ok(()) => prop_assert!(is_whole && values(&source).0 == found && copy.exists()),
+            Err(error) => prop_assert!(!is_whole && !copy.exists(), "{error}"),
+        }
+    }
+}
+
+/// What the twin reads of a compressed file: the records before the damage, and whether there is none.
+fn due_of(file: &[u8], compression: Compression) -> (Vec<Vec<u8>>, bool) {
+    let (bytes, is_whole) = unpacked(file, compression);
+    let due = parsed(&bytes);
+    let is_whole = is_whole && framed(due.iter().map(|record| &record[..])).len() == bytes.len();
+    (due, is_whole)
+}
+
+/// Whatever the place, nothing before the damage is lost; and a cursor behind damage never says that this is
+/// the end.
+#[test]
+fn every_record_before_the_damage_of_a_compressed_file_comes() {
+    const PLACES: usize = 120;
+
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("file");
+    let records: Vec<Vec<u8>> =
+        (0..400).map(|index| (0..index * 7 % 900).map(|at| common::pixel(index, at)).collect()).collect();
+    let plain = framed(records.iter().map(|record| &record[..]));
+    for compression in [Compression::Gzip, Compression::Zlib] {
+        let whole = packed(&plain, compression, 2);
+        let mut between = 0;
+        for place in 0..PLACES {
+            let mut file = whole.clone();
+            // The last places are the bytes at the end: the checksums.
+            let at = if place < 10 { file.len() - 1 - place } else { place * file.len() / PLACES };
+            file[at] ^= 1 << (place % 8);
+            fs::write(&path, &file).unwrap();
+            let (due, is_whole) = due_of(&file, compression);
+            let source = TfRecord::options().compression(compression).open(&path).unwrap();
+            let mut cursor = source.cursor().unwrap();
+            let mut found = Vec::new();
+            let first = loop {
+                match cursor.advance() {
+                    Ok(Some(entry)) => found.push(entry.value().to_vec()),
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                }
+            };
+            assert!(found == due, "{compression:?} {at}: {} of {} records", found.len(), due.len());
+            assert_eq!(first.is_none(), is_whole, "{compression:?} {at}: {first:?}");
+            between += usize::from(!due.is_empty() && due.len() < records.len());
+            let Some(first) = first else { continue };
+            if !matches!(first, SourceError::TfRecord(TfRecordError::Data { .. })) {
+                for _ in 0..3 {
+                    assert_eq!(cursor.advance().map(|_| ()).unwrap_err(), first);
+                    assert_eq!(cursor.skip().unwrap_err(), first);
+                    assert_eq!(cursor.seek(records.len() as u64 + 1).unwrap_err(), first);
+                }
+            }
+            cursor.rewind().unwrap();
+            assert!(cursor.advance().is_ok_and(|entry| entry.is_some()) || due.is_empty());
+        }
+        assert!(between > PLACES / 2, "{between}");
+    }
+}
+
+/// Behind a record with damaged data the next one starts, in every kind of file.
+#[test]
+fn a_record_with_damaged_data_is_an_error_and_the_next_one_comes() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("file");
+    let records: Vec<Vec<u8>> = (0..6).map(|index| vec![index; 500]).collect();
+    let mut plain = framed(records.iter().map(|record| &record[..]));
+    plain[3 * 516 + 100] ^= 1;
+    for compression in COMPRESSIONS {
+        fs::write(&path, packed(&plain, compression, 1)).unwrap();
+        for access in [Access::Mapped, Access::Read] {
+            let source = open(&path, access);
+            let mut cursor = source.cursor().unwrap();
+            for (index, record) in records.iter().enumerate() {
+                match cursor.advance() {
+                    Ok(entry) => {
+                        let entry = entry.unwrap();
+                        assert!(entry.value() == record && entry.key() == format!("{index:08}").as_bytes());
+                        assert_ne!(index, 3);
+                    }
+                    Err(error) => {
+                        assert!(index == 3 && error.to_string().contains("record 3 at byte 1548"), "{error}");
+                    }
+                }
+            }
+            assert!(cursor.advance().unwrap().is_none());
+        }
+    }
+}
+
+#[test]
+fn zeros_behind_the_last_member_are_passed() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("file");
+    let records = records();
+    for compression in [Compression::Gzip, Compression::Zlib] {
+        for (zeros, is_other) in [(1, false), (511, false), (300_000, false), (1, true), (300_000, true)] {
+            let mut file = packed(&framed(records.iter().map(|record| &record[..])), compression, 2);
+            file.resize(file.len() + zeros, 0);
+            if is_other {
+                file.push(b'x');
+            }
+            fs::write(&path, &file).unwrap();
+            let source = open(&path, Access::Mapped);
+            let (found, error) = values(&source);
+            assert!(found == records);
+            assert_eq!(error.is_some(), is_other, "{error:?}");
+            assert_eq!(source.index(&IndexPlace::Beside).is_err(), is_other);
+            if !is_other {
+                // The copy is found again.
+                open(&path, Access::Mapped).index(&IndexPlace::Beside).unwrap();
+                assert!(values(&source).0 == records);
+                fs::remove_file(folder.path().join("file.percolator-unpacked")).unwrap();
+            }
         }
     }
 }

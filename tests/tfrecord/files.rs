@@ -4,7 +4,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use flate2::bufread::GzDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
+use flate2::{Crc, Decompress, FlushDecompress, Status};
 use percolator::source::{Access, Source, TfRecord};
 use percolator::tfrecord::Compression;
 
@@ -84,6 +86,53 @@ pub(crate) fn packed_at(
         }
     }
     file
+}
+
+/// The naive twin of unpacking, one byte at a time: what a file unpacks to up to the first damage, and
+/// whether there is none.
+pub(crate) fn unpacked(file: &[u8], compression: Compression) -> (Vec<u8>, bool) {
+    let is_gzip = compression == Compression::Gzip;
+    let (mut rest, mut out, mut members) = (file, Vec::new(), 0);
+    // One byte completes at most eight symbols.
+    let mut piece = [0; 8 * 258];
+    // Zeros may follow the last member.
+    while !rest.is_empty() && (members == 0 || rest.iter().any(|byte| *byte != 0)) {
+        members += 1;
+        if is_gzip {
+            let member = GzDecoder::new(rest);
+            if member.header().is_none() {
+                return (out, false);
+            }
+            rest = member.into_inner();
+        }
+        let mut crc = Crc::new();
+        let mut member = Decompress::new(!is_gzip);
+        loop {
+            let (byte, behind) = rest.split_at(rest.len().min(1));
+            let flush = if byte.is_empty() { FlushDecompress::Finish } else { FlushDecompress::None };
+            let before = (member.total_in(), member.total_out());
+            let status = member.decompress(byte, &mut piece, flush);
+            let made = &piece[..(member.total_out() - before.1) as usize];
+            crc.update(made);
+            out.extend_from_slice(made);
+            if member.total_in() > before.0 {
+                rest = behind;
+            }
+            match status {
+                Ok(Status::StreamEnd) => break,
+                Ok(_) if before != (member.total_in(), member.total_out()) => {}
+                _ => return (out, false),
+            }
+        }
+        if is_gzip {
+            let due = [crc.sum().to_le_bytes(), crc.amount().to_le_bytes()].concat();
+            match rest.strip_prefix(&due[..]) {
+                Some(behind) => rest = behind,
+                None => return (out, false),
+            }
+        }
+    }
+    (out, true)
 }
 
 /// Records of all sizes: empty, small, on several pages, larger than any window.

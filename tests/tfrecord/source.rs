@@ -127,6 +127,15 @@ fn compression_is_detected_or_stated() {
     let like_zlib = vec![7; 0x9c78];
     fs::write(&path, framed([&like_zlib[..]])).unwrap();
     assert_eq!(count(TfRecord::options()), Ok(1));
+    // So is one whose length looks like a compressed file's head, and which is cut.
+    for bytes in [0x8b1f, 0x9c78] {
+        let whole = framed([&vec![7; bytes][..]]);
+        for cut in [1, whole.len() / 2, whole.len() - 12] {
+            fs::write(&path, &whole[..whole.len() - cut]).unwrap();
+            let error = count(TfRecord::options()).unwrap_err();
+            assert!(matches!(error, SourceError::TfRecord(TfRecordError::Cut { .. })), "{error}");
+        }
+    }
     let mut damaged = framed([&like_zlib[..]]);
     damaged[9] ^= 1;
     fs::write(&path, damaged).unwrap();

@@ -121,8 +121,9 @@ pub enum TfRecordError {
     },
     /// There is no room for a compressed file's unpacked copy.
     #[error(
-        "{}: its unpacked copy takes some {needed} bytes or more, and {} has {free} free; make room, \
-         set another folder for indexes and copies (FeedBuilder::index, --index FOLDER), or read the file in order",
+        "{}: its unpacked copy takes some {needed} bytes or more, and {} has {free} free; make room, set \
+         another folder for indexes and copies (FeedBuilder::index, --index FOLDER), or read the file in \
+         order",
         shown::path(file),
         shown::path(folder)
     )]

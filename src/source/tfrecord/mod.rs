@@ -11,7 +11,7 @@
 //! frame        how a record is framed
 //!   v
 //! plain, walk  a file that is not compressed, mapped or read, from record to record; open_files: only some
-//! packed_walk  a compressed file, unpacked in order
+//! packed_walk  a compressed file, unpacked in order (inflate)
 //!   v
 //! cursor       reads in order, or by position (index, unpacked, copy_lock); key: a record's key
 //! writer       writes a file
@@ -31,6 +31,7 @@ mod error;
 mod find;
 mod frame;
 mod index;
+mod inflate;
 mod key;
 mod open_files;
 mod packed;
@@ -229,7 +230,7 @@ impl TfRecord {
         let read = bytes.min(HEAD_BYTES as u64);
         let head = &mut head[..usize::try_from(read).unwrap_or(HEAD_BYTES)];
         file.read_exact_at(head, 0).map_err(failed)?;
-        let compression = options.compression.unwrap_or_else(|| packed::detect(head, bytes, &file));
+        let compression = options.compression.unwrap_or_else(|| packed::detect(head, &file));
         let facts = facts(&file, bytes, compression).map_err(failed)?;
         let access = options.access;
         let body = match compression {

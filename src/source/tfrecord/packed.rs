@@ -6,10 +6,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
-use flate2::bufread::{GzDecoder, ZlibDecoder};
-
 use super::Compression;
-use super::frame::{Frame, HEAD_BYTES};
+use super::frame::{HEAD_BYTES, length_in};
+use super::inflate::Inflate;
 use super::open_files::open_again;
 use crate::source::SourceError;
 use crate::source::access::Access;
@@ -51,15 +50,16 @@ impl Packed {
     }
 }
 
-/// Detects how a file that begins like this is compressed; `bytes` is its length.
+/// Detects how a file that begins like this is compressed.
 ///
 /// If the first record's length has the right checksum, the file is plain: by chance, that happens once in
 /// four billion times. Otherwise two bytes identify GZIP. ZLIB's header has only 5 fixed bits, so its first
 /// record is unpacked too; if there is none, the file is taken for a damaged plain one.
-pub(super) fn detect(head: &[u8], bytes: u64, file: &File) -> Compression {
+pub(super) fn detect(head: &[u8], file: &File) -> Compression {
     match head {
         [] => Compression::Plain,
-        head if Frame::read(head, 0, bytes).is_ok() => Compression::Plain,
+        // The record itself may be cut.
+        head if head.first_chunk().is_some_and(|head| length_in(head).is_ok()) => Compression::Plain,
         [0x1f, 0x8b, ..] => Compression::Gzip,
         [first, second, ..]
             if first & 0xf == 8
@@ -81,50 +81,26 @@ fn unpacks_to_record(file: &File) -> bool {
     let mut head = [0; HEAD_BYTES];
     match Stream::new(file, Compression::Zlib).fill(&mut head) {
         Ok(0) => true,
-        Ok(_) => Frame::read(&head, 0, u64::MAX).is_ok(),
+        Ok(_) => length_in(&head).is_ok(),
         Err(_) => false,
     }
 }
 
 /// What a compressed file unpacks to. It may consist of several members one after the other, which unpack to
-/// one sequence of bytes.
+/// one sequence of bytes, and may end with zeros.
 pub(super) struct Stream {
-    /// `None` after an error.
-    member: Option<Member>,
+    file: Counted,
+    inflate: Inflate,
     compression: Compression,
+    is_inside_member: bool,
     /// Where the first members end in the file, up to [`ENDS_MAX`] of those unpacked so far.
     pub(super) ends: Vec<u64>,
-}
-
-enum Member {
-    /// Between two members.
-    Between(Counted),
-    Gzip(GzDecoder<Counted>),
-    Zlib(ZlibDecoder<Counted>),
-}
-
-impl Member {
-    fn file(&self) -> &Counted {
-        match self {
-            Member::Between(file) => file,
-            Member::Gzip(member) => member.get_ref(),
-            Member::Zlib(member) => member.get_ref(),
-        }
-    }
-
-    fn into_file(self) -> Counted {
-        match self {
-            Member::Between(file) => file,
-            Member::Gzip(member) => member.into_inner(),
-            Member::Zlib(member) => member.into_inner(),
-        }
-    }
 }
 
 impl Stream {
     fn new(file: File, compression: Compression) -> Self {
         let file = Counted { file: BufReader::with_capacity(READ_BYTES, file), taken: 0 };
-        Stream { member: Some(Member::Between(file)), compression, ends: Vec::new() }
+        Stream { file, inflate: Inflate::new(), compression, is_inside_member: false, ends: Vec::new() }
     }
 
     /// The memory that a stream takes, about: the decompressor's window and tables, and a buffer.
@@ -132,7 +108,7 @@ impl Stream {
 
     /// How many bytes of the file were consumed.
     pub(super) fn packed_offset(&self) -> u64 {
-        self.member.as_ref().map_or(0, |member| member.file().taken)
+        self.file.taken
     }
 
     /// Fills a buffer as far as there are bytes; returns their number.
@@ -151,34 +127,39 @@ impl Stream {
 
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            let Some(member) = &mut self.member else {
-                return Err(io::Error::other("it could not be unpacked before"));
-            };
-            let read = match member {
-                Member::Between(file) => {
-                    if file.fill_buf()?.is_empty() {
-                        return Ok(0);
-                    }
-                    let Some(member) = self.member.take() else { continue };
-                    let file = member.into_file();
-                    self.member = Some(match self.compression {
-                        Compression::Zlib => Member::Zlib(ZlibDecoder::new(file)),
-                        Compression::Gzip | Compression::Plain => Member::Gzip(GzDecoder::new(file)),
-                    });
-                    continue;
+            if !self.is_inside_member {
+                match self.file.fill_buf()?.first() {
+                    None => return Ok(0),
+                    Some(0) if !self.ends.is_empty() => return self.pass_zeros().map(|()| 0),
+                    Some(_) => {}
                 }
-                Member::Gzip(member) => member.read(into)?,
-                Member::Zlib(member) => member.read(into)?,
-            };
+                self.inflate.begin(&mut self.file, self.compression != Compression::Zlib)?;
+                self.is_inside_member = true;
+            }
+            let read = self.inflate.read(&mut self.file, into)?;
             if read > 0 {
                 return Ok(read);
             }
-            if let Some(member) = self.member.take() {
-                let file = member.into_file();
-                if self.ends.len() < ENDS_MAX {
-                    self.ends.push(file.taken);
-                }
-                self.member = Some(Member::Between(file));
+            self.is_inside_member = false;
+            if self.ends.len() < ENDS_MAX {
+                self.ends.push(self.file.taken);
+            }
+        }
+    }
+
+    /// Passes the zeros that fill a file up behind its last member: tapes and some file systems add them, and
+    /// `gunzip` passes them.
+    fn pass_zeros(&mut self) -> io::Result<()> {
+        loop {
+            let bytes = self.file.fill_buf()?;
+            let (zeros, all) = (bytes.iter().take_while(|byte| **byte == 0).count(), bytes.len());
+            self.file.consume(zeros);
+            if zeros < all {
+                let message = "after the zeros behind a member there are other bytes";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            }
+            if all == 0 {
+                return Ok(());
             }
         }
     }

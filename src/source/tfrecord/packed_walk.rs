@@ -28,11 +28,14 @@ pub(super) struct PackedWalk {
     pub(super) position: u64,
     /// Room for a key, then the last record's data and foot.
     buffer: Vec<u8>,
+    /// Why there is no next record: behind damage, nothing says where one starts.
+    failed: Option<SourceError>,
 }
 
 impl PackedWalk {
     pub(super) fn new(packed: &Packed) -> Self {
-        PackedWalk { packed: packed.clone(), stream: None, offset: 0, position: 0, buffer: Vec::new() }
+        let packed = packed.clone();
+        PackedWalk { packed, stream: None, offset: 0, position: 0, buffer: Vec::new(), failed: None }
     }
 
     /// A walk over this open file, which is at its beginning.
@@ -52,11 +55,37 @@ impl PackedWalk {
 
     /// Goes back before the first record.
     pub(super) fn rewind(&mut self) {
-        (self.stream, self.offset, self.position) = (None, 0, 0);
+        (self.stream, self.offset, self.position, self.failed) = (None, 0, 0, None);
     }
 
-    /// Reads the next record and verifies it; `None` at the end. [`bytes`](Self::bytes) has its data.
+    /// Reads the next record and verifies it; `None` at the end. [`bytes`](Self::bytes) has its data. As in a
+    /// plain file, a record with damaged data is passed, and any other error comes again.
     pub(super) fn step(&mut self) -> Result<Option<Frame>, SourceError> {
+        self.unless_failed(Self::read)
+    }
+
+    /// Passes the next record without keeping its data, which are not verified; `None` at the end.
+    pub(super) fn skip(&mut self) -> Result<Option<Frame>, SourceError> {
+        self.unless_failed(Self::pass_over)
+    }
+
+    fn unless_failed(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<Option<Frame>, SourceError>,
+    ) -> Result<Option<Frame>, SourceError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let found = step(self);
+        if let Err(error) = &found
+            && !matches!(error, SourceError::TfRecord(TfRecordError::Data { .. }))
+        {
+            self.failed = Some(error.clone());
+        }
+        found
+    }
+
+    fn read(&mut self) -> Result<Option<Frame>, SourceError> {
         let Some(frame) = self.head()? else { return Ok(None) };
         let whole = frame.length.saturating_add(FOOT_BYTES as u64);
         let whole = usize::try_from(whole).map_err(|_| self.failed(&io::ErrorKind::OutOfMemory.into()))?;
@@ -81,14 +110,14 @@ impl PackedWalk {
         let (found, stored) = (checksum_of(data), u32::from_le_bytes(*foot));
         if found != stored {
             let (file, at, bytes) = (self.packed.path.clone(), self.at(), frame.length);
+            self.pass(frame);
             return Err(TfRecordError::Data { file, at, bytes, found, stored }.into());
         }
         self.pass(frame);
         Ok(Some(frame))
     }
 
-    /// Passes the next record without keeping its data, which are not verified; `None` at the end.
-    pub(super) fn skip(&mut self) -> Result<Option<Frame>, SourceError> {
+    fn pass_over(&mut self) -> Result<Option<Frame>, SourceError> {
         let Some(frame) = self.head()? else { return Ok(None) };
         let mut left = frame.length.saturating_add(FOOT_BYTES as u64);
         while left > 0 {
