@@ -98,8 +98,8 @@ fn digest(records: &[std::collections::BTreeMap<String, Vec<u64>>]) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-const SMALL: &str = "--input text/*.txt --sp-model spiece.model --out out --bsz-per-host 4 --num-core-per-host 1 --seq-len 64 \
-                     --reuse-len 32 --num-predict 10 --use-tpu=false";
+const SMALL: &str = "--input text/*.txt --sp-model spiece.model --out out --bsz-per-host 4 \
+                     --num-core-per-host 1 --seq-len 64 --reuse-len 32 --num-predict 10 --use-tpu=false";
 
 #[test]
 fn passes_and_tasks_are_written_at_once() {
