@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use percolator_table::checksum::crc32c;
@@ -9,7 +10,7 @@ use percolator_table::checksum::crc32c;
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
-use crate::source::internals::{CursorInternals, SourceInternals};
+use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers};
 
 /// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///
@@ -73,8 +74,10 @@ impl Joined {
         &self,
         open: impl Fn(&dyn Source) -> Result<Box<dyn Cursor>, SourceError>,
     ) -> Result<Box<dyn Cursor>, SourceError> {
+        let spare = Rc::default();
         let open_member = |source: &Arc<dyn Source>| {
             let mut cursor = open(&**source)?;
+            cursor.share_buffers(&spare);
             cursor.seek(0)?;
             Ok(Member { cursor, at: 0, stay: Stay::Away })
         };
@@ -225,6 +228,7 @@ impl Member {
 /// 1. `members[number].at` is the position of that cursor, whichever one is active.
 /// 2. `begins` has the positions at which sources begin, starting with the first source, as far as they are
 ///    known: at least one, and no more than there are sources.
+/// 3. The other cursors than that of `here` have put their buffers where the next one finds them.
 struct JoinedCursor {
     source: Joined,
     members: Vec<Member>,
@@ -282,6 +286,7 @@ impl JoinedCursor {
                 self.members[self.here].cursor.leave();
             }
             self.members[self.here].stay = Stay::Left;
+            self.members[self.here].cursor.leave_buffers();
             self.here = number;
         }
         self.members[number].stay = Stay::Here;
@@ -321,6 +326,7 @@ impl Cursor for JoinedCursor {
                 return Ok(Some(entry));
             }
             ended(source, number, *at)?;
+            // At its end, it has put its buffers where the next one finds them.
             *stay = Stay::Left;
         }
         Ok(None)
@@ -429,9 +435,21 @@ impl CursorInternals for JoinedCursor {
         self.members[self.here].cursor.give(id, run)
     }
 
-    fn held_bytes(&mut self) -> usize {
-        // The blocks unpacked ahead are shared: each cursor that has started counts all of them.
-        self.members.iter_mut().map(|member| member.cursor.held_bytes()).max().unwrap_or_default()
+    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        for member in &mut self.members {
+            member.cursor.share_buffers(spare);
+        }
+    }
+
+    fn leave_buffers(&mut self) {
+        self.members[self.here].cursor.leave_buffers();
+    }
+
+    fn held_bytes(&mut self, value_bytes: usize) -> usize {
+        // Buffers are shared. The blocks unpacked ahead are shared: each cursor that
+        // has started counts all of them.
+        let held = self.members.iter_mut().map(|member| member.cursor.held_bytes(value_bytes));
+        held.max().unwrap_or_default()
     }
 }
 
@@ -454,7 +472,7 @@ mod tests {
             for _ in 0..steps {
                 cursor.advance().unwrap().unwrap();
             }
-            cursor.held_bytes()
+            cursor.held_bytes(0)
         };
         let joined = (1..8).fold(Joined::new(open()), |joined, _| joined.and(open()));
         let (one, eight) = (held(&open(), 1), held(&joined, 1));
