@@ -81,6 +81,11 @@ pub trait SourceInternals: Source {
         Files::of([self.path()])
     }
 
+    /// The sources that it joins; itself has none besides.
+    fn parts(&self) -> &[Arc<dyn Source>] {
+        &[]
+    }
+
     /// Whether neighbouring records may have different lenders. If so, holders of several records reserve
     /// room for the lenders.
     fn has_several_lenders(&self) -> bool {

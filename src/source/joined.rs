@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use percolator_table::checksum::crc32c;
 
+use super::each_source::for_each;
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
@@ -68,6 +69,19 @@ impl Joined {
     /// The number of records in each source, if all are known.
     fn counts(&self) -> Option<Vec<u64>> {
         (0..self.sources.len()).map(|number| self.records_of(number)).collect()
+    }
+
+    /// The sources, and in the place of a joined one, its own.
+    fn leaves(&self) -> Vec<&Arc<dyn Source>> {
+        let mut leaves = Vec::new();
+        let mut rest: Vec<_> = self.sources.iter().rev().collect();
+        while let Some(source) = rest.pop() {
+            match source.internals().map(SourceInternals::parts).unwrap_or_default() {
+                [] => leaves.push(source),
+                parts => rest.extend(parts.iter().rev()),
+            }
+        }
+        leaves
     }
 
     fn join_cursors(
@@ -144,7 +158,7 @@ impl Source for Joined {
     }
 
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        self.sources.iter().try_for_each(|source| source.index(place))?;
+        for_each(&self.leaves(), |source| source.index(place))?;
         self.counts();
         Ok(())
     }
@@ -163,7 +177,7 @@ impl SourceInternals for Joined {
     }
 
     fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        self.sources.iter().try_for_each(|source| source.count(place))?;
+        for_each(&self.leaves(), |source| source.count(place))?;
         self.counts();
         Ok(())
     }
@@ -177,6 +191,10 @@ impl SourceInternals for Joined {
 
     fn files(&self) -> Files {
         self.files.clone()
+    }
+
+    fn parts(&self) -> &[Arc<dyn Source>] {
+        &self.sources
     }
 
     fn has_several_lenders(&self) -> bool {
