@@ -4,18 +4,22 @@
 //! are followed: their target is replaced, and they stay. Anything but a regular file is never replaced.
 //!
 //! A temporary file is locked (`flock`) while it is being written, and its name says which boot of which
-//! machine made it. The next writer into the same folder removes those that nobody has locked: their writers
-//! were killed. A lock is reliably visible only within one running kernel, so files made under another kernel
+//! machine made it. The next writers into the same folder remove those that nobody has locked: their writers
+//! were killed. To find them takes a look at each file of the folder, so a process looks when it writes its
+//! first file there, and then only as often as makes up for it. A lock is reliably visible only within one running kernel, so files made under another kernel
 //! are left alone for a day.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileType, Metadata, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 /// Writes a file that consists of these pieces. The file gets its name only once it is complete and on the
 /// disk, and what was there before stays until then. Several threads or processes may write it at once; the
@@ -28,6 +32,19 @@ pub fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let mut file = WholeFile::create(path)?;
     pieces.iter().try_for_each(|piece| file.write_all(piece))?;
     file.finish()
+}
+
+/// The same without waiting for the disk, for a file that is verified whenever it is read, and that can be
+/// made again: if the machine loses its power, the file may be cut or empty.
+///
+/// # Errors
+///
+/// As [`write`].
+pub fn write_unsynced(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
+    let mut file = WholeFile::create(path)?;
+    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
+    file.keep_permissions();
+    file.rename()
 }
 
 /// Checks that a file can be written to this path, before there is anything to write.
@@ -86,7 +103,7 @@ impl WholeFile {
         let Some(name) = place.file_name() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
         };
-        sweep(folder_of(&place));
+        sweep_in_turn(folder_of(&place));
         let (temporary, file) = create_temporary(folder_of(&place), name)?;
         Ok(WholeFile { file, temporary: Some(temporary), place })
     }
@@ -103,17 +120,25 @@ impl WholeFile {
     ///
     /// [`io::Error`] if it cannot be synced, or renamed.
     pub fn finish(mut self) -> io::Result<()> {
+        self.keep_permissions();
+        self.file.sync_all()?;
+        self.rename()?;
+        self.sync_name();
+        Ok(())
+    }
+
+    /// The new file keeps the old one's permissions. A file system without permissions refuses, which is fine.
+    fn keep_permissions(&self) {
         if let Ok(before) = fs::metadata(&self.place) {
-            // The new file keeps the old one's permissions. A file system without permissions refuses, which
-            // is fine.
             let _ = self.file.set_permissions(before.permissions());
         }
-        self.file.sync_all()?;
+    }
+
+    fn rename(&mut self) -> io::Result<()> {
         if let Some(temporary) = &self.temporary {
             fs::rename(temporary, &self.place)?;
         }
         self.temporary = None;
-        self.sync_name();
         Ok(())
     }
 
@@ -263,13 +288,37 @@ fn boot() -> &'static str {
     })
 }
 
+/// Sweeps a folder before this process's first file there, and after as many files as a sixteenth of the
+/// folder's entries: so thousands of files take thousands of looks at an entry, and not millions.
+fn sweep_in_turn(folder: &Path) {
+    /// How many more files can begin in a folder before it is swept again.
+    static LEFT: LazyLock<Mutex<HashMap<PathBuf, usize>>> = LazyLock::new(Mutex::default);
+    const ENTRIES_EACH: usize = 16;
+    /// A process that writes into more folders forgets them all at times.
+    const FOLDERS_MAX: usize = 1024;
+
+    if let Some(left @ 1..) = LEFT.lock().get_mut(folder) {
+        *left -= 1;
+        return;
+    }
+    let entries = sweep(folder);
+    let mut left = LEFT.lock();
+    if left.len() >= FOLDERS_MAX {
+        left.clear();
+    }
+    left.insert(folder.to_owned(), entries / ENTRIES_EACH);
+}
+
 /// Removes what killed processes left in a folder, whatever file they wrote. What cannot be removed stays.
-fn sweep(folder: &Path) {
+/// Returns the number of the folder's entries.
+fn sweep(folder: &Path) -> usize {
     /// A larger folder is not scanned to its end.
     const ENTRIES_MAX: usize = 1 << 16;
 
-    let Ok(entries) = fs::read_dir(folder) else { return };
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let mut found = 0;
     for entry in entries.take(ENTRIES_MAX).flatten() {
+        found += 1;
         let is_of_this_boot = match maker_of(&entry.file_name()) {
             None => continue,
             Some(maker) => maker == boot() && maker != "0",
@@ -280,6 +329,7 @@ fn sweep(folder: &Path) {
             let _ = fs::remove_file(entry.path());
         }
     }
+    found
 }
 
 /// The boot that made a temporary file, if the name is a temporary file's.
@@ -434,6 +484,26 @@ mod tests {
         check(&path).unwrap();
         assert!(!others[0].exists() && others[1..].iter().all(|other| other.exists()));
         assert_eq!(fs::read(&path).unwrap(), b"", "the last one that is finished stays");
+    }
+
+    #[test]
+    fn a_large_folder_is_swept_once_for_many_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        (0..320).for_each(|number| fs::write(folder.join(number.to_string()), "").unwrap());
+        let dead = || left(folder, &format!("file.{}-7f-1a2b-0.percolator-partial", boot()));
+        let path = folder.join("file");
+        let first = dead();
+        write_unsynced(&path, &[b"first"]).unwrap();
+        assert!(!first.exists());
+        let next = dead();
+        for number in 0..20 {
+            write(&path, &[b"next"]).unwrap();
+            assert!(next.exists(), "{number}: the folder was swept for the first file");
+        }
+        write(&path, &[b"last"]).unwrap();
+        assert!(!next.exists());
+        assert_eq!(fs::read(&path).unwrap(), b"last");
     }
 
     #[test]

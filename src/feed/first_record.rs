@@ -53,7 +53,8 @@ impl FirstRecord {
         if let Some(companion) = companion {
             identity = identity.with_first("companion", key, companion);
         }
-        let (is_unverified, cursor_bytes) = (entry.is_unverified(), cursor.held_bytes());
+        let (is_unverified, first_bytes) = (entry.is_unverified(), value.len());
+        let cursor_bytes = cursor.held_bytes(first_bytes);
         Ok(FirstRecord {
             identity,
             fields,

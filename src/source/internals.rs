@@ -4,6 +4,7 @@
 //! tests name them (through `bench_support`). For every other source, each of their methods has a default
 //! here.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -42,11 +43,47 @@ pub struct Dealt {
     pub(crate) used: u64,
 }
 
+/// The buffers of a cursor that copies its records.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// For several small records.
+    pub(super) window: Vec<u8>,
+    /// For one value.
+    pub(super) value: Vec<u8>,
+}
+
+/// Buffers that no cursor uses at the moment. The cursors over joined sources share them: one that is left, or
+/// is at its end, puts its buffers here, and the next one takes them. Otherwise their memory would grow with
+/// the number of sources.
+#[derive(Debug, Default)]
+pub struct SpareBuffers(RefCell<Buffers>);
+
+impl SpareBuffers {
+    /// Keeps buffers; of two, the larger one.
+    pub(super) fn put(&self, buffers: Buffers) {
+        let Buffers { window, value } = &mut *self.0.borrow_mut();
+        for (kept, new) in [(window, buffers.window), (value, buffers.value)] {
+            if kept.capacity() < new.capacity() {
+                *kept = new;
+            }
+        }
+    }
+
+    pub(super) fn take(&self) -> Buffers {
+        self.0.take()
+    }
+}
+
 /// What a source of this crate can do in addition.
 pub trait SourceInternals: Source {
     /// The names of the consecutive files that make up the source, for messages.
     fn files(&self) -> Files {
         Files::of([self.path()])
+    }
+
+    /// The sources that it joins; itself has none besides.
+    fn parts(&self) -> &[Arc<dyn Source>] {
+        &[]
     }
 
     /// Whether neighbouring records may have different lenders. If so, holders of several records reserve
@@ -115,9 +152,18 @@ pub trait CursorInternals {
         false
     }
 
-    /// Bytes that the cursor will keep in memory, as far as it knows. A feed's memory budget counts them and
-    /// asks at the first record. Other sources report theirs in [`Source::held_bytes`].
-    fn held_bytes(&mut self) -> usize {
+    /// The cursor uses these buffers instead of new ones. It puts its own there at its end, and if it is
+    /// [left](Self::leave_buffers). Called before the first step.
+    fn share_buffers(&mut self, _spare: &Rc<SpareBuffers>) {}
+
+    /// Reading continues in another source: puts the buffers where the next cursor finds them. The last
+    /// entry's bytes are gone afterwards. A cursor in the middle of a compressed file also closes the file.
+    fn leave_buffers(&mut self) {}
+
+    /// The most bytes that the cursor keeps in memory, if its values have `value_bytes` bytes. A feed's memory
+    /// budget counts them, and asks at the first record. Other sources report theirs in
+    /// [`Source::held_bytes`].
+    fn held_bytes(&mut self, _value_bytes: usize) -> usize {
         0
     }
 }
@@ -191,7 +237,19 @@ impl dyn Cursor + '_ {
         self.internals().is_some_and(|own| own.give(id, run))
     }
 
-    pub(crate) fn held_bytes(&mut self) -> usize {
-        self.internals().map_or(0, CursorInternals::held_bytes)
+    pub(crate) fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        if let Some(own) = self.internals() {
+            own.share_buffers(spare);
+        }
+    }
+
+    pub(crate) fn leave_buffers(&mut self) {
+        if let Some(own) = self.internals() {
+            own.leave_buffers();
+        }
+    }
+
+    pub(crate) fn held_bytes(&mut self, value_bytes: usize) -> usize {
+        self.internals().map_or(0, |own| own.held_bytes(value_bytes))
     }
 }

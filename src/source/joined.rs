@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use percolator_table::checksum::crc32c;
 
+use super::each_source::for_each;
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Run, Source, SourceError, VerifiesLater};
 use crate::record::RecordId;
-use crate::source::internals::{CursorInternals, SourceInternals};
+use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers};
 
 /// A source that concatenates several: the shards that a data set was written in, of any kinds of database.
 ///
@@ -69,12 +71,27 @@ impl Joined {
         (0..self.sources.len()).map(|number| self.records_of(number)).collect()
     }
 
+    /// The sources, and in the place of a joined one, its own.
+    fn leaves(&self) -> Vec<&Arc<dyn Source>> {
+        let mut leaves = Vec::new();
+        let mut rest: Vec<_> = self.sources.iter().rev().collect();
+        while let Some(source) = rest.pop() {
+            match source.internals().map(SourceInternals::parts).unwrap_or_default() {
+                [] => leaves.push(source),
+                parts => rest.extend(parts.iter().rev()),
+            }
+        }
+        leaves
+    }
+
     fn join_cursors(
         &self,
         open: impl Fn(&dyn Source) -> Result<Box<dyn Cursor>, SourceError>,
     ) -> Result<Box<dyn Cursor>, SourceError> {
+        let spare = Rc::default();
         let open_member = |source: &Arc<dyn Source>| {
             let mut cursor = open(&**source)?;
+            cursor.share_buffers(&spare);
             cursor.seek(0)?;
             Ok(Member { cursor, at: 0, stay: Stay::Away })
         };
@@ -141,7 +158,7 @@ impl Source for Joined {
     }
 
     fn index(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        self.sources.iter().try_for_each(|source| source.index(place))?;
+        for_each(&self.leaves(), |source| source.index(place))?;
         self.counts();
         Ok(())
     }
@@ -160,7 +177,7 @@ impl SourceInternals for Joined {
     }
 
     fn count(&self, place: &IndexPlace) -> Result<(), SourceError> {
-        self.sources.iter().try_for_each(|source| source.count(place))?;
+        for_each(&self.leaves(), |source| source.count(place))?;
         self.counts();
         Ok(())
     }
@@ -174,6 +191,10 @@ impl SourceInternals for Joined {
 
     fn files(&self) -> Files {
         self.files.clone()
+    }
+
+    fn parts(&self) -> &[Arc<dyn Source>] {
+        &self.sources
     }
 
     fn has_several_lenders(&self) -> bool {
@@ -225,6 +246,7 @@ impl Member {
 /// 1. `members[number].at` is the position of that cursor, whichever one is active.
 /// 2. `begins` has the positions at which sources begin, starting with the first source, as far as they are
 ///    known: at least one, and no more than there are sources.
+/// 3. The other cursors than that of `here` have put their buffers where the next one finds them.
 struct JoinedCursor {
     source: Joined,
     members: Vec<Member>,
@@ -282,6 +304,7 @@ impl JoinedCursor {
                 self.members[self.here].cursor.leave();
             }
             self.members[self.here].stay = Stay::Left;
+            self.members[self.here].cursor.leave_buffers();
             self.here = number;
         }
         self.members[number].stay = Stay::Here;
@@ -321,6 +344,7 @@ impl Cursor for JoinedCursor {
                 return Ok(Some(entry));
             }
             ended(source, number, *at)?;
+            // At its end, it has put its buffers where the next one finds them.
             *stay = Stay::Left;
         }
         Ok(None)
@@ -429,9 +453,21 @@ impl CursorInternals for JoinedCursor {
         self.members[self.here].cursor.give(id, run)
     }
 
-    fn held_bytes(&mut self) -> usize {
-        // The blocks unpacked ahead are shared: each cursor that has started counts all of them.
-        self.members.iter_mut().map(|member| member.cursor.held_bytes()).max().unwrap_or_default()
+    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        for member in &mut self.members {
+            member.cursor.share_buffers(spare);
+        }
+    }
+
+    fn leave_buffers(&mut self) {
+        self.members[self.here].cursor.leave_buffers();
+    }
+
+    fn held_bytes(&mut self, value_bytes: usize) -> usize {
+        // Buffers are shared. The blocks unpacked ahead are shared: each cursor that
+        // has started counts all of them.
+        let held = self.members.iter_mut().map(|member| member.cursor.held_bytes(value_bytes));
+        held.max().unwrap_or_default()
     }
 }
 
@@ -454,7 +490,7 @@ mod tests {
             for _ in 0..steps {
                 cursor.advance().unwrap().unwrap();
             }
-            cursor.held_bytes()
+            cursor.held_bytes(0)
         };
         let joined = (1..8).fold(Joined::new(open()), |joined, _| joined.and(open()));
         let (one, eight) = (held(&open(), 1), held(&joined, 1));

@@ -8,6 +8,7 @@
 
 pub(crate) mod access;
 mod checksum;
+mod each_source;
 mod file_id;
 pub(crate) mod files;
 mod from_fn;

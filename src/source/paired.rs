@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::record::Key;
-use crate::source::internals::{CursorInternals, SourceInternals};
+use crate::source::internals::{CursorInternals, SourceInternals, SpareBuffers};
 
 use super::files::Files;
 use super::{Cursor, Dealt, Entry, Identity, IndexPlace, Passes, Source, SourceError};
@@ -110,6 +111,7 @@ impl Source for Paired {
             },
             matching: self.matching,
             index: 0,
+            bytes: [0; 2],
         }))
     }
 
@@ -160,6 +162,8 @@ struct PairedCursor {
     matching: Matching,
     /// The position that both cursors read next.
     index: u64,
+    /// The lengths of the last two values.
+    bytes: [usize; 2],
 }
 
 impl Cursor for PairedCursor {
@@ -177,7 +181,10 @@ impl Cursor for PairedCursor {
                     found: Key(second.key().to_owned()),
                 })
             }
-            (Some(first), Some(second)) => Ok(Some(first.with_companion(second))),
+            (Some(first), Some(second)) => {
+                self.bytes = [first.value().len(), second.value().len()];
+                Ok(Some(first.with_companion(second)))
+            }
             (None, None) => Ok(None),
             (Some(_), None) => Err(self.names.unpaired(1, index)),
             (None, Some(_)) => Err(self.names.unpaired(0, index)),
@@ -236,6 +243,21 @@ impl CursorInternals for PairedCursor {
     fn leave(&mut self) {
         self.first.leave();
         self.second.leave();
+    }
+
+    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        self.first.share_buffers(spare);
+        self.second.share_buffers(spare);
+    }
+
+    fn leave_buffers(&mut self) {
+        self.first.leave_buffers();
+        self.second.leave_buffers();
+    }
+
+    fn held_bytes(&mut self, _value_bytes: usize) -> usize {
+        let [first, second] = self.bytes;
+        self.first.held_bytes(first).saturating_add(self.second.held_bytes(second))
     }
 }
 

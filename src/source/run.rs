@@ -185,9 +185,9 @@ pub struct Record<'a> {
 /// Where a key or a value is stored.
 #[derive(Debug)]
 enum Span {
-    /// In the lender's memory. The lifetime is false, and confined to this file; see the invariants of
-    /// [`Run`].
-    Lent(&'static [u8]),
+    /// In the memory of the lender with this number. The lifetime is false, and confined to this file; see the
+    /// invariants of [`Run`].
+    Lent { bytes: &'static [u8], lender: u32 },
     /// In the run's own `copied`.
     Copied(Range<usize>),
 }
@@ -208,8 +208,8 @@ struct Place {
 ///
 /// # Invariants
 ///
-/// 1. Every `Span::Lent` in `places` was lent under one of `lenders`, and every one in `companions` under one
-///    of `companion_lenders`.
+/// 1. Every `Span::Lent` in `places` was lent under the one of `lenders` with its number, and every one in
+///    `companions` under that of `companion_lenders`.
 /// 2. Lenders are released only while `places` and `companions` are empty, and are dropped after them.
 /// 3. A lent span leaves the run only with the lifetime of a borrow of the run.
 /// 4. `companions` is empty, or has one entry for each of `places`.
@@ -270,14 +270,13 @@ impl Run {
         if let Some(unverified) = unverified {
             self.take_over(unverified, lender.expect("the keeper of its table lends the record"));
         }
-        let is_lent = lender.is_some();
-        let place =
-            Place { id, key: self.keep(key, is_lent && is_key_lent), value: self.keep(value, is_lent) };
+        let of_key = lender.filter(|_| is_key_lent);
+        let place = Place { id, key: self.keep(key, of_key), value: self.keep(value, lender) };
         self.places.push(place);
         self.value_bytes += value.len();
         if let Some(Companion { value, lender }) = companion {
             let lender = lender.map(|lender| self.companion_lenders.take_in(lender));
-            let span = self.keep(value, lender.is_some());
+            let span = self.keep(value, lender);
             self.companions.push(span);
             self.value_bytes += value.len();
         }
@@ -311,13 +310,16 @@ impl Run {
         self.checksums.push(ChecksumAt { position: self.places.len(), checksum, lender });
     }
 
-    /// Keeps bytes. `is_lent` asserts that they were lent under a lender that was taken in.
-    fn keep(&mut self, bytes: &[u8], is_lent: bool) -> Span {
-        if is_lent {
+    /// Keeps bytes. `lender` asserts that they were lent under the lender with this number, which was taken
+    /// in.
+    fn keep(&mut self, bytes: &[u8], lender: Option<usize>) -> Span {
+        if let Some(lender) = lender {
+            let lender = u32::try_from(lender).expect("a run has fewer than 2^32 lenders");
             // SAFETY: only the lifetime changes. `Entry::lent` promised that the bytes stay readable and
             // unwritten while a clone of their lender lives. The run holds such a clone, which outlives the
             // span by invariant 2. By invariant 3 nobody sees the false lifetime.
-            Span::Lent(unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) })
+            let bytes = unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) };
+            Span::Lent { bytes, lender }
         } else {
             let start = self.copied_bytes;
             self.copied_bytes += bytes.len();
@@ -400,7 +402,7 @@ impl Run {
 
     fn bytes<'a>(&'a self, span: &'a Span) -> &'a [u8] {
         match span {
-            Span::Lent(bytes) => bytes,
+            Span::Lent { bytes, .. } => bytes,
             Span::Copied(range) => &self.copied[range.clone()],
         }
     }
@@ -419,17 +421,19 @@ impl Verifying<'_> {
     /// are not used any more.
     pub(crate) fn before(&mut self, position: usize) -> Result<(), SourceError> {
         while let Some(ChecksumAt { checksum, lender, .. }) = self.due(position) {
-            let lender = self.run.lenders.get(*lender).expect("a checksum has the number of a lender");
-            lender.check(*checksum)?;
+            self.lender(*lender).check(*checksum)?;
             self.next += 1;
         }
-        // Each lender recognises its own values.
         match self.run.places.get(position) {
-            Some(Place { value: Span::Lent(value), .. }) => {
-                self.run.lenders.iter().try_for_each(|lender| lender.check_value(value))
+            Some(Place { value: Span::Lent { bytes, lender }, .. }) => {
+                self.lender(*lender as usize).check_value(bytes)
             }
             _ => Ok(()),
         }
+    }
+
+    fn lender(&self, number: usize) -> &Lender {
+        self.run.lenders.get(number).expect("what is lent has the number of a lender")
     }
 
     fn due(&self, position: usize) -> Option<&ChecksumAt> {
@@ -440,8 +444,10 @@ impl Verifying<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::source::checksum::{Keeper, TableChecksum};
 
     fn id(index: u64) -> RecordId {
         RecordId { epoch: 0, index }
@@ -512,6 +518,39 @@ mod tests {
         run.clear();
         run.push(id(0), Entry::borrowed(b"", b"alone"));
         assert_eq!(Arc::strong_count(&second_owner), 1, "nothing of it is in the run");
+    }
+
+    /// A lender that counts how often its value is verified.
+    struct Counting(Vec<u8>, AtomicUsize);
+
+    impl Keeper for Counting {
+        fn check_block(&self, _checksum: TableChecksum) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        fn check_value(&self, value: &[u8]) -> Result<(), SourceError> {
+            assert_eq!(value.as_ptr(), self.0.as_ptr(), "a value of another lender");
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_value_is_verified_once_by_its_own_lender() {
+        let owners: Vec<_> =
+            (0..20).map(|byte| Arc::new(Counting(vec![byte; 3], AtomicUsize::new(0)))).collect();
+        let lenders: Vec<_> = owners.iter().map(|owner| Lender::keeping(owner.clone())).collect();
+        let mut run = Run::with_lenders(100);
+        // More lenders than are searched for one that occurs again.
+        for number in 0..100 {
+            let at = number * 7 % 20;
+            // SAFETY: as above.
+            run.push(id(number as u64), unsafe { Entry::lent_value(b"key", &owners[at].0, &lenders[at]) });
+        }
+        let mut verifying = run.deferred_checksums();
+        (0..100).for_each(|position| verifying.before(position).unwrap());
+        assert!(owners.iter().all(|owner| owner.1.load(Ordering::Relaxed) == 5));
+        assert_eq!(size_of::<Span>(), 3 * size_of::<usize>(), "the number takes no room");
     }
 
     #[test]

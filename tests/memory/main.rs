@@ -13,3 +13,4 @@ mod net;
 #[cfg(feature = "cuda")]
 #[path = "../common/standin.rs"]
 mod standin;
+mod tfrecord;

@@ -296,12 +296,13 @@ pub(super) fn checksum_of(places: &[u64]) -> u32 {
     of_parts(places.chunks(PART_NUMBERS).map(|part| crc32c(&bytes(part))))
 }
 
-/// Writes a sidecar.
+/// Writes a sidecar. It need not be on the disk when this returns: one that is cut, or whose bytes are missing,
+/// does not have its checksums, and is rebuilt.
 pub(super) fn write(path: &Path, kind: Kind, identity: &Identity, places: &[u64]) -> io::Result<()> {
     let places: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
     let head = head_of(kind, identity, &places).ok_or(io::ErrorKind::FileTooLarge)?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    whole_file::write(path, &[&head, &places])
+    whole_file::write_unsynced(path, &[&head, &places])
 }

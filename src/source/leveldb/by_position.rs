@@ -163,8 +163,8 @@ impl CursorInternals for LevelDbCursor {
         !self.is_by_position && self.merge.give(id, run)
     }
 
-    fn held_bytes(&mut self) -> usize {
-        self.merge.held_bytes()
+    fn held_bytes(&mut self, value_bytes: usize) -> usize {
+        self.merge.held_bytes(value_bytes)
     }
 }
 

@@ -327,7 +327,7 @@ impl CursorInternals for MergeCursor {
         }
     }
 
-    fn held_bytes(&mut self) -> usize {
+    fn held_bytes(&mut self, _value_bytes: usize) -> usize {
         let packed = self.children.iter().filter(|child| child.is_packed()).count();
         let levels = self.children.iter().filter_map(|child| match child {
             Child::Memory(_) => None,

@@ -433,7 +433,7 @@ mod tests {
         assert!(logs > 60_000 && read >= mapped + logs, "{read}, {mapped} and {logs}");
         let tables = file_bytes("levels", "ldb");
         let [mapped, read] = [Access::Mapped, Access::Read]
-            .map(|access| open_as("levels", 9, access).cursor().unwrap().held_bytes());
+            .map(|access| open_as("levels", 9, access).cursor().unwrap().held_bytes(0));
         assert_eq!(mapped, 0);
         let (longest, all) = (*tables.iter().max().unwrap(), tables.iter().sum());
         assert!((longest..=all).contains(&read), "{read}: a table of each level, of {tables:?}");

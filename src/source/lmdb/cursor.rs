@@ -292,7 +292,7 @@ impl CursorInternals for LmdbCursor {
         true
     }
 
-    fn held_bytes(&mut self) -> usize {
+    fn held_bytes(&mut self, _value_bytes: usize) -> usize {
         if self.view.pages().is_mapped() { 0 } else { self.walk.held_bytes() + self.values.held_bytes() }
     }
 }

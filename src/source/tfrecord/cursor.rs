@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "records of a mapped file are lent")]
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::frame::Frame;
@@ -13,7 +14,7 @@ use super::plain::{Map, Plain};
 use super::walk::{LARGE_BYTES, Place, Walk};
 use super::{Body, TfRecord};
 use crate::record::RecordId;
-use crate::source::internals::CursorInternals;
+use crate::source::internals::{CursorInternals, SpareBuffers};
 use crate::source::page_cache::PageCache;
 use crate::source::{Cursor, Dealt, Entry, Lender, Run, SourceError};
 
@@ -43,6 +44,7 @@ pub(super) struct TfRecordCursor {
     at: At,
     key: DecimalKey,
     drops_behind: bool,
+    spare: Option<Rc<SpareBuffers>>,
 }
 
 /// Where the records come from.
@@ -122,7 +124,8 @@ impl TfRecordCursor {
                 At::Packed { walk: Box::new(PackedWalk::new(packed)), whole: None }
             }
         };
-        TfRecordCursor { source: source.clone(), verify, at, key: DecimalKey::new(), drops_behind: false }
+        let (source, key) = (source.clone(), DecimalKey::new());
+        TfRecordCursor { source, verify, at, key, drops_behind: false, spare: None }
     }
 
     fn position(&self) -> u64 {
@@ -135,9 +138,13 @@ impl TfRecordCursor {
     /// Uses the index for the seek that follows, if there is one.
     fn use_index(&mut self) {
         let Some(indexed) = self.source.indexed() else { return };
-        if let At::Packed { .. } = self.at {
+        if let At::Packed { walk, .. } = &mut self.at {
             // The unpacked copy is read from here on.
+            walk.close();
             self.at = At::Plain(Box::new(PlainCursor::new(&indexed.plain, self.verify)));
+            if let Some(spare) = self.spare.take() {
+                self.share_buffers(&spare);
+            }
         }
         if let At::Plain(plain) = &mut self.at
             && plain.indexed.is_none()
@@ -149,7 +156,7 @@ impl TfRecordCursor {
 
 impl Cursor for TfRecordCursor {
     fn advance(&mut self) -> Result<Option<Entry<'_>>, SourceError> {
-        let TfRecordCursor { source, verify, at, key, drops_behind } = self;
+        let TfRecordCursor { source, verify, at, key, drops_behind, .. } = self;
         match at {
             At::Plain(plain) => {
                 let Some(frame) = plain.step(source, *verify, *drops_behind)? else { return Ok(None) };
@@ -157,6 +164,7 @@ impl Cursor for TfRecordCursor {
                 plain.entry(frame, *verify, *drops_behind, key.bytes())
             }
             At::Packed { walk, whole } => {
+                *whole = None;
                 let Some(frame) = walk.step()? else {
                     walk.close();
                     source.learn(walk.position)?;
@@ -346,7 +354,15 @@ impl PlainCursor {
         if !drops_behind {
             self.close();
         }
+        self.leave_buffers();
         Ok(())
+    }
+
+    /// Gives the buffers up, if other cursors use them as well.
+    fn leave_buffers(&mut self) {
+        if self.forward.is_none() && self.walk.leave_buffers() {
+            (self.alone, self.steps) = (None, 0);
+        }
     }
 
     /// Asks the kernel to read ahead of the record, and to drop what is behind it.
@@ -485,11 +501,29 @@ impl CursorInternals for TfRecordCursor {
         true
     }
 
-    fn held_bytes(&mut self) -> usize {
+    fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        match &mut self.at {
+            At::Plain(plain) => plain.walk.share_buffers(spare),
+            At::Packed { walk, .. } => walk.share_buffers(spare),
+        }
+        self.spare = Some(spare.clone());
+    }
+
+    fn leave_buffers(&mut self) {
+        match &mut self.at {
+            At::Plain(plain) => plain.leave_buffers(),
+            At::Packed { walk, whole } => {
+                walk.close();
+                *whole = None;
+            }
+        }
+    }
+
+    fn held_bytes(&mut self, value_bytes: usize) -> usize {
         match &self.at {
             At::Plain(plain) if plain.forward.is_some() => 0,
-            At::Plain(plain) => plain.walk.held_bytes(),
-            At::Packed { walk, .. } => walk.held_bytes(),
+            At::Plain(plain) => plain.walk.held_bytes(value_bytes),
+            At::Packed { walk, .. } => walk.held_bytes(value_bytes),
         }
     }
 }

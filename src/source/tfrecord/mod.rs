@@ -11,7 +11,7 @@
 //! frame        how a record is framed
 //!   v
 //! plain, walk  a file that is not compressed, mapped or read, from record to record; open_files: only some
-//! packed_walk  a compressed file, unpacked in order (inflate)
+//! packed_walk  a compressed file, unpacked in order (inflate); buffer: for values of any length
 //!   v
 //! cursor       reads in order, or by position (index, unpacked, copy_lock); key: a record's key
 //! writer       writes a file
@@ -25,6 +25,7 @@
 //!   compressed one is unpacked piece by piece.
 //! - A record's key is its position in its file, in decimal, with at least eight digits.
 
+mod buffer;
 mod copy_lock;
 mod cursor;
 mod error;

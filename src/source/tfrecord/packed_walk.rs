@@ -4,38 +4,52 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::take;
 use std::ops::Range;
+use std::rc::Rc;
 
+use super::buffer::{PIECE_BYTES, grow, room_for};
 use super::error::{RecordAt, TfRecordError};
 use super::frame::{BOTH_BYTES, BadFrame, FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use super::key::KEY_BYTES;
 use super::packed::{Packed, Stream};
 use crate::source::SourceError;
+use crate::source::internals::{Buffers, SpareBuffers};
 
-/// How much is unpacked at a time. The buffer grows as bytes arrive, and never because of a stored length
-/// alone.
-const PIECE_BYTES: usize = 1 << 20;
+/// How much is unpacked at a time on the way back to a place.
+const RETURN_BYTES: usize = 64 << 10;
 
 /// A place between two records of a compressed file.
 #[derive(Debug)]
 pub(super) struct PackedWalk {
     packed: Packed,
-    /// `None` before the first record.
+    /// `None` before the first record, at the end, and if reading has left the file.
     stream: Option<Stream>,
+    is_at_end: bool,
     /// Where the next record starts, in unpacked bytes.
     pub(super) offset: u64,
     /// The next record's position.
     pub(super) position: u64,
     /// Room for a key, then the last record's data and foot.
     buffer: Vec<u8>,
+    /// Where the buffer comes from and goes to, if several cursors share it.
+    spare: Option<Rc<SpareBuffers>>,
     /// Why there is no next record: behind damage, nothing says where one starts.
-    failed: Option<SourceError>,
+    error: Option<SourceError>,
 }
 
 impl PackedWalk {
     pub(super) fn new(packed: &Packed) -> Self {
-        let packed = packed.clone();
-        PackedWalk { packed, stream: None, offset: 0, position: 0, buffer: Vec::new(), failed: None }
+        PackedWalk {
+            packed: packed.clone(),
+            stream: None,
+            is_at_end: false,
+            offset: 0,
+            position: 0,
+            buffer: Vec::new(),
+            spare: None,
+            error: None,
+        }
     }
 
     /// A walk over this open file, which is at its beginning.
@@ -55,7 +69,8 @@ impl PackedWalk {
 
     /// Goes back before the first record.
     pub(super) fn rewind(&mut self) {
-        (self.stream, self.offset, self.position, self.failed) = (None, 0, 0, None);
+        (self.stream, self.is_at_end, self.offset, self.position) = (None, false, 0, 0);
+        self.error = None;
     }
 
     /// Reads the next record and verifies it; `None` at the end. [`bytes`](Self::bytes) has its data. As in a
@@ -73,14 +88,14 @@ impl PackedWalk {
         &mut self,
         step: impl FnOnce(&mut Self) -> Result<Option<Frame>, SourceError>,
     ) -> Result<Option<Frame>, SourceError> {
-        if let Some(error) = &self.failed {
+        if let Some(error) = &self.error {
             return Err(error.clone());
         }
         let found = step(self);
         if let Err(error) = &found
             && !matches!(error, SourceError::TfRecord(TfRecordError::Data { .. }))
         {
-            self.failed = Some(error.clone());
+            self.error = Some(error.clone());
         }
         found
     }
@@ -94,11 +109,8 @@ impl PackedWalk {
             let piece = PIECE_BYTES.min(whole.saturating_sub(filled));
             let (start, end) =
                 (KEY_BYTES.saturating_add(filled), KEY_BYTES.saturating_add(filled).saturating_add(piece));
-            if self.buffer.len() < end {
-                let reserved = self.buffer.try_reserve(end.saturating_sub(self.buffer.len()));
-                reserved.map_err(|_| self.failed(&io::ErrorKind::OutOfMemory.into()))?;
-                self.buffer.resize(end, 0);
-            }
+            let grown = grow(&mut self.buffer, end, KEY_BYTES.saturating_add(whole));
+            grown.map_err(|error| self.failed(&error))?;
             let read = self.fill(start..end)?;
             filled = filled.saturating_add(read);
             if read < piece {
@@ -122,9 +134,7 @@ impl PackedWalk {
         let mut left = frame.length.saturating_add(FOOT_BYTES as u64);
         while left > 0 {
             let piece = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-            if self.buffer.len() < piece {
-                self.buffer.resize(piece, 0);
-            }
+            grow(&mut self.buffer, piece, piece).map_err(|error| self.failed(&error))?;
             let read = self.fill(0..piece)?;
             left = left.saturating_sub(read as u64);
             if read < piece {
@@ -153,8 +163,15 @@ impl PackedWalk {
         &mut self.buffer
     }
 
-    pub(super) fn held_bytes(&self) -> usize {
-        self.buffer.capacity().saturating_add(Stream::HELD_BYTES)
+    /// Shares the buffer with other walks.
+    pub(super) fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        self.spare = Some(spare.clone());
+    }
+
+    /// The memory of the buffer and the stream, if values have this length.
+    pub(super) fn held_bytes(&self, value_bytes: usize) -> usize {
+        let buffer = self.buffer.capacity().max(room_for(value_bytes)).max(RETURN_BYTES);
+        buffer.saturating_add(Stream::HELD_BYTES)
     }
 
     /// The ends of the members, once the walk is at the end.
@@ -162,11 +179,36 @@ impl PackedWalk {
         self.stream.as_ref().map(|stream| &*stream.ends).unwrap_or_default()
     }
 
-    /// Closes the file, at the end.
+    /// Closes the file, and puts the buffer where other walks find it. If there are more records, the next
+    /// step opens the file again.
     pub(super) fn close(&mut self) {
-        if self.position > 0 {
-            self.stream = None;
+        self.stream = None;
+        if let Some(spare) = &self.spare {
+            spare.put(Buffers { window: Vec::new(), value: take(&mut self.buffer) });
         }
+    }
+
+    /// Opens the file, and unpacks it up to the next record.
+    fn open(&mut self) -> Result<(), SourceError> {
+        if let Some(spare) = self.spare.as_ref().filter(|_| self.buffer.capacity() == 0) {
+            let Buffers { window, value } = spare.take();
+            self.buffer = value;
+            spare.put(Buffers { window, value: Vec::new() });
+        }
+        self.stream = Some(self.packed.stream()?);
+        let mut left = self.offset;
+        while left > 0 {
+            let piece = usize::try_from(left).unwrap_or(usize::MAX).min(RETURN_BYTES);
+            grow(&mut self.buffer, piece, piece).map_err(|error| self.failed(&error))?;
+            let read = self.fill(0..piece)?;
+            left = left.saturating_sub(read as u64);
+            if read < piece {
+                let (file, was) = (self.packed.path.clone(), self.packed.bytes);
+                let found = format!("it unpacks to {} bytes now", self.offset.saturating_sub(left));
+                return Err(TfRecordError::Changed { file, was, found }.into());
+            }
+        }
+        Ok(())
     }
 
     fn pass(&mut self, frame: Frame) {
@@ -176,14 +218,19 @@ impl PackedWalk {
 
     /// Unpacks the next record's head.
     fn head(&mut self) -> Result<Option<Frame>, SourceError> {
-        if self.stream.is_none() && self.position == 0 {
-            self.stream = Some(self.packed.stream()?);
+        if self.is_at_end {
+            return Ok(None);
         }
-        if self.buffer.len() < HEAD_BYTES {
-            self.buffer.resize(HEAD_BYTES, 0);
+        if self.stream.is_none()
+            && let Err(error) = self.open()
+        {
+            self.stream = None;
+            return Err(error);
         }
+        grow(&mut self.buffer, HEAD_BYTES, HEAD_BYTES).map_err(|error| self.failed(&error))?;
         let read = self.fill(0..HEAD_BYTES)?;
         if read == 0 {
+            self.is_at_end = true;
             return Ok(None);
         }
         let head = self.buffer.get(..read).unwrap_or_default();
@@ -202,7 +249,7 @@ impl PackedWalk {
     /// Unpacks into a part of the buffer; returns how many bytes there were.
     fn fill(&mut self, range: Range<usize>) -> Result<usize, SourceError> {
         let PackedWalk { stream, buffer, .. } = self;
-        // The stream was closed at its end.
+        // `head` opens it.
         let Some(stream) = stream else { return Ok(0) };
         let into = buffer.get_mut(range).unwrap_or_default();
         match stream.fill(into) {

@@ -3,21 +3,27 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::io;
+use std::mem::take;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use super::buffer::{PIECE_BYTES, grow, room_for};
 use super::error::{RecordAt, TfRecordError};
 use super::frame::{FOOT_BYTES, Frame, HEAD_BYTES, checksum_of};
 use super::key::KEY_BYTES;
 use super::open_files::OpenFile;
 use super::plain::{Map, Plain};
 use crate::source::SourceError;
+use crate::source::internals::{Buffers, SpareBuffers};
 
 /// Values of at least this length are read alone, into a buffer that a run can take over.
 pub(super) const LARGE_BYTES: usize = 64 << 10;
 /// Smaller records are read in windows of this length.
 const WINDOW_BYTES: usize = 256 << 10;
+/// How much is read first if reading returns to the middle of a file: it may leave again at once.
+const RETURN_BYTES: u64 = 16 << 10;
 
 /// A place between two records of a file.
 #[derive(Debug)]
@@ -42,6 +48,9 @@ struct Read {
     wanted: u64,
     /// A large value: room for a key, the value, and what follows it up to the next record's data.
     alone: Vec<u8>,
+    /// Where the buffers come from and go to, if several cursors share them.
+    spare: Option<Rc<SpareBuffers>>,
+    has_left: bool,
 }
 
 /// Where the data of the record that was read are.
@@ -54,7 +63,7 @@ pub(super) enum Place {
 
 impl Walk {
     pub(super) fn new(plain: &Arc<Plain>) -> Self {
-        let read = Read { wanted: WINDOW_BYTES as u64, ..Read::default() };
+        let read = Read { wanted: WINDOW_BYTES as u64, has_left: true, ..Read::default() };
         Walk { plain: plain.clone(), offset: 0, position: 0, read }
     }
 
@@ -155,10 +164,31 @@ impl Walk {
         &mut self.read.alone
     }
 
-    /// The memory of the buffers at their full size: the first record may not have used them yet.
-    pub(super) fn held_bytes(&self) -> usize {
+    /// Shares the buffers with other walks.
+    pub(super) fn share_buffers(&mut self, spare: &Rc<SpareBuffers>) {
+        self.read.spare = Some(spare.clone());
+    }
+
+    /// Puts the buffers where other walks find them. `false` if nobody shares them.
+    pub(super) fn leave_buffers(&mut self) -> bool {
+        let Read { window, part, wanted, alone, spare: Some(spare), has_left, .. } = &mut self.read else {
+            return false;
+        };
+        spare.put(Buffers { window: take(window), value: take(alone) });
+        (*part, *has_left) = (0..0, true);
+        if self.offset > 0 {
+            *wanted = (*wanted).min(RETURN_BYTES);
+        }
+        true
+    }
+
+    /// The memory of the buffers at their full size, if values have this length: the first record may not
+    /// have used them yet.
+    pub(super) fn held_bytes(&self, value_bytes: usize) -> usize {
         let window = self.read.window.capacity().max(WINDOW_BYTES);
-        window.saturating_add(self.read.alone.capacity())
+        let alone =
+            if value_bytes < LARGE_BYTES { 0 } else { room_for(value_bytes).saturating_add(HEAD_BYTES) };
+        window.saturating_add(self.read.alone.capacity().max(alone))
     }
 
     /// The open file, for advice about its pages.
@@ -177,15 +207,26 @@ fn index(at: u64) -> usize {
 }
 
 impl Read {
+    /// Takes the buffers that another walk has put.
+    fn come_back(&mut self) {
+        if take(&mut self.has_left)
+            && let Some(spare) = &self.spare
+        {
+            Buffers { window: self.window, value: self.alone } = spare.take();
+        }
+    }
+
     /// Makes sure that the window holds this part of the file; returns its place in the window.
     fn fill(&mut self, plain: &Plain, part: Range<u64>) -> Result<Range<usize>, SourceError> {
         if part.start < self.part.start || part.end > self.part.end {
             let end = part.start.saturating_add(self.wanted).min(plain.bytes).max(part.end);
             let bytes = index(end.saturating_sub(part.start));
+            self.come_back();
             // If the read fails, the window holds nothing.
             self.part = 0..0;
             // The window never shrinks: old bytes are overwritten.
             if self.window.len() < bytes {
+                self.window.reserve_exact(bytes.saturating_sub(self.window.len()));
                 self.window.resize(bytes, 0);
             }
             let Read { file, window, .. } = self;
@@ -199,32 +240,35 @@ impl Read {
     /// Reads a part of the file into the buffer for a large value, and the head of the next record into the
     /// window. Returns the part's place in the buffer.
     fn fill_alone(&mut self, plain: &Plain, part: Range<u64>) -> Result<Range<usize>, SourceError> {
-        let bytes = index(part.end.saturating_sub(part.start));
         let end = part.end.saturating_add(HEAD_BYTES as u64).min(plain.bytes);
-        let (begin, whole) = (KEY_BYTES, KEY_BYTES.saturating_add(index(end.saturating_sub(part.start))));
-        if self.alone.len() < whole {
-            let room = whole.saturating_sub(self.alone.len());
-            let reserved = self.alone.try_reserve_exact(room);
-            reserved.map_err(|_| failed(plain, &io::ErrorKind::OutOfMemory.into()))?;
-            self.alone.resize(whole, 0);
-        }
+        let whole = KEY_BYTES.saturating_add(index(end.saturating_sub(part.start)));
         let Read { file, window, part: held, alone, .. } = self;
-        let into = alone.get_mut(begin..whole).unwrap_or_default();
         // The window has the beginning of the part if a small record came before.
         let is_held = held.contains(&part.start);
         let front = if is_held { index(held.end.min(end).saturating_sub(part.start)) } else { 0 };
         let from = index(part.start.saturating_sub(held.start));
-        let (copied, rest) = into.split_at_mut(front);
-        copied.copy_from_slice(window.get(from..from.saturating_add(front)).unwrap_or_default());
-        if !rest.is_empty() {
-            read_at(file, plain, rest, part.start.saturating_add(front as u64))?;
+        let mut filled = KEY_BYTES.saturating_add(front);
+        grow(alone, filled.max(PIECE_BYTES.min(whole)), whole).map_err(|error| failed(plain, &error))?;
+        if let (Some(into), Some(front)) =
+            (alone.get_mut(KEY_BYTES..filled), window.get(from..from.saturating_add(front)))
+        {
+            into.copy_from_slice(front);
         }
+        // A file with holes may be longer than the disk.
+        while filled < whole {
+            let to = filled.saturating_add(PIECE_BYTES).max(alone.len()).min(whole);
+            grow(alone, to, whole).map_err(|error| failed(plain, &error))?;
+            let at = part.start.saturating_add(filled.saturating_sub(KEY_BYTES) as u64);
+            read_at(file, plain, alone.get_mut(filled..to).unwrap_or_default(), at)?;
+            filled = to;
+        }
+        let place = KEY_BYTES..KEY_BYTES.saturating_add(index(part.end.saturating_sub(part.start)));
         if held.end < end {
             window.clear();
-            window.extend_from_slice(into.get(bytes..).unwrap_or_default());
+            window.extend_from_slice(alone.get(place.end..whole).unwrap_or_default());
             *held = part.end..end;
         }
-        Ok(begin..begin.saturating_add(bytes))
+        Ok(place)
     }
 }
 
