@@ -215,8 +215,8 @@ impl Map {
         cache_lines::ask_for(self.bytes(offset..offset.saturating_add(HEAD_BYTES as u64)));
     }
 
-    /// Asks the kernel to read a record's bytes, without waiting for them. It is not checked first whether they
-    /// are in memory: that needs an open file, and the kernel sees it in a microsecond a piece.
+    /// Asks the kernel to read a record's bytes, without waiting for them. It is not checked first whether
+    /// they are in memory: that needs an open file, and the kernel sees it in a microsecond a piece.
     pub(super) fn will_need(&self, frame: Frame) {
         let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.map.len());
         let end = index(frame.end());
