@@ -23,8 +23,8 @@ pub(crate) trait Keeper: Send + Sync {
     /// [`SourceError`] if the block is damaged.
     fn check_block(&self, checksum: TableChecksum) -> Result<(), SourceError>;
 
-    /// Verifies a value of this keeper by what stands beside it, if its cursor did not: by a checksum of it, or
-    /// by the head of its page.
+    /// Verifies a value of this keeper by what stands beside it, if its cursor did not: by a checksum of it,
+    /// or by the head of its page.
     ///
     /// # Errors
     ///

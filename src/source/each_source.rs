@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::{Source, SourceError};
 
-/// Does the work on each source, as many at once as there are processors. The error is that of the first source
-/// in order that has one, as if one source came after the other.
+/// Does the work on each source, as many at once as there are processors. The error is that of the first
+/// source in order that has one, as if one source came after the other.
 pub(super) fn for_each(
     sources: &[&Arc<dyn Source>],
     work: impl Fn(&dyn Source) -> Result<(), SourceError> + Sync,

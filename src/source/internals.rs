@@ -52,9 +52,9 @@ pub(super) struct Buffers {
     pub(super) value: Vec<u8>,
 }
 
-/// Buffers that no cursor uses at the moment. The cursors over joined sources share them: one that is left, or
-/// is at its end, puts its buffers here, and the next one takes them. Otherwise their memory would grow with
-/// the number of sources.
+/// Buffers that no cursor uses at the moment. The cursors over joined sources share them: one that is left,
+/// or is at its end, puts its buffers here, and the next one takes them. Otherwise their memory would grow
+/// with the number of sources.
 #[derive(Debug, Default)]
 pub struct SpareBuffers(RefCell<Buffers>);
 
@@ -160,8 +160,8 @@ pub trait CursorInternals {
     /// entry's bytes are gone afterwards. A cursor in the middle of a compressed file also closes the file.
     fn leave_buffers(&mut self) {}
 
-    /// The most bytes that the cursor keeps in memory, if its values have `value_bytes` bytes. A feed's memory
-    /// budget counts them, and asks at the first record. Other sources report theirs in
+    /// The most bytes that the cursor keeps in memory, if its values have `value_bytes` bytes. A feed's
+    /// memory budget counts them, and asks at the first record. Other sources report theirs in
     /// [`Source::held_bytes`].
     fn held_bytes(&mut self, _value_bytes: usize) -> usize {
         0

@@ -185,8 +185,8 @@ pub struct Record<'a> {
 /// Where a key or a value is stored.
 #[derive(Debug)]
 enum Span {
-    /// In the memory of the lender with this number. The lifetime is false, and confined to this file; see the
-    /// invariants of [`Run`].
+    /// In the memory of the lender with this number. The lifetime is false, and confined to this file; see
+    /// the invariants of [`Run`].
     Lent { bytes: &'static [u8], lender: u32 },
     /// In the run's own `copied`.
     Copied(Range<usize>),

@@ -19,13 +19,14 @@ use percolator::order::{AutoShardPolicy, World};
 use percolator::proto::Datum;
 use percolator::record::RecordId;
 use percolator::source::{
-    Cursor, Entry, IndexPlace, Joined, LevelDb, Lmdb, Matching, Run, Source, SourceError,
+    Access, Cursor, Entry, IndexPlace, Joined, LevelDb, Lmdb, Matching, Run, Source, SourceError, TfRecord,
 };
+use percolator::tfrecord::{Compression, TfRecordWriter};
 use percolator::transform::CaffeEra;
 use percolator::transform::MeanImage;
 use percolator::{
-    ColorMode, Device, Dtype, Feed, FeedBuilder, FeedError, Lane, LastBatch, Layout, Shuffle, Stats, Target,
-    Transform,
+    ColorMode, Device, Dtype, Feed, FeedBuilder, FeedError, Lane, LastBatch, Layout, RawBytes, Shuffle,
+    Stats, Target, Transform,
 };
 use prost::Message as _;
 use rusty_leveldb::compressor::{NoneCompressor, SnappyCompressor};
@@ -335,6 +336,51 @@ fn examples_are_parsed_without_an_allocation() {
         let image = ExampleImage::raw("image", shape).label("label");
         let images = |feed: FeedBuilder| feed.example(fields.parse().unwrap()).example_image(image.clone());
         assert_eq!(calls_of_a_feed(source(), images), 0, "an image and fields");
+    });
+}
+
+/// Shards of records that are lent, copied in windows, or passed on with their buffer: in order, and
+/// shuffled.
+#[test]
+fn tfrecord_files_are_read_without_an_allocation() {
+    let _one = one_at_a_time();
+    if !is_alone(this_test!()) {
+        return;
+    }
+    must_end("a feed whose allocations are counted", || {
+        park_many();
+        for (files, records, bytes) in [(4, 80, 3000), (3, 60, 100_000)] {
+            for compression in [Compression::Plain, Compression::Gzip] {
+                let folder = tempfile::tempdir().unwrap();
+                for file in 0..files {
+                    let path = folder.path().join(format!("{file:03}"));
+                    let mut writer = TfRecordWriter::create(path, compression).unwrap();
+                    (0..records).for_each(|record| writer.write(&vec![record as u8; bytes]).unwrap());
+                    writer.finish().unwrap();
+                }
+                for access in [Access::Mapped, Access::Read] {
+                    let what =
+                        format!("{files} files of {bytes} bytes a record, {compression:?}, {access:?}");
+                    let source =
+                        || Box::new(TfRecord::options().access(access).open_all([folder.path()]).unwrap());
+                    let raw = |feed: FeedBuilder| {
+                        feed.transform(Transform::new()).decoder(RawBytes::fixed()).index(IndexPlace::Memory)
+                    };
+                    let shuffled =
+                        |feed: FeedBuilder| raw(feed).last_batch(LastBatch::Wrap).shuffle(Shuffle::Global);
+                    // In order, a file is opened once a pass: for its read-ahead, or to unpack it.
+                    let visits = (400 * 32 / (files * records) + 2) * files;
+                    let is_read = compression == Compression::Plain && access == Access::Read;
+                    let opened = if is_read { 0 } else { visits * 20 };
+                    // Shuffled, a mapped file's first records may be taken for the start of a pass.
+                    let shuffled_opened = if access == Access::Read { 0 } else { visits * 20 };
+                    let calls = calls_of_a_feed(source(), raw);
+                    assert!(calls <= opened, "{what}: {calls}");
+                    let calls = calls_of_a_feed(source(), shuffled);
+                    assert!(calls <= shuffled_opened, "{what}, shuffled: {calls}");
+                }
+            }
+        }
     });
 }
 

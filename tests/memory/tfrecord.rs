@@ -1,5 +1,5 @@
-//! A data set of many TFRecord files takes no more memory than one of few: a cursor has one set of buffers for
-//! all of them, and what its budget states is an upper bound.
+//! A data set of many TFRecord files takes no more memory than one of few: a cursor has one set of buffers
+//! for all of them, and what its budget states is an upper bound.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

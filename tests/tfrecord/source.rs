@@ -342,8 +342,16 @@ fn many_files_are_read_in_any_order_with_few_open() {
         while cursor.skip().unwrap() {}
         #[cfg(target_os = "linux")]
         {
-            let files = fs::read_dir("/proc/self/fd").unwrap().count();
+            let open = || {
+                fs::read_dir("/proc/self/fd")
+                    .unwrap()
+                    .filter_map(|file| fs::read_link(file.ok()?.path()).ok())
+            };
+            let files = open().count();
             assert!(files < 600, "{files} files are open");
+            drop((cursor, source));
+            let left: Vec<_> = open().filter(|file| file.starts_with(folder.path())).collect();
+            assert!(left.is_empty(), "open after their cursors are gone: {left:?}");
         }
     }
 }

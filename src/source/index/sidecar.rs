@@ -296,8 +296,8 @@ pub(super) fn checksum_of(places: &[u64]) -> u32 {
     of_parts(places.chunks(PART_NUMBERS).map(|part| crc32c(&bytes(part))))
 }
 
-/// Writes a sidecar. It need not be on the disk when this returns: one that is cut, or whose bytes are missing,
-/// does not have its checksums, and is rebuilt.
+/// Writes a sidecar. It need not be on the disk when this returns: one that is cut, or whose bytes are
+/// missing, does not have its checksums, and is rebuilt.
 pub(super) fn write(path: &Path, kind: Kind, identity: &Identity, places: &[u64]) -> io::Result<()> {
     let places: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
     let head = head_of(kind, identity, &places).ok_or(io::ErrorKind::FileTooLarge)?;

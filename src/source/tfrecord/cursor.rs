@@ -248,10 +248,6 @@ impl PlainCursor {
         }
     }
 
-    fn here(&mut self) -> Option<&mut Mapped> {
-        if self.is_by_position { self.by_position.as_mut() } else { self.forward.as_mut() }
-    }
-
     /// Closes the file that is kept open for read-ahead: there may be thousands of files.
     fn close(&mut self) {
         for mapped in self.forward.iter_mut().chain(&mut self.by_position) {
@@ -338,7 +334,11 @@ impl PlainCursor {
         verify: Verify,
         drops_behind: bool,
     ) -> Result<Option<Frame>, SourceError> {
-        let Some(wrong) = self.indexed.take() else { return Ok(None) };
+        let Some(wrong) = self.indexed.take() else {
+            // Only a seek by the index sets the end that was not met. To end here would lose records.
+            let (path, message) = (source.path.clone(), "the index of the records is missing".to_owned());
+            return Err(SourceError::Broken { path, index: position, message });
+        };
         self.indexed = Some(source.rebuild_index(&wrong)?);
         self.jump(position, verify, drops_behind)?;
         self.end_by_index = None;
@@ -381,10 +381,7 @@ impl PlainCursor {
             page_cache.passed_over(bytes, bytes);
         }
         if is_taken && self.steps < STEPS_ASKED_FOR && frame.length >= ASKED_FOR_BYTES {
-            let file = self.walk.file();
-            if let (Ok(file), Some(Mapped { map, .. })) = (file, self.here()) {
-                map.will_need(&file, frame);
-            }
+            map.will_need(frame);
         }
     }
 

@@ -18,8 +18,11 @@ use crate::source::file_id::FileId;
 /// 1,024 open files.
 const KEPT_MAX: usize = 256;
 
-/// The files that were opened last.
-static KEPT: Mutex<VecDeque<Arc<File>>> = Mutex::new(VecDeque::new());
+/// A cursor's file, while it is open.
+type Slot = Mutex<Option<Arc<File>>>;
+
+/// The files that were opened last. The cursors own them: a file is closed with its cursor.
+static KEPT: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
 
 /// Opens a path that must be a regular file, without waiting for a pipe.
 pub(super) fn open(path: &Path) -> Result<(File, FileId, u64), SourceError> {
@@ -47,22 +50,29 @@ pub(super) fn open_again(path: &Path, id: FileId, bytes: u64) -> Result<File, So
 
 /// A cursor's file. It is opened when needed, and may be closed between two uses.
 #[derive(Debug, Default)]
-pub(super) struct OpenFile(Weak<File>);
+pub(super) struct OpenFile(Option<Arc<Slot>>);
 
 impl OpenFile {
     /// The file, opened again if it has been closed.
     pub(super) fn get(&mut self, path: &Path, id: FileId, bytes: u64) -> Result<Arc<File>, SourceError> {
-        if let Some(file) = self.0.upgrade() {
-            return Ok(file);
+        let slot = self.0.get_or_insert_default();
+        if let Some(file) = &*slot.lock() {
+            return Ok(file.clone());
         }
         let file = Arc::new(open_again(path, id, bytes)?);
-        self.0 = Arc::downgrade(&file);
+        *slot.lock() = Some(file.clone());
         let mut kept = KEPT.lock();
-        kept.push_back(file.clone());
+        kept.push_back(Arc::downgrade(slot));
+        if kept.len() > KEPT_MAX {
+            kept.retain(|slot| slot.strong_count() > 0);
+        }
         let oldest = if kept.len() > KEPT_MAX { kept.pop_front() } else { None };
         drop(kept);
         // Closed only after the lock is released.
-        drop(oldest);
+        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
+            let closed = oldest.lock().take();
+            drop(closed);
+        }
         Ok(file)
     }
 }

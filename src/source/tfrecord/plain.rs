@@ -18,7 +18,6 @@ use crate::base::cache_lines;
 use crate::source::access::Reading;
 use crate::source::checksum::{Keeper, TableChecksum};
 use crate::source::file_id::FileId;
-use crate::source::in_memory::is_in_memory;
 use crate::source::page_cache::PageCache;
 use crate::source::{Lender, SourceError};
 
@@ -159,15 +158,12 @@ impl Map {
         cache_lines::ask_for(self.bytes(offset..offset.saturating_add(HEAD_BYTES as u64)));
     }
 
-    /// Asks the kernel to read a record's bytes, without waiting for them. Pieces whose first page is in
-    /// memory are skipped: checking every page would take the kernel as long as copying them.
-    pub(super) fn will_need(&self, file: &File, frame: Frame) {
+    /// Asks the kernel to read a record's bytes, without waiting for them. It is not checked first whether
+    /// they are in memory: that needs an open file, and the kernel sees it in a microsecond a piece.
+    pub(super) fn will_need(&self, frame: Frame) {
         let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.map.len());
         let end = index(frame.end());
         for start in (index(frame.offset)..end).step_by(PIECE_BYTES) {
-            if is_in_memory(file, start as u64) {
-                continue;
-            }
             let bytes = PIECE_BYTES.min(end.saturating_sub(start));
             if let Err(error) = self.map.advise_range(Advice::WillNeed, start, bytes) {
                 tracing::debug!(%error, start, "the kernel does not read ahead");

@@ -190,12 +190,6 @@ impl Walk {
             if value_bytes < LARGE_BYTES { 0 } else { room_for(value_bytes).saturating_add(HEAD_BYTES) };
         window.saturating_add(self.read.alone.capacity().max(alone))
     }
-
-    /// The open file, for advice about its pages.
-    pub(super) fn file(&mut self) -> Result<Arc<std::fs::File>, SourceError> {
-        let Plain { path, id, file_bytes, .. } = &*self.plain;
-        self.read.file.get(path, *id, *file_bytes)
-    }
 }
 
 fn without_foot(range: &Range<usize>) -> Range<usize> {
