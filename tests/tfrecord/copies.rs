@@ -37,12 +37,32 @@ fn opened(folder: &Path, access: Access) -> Joined {
     TfRecord::options().access(access).open_all([folder.join("part-*")]).unwrap()
 }
 
+/// Each file by itself.
+fn opened_each(folder: &Path, access: Access) -> Vec<TfRecord> {
+    let open = |number| TfRecord::options().access(access).open(folder.join(format!("part-{number}.gz")));
+    (0..FILES).map(|number| open(number).unwrap()).collect()
+}
+
+/// Indexes each file, and returns how many copies that made. One by one: what is logged is counted on this
+/// thread.
+fn index(sources: &[TfRecord]) -> usize {
+    let log = Log::default();
+    log.listen(|| sources.iter().try_for_each(|source| source.index(&IndexPlace::Beside))).unwrap();
+    log.text().matches(MADE).count()
+}
+
 /// The last records first, all of them.
-fn check_backwards(source: &dyn Source, records: &Records) {
+fn check_backwards(source: &dyn Source, records: &[(Vec<u8>, Vec<u8>)]) {
     let mut cursor = source.cursor().unwrap();
     for (position, (_, value)) in records.iter().enumerate().rev() {
         cursor.seek(position as u64).unwrap();
         assert!(cursor.advance().unwrap().unwrap().value() == value, "{position}");
+    }
+}
+
+fn check_each_backwards(sources: &[TfRecord], records: &[(Vec<u8>, Vec<u8>)]) {
+    for (source, records) in sources.iter().zip(records.chunks(EACH)).rev() {
+        check_backwards(source, records);
     }
 }
 
@@ -70,13 +90,12 @@ fn threads_that_start_together_make_each_copy_once() {
             let threads: Vec<_> = (0..4)
                 .map(|_| {
                     scope.spawn(|| {
-                        let source = opened(folder.path(), access);
-                        let log = Log::default();
+                        let sources = opened_each(folder.path(), access);
                         start.wait();
-                        log.listen(|| source.index(&IndexPlace::Beside)).unwrap();
+                        let made = index(&sources);
                         indexed.wait();
-                        check_backwards(&source, &records);
-                        log.text().matches(MADE).count()
+                        check_each_backwards(&sources, &records);
+                        made
                     })
                 })
                 .collect();
@@ -143,14 +162,12 @@ fn processes_that_start_together_make_each_copy_once() {
 
 fn be_one_of_several(folder: &Path) {
     let wait = || std::io::stdin().read_line(&mut String::new()).unwrap();
-    let source = opened(folder, Access::Mapped);
+    let sources = opened_each(folder, Access::Mapped);
     println!("\nopened:0");
     wait();
-    let log = Log::default();
-    log.listen(|| source.index(&IndexPlace::Beside)).unwrap();
-    println!("\nindexed:{}", log.text().matches(MADE).count());
+    println!("\nindexed:{}", index(&sources));
     wait();
-    check_backwards(&source, &mixed(FILES * EACH));
+    check_each_backwards(&sources, &mixed(FILES * EACH));
     println!("\nread:0");
     wait();
 }
