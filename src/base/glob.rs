@@ -1,8 +1,8 @@
 //! Which files a pattern names. Shared with the other packages; not part of the interface.
 //!
-//! The rules are `fnmatch`'s, name by name: `*`, `?`, `[...]` with ranges, negation and classes, and `\` before
-//! a character that stands for itself. No element matches a slash. A name that is not UTF-8 is matched byte by
-//! byte where it is not.
+//! The rules are `fnmatch`'s, name by name: `*`, `?`, `[...]` with ranges, negation and classes, and `\`
+//! before a character that stands for itself. No element matches a slash. A name that is not UTF-8 is matched
+//! byte by byte where it is not.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// What else is left to whoever expands a pattern.
+/// What a caller decides about the names that match.
 #[derive(Debug)]
 pub struct Rules {
     /// Whether `*`, `?` and `[...]` match a dot at the start of a name, as in TensorFlow. A shell needs the

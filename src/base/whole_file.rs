@@ -5,9 +5,9 @@
 //!
 //! A temporary file is locked (`flock`) while it is being written, and its name says which boot of which
 //! machine made it. The next writers into the same folder remove those that nobody has locked: their writers
-//! were killed. To find them takes a look at each file of the folder, so a process looks when it writes its
-//! first file there, and then only as often as makes up for it. A lock is reliably visible only within one
-//! running kernel, so files made under another kernel are left alone for a day.
+//! were killed. Finding them takes a look at each entry of the folder, so a process looks before its first
+//! file there, and then once for many files. A lock is reliably visible only within one running kernel, so
+//! files made under another kernel are left alone for a day.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

@@ -363,9 +363,7 @@ fn tfrecord_files_are_read_without_an_allocation() {
                         format!("{files} files of {bytes} bytes a record, {compression:?}, {access:?}");
                     let source =
                         || Box::new(TfRecord::options().access(access).open_all([folder.path()]).unwrap());
-                    let raw = |feed: FeedBuilder| {
-                        feed.transform(Transform::new()).decoder(RawBytes::fixed()).index(IndexPlace::Memory)
-                    };
+                    let raw = |feed: FeedBuilder| feed.transform(Transform::new()).decoder(RawBytes::fixed());
                     let shuffled =
                         |feed: FeedBuilder| raw(feed).last_batch(LastBatch::Wrap).shuffle(Shuffle::Global);
                     // In order, a file is opened once a pass: for its read-ahead, or to unpack it.

@@ -205,7 +205,8 @@ fn an_image_has_other_features_beside_it() {
         .source(source(records("raw.tfrecord")))
         .example_image(ExampleImage::raw("image/raw", ImageShapeFrom::Feature("image/shape".to_owned())))
         .example(
-            "image/shape as shape:i32[3],image/class/label as class:i64,none:f32[2]=0.5,each:i32[2x2]=[1,2,3,4]"
+            "image/shape as shape:i32[3],image/class/label as class:i64,none:f32[2]=0.5,\
+             each:i32[2x2]=[1,2,3,4]"
                 .parse()
                 .unwrap(),
         )

@@ -298,8 +298,8 @@ fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     let rate = records as f64 / took.as_secs_f64().max(1e-9);
     writeln!(
         out,
-        "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} line(s) in {} file(s); at most {} bytes of \
-         tokens in memory",
+        "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} line(s) in {} file(s); at most {} bytes \
+         of tokens in memory",
         took.as_secs_f64(),
         text.tokens,
         text.lines,

@@ -290,8 +290,8 @@ pub enum ExampleFieldsError {
     },
     /// A default of more or fewer values than the field has elements.
     #[error(
-        "the default of the field {field:?} has {found} values, but the field has {allowed} elements: use one \
-         for each, or one for all"
+        "the default of the field {field:?} has {found} values, but the field has {allowed} elements: use \
+         one for each, or one for all"
     )]
     DefaultCount {
         /// The field.

@@ -9,7 +9,7 @@ use super::PrepareError;
 /// How much of a file is read at once. A longer line makes a longer block.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// The most bytes of a line. It bounds memory: cutting a line takes up to some 32 bytes for each of its bytes.
+/// The most bytes of a line. It bounds memory: cutting a line into tokens takes up to 32 bytes for each byte.
 const LINE_BYTES_MAX: usize = 4 << 20;
 
 /// Whole lines of a file.

@@ -50,8 +50,8 @@ pub struct Summary {
     pub passes: Vec<PassSummary>,
     /// How many tasks get no file. They write nothing.
     pub tasks_without_files: u64,
-    /// An upper bound of the bytes of tokens that were held at one time: those of the largest tasks, of as many
-    /// as there were threads. A token takes four bytes, and a sentence four more.
+    /// An upper bound of the bytes of tokens that were held at one time: those of the largest tasks, one for
+    /// each thread. A token takes four bytes, and a sentence four more.
     pub token_bytes_max: u64,
 }
 

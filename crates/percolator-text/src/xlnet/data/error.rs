@@ -78,8 +78,8 @@ pub enum DataError {
     },
     /// Some records have the script's quirks, and some do not.
     #[error(
-        "{} has records {} the script's quirks, and {} does not: keep them in folders of their own, or prepare \
-         one of them again (--fix-quirks)",
+        "{} has records {} the script's quirks, and {} does not: keep them in folders of their own, or \
+         prepare one of them again (--fix-quirks)",
         path.display(),
         if *fix_quirks { "without" } else { "with" },
         other_path.display()
