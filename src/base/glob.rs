@@ -16,9 +16,9 @@ pub struct Rules {
     /// Whether `*`, `?` and `[...]` match a dot at the start of a name, as in TensorFlow. A shell needs the
     /// dot in the pattern.
     pub hidden: bool,
-    /// Whether the last name is only a file's.
+    /// Whether the last name must be a file's.
     pub files: bool,
-    /// Leaves out files of these names.
+    /// Says which last names never match.
     pub is_left_out: fn(&OsStr) -> bool,
 }
 

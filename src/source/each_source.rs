@@ -43,7 +43,7 @@ pub(super) fn for_each(
             let run = || tracing::dispatcher::with_default(&log, run);
             thread::Builder::new().name(name).spawn_scoped(scope, run)
         };
-        // A thread that cannot be had is not needed.
+        // If a thread cannot be started, those that run do its share.
         let helpers: Vec<_> = (1..threads).map_while(|number| helper(number).ok()).collect();
         run();
         for helper in helpers {

@@ -246,7 +246,7 @@ impl Member {
 /// 1. `members[number].at` is the position of that cursor, whichever one is active.
 /// 2. `begins` has the positions at which sources begin, starting with the first source, as far as they are
 ///    known: at least one, and no more than there are sources.
-/// 3. The other cursors than that of `here` have put their buffers where the next one finds them.
+/// 3. All cursors but that of `here` have put their buffers where the next one finds them.
 struct JoinedCursor {
     source: Joined,
     members: Vec<Member>,
@@ -464,8 +464,7 @@ impl CursorInternals for JoinedCursor {
     }
 
     fn held_bytes(&mut self, value_bytes: usize) -> usize {
-        // Buffers are shared. The blocks unpacked ahead are shared: each cursor that
-        // has started counts all of them.
+        // Buffers and the blocks unpacked ahead are shared: each cursor that has started counts all of them.
         let held = self.members.iter_mut().map(|member| member.cursor.held_bytes(value_bytes));
         held.max().unwrap_or_default()
     }

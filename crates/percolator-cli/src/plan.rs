@@ -218,7 +218,7 @@ struct Run {
 }
 
 impl Run {
-    /// The first step of an epoch that a replica has not delivered. It may be one that the epoch has not.
+    /// The first step of an epoch that a replica has not delivered; past the epoch's end if there is none.
     fn first_step(&self, epoch: u64, replica: usize) -> u64 {
         match self.next.get(replica) {
             Some(next) if next.epoch > epoch => u64::MAX,

@@ -281,18 +281,18 @@ impl Bar {
 /// Prints what was written, and what was skipped.
 fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    for run in &summary.passes {
+    for pass in &summary.passes {
         writeln!(
             out,
             "task {} pass {}: {} batches, {} records: {}",
-            run.task,
-            run.pass,
-            run.batches,
-            run.records,
-            run.records_path.display()
+            pass.task,
+            pass.pass,
+            pass.batches,
+            pass.records,
+            pass.records_path.display()
         )?;
     }
-    let records: u64 = summary.passes.iter().map(|run| run.records).sum();
+    let records: u64 = summary.passes.iter().map(|pass| pass.records).sum();
     let text = &summary.text;
     #[expect(clippy::cast_precision_loss, reason = "it is shown with no decimals")]
     let rate = records as f64 / took.as_secs_f64().max(1e-9);
@@ -316,12 +316,12 @@ fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     for (count, what) in skipped.into_iter().filter(|(count, _)| *count > 0) {
         writeln!(out, "skipped: {count} {what}")?;
     }
-    for run in summary.passes.iter().filter(|run| run.tokens_left > 0) {
-        let (task, pass) = (run.task, run.pass);
+    for of_pass in summary.passes.iter().filter(|pass| pass.tokens_left > 0) {
+        let (task, pass) = (of_pass.task, of_pass.pass);
         writeln!(
             out,
             "left over: {} tokens of task {task} pass {pass}, which no row begins with",
-            run.tokens_left
+            of_pass.tokens_left
         )?;
     }
     Ok(())

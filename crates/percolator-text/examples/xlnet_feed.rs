@@ -63,7 +63,7 @@ fn write(text: &str, model: &str, folder: &Path) -> anyhow::Result<()> {
     };
     let options = Options { flags, num_passes: PASSES, all_tasks: true, ..Options::default() };
     let summary = prepare(&options, &Progress::new())?;
-    let records: u64 = summary.passes.iter().map(|run| run.records).sum();
+    let records: u64 = summary.passes.iter().map(|pass| pass.records).sum();
     say(&format!("{text}: {} tokens -> {records} records in {PASSES} passes", summary.text.tokens))
 }
 

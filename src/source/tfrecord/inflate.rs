@@ -26,11 +26,20 @@ pub(super) struct Inflate {
     window: Box<[u8]>,
     /// The part of the window that has not been handed out.
     pending: Range<usize>,
-    /// Set once the member's deflated data are through: how they ended.
-    ended: Option<Result<(), &'static str>>,
+    /// How the member's deflated data ended, once they have.
+    ended: Option<End>,
     is_gzip: bool,
     /// The checksum of what was handed out, for GZIP.
     crc: Crc,
+}
+
+/// How a member's deflated data end.
+#[derive(Clone, Copy)]
+enum End {
+    Whole,
+    /// The file ends within them.
+    Cut,
+    Damaged(&'static str),
 }
 
 impl Inflate {
@@ -65,13 +74,13 @@ impl Inflate {
             }
             match self.ended {
                 None => self.unpack(file)?,
-                Some(Ok(())) if self.is_gzip => {
+                Some(End::Whole) if self.is_gzip => {
                     self.check_gzip_foot(file)?;
                     return Ok(0);
                 }
-                Some(Ok(())) => return Ok(0),
-                Some(Err("")) => return Err(ErrorKind::UnexpectedEof.into()),
-                Some(Err(message)) => return Err(invalid(message)),
+                Some(End::Whole) => return Ok(0),
+                Some(End::Cut) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(End::Damaged(message)) => return Err(invalid(message)),
             }
         }
     }
@@ -102,12 +111,12 @@ impl Inflate {
         file.consume(taken);
         self.pending = at..at.saturating_add(made);
         self.ended = match status {
-            TINFLStatus::Done => Some(Ok(())),
+            TINFLStatus::Done => Some(End::Whole),
             TINFLStatus::HasMoreOutput => None,
             TINFLStatus::NeedsMoreInput if !is_at_end => None,
-            TINFLStatus::NeedsMoreInput | TINFLStatus::FailedCannotMakeProgress => Some(Err("")),
-            TINFLStatus::Adler32Mismatch => Some(Err("the checksum of the unpacked data is wrong")),
-            _ => Some(Err("the deflated data are corrupt")),
+            TINFLStatus::NeedsMoreInput | TINFLStatus::FailedCannotMakeProgress => Some(End::Cut),
+            TINFLStatus::Adler32Mismatch => Some(End::Damaged("the checksum of the unpacked data is wrong")),
+            _ => Some(End::Damaged("the deflated data are corrupt")),
         };
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The unpacked copy of a compressed file, from which its records are read in any order.
 //!
-//! Restart points would be smaller: a window of 32 KiB each. But with one per MiB, each record read costs
-//! half a MiB of unpacking on average, some 2 ms. The copy costs the time to unpack the file once, and the
-//! disk space; its records are lent from a map, like those of any plain file.
+//! Restart points would be smaller: a window of 32 KiB each. But with one per MiB, each record at random
+//! costs half a MiB of unpacking on average, about 1 ms (docs/tried.md). The copy costs the time to unpack
+//! the file once, and the disk space; its records are lent from a map, like those of any plain file.
 //!
 //! ```text
 //! the records, as they unpack
