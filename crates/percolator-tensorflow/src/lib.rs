@@ -1,0 +1,8 @@
+//! TensorFlow's model files: checkpoints, meta graphs and SavedModels.
+
+mod data_type;
+pub mod proto;
+mod tensor;
+
+pub use data_type::{DataType, UnknownType};
+pub use tensor::{Element, Elements, Tensor, TensorError};
