@@ -512,6 +512,60 @@ fn agrees<T: Element + PartialEq + Debug>(
     Ok(())
 }
 
+/// The strings of one record: each in its row of 3 bytes, of which there are `rows`, with its length beside.
+#[track_caller]
+fn agrees_on_strings(
+    batch: &Result<Batch, FeedError>,
+    rows: usize,
+    expected: Option<Vec<Vec<u8>>>,
+) -> Result<(), TestCaseError> {
+    let (Ok(batch), Some(strings)) = (batch, &expected) else {
+        let is_of_feature = matches!(
+            batch, Err(FeedError::Record(error)) if matches!(error.cause, RecordCause::Feature(_))
+        );
+        prop_assert!(is_of_feature && expected.is_none(), "{batch:?}, but {expected:?}");
+        return Ok(());
+    };
+    let mut bytes: Vec<u8> = Vec::new();
+    let mut lengths: Vec<i64> = Vec::new();
+    for row in 0..rows {
+        let string = strings.get(row).map_or(&b""[..], |string| string);
+        bytes.extend(string);
+        bytes.resize(3 * (row + 1), 0);
+        lengths.push(i64::try_from(string.len()).unwrap());
+    }
+    prop_assert_eq!(batch.get::<u8>("x").unwrap().into_slice(), &*bytes);
+    prop_assert_eq!(batch.get::<i64>("x/lengths").unwrap().into_slice(), &*lengths);
+    let counted: Vec<i64> = match batch.field("x/lengths").unwrap().lengths() {
+        [] => vec![],
+        _ => vec![i64::try_from(strings.len()).unwrap()],
+    };
+    prop_assert_eq!(batch.field("x/lengths").unwrap().lengths(), &*counted);
+    Ok(())
+}
+
+/// Strings of a record before, in the same buffer, leave nothing behind.
+#[test]
+fn several_strings_follow_longer_ones() {
+    let record = |strings: &[&str]| written(|to| to.bytes("x", strings));
+    let records = vec![record(&["abc", "de"]), record(&["f"]), written(|to| to.ints("y", [1]))];
+    let feed = Feed::builder().source(source(records)).batch_size(1).prefetch(1).epochs(2);
+    let feed = feed.example("x:strings[<=2](3),y:i64=7".parse().unwrap()).build().unwrap();
+    let mut seen = Vec::new();
+    for batch in feed {
+        let batch = batch.unwrap();
+        let text = String::from_utf8(batch.get::<u8>("x").unwrap().into_slice().to_vec()).unwrap();
+        seen.push((
+            text,
+            batch.field("x/lengths").unwrap().lengths()[0],
+            batch.get::<i64>("y").unwrap().into_slice()[0],
+        ));
+    }
+    let row = |text: &str, count, y| (text.to_owned(), count, y);
+    let epoch = [row("abcde\0", 2, 7), row("f\0\0\0\0\0", 1, 7), row("\0\0\0\0\0\0", 0, 1)];
+    assert_eq!(seen, [epoch.clone(), epoch].concat());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -557,6 +611,13 @@ proptest! {
             _ => string,
         };
         agrees(&batch("x:bytes[<=3]"), loose)?;
+        let fits = |list: &&[Vec<u8>]| list.iter().all(|one| one.len() <= 3);
+        let strings = strings.map(|found| found.filter(fits));
+        let same = |one: &Vec<u8>| Some(one.clone());
+        let expected = naive(strings, 2, true, Some(b"no".to_vec()), same);
+        agrees_on_strings(&batch("x:strings[2](3)=\"no\""), 2, expected)?;
+        agrees_on_strings(&batch("x:strings[1x2](3)"), 2, naive(strings, 2, true, None, same))?;
+        agrees_on_strings(&batch("x:strings[<=2](3)"), 2, naive(strings, 2, false, None, same))?;
     }
 
     /// The order of features in the records before has no influence.

@@ -18,6 +18,8 @@ pub(super) struct ExampleArgs {
     /// bytes            one string of up to 256 bytes, padded with zeros, with its length
     /// bytes(4096)      one string of up to 4096 bytes
     /// bytes[3x32x32]   one string of exactly 3072 bytes
+    /// strings[3](16)   exactly 3 strings of up to 16 bytes (256 if not given), and NAME/lengths
+    /// strings[<=8]     up to 8 strings
     ///
     /// i8 to i64 and u8 to u64 take integers; f16, bf16, f32 and f64 take floats. A type with one length may
     /// end in =VALUE, which stands in for a missing feature: label:i64=-1. FEATURE as NAME:TYPE gives the

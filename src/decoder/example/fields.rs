@@ -46,16 +46,22 @@ pub(super) const BYTES_MAX: usize = 256;
 /// | `bytes[3x32x32]` | an array of `u8` | one string of exactly as many bytes |
 /// | `bytes[<=8]` | ragged `u8` | one string of at most 8 bytes, or none |
 /// | `bytes[<=8]=0` | `u8` padded with 0 | one string of at most 8 bytes, or none |
+/// | `strings[3]` | `u8` of shape 3x256, each string padded with zeros; `NAME/lengths` | exactly 3 strings of at most 256 bytes |
+/// | `strings[2x3](16)` | `u8` of shape 2x3x16; `NAME/lengths` | exactly 6 strings of at most 16 bytes |
+/// | `strings[<=8](16)` | `u8` of shape 8x16; `NAME/lengths`, padded with 0 | at most 8 strings of at most 16 bytes, or none |
 ///
 /// "Or none": a record may lack the feature, and then has no elements.
+///
+/// Several strings give two fields. `NAME/lengths` has the bytes of each string, as `i64`; if their number
+/// varies, it is padded with 0, and its own lengths are the numbers of strings.
 ///
 /// The types `i8`, `i16`, `i32`, `i64`, `u8`, `u16`, `u32` and `u64` are made of an `int64_list`; a value
 /// that does not fit is an error. `f16`, `bf16`, `f32` and `f64` are made of a `float_list`, rounded to the
 /// nearest.
 ///
 /// After a type that has one length, `=VALUE` is what a record without the feature gets, in every element:
-/// `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`; `=[VALUE,...]` has one
-/// for each element: `mean:f32[3]=[0.5,0.4,0.4]`. Without it, such a record is an error. A
+/// `label:i64=-1`, `weights:f32[5]=0.5`, `name:bytes="none"`; `=[VALUE,...]` has one for each element:
+/// `mean:f32[3]=[0.5,0.4,0.4]`, `names:strings[2]=["a","b"]`. Without it, such a record is an error. A
 /// feature without a kind counts as missing, as in TensorFlow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExampleFields {
@@ -110,6 +116,8 @@ pub(super) enum Elements {
     Values,
     /// The bytes of the only string of a `bytes_list`.
     Bytes,
+    /// The strings of a `bytes_list`, each padded with zeros: the rows of an array.
+    Strings,
 }
 
 /// What a record without the feature gets.
@@ -123,6 +131,8 @@ pub(super) enum Missing {
     Values(Vec<Pad>),
     /// These bytes.
     Bytes(Vec<u8>),
+    /// These strings: one for each place, or one for all of them.
+    Strings(Vec<Vec<u8>>),
 }
 
 impl ExampleField {
@@ -147,6 +157,27 @@ impl ExampleField {
     pub fn bytes(name: impl Into<Arc<str>>, max: usize) -> Self {
         let field = Self::of_bytes(Field::padded(name, Dtype::U8, max, 0));
         ExampleField { missing: Missing::Error, ..field }
+    }
+
+    /// The feature's strings, each of at most `max` bytes: exactly as many as this shape has places. The field
+    /// is of `u8`, with the string's bytes as its last axis, padded with zeros; the field
+    /// [`NAME/lengths`](Self::lengths) follows it. A record must have the feature.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 6 extents.
+    #[must_use]
+    pub fn strings(name: impl Into<Arc<str>>, shape: impl AsRef<[usize]>, max: usize) -> Self {
+        let shape = [shape.as_ref(), &[max]].concat();
+        Self::of(Field::new(name, Dtype::U8, shape), Elements::Strings)
+    }
+
+    /// The feature's strings: at most `most`, each of at most `max` bytes. The field is of `u8`, of the shape
+    /// `[most, max]`, padded with zeros; the field [`NAME/lengths`](Self::lengths) follows it. A record may
+    /// lack the feature.
+    #[must_use]
+    pub fn strings_up_to(name: impl Into<Arc<str>>, most: usize, max: usize) -> Self {
+        ExampleField { missing: Missing::Empty, ..Self::strings(name, [most], max) }
     }
 
     fn of(field: Field, elements: Elements) -> Self {
@@ -184,10 +215,49 @@ impl ExampleField {
         ExampleField { missing: Missing::Bytes(bytes.into()), ..self }
     }
 
+    /// Sets the strings for a record that lacks the feature: one for each place, or one for all. For fields
+    /// of a fixed number of [strings](Self::strings).
+    #[must_use]
+    pub fn or_strings(self, strings: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Self {
+        let strings = strings.into_iter().map(Into::into).collect();
+        ExampleField { missing: Missing::Strings(strings), ..self }
+    }
+
     /// The field.
     #[must_use]
     pub fn field(&self) -> &Field {
         &self.field
+    }
+
+    /// The field of the lengths, `NAME/lengths`, if the feature has several strings. It follows
+    /// [the field](Self::field) in a batch.
+    #[must_use]
+    pub fn lengths(&self) -> Option<Field> {
+        let (shape, _) = self.strings_shape()?;
+        let name = format!("{}/lengths", self.field.name());
+        Some(match self.has_most() {
+            true => Field::padded(name, Dtype::I64, shape.iter().product(), 0),
+            false => Field::new(name, Dtype::I64, shape),
+        })
+    }
+
+    /// The places of several strings, and the most bytes of each.
+    pub(super) fn strings_shape(&self) -> Option<(Vec<usize>, usize)> {
+        match self.field.kind() {
+            FieldKind::Fixed(extents) if self.elements == Elements::Strings => {
+                let (max, shape) = extents.split_last()?;
+                Some((shape.to_vec(), *max))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a record may have fewer elements than there is room for.
+    pub(super) fn has_most(&self) -> bool {
+        match self.elements {
+            Elements::Strings => self.missing == Missing::Empty,
+            Elements::Values | Elements::Bytes => !matches!(self.field.kind(), FieldKind::Fixed(_)),
+        }
     }
 
     /// The name of the feature.
@@ -196,7 +266,7 @@ impl ExampleField {
         &self.feature
     }
 
-    /// Whether the elements are the bytes of a string.
+    /// Whether the elements are the bytes of one string.
     #[must_use]
     pub fn is_of_bytes(&self) -> bool {
         self.elements == Elements::Bytes
@@ -214,35 +284,60 @@ impl ExampleField {
         let (field, dtype) = (self.field.name().to_owned(), self.field.dtype());
         let is_possible = match self.elements {
             Elements::Values => dtype != Dtype::Bool,
-            Elements::Bytes => dtype == Dtype::U8,
+            Elements::Bytes | Elements::Strings => dtype == Dtype::U8,
         };
         if !is_possible {
             return Err(ExampleFieldsError::Dtype { field, dtype, is_of_bytes: self.is_of_bytes() });
         }
-        let is_fixed = matches!(self.field.kind(), FieldKind::Fixed(_));
-        let most = self.field.row_elements().unwrap_or(usize::MAX);
         match &self.missing {
             Missing::Error | Missing::Empty => Ok(()),
-            Missing::Values(_) if !is_fixed => Err(ExampleFieldsError::FillOfVarying { field }),
-            Missing::Values(values) => {
-                if values.len() != 1 && values.len() != most {
-                    let (found, allowed) = (values.len(), most);
-                    return Err(ExampleFieldsError::DefaultCount { field, found, allowed });
-                }
-                match values.iter().find(|value| self.field.pad_bytes(**value).is_none()) {
-                    None => Ok(()),
-                    Some(value) => {
-                        Err(ExampleFieldsError::Default { field, default: value.to_string(), dtype })
-                    }
-                }
+            Missing::Values(values) => self.check_values(values),
+            Missing::Bytes(bytes) if self.is_of_bytes() => {
+                let allowed = self.field.row_elements().unwrap_or(usize::MAX);
+                self.check_length(bytes, allowed, self.has_most())
             }
-            Missing::Bytes(_) if !self.is_of_bytes() => Err(ExampleFieldsError::BytesOfValues { field }),
-            Missing::Bytes(bytes) if bytes.len() > most || is_fixed && bytes.len() != most => {
-                let (found, is_most) = (bytes.len(), !is_fixed);
-                Err(ExampleFieldsError::DefaultLength { field, found, allowed: most, is_most })
-            }
-            Missing::Bytes(_) => Ok(()),
+            Missing::Strings(strings) if self.elements == Elements::Strings => self.check_strings(strings),
+            Missing::Bytes(_) | Missing::Strings(_) => Err(ExampleFieldsError::BytesOfValues { field }),
         }
+    }
+
+    /// Checks a default of numbers.
+    fn check_values(&self, values: &[Pad]) -> Result<(), ExampleFieldsError> {
+        let (field, dtype) = (self.field.name().to_owned(), self.field.dtype());
+        if self.elements == Elements::Strings {
+            return Err(ExampleFieldsError::ValuesOfStrings { field });
+        }
+        if self.has_most() {
+            return Err(ExampleFieldsError::FillOfVarying { field });
+        }
+        self.check_count(values.len(), self.field.row_elements().unwrap_or(usize::MAX))?;
+        match values.iter().find(|value| self.field.pad_bytes(**value).is_none()) {
+            None => Ok(()),
+            Some(value) => Err(ExampleFieldsError::Default { field, default: value.to_string(), dtype }),
+        }
+    }
+
+    /// Checks a default of several strings.
+    fn check_strings(&self, strings: &[Vec<u8>]) -> Result<(), ExampleFieldsError> {
+        let (shape, max) = self.strings_shape().unwrap_or_default();
+        self.check_count(strings.len(), shape.iter().product())?;
+        strings.iter().try_for_each(|string| self.check_length(string, max, true))
+    }
+
+    fn check_count(&self, found: usize, allowed: usize) -> Result<(), ExampleFieldsError> {
+        if found == 1 || found == allowed {
+            return Ok(());
+        }
+        Err(ExampleFieldsError::DefaultCount { field: self.field.name().to_owned(), found, allowed })
+    }
+
+    fn check_length(&self, bytes: &[u8], allowed: usize, is_most: bool) -> Result<(), ExampleFieldsError> {
+        let found = bytes.len();
+        if found == allowed || is_most && found < allowed {
+            return Ok(());
+        }
+        let field = self.field.name().to_owned();
+        Err(ExampleFieldsError::DefaultLength { field, found, allowed, is_most })
     }
 }
 
@@ -300,6 +395,12 @@ pub enum ExampleFieldsError {
         found: usize,
         /// The elements of the field.
         allowed: usize,
+    },
+    /// Numbers as the default of strings.
+    #[error("the field {field:?} has numbers as its default, but is made of strings")]
+    ValuesOfStrings {
+        /// The field.
+        field: String,
     },
     /// A text as the default of numbers.
     #[error("the field {field:?} has bytes as its default, but is not made of bytes")]

@@ -153,12 +153,16 @@ impl<'a> Reader<'a> {
         self.skip_space();
         let start = self.at;
         let word = self.word();
-        if word == "bytes" {
-            return self.bytes(name);
+        match word {
+            "bytes" => return self.bytes(name),
+            "strings" => return self.strings(name),
+            _ => {}
         }
         let Some(dtype) = DTYPES.into_iter().find(|dtype| dtype.to_string() == word) else {
             let types: Vec<_> = DTYPES.iter().map(ToString::to_string).collect();
-            return Err(self.wrong_since(start, format!("not a type: use {} or bytes", types.join(", "))));
+            return Err(
+                self.wrong_since(start, format!("not a type: use {}, bytes or strings", types.join(", ")))
+            );
         };
         self.array(name, dtype, Elements::Values)
     }
@@ -169,15 +173,54 @@ impl<'a> Reader<'a> {
         if self.rest().starts_with('[') {
             return self.array(name, Dtype::U8, Elements::Bytes);
         }
-        let mut max = BYTES_MAX;
-        if self.take('(') {
-            max = self.number()?;
-            self.expect(')', "a closing parenthesis")?;
-        }
+        let max = self.bytes_max()?;
         let field = ExampleField::bytes(name, max);
         if !self.take('=') {
             return Ok(field);
         }
+        Ok(field.or_bytes(self.string_default(max)?))
+    }
+
+    /// A field of several strings; reads what follows its type.
+    fn strings(&mut self, name: String) -> Result<ExampleField, GrammarError> {
+        self.expect('[', "the number of strings, such as [3] or [<=8],")?;
+        if self.take('<') {
+            self.expect('=', "<= and the most strings of a record")?;
+            let most = self.number()?;
+            self.expect(']', "a closing bracket")?;
+            return Ok(ExampleField::strings_up_to(name, most, self.bytes_max()?));
+        }
+        let shape = self.extents(AXES_MAX - 1)?;
+        let max = self.bytes_max()?;
+        let field = ExampleField::strings(name, shape, max);
+        if !self.take('=') {
+            return Ok(field);
+        }
+        if !self.take('[') {
+            return Ok(field.or_strings([self.string_default(max)?]));
+        }
+        let mut strings = Vec::new();
+        loop {
+            strings.push(self.string_default(max)?);
+            if !self.take(',') {
+                self.expect(']', "a comma or a closing bracket")?;
+                return Ok(field.or_strings(strings));
+            }
+        }
+    }
+
+    /// The most bytes of a string, in parentheses, if they follow.
+    fn bytes_max(&mut self) -> Result<usize, GrammarError> {
+        if !self.take('(') {
+            return Ok(BYTES_MAX);
+        }
+        let max = self.number()?;
+        self.expect(')', "a closing parenthesis")?;
+        Ok(max)
+    }
+
+    /// A string in quotes, of at most `max` bytes.
+    fn string_default(&mut self, max: usize) -> Result<Vec<u8>, GrammarError> {
         self.skip_space();
         let start = self.at;
         let default = self.quoted("a default in double quotes")?;
@@ -187,7 +230,7 @@ impl<'a> Reader<'a> {
                 format!("the default has {} bytes, but the field takes at most {max}", default.len()),
             ));
         }
-        Ok(field.or_bytes(default))
+        Ok(default)
     }
 
     /// A field of this type; reads its shape and the rest.
@@ -198,8 +241,8 @@ impl<'a> Reader<'a> {
         elements: Elements,
     ) -> Result<ExampleField, GrammarError> {
         let of = |field| match elements {
-            Elements::Values => ExampleField::new(field),
             Elements::Bytes => ExampleField::of_bytes(field),
+            _ => ExampleField::new(field),
         };
         if !self.take('[') {
             let default = self.values(dtype)?;
@@ -214,13 +257,13 @@ impl<'a> Reader<'a> {
                 None => Field::ragged(name, dtype, max),
             }));
         }
-        let extents = self.extents()?;
+        let extents = self.extents(AXES_MAX)?;
         let default = self.values(dtype)?;
         Ok(with_default(of(Field::new(name, dtype, extents)), default))
     }
 
-    /// Extents and a closing bracket.
-    fn extents(&mut self) -> Result<Vec<usize>, GrammarError> {
+    /// Extents, fewer than `end` of them, and a closing bracket.
+    fn extents(&mut self, end: usize) -> Result<Vec<usize>, GrammarError> {
         self.skip_space();
         let start = self.at;
         let word = self.word();
@@ -228,8 +271,8 @@ impl<'a> Reader<'a> {
             "" => Ok(Vec::new()),
             word => word.split('x').map(|extent| self.extent(start, extent)).collect(),
         }?;
-        if extents.len() >= AXES_MAX {
-            return Err(self.wrong_since(start, format!("a field has at most {} axes", AXES_MAX - 1)));
+        if extents.len() >= end {
+            return Err(self.wrong_since(start, format!("there are at most {} axes here", end - 1)));
         }
         self.expect(']', "a closing bracket")?;
         Ok(extents)
@@ -376,14 +419,19 @@ impl fmt::Display for ExampleField {
         match (self.elements, self.field.kind()) {
             (Elements::Bytes, FieldKind::Padded { max, .. }) if self.is_string() => {
                 write!(f, "bytes")?;
-                if max != BYTES_MAX {
-                    write!(f, "({max})")?;
-                }
+                write_max(f, max)?;
+            }
+            (Elements::Strings, _) => {
+                let (shape, max) = self.strings_shape().unwrap_or_default();
+                let most = if self.has_most() { "<=" } else { "" };
+                let extents: Vec<_> = shape.iter().map(usize::to_string).collect();
+                write!(f, "strings[{most}{}]", extents.join("x"))?;
+                write_max(f, max)?;
             }
             (elements, kind) => {
                 match elements {
-                    Elements::Values => write!(f, "{}", self.field.dtype()),
                     Elements::Bytes => write!(f, "bytes"),
+                    _ => write!(f, "{}", self.field.dtype()),
                 }?;
                 match kind {
                     FieldKind::Fixed(extents) if extents.is_empty() && elements == Elements::Values => Ok(()),
@@ -396,16 +444,28 @@ impl fmt::Display for ExampleField {
         }
         match &self.missing {
             Missing::Error | Missing::Empty => Ok(()),
-            Missing::Values(values) => match &values[..] {
-                [value] => write!(f, "={value}"),
-                values => {
-                    let texts: Vec<_> = values.iter().map(Pad::to_string).collect();
-                    write!(f, "=[{}]", texts.join(","))
-                }
-            },
-            Missing::Bytes(bytes) => write!(f, "=\"{}\"", bytes.escape_ascii()),
+            Missing::Values(values) => write_default(f, values.iter().map(Pad::to_string)),
+            Missing::Bytes(bytes) => write_default(f, [quoted(bytes)].into_iter()),
+            Missing::Strings(strings) => write_default(f, strings.iter().map(|string| quoted(string))),
         }
     }
+}
+
+fn write_max(f: &mut fmt::Formatter<'_>, max: usize) -> fmt::Result {
+    if max == BYTES_MAX { Ok(()) } else { write!(f, "({max})") }
+}
+
+/// Writes the value of a default, or its values in brackets.
+fn write_default(f: &mut fmt::Formatter<'_>, values: impl Iterator<Item = String>) -> fmt::Result {
+    let values: Vec<_> = values.collect();
+    match &values[..] {
+        [value] => write!(f, "={value}"),
+        values => write!(f, "=[{}]", values.join(",")),
+    }
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
 }
 
 #[cfg(feature = "serde")]
@@ -445,6 +505,7 @@ mod tests {
             "a:i8=-128,b:u64=18446744073709551615,c:f16=0.5,d:bf16[2x3]=-1,e:f64[<=1]=-inf,f:f32=inf",
             "image/encoded:bytes[<=100000],x:bytes[3x32x32]=7,y:bytes(12)=\"none\",z:bytes[<=4]=0,w:bytes[]",
             "a:f32[3]=[0.5,-1,inf],b:i64[2x2]=[1,2,3,4],c:bytes[2]=[7,8],d:i64[2]=5",
+            "a:strings[3],b:strings[2x3](16)=\"none\",c:strings[<=8](4),d:strings[2]=[\"a\",\"\\xff\"],e:strings[](1)",
             "image/class/label as label:i64,\"a.b:c\" as abc:u8[1x2x3x4x5x6x7],\"\\\"\\\\\\x00\" as q:i32",
         ] {
             assert_eq!(reads(text).to_string(), text);
@@ -467,7 +528,7 @@ mod tests {
             (
                 "a:i65[1]",
                 "at character 3, \"i65[1]\": not a type: use i8, i16, i32, i64, u8, u16, u32, u64, f16, \
-                 bf16, f32, f64 or bytes",
+                 bf16, f32, f64, bytes or strings",
             ),
             (
                 "a:i64[0]",
@@ -490,7 +551,7 @@ mod tests {
                 "a:i64[<=x]",
                 "at character 9, \"x]\": not a number of elements: use a whole number of 1 or more",
             ),
-            ("a:i64[1x1x1x1x1x1x1x1]", "at character 7, \"1x1x1x1x1x1x1x1]\": a field has at most 7 axes"),
+            ("a:i64[1x1x1x1x1x1x1x1]", "at character 7, \"1x1x1x1x1x1x1x1]\": there are at most 7 axes here"),
             ("a:i8=128", "at character 6, \"128\": not a value of i8"),
             ("a:i64=1.5,b:i64", "at character 7, \"1.5,b:i64\": not a value of i64"),
             ("a:f32=1e400", "at character 7, \"1e400\": not a value of f32"),
@@ -498,6 +559,22 @@ mod tests {
             ("a:i64[2]=[1,2", "at character 14, the end: a comma or a closing bracket should follow"),
             ("a:f16=70000", "at character 7, \"70000\": not a value of f16"),
             ("a:bytes=none", "at character 9, \"none\": a default in double quotes should follow"),
+            (
+                "a:strings",
+                "at character 10, the end: the number of strings, such as [3] or [<=8], should follow",
+            ),
+            (
+                "a:strings[1x1x1x1x1x1x1]",
+                "at character 11, \"1x1x1x1x1x1x1]\": there are at most 6 axes here",
+            ),
+            (
+                "a:strings[<=2]=\"b\"",
+                "at character 15, \"=\\\"b\\\"\": a comma and the next field, or the end should follow",
+            ),
+            (
+                "a:strings[2](2)=[\"a\",\"non\"]",
+                "at character 22, \"\\\"non\\\"]\": the default has 3 bytes, but the field takes at most 2",
+            ),
             ("a:bytes=\"none", "at character 9, \"\\\"none\": the quotes do not end"),
             (
                 "a:bytes(2)=\"none\"",

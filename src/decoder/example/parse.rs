@@ -7,7 +7,8 @@ use super::lookup::{Found, Lookup};
 use crate::base::shape::Dtype;
 use crate::batch::Row;
 use crate::batch::fault::RecordCause;
-use crate::batch::field::{Field, FieldKind};
+use crate::batch::field::Field;
+use crate::record::WireError;
 use crate::record::example::{
     BytesList, Example, ExampleError, Feature, FeatureError, Float, FloatList, Int64List, IntError, Integer,
     Kind,
@@ -23,12 +24,16 @@ pub(crate) struct FeatureFields {
 #[derive(Debug)]
 struct FeatureField {
     field: Field,
+    /// The number of the field among those of features.
+    at: usize,
+    /// Of several strings: the field of their lengths, which follows, and the most bytes of one.
+    strings: Option<(Field, usize)>,
     /// The feature, by its number in the lookup.
     feature: usize,
     name: String,
     kind: Kind,
     missing: Stand,
-    /// The number of elements, or their maximum.
+    /// The number of elements, of several strings the number of strings; or the maximum.
     elements: usize,
     is_fixed: bool,
 }
@@ -42,17 +47,26 @@ enum Stand {
     /// The bytes of all elements, or of one that stands for each.
     Elements(Vec<u8>),
     Bytes(Vec<u8>),
+    /// All strings, or one that stands for each.
+    Strings(Vec<Vec<u8>>),
 }
 
 impl FeatureFields {
     pub(super) fn new(fields: &ExampleFields, lookup: &mut Lookup) -> Self {
-        FeatureFields {
-            fields: fields.fields().iter().map(|field| FeatureField::new(field, lookup)).collect(),
-        }
+        let mut at = 0;
+        let fields = fields.fields().iter().map(|one| {
+            let field = FeatureField::new(one, at, lookup);
+            at += 1 + usize::from(field.strings.is_some());
+            field
+        });
+        FeatureFields { fields: fields.collect() }
     }
 
     pub(crate) fn fields(&self) -> impl Iterator<Item = Field> {
-        self.fields.iter().map(|one| one.field.clone())
+        let fields = self.fields.iter().map(|one| (&one.field, &one.strings));
+        fields.flat_map(|(field, strings)| {
+            [Some(field.clone()), strings.as_ref().map(|(lengths, _)| lengths.clone())].into_iter().flatten()
+        })
     }
 
     /// Checks that a record has the features that it must have, and in the right kind of lists.
@@ -69,18 +83,15 @@ impl FeatureFields {
         row: &mut Row<'_>,
         first: usize,
     ) -> Result<(), RecordCause> {
-        for (number, field) in self.fields.iter().enumerate() {
-            field.write(record, found, row, first + number)?;
-        }
-        Ok(())
+        self.fields.iter().try_for_each(|field| field.write(record, found, row, first + field.at))
     }
 }
 
 impl FeatureField {
-    fn new(one: &ExampleField, lookup: &mut Lookup) -> Self {
+    fn new(one: &ExampleField, at: usize, lookup: &mut Lookup) -> Self {
         let field = one.field.clone();
         let kind = match (one.elements, field.dtype()) {
-            (Elements::Bytes, _) => Kind::Bytes,
+            (Elements::Bytes | Elements::Strings, _) => Kind::Bytes,
             (_, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64) => Kind::Float,
             _ => Kind::Int64,
         };
@@ -94,11 +105,15 @@ impl FeatureField {
                 Stand::Elements(bytes.flatten().collect())
             }
             Missing::Bytes(bytes) => Stand::Bytes(bytes.clone()),
+            Missing::Strings(strings) => Stand::Strings(strings.clone()),
         };
-        let elements = field.row_elements().unwrap_or(usize::MAX);
-        let is_fixed = matches!(field.kind(), FieldKind::Fixed(_));
+        let max = one.strings_shape().map(|(_, max)| max);
+        let strings = one.lengths().zip(max);
+        let counted = strings.as_ref().map_or(&field, |(lengths, _)| lengths);
+        let elements = counted.row_elements().unwrap_or(usize::MAX);
+        let is_fixed = !one.has_most();
         let (feature, name) = (lookup.number(&one.feature), one.feature.to_string());
-        FeatureField { field, feature, name, kind, missing, elements, is_fixed }
+        FeatureField { field, at, strings, feature, name, kind, missing, elements, is_fixed }
     }
 
     #[inline]
@@ -170,6 +185,9 @@ impl FeatureField {
     }
 
     fn write_bytes(&self, list: BytesList<'_>, row: &mut Row<'_>, at: usize) -> Result<(), RecordCause> {
+        if let Some((_, max)) = self.strings {
+            return self.write_strings(|| list.each(), max, row, at);
+        }
         if matches!(self.missing, Stand::Empty) && list.is_empty() {
             return Ok(row.set_len(at, 0)?);
         }
@@ -189,6 +207,45 @@ impl FeatureField {
         Ok(row.write(at, string)?)
     }
 
+    /// Writes strings, each of up to `max` bytes, and their lengths.
+    fn write_strings<'s, E>(
+        &self,
+        strings: impl Fn() -> E,
+        max: usize,
+        row: &mut Row<'_>,
+        at: usize,
+    ) -> Result<(), RecordCause>
+    where
+        E: Iterator<Item = Result<&'s [u8], WireError>>,
+    {
+        let mut places = row.values_mut::<u8>(at)?.chunks_exact_mut(max.max(1));
+        let mut count = 0;
+        for string in strings() {
+            let string = string.map_err(ExampleError::Wire)?;
+            count += 1;
+            // Too many are counted to the end, for the message.
+            let Some(place) = places.next() else { continue };
+            let Some((to, rest)) = place.split_at_mut_checked(string.len()) else {
+                return Err(self.wrong_length(string.len()).into());
+            };
+            to.copy_from_slice(string);
+            rest.fill(0);
+        }
+        if count > self.elements || self.is_fixed && count != self.elements {
+            return Err(self.wrong_count(count).into());
+        }
+        places.for_each(|place| place.fill(0));
+        let lengths = row.values_mut::<i64>(at + 1)?;
+        for (to, string) in lengths.iter_mut().zip(strings()) {
+            // A slice's length fits.
+            *to = string.map_err(ExampleError::Wire)?.len() as i64;
+        }
+        if !self.is_fixed {
+            row.set_len(at + 1, count)?;
+        }
+        Ok(())
+    }
+
     /// Writes what a record without the feature gets.
     #[cold]
     fn stand_in(
@@ -199,7 +256,15 @@ impl FeatureField {
         at: usize,
     ) -> Result<(), RecordCause> {
         match &self.missing {
-            Stand::Empty => Ok(row.set_len(at, 0)?),
+            Stand::Empty => match self.strings {
+                Some((_, max)) => self.write_strings(std::iter::empty, max, row, at),
+                None => Ok(row.set_len(at, 0)?),
+            },
+            Stand::Strings(strings) => {
+                let max = self.strings.as_ref().map_or(0, |(_, max)| *max);
+                let each = || strings.iter().cycle().take(self.elements).map(|string| Ok(&string[..]));
+                self.write_strings(each, max, row, at)
+            }
             Stand::Bytes(bytes) => Ok(row.write(at, bytes)?),
             Stand::Elements(bytes) => {
                 row.bytes_mut(at)
@@ -247,8 +312,12 @@ impl FeatureField {
 
     #[cold]
     fn wrong_length(&self, found: usize) -> FeatureError {
-        let (feature, wanted, is_most) = (self.name.clone(), self.wanted(), !self.is_fixed);
-        FeatureError::Bytes { feature, wanted, found, allowed: self.elements, is_most }
+        let (feature, wanted) = (self.name.clone(), self.wanted());
+        let (allowed, is_most) = match self.strings {
+            Some((_, max)) => (max, true),
+            None => (self.elements, !self.is_fixed),
+        };
+        FeatureError::Bytes { feature, wanted, found, allowed, is_most }
     }
 
     #[cold]
