@@ -299,12 +299,12 @@ fn report(summary: &Summary, took: Duration) -> anyhow::Result<()> {
     writeln!(
         out,
         "{records} records in {:.2} s, {rate:.0}/s; {} tokens of {} line(s) in {} file(s); at most {} bytes \
-         of tokens in memory",
+         in temporary files",
         took.as_secs_f64(),
         text.tokens,
         text.lines,
         text.files,
-        summary.token_bytes_max
+        summary.temporary_bytes_max
     )?;
     let skipped = [
         (text.empty_files, "empty file(s)"),

@@ -17,6 +17,7 @@ mod progress;
 mod records;
 mod segments;
 mod stream;
+mod token_file;
 mod tokens;
 mod vocabulary;
 

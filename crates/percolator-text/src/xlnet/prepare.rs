@@ -13,7 +13,7 @@ use super::glob;
 use super::info::{RecordInfo, corpus_info};
 use super::progress::Progress;
 use super::records::Pass;
-use super::stream::{Part, Stream};
+use super::stream::Stream;
 use super::tokens::{self, TaskTokens, TextCounts};
 use super::vocabulary::Vocabulary;
 use crate::parallel::in_order;
@@ -50,9 +50,9 @@ pub struct Summary {
     pub passes: Vec<PassSummary>,
     /// How many tasks get no file. They write nothing.
     pub tasks_without_files: u64,
-    /// An upper bound of the bytes of tokens that were held at one time: those of the largest tasks, one for
-    /// each thread. A token takes four bytes, and a sentence four more.
-    pub token_bytes_max: u64,
+    /// An upper bound of the bytes of temporary files that were there at one time: the tokens of the largest
+    /// tasks, one for each thread. A token takes four bytes, and a sentence four more.
+    pub temporary_bytes_max: u64,
 }
 
 /// What a task's pass wrote.
@@ -79,6 +79,9 @@ pub struct PassSummary {
 ///
 /// The result depends only on the flags, the files and the seeds, not on the number of threads. Each file is
 /// either complete or absent.
+///
+/// Memory does not grow with the text: each thread holds the tokens of some blocks of it, and the tokens of a
+/// task are in a temporary file without a name beside the records.
 ///
 /// # Errors
 ///
@@ -120,9 +123,9 @@ pub fn prepare(options: &Options, progress: &Progress) -> Result<Summary, Prepar
         || Ok(numbered.next()),
         || |task| job.task(task, &of_task(task), passes.clone(), threads / at_once),
     )?;
-    let mut held: Vec<u64> = done.iter().map(|task| task.token_bytes).collect();
+    let mut held: Vec<u64> = done.iter().map(|task| task.temporary_bytes).collect();
     held.sort_unstable_by(|one, other| other.cmp(one));
-    summary.token_bytes_max = held.iter().take(at_once).sum();
+    summary.temporary_bytes_max = held.iter().take(at_once).sum();
     for task in done {
         summary.text.add(&task.text);
         summary.passes.extend(task.passes);
@@ -180,7 +183,7 @@ struct Job<'a> {
 struct Done {
     text: TextCounts,
     passes: Vec<PassSummary>,
-    token_bytes: u64,
+    temporary_bytes: u64,
 }
 
 impl Job<'_> {
@@ -193,8 +196,8 @@ impl Job<'_> {
         threads: usize,
     ) -> Result<Done, PrepareError> {
         let flags = &self.options.flags;
-        let tokens = tokens::read(flags, self.vocabulary, files, threads, self.progress)?;
-        if tokens.files.is_empty() {
+        let tokens = tokens::read(flags, self.vocabulary, files, self.folder, threads, self.progress)?;
+        if tokens.file_count() == 0 {
             return Err(PrepareError::NoText { task, files: files.len() });
         }
         let bytes = files.iter().map(|path| fs::metadata(path).map_or(0, |found| found.len())).sum();
@@ -202,8 +205,8 @@ impl Job<'_> {
         let mut numbered = passes.enumerate();
         let written =
             in_order(at_once, || Ok(numbered.next()), || |pass| self.pass(task, pass, &tokens, bytes))?;
-        let token_bytes = tokens.files.iter().flatten().map(Part::bytes).sum();
-        Ok(Done { text: tokens.counts, passes: written, token_bytes })
+        let temporary_bytes = tokens.bytes();
+        Ok(Done { text: tokens.counts, passes: written, temporary_bytes })
     }
 
     /// Writes a task's pass.
@@ -219,9 +222,9 @@ impl Job<'_> {
         // The seed is not less than the pass.
         let pass = u32::try_from(pass).unwrap_or(seed);
         let mut numpy = NumpyRandom::new(seed);
-        let order = numpy.permutation(tokens.files.len());
+        let order = numpy.permutation(tokens.file_count());
         let python = PythonRandom::new(self.options.python_seed.unwrap_or(i64::from(seed)));
-        let stream = Stream::new(order.iter().flat_map(|file| &tokens.files[*file]));
+        let stream = Stream::new(order.iter().flat_map(|file| tokens.parts(*file)));
         let records = Pass {
             task,
             shape: self.shape,

@@ -129,19 +129,19 @@ mod tests {
             seed in any::<i64>(),
             is_backward in any::<bool>(),
         ) {
-            let mut part = Part::default();
+            let (mut zeros, mut changes) = (Vec::new(), Vec::new());
             for tokens in &sentences {
-                part.changes.push(u32::try_from(part.tokens.len()).unwrap());
-                part.tokens.extend(std::iter::repeat_n(0, *tokens));
+                changes.push(u32::try_from(zeros.len()).unwrap());
+                zeros.extend(std::iter::repeat_n(0, *tokens));
             }
-            let tokens = part.tokens.len();
+            let tokens = zeros.len();
             let mut ids: Vec<bool> = sentences.iter().enumerate().flat_map(|(sentence, tokens)| {
                 std::iter::repeat_n(sentence % 2 == 0, *tokens)
             }).collect();
             if is_backward {
                 ids.reverse();
             }
-            let stream = Stream::new([&part].into_iter());
+            let stream = Stream::new([Part { tokens: &zeros, changes: &changes }].into_iter());
             let row = Row { stream: &stream, begin: 0, len: tokens, is_backward };
             let (mut random, mut twins) = (PythonRandom::new(seed), PythonRandom::new(seed));
             for begin in 0..tokens {

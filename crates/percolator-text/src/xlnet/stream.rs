@@ -3,24 +3,17 @@
 use std::ops::Range;
 
 /// Consecutive tokens of a file, and the borders of their sentences.
-#[derive(Debug, Default)]
-pub(super) struct Part {
-    pub(super) tokens: Vec<u32>,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'t> {
+    pub(super) tokens: &'t [u32],
     /// The tokens whose sentence id differs from that of the token before, in order.
-    pub(super) changes: Vec<u32>,
-}
-
-impl Part {
-    /// The bytes that it holds.
-    pub(super) fn bytes(&self) -> u64 {
-        ((self.tokens.len() + self.changes.len()) * size_of::<u32>()) as u64
-    }
+    pub(super) changes: &'t [u32],
 }
 
 /// Tokens in the order of a pass. They are not copied; a pass only orders the files.
 #[derive(Debug)]
 pub(super) struct Stream<'t> {
-    parts: Vec<&'t Part>,
+    parts: Vec<Part<'t>>,
     /// Where each part starts.
     starts: Vec<usize>,
     /// How many changes there are before each part.
@@ -30,7 +23,7 @@ pub(super) struct Stream<'t> {
 }
 
 impl<'t> Stream<'t> {
-    pub(super) fn new(parts: impl Iterator<Item = &'t Part>) -> Self {
+    pub(super) fn new(parts: impl Iterator<Item = Part<'t>>) -> Self {
         let parts: Vec<_> = parts.filter(|part| !part.tokens.is_empty()).collect();
         let (mut starts, mut changes_before) = (Vec::new(), Vec::new());
         let (mut len, mut changes) = (0, 0);
@@ -57,7 +50,7 @@ impl<'t> Stream<'t> {
         let first = self.part_of(range.start);
         let last = self.starts.partition_point(|start| *start < range.end).max(first);
         (first..last).map(move |part| {
-            let (start, tokens) = (self.starts[part], &self.parts[part].tokens);
+            let (start, tokens) = (self.starts[part], self.parts[part].tokens);
             let from = range.start.saturating_sub(start);
             let to = (range.end - start).min(tokens.len());
             &tokens[from..to]
@@ -167,19 +160,19 @@ mod tests {
             // The naive twin: tokens and sentence ids in arrays, reversed if the row is.
             let mut ids = Vec::new();
             let mut id = false;
-            let parts: Vec<Part> = files.iter().map(|file| {
-                let mut part = Part::default();
+            let parts: Vec<(Vec<u32>, Vec<u32>)> = files.iter().map(|file| {
+                let mut part = (Vec::new(), Vec::new());
                 for ((token, changes), at) in file.iter().zip(0..) {
                     id ^= changes;
                     ids.push(id);
-                    part.tokens.push(*token);
-                    part.changes.extend(changes.then_some(at));
+                    part.0.push(*token);
+                    part.1.extend(changes.then_some(at));
                 }
                 part
             }).collect();
             let all: Vec<u32> = files.iter().flatten().map(|(token, _)| *token).collect();
             prop_assume!(!all.is_empty());
-            let stream = Stream::new(parts.iter());
+            let stream = Stream::new(parts.iter().map(|(tokens, changes)| Part { tokens, changes }));
             prop_assert_eq!(stream.len(), all.len());
             let begin = cut.0.index(all.len());
             let len = 1 + cut.1.index(all.len() - begin);

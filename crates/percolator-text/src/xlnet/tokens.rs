@@ -1,12 +1,16 @@
-//! Cuts files into tokens: sentences, documents, and the ids that distinguish neighbouring sentences.
+//! Cuts files into tokens: sentences, documents, and the ids that distinguish neighbouring sentences. The tokens
+//! of a task go to a temporary file.
 
-use std::path::PathBuf;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use super::PrepareError;
 use super::blocks::{Block, Blocks};
 use super::flags::Flags;
 use super::progress::Progress;
 use super::stream::Part;
+use super::token_file::{TokenFile, TokenWriter};
 use super::vocabulary::{EOD, Vocabulary};
 use crate::clean;
 use crate::parallel::in_order;
@@ -44,12 +48,44 @@ impl TextCounts {
     }
 }
 
+/// Blocks that a thread cuts before their tokens are stored. More would hold more tokens in memory; with fewer,
+/// threads wait for the last of them more often.
+const BLOCKS_PER_THREAD: usize = 16;
+
 /// The tokens of a task's files.
 #[derive(Debug)]
 pub(super) struct TaskTokens {
-    /// The tokens of each file that has any, by block.
-    pub(super) files: Vec<Vec<Part>>,
+    stored: TokenFile,
+    /// The stored parts of each file that has any.
+    files: Vec<Vec<StoredPart>>,
     pub(super) counts: TextCounts,
+}
+
+impl TaskTokens {
+    /// How many files have tokens.
+    pub(super) fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The parts of such a file.
+    pub(super) fn parts(&self, file: usize) -> impl Iterator<Item = Part<'_>> {
+        self.files[file].iter().map(|part| Part {
+            tokens: self.stored.get(part.tokens.clone()),
+            changes: self.stored.get(part.changes.clone()),
+        })
+    }
+
+    /// The bytes on the disk.
+    pub(super) fn bytes(&self) -> u64 {
+        self.stored.bytes()
+    }
+}
+
+/// Where a [`Part`] is stored.
+#[derive(Debug)]
+struct StoredPart {
+    tokens: Range<usize>,
+    changes: Range<usize>,
 }
 
 /// The tokens of a block. The id of its first sentence is assumed to be `false`; the right one depends on the
@@ -57,7 +93,9 @@ pub(super) struct TaskTokens {
 #[derive(Debug)]
 struct BlockTokens {
     file: usize,
-    part: Part,
+    tokens: Vec<u32>,
+    /// As in [`Part`].
+    changes: Vec<u32>,
     /// The sentence ids of its first token, of its last token, and of the line after the block.
     first_id: bool,
     last_id: bool,
@@ -65,62 +103,107 @@ struct BlockTokens {
     counts: TextCounts,
 }
 
-/// Reads the files of a task and cuts them into tokens, on several threads.
+/// Reads the files of a task and cuts them into tokens, on several threads. The tokens are stored in a
+/// temporary file in `folder`.
 pub(super) fn read(
     flags: &Flags,
     vocabulary: &Vocabulary,
     files: &[PathBuf],
+    folder: &Path,
     threads: usize,
     progress: &Progress,
 ) -> Result<TaskTokens, PrepareError> {
+    let failed = |source| PrepareError::Write { path: folder.display().to_string(), source };
     let mut blocks = Blocks::new(files);
-    let next = || match progress.is_stopped() {
-        true => Err(PrepareError::Stopped),
-        false => Ok(blocks.next()?.map(|block| (block.number, block))),
-    };
-    let cut = || {
-        let mut cutter =
-            Cutter { flags, vocabulary, files, progress, scratch: Scratch::default(), text: String::new() };
-        move |block: Block| {
-            let tokens = cutter.block(&block)?;
-            progress.add_done(block.bytes.len() as u64);
-            Ok(tokens)
+    let mut joiner = Joiner::new(files.len(), TokenWriter::create(folder).map_err(failed)?);
+    loop {
+        let mut left = BLOCKS_PER_THREAD.saturating_mul(threads);
+        let next = || match progress.is_stopped() {
+            true => Err(PrepareError::Stopped),
+            false if left == 0 => Ok(None),
+            false => {
+                left -= 1;
+                Ok(blocks.next()?.map(|block| (block.number, block)))
+            }
+        };
+        let cut = || {
+            let mut cutter = Cutter {
+                flags,
+                vocabulary,
+                files,
+                progress,
+                scratch: Scratch::default(),
+                text: String::new(),
+            };
+            move |block: Block| {
+                let tokens = cutter.block(&block)?;
+                progress.add_done(block.bytes.len() as u64);
+                Ok(tokens)
+            }
+        };
+        let cut = in_order(threads, next, cut)?;
+        if cut.is_empty() {
+            return joiner.finish().map_err(failed);
         }
-    };
-    Ok(join(in_order(threads, next, cut)?, files.len()))
+        cut.into_iter().try_for_each(|block| joiner.append(block)).map_err(failed)?;
+    }
 }
 
 /// Joins the blocks of each file. At each joint, the second block's sentence ids continue those of the first.
-fn join(blocks: Vec<BlockTokens>, file_count: usize) -> TaskTokens {
-    let mut counts = TextCounts { files: file_count as u64, ..TextCounts::default() };
-    let mut files: Vec<Vec<Part>> = std::iter::repeat_with(Vec::new).take(file_count).collect();
-    let mut lines = vec![0; file_count];
-    let mut file = None;
-    let (mut next_id, mut last_id) = (false, None);
-    for mut block in blocks {
-        if file != Some(block.file) {
-            file = Some(block.file);
-            (next_id, last_id) = (false, None);
-        }
-        if !block.part.tokens.is_empty() {
-            // A new file always starts a new sentence.
-            if last_id.is_none_or(|last| last != block.first_id ^ next_id) {
-                block.part.changes.insert(0, 0);
-            }
-            last_id = Some(block.last_id ^ next_id);
-        }
-        next_id ^= block.next_id;
-        lines[block.file] += block.counts.lines;
-        counts.add(&block.counts);
-        if !block.part.tokens.is_empty() {
-            files[block.file].push(block.part);
+struct Joiner {
+    writer: TokenWriter,
+    counts: TextCounts,
+    /// Of each file.
+    parts: Vec<Vec<StoredPart>>,
+    lines: Vec<u64>,
+    /// The file of the last block.
+    file: Option<usize>,
+    next_id: bool,
+    last_id: Option<bool>,
+}
+
+impl Joiner {
+    fn new(files: usize, writer: TokenWriter) -> Self {
+        Joiner {
+            writer,
+            counts: TextCounts { files: files as u64, ..TextCounts::default() },
+            parts: std::iter::repeat_with(Vec::new).take(files).collect(),
+            lines: vec![0; files],
+            file: None,
+            next_id: false,
+            last_id: None,
         }
     }
-    counts.empty_files = lines.iter().filter(|lines| **lines == 0).count() as u64;
-    counts.files_without_tokens =
-        files.iter().filter(|file| file.is_empty()).count() as u64 - counts.empty_files;
-    files.retain(|file| !file.is_empty());
-    TaskTokens { files, counts }
+
+    fn append(&mut self, mut block: BlockTokens) -> io::Result<()> {
+        if self.file != Some(block.file) {
+            self.file = Some(block.file);
+            (self.next_id, self.last_id) = (false, None);
+        }
+        if !block.tokens.is_empty() {
+            // A new file always starts a new sentence.
+            if self.last_id.is_none_or(|last| last != block.first_id ^ self.next_id) {
+                block.changes.insert(0, 0);
+            }
+            self.last_id = Some(block.last_id ^ self.next_id);
+            let tokens = self.writer.append(&block.tokens)?;
+            let changes = self.writer.append(&block.changes)?;
+            self.parts[block.file].push(StoredPart { tokens, changes });
+        }
+        self.next_id ^= block.next_id;
+        self.lines[block.file] += block.counts.lines;
+        self.counts.add(&block.counts);
+        Ok(())
+    }
+
+    fn finish(self) -> io::Result<TaskTokens> {
+        let Joiner { writer, mut counts, parts: mut files, lines, .. } = self;
+        counts.empty_files = lines.iter().filter(|lines| **lines == 0).count() as u64;
+        counts.files_without_tokens =
+            files.iter().filter(|file| file.is_empty()).count() as u64 - counts.empty_files;
+        files.retain(|file| !file.is_empty());
+        Ok(TaskTokens { stored: writer.finish()?, files, counts })
+    }
 }
 
 /// Cuts blocks into tokens.
@@ -139,7 +222,8 @@ impl Cutter<'_> {
         // Text has about four bytes a token.
         let mut cut = BlockTokens {
             file: block.file,
-            part: Part { tokens: Vec::with_capacity(block.bytes.len() / 4), changes: Vec::new() },
+            tokens: Vec::with_capacity(block.bytes.len() / 4),
+            changes: Vec::new(),
             first_id: false,
             last_id: false,
             next_id: false,
@@ -166,16 +250,14 @@ impl Cutter<'_> {
             let text = std::str::from_utf8(kept).map_err(|_| self.not_utf8(&place, bytes))?;
             self.line(text, &place, &mut cut)?;
         }
-        cut.counts.tokens = cut.part.tokens.len() as u64;
-        cut.part.tokens.shrink_to_fit();
-        cut.part.changes.shrink_to_fit();
+        cut.counts.tokens = cut.tokens.len() as u64;
         Ok(cut)
     }
 
     /// Appends a line's tokens, and flips the sentence id.
     fn line(&mut self, line: &str, place: &Place<'_>, cut: &mut BlockTokens) -> Result<(), PrepareError> {
         cut.counts.lines += 1;
-        let from = cut.part.tokens.len();
+        let from = cut.tokens.len();
         if line.chars().all(is_space) {
             if !self.flags.use_eod {
                 cut.counts.blank_lines_skipped += 1;
@@ -183,25 +265,25 @@ impl Cutter<'_> {
             }
             // The end of a document belongs to its last sentence.
             cut.next_id ^= true;
-            cut.part.tokens.push(EOD);
+            cut.tokens.push(EOD);
         } else if self.flags.from_raw_text {
             clean(line, self.flags.uncased, &mut self.text);
-            let encoded = self.vocabulary.encode(&self.text, &mut self.scratch, &mut cut.part.tokens);
+            let encoded = self.vocabulary.encode(&self.text, &mut self.scratch, &mut cut.tokens);
             encoded.map_err(|source| PrepareError::Normalized {
                 path: self.path(place),
                 line: place.line,
                 source,
             })?;
         } else {
-            self.numbers(line, place, &mut cut.part.tokens)?;
+            self.numbers(line, place, &mut cut.tokens)?;
         }
-        if cut.part.tokens.len() == from {
+        if cut.tokens.len() == from {
             cut.counts.lines_without_tokens += 1;
         } else if from == 0 {
             (cut.first_id, cut.last_id) = (cut.next_id, cut.next_id);
         } else {
             if cut.next_id != cut.last_id {
-                cut.part.changes.push(u32::try_from(from).expect("a block has fewer tokens"));
+                cut.changes.push(u32::try_from(from).expect("a block has fewer tokens"));
             }
             cut.last_id = cut.next_id;
         }
