@@ -115,7 +115,7 @@ fn the_view_reads_tensorflows_sequences() {
 #[test]
 fn a_feed_gives_what_tensorflow_wrote() {
     let fields = "id:i64,ids:i32[12],ids as wide:i64[3x4],weights:f32[5],weights as half:bf16[<=7]=-1,\
-    name:bytes,\
+    name:bytes,extra:strings[<=4](8),\
                   image as pixels:bytes[3x3x3],ragged:i64[<=8]=-1,ragged as loose:u8[<=4],id as small:u8";
     let batch = batch_of(records("examples.tfrecord"), fields).unwrap();
     let golden = golden();
@@ -147,6 +147,19 @@ fn a_feed_gives_what_tensorflow_wrote() {
         assert!(zeros.iter().all(|&byte| byte == 0));
     }
     let nothing = Value::Array(Vec::new());
+    let (extra, lengths) = (batch.get::<u8>("extra").unwrap(), batch.get::<i64>("extra/lengths").unwrap());
+    assert_eq!(&*extra.shape(), [50, 4, 8]);
+    let counts = batch.field("extra/lengths").unwrap().lengths();
+    for (number, (&count, example)) in counts.iter().zip(examples).enumerate() {
+        let strings: Vec<&[u8]> = (0..count as usize)
+            .map(|at| {
+                &extra.into_slice()[32 * number + 8 * at..][..lengths.into_slice()[4 * number + at] as usize]
+            })
+            .collect();
+        let expected = example.get("extra").unwrap_or(&nothing).as_array().unwrap();
+        assert_eq!(strings, expected.iter().map(unhex).collect::<Vec<_>>());
+    }
+    assert!(counts.iter().any(|&count| count == 2));
     let of = |example: &Value| ints(example.get("ragged").unwrap_or(&nothing));
     let padded = batch.get::<i64>("ragged").unwrap().into_slice();
     let loose = batch.ragged::<u8>("loose").unwrap();
