@@ -1,5 +1,6 @@
 //! TensorFlow's model files: checkpoints, meta graphs and SavedModels.
 
+pub mod convert;
 mod data_type;
 pub mod proto;
 mod tensor;

@@ -140,6 +140,17 @@ impl<'a> Tensor<'a> {
         }
     }
 
+    /// Returns how many bytes its elements have: of strings, of all of them joined by zero bytes.
+    pub(crate) fn byte_length(&self) -> usize {
+        match &self.elements {
+            Elements::Bytes(bytes) => bytes.len(),
+            Elements::Strings(strings) => {
+                let joints = strings.len().saturating_sub(1);
+                strings.iter().fold(joints, |sum, string| sum.saturating_add(string.len()))
+            }
+        }
+    }
+
     /// Returns its elements as numbers: lent if their bytes are aligned, copied if not.
     ///
     /// # Errors
