@@ -1,8 +1,10 @@
 //! TensorFlow's model files: checkpoints, meta graphs and SavedModels.
 
+mod checkpoint;
 mod data_type;
 pub mod proto;
 mod tensor;
 
+pub use checkpoint::{CheckpointWriter, Extent, TensorReason, TensorWriter, WriteError};
 pub use data_type::{DataType, UnknownType};
 pub use tensor::{Element, Elements, Tensor, TensorError};
