@@ -76,14 +76,14 @@ impl DataFile {
 }
 
 /// The path of a checkpoint's data file.
-pub(crate) fn data_path(prefix: &Path, shard: usize, shards: usize) -> PathBuf {
+pub(in crate::checkpoint) fn data_path(prefix: &Path, shard: usize, shards: usize) -> PathBuf {
     let mut path = prefix.as_os_str().to_owned();
     path.push(format!(".data-{shard:05}-of-{shards:05}"));
     path.into()
 }
 
 /// The path of a checkpoint's index.
-pub(crate) fn index_path(prefix: &Path) -> PathBuf {
+pub(in crate::checkpoint) fn index_path(prefix: &Path) -> PathBuf {
     let mut path = prefix.as_os_str().to_owned();
     path.push(".index");
     path.into()

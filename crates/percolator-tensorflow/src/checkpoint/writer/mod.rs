@@ -22,10 +22,12 @@ use percolator_table::{BuildError, TableBuilder, TableOptions};
 use prost::Message as _;
 
 use self::data_file::DataFile;
-pub(crate) use self::data_file::{data_path, index_path};
+use self::data_file::data_path;
+pub(super) use self::data_file::index_path;
 use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
 use self::replace::Replacement;
+pub(super) use self::replace::{previous_prefix, remove};
 pub use self::slices::Extent;
 use self::slices::{Region, is_slice_key};
 use self::strings::{put_strings, put_variants};
@@ -274,7 +276,7 @@ impl CheckpointWriter {
     /// [`WriteError`] if a file cannot be written, or a tensor was not written whole. The earlier checkpoint of
     /// this prefix stays then, at the latest under the prefix with `.previous` behind it.
     pub fn finish(self) -> Result<PathBuf, WriteError> {
-        self.finish_with(|_| Ok(()))
+        self.finish_with(|_| Ok(()), || Ok(()))
     }
 }
 
@@ -399,19 +401,15 @@ impl CheckpointWriter {
         }
     }
 
-    /// Writes and names all files; `before_naming` is called once the earlier checkpoint, if there is one, is
-    /// kept under the prefix that it is given.
-    pub(crate) fn finish_with(
+    /// Writes and names all files. `before_naming` is called once the earlier checkpoint, if there is one, is
+    /// kept under the prefix that it is given; `after_naming` when the new one is there, and before the earlier
+    /// one is removed.
+    pub(in crate::checkpoint) fn finish_with<E: From<WriteError>>(
         mut self,
-        before_naming: impl FnOnce(&Path) -> Result<(), WriteError>,
-    ) -> Result<PathBuf, WriteError> {
-        if let Some(failed) = &self.failed {
-            return Err(self.unfinished(failed));
-        }
-        for file in &mut self.files {
-            file.sync().map_err(WriteError::io(&file.path, "write the file"))?;
-        }
-        let index = self.write_index()?;
+        before_naming: impl FnOnce(&Path) -> Result<(), E>,
+        after_naming: impl FnOnce() -> Result<(), E>,
+    ) -> Result<PathBuf, E> {
+        let index = self.write_all()?;
         let replacement = Replacement::begin(&self.prefix, self.files.len())?;
         if let Some(previous) = replacement.previous() {
             before_naming(previous)?;
@@ -422,8 +420,20 @@ impl CheckpointWriter {
             file.finish().map_err(WriteError::io(&path, "finish the file"))?;
         }
         index.finish().map_err(WriteError::io(&index_path(&self.prefix), "finish the file"))?;
+        after_naming()?;
         replacement.end();
         Ok(self.prefix)
+    }
+
+    /// Writes all files under temporary names, and syncs them; returns the index.
+    fn write_all(&mut self) -> Result<WholeFile, WriteError> {
+        if let Some(failed) = &self.failed {
+            return Err(self.unfinished(failed));
+        }
+        for file in &mut self.files {
+            file.sync().map_err(WriteError::io(&file.path, "write the file"))?;
+        }
+        self.write_index()
     }
 
     /// Writes the index under a temporary name, and syncs it.

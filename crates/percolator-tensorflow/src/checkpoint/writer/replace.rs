@@ -72,14 +72,14 @@ impl<'a> Replacement<'a> {
 }
 
 /// The prefix that the earlier checkpoint has while the new one is not there.
-pub(crate) fn previous_prefix(prefix: &Path) -> PathBuf {
+pub(in crate::checkpoint) fn previous_prefix(prefix: &Path) -> PathBuf {
     let mut previous = prefix.as_os_str().to_owned();
     previous.push(".previous");
     previous.into()
 }
 
 /// Removes a checkpoint's files, its index first.
-pub(crate) fn remove(prefix: &Path) -> Result<(), WriteError> {
+pub(in crate::checkpoint) fn remove(prefix: &Path) -> Result<(), WriteError> {
     remove_file(&index_path(prefix))?;
     for (path, _) in data_files(prefix)? {
         remove_file(&path)?;
