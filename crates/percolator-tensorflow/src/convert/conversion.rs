@@ -8,19 +8,28 @@ use percolator::whole_file::{self, WholeFile};
 
 use super::npy::Written;
 use super::npz::NpzWriter;
-use super::{ConvertError, Format, Model, Progress, Rules, TensorInfo, folder, npz, safetensors};
+use super::{ConvertError, Format, Model, Progress, Rules, TensorInfo, checkpoint, folder, npz, safetensors};
+use crate::checkpoint::CheckpointWriter;
 use crate::{DataType, Tensor};
 
 /// The bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// How a conversion is done.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The names that tensors get.
     pub rules: Rules,
     /// Whether tensors of types that the format does not have are left out; if not, they are an error.
     pub leave_out: bool,
+    /// The data files of a checkpoint; 1 by default.
+    pub shards: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { rules: Rules::none(), leave_out: false, shards: 1 }
+    }
 }
 
 /// A tensor that will be written.
@@ -68,6 +77,7 @@ pub struct Conversion<'m> {
     format: Format,
     tensors: Vec<Renamed>,
     left_out: Vec<LeftOut>,
+    shards: usize,
 }
 
 impl<'m> Conversion<'m> {
@@ -99,7 +109,8 @@ impl<'m> Conversion<'m> {
                 None => left_out.push(LeftOut::Type { name, data_type }),
             }
         }
-        let conversion = Conversion { model, target, format, tensors, left_out };
+        let shards = options.shards;
+        let conversion = Conversion { model, target, format, tensors, left_out, shards };
         conversion.check_tensors()?;
         conversion.check_target()?;
         Ok(conversion)
@@ -172,7 +183,10 @@ impl<'m> Conversion<'m> {
         let write = ConvertError::write(path);
         match self.format {
             Format::NpyFolder => return self.check_folder(),
-            Format::Checkpoint => todo!(),
+            Format::Checkpoint if checkpoint::replaces(path, &self.model.files())? => {
+                return Err(ConvertError::SamePlace { path: path.clone() });
+            }
+            Format::Checkpoint => return Ok(()),
             Format::Safetensors | Format::Npz | Format::Npy => whole_file::check(path).map_err(write)?,
         }
         for file in self.model.files() {
@@ -210,7 +224,7 @@ impl<'m> Conversion<'m> {
             Format::Npz => run.npz()?,
             Format::Npy => run.npy(&self.target, &self.tensors[0])?,
             Format::NpyFolder => run.folder()?,
-            Format::Checkpoint => todo!(),
+            Format::Checkpoint => run.checkpoint()?,
         }
         Ok(run.summary)
     }
@@ -243,6 +257,20 @@ impl<'m> Run<'_, 'm> {
     fn create(&self, path: &Path) -> Result<BufWriter<WholeFile>, ConvertError> {
         let file = WholeFile::create(path).map_err(ConvertError::write(path))?;
         Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
+    }
+
+    fn checkpoint(&mut self) -> Result<(), ConvertError> {
+        let Conversion { target, shards, .. } = self.conversion;
+        let mut writer = CheckpointWriter::create_sharded(target, *shards)?;
+        for renamed in &self.conversion.tensors {
+            let tensor = self.read(renamed)?;
+            let (done, total) = (self.progress.done(), self.progress.total());
+            writer.set_shard(super::copy::share(done, total, *shards))?;
+            writer.add(&renamed.to, &tensor)?;
+            self.count(renamed.place, &tensor);
+        }
+        writer.finish()?;
+        Ok(())
     }
 
     fn safetensors(&mut self) -> Result<(), ConvertError> {

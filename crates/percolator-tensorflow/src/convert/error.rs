@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use percolator::shown;
 
 use super::Format;
-use crate::{DataType, TensorError};
+use crate::{CheckpointError, DataType, StateError, TensorError, WriteError};
 
 /// Why a model's tensors cannot be read, renamed or written.
 #[non_exhaustive]
@@ -151,6 +151,15 @@ pub enum ConvertError {
         /// Why.
         source: TensorError,
     },
+    /// A checkpoint cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The file `checkpoint` of a folder cannot be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A checkpoint cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
     /// [`Progress::stop`](super::Progress::stop) was called.
     #[error("stopped; nothing was written under its final name")]
     Stopped,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::file::InputFile;
 use super::{ConvertError, folder, npy, safetensors};
-use crate::DataType;
+use crate::{DataType, latest_checkpoint};
 
 /// A format of tensors in files.
 #[non_exhaustive]
@@ -219,6 +219,10 @@ fn sniff(path: &Path) -> Result<Found, ConvertError> {
     Ok(Found { format, path: path.to_owned() })
 }
 
+/// The latest checkpoint that a folder's file `checkpoint` names.
 fn latest(folder: &Path) -> Result<PathBuf, ConvertError> {
-    Err(ConvertError::NoFormat { path: folder.to_owned(), found: "unimplemented".to_owned() })
+    latest_checkpoint(folder)?.ok_or_else(|| ConvertError::NoFormat {
+        path: folder.to_owned(),
+        found: "its file \"checkpoint\" names no checkpoint".to_owned(),
+    })
 }

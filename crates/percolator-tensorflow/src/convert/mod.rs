@@ -19,7 +19,9 @@
 //! # }
 //! ```
 
+mod checkpoint;
 mod conversion;
+mod copy;
 mod error;
 mod file;
 mod folder;
@@ -32,7 +34,9 @@ mod safetensors;
 
 use std::path::{Path, PathBuf};
 
+use self::checkpoint::CheckpointFiles;
 pub use self::conversion::{Conversion, LeftOut, Options, Renamed, Summary};
+pub use self::copy::copy_checkpoint;
 pub use self::error::ConvertError;
 use self::folder::NpyFolder;
 pub use self::format::{Format, UnknownFormat};
@@ -42,7 +46,7 @@ pub use self::rules::{Rules, Unmatched};
 pub use self::safetensors::Metadata;
 use self::safetensors::SafetensorsFile;
 use crate::tensor::elements;
-use crate::{DataType, Tensor};
+use crate::{Checkpoint, DataType, Tensor};
 
 /// What a tensor is, without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +76,7 @@ pub struct Model {
 
 #[derive(Debug)]
 enum Store {
+    Checkpoint(CheckpointFiles),
     Safetensors(SafetensorsFile),
     Npz(NpzFile),
     Npy(NpyFolder),
@@ -115,7 +120,10 @@ impl Model {
                 let (folder, tensors) = NpyFolder::open(path)?;
                 (Store::NpyFolder(folder), tensors)
             }
-            Format::Checkpoint => todo!(),
+            Format::Checkpoint => {
+                let (file, tensors) = CheckpointFiles::open(path)?;
+                (Store::Checkpoint(file), tensors)
+            }
         };
         Ok(Model { tensors, store })
     }
@@ -124,6 +132,7 @@ impl Model {
     #[must_use]
     pub fn format(&self) -> Format {
         match &self.store {
+            Store::Checkpoint(_) => Format::Checkpoint,
             Store::Safetensors(_) => Format::Safetensors,
             Store::Npz(_) => Format::Npz,
             Store::Npy(_) => Format::Npy,
@@ -135,6 +144,7 @@ impl Model {
     #[must_use]
     pub fn path(&self) -> &Path {
         match &self.store {
+            Store::Checkpoint(files) => files.checkpoint().prefix(),
             Store::Safetensors(file) => file.path(),
             Store::Npz(file) => file.path(),
             Store::Npy(folder) | Store::NpyFolder(folder) => folder.path(),
@@ -160,6 +170,7 @@ impl Model {
     pub fn read(&self, place: usize) -> Result<Tensor<'_>, ConvertError> {
         let info = &self.tensors[place];
         match &self.store {
+            Store::Checkpoint(files) => files.read(info),
             Store::Safetensors(file) => file.read(place, info),
             Store::Npz(file) => file.read(place, info),
             Store::Npy(folder) | Store::NpyFolder(folder) => folder.read(place, info),
@@ -175,9 +186,19 @@ impl Model {
         }
     }
 
+    /// Returns the checkpoint, if it is one.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<&Checkpoint> {
+        match &self.store {
+            Store::Checkpoint(files) => Some(files.checkpoint()),
+            _ => None,
+        }
+    }
+
     /// Returns all files that are read.
     fn files(&self) -> Vec<PathBuf> {
         match &self.store {
+            Store::Checkpoint(files) => checkpoint::paths(files.checkpoint()),
             Store::Safetensors(_) | Store::Npz(_) => vec![self.path().to_owned()],
             Store::Npy(folder) | Store::NpyFolder(folder) => folder.files().map(Path::to_owned).collect(),
         }
