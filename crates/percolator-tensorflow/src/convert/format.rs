@@ -59,8 +59,7 @@ impl Format {
     #[must_use]
     pub fn keeps(self, data_type: DataType) -> bool {
         match self {
-            // Those that TensorFlow saves.
-            Format::Checkpoint => !matches!(data_type, DataType::Resource | DataType::Variant),
+            Format::Checkpoint => data_type != DataType::Resource,
             Format::Safetensors => safetensors::is_kept(data_type),
             Format::Npz | Format::Npy | Format::NpyFolder => npy::is_kept(data_type),
         }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use percolator_tensorflow::convert::{Format, LeftOut, Model, Options, Rules, copy_checkpoint};
 use percolator_tensorflow::convert::{Conversion, Progress};
+use percolator_tensorflow::convert::{Format, LeftOut, Model, Options, Rules, copy_checkpoint};
 use proptest::prelude::*;
 use tempfile::tempdir;
 
@@ -72,8 +72,19 @@ fn what_a_format_lacks_is_named_or_left_out() {
         .collect();
     lacking.sort_unstable();
     let expected = [
-        "complex128", "float4_e2m1fn", "float8_e4m3b11fnuz", "int2", "int4", "qint16", "qint32", "qint8",
-        "quint16", "quint8", "string", "uint2", "uint4",
+        "complex128",
+        "float4_e2m1fn",
+        "float8_e4m3b11fnuz",
+        "int2",
+        "int4",
+        "qint16",
+        "qint32",
+        "qint8",
+        "quint16",
+        "quint8",
+        "string",
+        "uint2",
+        "uint4",
     ];
     assert_eq!(lacking, expected);
     assert!(!target.exists(), "a plan writes nothing");

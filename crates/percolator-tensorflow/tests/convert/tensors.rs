@@ -7,15 +7,15 @@ use percolator_tensorflow::{CheckpointWriter, DataType, Elements, Tensor};
 use proptest::prelude::*;
 
 /// A tensor with its name.
-pub type Named = (String, Tensor<'static>);
+pub(crate) type Named = (String, Tensor<'static>);
 
 /// The types that files hold.
-pub fn types() -> impl Iterator<Item = DataType> {
+pub(crate) fn types() -> impl Iterator<Item = DataType> {
     DataType::all().filter(|&data_type| Format::Npz.keeps(data_type))
 }
 
 /// The elements of a shape.
-pub fn count(shape: &[usize]) -> usize {
+pub(crate) fn count(shape: &[usize]) -> usize {
     shape.iter().product()
 }
 
@@ -46,13 +46,13 @@ fn tensor() -> impl Strategy<Value = Tensor<'static>> {
 }
 
 /// A few tensors with names of their own, some of which are odd paths.
-pub fn tensors() -> impl Strategy<Value = Vec<Named>> {
+pub(crate) fn tensors() -> impl Strategy<Value = Vec<Named>> {
     let name = "[a-c]{1,2}(/[a-c]){0,2}|\\.\\./[ab]|/[ab]|[ab]//[ab]|[ab]\\.npy|[ab]\\.npy/c|ü|%41|\\.|[ab]/";
     prop::collection::btree_map(name, tensor(), 0..6).prop_map(|tensors| tensors.into_iter().collect())
 }
 
 /// Writes tensors as a checkpoint, and opens it.
-pub fn checkpoint(folder: &Path, tensors: &[Named]) -> Model {
+pub(crate) fn checkpoint(folder: &Path, tensors: &[Named]) -> Model {
     let prefix = folder.join("written/model");
     let mut writer = CheckpointWriter::create(&prefix).unwrap();
     for (name, tensor) in tensors {
@@ -63,7 +63,7 @@ pub fn checkpoint(folder: &Path, tensors: &[Named]) -> Model {
 }
 
 /// Where a conversion to this format is written in a folder.
-pub fn target(folder: &Path, format: Format) -> PathBuf {
+pub(crate) fn target(folder: &Path, format: Format) -> PathBuf {
     match format {
         Format::Checkpoint => folder.join("converted/model"),
         Format::Safetensors => folder.join("converted.safetensors"),
@@ -74,11 +74,11 @@ pub fn target(folder: &Path, format: Format) -> PathBuf {
 }
 
 /// Converts a model, and returns the path.
-pub fn convert(model: &Model, folder: &Path, format: Format) -> Result<PathBuf, ConvertError> {
+pub(crate) fn convert(model: &Model, folder: &Path, format: Format) -> Result<PathBuf, ConvertError> {
     convert_with(model, folder, format, &Options::default())
 }
 
-pub fn convert_with(
+pub(crate) fn convert_with(
     model: &Model,
     folder: &Path,
     format: Format,
@@ -94,7 +94,7 @@ pub fn convert_with(
 }
 
 /// All tensors of a model, by name.
-pub fn read(model: &Model) -> Vec<Named> {
+pub(crate) fn read(model: &Model) -> Vec<Named> {
     let tensors = model.tensors().iter().enumerate();
     let tensor = |(place, info): (usize, &percolator_tensorflow::convert::TensorInfo)| {
         let tensor = model.read(place).unwrap().into_owned();
@@ -107,7 +107,7 @@ pub fn read(model: &Model) -> Vec<Named> {
 }
 
 /// A tensor of each type with this shape; its bytes are counted up, and its strings are of several lengths.
-pub fn of_each_type(shape: &[usize]) -> Vec<Named> {
+pub(crate) fn of_each_type(shape: &[usize]) -> Vec<Named> {
     let tensor = |data_type: DataType| {
         let elements = count(shape);
         let name = format!("{data_type}/{}", shape.len());
@@ -118,7 +118,9 @@ pub fn of_each_type(shape: &[usize]) -> Vec<Named> {
                 let bytes: Vec<u8> = (0..elements * size).map(|at| (at % most) as u8).collect();
                 Tensor::new(data_type, shape, bytes).unwrap()
             }
-            None => Tensor::strings(shape, (0..elements).map(|at| "aé\0b".repeat(at % 4).into_bytes())).unwrap(),
+            None => {
+                Tensor::strings(shape, (0..elements).map(|at| "aé\0b".repeat(at % 4).into_bytes())).unwrap()
+            }
         };
         (name, tensor)
     };
@@ -126,7 +128,7 @@ pub fn of_each_type(shape: &[usize]) -> Vec<Named> {
 }
 
 /// The strings of a tensor, or its bytes, in hexadecimal.
-pub fn hexadecimal(tensor: &Tensor<'_>) -> Vec<String> {
+pub(crate) fn hexadecimal(tensor: &Tensor<'_>) -> Vec<String> {
     let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     match tensor.elements() {
         Elements::Bytes(bytes) => vec![hexadecimal(bytes)],
