@@ -23,7 +23,6 @@ pub enum Rules {
 }
 
 /// How the checkpoints of a folder are kept.
-#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagerOptions {
     /// Whose rules are kept.

@@ -4,6 +4,8 @@
 
 mod bundle;
 mod golden;
+mod refused;
+mod state;
 
 use std::path::{Path, PathBuf};
 

@@ -114,7 +114,10 @@ fn data_files(prefix: &Path) -> Result<Vec<(PathBuf, String)>, WriteError> {
     let folder = folder_of(prefix);
     let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
     let mut found = Vec::new();
-    let entries = fs::read_dir(folder).map_err(WriteError::io(folder, "list the folder"))?;
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries.map_err(WriteError::io(folder, "list the folder"))?,
+    };
     for entry in entries {
         let entry = entry.map_err(WriteError::io(folder, "list the folder"))?;
         let file = entry.file_name();
