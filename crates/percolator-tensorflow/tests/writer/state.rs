@@ -143,6 +143,9 @@ fn the_latest_checkpoint_is_the_one_that_is_listed_and_there() {
     assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b.previous")));
     fs::write(folder.join("b.index"), "").unwrap();
     assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b")));
+    fs::remove_file(folder.join("b.previous.index")).unwrap();
+    list("model_checkpoint_path: \"b.previous\"");
+    assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b")));
     list(&format!("model_checkpoint_path: \"{shown}/a\""));
     assert_eq!(latest_checkpoint("/").unwrap(), None);
     assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("a")));

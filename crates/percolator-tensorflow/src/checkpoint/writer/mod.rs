@@ -27,7 +27,7 @@ pub(super) use self::data_file::index_path;
 use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
 use self::replace::Replacement;
-pub(super) use self::replace::{previous_prefix, remove};
+pub(super) use self::replace::{PREVIOUS, previous_prefix, remove};
 pub use self::slices::Extent;
 use self::slices::{Region, is_slice_key};
 use self::strings::{put_strings, put_variants};

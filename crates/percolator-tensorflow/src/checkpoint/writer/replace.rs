@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use super::data_file::{data_path, index_path};
 use super::error::WriteError;
 
+/// What follows the prefix of an earlier checkpoint.
+pub(in crate::checkpoint) const PREVIOUS: &str = ".previous";
+
 /// A checkpoint that is about to be named, and the earlier one with its prefix.
 #[derive(Debug)]
 pub(super) struct Replacement<'a> {
@@ -74,7 +77,7 @@ impl<'a> Replacement<'a> {
 /// The prefix that the earlier checkpoint has while the new one is not there.
 pub(in crate::checkpoint) fn previous_prefix(prefix: &Path) -> PathBuf {
     let mut previous = prefix.as_os_str().to_owned();
-    previous.push(".previous");
+    previous.push(PREVIOUS);
     previous.into()
 }
 
