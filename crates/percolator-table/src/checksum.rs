@@ -61,7 +61,9 @@ fn low_half(checksum: u64) -> u32 {
     u32::from_le_bytes([first, second, third, fourth])
 }
 
-fn mask(crc: u32) -> u32 {
+/// Returns what a file stores in place of this crc32c.
+#[must_use]
+pub fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 

@@ -6,8 +6,9 @@ pub mod proto;
 mod tensor;
 
 pub use checkpoint::{
-    CheckpointManager, CheckpointWriter, Extent, ManagerOptions, Rules, StateError, StateFile, TensorReason,
-    TensorWriter, WriteError, all_checkpoints, latest_checkpoint,
+    Checkpoint, CheckpointError, CheckpointManager, CheckpointWriter, Child, Extent, ManagerOptions, Object,
+    ObjectGraph, ObjectTensor, PathError, Place, Rules, Slice, SlotVariable, StateError, StateFile,
+    TensorInfo, TensorReason, TensorWriter, TreeLine, WriteError, all_checkpoints, latest_checkpoint,
 };
 pub use data_type::{DataType, UnknownType};
 pub use tensor::{Element, Elements, Tensor, TensorError};

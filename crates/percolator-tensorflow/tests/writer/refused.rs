@@ -26,6 +26,7 @@ fn names_types_and_regions_are_checked_before_a_byte_is_written() {
     check("no tensor can have the name \"\"", &|writer| writer.add("", &numbers(&[])));
     let slice_key = [0, b's', 0, 1, 1, 2, 0x82, 0x82, 0x80, 0x83];
     check("keys of slices", &|writer| writer.add(slice_key, &numbers(&[])));
+    check("\"\\xff\": it is not UTF-8", &|writer| writer.add([255], &numbers(&[])));
     check("\"a\" is there already", &|writer| writer.add("a", &numbers(&[])));
     check("\"s\" is there already", &|writer| writer.add("s", &numbers(&[4, 3])));
     check("\"a\" is there already", &|writer| writer.add_slice("a", &[4], &part(&[0..1]), &numbers(&[1])));
