@@ -21,7 +21,6 @@ pub enum Compression {
 }
 
 /// How a table is written. The defaults are those of TensorFlow's checkpoints.
-#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
     /// A block ends once it has this many bytes, uncompressed. 262,144 by default.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::state::{NAME, StateError, StateFile};
-use super::writer::{CheckpointWriter, index_path, previous_prefix, remove};
+use super::writer::{CheckpointWriter, PREVIOUS, index_path, previous_prefix, remove};
 use crate::proto::CheckpointState;
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -23,7 +23,6 @@ pub enum Rules {
 }
 
 /// How the checkpoints of a folder are kept.
-#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagerOptions {
     /// Whose rules are kept.
@@ -138,6 +137,8 @@ pub struct CheckpointManager {
     /// Seconds since the epoch. With the manager's rules, when the last checkpoint that is kept for good was
     /// written; with the saver's, after when the next one is.
     preserved: f64,
+    /// Whether the list may name an earlier checkpoint by the path at which it was kept while it was replaced.
+    lists_previous: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -172,11 +173,13 @@ impl CheckpointManager {
         let state = StateFile::named(&folder, &options.state_name);
         let listed = state.read()?;
         let (latest, kept, preserved) = (None, Vec::new(), 0.0);
-        let mut manager = CheckpointManager { folder, options, state, latest, kept, preserved };
+        let mut manager =
+            CheckpointManager { folder, options, state, latest, kept, preserved, lists_previous: true };
         match manager.options.rules {
             Rules::CheckpointManager => manager.resume_manager(listed, seconds(now)),
             Rules::Saver => manager.resume_saver(listed, seconds(now)),
         }
+        manager.lists_previous = manager.settle();
         Ok(manager)
     }
 
@@ -186,7 +189,7 @@ impl CheckpointManager {
             self.preserved = now - 1.0;
             return;
         };
-        self.latest = Some(settled(listed.model_checkpoint_path));
+        self.latest = Some(listed.model_checkpoint_path.into());
         // If the clock was set back, nothing is older than now.
         self.preserved = listed.last_preserved_timestamp.min(now);
         let mut timestamps = listed.all_model_checkpoint_timestamps;
@@ -196,7 +199,7 @@ impl CheckpointManager {
         for (path, written) in listed.all_model_checkpoint_paths.into_iter().zip(timestamps) {
             let written = written.min(now);
             if written > self.preserved {
-                self.enter(settled(path), written);
+                self.enter(path.into(), written);
             }
         }
     }
@@ -204,17 +207,31 @@ impl CheckpointManager {
     fn resume_saver(&mut self, listed: Option<CheckpointState>, now: f64) {
         self.preserved = now + self.options.hours().map_or(f64::INFINITY, |hours| hours * SECONDS_PER_HOUR);
         let Some(listed) = listed else { return };
-        self.latest = Some(settled(listed.model_checkpoint_path));
+        self.latest = Some(listed.model_checkpoint_path.into());
         if self.options.limit().is_none() {
             return;
         }
         for path in listed.all_model_checkpoint_paths {
-            let prefix = settled(path);
+            let prefix = PathBuf::from(path);
             // As TensorFlow's recover_last_checkpoints: those that are not there are forgotten.
             if let Ok(written) = fs::metadata(index_path(&prefix)).and_then(|index| index.modified()) {
                 self.enter(prefix, seconds(written));
             }
         }
+    }
+
+    /// Finds where the checkpoints are that a writer was replacing when it was killed, or failed. Returns whether
+    /// there is such a one.
+    fn settle(&mut self) -> bool {
+        let kept = self.kept.iter_mut().map(|kept| &mut kept.prefix);
+        let mut is_changed = false;
+        for prefix in self.latest.iter_mut().chain(kept) {
+            if let Some(settled) = settled(prefix) {
+                *prefix = settled;
+                is_changed = true;
+            }
+        }
+        is_changed
     }
 
     /// Puts a checkpoint behind all others.
@@ -269,10 +286,18 @@ impl CheckpointManager {
     pub fn save_at(&mut self, writer: CheckpointWriter, now: SystemTime) -> Result<PathBuf, StateError> {
         let prefix = writer.prefix().to_owned();
         self.state.check(&prefix)?;
+        if self.lists_previous {
+            // What the list names may be removed when the writer begins to replace a checkpoint.
+            self.settle();
+            if let Some(latest) = &self.latest {
+                self.list(latest, self.listed())?;
+            }
+            self.lists_previous = false;
+        }
         // Each of both is called at the most once, the second one after the first.
         let manager = std::cell::RefCell::new(&mut *self);
         writer.finish_with(
-            |previous| manager.borrow().list_previous(&prefix, previous),
+            |previous| manager.borrow_mut().list_previous(&prefix, previous),
             || manager.borrow_mut().list_new(&prefix, seconds(now)),
         )?;
         self.sweep()?;
@@ -280,12 +305,13 @@ impl CheckpointManager {
     }
 
     /// While a checkpoint is replaced, the list names the earlier one by the path at which it is kept.
-    fn list_previous(&self, prefix: &Path, previous: &Path) -> Result<(), StateError> {
+    fn list_previous(&mut self, prefix: &Path, previous: &Path) -> Result<(), StateError> {
         let is_listed =
             self.latest.as_deref() == Some(prefix) || self.checkpoints().any(|kept| kept == prefix);
         if !is_listed {
             return Ok(());
         }
+        self.lists_previous = true;
         let place = |kept: &Path| if kept == prefix { previous.to_owned() } else { kept.to_owned() };
         let latest = self.latest.as_deref().map_or_else(|| previous.to_owned(), place);
         let kept = self.kept.iter().map(|kept| Kept { prefix: place(&kept.prefix), written: kept.written });
@@ -301,8 +327,9 @@ impl CheckpointManager {
             _ => self.enter(prefix.to_owned(), now),
         }
         let listed = self.list(prefix, self.listed());
-        if listed.is_err() {
-            (self.latest, self.kept) = (latest, kept);
+        match &listed {
+            Ok(()) => self.lists_previous = false,
+            Err(_) => (self.latest, self.kept) = (latest, kept),
         }
         listed
     }
@@ -384,13 +411,16 @@ impl CheckpointManager {
     }
 }
 
-/// The prefix that is listed. If a writer was killed after it named a new checkpoint, and before it removed the
-/// earlier one, both are there, and the new one counts.
-fn settled(listed: String) -> PathBuf {
-    let prefix = PathBuf::from(listed);
-    let name = prefix.file_name().and_then(|name| name.to_str()?.strip_suffix(".previous"));
-    let new = name.map(|name| prefix.with_file_name(name));
-    new.filter(|new| index_path(new).is_file()).unwrap_or(prefix)
+/// Returns the prefix at which a listed checkpoint is now. If a writer was killed, or failed, after it named a new
+/// checkpoint, and before it removed the earlier one, both are there, and the new one counts; before it named the
+/// new one, the earlier one does.
+fn settled(listed: &Path) -> Option<PathBuf> {
+    let is_there = |prefix: &Path| index_path(prefix).is_file();
+    let name = listed.file_name().and_then(|name| name.to_str()?.strip_suffix(PREVIOUS));
+    match name.map(|name| listed.with_file_name(name)) {
+        Some(new) => is_there(&new).then_some(new),
+        None => Some(previous_prefix(listed)).filter(|previous| !is_there(listed) && is_there(previous)),
+    }
 }
 
 /// Removes a checkpoint, and what a killed writer has left of an earlier one.

@@ -4,6 +4,12 @@
 
 mod bundle;
 mod golden;
+mod killed;
+#[allow(dead_code, unreachable_pub, reason = "it is shared with other tests, which use the rest")]
+#[path = "../../../../tests/common/process.rs"]
+mod process;
+mod refused;
+mod state;
 
 use std::path::{Path, PathBuf};
 

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use percolator::whole_file;
 
 pub use self::error::StateError;
-use super::writer::{index_path, previous_prefix};
+use super::writer::{PREVIOUS, index_path, previous_prefix};
 use crate::proto::CheckpointState;
 
 /// TensorFlow's name of the file.
@@ -154,6 +154,13 @@ impl StateFile {
         let previous = previous_prefix(prefix);
         if exists(&index_path(&previous))? {
             return Ok(Some(previous));
+        }
+        // Somebody else has written it anew after a manager was killed.
+        let name = prefix.file_name().and_then(|name| name.to_str()?.strip_suffix(PREVIOUS));
+        if let Some(new) =
+            name.map(|name| prefix.with_file_name(name)).filter(|new| index_path(new).is_file())
+        {
+            return Ok(Some(new));
         }
         // Before TensorFlow 1.0, the prefix was itself a file.
         Ok(prefix.is_file().then(|| prefix.to_owned()))

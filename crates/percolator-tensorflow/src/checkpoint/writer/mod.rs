@@ -27,11 +27,12 @@ pub(super) use self::data_file::index_path;
 use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
 use self::replace::Replacement;
-pub(super) use self::replace::{previous_prefix, remove};
+pub(super) use self::replace::{PREVIOUS, previous_prefix, remove};
 pub use self::slices::Extent;
-use self::slices::{Region, is_slice_key};
+use self::slices::Region;
 use self::strings::{put_strings, put_variants};
 pub use self::tensor_writer::TensorWriter;
+use crate::checkpoint::slices::name_of_key;
 use crate::proto::{
     BundleEntryProto, BundleHeaderProto, TensorShapeProto, VersionDef, tensor_shape_proto::Dim,
 };
@@ -86,12 +87,12 @@ pub struct CheckpointWriter {
     files: Vec<DataFile>,
     /// The data file that the next tensor goes to.
     shard: usize,
-    /// By key.
+    /// By key, in the order of the index.
     entries: BTreeMap<Vec<u8>, BundleEntryProto>,
     /// The tensors in slices, by name.
-    sliced: BTreeMap<Vec<u8>, Sliced>,
+    sliced: BTreeMap<String, Sliced>,
     /// The tensor that was not written whole.
-    failed: Option<Vec<u8>>,
+    failed: Option<String>,
 }
 
 /// A tensor in slices.
@@ -107,7 +108,7 @@ struct Sliced {
 #[derive(Debug)]
 struct Planned {
     /// The whole tensor's.
-    name: Vec<u8>,
+    name: String,
     data_type: DataType,
     /// The shape and the bytes of what is written; 0 bytes for strings.
     shape: Vec<usize>,
@@ -284,12 +285,12 @@ impl CheckpointWriter {
 impl CheckpointWriter {
     /// Checks what can be checked before the first byte.
     fn plan(&self, name: &[u8], data_type: DataType, shape: &[usize]) -> Result<Planned, WriteError> {
-        self.check_name(name)?;
-        let bytes = check_tensor(data_type, shape).map_err(|reason| self.refused(name, reason))?;
-        if self.entries.contains_key(name) || self.sliced.contains_key(name) {
+        let text = self.check_name(name)?;
+        let bytes = check_tensor(data_type, shape).map_err(|reason| self.refused(text, reason))?;
+        if self.entries.contains_key(name) || self.sliced.contains_key(text) {
             return Err(self.duplicate(quoted(name)));
         }
-        let (name, shape) = (name.to_vec(), shape.to_vec());
+        let (name, shape) = (text.to_owned(), shape.to_vec());
         Ok(Planned { name, data_type, shape, bytes, slice: None })
     }
 
@@ -300,8 +301,8 @@ impl CheckpointWriter {
         shape: &[usize],
         region: &[Extent],
     ) -> Result<Planned, WriteError> {
-        self.check_name(name)?;
-        let refused = |reason| self.refused(name, reason);
+        let text = self.check_name(name)?;
+        let refused = |reason| self.refused(text, reason);
         check_tensor(data_type, shape).map_err(refused)?;
         let Some(region) = Region::new(region, shape).map_err(refused)? else {
             return self.plan(name, data_type, shape);
@@ -309,31 +310,35 @@ impl CheckpointWriter {
         if self.entries.contains_key(name) {
             return Err(self.duplicate(quoted(name)));
         }
-        if let Some(sliced) = self.sliced.get(name) {
+        if let Some(sliced) = self.sliced.get(text) {
             sliced.check(data_type, shape, &region).map_err(refused)?;
         }
-        if self.entries.contains_key(&region.key(name)) {
+        if self.entries.contains_key(&region.key(text)) {
             return Err(self.duplicate(format!("{} in the region {}", quoted(name), region.spelled())));
         }
         let slice_shape = region.shape();
         let bytes = check_tensor(data_type, &slice_shape).map_err(refused)?;
         let slice = Some((shape.to_vec(), region));
-        Ok(Planned { name: name.to_vec(), data_type, shape: slice_shape, bytes, slice })
+        Ok(Planned { name: text.to_owned(), data_type, shape: slice_shape, bytes, slice })
     }
 
-    fn check_name(&self, name: &[u8]) -> Result<(), WriteError> {
+    /// Returns the name as text, if a tensor can have it.
+    fn check_name<'n>(&self, name: &'n [u8]) -> Result<&'n str, WriteError> {
         if let Some(failed) = &self.failed {
             return Err(self.unfinished(failed));
         }
+        let refused =
+            |message| Err(WriteError::Name { prefix: self.prefix.clone(), name: quoted(name), message });
         if name.is_empty() {
-            let message = "the empty key is the index's header: give another name";
-            return Err(WriteError::Name { prefix: self.prefix.clone(), name: quoted(name), message });
+            return refused("the empty key is the index's header: give another name");
         }
-        if is_slice_key(name) {
-            let message = "such names are the keys of slices: add the slice to its tensor with add_slice";
-            return Err(WriteError::Name { prefix: self.prefix.clone(), name: quoted(name), message });
+        let Ok(text) = std::str::from_utf8(name) else {
+            return refused("it is not UTF-8, and TensorFlow's Python reads no other: give another name");
+        };
+        if name_of_key(name).is_some() {
+            return refused("such names are the keys of slices: add the slice to its tensor with add_slice");
         }
-        Ok(())
+        Ok(text)
     }
 
     fn write(&mut self, planned: Planned, tensor: &Tensor<'_>) -> Result<(), WriteError> {
@@ -392,7 +397,7 @@ impl CheckpointWriter {
         entry.crc32c = checksum;
         let Planned { name, data_type, slice, .. } = planned;
         match slice {
-            None => drop(self.entries.insert(name, entry)),
+            None => drop(self.entries.insert(name.into_bytes(), entry)),
             Some((shape, region)) => {
                 self.entries.insert(region.key(&name), entry);
                 let whole = Sliced { data_type, shape, regions: Vec::new() };
@@ -443,7 +448,7 @@ impl CheckpointWriter {
         let version = VersionDef { producer: VERSION, ..VersionDef::default() };
         let header = BundleHeaderProto { num_shards: shards, version: Some(version), ..Default::default() };
         for (name, sliced) in std::mem::take(&mut self.sliced) {
-            self.entries.insert(name, sliced.into_entry());
+            self.entries.insert(name.into_bytes(), sliced.into_entry());
         }
         let file = WholeFile::create(&path).map_err(WriteError::io(&path, "create the file"))?;
         let mut builder = TableBuilder::new(file, TableOptions::default());
@@ -458,16 +463,16 @@ impl CheckpointWriter {
         synced.map_err(|source| WriteError::Index { path, source })
     }
 
-    fn refused(&self, name: &[u8], reason: TensorReason) -> WriteError {
-        WriteError::Tensor { prefix: self.prefix.clone(), name: quoted(name), reason }
+    fn refused(&self, name: &str, reason: TensorReason) -> WriteError {
+        WriteError::Tensor { prefix: self.prefix.clone(), name: quoted(name.as_bytes()), reason }
     }
 
     fn duplicate(&self, name: String) -> WriteError {
         WriteError::Duplicate { prefix: self.prefix.clone(), name }
     }
 
-    fn unfinished(&self, name: &[u8]) -> WriteError {
-        WriteError::Failed { prefix: self.prefix.clone(), name: quoted(name) }
+    fn unfinished(&self, name: &str) -> WriteError {
+        WriteError::Failed { prefix: self.prefix.clone(), name: quoted(name.as_bytes()) }
     }
 }
 

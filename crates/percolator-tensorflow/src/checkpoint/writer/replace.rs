@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use super::data_file::{data_path, index_path};
 use super::error::WriteError;
 
+/// What follows the prefix of an earlier checkpoint.
+pub(in crate::checkpoint) const PREVIOUS: &str = ".previous";
+
 /// A checkpoint that is about to be named, and the earlier one with its prefix.
 #[derive(Debug)]
 pub(super) struct Replacement<'a> {
@@ -74,7 +77,7 @@ impl<'a> Replacement<'a> {
 /// The prefix that the earlier checkpoint has while the new one is not there.
 pub(in crate::checkpoint) fn previous_prefix(prefix: &Path) -> PathBuf {
     let mut previous = prefix.as_os_str().to_owned();
-    previous.push(".previous");
+    previous.push(PREVIOUS);
     previous.into()
 }
 
@@ -114,7 +117,10 @@ fn data_files(prefix: &Path) -> Result<Vec<(PathBuf, String)>, WriteError> {
     let folder = folder_of(prefix);
     let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
     let mut found = Vec::new();
-    let entries = fs::read_dir(folder).map_err(WriteError::io(folder, "list the folder"))?;
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries.map_err(WriteError::io(folder, "list the folder"))?,
+    };
     for entry in entries {
         let entry = entry.map_err(WriteError::io(folder, "list the folder"))?;
         let file = entry.file_name();

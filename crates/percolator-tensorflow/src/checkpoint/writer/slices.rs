@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::ops::{Range, RangeFull};
 
 use super::error::TensorReason;
-use crate::checkpoint::ordered_code::{
-    read_number, read_signed, read_string, write_number, write_signed, write_string,
-};
+use crate::checkpoint::entry::RawExtent;
+use crate::checkpoint::slices;
 use crate::proto::TensorSliceProto;
 use crate::proto::tensor_slice_proto::{Extent as ExtentProto, extent::HasLengthHack};
 
@@ -83,20 +82,12 @@ impl Region {
     }
 
     /// The key of the slice: in ordered code, so that slices follow one another.
-    pub(super) fn key(&self, name: &[u8]) -> Vec<u8> {
-        let mut key = Vec::new();
-        write_number(&mut key, 0);
-        write_string(&mut key, name);
-        write_number(&mut key, self.extents.len() as u64);
-        for extent in &self.extents {
-            let (start, length) = match extent {
-                Extent::All => (0, -1),
-                Extent::Part(part) => (signed(part.start), signed(part.len())),
-            };
-            write_signed(&mut key, start);
-            write_signed(&mut key, length);
-        }
-        key
+    pub(super) fn key(&self, name: &str) -> Vec<u8> {
+        let extents = self.extents.iter().map(|extent| match extent {
+            Extent::All => RawExtent { start: 0, length: None },
+            Extent::Part(part) => RawExtent { start: signed(part.start), length: Some(signed(part.len())) },
+        });
+        slices::key(name, &extents.collect::<Vec<_>>())
     }
 
     pub(super) fn to_proto(&self) -> TensorSliceProto {
@@ -114,15 +105,6 @@ impl Region {
     pub(super) fn spelled(&self) -> String {
         spelled(&self.extents)
     }
-}
-
-/// Whether a name is a key of slices.
-pub(super) fn is_slice_key(mut name: &[u8]) -> bool {
-    let code = &mut name;
-    let head = (read_number(code), read_string(code), read_number(code));
-    let (Some(0), Some(_), Some(rank)) = head else { return false };
-    // Each number takes a byte at the least, so that a forged rank ends with the name.
-    (0..rank).all(|_| read_signed(code).and_then(|_| read_signed(code)).is_some()) && code.is_empty()
 }
 
 fn spelled(extents: &[Extent]) -> String {
