@@ -7,7 +7,7 @@ mod tensor;
 
 pub use checkpoint::{
     Checkpoint, CheckpointError, Child, Object, ObjectGraph, ObjectTensor, PathError, Place, Slice,
-    SlotVariable, TensorInfo, TreeLine,
+    SlotVariable, TensorInfo, TreeLine, Verification,
 };
 pub use data_type::{DataType, UnknownType};
 pub use tensor::{Element, Elements, Tensor, TensorError};

@@ -6,9 +6,11 @@ mod entry;
 mod error;
 mod find;
 mod index;
+mod load;
 mod near;
 mod objects;
 mod ordered_code;
+mod parallel;
 mod read;
 mod region;
 mod slices;
@@ -22,6 +24,7 @@ use percolator::source::Access;
 
 pub use self::error::CheckpointError;
 pub use self::index::{Place, Slice, TensorInfo};
+pub use self::load::Verification;
 pub use self::objects::{Child, Object, ObjectGraph, ObjectTensor, PathError, SlotVariable, TreeLine};
 
 use self::data::DataFiles;
