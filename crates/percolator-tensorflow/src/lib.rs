@@ -3,6 +3,7 @@
 mod checkpoint;
 pub mod convert;
 mod data_type;
+pub mod graph;
 pub mod proto;
 mod tensor;
 
@@ -13,4 +14,5 @@ pub use checkpoint::{
     latest_checkpoint,
 };
 pub use data_type::{DataType, UnknownType};
+pub use graph::{GraphError, MetaGraph, SavedModel};
 pub use tensor::{Element, Elements, Tensor, TensorError};
