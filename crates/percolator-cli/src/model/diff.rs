@@ -217,7 +217,7 @@ fn report(models: &[Model; 2], compared: &Compared) -> anyhow::Result<()> {
                 write!(out, "{name}: {count} of {of} elements differ, the first at {first}")?;
                 match most {
                     Some([absolute, relative]) => {
-                        writeln!(out, "; by {absolute:e} at most, relatively by {relative:e}")?;
+                        writeln!(out, "; by {absolute:?} at most, relatively by {relative:?}")?;
                     }
                     None => writeln!(out)?,
                 }
