@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, devices, digest, dump, feed, plan, prepare, verify_run};
+use crate::{bench, devices, digest, dump, feed, model, plan, prepare, verify_run};
 
 /// Keeps every accelerator fed: training records in, device-ready batches out.
 #[derive(Debug, Parser)]
@@ -39,6 +39,9 @@ enum Command {
     ///
     /// Reads the whole data set once.
     Digest(digest::Digest),
+    /// Read, verify, compare, copy and convert models: TensorFlow's checkpoints and SavedModels, safetensors, NumPy's
+    /// files.
+    Model(model::Model),
     /// List the devices that can be fed here, and their copy rates.
     Devices(devices::Devices),
 }
@@ -48,6 +51,7 @@ impl Cli {
         match self.command {
             Command::Feed(feed) => return feed.run(),
             Command::Prepare(prepare) => return prepare.run(),
+            Command::Model(model) => return model.run(),
             Command::Bench(bench) => bench.run(),
             Command::Dump(dump) => dump.run(),
             Command::Plan(plan) => plan.run(),

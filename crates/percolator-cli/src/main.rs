@@ -11,6 +11,7 @@ mod dump;
 mod feed;
 mod fields;
 mod job;
+mod model;
 mod npy;
 mod out;
 mod pipeline;

@@ -18,6 +18,7 @@ mod feed;
 mod gpu;
 mod jobs;
 mod killed;
+mod model;
 mod plan;
 mod prepare;
 mod receipts;

@@ -1,0 +1,159 @@
+//! `percolator model convert`: tensors from one format to another, under other names.
+
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use percolator::shown;
+use percolator_tensorflow::convert::{
+    Conversion, ConvertError, Format, LeftOut, Model, Options, Rules, Unmatched,
+};
+use serde_json::json;
+
+use super::work::{Ended, watched};
+use super::{How, printable, stdout};
+
+#[derive(Debug, Args)]
+pub(super) struct Convert {
+    /// What is converted: a checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"), a
+    /// SavedModel, a .safetensors, .npz or .npy file, or a folder of .npy files.
+    #[arg(value_name = "FROM")]
+    from: PathBuf,
+    /// What is written. A file that is there is replaced; a folder must be empty.
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+    /// The format of TO [default: the one that its ending tells].
+    #[arg(long = "to", value_name = "FORMAT", value_parser = format)]
+    format: Option<Format>,
+    /// Names tensors by the rules in this file, a rule a line: "NAME -> NAME", "regex PATTERN -> NAME" ($1 is the
+    /// first group, and each match is replaced), "drop NAME", "drop regex PATTERN", "unmatched keep" (or drop,
+    /// or error), "# comment". The first rule that matches decides.
+    #[arg(long, value_name = "FILE", conflicts_with = "rename")]
+    rules: Option<PathBuf>,
+    /// Names tensors by replacing each match of a regular expression: '/=.' turns slashes into dots.
+    #[arg(long, value_name = "REGEX=TO")]
+    rename: Option<String>,
+    /// What becomes of tensors that no rule matches [default: keep, or what the file of rules says].
+    #[arg(long, value_enum, value_name = "WHAT")]
+    unmatched: Option<UnmatchedArg>,
+    /// Leave out tensors of types that the format does not have, instead of failing.
+    #[arg(long)]
+    leave_out: bool,
+    /// The data files of a checkpoint that is written.
+    #[arg(long, value_name = "N", default_value = "1")]
+    shards: NonZeroUsize,
+    /// Print what would be written under which names, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum UnmatchedArg {
+    /// They keep their names.
+    Keep,
+    /// They are left out.
+    Drop,
+    /// They are an error.
+    Error,
+}
+
+fn format(name: &str) -> Result<Format, String> {
+    name.parse().map_err(|error: percolator_tensorflow::convert::UnknownFormat| error.to_string())
+}
+
+impl Convert {
+    fn options(&self) -> Result<Options, ConvertError> {
+        let mut rules = match (&self.rules, &self.rename) {
+            (Some(path), _) => Rules::from_file(path)?,
+            (None, Some(rule)) => Rules::rename(rule)?,
+            (None, None) => Rules::none(),
+        };
+        if let Some(unmatched) = self.unmatched {
+            rules = rules.unmatched(match unmatched {
+                UnmatchedArg::Keep => Unmatched::Keep,
+                UnmatchedArg::Drop => Unmatched::Drop,
+                UnmatchedArg::Error => Unmatched::Error,
+            });
+        }
+        Ok(Options { rules, leave_out: self.leave_out, shards: self.shards.get() })
+    }
+
+    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+        let model = Model::open(&self.from)?;
+        let format = self.format.unwrap_or_else(|| Format::of_target(&self.to));
+        let conversion = Conversion::plan(&model, &self.to, format, &self.options()?);
+        let conversion = conversion.map_err(|error| match error {
+            ConvertError::NoSuchType { .. } => {
+                anyhow::Error::new(error).context("--leave-out leaves out such tensors")
+            }
+            error => error.into(),
+        })?;
+        if self.dry_run {
+            return self.report_plan(&conversion, how);
+        }
+        let summary = match watched(how.quiet, |progress| Ok(conversion.run(progress)?))? {
+            Ended::Done(summary) => summary,
+            Ended::Stopped(code) => return Ok(code),
+        };
+        let mut out = stdout();
+        let (tensors, bytes) = (summary.tensors, summary.bytes);
+        let left_out = conversion.left_out();
+        if how.json {
+            let left_out: Vec<_> = left_out.iter().map(|left_out| name_and_reason(left_out).0).collect();
+            let path = self.to.to_string_lossy();
+            let done = json!({ "path": path, "tensors": tensors, "bytes": bytes, "left_out": left_out });
+            writeln!(out, "{done:#}")?;
+        } else {
+            writeln!(out, "{}: {tensors} tensors, {bytes} bytes", shown::path(&self.to))?;
+            write_left_out(&conversion, &mut out)?;
+        }
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn report_plan(&self, conversion: &Conversion<'_>, how: How) -> anyhow::Result<ExitCode> {
+        let mut out = stdout();
+        if how.json {
+            let tensors =
+                conversion.tensors().iter().map(|tensor| json!({ "from": tensor.from, "to": tensor.to }));
+            let left_out: Vec<_> =
+                conversion.left_out().iter().map(|left_out| name_and_reason(left_out).0).collect();
+            let plan = json!({ "tensors": tensors.collect::<Vec<_>>(), "left_out": left_out });
+            writeln!(out, "{plan:#}")?;
+        } else {
+            for tensor in conversion.tensors() {
+                if tensor.from == tensor.to {
+                    writeln!(out, "{}", printable(&tensor.from))?;
+                } else {
+                    writeln!(out, "{} -> {}", printable(&tensor.from), printable(&tensor.to))?;
+                }
+            }
+            write_left_out(conversion, &mut out)?;
+            let tensors = conversion.tensors().len();
+            writeln!(out, "{}: {tensors} tensors would be written", shown::path(&self.to))?;
+        }
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn write_left_out(conversion: &Conversion<'_>, out: &mut impl std::io::Write) -> anyhow::Result<()> {
+    for left_out in conversion.left_out() {
+        let (name, reason) = name_and_reason(left_out);
+        writeln!(out, "left out: {} ({reason})", printable(name))?;
+    }
+    match conversion.lost_metadata() {
+        0 => {}
+        texts => writeln!(out, "left out: the {texts} texts of the .safetensors file's metadata")?,
+    }
+    Ok(())
+}
+
+fn name_and_reason(left_out: &LeftOut) -> (&str, String) {
+    match left_out {
+        LeftOut::Dropped { name } => (name, "dropped by the rules".to_owned()),
+        LeftOut::Type { name, data_type } => (name, format!("the format has no type {data_type}")),
+    }
+}

@@ -1,0 +1,108 @@
+//! `percolator model copy`: a checkpoint's tensors, written anew.
+
+use std::fs;
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use percolator::{shown, whole_file};
+use percolator_tensorflow::StateFile;
+use percolator_tensorflow::convert::{Model, copy_checkpoint};
+use percolator_tensorflow::proto::CheckpointState;
+use serde_json::json;
+
+use super::work::{Ended, watched};
+use super::{How, stdout};
+
+#[derive(Debug, Args)]
+pub(super) struct Copy {
+    /// The checkpoint: its prefix, one of its files, a folder with a file "checkpoint" (the latest is copied), or a
+    /// SavedModel (its variables are copied).
+    #[arg(value_name = "FROM")]
+    from: PathBuf,
+    /// The prefix to write, or a folder: one that exists, or a path that ends with a slash.
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+    /// Write this many data files [default: as many as FROM has].
+    #[arg(long, value_name = "N")]
+    shards: Option<NonZeroUsize>,
+}
+
+impl Copy {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+        let model = Model::open(&self.from)?;
+        let Some(checkpoint) = model.checkpoint() else {
+            bail!(
+                "{}: only checkpoints are copied, and this is {}: use percolator model convert",
+                shown::path(&self.from),
+                model.format()
+            );
+        };
+        let is_folder = self.to.is_dir() || self.to.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let prefix = match (is_folder, checkpoint.prefix().file_name()) {
+            (true, Some(name)) => self.to.join(name),
+            _ => self.to.clone(),
+        };
+        let shards = self.shards.map(NonZeroUsize::get);
+        let copied =
+            watched(how.quiet, |progress| Ok(copy_checkpoint(checkpoint, &prefix, shards, progress)?))?;
+        let summary = match copied {
+            Ended::Done(summary) => summary,
+            Ended::Stopped(code) => return Ok(code),
+        };
+        let has_graph = copy_graph(checkpoint.prefix(), &prefix)?;
+        if is_folder {
+            name_as_latest(&self.to, &prefix)?;
+        }
+        let mut out = stdout();
+        let (tensors, bytes) = (summary.tensors, summary.bytes);
+        if how.json {
+            let prefix = prefix.to_string_lossy();
+            writeln!(out, "{:#}", json!({ "prefix": prefix, "tensors": tensors, "bytes": bytes }))?;
+        } else {
+            let meta = if has_graph { ", and the .meta file" } else { "" };
+            writeln!(out, "{}: {tensors} tensors, {bytes} bytes{meta}", shown::path(&prefix))?;
+        }
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Copies the graph that a saver of TensorFlow 1 writes beside a checkpoint, if there is one.
+fn copy_graph(from: &Path, to: &Path) -> anyhow::Result<bool> {
+    let [from, to] = [from, to].map(|prefix| {
+        let mut path = prefix.as_os_str().to_owned();
+        path.push(".meta");
+        PathBuf::from(path)
+    });
+    if !from.is_file() {
+        return Ok(false);
+    }
+    let bytes = fs::read(&from).with_context(|| format!("cannot read {}", shown::path(&from)))?;
+    whole_file::write(&to, &[&bytes]).with_context(|| format!("cannot write {}", shown::path(&to)))?;
+    Ok(true)
+}
+
+/// Writes the folder's file `checkpoint`, as a saver does. The checkpoints that it named before stay in its list.
+fn name_as_latest(folder: &Path, prefix: &Path) -> anyhow::Result<()> {
+    let name = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let file = StateFile::of(folder);
+    let mut all: Vec<String> =
+        file.all().unwrap_or_default().iter().filter_map(|path| relative(folder, path)).collect();
+    all.retain(|other| *other != name);
+    all.push(name.clone());
+    let state = CheckpointState {
+        model_checkpoint_path: name,
+        all_model_checkpoint_paths: all,
+        ..CheckpointState::default()
+    };
+    Ok(file.write(&state)?)
+}
+
+fn relative(folder: &Path, path: &Path) -> Option<String> {
+    let path = path.strip_prefix(folder).unwrap_or(path);
+    path.to_str().map(str::to_owned)
+}

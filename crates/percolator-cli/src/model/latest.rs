@@ -1,0 +1,43 @@
+//! `percolator model latest`: the latest checkpoint of a folder.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use percolator::shown;
+use percolator_tensorflow::latest_checkpoint;
+use serde_json::json;
+
+use super::{How, stdout};
+
+#[derive(Debug, Args)]
+pub(super) struct Latest {
+    /// The folder that a training run saves its checkpoints in.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+impl Latest {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+        let Some(prefix) = latest_checkpoint(&self.folder)? else {
+            let folder = shown::path(&self.folder);
+            // The exit code reports it even if nobody reads this.
+            let _ = writeln!(
+                std::io::stderr(),
+                "percolator: {folder}: there is no checkpoint: the folder has no file \"checkpoint\""
+            );
+            return Ok(ExitCode::FAILURE);
+        };
+        let mut out = stdout();
+        if how.json {
+            writeln!(out, "{}", json!({ "prefix": prefix.to_string_lossy() }))?;
+        } else {
+            // As it is: scripts open it.
+            out.write_all(prefix.as_os_str().as_encoded_bytes())?;
+            writeln!(out)?;
+        }
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

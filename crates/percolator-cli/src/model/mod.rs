@@ -1,0 +1,107 @@
+//! `percolator model`: TensorFlow's model files, and the files that other programs keep tensors in.
+
+mod convert;
+mod copy;
+mod diff;
+mod latest;
+mod list;
+mod show;
+mod values;
+mod verify;
+mod work;
+
+use std::io::{self, BufWriter, StdoutLock};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use percolator::shown;
+
+use crate::out::Out;
+
+#[derive(Debug, Args)]
+pub(super) struct Model {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    how: How,
+}
+
+/// How a subcommand reports.
+#[derive(Clone, Copy, Debug, Args)]
+struct How {
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Print no progress.
+    #[arg(long, global = true)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the tensors: name, type, shape and bytes.
+    ///
+    /// With --json, an array of {name, dtype, shape, bytes, sha256}, sorted by name. The digest is that of the
+    /// elements in row-major order, numbers with their lowest byte first; of strings, that of all of them joined
+    /// by zero bytes.
+    List(list::List),
+    /// Show what a SavedModel, a meta graph or a checkpoint holds, or one tensor's values.
+    ///
+    /// Of a SavedModel or a .meta file: signatures, placeholders, constants, variables and assets. Of a checkpoint
+    /// of TensorFlow 2: the tree of its objects. Of other files: the tensors.
+    Show(show::Show),
+    /// Verify every checksum, on all processors.
+    ///
+    /// All that is wrong is named, and the exit code is then 1. A .safetensors or .npy file has no checksums: of
+    /// it, headers and lengths are checked.
+    Verify(verify::Verify),
+    /// Write a checkpoint's tensors anew, as TensorFlow writes them.
+    ///
+    /// The tensors keep their order, their slices and their data files, so a checkpoint that TensorFlow wrote is
+    /// copied byte for byte. If TO is a folder (or ends with a slash), the checkpoint keeps its name there, and the
+    /// folder's file "checkpoint" names it as the latest. The .meta file is copied along.
+    Copy(copy::Copy),
+    /// Convert tensors between checkpoints, .safetensors, .npz, .npy and folders of .npy files.
+    ///
+    /// Types stay what they are. The ending of TO is its format: .safetensors, .npz, .npy; a slash for a folder of
+    /// .npy files; any other is a checkpoint's prefix.
+    Convert(convert::Convert),
+    /// Compare the tensors of two models: names, types, shapes, values.
+    ///
+    /// The exit code is 1 if they differ.
+    Diff(diff::Diff),
+    /// Print the prefix of the latest checkpoint of a folder, as its file "checkpoint" names it.
+    ///
+    /// The exit code is 1 if there is none.
+    Latest(latest::Latest),
+}
+
+impl Model {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let how = self.how;
+        match self.what {
+            What::List(list) => list.run(how),
+            What::Show(show) => show.run(how),
+            What::Verify(verify) => verify.run(how),
+            What::Copy(copy) => copy.run(how),
+            What::Convert(convert) => convert.run(how),
+            What::Diff(diff) => diff.run(how),
+            What::Latest(latest) => latest.run(how),
+        }
+    }
+}
+
+/// The standard output, buffered.
+fn stdout() -> Out<BufWriter<StdoutLock<'static>>> {
+    Out::new(BufWriter::new(io::stdout().lock()))
+}
+
+/// A name from a file, for a terminal.
+fn printable(name: &str) -> String {
+    shown::message(name).to_string()
+}
+
+/// A shape as `[2, 3]`.
+fn shape(shape: &[usize]) -> String {
+    format!("{shape:?}")
+}

@@ -1,0 +1,136 @@
+//! `percolator model verify`: every checksum of a model's files.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use percolator::shown;
+use percolator_tensorflow::convert::{Format, Model, Progress};
+use percolator_tensorflow::{Checkpoint, TensorInfo};
+use serde_json::json;
+
+use super::list::weight;
+use super::work::{Ended, each, watched};
+use super::{How, stdout};
+
+#[derive(Debug, Args)]
+pub(super) struct Verify {
+    /// A checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"), a SavedModel, a
+    /// .safetensors, .npz or .npy file, or a folder of .npy files.
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+}
+
+/// What was found.
+struct Verified {
+    checksums: usize,
+    bytes: u64,
+    faults: Vec<String>,
+}
+
+impl Verify {
+    pub(super) fn run(&self, how: How) -> anyhow::Result<ExitCode> {
+        let model = Model::open(&self.path)?;
+        let work = |progress: &Progress| match model.checkpoint() {
+            Some(checkpoint) => of_checkpoint(checkpoint, progress),
+            None => of_tensors(&model, progress),
+        };
+        let verified = match watched(how.quiet, work)? {
+            Ended::Done(verified) => verified,
+            Ended::Stopped(code) => return Ok(code),
+        };
+        report(&model, &verified, how)?;
+        Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn report(model: &Model, verified: &Verified, how: How) -> anyhow::Result<()> {
+    let Verified { checksums, bytes, faults } = verified;
+    let tensors = model.tensors().len();
+    let mut out = stdout();
+    if how.json {
+        let path = model.path().to_string_lossy();
+        let found = json!({
+            "path": path, "tensors": tensors, "checksums": checksums, "bytes": bytes, "faults": faults,
+        });
+        writeln!(out, "{found:#}")?;
+        return out.finish();
+    }
+    for fault in faults {
+        writeln!(out, "{}", shown::message(fault))?;
+    }
+    let has_checksums = matches!(model.format(), Format::Checkpoint | Format::Npz);
+    let verified = match has_checksums {
+        true => format!("{checksums} checksums right, of {bytes} bytes"),
+        false => format!("{bytes} bytes read; the format has no checksums"),
+    };
+    let faults = match faults.len() {
+        0 => "nothing is wrong".to_owned(),
+        1 => "1 fault".to_owned(),
+        faults => format!("{faults} faults"),
+    };
+    writeln!(out, "{}: {tensors} tensors; {verified}; {faults}", shown::path(model.path()))?;
+    out.finish()
+}
+
+/// Verifies tensors one by one; of those in slices, each slice by itself, so that each fault is found.
+fn of_checkpoint(checkpoint: &Checkpoint, progress: &Progress) -> anyhow::Result<Verified> {
+    let pieces: Vec<_> = checkpoint.tensors().flat_map(pieces).collect();
+    progress.set_total(pieces.iter().map(|(_, _, bytes)| (*bytes).max(1)).sum());
+    let checked = each(pieces.len(), |number| {
+        progress.check()?;
+        let (name, region, bytes) = &pieces[number];
+        let read = match region {
+            None => checkpoint.tensor(name),
+            Some(region) => checkpoint.region(name, region),
+        };
+        progress.add_done((*bytes).max(1));
+        anyhow::Ok((*bytes, read.map(drop)))
+    });
+    let mut verified = Verified { checksums: 0, bytes: 0, faults: Vec::new() };
+    for checked in checked {
+        match checked? {
+            (bytes, Ok(())) => {
+                verified.checksums += 1;
+                verified.bytes += bytes;
+            }
+            (_, Err(error)) => verified.faults.push(format!("{:#}", anyhow::Error::new(error))),
+        }
+    }
+    // A missing data file is one fault, not one for each of its tensors.
+    verified.faults.dedup();
+    Ok(verified)
+}
+
+/// What has a checksum of its own: a tensor's name, the region of a slice, the bytes.
+type Piece<'a> = (&'a str, Option<&'a [std::ops::Range<usize>]>, u64);
+
+fn pieces(tensor: TensorInfo<'_>) -> impl Iterator<Item = Piece<'_>> {
+    let name = tensor.name;
+    let whole = tensor.place.map(|place| (name, None, place.bytes));
+    let slices = tensor.slices.iter().map(move |slice| (name, Some(&*slice.region), slice.place.bytes));
+    whole.into_iter().chain(slices)
+}
+
+fn of_tensors(model: &Model, progress: &Progress) -> anyhow::Result<Verified> {
+    progress.set_total(model.tensors().iter().map(weight).sum());
+    let checked = each(model.tensors().len(), |place| {
+        progress.check()?;
+        let info = &model.tensors()[place];
+        let read = model.read(place);
+        progress.add_done(weight(info));
+        anyhow::Ok((info.bytes().unwrap_or(0), read.map(drop)))
+    });
+    let mut verified = Verified { checksums: 0, bytes: 0, faults: Vec::new() };
+    for checked in checked {
+        match checked? {
+            (bytes, Ok(())) => {
+                verified.checksums += usize::from(model.format() == Format::Npz);
+                verified.bytes += bytes as u64;
+            }
+            (_, Err(error)) => verified.faults.push(format!("{:#}", anyhow::Error::new(error))),
+        }
+    }
+    Ok(verified)
+}

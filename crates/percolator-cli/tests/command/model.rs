@@ -1,0 +1,381 @@
+//! The command reads, copies, converts and compares models, and says what is wrong with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use percolator_tensorflow::{Checkpoint, CheckpointWriter, DataType, Tensor};
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+
+/// The data of the tests of percolator-tensorflow, which TensorFlow wrote.
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../percolator-tensorflow/tests/data").join(name)
+}
+
+fn command(folder: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+    let data = data("");
+    // Paths that begin with @ are those of the data.
+    let arguments = arguments.split_whitespace().map(|argument| match argument.strip_prefix('@') {
+        Some(name) => data.join(name).into_os_string(),
+        None => argument.into(),
+    });
+    command.arg("model").args(arguments).current_dir(folder).env_remove("RUST_LOG");
+    command
+}
+
+fn run(folder: &Path, arguments: &str) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+#[track_caller]
+fn pass(folder: &Path, arguments: &str) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a command that exits with 1; returns what it prints, and what it says about that.
+#[track_caller]
+fn fail(folder: &Path, arguments: &str) -> (String, String) {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn json(folder: &Path, arguments: &str) -> Value {
+    serde_json::from_str(&pass(folder, &format!("{arguments} --json"))).unwrap()
+}
+
+/// A folder with a checkpoint `model` of these tensors.
+fn written(tensors: &[(&str, Tensor<'_>)]) -> TempDir {
+    let folder = tempdir().unwrap();
+    write(&folder.path().join("model"), tensors);
+    folder
+}
+
+fn write(prefix: &Path, tensors: &[(&str, Tensor<'_>)]) {
+    let mut writer = CheckpointWriter::create(prefix).unwrap();
+    for (name, tensor) in tensors {
+        writer.add(name, tensor).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn floats(values: &[f32]) -> Tensor<'static> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Tensor::new(DataType::Float32, [values.len()], bytes).unwrap()
+}
+
+#[test]
+fn a_list_has_what_tensorflow_read() {
+    let folder = tempdir().unwrap();
+    let manifest: Value = serde_json::from_slice(&fs::read(data("manifest.json")).unwrap()).unwrap();
+    let mut compared = 0;
+    for checkpoint in manifest["checkpoints"].as_array().unwrap() {
+        let prefix = checkpoint["prefix"].as_str().unwrap();
+        let listed = json(folder.path(), &format!("list @{prefix}"));
+        let listed = listed.as_array().unwrap();
+        assert_eq!(listed.len() as u64, checkpoint["count"].as_u64().unwrap(), "{prefix}");
+        let names: Vec<_> = listed.iter().map(|tensor| tensor["name"].as_str().unwrap()).collect();
+        assert!(names.is_sorted());
+        for tensor in checkpoint["tensors"].as_array().unwrap() {
+            let found = listed.iter().find(|found| found["name"] == tensor["name"]).unwrap();
+            assert_eq!(found.as_object().unwrap().len(), 5);
+            for key in ["dtype", "shape", "sha256"] {
+                assert_eq!(found[key], tensor[key], "{prefix} {tensor}");
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 30);
+    let types = json(folder.path(), "list @types/model");
+    let bytes = |name: &str| {
+        types.as_array().unwrap().iter().find(|tensor| tensor["name"] == name).unwrap()["bytes"].as_u64()
+    };
+    assert_eq!((bytes("types/string"), bytes("types/float32")), (Some(460), Some(84)));
+}
+
+#[test]
+fn a_table_has_a_line_for_each_tensor_and_the_total() {
+    let folder = tempdir().unwrap();
+    let expected = "name       type     shape       bytes\n\
+                    layer1/W   float32  [100, 100]  40000\n\
+                    layer2/W   float32  [100, 100]  40000\n\
+                    2 tensors                       80000\n";
+    for path in ["@article_ref_saver", "@article_ref_saver/model.index", "@article_ref_saved_model"] {
+        assert_eq!(pass(folder.path(), &format!("list {path}")), expected);
+    }
+}
+
+#[test]
+fn a_model_is_shown_with_its_signatures() {
+    let folder = tempdir().unwrap();
+    for path in ["@article_ref_saved_model", "@article_ref_saved_model_text"] {
+        let shown = pass(folder.path(), &format!("show {path}"));
+        for line in [
+            "    input x: float32 [?, 100] <x:0>\n",
+            "    output y: float32 [?, 100] <layer1/add:0>\n",
+            "  x: float32 [?, 100]\n",
+            "  layer1/b: float32 [100] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, ...]\n",
+            "  layer1/W: float32 [100, 100], by reference\n",
+        ] {
+            assert!(shown.contains(line), "{line}{shown}");
+        }
+    }
+    let manifest: Value = serde_json::from_slice(&fs::read(data("saved_models.json")).unwrap()).unwrap();
+    for model in manifest.as_array().unwrap() {
+        let shown = json(folder.path(), &format!("show @{}", model["dir"].as_str().unwrap()));
+        let graph = &shown["meta_graphs"][0];
+        assert_eq!(graph["tags"], json!(["serve"]));
+        for (name, signature) in model["signatures"].as_object().unwrap() {
+            let found = &graph["signatures"][name];
+            assert_eq!((&found["inputs"], &found["outputs"]), (&signature["inputs"], &signature["outputs"]));
+        }
+        for key in ["placeholders", "nodes"] {
+            if let Some(expected) = model.get(key) {
+                assert_eq!(graph[key], *expected, "{key}");
+            }
+        }
+        for (name, values) in model.get("constants").and_then(Value::as_object).into_iter().flatten() {
+            assert_eq!(graph["constants"][name]["values"], *values, "{name}");
+        }
+    }
+    let module = pass(folder.path(), "show @module");
+    assert!(module.contains("assets:\n  vocab.txt -> "), "{module}");
+    let meta = pass(folder.path(), "show @article_ref_saver/model.meta");
+    assert!(meta.contains("saver: save/Const:0 is the prefix, "), "{meta}");
+}
+
+#[test]
+fn a_graph_is_drawn() {
+    let folder = tempdir().unwrap();
+    let whole = pass(folder.path(), "show --dot @article_ref_saved_model");
+    assert!(whole.starts_with("digraph") && whole.contains("layer1/add"), "{whole}");
+    let needed = pass(folder.path(), "show --dot --signature default --tags serve @article_ref_saved_model");
+    assert!(
+        needed.len() < whole.len() && needed.contains("layer1/add") && !needed.contains("RestoreV2"),
+        "{needed}"
+    );
+    let (_, error) = fail(folder.path(), "show --dot @types/model");
+    assert!(error.contains("--dot draws the graph of a SavedModel"), "{error}");
+}
+
+#[test]
+fn objects_are_shown_as_a_tree_and_tensors_with_their_values() {
+    let folder = tempdir().unwrap();
+    let tree = pass(folder.path(), "show @object");
+    assert!(tree.contains("  net\n    w  float32 [4, 3]\n    layers\n      0  float32 [3]\n"), "{tree}");
+    let objects = json(folder.path(), "show @object");
+    assert_eq!(objects["objects"][0]["path"], "");
+    let key = "net/step/.ATTRIBUTES/VARIABLE_VALUE";
+    let expected = format!("{key}: int64 []\n7\n");
+    assert_eq!(pass(folder.path(), "show @object net/step"), expected);
+    assert_eq!(pass(folder.path(), &format!("show @object {key}")), expected);
+    let value = json(folder.path(), "show @object net/step");
+    assert_eq!(value, json!({ "name": key, "dtype": "int64", "shape": [], "values": 7 }));
+    let constant = pass(folder.path(), "show @article_ref_saved_model layer1/b");
+    assert!(constant.starts_with("layer1/b: float32 [100]\n[0.0, 1.0, "), "{constant}");
+    let variable = pass(folder.path(), "show @article_ref_saved_model layer1/W");
+    assert!(variable.starts_with("layer1/W: float32 [100, 100]\n[["), "{variable}");
+    assert!(variable.contains("...") && variable.lines().count() < 20, "{variable}");
+    let (_, error) = fail(folder.path(), "show @object net/stop");
+    assert!(error.contains("net/stop"), "{error}");
+}
+
+#[test]
+fn a_verification_names_all_faults() {
+    let folder = written(&[("a", floats(&[1.0, 2.0])), ("b", floats(&[3.0])), ("c", floats(&[4.0]))]);
+    let path = folder.path();
+    let expected = "model: 3 tensors; 3 checksums right, of 16 bytes; nothing is wrong\n";
+    assert_eq!(pass(path, "verify model"), expected);
+    let file = path.join("model.data-00000-of-00001");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[0] ^= 1;
+    bytes[12] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    let (found, _) = fail(path, "verify model");
+    assert_eq!(found.lines().count(), 3, "{found}");
+    assert!(found.contains("\"a\"") && found.contains("\"c\"") && !found.contains("\"b\""), "{found}");
+    assert!(found.ends_with("3 tensors; 1 checksums right, of 4 bytes; 2 faults\n"), "{found}");
+    let output = run(path, "verify model --json");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((found["faults"].as_array().unwrap().len(), &found["checksums"]), (2, &json!(1)));
+    fs::remove_file(&file).unwrap();
+    let (found, _) = fail(path, "verify model");
+    assert!(found.contains("model.data-00000-of-00001"), "{found}");
+    // Each slice has a checksum of its own.
+    fs::create_dir(path.join("sliced")).unwrap();
+    for name in ["model.index", "model.data-00000-of-00001"] {
+        fs::copy(data(&format!("sliced/{name}")), path.join("sliced").join(name)).unwrap();
+    }
+    let file = path.join("sliced/model.data-00000-of-00001");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte ^= 1);
+    fs::write(&file, bytes).unwrap();
+    let checkpoint = Checkpoint::open(path.join("sliced/model")).unwrap();
+    let slices: usize = checkpoint.tensors().map(|tensor| tensor.slices.len()).sum();
+    let (found, _) = fail(path, "verify sliced/model");
+    assert!(slices > 2 && found.ends_with(&format!("{slices} faults\n")), "{found}");
+}
+
+/// The files of a folder, by name.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn copies_have_the_bytes_that_tensorflow_wrote() {
+    for name in ["article_ref_saver", "types", "many", "sharded", "sliced"] {
+        let folder = tempdir().unwrap();
+        pass(folder.path(), &format!("copy @{name}/model copy/"));
+        let mut expected = files(&data(name));
+        if name == "many" {
+            // It was not written by a saver.
+            let state = b"model_checkpoint_path: \"model\"\nall_model_checkpoint_paths: \"model\"\n";
+            expected.insert(0, ("checkpoint".to_owned(), state.to_vec()));
+        }
+        expected.retain(|(name, _)| !name.ends_with(".json"));
+        let found = files(&folder.path().join("copy"));
+        let names =
+            |files: &[(String, Vec<u8>)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&found), names(&expected));
+        assert!(found == expected, "{name}");
+        assert_eq!(pass(folder.path(), "latest copy"), "copy/model\n");
+    }
+    let folder = tempdir().unwrap();
+    pass(folder.path(), "copy @types other --shards 3");
+    assert_eq!(files(folder.path()).iter().filter(|(name, _)| name.contains("-of-00003")).count(), 3);
+    let verdict = pass(folder.path(), "diff other @types");
+    assert_eq!(verdict, "17 equal, 0 different, 0 only in the first, 0 only in the second\n");
+    let (_, error) = fail(folder.path(), "copy other other");
+    assert!(error.contains("written over"), "{error}");
+    pass(folder.path(), "convert other x.npz");
+    let (_, error) = fail(folder.path(), "copy x.npz again");
+    assert!(error.contains("use percolator model convert"), "{error}");
+}
+
+#[test]
+fn conversions_keep_types_and_rename_by_rules() {
+    let folder = tempdir().unwrap();
+    let path = folder.path();
+    let printed = pass(path, "convert @article_ref_saver/model w.safetensors --rename /=.");
+    assert_eq!(printed, "w.safetensors: 2 tensors, 80000 bytes\n");
+    let listed = json(path, "list w.safetensors");
+    assert_eq!(listed[0]["name"], "layer1.W");
+    fs::write(path.join("rules"), "regex ^layer(\\d)[.]W$ -> layer$1/W\nunmatched error\n").unwrap();
+    for target in ["back/model", "back.npz", "folder/"] {
+        pass(path, &format!("convert w.safetensors {target} --rules rules"));
+        let verdict = pass(path, &format!("diff {target} @article_ref_saver/model"));
+        assert!(verdict.starts_with("2 equal, 0 different"), "{verdict}");
+    }
+    assert!(path.join("folder/layer1/W.npy").is_file());
+    let plan = pass(path, "convert w.safetensors x.npz --dry-run --rules rules");
+    let expected = "layer1.W -> layer1/W\nlayer2.W -> layer2/W\nx.npz: 2 tensors would be written\n";
+    assert_eq!(plan, expected);
+    assert!(!path.join("x.npz").exists());
+    // A type that the format does not have.
+    let (_, error) = fail(path, "convert @types/model t.safetensors");
+    assert!(error.contains("--leave-out") && error.contains("has no type complex128"), "{error}");
+    assert!(!path.join("t.safetensors").exists());
+    let printed = pass(path, "convert @types/model t.safetensors --leave-out");
+    assert!(
+        printed.contains("14 tensors") && printed.contains("left out: types/string (the format"),
+        "{printed}"
+    );
+    pass(path, "convert @types/model t.npz");
+    assert!(pass(path, "diff t.npz @types/model").starts_with("17 equal, 0 different"));
+    // The format by its name.
+    pass(path, "convert t.npz folder-of-arrays --to npy-folder");
+    assert!(pass(path, "diff t.npz folder-of-arrays").starts_with("17 equal"));
+    let (_, error) = fail(path, "convert t.npz t.npz");
+    assert!(error.contains("written over"), "{error}");
+    let (_, error) = fail(path, "convert t.npz x.npz --rename types/[a-z]+\\d*=x");
+    assert!(error.contains("would both be named \"x\""), "{error}");
+}
+
+#[test]
+fn differences_are_told_and_tolerated() {
+    let strings = |last: &'static [u8]| Tensor::strings([2], [&b"a"[..], last]).unwrap();
+    let folder = written(&[
+        ("a", floats(&[1.0, 2.0])),
+        ("b", strings(b"b")),
+        ("c", floats(&[1.0])),
+        ("d", floats(&[])),
+    ]);
+    let path = folder.path();
+    let shaped = Tensor::new(DataType::Float32, [1, 1], vec![0; 4]).unwrap();
+    let typed = Tensor::new(DataType::Int32, [0], vec![]).unwrap();
+    let other = [
+        ("a", floats(&[1.0, 2.5])),
+        ("b", strings(b"c")),
+        ("c", shaped),
+        ("d", typed),
+        ("e", floats(&[0.0])),
+    ];
+    write(&path.join("other"), &other);
+    let (found, error) = fail(path, "diff model other");
+    let expected = "e: only in other\n\
+                    a: 1 of 2 elements differ, the first at 1; by 0.5 at most, relatively by 0.2\n\
+                    b: 1 of 2 elements differ, the first at 1\n\
+                    c: [1], and [1, 1]\n\
+                    d: float32, and int32\n\
+                    0 equal, 4 different, 0 only in the first, 1 only in the second\n";
+    assert_eq!((&*found, &*error), (expected, ""));
+    let (found, _) = fail(path, "diff model other --tolerance 0.25");
+    assert!(found.contains("1 equal, 3 different"), "{found}");
+    let output = run(path, "diff model other --json");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["different"][0]["max_absolute"], 0.5);
+    assert_eq!(found["only_in_second"], json!(["e"]));
+    assert_eq!(
+        pass(path, "diff model model"),
+        "4 equal, 0 different, 0 only in the first, 0 only in the second\n"
+    );
+}
+
+#[test]
+fn the_latest_checkpoint_is_all_that_is_printed() {
+    let folder = tempdir().unwrap();
+    let latest = pass(folder.path(), "latest @object");
+    assert_eq!(latest, format!("{}\n", data("object/ckpt-3").display()));
+    let (printed, error) = fail(folder.path(), "latest .");
+    assert_eq!(printed, "");
+    assert!(error.contains("there is no checkpoint"), "{error}");
+    fs::write(folder.path().join("checkpoint"), "model_checkpoint_path: \"gone\"\n").unwrap();
+    let (printed, error) = fail(folder.path(), "latest .");
+    assert!(printed.is_empty() && error.contains("gone"), "{error}");
+}
+
+#[test]
+fn a_closed_output_is_no_error() {
+    let folder = tempdir().unwrap();
+    for arguments in ["list @many/model", "list @many/model --json", "show --dot @module", "show @many/model"]
+    {
+        let mut child =
+            command(folder.path(), arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments}: {output:?}");
+        assert!(output.stderr.is_empty(), "{arguments}: {output:?}");
+    }
+}
+
+#[test]
+fn names_are_printed_without_control_characters() {
+    let folder = written(&[("a\u{1b}[31m\nb", floats(&[1.0]))]);
+    for arguments in ["list model", "show model", "convert model x.npz --dry-run", "diff model @types/model"]
+    {
+        let output = run(folder.path(), arguments);
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(printed.contains("a\\u{1b}[31m\\nb") && !printed.contains('\u{1b}'), "{printed}");
+    }
+}

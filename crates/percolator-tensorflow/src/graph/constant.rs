@@ -1,0 +1,268 @@
+//! Tensors that are stored in a graph.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::borrow::Cow;
+
+use crate::proto::TensorProto;
+use crate::tensor::elements;
+use crate::{DataType, Tensor, TensorError};
+
+/// The most bytes of a constant's value, unless a caller [allows more](Constant::value_within): 1 GiB. It
+/// limits what a few bytes of a file may unfold to.
+pub const CONSTANT_BYTES_MAX: usize = 1 << 30;
+
+/// A tensor that is stored in a graph: a constant's value, an attribute, or a default.
+///
+/// The value is read when it is [asked for](Self::value). A graph may store fewer elements than the shape has
+/// places: the last one is repeated, and a list without elements means zeros or empty strings. A few bytes of
+/// a file may so stand for a large tensor. That is allowed up to a limit, and takes memory only once the
+/// value is read. A value that is stored whole in bytes is lent from the graph.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant<'a> {
+    proto: &'a TensorProto,
+}
+
+/// Why a stored tensor has no value.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConstantError {
+    /// The node is not a constant.
+    #[error("a node of operation {op:?} has no value in the graph")]
+    NoValue {
+        /// Its operation.
+        op: String,
+    },
+    /// The type is none of TensorFlow's.
+    #[error("the value is of type number {found}, which TensorFlow 2.21 does not have")]
+    Type {
+        /// The number of the type.
+        found: i32,
+    },
+    /// The type has no values outside a running program.
+    #[error("the value is of type {found}: such values mean something to the program that has them only")]
+    Handle {
+        /// The type.
+        found: DataType,
+    },
+    /// The shape is not that of a value.
+    #[error("the value has {found}, but a value has extents of 0 or more")]
+    Shape {
+        /// What the shape has.
+        found: String,
+    },
+    /// The elements are more than any memory can hold, or more bytes than the caller allows.
+    #[error("the value of type {data_type} and shape {shape:?} has {found} bytes: {allowed} are allowed")]
+    TooLarge {
+        /// The type of an element.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// The bytes, or `usize::MAX` if they are not countable.
+        found: usize,
+        /// The most bytes allowed.
+        allowed: usize,
+    },
+    /// The stored bytes are not those of type and shape.
+    #[error("the value's strings are damaged: {fault}")]
+    Strings {
+        /// What is wrong.
+        fault: String,
+    },
+    /// The elements are not as many as the shape says.
+    #[error("{0}")]
+    Tensor(#[from] TensorError),
+}
+
+impl<'a> Constant<'a> {
+    pub(super) fn new(proto: &'a TensorProto) -> Self {
+        Constant { proto }
+    }
+
+    /// Returns the type of its elements, or `None` if the number in the file is not one of TensorFlow 2.21's.
+    #[must_use]
+    pub fn data_type(&self) -> Option<DataType> {
+        DataType::from_proto(self.proto.dtype)
+    }
+
+    /// Returns its extents.
+    ///
+    /// # Errors
+    ///
+    /// [`ConstantError::Shape`] if they are not those of a value.
+    pub fn shape(&self) -> Result<Vec<usize>, ConstantError> {
+        let Some(shape) = &self.proto.tensor_shape else { return Ok(Vec::new()) };
+        if shape.unknown_rank {
+            return Err(ConstantError::Shape { found: "an unknown rank".to_owned() });
+        }
+        let extent = |size: i64| {
+            let found = || ConstantError::Shape { found: format!("the extent {size}") };
+            usize::try_from(size).map_err(|_| found())
+        };
+        shape.dim.iter().map(|dim| extent(dim.size)).collect()
+    }
+
+    /// Returns the value: lent from the graph where it is stored as bytes, copied where not.
+    ///
+    /// # Errors
+    ///
+    /// [`ConstantError`] if the value is damaged, or has more than [`CONSTANT_BYTES_MAX`] bytes.
+    pub fn value(&self) -> Result<Tensor<'a>, ConstantError> {
+        self.value_within(CONSTANT_BYTES_MAX)
+    }
+
+    /// The same with a limit of the caller's. What is lent, and not copied, is not limited.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value).
+    pub fn value_within(&self, bytes_max: usize) -> Result<Tensor<'a>, ConstantError> {
+        let found = self.proto.dtype;
+        let data_type = self.data_type().ok_or(ConstantError::Type { found })?;
+        let shape = self.shape()?;
+        match data_type {
+            DataType::String => self.strings(shape, bytes_max),
+            DataType::Resource | DataType::Variant => Err(ConstantError::Handle { found: data_type }),
+            _ => self.numbers(data_type, shape, bytes_max),
+        }
+    }
+
+    /// Returns how many places a shape has, if elements of this size may be so many.
+    fn count(
+        data_type: DataType,
+        shape: &[usize],
+        size: usize,
+        allowed: usize,
+    ) -> Result<usize, ConstantError> {
+        let count = elements(shape);
+        let bytes = count.and_then(|count| count.checked_mul(size));
+        let found = bytes.unwrap_or(usize::MAX);
+        match count {
+            Some(count) if found <= allowed => Ok(count),
+            _ => Err(ConstantError::TooLarge { data_type, shape: shape.to_owned(), found, allowed }),
+        }
+    }
+
+    fn strings(&self, shape: Vec<usize>, bytes_max: usize) -> Result<Tensor<'a>, ConstantError> {
+        // A string takes this much memory, however short it is. The bytes themselves are lent.
+        let count = Self::count(DataType::String, &shape, size_of::<Cow<'_, [u8]>>(), bytes_max)?;
+        let content = &*self.proto.tensor_content;
+        if count > 0 && !content.is_empty() {
+            return Ok(Tensor::strings(shape, packed_strings(content, count)?)?);
+        }
+        let stored = &self.proto.string_val;
+        let last = stored.last().map_or(&[][..], |last| last);
+        let strings = stored.iter().map(|one| &**one).chain(std::iter::repeat(last)).take(count);
+        Ok(Tensor::strings(shape, strings)?)
+    }
+
+    fn numbers(
+        &self,
+        data_type: DataType,
+        shape: Vec<usize>,
+        bytes_max: usize,
+    ) -> Result<Tensor<'a>, ConstantError> {
+        let size = data_type.size().ok_or(ConstantError::Handle { found: data_type })?;
+        let content = &*self.proto.tensor_content;
+        let count = if content.is_empty() { bytes_max } else { usize::MAX };
+        let count = Self::count(data_type, &shape, size, count)?;
+        if count == 0 {
+            return Ok(Tensor::new(data_type, shape, &[][..])?);
+        }
+        if !content.is_empty() {
+            return Ok(Tensor::new(data_type, shape, content)?);
+        }
+        // The size was checked just now.
+        let bytes_max = count.saturating_mul(size);
+        let mut bytes = Vec::with_capacity(bytes_max);
+        self.put_elements(data_type, bytes_max, &mut bytes);
+        bytes.truncate(bytes_max);
+        // A list that is cut inside its only element has no element, which is zero.
+        let whole = bytes.len().checked_div(size).unwrap_or_default().saturating_mul(size);
+        bytes.truncate(whole);
+        repeat_last(&mut bytes, size, bytes_max);
+        Ok(Tensor::new(data_type, shape, bytes)?)
+    }
+
+    /// Writes the elements of the list that this type is stored in, but not many more than needed.
+    #[expect(clippy::cast_possible_truncation, reason = "TensorFlow's readers cut off what is too large")]
+    #[expect(clippy::cast_sign_loss, reason = "the bits are those of the unsigned type")]
+    fn put_elements(&self, data_type: DataType, bytes_max: usize, out: &mut Vec<u8>) {
+        use DataType as T;
+        fn put<T: Copy, const N: usize>(
+            list: &[T],
+            bytes_max: usize,
+            out: &mut Vec<u8>,
+            bytes: impl Fn(T) -> [u8; N],
+        ) {
+            list.iter().take(bytes_max).for_each(|value| out.extend_from_slice(&bytes(*value)));
+        }
+        let proto = self.proto;
+        // No element has less than a byte.
+        let most = bytes_max;
+        match data_type {
+            T::Float16 | T::Bfloat16 => put(&proto.half_val, most, out, |bits| (bits as u16).to_le_bytes()),
+            T::Float32 => put(&proto.float_val, most, out, f32::to_le_bytes),
+            T::Float64 => put(&proto.double_val, most, out, f64::to_le_bytes),
+            T::Int32 | T::Qint32 => put(&proto.int_val, most, out, i32::to_le_bytes),
+            T::Int16 | T::Uint16 | T::Qint16 | T::Quint16 => {
+                put(&proto.int_val, most, out, |value| (value as u16).to_le_bytes());
+            }
+            T::Int8 | T::Uint8 | T::Qint8 | T::Quint8 | T::Int4 | T::Uint4 | T::Int2 | T::Uint2 => {
+                put(&proto.int_val, most, out, |value| [value as u8]);
+            }
+            T::Int64 => put(&proto.int64_val, most, out, i64::to_le_bytes),
+            T::Uint32 => put(&proto.uint32_val, most, out, u32::to_le_bytes),
+            T::Uint64 => put(&proto.uint64_val, most, out, u64::to_le_bytes),
+            T::Bool => put(&proto.bool_val, most, out, |value| [u8::from(value)]),
+            T::Complex64 => put(&proto.scomplex_val, most, out, f32::to_le_bytes),
+            T::Complex128 => put(&proto.dcomplex_val, most, out, f64::to_le_bytes),
+            T::Float8E5m2
+            | T::Float8E4m3fn
+            | T::Float8E4m3fnuz
+            | T::Float8E4m3b11fnuz
+            | T::Float8E5m2fnuz
+            | T::Float4E2m1fn => put(&proto.float8_val, most, out, |byte| [byte]),
+            T::String | T::Resource | T::Variant => {}
+        }
+    }
+}
+
+/// Repeats the last element, or zero if there is none, up to so many bytes.
+fn repeat_last(bytes: &mut Vec<u8>, size: usize, bytes_max: usize) {
+    let Some(from) = bytes.len().checked_sub(size) else { return bytes.resize(bytes_max, 0) };
+    // Each copy doubles what can be copied next.
+    while let Some(missing @ 1..) = bytes_max.checked_sub(bytes.len()) {
+        let there = bytes.len().saturating_sub(from);
+        bytes.extend_from_within(from..from.saturating_add(there.min(missing)));
+    }
+}
+
+/// Reads strings as TensorFlow packs them into bytes: all lengths, then all strings.
+fn packed_strings(content: &[u8], count: usize) -> Result<Vec<&[u8]>, ConstantError> {
+    let damaged = |fault: String| ConstantError::Strings { fault };
+    // A length has a byte at least, which bounds what is allocated.
+    if count > content.len() {
+        return Err(damaged(format!("{} bytes cannot hold {count} lengths", content.len())));
+    }
+    let mut rest = content;
+    let mut lengths = Vec::with_capacity(count);
+    for number in 0..count {
+        let length = prost::encoding::decode_varint(&mut rest);
+        let length = length.ok().and_then(|length| usize::try_from(length).ok());
+        lengths.push(length.ok_or_else(|| damaged(format!("the length of string {number} is no number")))?);
+    }
+    let mut strings = Vec::with_capacity(count);
+    for (number, length) in lengths.into_iter().enumerate() {
+        let Some((one, after)) = rest.split_at_checked(length) else {
+            let left = rest.len();
+            return Err(damaged(format!("string {number} has {length} bytes, where {left} are left")));
+        };
+        strings.push(one);
+        rest = after;
+    }
+    match rest.len() {
+        0 => Ok(strings),
+        left => Err(damaged(format!("{left} bytes are left after the last string"))),
+    }
+}

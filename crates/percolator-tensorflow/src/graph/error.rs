@@ -1,0 +1,260 @@
+//! What can be wrong with a model's graph, or with a question about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use percolator::shown;
+
+use super::constant::ConstantError;
+
+/// Why a model cannot be read, or does not have what was asked for.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum GraphError {
+    /// A file cannot be read.
+    #[error("{}: cannot be read: {error}", shown::path(.path))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// The folder has no model.
+    #[error(
+        "{}: neither saved_model.pb nor saved_model.pbtxt is there: give the folder of a SavedModel",
+        shown::path(.folder)
+    )]
+    NoSavedModel {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The model is stored in chunks.
+    #[error(
+        "{}: models stored in chunks are not supported, and TensorFlow would read this one and not a \
+         saved_model.pb beside it: save the model without tf.saved_model.SaveOptions(\
+         experimental_image_format=True)",
+        shown::path(.path)
+    )]
+    Chunked {
+        /// The file with the first chunk's list.
+        path: PathBuf,
+    },
+    /// The file is larger than a message can be.
+    #[error("{}: {found} bytes, where protobuf allows {allowed} in a message", shown::path(.path))]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        found: u64,
+        /// The most that a message may have.
+        allowed: u64,
+    },
+    /// The file has no bytes.
+    #[error("{}: the file is empty: it was cut, or never written", shown::path(.path))]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Bytes are not the message that should be there.
+    #[error(
+        "{}: byte {offset}{}: not a {message}, or damaged: {fault}",
+        shown::path(.path), within(.field)
+    )]
+    Binary {
+        /// The file.
+        path: PathBuf,
+        /// The message that should be there.
+        message: &'static str,
+        /// Where in the file the fault is.
+        offset: usize,
+        /// The fields that lead to it, from the outside.
+        field: String,
+        /// What is wrong.
+        fault: String,
+    },
+    /// Text is not the message that should be there.
+    #[error("{}:{line}:{column}: not a {message} in text: {fault}", shown::path(.path))]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// The message that should be there.
+        message: &'static str,
+        /// Lines count from 1.
+        line: usize,
+        /// Characters of the line count from 1.
+        column: usize,
+        /// What is wrong.
+        fault: String,
+    },
+    /// The file holds another message than the caller takes it for.
+    #[error("{}: holds a {found}, not a {wanted}: {remedy}", shown::path(.path))]
+    OtherMessage {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        found: &'static str,
+        /// What should be there.
+        wanted: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// No meta graph has exactly these tags.
+    #[error(
+        "{}: no meta graph with the tags {}: there {} ({})",
+        shown::path(.path), set(.wanted), are(.there.len()), sets(.there)
+    )]
+    Tags {
+        /// The file.
+        path: PathBuf,
+        /// The tags that were asked for.
+        wanted: Vec<String>,
+        /// The tags of each meta graph.
+        there: Vec<Vec<String>>,
+    },
+    /// There is no signature of this name.
+    #[error(
+        "{}: no signature {:?}: there {} ({})",
+        shown::path(.path), front(.name), are(.there.len()), list(.there)
+    )]
+    NoSignature {
+        /// The file.
+        path: PathBuf,
+        /// The name that was asked for.
+        name: String,
+        /// The names of the signatures that there are.
+        there: Vec<String>,
+    },
+    /// There is no node of this name.
+    #[error("{}: no node {:?} in the graph{}", shown::path(.path), front(.name), asked_by(.input_of))]
+    NoNode {
+        /// The file.
+        path: PathBuf,
+        /// The name of the node.
+        name: String,
+        /// The node that has it as an input, if one has.
+        input_of: Option<String>,
+    },
+    /// Two nodes have one name, so that it is not known which one an input means.
+    #[error("{}: two nodes are named {:?}", shown::path(.path), front(.name))]
+    DuplicateNode {
+        /// The file.
+        path: PathBuf,
+        /// Their name.
+        name: String,
+    },
+    /// Nodes need one another, other than by a loop's NextIteration: they have no order.
+    #[error("{}: nodes that need one another have no order: {}", shown::path(.path), list(.nodes))]
+    Cycle {
+        /// The file.
+        path: PathBuf,
+        /// Some of the nodes, in the order in which each needs the next.
+        nodes: Vec<String>,
+    },
+    /// A shape has an extent that is none.
+    #[error(
+        "{}: the shape of {} has the extent {found}, where extents are 0 or more, or -1 for any",
+        shown::path(.path), shown::message(.whose)
+    )]
+    Extent {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, or the variable.
+        whose: String,
+        /// The extent.
+        found: i64,
+    },
+    /// A constant has no value.
+    #[error("{}: node {:?}: {error}", shown::path(.path), front(.node))]
+    Constant {
+        /// The file.
+        path: PathBuf,
+        /// The node's name.
+        node: String,
+        /// What is wrong with its value.
+        #[source]
+        error: ConstantError,
+    },
+    /// An entry of a collection is not what its collection holds.
+    #[error("{}: entry {entry} of the collection {:?}: {fault}", shown::path(.path), front(.collection))]
+    Collection {
+        /// The file.
+        path: PathBuf,
+        /// The collection.
+        collection: String,
+        /// The number of the entry.
+        entry: usize,
+        /// What is wrong.
+        fault: String,
+    },
+    /// An asset is not where it should be.
+    #[error("{}: the asset {:?} is not a file: copy the folder `assets` with the model", shown::path(.path), front(.asset))]
+    NoAsset {
+        /// The path where it should be.
+        path: PathBuf,
+        /// Its name in the model.
+        asset: String,
+    },
+    /// An asset's name leads out of the folder of assets.
+    #[error("{}: the asset {:?} is not in the folder of assets: it is not opened", shown::path(.path), front(.asset))]
+    AssetOutside {
+        /// The model's file.
+        path: PathBuf,
+        /// Its name in the model.
+        asset: String,
+    },
+    /// The objects of a model are not a tree with names.
+    #[error("{}: object {object} of the model's {objects} objects: {fault}", shown::path(.path))]
+    Object {
+        /// The file.
+        path: PathBuf,
+        /// The number of the object.
+        object: usize,
+        /// How many there are.
+        objects: usize,
+        /// What is wrong.
+        fault: String,
+    },
+}
+
+impl GraphError {
+    pub(super) fn io(path: &Path, error: io::Error) -> Self {
+        GraphError::Io { path: path.to_owned(), error }
+    }
+}
+
+fn within(field: &str) -> String {
+    if field.is_empty() { String::new() } else { format!(" ({field})") }
+}
+
+fn front(name: &str) -> String {
+    shown::message(name).to_string()
+}
+
+fn asked_by(node: &Option<String>) -> String {
+    node.as_ref().map_or_else(String::new, |node| format!(", which {:?} has as an input", front(node)))
+}
+
+/// The most names that a message lists.
+const LISTED_MAX: usize = 20;
+
+/// Lists names.
+pub(super) fn list(names: &[String]) -> String {
+    let mut listed: Vec<String> = names.iter().take(LISTED_MAX).map(|name| front(name)).collect();
+    if names.len() > LISTED_MAX {
+        listed.push(format!("and {} more", names.len() - LISTED_MAX));
+    }
+    if listed.is_empty() { "none".to_owned() } else { listed.join(", ") }
+}
+
+fn set(tags: &[String]) -> String {
+    format!("{{{}}}", tags.iter().map(|tag| front(tag)).collect::<Vec<_>>().join(", "))
+}
+
+fn sets(there: &[Vec<String>]) -> String {
+    list(&there.iter().map(|tags| set(tags)).collect::<Vec<_>>())
+}
+
+fn are(count: usize) -> String {
+    if count == 1 { "is 1".to_owned() } else { format!("are {count}") }
+}

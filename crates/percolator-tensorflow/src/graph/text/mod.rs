@@ -1,0 +1,17 @@
+//! Protobuf's text form, from and to its binary form, as TensorFlow writes and reads it.
+//!
+//! The fields that the schema does not have are written under their numbers (`42: 7`), and read back from
+//! there: numbers as decimals, 4 bytes as `0x` and 8 digits, 8 bytes as `0x` and 16 digits, bytes as strings,
+//! groups in braces. protobuf prints them nearly so (it tries to print bytes as a message), and reads none of
+//! them.
+
+mod floats;
+mod lex;
+mod parse;
+mod print;
+
+pub(super) use parse::{first_name, parse};
+pub(super) use print::print;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,523 @@
+//! From protobuf's text form to its binary form: fields in the order of their numbers, lists of numbers
+//! packed, as protobuf writes them.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::collections::BTreeMap;
+
+use percolator::shown;
+use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+
+use super::lex::{Lexer, Token};
+use crate::graph::wire::{DEPTH_MAX, is_packable, put_bytes, put_tag, put_varint};
+
+/// Why text is not the message that it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::graph) struct TextFault {
+    /// Both count from 1; columns count characters.
+    pub(in crate::graph) line: usize,
+    pub(in crate::graph) column: usize,
+    pub(in crate::graph) message: String,
+}
+
+/// Returns the bytes of the message of this type that the text describes.
+pub(in crate::graph) fn parse(message: &MessageDescriptor, text: &str) -> Result<Vec<u8>, TextFault> {
+    let mut parser = Parser::new(text)?;
+    parser.message(message, &Token::End, DEPTH_MAX)
+}
+
+/// Returns the name of a text's first field.
+pub(in crate::graph) fn first_name(text: &str) -> Option<&str> {
+    match Lexer::new(text).next() {
+        Ok((Token::Word(name), _)) => Some(name),
+        _ => None,
+    }
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    /// The next token, and where it starts.
+    token: Token<'a>,
+    at: usize,
+}
+
+/// The fields of a message so far, by number.
+#[derive(Default)]
+struct Written {
+    fields: BTreeMap<u32, Occurrence>,
+}
+
+/// What was written of one field: whole fields, or numbers that are still to be packed.
+#[derive(Default)]
+struct Occurrence {
+    bytes: Vec<u8>,
+    is_packed: bool,
+}
+
+impl Written {
+    fn at(&mut self, number: u32) -> &mut Vec<u8> {
+        &mut self.fields.entry(number).or_default().bytes
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (number, written) in self.fields {
+            if written.is_packed {
+                put_bytes(&mut bytes, number, &written.bytes);
+            } else {
+                bytes.extend_from_slice(&written.bytes);
+            }
+        }
+        bytes
+    }
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Result<Self, TextFault> {
+        let mut lexer = Lexer::new(text);
+        let (token, at) = lexer.next()?;
+        Ok(Parser { lexer, token, at })
+    }
+
+    fn fault(&self, message: impl Into<String>) -> TextFault {
+        self.lexer.fault(self.at, message)
+    }
+
+    fn expected<T>(&self, what: &str) -> Result<T, TextFault> {
+        Err(self.fault(format!("{what} should be here, and {} is", self.token)))
+    }
+
+    fn advance(&mut self) -> Result<Token<'a>, TextFault> {
+        let (token, at) = self.lexer.next()?;
+        self.at = at;
+        Ok(std::mem::replace(&mut self.token, token))
+    }
+
+    /// Takes this symbol, if it is next.
+    fn take(&mut self, symbol: char) -> Result<bool, TextFault> {
+        let is_next = self.token == Token::Symbol(symbol);
+        if is_next {
+            self.advance()?;
+        }
+        Ok(is_next)
+    }
+
+    /// Reads fields up to the end of their message, which is not taken.
+    fn message(
+        &mut self,
+        message: &MessageDescriptor,
+        end: &Token<'_>,
+        depth: usize,
+    ) -> Result<Vec<u8>, TextFault> {
+        let mut written = Written::default();
+        while self.token != *end {
+            match self.token {
+                Token::Word(name) => self.known(message, name, &mut written, depth)?,
+                Token::Number(_) => self.unknown(message, &mut written, depth)?,
+                Token::Symbol('[') if message.full_name() == "google.protobuf.Any" => {
+                    self.any(message, &mut written, depth)?;
+                }
+                _ => return self.expected("the name of a field"),
+            }
+            if !self.take(',')? {
+                self.take(';')?;
+            }
+        }
+        Ok(written.into_bytes())
+    }
+
+    fn known(
+        &mut self,
+        message: &MessageDescriptor,
+        name: &str,
+        written: &mut Written,
+        depth: usize,
+    ) -> Result<(), TextFault> {
+        let Some(field) = message.get_field_by_name(name) else {
+            if message.reserved_names().any(|reserved| reserved == name) {
+                // The field was removed from the schema, and protobuf skips what old files have of it.
+                self.advance()?;
+                return self.skip_value(depth);
+            }
+            return Err(self.fault(format!("{} has no field {}", message.name(), shown::message(name))));
+        };
+        if !field.is_list() && !field.is_map() {
+            self.check_single(&field, written)?;
+        }
+        self.advance()?;
+        let has_colon = self.take(':')?;
+        if !has_colon && !matches!(field.kind(), Kind::Message(_)) {
+            return self.expected("`:`");
+        }
+        if (field.is_list() || field.is_map()) && self.take('[')? {
+            while !self.take(']')? {
+                self.value(&field, written, depth)?;
+                if !self.take(',')? && self.token != Token::Symbol(']') {
+                    return self.expected("`,` or `]`");
+                }
+            }
+            return Ok(());
+        }
+        self.value(&field, written, depth)
+    }
+
+    /// A field that a message has once may be written once, and only one of a `oneof`.
+    fn check_single(&self, field: &FieldDescriptor, written: &Written) -> Result<(), TextFault> {
+        if written.fields.contains_key(&field.number()) {
+            return Err(self.fault(format!("a second {}, where there may be one", field.name())));
+        }
+        let others = field.containing_oneof();
+        let mut others = others.iter().flat_map(prost_reflect::OneofDescriptor::fields);
+        match others.find(|other| written.fields.contains_key(&other.number())) {
+            Some(other) => {
+                let message = format!("{} beside {}, where there may be one", field.name(), other.name());
+                Err(self.fault(message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn value(
+        &mut self,
+        field: &FieldDescriptor,
+        written: &mut Written,
+        depth: usize,
+    ) -> Result<(), TextFault> {
+        let (number, kind) = (field.number(), field.kind());
+        if let Kind::Message(inner) = &kind {
+            let bytes = self.braced(inner, depth)?;
+            put_bytes(written.at(number), number, &bytes);
+            return Ok(());
+        }
+        let mut value = Vec::new();
+        let wire_type = self.scalar(&kind, &mut value)?;
+        if is_packable(&kind) && field.is_list() {
+            written.at(number).extend_from_slice(&value);
+            written.fields.entry(number).and_modify(|occurrence| occurrence.is_packed = true);
+            return Ok(());
+        }
+        // An entry that is there, even if it is not written, is there once.
+        let out = written.at(number);
+        let is_default = value.iter().all(|byte| *byte == 0) && (wire_type != 2 || value.is_empty());
+        if field.is_list() || field.supports_presence() || !is_default {
+            put_tag(out, number, wire_type);
+            if wire_type == 2 {
+                put_varint(out, value.len() as u64);
+            }
+            out.extend_from_slice(&value);
+        }
+        Ok(())
+    }
+
+    /// Reads a message in braces.
+    fn braced(&mut self, message: &MessageDescriptor, depth: usize) -> Result<Vec<u8>, TextFault> {
+        let end = match self.token {
+            Token::Symbol('{') => Token::Symbol('}'),
+            Token::Symbol('<') => Token::Symbol('>'),
+            _ => return self.expected("`{`"),
+        };
+        let Some(depth) = depth.checked_sub(1) else { return Err(self.too_deep()) };
+        self.advance()?;
+        let bytes = self.message(message, &end, depth)?;
+        self.advance()?;
+        Ok(bytes)
+    }
+
+    fn too_deep(&self) -> TextFault {
+        self.fault(format!("messages lie more than {DEPTH_MAX} deep in one another"))
+    }
+
+    /// Reads one value that is not a message; returns its wire type.
+    fn scalar(&mut self, kind: &Kind, out: &mut Vec<u8>) -> Result<u32, TextFault> {
+        match kind {
+            Kind::String | Kind::Bytes => {
+                let Token::String(bytes) = &mut self.token else { return self.expected("a string") };
+                let bytes = std::mem::take(bytes);
+                if matches!(kind, Kind::String) && std::str::from_utf8(&bytes).is_err() {
+                    return Err(self.fault("a string that is not UTF-8"));
+                }
+                out.extend_from_slice(&bytes);
+                self.advance()?;
+                return Ok(2);
+            }
+            Kind::Enum(numbers) => {
+                let number = self.enumerated(numbers)?;
+                // Negative numbers have ten bytes, as in an int32.
+                put_varint(out, i64::from(number).cast_unsigned());
+                return Ok(0);
+            }
+            Kind::Bool => {
+                put_varint(out, self.boolean()?.into());
+                return Ok(0);
+            }
+            _ => {}
+        }
+        let is_negative = self.take('-')?;
+        match kind {
+            Kind::Float => {
+                let value = self.float(is_negative)?;
+                // The nearest number, once: rounding to 8 bytes first would round twice.
+                out.extend_from_slice(&value.0.to_le_bytes());
+                return Ok(5);
+            }
+            Kind::Double => {
+                let value = self.float(is_negative)?;
+                out.extend_from_slice(&value.1.to_le_bytes());
+                return Ok(1);
+            }
+            _ => {}
+        }
+        self.integer(kind, is_negative, out)
+    }
+
+    fn integer(&mut self, kind: &Kind, is_negative: bool, out: &mut Vec<u8>) -> Result<u32, TextFault> {
+        let Token::Number(text) = self.token else { return self.expected("an integer") };
+        let Some(value) = integer(text) else { return self.expected("an integer") };
+        let value = if is_negative { value.checked_neg().unwrap_or(i128::MIN) } else { value };
+        let fit = |fits: bool| match fits {
+            true => Ok(()),
+            false => Err(self.fault(format!("{value} is out of the range of {kind:?}").to_lowercase())),
+        };
+        // As a varint has it: negative numbers in 64 bits.
+        let (long, unsigned) = (i64::try_from(value), u64::try_from(value));
+        let (short, short_unsigned) = (i32::try_from(value), u32::try_from(value));
+        let wire_type = match kind {
+            Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
+                fit(short.is_ok())?;
+                let value = short.unwrap_or_default();
+                match kind {
+                    Kind::Int32 => put_varint(out, i64::from(value).cast_unsigned()),
+                    Kind::Sint32 => {
+                        put_varint(out, u64::from(((value << 1) ^ (value >> 31)).cast_unsigned()))
+                    }
+                    _ => out.extend_from_slice(&value.to_le_bytes()),
+                }
+                if matches!(kind, Kind::Sfixed32) { 5 } else { 0 }
+            }
+            Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => {
+                fit(long.is_ok())?;
+                let value = long.unwrap_or_default();
+                match kind {
+                    Kind::Int64 => put_varint(out, value.cast_unsigned()),
+                    Kind::Sint64 => put_varint(out, ((value << 1) ^ (value >> 63)).cast_unsigned()),
+                    _ => out.extend_from_slice(&value.to_le_bytes()),
+                }
+                if matches!(kind, Kind::Sfixed64) { 1 } else { 0 }
+            }
+            Kind::Uint32 | Kind::Fixed32 => {
+                fit(short_unsigned.is_ok())?;
+                let value = short_unsigned.unwrap_or_default();
+                match kind {
+                    Kind::Uint32 => put_varint(out, value.into()),
+                    _ => out.extend_from_slice(&value.to_le_bytes()),
+                }
+                if matches!(kind, Kind::Fixed32) { 5 } else { 0 }
+            }
+            _ => {
+                fit(unsigned.is_ok())?;
+                let value = unsigned.unwrap_or_default();
+                match kind {
+                    Kind::Fixed64 => out.extend_from_slice(&value.to_le_bytes()),
+                    _ => put_varint(out, value),
+                }
+                if matches!(kind, Kind::Fixed64) { 1 } else { 0 }
+            }
+        };
+        self.advance()?;
+        Ok(wire_type)
+    }
+
+    /// Reads a number as both types have it.
+    fn float(&mut self, is_negative: bool) -> Result<(f32, f64), TextFault> {
+        let (short, long) = match self.token {
+            Token::Word(word) if ["inf", "infinity"].iter().any(|inf| word.eq_ignore_ascii_case(inf)) => {
+                (f32::INFINITY, f64::INFINITY)
+            }
+            Token::Word(word) if word.eq_ignore_ascii_case("nan") => (f32::NAN, f64::NAN),
+            Token::Number(text) => {
+                // Floats have no octal digits: 010 is ten. Neither do they have hexadecimal ones.
+                let text = text.strip_suffix(['f', 'F']).unwrap_or(text);
+                match (text.parse(), text.parse()) {
+                    (Ok(short), Ok(long)) => (short, long),
+                    _ => return self.expected("a number"),
+                }
+            }
+            _ => return self.expected("a number"),
+        };
+        self.advance()?;
+        Ok(if is_negative { (-short, -long) } else { (short, long) })
+    }
+
+    fn boolean(&mut self) -> Result<bool, TextFault> {
+        let value = match self.token {
+            Token::Word("true" | "True" | "t") => true,
+            Token::Word("false" | "False" | "f") => false,
+            Token::Number(text) if integer(text) == Some(1) => true,
+            Token::Number(text) if integer(text) == Some(0) => false,
+            _ => return self.expected("`true` or `false`"),
+        };
+        self.advance()?;
+        Ok(value)
+    }
+
+    fn enumerated(&mut self, numbers: &EnumDescriptor) -> Result<i32, TextFault> {
+        if let Token::Word(name) = self.token {
+            let Some(value) = numbers.get_value_by_name(name) else {
+                return Err(self.fault(format!("{} has no value {}", numbers.name(), shown::message(name))));
+            };
+            self.advance()?;
+            return Ok(value.number());
+        }
+        let is_negative = self.take('-')?;
+        let Token::Number(text) = self.token else { return self.expected("the name of a value") };
+        let value =
+            integer(text).and_then(|value| if is_negative { value.checked_neg() } else { Some(value) });
+        let Some(value) = value.and_then(|value| i32::try_from(value).ok()) else {
+            return self.expected("a number of 32 bits");
+        };
+        self.advance()?;
+        Ok(value)
+    }
+
+    /// Reads a message of any type, written as what it holds.
+    fn any(
+        &mut self,
+        message: &MessageDescriptor,
+        written: &mut Written,
+        depth: usize,
+    ) -> Result<(), TextFault> {
+        let start = self.at;
+        self.advance()?;
+        let mut url = String::new();
+        loop {
+            match self.advance()? {
+                Token::Symbol(']') => break,
+                Token::Word(part) | Token::Number(part) => url.push_str(part),
+                Token::Symbol(part @ ('.' | '/' | '-' | '%' | '~' | '_')) => url.push(part),
+                _ => return Err(self.lexer.fault(start, "a type's address should be here, up to `]`")),
+            }
+        }
+        let held = url.rsplit_once('/').and_then(|(_, name)| message.parent_pool().get_message_by_name(name));
+        let Some(held) = held else {
+            let message = format!("the schema has no message {}", shown::message(&url));
+            return Err(self.lexer.fault(start, message));
+        };
+        if !written.fields.is_empty() {
+            return Err(self.lexer.fault(start, "a message of any type holds one message"));
+        }
+        self.take(':')?;
+        let value = self.braced(&held, depth)?;
+        put_bytes(written.at(1), 1, url.as_bytes());
+        let out = written.at(2);
+        if !value.is_empty() {
+            put_bytes(out, 2, &value);
+        }
+        Ok(())
+    }
+
+    /// Reads a field that is written under its number, because the schema does not have it.
+    fn unknown(
+        &mut self,
+        message: &MessageDescriptor,
+        written: &mut Written,
+        depth: usize,
+    ) -> Result<(), TextFault> {
+        const NUMBER_MAX: u32 = (1 << 29) - 1;
+        let Token::Number(text) = self.token else { return self.expected("the name of a field") };
+        let number = text.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
+        let Some(number) = number else { return self.expected("the name or the number of a field") };
+        if let Some(field) = message.get_field(number) {
+            let message = format!("field {number} is named {}, and is written so", field.name());
+            return Err(self.fault(message));
+        }
+        self.advance()?;
+        let bytes = self.unknown_value(number, depth)?;
+        written.at(number).extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn unknown_value(&mut self, number: u32, depth: usize) -> Result<Vec<u8>, TextFault> {
+        let mut bytes = Vec::new();
+        if self.token == Token::Symbol('{') {
+            let Some(depth) = depth.checked_sub(1) else { return Err(self.too_deep()) };
+            self.advance()?;
+            put_tag(&mut bytes, number, 3);
+            while !self.take('}')? {
+                let inner = match self.token {
+                    Token::Number(text) => {
+                        text.parse().ok().filter(|number| *number > 0 && *number < 1 << 29)
+                    }
+                    _ => None,
+                };
+                let Some(inner) = inner else { return self.expected("the number of a field, or `}`") };
+                self.advance()?;
+                bytes.extend_from_slice(&self.unknown_value(inner, depth)?);
+            }
+            put_tag(&mut bytes, number, 4);
+            return Ok(bytes);
+        }
+        if !self.take(':')? {
+            return self.expected("`:`");
+        }
+        match &self.token {
+            Token::String(value) => put_bytes(&mut bytes, number, value),
+            Token::Number(text) => match (integer(text), text.len()) {
+                (Some(value), 10) if text.starts_with("0x") => {
+                    put_tag(&mut bytes, number, 5);
+                    bytes.extend_from_slice(&u32::try_from(value).unwrap_or_default().to_le_bytes());
+                }
+                (Some(value), 18) if text.starts_with("0x") => {
+                    put_tag(&mut bytes, number, 1);
+                    bytes.extend_from_slice(&u64::try_from(value).unwrap_or_default().to_le_bytes());
+                }
+                (Some(value), _) if u64::try_from(value).is_ok() => {
+                    put_tag(&mut bytes, number, 0);
+                    put_varint(&mut bytes, u64::try_from(value).unwrap_or_default());
+                }
+                _ => return self.expected("an integer of 64 bits, or a string"),
+            },
+            _ => return self.expected("an integer, a string, or `{`"),
+        }
+        self.advance()?;
+        Ok(bytes)
+    }
+
+    /// Skips the value of a field that the schema once had.
+    fn skip_value(&mut self, depth: usize) -> Result<(), TextFault> {
+        let mut open: Vec<char> = Vec::new();
+        self.take(':')?;
+        loop {
+            if open.len() > depth {
+                return Err(self.too_deep());
+            }
+            let token = self.advance()?;
+            match token {
+                Token::Symbol('{') => open.push('}'),
+                Token::Symbol('<') => open.push('>'),
+                Token::Symbol('[') => open.push(']'),
+                Token::Symbol('-') => continue,
+                Token::Symbol(end @ ('}' | '>' | ']')) if open.last() == Some(&end) => {
+                    open.pop();
+                }
+                Token::Symbol(':' | ',' | ';') if !open.is_empty() => {}
+                Token::Word(_) | Token::Number(_) | Token::String(_) => {}
+                _ => return Err(self.fault("a value should be here")),
+            }
+            if open.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The value of a decimal, octal or hexadecimal integer.
+fn integer(text: &str) -> Option<i128> {
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None => match text.strip_prefix('0') {
+            Some(digits) if !digits.is_empty() => (digits, 8),
+            _ => (text, 10),
+        },
+    };
+    u64::from_str_radix(digits, radix).ok().map(i128::from)
+}

@@ -1,0 +1,241 @@
+//! Variables: what a checkpoint has the values of.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use prost::Message as _;
+
+use super::error::GraphError;
+use super::meta_graph::MetaGraph;
+use super::node::{Attr, Input, Node};
+use super::objects::ObjectKind;
+use super::shape::Shape;
+use crate::proto::{VariableDef, collection_def};
+use crate::{DataType, Elements, Tensor};
+
+/// A variable of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    /// Its name: of its node, or of its object if it has no node.
+    pub name: String,
+    /// What it is in the graph.
+    pub kind: VariableKind,
+    /// The type of its elements, if the graph says it.
+    pub data_type: Option<DataType>,
+    /// Its shape.
+    pub shape: Shape,
+    /// Whether it is trained, if the graph says it.
+    pub is_trainable: Option<bool>,
+    /// The key of its value in the checkpoint that comes with the graph: by what restores it, or by its
+    /// object's path. `None` if nothing restores it.
+    pub checkpoint_key: Option<String>,
+    /// Which part of a larger variable it is, if it is one.
+    pub slice: Option<VariableSlice>,
+    /// The names that lead to its object, if it has one.
+    pub object_path: Option<Vec<String>>,
+    /// The collections that it is in, in the order of their names.
+    pub collections: Vec<String>,
+}
+
+/// What a variable is in the graph.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariableKind {
+    /// A node that is the variable: `VariableV2`, `Variable`.
+    Reference,
+    /// A node that gives a handle to it: `VarHandleOp`.
+    Resource,
+    /// An object of a model of TensorFlow 2, without a node.
+    Object,
+}
+
+/// Which part of a larger variable a variable is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableSlice {
+    /// The name of the whole, which is its key in a checkpoint.
+    pub full_name: String,
+    /// The shape of the whole.
+    pub full_shape: Vec<i64>,
+    /// Where the part starts on each axis.
+    pub offset: Vec<i64>,
+    /// The shape of the part.
+    pub shape: Vec<i64>,
+}
+
+/// The operations of variables, and what they are.
+const OPS: [(&str, VariableKind); 4] = [
+    ("VariableV2", VariableKind::Reference),
+    ("Variable", VariableKind::Reference),
+    ("AutoReloadVariable", VariableKind::Reference),
+    ("VarHandleOp", VariableKind::Resource),
+];
+
+/// The most bytes of the paths of all variables, which a damaged file could make quadratic in its size.
+const PATH_BYTES_MAX: usize = 1 << 28;
+
+pub(super) fn variables(graph: &MetaGraph) -> Result<Vec<Variable>, GraphError> {
+    let mut variables = Vec::new();
+    // By the name of the node, and by the name that handles of one variable share.
+    let (mut by_node, mut by_shared_name) = (BTreeMap::new(), BTreeMap::new());
+    for node in graph.nodes() {
+        let Some(&(_, kind)) = OPS.iter().find(|(op, _)| *op == node.op()) else { continue };
+        by_node.entry(node.name()).or_insert(variables.len());
+        let shared = node.attr("shared_name").and_then(|name| name.text()).filter(|name| !name.is_empty());
+        by_shared_name.entry(shared.unwrap_or(node.name())).or_insert(variables.len());
+        variables.push(Variable {
+            name: node.name().to_owned(),
+            kind,
+            data_type: node.attr("dtype").and_then(|dtype| dtype.data_type()),
+            shape: graph.shape_attr(node)?,
+            is_trainable: None,
+            checkpoint_key: None,
+            slice: None,
+            object_path: None,
+            collections: Vec::new(),
+        });
+    }
+    for (variable, key) in restored(graph) {
+        if let Some(&number) = by_node.get(variable) {
+            let found: &mut Variable = &mut variables[number];
+            found.checkpoint_key.get_or_insert(key);
+        }
+    }
+    for (collection, entry) in definitions(graph)? {
+        let name = Input::parse(&entry.variable_name).node();
+        let Some(&number) = by_node.get(name) else { continue };
+        let found = &mut variables[number];
+        if found.collections.last().map(String::as_str) != Some(collection) {
+            found.collections.push(collection.to_owned());
+        }
+        found.is_trainable = Some(entry.trainable || collection == "trainable_variables");
+        found.slice = entry.save_slice_info_def.map(|slice| VariableSlice {
+            full_name: slice.full_name,
+            full_shape: slice.full_shape,
+            offset: slice.var_offset,
+            shape: slice.var_shape,
+        });
+    }
+    add_objects(graph, &by_shared_name, &mut variables)?;
+    Ok(variables)
+}
+
+/// Adds what the objects of a model of TensorFlow 2 say.
+fn add_objects(
+    graph: &MetaGraph,
+    by_shared_name: &BTreeMap<&str, usize>,
+    variables: &mut Vec<Variable>,
+) -> Result<(), GraphError> {
+    let Some(objects) = graph.objects()? else { return Ok(()) };
+    let all = (0..objects.len()).filter_map(|number| objects.get(number));
+    let mut path_bytes = 0_usize;
+    for object in all {
+        let ObjectKind::Variable(proto) = object.kind() else { continue };
+        path_bytes = path_bytes.saturating_add(objects.path_bytes(object.number()));
+        if path_bytes > PATH_BYTES_MAX {
+            return Err(GraphError::Object {
+                path: graph.path().to_owned(),
+                object: object.number(),
+                objects: objects.len(),
+                fault: format!("the paths of variables have more than {PATH_BYTES_MAX} bytes in all"),
+            });
+        }
+        let path = objects.path(object.number());
+        let path = path.map(|path| path.into_iter().map(str::to_owned).collect());
+        let checkpoint_key = objects.checkpoint_key(object.number());
+        let known = by_shared_name.get(&*proto.name).map(|number| &mut variables[*number]);
+        match known.filter(|known| known.object_path.is_none()) {
+            Some(known) => {
+                known.object_path = path;
+                known.is_trainable = Some(proto.trainable);
+                known.checkpoint_key = checkpoint_key.or(known.checkpoint_key.take());
+            }
+            None => variables.push(Variable {
+                name: proto.name.clone(),
+                kind: VariableKind::Object,
+                data_type: DataType::from_proto(proto.dtype),
+                shape: match &proto.shape {
+                    Some(shape) => graph.shape(&proto.name, shape)?,
+                    None => Shape::Unknown,
+                },
+                is_trainable: Some(proto.trainable),
+                checkpoint_key,
+                slice: None,
+                object_path: path,
+                collections: Vec::new(),
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// The entries of collections of variables, with the names of the collections.
+fn definitions(graph: &MetaGraph) -> Result<Vec<(&str, VariableDef)>, GraphError> {
+    const COLLECTIONS: [&str; 6] = [
+        "global_step",
+        "global_variables",
+        "local_variables",
+        "model_variables",
+        "trainable_variables",
+        "variables",
+    ];
+
+    let mut definitions = Vec::new();
+    for (name, collection) in graph.collections().filter(|(name, _)| COLLECTIONS.contains(name)) {
+        let collection_def::Kind::BytesList(entries) = collection else { continue };
+        for (entry, bytes) in entries.value.iter().enumerate() {
+            let decoded = VariableDef::decode(&**bytes).map_err(|error| GraphError::Collection {
+                path: graph.path().to_owned(),
+                collection: name.to_owned(),
+                entry,
+                fault: error.to_string(),
+            })?;
+            definitions.push((name, decoded));
+        }
+    }
+    Ok(definitions)
+}
+
+/// The variables that a checkpoint's tensors are assigned to: the name of the node, and the key.
+fn restored(graph: &MetaGraph) -> Vec<(&str, String)> {
+    let mut keys = HashMap::new();
+    let assigned = graph.nodes().filter(|node| matches!(node.op(), "Assign" | "AssignVariableOp"));
+    let restored = assigned.filter_map(|node| {
+        let (variable, names, number) = restored_by(graph, node)?;
+        let keys = keys.entry(names).or_insert_with(|| strings(graph, names));
+        let key = std::str::from_utf8(keys.get(number)?).ok()?;
+        Some((variable, key.to_owned()))
+    });
+    restored.collect()
+}
+
+/// The variable that a node assigns to, the node with the names of what is restored, and the number of the
+/// one that is assigned.
+fn restored_by<'a>(graph: &'a MetaGraph, assign: Node<'a>) -> Option<(&'a str, &'a str, usize)> {
+    /// A value passes through a few nodes on its way.
+    const STEPS_MAX: usize = 8;
+
+    let mut inputs = assign.inputs();
+    let variable = inputs.next()?.node();
+    let mut value = inputs.next()?;
+    for _ in 0..STEPS_MAX {
+        let Input::Tensor { node, output } = value else { return None };
+        let node = graph.node(node)?;
+        match node.op() {
+            "Identity" | "Reshape" => value = node.inputs().next()?,
+            "RestoreV2" => return Some((variable, node.inputs().nth(1)?.node(), output)),
+            "Restore" | "RestoreSlice" => return Some((variable, node.inputs().nth(1)?.node(), 0)),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The strings of a constant; none if it is no constant of strings.
+fn strings<'a>(graph: &'a MetaGraph, name: &str) -> Vec<Cow<'a, [u8]>> {
+    let value = graph.node(name).and_then(|node| node.attr("value"));
+    let Some(Attr::Tensor(value)) = value else { return Vec::new() };
+    match value.value().map(Tensor::into_elements) {
+        Ok(Elements::Strings(strings)) => strings,
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,4 @@
+//! Meta graphs and SavedModels, against what TensorFlow wrote.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+mod golden;
