@@ -1,4 +1,6 @@
 //! Meta graphs and SavedModels, against what TensorFlow wrote.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod feed;
 mod golden;
+mod with_tensorflow;
