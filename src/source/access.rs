@@ -32,6 +32,13 @@ pub(super) enum Reading {
 }
 
 impl Access {
+    /// Whether this file is mapped, and not read. For the packages of this project; not part of the interface.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_mapped(self, file: &File) -> bool {
+        self.of(file) == Reading::Mapped
+    }
+
     pub(super) fn of(self, file: &File) -> Reading {
         match self {
             Access::Mapped => Reading::Mapped,

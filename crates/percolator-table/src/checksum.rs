@@ -1,6 +1,6 @@
 //! The checksum of LevelDB's files: a masked crc32c.
 
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::{CrcAlgorithm, Digest, checksum};
 
 use super::lines;
 
@@ -22,12 +22,48 @@ pub fn masked_crc32c(bytes: &[u8], following: &[u8]) -> u32 {
 /// Returns the crc32c of `bytes`.
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    // The crate returns it in a 64-bit number.
-    let [first, second, third, fourth, ..] = checksum(CrcAlgorithm::Crc32Iscsi, bytes).to_le_bytes();
+    low_half(checksum(CrcAlgorithm::Crc32Iscsi, bytes))
+}
+
+/// The crc32c of bytes that arrive in pieces.
+#[derive(Clone, Debug)]
+pub struct Crc32c(Digest);
+
+impl Crc32c {
+    /// Returns the checksum of no bytes.
+    #[must_use]
+    pub fn new() -> Self {
+        Crc32c(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+
+    /// Adds bytes behind those before.
+    #[inline]
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Returns what a file stores in place of the checksum of all bytes so far.
+    #[must_use]
+    pub fn masked(&self) -> u32 {
+        mask(low_half(self.0.finalize()))
+    }
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Crc32c::new()
+    }
+}
+
+/// `crc-fast` returns a checksum of 32 bits in 64.
+fn low_half(checksum: u64) -> u32 {
+    let [first, second, third, fourth, ..] = checksum.to_le_bytes();
     u32::from_le_bytes([first, second, third, fourth])
 }
 
-fn mask(crc: u32) -> u32 {
+/// Returns what a file stores in place of this crc32c.
+#[must_use]
+pub fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
@@ -54,6 +90,9 @@ mod tests {
                     mask(::crc32c::crc32c(bytes)),
                     "{start}+{length}"
                 );
+                let mut pieces = Crc32c::default();
+                bytes.chunks(1 + length / 3).for_each(|piece| pieces.update(piece));
+                assert_eq!(pieces.masked(), masked_crc32c(bytes, &[]), "{start}+{length} in pieces");
             }
         }
     }

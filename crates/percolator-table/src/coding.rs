@@ -76,6 +76,17 @@ pub fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
+/// Appends a varint.
+#[inline]
+pub fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        // The low seven bits, and the bit that says that more follow.
+        bytes.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value.to_le_bytes()[0]);
+}
+
 /// Returns the little-endian 32-bit number at `offset`.
 #[inline]
 #[must_use]
@@ -108,6 +119,9 @@ mod tests {
             assert!(coded.is_empty());
             assert_eq!(coded.offset(), bytes.len());
             assert_eq!(Coded::new(bytes).varint32().map(u64::from), u32::try_from(value).ok().map(u64::from));
+            let mut written = Vec::new();
+            put_varint(&mut written, value);
+            assert_eq!(written, bytes);
         }
     }
 

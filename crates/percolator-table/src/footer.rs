@@ -1,6 +1,6 @@
 //! The end of a table, where reading starts.
 
-use super::coding::{Coded, fixed64};
+use super::coding::{Coded, fixed64, put_varint};
 use super::error::TableError;
 
 /// Two block handles in forty bytes, then the magic number of a table.
@@ -20,6 +20,22 @@ impl BlockHandle {
     pub(crate) fn read(coded: &mut Coded<'_>) -> Option<Self> {
         Some(BlockHandle { offset: coded.varint64()?, bytes: coded.varint64()? })
     }
+
+    /// Appends the handle: at most twenty bytes.
+    pub(crate) fn write(self, bytes: &mut Vec<u8>) {
+        put_varint(bytes, self.offset);
+        put_varint(bytes, self.bytes);
+    }
+}
+
+/// Returns the footer of a table: the handles, zeros up to their room, the magic number.
+pub(crate) fn write_footer(filters: BlockHandle, index: BlockHandle) -> Vec<u8> {
+    let mut footer = Vec::with_capacity(FOOTER_BYTES);
+    filters.write(&mut footer);
+    index.write(&mut footer);
+    footer.resize(FOOTER_BYTES - MAGIC_BYTES, 0);
+    footer.extend(MAGIC.to_le_bytes());
+    footer
 }
 
 /// Returns where the footer starts, and the handle of the index block. The handle before it, of the filter

@@ -39,10 +39,13 @@
 //! [`TableCursor`] reads entries in order; [`PlaceCursor`] goes to an entry whose place is known. Other
 //! threads may unpack blocks ahead of a cursor ([`Shelf`], [`unpack_ahead`]) and verify blocks behind it
 //! ([`DeferredChecksum`]).
+//!
+//! [`TableBuilder`] writes a table, byte for byte as TensorFlow does: keys in the order of their bytes.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod block;
+mod builder;
 pub mod checksum;
 pub mod coding;
 mod deferred;
@@ -54,6 +57,7 @@ mod shelf;
 mod unpack;
 
 pub use self::block::Value;
+pub use self::builder::{BuildError, Compression, TableBuilder, TableOptions};
 pub use self::deferred::{DeferredChecksum, Unverified, Verify};
 pub use self::error::TableError;
 pub use self::place::{EntryPlace, PlaceCursor};

@@ -16,10 +16,10 @@ use super::*;
 /// Longer than any key written here.
 const KEY_BYTES_MAX: usize = 1000;
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn varint(bytes: &mut Vec<u8>, mut value: usize) {
+pub(crate) fn varint(bytes: &mut Vec<u8>, mut value: usize) {
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
@@ -28,7 +28,7 @@ fn varint(bytes: &mut Vec<u8>, mut value: usize) {
 }
 
 /// The uncompressed bytes of a block, with a restart point every `interval` entries.
-fn block<'a>(entries: impl Iterator<Item = (&'a [u8], &'a [u8])>, interval: usize) -> Vec<u8> {
+pub(crate) fn block<'a>(entries: impl Iterator<Item = (&'a [u8], &'a [u8])>, interval: usize) -> Vec<u8> {
     let (mut block, mut restarts, mut last) = (Vec::new(), vec![0_u32], Vec::new());
     for (count, (key, value)) in entries.enumerate() {
         let mut shared = last.iter().zip(key).take_while(|(one, other)| one == other).count();
@@ -47,7 +47,7 @@ fn block<'a>(entries: impl Iterator<Item = (&'a [u8], &'a [u8])>, interval: usiz
 }
 
 /// Adds a block with its type and its checksum; returns its handle.
-fn add(table: &mut Vec<u8>, kind: u8, contents: &[u8]) -> Vec<u8> {
+pub(crate) fn add(table: &mut Vec<u8>, kind: u8, contents: &[u8]) -> Vec<u8> {
     let mut handle = Vec::new();
     varint(&mut handle, table.len());
     varint(&mut handle, contents.len());
@@ -106,13 +106,13 @@ fn drain(cursor: &mut TableCursor<&[u8]>) -> Result<Entries, TableError> {
     Ok(entries)
 }
 
-fn read(table: &[u8]) -> Result<Entries, TableError> {
+pub(crate) fn read(table: &[u8]) -> Result<Entries, TableError> {
     let mut cursor = TableCursor::new(KEY_BYTES_MAX);
     cursor.open(table, Verify::AtOnce)?;
     drain(&mut cursor)
 }
 
-fn maps() -> impl Strategy<Value = Map> {
+pub(crate) fn maps() -> impl Strategy<Value = Map> {
     let key =
         prop_oneof!["k[ab]{0,6}".prop_map(String::into_bytes), prop::collection::vec(any::<u8>(), 0..4)];
     let value = prop_oneof![

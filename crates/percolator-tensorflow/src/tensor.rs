@@ -96,10 +96,27 @@ impl<'a> Tensor<'a> {
         shape: impl Into<Vec<usize>>,
         strings: impl IntoIterator<Item = S>,
     ) -> Result<Self, TensorError> {
-        let shape = shape.into();
-        let strings: Vec<_> = strings.into_iter().map(Into::into).collect();
+        Self::of_strings(DataType::String, shape.into(), strings.into_iter().map(Into::into).collect())
+    }
+
+    /// Returns the tensor of these variants, each as it is serialized, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// [`TensorError`] if they are not as many as the shape says.
+    pub fn variants<S: Into<Cow<'a, [u8]>>>(
+        shape: impl Into<Vec<usize>>,
+        serialized: impl IntoIterator<Item = S>,
+    ) -> Result<Self, TensorError> {
+        Self::of_strings(DataType::Variant, shape.into(), serialized.into_iter().map(Into::into).collect())
+    }
+
+    fn of_strings(
+        data_type: DataType,
+        shape: Vec<usize>,
+        strings: Vec<Cow<'a, [u8]>>,
+    ) -> Result<Self, TensorError> {
         let allowed = elements(&shape).ok_or_else(|| TensorError::TooLarge { shape: shape.clone() })?;
-        let data_type = DataType::String;
         if strings.len() != allowed {
             let (unit, found) = ("strings", strings.len());
             return Err(TensorError::Length { data_type, shape, unit, found, allowed });
@@ -137,6 +154,17 @@ impl<'a> Tensor<'a> {
         match &self.elements {
             Elements::Bytes(bytes) => Some(bytes),
             Elements::Strings(_) => None,
+        }
+    }
+
+    /// Returns how many bytes its elements have: of strings, of all of them joined by zero bytes.
+    pub(crate) fn byte_length(&self) -> usize {
+        match &self.elements {
+            Elements::Bytes(bytes) => bytes.len(),
+            Elements::Strings(strings) => {
+                let joints = strings.len().saturating_sub(1);
+                strings.iter().fold(joints, |sum, string| sum.saturating_add(string.len()))
+            }
         }
     }
 
@@ -236,5 +264,6 @@ mod tests {
         let tensor = Tensor::strings([2], [&b"a"[..], b""]).unwrap();
         assert_eq!((tensor.data_type(), tensor.bytes()), (DataType::String, None));
         assert!(Tensor::strings([3], [&b"a"[..]]).is_err());
+        assert_eq!(Tensor::variants([1], [&b"a"[..]]).unwrap().data_type(), DataType::Variant);
     }
 }

@@ -1,0 +1,414 @@
+//! The index of a checkpoint: a sorted table with an entry for each tensor.
+//!
+//! ```text
+//! ""                    header: data files, byte order, version
+//! 00 name axes ...      a slice of a variable: the same as for a tensor (the key is ordered code)
+//! name                  a tensor: type, shape, data file, offset, bytes, checksum
+//! name                  a variable in slices: type, shape, and which slices
+//! ```
+//!
+//! The index is read whole, and is consistent then: every checksum of its blocks was verified, each entry has
+//! as many bytes as its type and shape take, each slice has an entry, and slices make up their variables.
+//! Whether the data files have these bytes is found out when they are used.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+use percolator_table::{TableCursor, TableError, Verify};
+
+use super::entry::{BadHeader, Header, RawEntry, RawExtent};
+use super::error::CheckpointError;
+use super::slices;
+use super::strings::CHECKSUM_BYTES;
+use crate::DataType;
+use crate::tensor::elements;
+
+/// The most axes that TensorFlow's tensors have.
+const AXES_MAX: usize = 254;
+/// An index stores of a key only what differs from the key before it, so a few bytes can stand for a long
+/// name. The names take at most this many times the bytes of the index. TensorFlow repeats a name in full
+/// after sixteen entries.
+const NAMES_PER_BYTE: usize = 256;
+
+/// Where the bytes of a tensor, or of a slice of one, are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number of the data file.
+    pub shard: u32,
+    /// The first byte.
+    pub offset: u64,
+    /// The number of bytes.
+    pub bytes: u64,
+    /// Their masked crc32c, as the index states it.
+    pub crc32c: u32,
+}
+
+/// A slice of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Which elements are in it, a range an axis.
+    pub region: Vec<Range<usize>>,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// What the index says of a tensor.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorInfo<'a> {
+    /// Its name, the key of its entry.
+    pub name: &'a str,
+    /// The type of its elements.
+    pub data_type: DataType,
+    /// Its extents, the outermost first; none for a scalar.
+    pub shape: &'a [usize],
+    /// The bytes that it takes in the data files. Strings take more than their own bytes.
+    pub bytes: u64,
+    /// Where it is; `None` if it was saved in slices.
+    pub place: Option<Place>,
+    /// The slices that it was saved in; none if it was saved whole.
+    pub slices: &'a [Slice],
+}
+
+/// The entries of an index.
+#[derive(Debug)]
+pub(super) struct Index {
+    pub(super) header: Header,
+    /// All names, one after the other.
+    names: String,
+    /// In the order of their names.
+    entries: Vec<Entry>,
+    /// All extents, one after the other.
+    extents: Vec<usize>,
+    pub(super) slices: Vec<Slice>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Where in `names` its name ends; it starts where the name before it ends.
+    name_end: usize,
+    /// Where in `extents` its shape ends.
+    shape_end: usize,
+    data_type: DataType,
+    /// If it is in slices, only the bytes count.
+    place: Place,
+    /// Its slices, in `slices`.
+    slices: Range<usize>,
+}
+
+impl Index {
+    /// Reads the bytes of an index. `path` is for messages.
+    pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
+        let table = |error: TableError| CheckpointError::Table { index: path.to_owned(), error };
+        // A key is no longer than its block: that bounds it.
+        let mut cursor = TableCursor::new(usize::MAX);
+        cursor.open(bytes, Verify::AtOnce).map_err(table)?;
+        if !cursor.advance().map_err(table)? || !cursor.key().is_empty() {
+            let message = "this is a sorted table, but not the index of a checkpoint: it has no header";
+            return Err(CheckpointError::Header { index: path.to_owned(), message: message.to_owned() });
+        }
+        let header = Header::read(cursor.value_bytes()).map_err(|bad| bad_header(path, bad))?;
+        let mut reader = Reader::new(path, header, bytes.len());
+        while cursor.advance().map_err(table)? {
+            reader.add(cursor.key(), cursor.value_bytes())?;
+        }
+        reader.end()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns the entry of this number.
+    pub(super) fn get(&self, number: usize) -> Option<TensorInfo<'_>> {
+        let entry = self.entries.get(number)?;
+        let (name_start, shape_start) = self.starts(number);
+        let slices = self.slices.get(entry.slices.clone())?;
+        Some(TensorInfo {
+            name: self.names.get(name_start..entry.name_end)?,
+            data_type: entry.data_type,
+            shape: self.extents.get(shape_start..entry.shape_end)?,
+            bytes: entry.place.bytes,
+            place: slices.is_empty().then_some(entry.place),
+            slices,
+        })
+    }
+
+    /// Where the name and the shape of an entry start.
+    fn starts(&self, number: usize) -> (usize, usize) {
+        let before = number.checked_sub(1).and_then(|before| self.entries.get(before));
+        before.map_or((0, 0), |before| (before.name_end, before.shape_end))
+    }
+
+    pub(super) fn name(&self, number: usize) -> &str {
+        let entry = self.entries.get(number);
+        entry.and_then(|entry| self.names.get(self.starts(number).0..entry.name_end)).unwrap_or_default()
+    }
+
+    /// Where in `slices` the slices of an entry are.
+    pub(super) fn slices_of(&self, number: usize) -> Range<usize> {
+        self.entries.get(number).map_or(0..0, |entry| entry.slices.clone())
+    }
+
+    /// Finds a name by binary search.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        let (mut low, mut high) = (0, self.entries.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match self.name(middle).cmp(name) {
+                std::cmp::Ordering::Less => low = middle.saturating_add(1),
+                std::cmp::Ordering::Equal => return Some(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+
+    /// The data files that tensors are in.
+    pub(super) fn shards(&self) -> BTreeSet<u32> {
+        let whole =
+            self.entries.iter().filter(|entry| entry.slices.is_empty()).map(|entry| entry.place.shard);
+        whole.chain(self.slices.iter().map(|slice| slice.place.shard)).collect()
+    }
+}
+
+fn bad_header(path: &Path, bad: BadHeader) -> CheckpointError {
+    let index = path.to_owned();
+    match bad {
+        BadHeader::Malformed(message) => CheckpointError::Header { index, message },
+        BadHeader::Version { producer, message } => CheckpointError::Version { index, producer, message },
+    }
+}
+
+/// An index that is being read.
+struct Reader<'a> {
+    path: &'a Path,
+    index: Index,
+    /// The entry that was read last.
+    raw: RawEntry,
+    /// Its shape.
+    shape: Vec<usize>,
+    /// The key that was read last.
+    last: Vec<u8>,
+    /// How many bytes more all keys may have.
+    key_bytes_left: usize,
+    /// The entries of slices, in the order of their keys.
+    slices: Vec<SliceEntry>,
+    /// Variables in slices, by the numbers of their entries, and their slices.
+    sliced: Vec<(usize, Vec<Vec<RawExtent>>)>,
+}
+
+struct SliceEntry {
+    key: Vec<u8>,
+    data_type: DataType,
+    shape: Vec<usize>,
+    place: Place,
+    is_used: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(path: &'a Path, header: Header, index_bytes: usize) -> Self {
+        let index = Index { header, names: String::new(), entries: vec![], extents: vec![], slices: vec![] };
+        Reader {
+            path,
+            index,
+            raw: RawEntry::default(),
+            shape: Vec::new(),
+            last: Vec::new(),
+            key_bytes_left: index_bytes.saturating_mul(NAMES_PER_BYTE),
+            slices: Vec::new(),
+            sliced: Vec::new(),
+        }
+    }
+
+    fn error(&self, key: &[u8], message: impl Into<String>) -> CheckpointError {
+        let (index, tensor) = (self.path.to_owned(), String::from_utf8_lossy(key).into_owned());
+        CheckpointError::Entry { index, tensor, message: message.into() }
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), CheckpointError> {
+        if key <= &self.last[..] {
+            return Err(self.error(key, "it comes after an entry whose key is not before its own"));
+        }
+        self.key_bytes_left = self.key_bytes_left.checked_sub(key.len()).ok_or_else(|| {
+            self.error(key, format!("the names have more than {NAMES_PER_BYTE} times the bytes of the index"))
+        })?;
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        if self.raw.read(value).is_err() {
+            return Err(self.error(key, "it is malformed: no message of the kind that an index has"));
+        }
+        if key.first() == Some(&0) && slices::name_of_key(key).is_some() {
+            return self.add_slice(key);
+        }
+        self.add_tensor(key)
+    }
+
+    /// Adds the entry just read, which is that of a tensor.
+    fn add_tensor(&mut self, key: &[u8]) -> Result<(), CheckpointError> {
+        let Ok(name) = str::from_utf8(key) else {
+            return Err(self.error(key, "its name is not UTF-8: rename the tensor and save it again"));
+        };
+        let data_type = self.data_type(key)?;
+        self.read_shape(key)?;
+        // A slice that is the whole has no entry of its own.
+        let is_whole = matches!(&self.raw.slices[..], [] | [_])
+            && self.raw.slices.iter().all(|slice| slices::is_whole(slice));
+        let place = if is_whole {
+            self.place(key, data_type)?
+        } else {
+            self.sliced.push((self.index.entries.len(), std::mem::take(&mut self.raw.slices)));
+            Place { shard: 0, offset: 0, bytes: 0, crc32c: 0 }
+        };
+        self.index.names.push_str(name);
+        self.index.extents.extend_from_slice(&self.shape);
+        let (name_end, shape_end) = (self.index.names.len(), self.index.extents.len());
+        self.index.entries.push(Entry { name_end, shape_end, data_type, place, slices: 0..0 });
+        Ok(())
+    }
+
+    /// Adds the entry just read, which is that of a slice.
+    fn add_slice(&mut self, key: &[u8]) -> Result<(), CheckpointError> {
+        let data_type = self.data_type(key)?;
+        self.read_shape(key)?;
+        if !self.raw.slices.is_empty() {
+            return Err(self.error(key, "it is of a slice, and has slices of its own"));
+        }
+        let place = self.place(key, data_type)?;
+        let (key, shape) = (key.to_owned(), self.shape.clone());
+        self.slices.push(SliceEntry { key, data_type, shape, place, is_used: false });
+        Ok(())
+    }
+
+    fn data_type(&self, key: &[u8]) -> Result<DataType, CheckpointError> {
+        let number = i32::try_from(self.raw.data_type).ok();
+        match number.and_then(DataType::from_proto) {
+            Some(DataType::Resource) => {
+                Err(self.error(key, "its type is resource, and no file can hold one"))
+            }
+            Some(data_type) => Ok(data_type),
+            None => {
+                let found = self.raw.data_type;
+                Err(self.error(key, format!("its type has the number {found}, which no known type has")))
+            }
+        }
+    }
+
+    fn read_shape(&mut self, key: &[u8]) -> Result<(), CheckpointError> {
+        let dims = &self.raw.dims;
+        if self.raw.has_unknown_rank {
+            return Err(self.error(key, "its shape is not known, and a stored tensor has one"));
+        }
+        if dims.len() > AXES_MAX {
+            return Err(
+                self.error(key, format!("it has {} axes, and at most {AXES_MAX} are allowed", dims.len()))
+            );
+        }
+        self.shape.clear();
+        for &dim in dims {
+            let Ok(extent) = usize::try_from(dim) else {
+                return Err(self.error(key, format!("its shape is {dims:?}, and {dim} is no extent")));
+            };
+            self.shape.push(extent);
+        }
+        Ok(())
+    }
+
+    /// Returns where the tensor or slice just read is, once that fits its type and shape.
+    fn place(&self, key: &[u8], data_type: DataType) -> Result<Place, CheckpointError> {
+        let RawEntry { shard, offset, bytes, stored, .. } = self.raw;
+        let shards = self.index.header.shards;
+        let Some(shard) = u32::try_from(shard).ok().filter(|&shard| shard < shards) else {
+            let message = format!("it is in data file {shard}, and the checkpoint has {shards}, from 0 on");
+            return Err(self.error(key, message));
+        };
+        let (Ok(offset), Ok(bytes)) = (u64::try_from(offset), u64::try_from(bytes)) else {
+            let message = format!("it states {bytes} bytes from byte {offset} on: neither may be negative");
+            return Err(self.error(key, message));
+        };
+        let count = elements(&self.shape);
+        let due = count.and_then(|count| stored_bytes(data_type, count));
+        if due.as_ref().is_some_and(|due| due.contains(&bytes)) {
+            return Ok(Place { shard, offset, bytes, crc32c: stored });
+        }
+        let shape = &self.shape;
+        let due = match due {
+            None => "more than there can be".to_owned(),
+            Some(due) if due.start() == due.end() => due.start().to_string(),
+            Some(due) => format!("at least {}", due.start()),
+        };
+        Err(self
+            .error(key, format!("it states {bytes} bytes, and {data_type} of shape {shape:?} takes {due}")))
+    }
+
+    /// Finds the slices of all variables, and checks that they make them up.
+    fn end(mut self) -> Result<Index, CheckpointError> {
+        for (number, slices) in std::mem::take(&mut self.sliced) {
+            let name = self.index.name(number).to_owned();
+            self.find_slices(number, &name, &slices)
+                .map_err(|message| self.error(name.as_bytes(), message))?;
+        }
+        match self.slices.iter().find(|slice| !slice.is_used) {
+            None => Ok(self.index),
+            Some(SliceEntry { key, .. }) => {
+                let name = slices::name_of_key(key).unwrap_or_default();
+                let message = "there is an entry for a slice of it that its own entry does not name";
+                Err(self.error(&name, message))
+            }
+        }
+    }
+
+    fn find_slices(&mut self, number: usize, name: &str, slices: &[Vec<RawExtent>]) -> Result<(), String> {
+        let Some(TensorInfo { data_type, shape, .. }) = self.index.get(number) else { return Ok(()) };
+        let start = self.index.slices.len();
+        let mut found = Vec::with_capacity(slices.len());
+        let mut bytes = 0_u64;
+        for slice in slices {
+            let region = slices::region(slice, shape)?;
+            let key = slices::key(name, slice);
+            let place = self.slices.binary_search_by(|entry| entry.key.cmp(&key));
+            let Some(entry) = place.ok().and_then(|place| self.slices.get_mut(place)) else {
+                return Err(format!("its slice {region:?} has no entry"));
+            };
+            let lengths = slices::lengths(&region);
+            if (entry.data_type, &entry.shape) != (data_type, &lengths) {
+                let SliceEntry { data_type: other, shape, .. } = entry;
+                return Err(format!(
+                    "its slice {region:?} is {data_type} of shape {lengths:?}, and the slice's own entry says \
+                     {other} of shape {shape:?}"
+                ));
+            }
+            entry.is_used = true;
+            bytes = bytes.saturating_add(entry.place.bytes);
+            found.push(Slice { region, place: entry.place });
+        }
+        slices::check_tiling(shape, &found.iter().map(|slice| &slice.region[..]).collect::<Vec<_>>())?;
+        self.index.slices.append(&mut found);
+        let end = self.index.slices.len();
+        if let Some(entry) = self.index.entries.get_mut(number) {
+            entry.slices = start..end;
+            entry.place.bytes = bytes;
+        }
+        Ok(())
+    }
+}
+
+/// Returns how many bytes elements may take in a data file.
+fn stored_bytes(data_type: DataType, count: usize) -> Option<std::ops::RangeInclusive<u64>> {
+    /// A length of one byte, and the checksum.
+    const VARIANT_BYTES_MIN: usize = 1 + CHECKSUM_BYTES;
+    let bytes = |bytes: usize| u64::try_from(bytes).ok();
+    match (data_type, data_type.size()) {
+        (_, Some(size)) => count.checked_mul(size).and_then(bytes).map(|bytes| bytes..=bytes),
+        (DataType::Variant, None) if count == 0 => Some(0..=0),
+        (DataType::Variant, None) => {
+            Some(count.checked_mul(VARIANT_BYTES_MIN).and_then(bytes)?..=i64::MAX.cast_unsigned())
+        }
+        // TensorFlow reads nothing where nothing is.
+        (_, None) if count == 0 => Some(0..=CHECKSUM_BYTES as u64),
+        (_, None) => Some(count.checked_add(CHECKSUM_BYTES).and_then(bytes)?..=i64::MAX.cast_unsigned()),
+    }
+}

@@ -1,0 +1,447 @@
+//! Keeps a folder of checkpoints: names the latest, removes old ones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::state::{NAME, StateError, StateFile};
+use super::writer::{CheckpointWriter, PREVIOUS, index_path, previous_prefix, remove};
+use crate::proto::CheckpointState;
+
+const SECONDS_PER_HOUR: f64 = 3600.0;
+
+/// Whose rules a [`CheckpointManager`] keeps.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// Those of TensorFlow 2's `tf.train.CheckpointManager`: relative paths, timestamps; what is preserved for
+    /// good is no longer listed.
+    CheckpointManager,
+    /// Those of TensorFlow 1's `tf.train.Saver`: absolute paths if the folder's is, no timestamps; a checkpoint
+    /// is removed with its `.meta`.
+    Saver,
+}
+
+/// How the checkpoints of a folder are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ManagerOptions {
+    /// Whose rules are kept.
+    pub rules: Rules,
+    /// The front of each checkpoint's name; the step follows after `-`. `ckpt` for TensorFlow 2's manager, `model`
+    /// for its saver.
+    pub name: String,
+    /// How many checkpoints stay, those that are kept for longer not included. `None` or 0: all. `Some(5)` by
+    /// default for the saver, which then lists the last one alone if all stay.
+    pub max_to_keep: Option<usize>,
+    /// Of those that would be removed, one in so many hours is kept for good.
+    pub keep_every_hours: Option<f64>,
+    /// Whether paths are listed as relative to the folder, so that it can be moved. The saver's default is not.
+    pub relative_paths: bool,
+    /// Whether steps have eight digits in names at the least, so that names sort as steps do.
+    pub pad_steps: bool,
+    /// The name of the file that lists the checkpoints: `checkpoint`.
+    pub state_name: String,
+}
+
+impl ManagerOptions {
+    /// The defaults of TensorFlow 2's `tf.train.CheckpointManager`, which has none for `max_to_keep`.
+    #[must_use]
+    pub fn checkpoint_manager(max_to_keep: Option<usize>) -> Self {
+        ManagerOptions {
+            rules: Rules::CheckpointManager,
+            name: "ckpt".to_owned(),
+            max_to_keep,
+            keep_every_hours: None,
+            relative_paths: true,
+            pad_steps: false,
+            state_name: NAME.to_owned(),
+        }
+    }
+
+    /// The defaults of TensorFlow 1's `tf.train.Saver`.
+    #[must_use]
+    pub fn saver() -> Self {
+        ManagerOptions {
+            rules: Rules::Saver,
+            name: "model".to_owned(),
+            max_to_keep: Some(5),
+            keep_every_hours: Some(10_000.0),
+            relative_paths: false,
+            ..Self::checkpoint_manager(None)
+        }
+    }
+
+    fn check(&self) -> Result<(), StateError> {
+        let refused = |option, found: String, allowed| Err(StateError::Option { option, found, allowed });
+        let is_name = |name: &str| Path::new(name).file_name().is_some_and(|only| only == name);
+        if !is_name(&self.name) {
+            return refused("name", format!("{:?}", self.name), "give a file's name, without `/`");
+        }
+        if !is_name(&self.state_name) {
+            return refused(
+                "state_name",
+                format!("{:?}", self.state_name),
+                "give a file's name, without `/`",
+            );
+        }
+        match self.keep_every_hours {
+            Some(hours) if !(hours > 0.0 && hours.is_finite()) => {
+                refused("keep_every_hours", hours.to_string(), "give a number greater than 0, or None")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn hours(&self) -> Option<f64> {
+        self.keep_every_hours
+    }
+
+    /// How many stay, or `None` for all.
+    fn limit(&self) -> Option<usize> {
+        self.max_to_keep.filter(|&most| most > 0)
+    }
+}
+
+/// Writes checkpoints into a folder, one after the other, as TensorFlow's own managers do: the file `checkpoint`
+/// names them, old ones are removed. It and TensorFlow can take turns in one folder; one at a time.
+///
+/// The order of what is written makes a kill harmless: first the data files, then the index, then the list of
+/// checkpoints; then old ones are removed. At every moment the list names a whole checkpoint as the latest, also
+/// while a step is written for a second time (see [`CheckpointWriter`]).
+///
+/// ```
+/// use percolator_tensorflow::{
+///     CheckpointManager, CheckpointWriter, DataType, ManagerOptions, Tensor, latest_checkpoint,
+/// };
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// let mut manager = CheckpointManager::open(folder, ManagerOptions::checkpoint_manager(Some(2)))?;
+/// for step in [10_u64, 20, 30] {
+///     let mut writer = CheckpointWriter::create(manager.prefix(step))?;
+///     writer.add("step", &Tensor::new(DataType::Int64, [], step.to_le_bytes().to_vec())?)?;
+///     manager.save(writer)?;
+/// }
+/// assert_eq!(latest_checkpoint(folder)?, Some(folder.join("ckpt-30")));
+/// assert_eq!(manager.checkpoints().len(), 2);
+/// # Ok::<(), anyhow::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CheckpointManager {
+    folder: PathBuf,
+    options: ManagerOptions,
+    state: StateFile,
+    latest: Option<PathBuf>,
+    /// Those that may be removed, the oldest first.
+    kept: Vec<Kept>,
+    /// Seconds since the epoch. With the manager's rules, when the last checkpoint that is kept for good was
+    /// written; with the saver's, after when the next one is.
+    preserved: f64,
+    /// Whether the list may name an earlier checkpoint by the path at which it was kept while it was replaced.
+    lists_previous: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Kept {
+    prefix: PathBuf,
+    /// Seconds since the epoch.
+    written: f64,
+}
+
+impl CheckpointManager {
+    /// Opens a folder, which need not be there, and resumes from what its list says.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if an option is not allowed, or the list cannot be read.
+    pub fn open(folder: impl AsRef<Path>, options: ManagerOptions) -> Result<Self, StateError> {
+        Self::open_at(folder, options, SystemTime::now())
+    }
+
+    /// The same at another time: of a replay, or a clock of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_at(
+        folder: impl AsRef<Path>,
+        options: ManagerOptions,
+        now: SystemTime,
+    ) -> Result<Self, StateError> {
+        options.check()?;
+        let folder = folder.as_ref().to_owned();
+        let state = StateFile::named(&folder, &options.state_name);
+        let listed = state.read()?;
+        let (latest, kept, preserved) = (None, Vec::new(), 0.0);
+        let mut manager =
+            CheckpointManager { folder, options, state, latest, kept, preserved, lists_previous: true };
+        match manager.options.rules {
+            Rules::CheckpointManager => manager.resume_manager(listed, seconds(now)),
+            Rules::Saver => manager.resume_saver(listed, seconds(now)),
+        }
+        manager.lists_previous = manager.settle();
+        Ok(manager)
+    }
+
+    fn resume_manager(&mut self, listed: Option<CheckpointState>, now: f64) {
+        let Some(listed) = listed else {
+            // As TensorFlow: a manager that opens the folder right away finds no clock that goes back.
+            self.preserved = now - 1.0;
+            return;
+        };
+        self.latest = Some(listed.model_checkpoint_path.into());
+        // If the clock was set back, nothing is older than now.
+        self.preserved = listed.last_preserved_timestamp.min(now);
+        let mut timestamps = listed.all_model_checkpoint_timestamps;
+        if timestamps.is_empty() {
+            timestamps = vec![self.preserved; listed.all_model_checkpoint_paths.len()];
+        }
+        for (path, written) in listed.all_model_checkpoint_paths.into_iter().zip(timestamps) {
+            let written = written.min(now);
+            if written > self.preserved {
+                self.enter(path.into(), written);
+            }
+        }
+    }
+
+    fn resume_saver(&mut self, listed: Option<CheckpointState>, now: f64) {
+        self.preserved = now + self.options.hours().map_or(f64::INFINITY, |hours| hours * SECONDS_PER_HOUR);
+        let Some(listed) = listed else { return };
+        self.latest = Some(listed.model_checkpoint_path.into());
+        if self.options.limit().is_none() {
+            return;
+        }
+        for path in listed.all_model_checkpoint_paths {
+            let prefix = PathBuf::from(path);
+            // As TensorFlow's recover_last_checkpoints: those that are not there are forgotten.
+            if let Ok(written) = fs::metadata(index_path(&prefix)).and_then(|index| index.modified()) {
+                self.enter(prefix, seconds(written));
+            }
+        }
+    }
+
+    /// Finds where the checkpoints are that a writer was replacing when it was killed, or failed. Returns whether
+    /// there is such a one.
+    fn settle(&mut self) -> bool {
+        let kept = self.kept.iter_mut().map(|kept| &mut kept.prefix);
+        let mut is_changed = false;
+        for prefix in self.latest.iter_mut().chain(kept) {
+            if let Some(settled) = settled(prefix) {
+                *prefix = settled;
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+
+    /// Puts a checkpoint behind all others.
+    fn enter(&mut self, prefix: PathBuf, written: f64) {
+        let previous = previous_prefix(&prefix);
+        self.kept.retain(|kept| kept.prefix != prefix && kept.prefix != previous);
+        self.kept.push(Kept { prefix, written });
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The path at which a step's checkpoint is written: `FOLDER/NAME-STEP`, without the step for `None`.
+    pub fn prefix(&self, step: impl Into<Option<u64>>) -> PathBuf {
+        let name = &self.options.name;
+        self.folder.join(match step.into() {
+            None => name.clone(),
+            Some(step) if self.options.pad_steps => format!("{name}-{step:08}"),
+            Some(step) => format!("{name}-{step}"),
+        })
+    }
+
+    /// The prefix of the latest checkpoint, if there is one.
+    #[must_use]
+    pub fn latest(&self) -> Option<&Path> {
+        self.latest.as_deref()
+    }
+
+    /// The prefixes of the checkpoints that it may remove one day, the oldest first.
+    pub fn checkpoints(&self) -> impl ExactSizeIterator<Item = &Path> {
+        self.kept.iter().map(|kept| &*kept.prefix)
+    }
+
+    /// Finishes a checkpoint, lists it as the latest, and removes old ones. Returns its prefix.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if a file cannot be written: the latest checkpoint is the one before then.
+    /// [`StateError::Remove`] if an old one cannot be removed.
+    pub fn save(&mut self, writer: CheckpointWriter) -> Result<PathBuf, StateError> {
+        self.save_at(writer, SystemTime::now())
+    }
+
+    /// The same at another time: of a replay, or a clock of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`save`](Self::save).
+    pub fn save_at(&mut self, writer: CheckpointWriter, now: SystemTime) -> Result<PathBuf, StateError> {
+        let prefix = writer.prefix().to_owned();
+        self.state.check(&prefix)?;
+        if self.lists_previous {
+            // What the list names may be removed when the writer begins to replace a checkpoint.
+            self.settle();
+            if let Some(latest) = &self.latest {
+                self.list(latest, self.listed())?;
+            }
+            self.lists_previous = false;
+        }
+        // Each of both is called at the most once, the second one after the first.
+        let manager = std::cell::RefCell::new(&mut *self);
+        writer.finish_with(
+            |previous| manager.borrow_mut().list_previous(&prefix, previous),
+            || manager.borrow_mut().list_new(&prefix, seconds(now)),
+        )?;
+        self.sweep()?;
+        Ok(prefix)
+    }
+
+    /// While a checkpoint is replaced, the list names the earlier one by the path at which it is kept.
+    fn list_previous(&mut self, prefix: &Path, previous: &Path) -> Result<(), StateError> {
+        let is_listed =
+            self.latest.as_deref() == Some(prefix) || self.checkpoints().any(|kept| kept == prefix);
+        if !is_listed {
+            return Ok(());
+        }
+        self.lists_previous = true;
+        let place = |kept: &Path| if kept == prefix { previous.to_owned() } else { kept.to_owned() };
+        let latest = self.latest.as_deref().map_or_else(|| previous.to_owned(), place);
+        let kept = self.kept.iter().map(|kept| Kept { prefix: place(&kept.prefix), written: kept.written });
+        self.list(&latest, &kept.collect::<Vec<_>>())
+    }
+
+    /// Lists a checkpoint that is there as the latest.
+    fn list_new(&mut self, prefix: &Path, now: f64) -> Result<(), StateError> {
+        let (latest, kept) = (self.latest.replace(prefix.to_owned()), self.kept.clone());
+        match (self.options.rules, self.options.limit()) {
+            // As TensorFlow: it lists the last one alone.
+            (Rules::Saver, None) => self.kept.clear(),
+            _ => self.enter(prefix.to_owned(), now),
+        }
+        let listed = self.list(prefix, self.listed());
+        match &listed {
+            Ok(()) => self.lists_previous = false,
+            Err(_) => (self.latest, self.kept) = (latest, kept),
+        }
+        listed
+    }
+
+    /// Those that the list names. The saver's does not have those that are about to be removed.
+    fn listed(&self) -> &[Kept] {
+        let (Rules::Saver, Some(most)) = (self.options.rules, self.options.limit()) else {
+            return &self.kept;
+        };
+        // One is removed at a time.
+        let surplus = usize::from(self.kept.len() > most);
+        self.kept.get(surplus..).unwrap_or_default()
+    }
+
+    fn list(&self, latest: &Path, kept: &[Kept]) -> Result<(), StateError> {
+        let listed = |prefix: &Path| self.state.listed(prefix, self.options.relative_paths);
+        let latest = listed(latest)?;
+        let mut paths = kept.iter().map(|kept| listed(&kept.prefix)).collect::<Result<Vec<_>, _>>()?;
+        let mut state =
+            CheckpointState { model_checkpoint_path: latest.clone(), ..CheckpointState::default() };
+        if self.options.rules == Rules::CheckpointManager {
+            state.all_model_checkpoint_timestamps = kept.iter().map(|kept| kept.written).collect();
+            state.last_preserved_timestamp = self.preserved;
+        }
+        // TensorFlow lists the latest one at the end, if it is not there.
+        if paths.last() != Some(&latest) {
+            paths.push(latest);
+        }
+        state.all_model_checkpoint_paths = paths;
+        self.state.write(&state)
+    }
+
+    /// Removes old checkpoints, or keeps them for good.
+    fn sweep(&mut self) -> Result<(), StateError> {
+        match (self.options.rules, self.options.limit()) {
+            (Rules::CheckpointManager, Some(most)) => self.sweep_manager(most),
+            (Rules::Saver, Some(most)) => self.sweep_saver(most),
+            (_, None) => Ok(()),
+        }
+    }
+
+    fn sweep_manager(&mut self, most: usize) -> Result<(), StateError> {
+        let mut removed = Ok(());
+        let mut is_changed = false;
+        while self.kept.len() > most {
+            let oldest = &self.kept[0];
+            let is_due = |hours: f64| oldest.written - hours * SECONDS_PER_HOUR >= self.preserved;
+            if self.options.hours().is_some_and(is_due) {
+                self.preserved = oldest.written;
+            } else {
+                removed = remove_with(&oldest.prefix, false);
+                if removed.is_err() {
+                    break;
+                }
+            }
+            self.kept.remove(0);
+            is_changed = true;
+        }
+        // Until here the list names what is removed: if the process is killed, the next manager goes on.
+        if is_changed {
+            let latest = self.latest.clone().unwrap_or_default();
+            self.list(&latest, &self.kept)?;
+        }
+        removed
+    }
+
+    fn sweep_saver(&mut self, most: usize) -> Result<(), StateError> {
+        if self.kept.len() <= most {
+            return Ok(());
+        }
+        let oldest = &self.kept[0];
+        if let Some(hours) = self.options.hours().filter(|_| oldest.written > self.preserved) {
+            self.preserved += hours * SECONDS_PER_HOUR;
+        } else {
+            remove_with(&oldest.prefix, true)?;
+        }
+        self.kept.remove(0);
+        Ok(())
+    }
+}
+
+/// Returns the prefix at which a listed checkpoint is now. If a writer was killed, or failed, after it named a new
+/// checkpoint, and before it removed the earlier one, both are there, and the new one counts; before it named the
+/// new one, the earlier one does.
+fn settled(listed: &Path) -> Option<PathBuf> {
+    let is_there = |prefix: &Path| index_path(prefix).is_file();
+    let name = listed.file_name().and_then(|name| name.to_str()?.strip_suffix(PREVIOUS));
+    match name.map(|name| listed.with_file_name(name)) {
+        Some(new) => is_there(&new).then_some(new),
+        None => Some(previous_prefix(listed)).filter(|previous| !is_there(listed) && is_there(previous)),
+    }
+}
+
+/// Removes a checkpoint, and what a killed writer has left of an earlier one.
+fn remove_with(prefix: &Path, has_meta: bool) -> Result<(), StateError> {
+    remove(prefix).and_then(|()| remove(&previous_prefix(prefix))).map_err(StateError::Remove)?;
+    if has_meta {
+        let mut meta = prefix.as_os_str().to_owned();
+        meta.push(".meta");
+        // As TensorFlow: not every checkpoint has one.
+        let _ = fs::remove_file(meta);
+    }
+    Ok(())
+}
+
+/// Seconds since the epoch, as Python's `time.time()` has them.
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds are rounded to the nearest number, as in Python")]
+fn seconds(time: SystemTime) -> f64 {
+    const NANOSECONDS: f64 = 1e9;
+
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => since.as_nanos() as f64 / NANOSECONDS,
+        Err(before) => -(before.duration().as_nanos() as f64) / NANOSECONDS,
+    }
+}

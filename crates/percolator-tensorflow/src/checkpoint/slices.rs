@@ -1,0 +1,267 @@
+//! Variables that were saved in slices: the keys of the slices, and whether they make up the variable.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::entry::RawExtent;
+use super::ordered_code::{read_number, read_signed, read_string, write_number, write_signed, write_string};
+use crate::tensor::elements;
+
+/// How the length of an extent is stored that takes the whole axis.
+const WHOLE_AXIS: i64 = -1;
+/// The most axes that a slice has.
+const AXES_MAX: u64 = 254;
+/// The most corners that are compared to find out whether slices make up a variable.
+const CORNERS_MAX: usize = 1 << 22;
+
+/// Returns the key of a slice's entry.
+pub(crate) fn key(name: &str, slice: &[RawExtent]) -> Vec<u8> {
+    let mut key = Vec::new();
+    write_number(&mut key, 0);
+    write_string(&mut key, name.as_bytes());
+    write_number(&mut key, slice.len() as u64);
+    for extent in slice {
+        write_signed(&mut key, extent.start);
+        write_signed(&mut key, extent.length.unwrap_or(WHOLE_AXIS));
+    }
+    key
+}
+
+/// Returns the name of the variable if this is the key of a slice, or `None` if it is a name.
+pub(super) fn name_of_key(mut key: &[u8]) -> Option<Vec<u8>> {
+    if read_number(&mut key)? != 0 {
+        return None;
+    }
+    let name = read_string(&mut key)?;
+    let axes = read_number(&mut key).filter(|&axes| (1..=AXES_MAX).contains(&axes))?;
+    for _ in 0..axes {
+        read_signed(&mut key)?;
+        read_signed(&mut key)?;
+    }
+    key.is_empty().then_some(name)
+}
+
+/// Returns whether a slice takes every axis whole. Such a slice has no entry of its own.
+pub(super) fn is_whole(slice: &[RawExtent]) -> bool {
+    slice.iter().all(|extent| extent.start == 0 && extent.length.unwrap_or(WHOLE_AXIS) == WHOLE_AXIS)
+}
+
+/// Returns the region of a tensor of this shape that a slice is of, or what is wrong with the slice.
+pub(super) fn region(slice: &[RawExtent], shape: &[usize]) -> Result<Vec<Range<usize>>, String> {
+    if slice.len() != shape.len() {
+        return Err(format!("a slice has {} axes, and the shape {shape:?} has {}", slice.len(), shape.len()));
+    }
+    let range = |(extent, &size): (&RawExtent, &usize)| {
+        let start = usize::try_from(extent.start).ok();
+        let range = match extent.length {
+            None | Some(WHOLE_AXIS) => start.filter(|&start| start == 0).map(|_| 0..size),
+            Some(length) => start.and_then(|start| {
+                let end = start.checked_add(usize::try_from(length).ok()?)?;
+                (end <= size).then_some(start..end)
+            }),
+        };
+        let length = extent.length.unwrap_or(WHOLE_AXIS);
+        range.ok_or_else(|| {
+            format!("a slice has {length} from {} on, of an axis of {size} ({WHOLE_AXIS}: all)", extent.start)
+        })
+    };
+    slice.iter().zip(shape).map(range).collect()
+}
+
+/// Checks that regions make up a tensor: each element is in one of them, and in no more than one.
+///
+/// The number of regions that an element is in is a function on the grid of elements. Its difference along
+/// every axis is not zero only at corners of regions, and belongs to this function alone: so it is compared
+/// with that of the tensor as one region. That takes `2^axes` corners a region, of the axes that are cut.
+pub(super) fn check_tiling(shape: &[usize], regions: &[&[Range<usize>]]) -> Result<(), String> {
+    if shape.contains(&0) {
+        // Regions are within their tensor, so these are empty too.
+        return Ok(());
+    }
+    let is_cut = |&axis: &usize| {
+        let size = shape.get(axis).copied().unwrap_or_default();
+        regions.iter().any(|region| region.get(axis) != Some(&(0..size)))
+    };
+    let axes: Vec<_> = (0..shape.len()).filter(is_cut).collect();
+    let corners = u32::try_from(axes.len()).ok().and_then(|axes| 1_usize.checked_shl(axes));
+    let needed = corners.and_then(|corners| corners.checked_mul(regions.len()));
+    let Some(corners) = corners.filter(|_| needed.is_some_and(|needed| needed <= CORNERS_MAX)) else {
+        let (count, axes) = (regions.len(), axes.len());
+        return Err(format!("it is cut into {count} slices along {axes} axes: that is too many to check"));
+    };
+    let mut sums = HashMap::new();
+    let mut add = |region: &dyn Fn(usize) -> Range<usize>, sign: i64| {
+        if axes.iter().any(|&axis| region(axis).is_empty()) {
+            return;
+        }
+        for corner in 0..corners {
+            let at: Vec<_> = axes
+                .iter()
+                .enumerate()
+                .map(
+                    |(bit, &axis)| if corner >> bit & 1 == 0 { region(axis).start } else { region(axis).end },
+                )
+                .collect();
+            let sign = if corner.count_ones() % 2 == 0 { sign } else { sign.saturating_neg() };
+            let sum: &mut i64 = sums.entry(at).or_default();
+            *sum = sum.saturating_add(sign);
+        }
+    };
+    let extent = |region: &[Range<usize>], axis: usize| region.get(axis).cloned().unwrap_or_default();
+    for region in regions {
+        add(&|axis| extent(region, axis), 1);
+    }
+    add(&|axis| 0..shape.get(axis).copied().unwrap_or_default(), -1);
+    if sums.values().all(|&sum| sum == 0) {
+        return Ok(());
+    }
+    Err(describe_fault(shape, regions))
+}
+
+fn describe_fault(shape: &[usize], regions: &[&[Range<usize>]]) -> String {
+    let count = |region: &&[Range<usize>]| elements(&lengths(region)).unwrap_or(usize::MAX);
+    let found = regions.iter().map(count).fold(0, usize::saturating_add);
+    let total = elements(shape).unwrap_or(usize::MAX);
+    let fault = match found.cmp(&total) {
+        std::cmp::Ordering::Less => "some are in none",
+        std::cmp::Ordering::Equal => "some are in none, and others in two or more",
+        std::cmp::Ordering::Greater => "some are in two or more",
+    };
+    format!("its {} slices have {found} elements for the {total} of shape {shape:?}: {fault}", regions.len())
+}
+
+/// Returns the shape of a region.
+pub(super) fn lengths(region: &[Range<usize>]) -> Vec<usize> {
+    region.iter().map(ExactSizeIterator::len).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn extent(start: i64, length: i64) -> RawExtent {
+        RawExtent { start, length: Some(length) }
+    }
+
+    #[test]
+    fn keys_are_tensorflows() {
+        let whole = RawExtent::default();
+        // From the index of a variable that TensorFlow saved in slices.
+        let due = b"\0p/rows\0\x01\x01\x02\x80\x84\x80\x7f";
+        assert_eq!(key("p/rows", &[extent(0, 4), whole]), due);
+        assert_eq!(key("p/rows", &[extent(0, 4), extent(0, -1)]), due);
+        assert_eq!(name_of_key(due), Some(b"p/rows".to_vec()));
+        assert_eq!(name_of_key(&due[..due.len() - 1]), None);
+        assert_eq!(name_of_key(&[&due[..], b"x"].concat()), None);
+        assert_eq!(name_of_key(b"\0abc"), None, "a name that begins with a zero");
+        assert_eq!(name_of_key(b"abc"), None);
+        assert_eq!(name_of_key(b"\0a\0\x01\0"), None, "a scalar has no slices");
+    }
+
+    #[test]
+    fn slices_are_regions_of_their_tensor() {
+        let whole = RawExtent::default();
+        assert_eq!(region(&[extent(1, 2), whole], &[3, 7]), Ok(vec![1..3, 0..7]));
+        assert!(is_whole(&[whole, extent(0, -1)]) && !is_whole(&[extent(0, 3)]) && is_whole(&[]));
+        let refused = |slice: &[RawExtent], shape: &[usize], due: &str| {
+            let message = region(slice, shape).unwrap_err();
+            assert!(message.contains(due), "{message}");
+        };
+        refused(&[whole], &[3, 7], "a slice has 1 axes, and the shape [3, 7] has 2");
+        refused(&[extent(2, 2)], &[3], "2 from 2 on, of an axis of 3");
+        refused(&[extent(-1, 2)], &[3], "2 from -1 on");
+        refused(&[extent(0, -2)], &[3], "-2 from 0 on");
+        refused(&[RawExtent { start: 1, length: None }], &[3], "-1 from 1 on");
+        refused(&[extent(i64::MAX, i64::MAX)], &[3], "of an axis of 3");
+    }
+
+    type Region = Vec<Range<usize>>;
+
+    fn check(shape: &[usize], regions: &[Region]) -> Result<(), String> {
+        check_tiling(shape, &regions.iter().map(|region| &region[..]).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn faults_of_a_tiling_are_told_apart() {
+        // A pinwheel, which no straight cut divides.
+        let mut wheel =
+            vec![vec![0..1, 0..2], vec![0..2, 2..3], vec![2..3, 1..3], vec![1..3, 0..1], vec![1..2, 1..2]];
+        assert_eq!(check(&[3, 3], &wheel), Ok(()));
+        let middle = wheel.pop().unwrap();
+        assert!(check(&[3, 3], &wheel).unwrap_err().contains("8 elements for the 9 of shape [3, 3]"));
+        wheel.extend([middle.clone(), middle.clone()]);
+        assert!(check(&[3, 3], &wheel).unwrap_err().contains("two or more"));
+        wheel[0] = middle;
+        wheel.push(vec![0..0, 1..3]);
+        assert!(check(&[3, 3], &wheel).unwrap_err().contains("some are in none"));
+        assert_eq!(check(&[0, 3], &[]), Ok(()));
+        assert_eq!(check(&[], &[vec![]]), Ok(()));
+        assert!(check(&[2], &[]).is_err());
+        let forged = vec![vec![0..1; 30]; 3];
+        assert!(check(&[2; 30], &forged).unwrap_err().contains("too many"));
+    }
+
+    /// The number of regions that each element is in, counted one by one.
+    fn naive(shape: &[usize], regions: &[Region]) -> bool {
+        let mut at = vec![0; shape.len()];
+        let total: usize = shape.iter().product();
+        (0..total).all(|number| {
+            let mut rest = number;
+            for (axis, size) in shape.iter().enumerate().rev() {
+                at[axis] = rest % size;
+                rest /= size;
+            }
+            let is_in = |region: &&Region| region.iter().zip(&at).all(|(range, at)| range.contains(at));
+            regions.iter().filter(is_in).count() == 1
+        })
+    }
+
+    /// A shape, and regions that come of cutting it again and again.
+    fn tilings() -> impl Strategy<Value = (Vec<usize>, Vec<Region>)> {
+        let cuts = prop::collection::vec(any::<[prop::sample::Index; 3]>(), 0..8);
+        (prop::collection::vec(1..5_usize, 1..4), cuts).prop_map(|(shape, cuts)| {
+            let mut regions: Vec<Region> = vec![shape.iter().map(|&size| 0..size).collect()];
+            for [which, axis, at] in cuts {
+                let which = which.index(regions.len());
+                let axis = axis.index(shape.len());
+                let Range { start, end } = regions[which][axis];
+                let at = start + at.index(end - start + 1);
+                let mut other = regions[which].clone();
+                (regions[which][axis], other[axis]) = (start..at, at..end);
+                regions.push(other);
+            }
+            (shape, regions.into_iter().filter(|region| !region.iter().any(Range::is_empty)).collect())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_tells_its_variable(
+            name in ".{0,8}", slice in prop::collection::vec((0..300_i64, -1..300_i64), 1..4),
+        ) {
+            let slice: Vec<_> = slice.into_iter().map(|(start, length)| extent(start, length)).collect();
+            prop_assert_eq!(name_of_key(&key(&name, &slice)), Some(name.into_bytes()));
+        }
+
+        #[test]
+        fn what_was_cut_makes_up_the_whole((shape, regions) in tilings()) {
+            prop_assert_eq!(check(&shape, &regions), Ok(()));
+        }
+
+        #[test]
+        fn regions_are_counted_as_one_by_one(
+            (shape, mut regions) in tilings(), which: prop::sample::Index, by: [prop::sample::Index; 3],
+        ) {
+            let which = which.index(regions.len());
+            let axis = by[0].index(shape.len());
+            let start = by[1].index(shape[axis]);
+            regions[which][axis] = start..start + by[2].index(shape[axis] - start + 1);
+            prop_assert_eq!(check(&shape, &regions).is_ok(), naive(&shape, &regions));
+        }
+    }
+}

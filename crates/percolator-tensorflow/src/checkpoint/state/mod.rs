@@ -1,0 +1,252 @@
+//! The file `checkpoint` of a folder: which checkpoints are in it, and which is the latest.
+
+mod error;
+mod text;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Component, Path, PathBuf};
+
+use percolator::whole_file;
+
+pub use self::error::StateError;
+use super::writer::{PREVIOUS, index_path, previous_prefix};
+use crate::proto::CheckpointState;
+
+/// TensorFlow's name of the file.
+pub(super) const NAME: &str = "checkpoint";
+/// Longer than the list of a million checkpoints.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Returns the prefix of a folder's latest checkpoint, as `tf.train.latest_checkpoint` does: the one that the
+/// file `checkpoint` names; `None` if there is no such file.
+///
+/// If a writer was killed while it wrote that checkpoint anew, this is the earlier one, under the prefix at
+/// which the writer has kept it.
+///
+/// # Errors
+///
+/// [`StateError`] if the file cannot be read, or what it names is not there.
+pub fn latest_checkpoint(folder: impl AsRef<Path>) -> Result<Option<PathBuf>, StateError> {
+    StateFile::of(folder).latest()
+}
+
+/// Returns the prefixes of all checkpoints that a folder's file `checkpoint` names and that are there, the
+/// oldest first; none if there is no such file.
+///
+/// # Errors
+///
+/// [`StateError`] if the file cannot be read.
+pub fn all_checkpoints(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, StateError> {
+    StateFile::of(folder).all()
+}
+
+/// The file that lists the checkpoints of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFile {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+impl StateFile {
+    /// The file `checkpoint` of a folder.
+    pub fn of(folder: impl AsRef<Path>) -> Self {
+        StateFile::named(folder, NAME)
+    }
+
+    /// The file of another name: what `tf.train.Saver` calls `latest_filename`.
+    pub fn named(folder: impl AsRef<Path>, name: impl AsRef<Path>) -> Self {
+        let folder = folder.as_ref().to_owned();
+        let path = folder.join(name);
+        StateFile { folder, path }
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns what it says, as `tf.train.get_checkpoint_state` does: relative paths are put behind the folder.
+    /// `None` if there is no such file. Fields that TensorFlow 2.21 does not have are passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if it cannot be read, or names no latest checkpoint.
+    pub fn read(&self) -> Result<Option<CheckpointState>, StateError> {
+        let Some(text) = self.text()? else { return Ok(None) };
+        let mut state = text::parse(&text).map_err(|(line, message)| StateError::Text {
+            path: self.path.clone(),
+            line,
+            message,
+        })?;
+        if state.model_checkpoint_path.is_empty() {
+            return Err(StateError::NoPath { path: self.path.clone() });
+        }
+        let paths = state.all_model_checkpoint_paths.iter_mut();
+        for path in paths.chain([&mut state.model_checkpoint_path]) {
+            let joined = self.folder.join(&*path);
+            let joined = joined.into_os_string().into_string();
+            *path = joined.map_err(|prefix| StateError::NotUtf8 { prefix: prefix.into() })?;
+        }
+        Ok(Some(state))
+    }
+
+    fn text(&self) -> Result<Option<String>, StateError> {
+        let io = |action| StateError::io(&self.path, action);
+        let file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(io("open the file"))?,
+        };
+        let mut text = Vec::new();
+        file.take(BYTES_MAX + 1).read_to_end(&mut text).map_err(io("read the file"))?;
+        if text.len() as u64 > BYTES_MAX {
+            let path = self.path.clone();
+            return Err(StateError::Length { path, found: text.len() as u64, allowed: BYTES_MAX });
+        }
+        let text = String::from_utf8(text).map_err(|error| {
+            let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+            let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
+            StateError::Text { path: self.path.clone(), line, message: "it is not UTF-8".to_owned() }
+        })?;
+        Ok(Some(text))
+    }
+
+    /// Returns the prefix of the latest checkpoint: see [`latest_checkpoint`].
+    ///
+    /// # Errors
+    ///
+    /// As [`latest_checkpoint`].
+    pub fn latest(&self) -> Result<Option<PathBuf>, StateError> {
+        let Some(state) = self.read()? else { return Ok(None) };
+        let prefix = PathBuf::from(&state.model_checkpoint_path);
+        match self.found(&prefix)? {
+            Some(found) => Ok(Some(found)),
+            None => {
+                Err(StateError::Missing { path: self.path.clone(), prefix, others: self.those_of(&state)? })
+            }
+        }
+    }
+
+    /// Returns the prefixes of all checkpoints that are there: see [`all_checkpoints`].
+    ///
+    /// # Errors
+    ///
+    /// As [`all_checkpoints`].
+    pub fn all(&self) -> Result<Vec<PathBuf>, StateError> {
+        self.read()?.map_or(Ok(Vec::new()), |state| self.those_of(&state))
+    }
+
+    fn those_of(&self, state: &CheckpointState) -> Result<Vec<PathBuf>, StateError> {
+        let mut found = Vec::new();
+        for path in &state.all_model_checkpoint_paths {
+            found.extend(self.found(Path::new(path))?);
+        }
+        Ok(found)
+    }
+
+    /// Returns the prefix if its checkpoint is there, or that of the earlier one which is being replaced.
+    fn found(&self, prefix: &Path) -> Result<Option<PathBuf>, StateError> {
+        let exists = |path: &Path| path.try_exists().map_err(StateError::io(path, "look for the file"));
+        if exists(&index_path(prefix))? {
+            return Ok(Some(prefix.to_owned()));
+        }
+        let previous = previous_prefix(prefix);
+        if exists(&index_path(&previous))? {
+            return Ok(Some(previous));
+        }
+        // Somebody else has written it anew after a manager was killed.
+        let name = prefix.file_name().and_then(|name| name.to_str()?.strip_suffix(PREVIOUS));
+        if let Some(new) =
+            name.map(|name| prefix.with_file_name(name)).filter(|new| index_path(new).is_file())
+        {
+            return Ok(Some(new));
+        }
+        // Before TensorFlow 1.0, the prefix was itself a file.
+        Ok(prefix.is_file().then(|| prefix.to_owned()))
+    }
+
+    /// Writes the file, byte for byte as TensorFlow does; it is whole at every moment. The paths are taken as
+    /// they are.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`] if it cannot be written.
+    pub fn write(&self, state: &CheckpointState) -> Result<(), StateError> {
+        let text = text::print(state);
+        whole_file::write(&self.path, &[text.as_bytes()])
+            .map_err(StateError::io(&self.path, "write the file"))
+    }
+
+    /// Checks that no file of a checkpoint has the path of this one.
+    pub(super) fn check(&self, prefix: &Path) -> Result<(), StateError> {
+        let name = self.path.file_name().unwrap_or_default().as_encoded_bytes();
+        let front = prefix.file_name().unwrap_or_default().as_encoded_bytes();
+        let rest = name.strip_prefix(front).filter(|_| self.path.parent() == prefix.parent());
+        let is_taken = rest.is_some_and(|rest| {
+            rest.is_empty() || rest == b".index" || rest == b".meta" || rest.starts_with(b".data-")
+        });
+        if is_taken { Err(StateError::Conflict { path: self.path.clone() }) } else { Ok(()) }
+    }
+
+    /// Returns the path of a checkpoint as the file has it: relative to the folder, if that is wanted, or if
+    /// folder and checkpoint are named by relative paths.
+    pub(super) fn listed(&self, prefix: &Path, is_relative: bool) -> Result<String, StateError> {
+        let both_relative = prefix.is_relative() && self.folder.is_relative();
+        let listed = if is_relative || both_relative {
+            relative(prefix, &self.folder)
+                .map_err(StateError::io(&self.folder, "find the working directory"))?
+        } else {
+            prefix.to_owned()
+        };
+        let listed = listed.into_os_string().into_string();
+        listed.map_err(|_| StateError::NotUtf8 { prefix: prefix.to_owned() })
+    }
+}
+
+/// A path as seen from a folder, by the names alone: as Python's `os.path.relpath`.
+fn relative(path: &Path, folder: &Path) -> io::Result<PathBuf> {
+    let [path, folder] = [absolute(path)?, absolute(folder)?];
+    let shared = path.iter().zip(&folder).take_while(|(one, other)| one == other).count();
+    let up = folder.iter().skip(shared).map(|_| Component::ParentDir.as_os_str());
+    Ok(up.chain(path.iter().skip(shared).map(AsRef::as_ref)).collect())
+}
+
+/// An absolute path without `.` and `..`.
+fn absolute(path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+    // An empty path is the working directory to Python, and an error to `absolute`.
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let mut names = Vec::new();
+    for component in std::path::absolute(path)?.components() {
+        match component {
+            Component::ParentDir => drop(names.pop()),
+            Component::Normal(name) => names.push(name.to_owned()),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_relative_as_python_has_them() {
+        for (path, folder, due) in [
+            ("/a/b/ckpt-1", "/a/b", "ckpt-1"),
+            ("/a/b/ckpt-1", "/a/b/c", "../ckpt-1"),
+            ("/a/b/../c/ckpt-1", "/a/./b", "../c/ckpt-1"),
+            ("run/ckpt-1", "run", "ckpt-1"),
+            ("ckpt-1", "", "ckpt-1"),
+            ("./ckpt-1", ".", "ckpt-1"),
+            ("/ckpt-1", "/", "ckpt-1"),
+        ] {
+            assert_eq!(
+                relative(Path::new(path), Path::new(folder)).unwrap(),
+                Path::new(due),
+                "{path} in {folder}"
+            );
+        }
+    }
+}

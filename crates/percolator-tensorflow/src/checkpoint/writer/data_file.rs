@@ -1,0 +1,90 @@
+//! A data file that is being written: the bytes of tensors, one after the other.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use percolator::whole_file::WholeFile;
+use percolator_table::checksum::Crc32c;
+
+/// Bytes that are gathered before the system is asked to write them.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Long pieces are written in parts that are still in the processor's cache when their checksum is known.
+const PART_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(super) struct DataFile {
+    /// Its path when it is whole.
+    pub(super) path: PathBuf,
+    file: WholeFile,
+    /// Bytes that are not in the file yet.
+    buffer: Vec<u8>,
+    /// The length of the file, with the buffer.
+    bytes: u64,
+}
+
+impl DataFile {
+    pub(super) fn create(path: PathBuf) -> io::Result<Self> {
+        let file = WholeFile::create(&path)?;
+        Ok(DataFile { path, file, buffer: Vec::new(), bytes: 0 })
+    }
+
+    /// Where the next byte goes.
+    pub(super) fn offset(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends bytes, and adds them to a checksum.
+    pub(super) fn put(&mut self, bytes: &[u8], checksum: &mut Crc32c) -> io::Result<()> {
+        for part in bytes.chunks(PART_BYTES) {
+            checksum.update(part);
+            self.put_unsummed(part)?;
+        }
+        Ok(())
+    }
+
+    /// Appends bytes.
+    pub(super) fn put_unsummed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES || bytes.len() >= PART_BYTES {
+            self.flush()?;
+        }
+        if bytes.len() >= PART_BYTES {
+            self.file.write_all(bytes)?;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Syncs all bytes to the disk; the file has no name yet.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.buffer = Vec::new();
+        self.file.file().sync_all()
+    }
+
+    /// Gives the synced file its name.
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.file.finish()
+    }
+}
+
+/// The path of a checkpoint's data file.
+pub(in crate::checkpoint) fn data_path(prefix: &Path, shard: usize, shards: usize) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(format!(".data-{shard:05}-of-{shards:05}"));
+    path.into()
+}
+
+/// The path of a checkpoint's index.
+pub(in crate::checkpoint) fn index_path(prefix: &Path) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(".index");
+    path.into()
+}

@@ -1,0 +1,150 @@
+//! How a checkpoint takes the place of an earlier one with its prefix.
+//!
+//! Invariant: at every moment, the prefix or the prefix with `.previous` behind it is that of a whole checkpoint,
+//! if one of them was before; and each is that of a whole checkpoint or of none. A checkpoint is there if its
+//! index is: of the earlier one, the index is linked last and removed first.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::data_file::{data_path, index_path};
+use super::error::WriteError;
+
+/// What follows the prefix of an earlier checkpoint.
+pub(in crate::checkpoint) const PREVIOUS: &str = ".previous";
+
+/// A checkpoint that is about to be named, and the earlier one with its prefix.
+#[derive(Debug)]
+pub(super) struct Replacement<'a> {
+    prefix: &'a Path,
+    /// The data files of the new checkpoint.
+    shards: usize,
+    /// The prefix of the earlier checkpoint, while the new one is not there.
+    previous: Option<PathBuf>,
+}
+
+impl<'a> Replacement<'a> {
+    /// Keeps the earlier checkpoint, if there is one, under another prefix.
+    pub(super) fn begin(prefix: &'a Path, shards: usize) -> Result<Self, WriteError> {
+        let previous = previous_prefix(prefix);
+        let is_there = exists(&index_path(prefix))?;
+        if is_there {
+            // If there are both, a writer was killed before it removed one, and both are whole.
+            remove(&previous)?;
+            for (path, ending) in data_files(prefix)? {
+                let mut kept = previous.clone().into_os_string();
+                kept.push(ending);
+                keep(&path, Path::new(&kept))?;
+            }
+            sync_folder(prefix);
+            keep(&index_path(prefix), &index_path(&previous))?;
+            sync_folder(prefix);
+        }
+        let is_kept = is_there || exists(&index_path(&previous))?;
+        Ok(Replacement { prefix, shards, previous: is_kept.then_some(previous) })
+    }
+
+    /// The prefix of the earlier checkpoint.
+    pub(super) fn previous(&self) -> Option<&Path> {
+        self.previous.as_deref()
+    }
+
+    /// Makes the prefix that of no checkpoint.
+    pub(super) fn remove_index(&self) -> Result<(), WriteError> {
+        remove_file(&index_path(self.prefix))?;
+        if self.previous.is_some() {
+            sync_folder(self.prefix);
+        }
+        Ok(())
+    }
+
+    /// Removes what the new checkpoint, which is there, has replaced. What cannot be removed stays, and harms
+    /// nothing.
+    pub(super) fn end(self) {
+        if let Some(previous) = &self.previous {
+            let _ = remove(previous);
+        }
+        let new: Vec<_> = (0..self.shards).map(|shard| data_path(self.prefix, shard, self.shards)).collect();
+        for (path, _) in data_files(self.prefix).unwrap_or_default() {
+            if !new.contains(&path) {
+                let _ = remove_file(&path);
+            }
+        }
+    }
+}
+
+/// The prefix that the earlier checkpoint has while the new one is not there.
+pub(in crate::checkpoint) fn previous_prefix(prefix: &Path) -> PathBuf {
+    let mut previous = prefix.as_os_str().to_owned();
+    previous.push(PREVIOUS);
+    previous.into()
+}
+
+/// Removes a checkpoint's files, its index first.
+pub(in crate::checkpoint) fn remove(prefix: &Path) -> Result<(), WriteError> {
+    remove_file(&index_path(prefix))?;
+    for (path, _) in data_files(prefix)? {
+        remove_file(&path)?;
+    }
+    Ok(())
+}
+
+fn remove_file(path: &Path) -> Result<(), WriteError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done.map_err(WriteError::io(path, "remove the file")),
+    }
+}
+
+fn exists(path: &Path) -> Result<bool, WriteError> {
+    path.try_exists().map_err(WriteError::io(path, "look for the file"))
+}
+
+/// Gives a file a second name; a file system without links copies it.
+fn keep(path: &Path, kept: &Path) -> Result<(), WriteError> {
+    let target = fs::canonicalize(path).map_err(WriteError::io(path, "find the file"))?;
+    remove_file(kept)?;
+    if fs::hard_link(&target, kept).is_ok() {
+        return Ok(());
+    }
+    let copied = fs::copy(&target, kept).and_then(|_| File::open(kept)?.sync_all());
+    copied.map_err(WriteError::io(kept, "keep the earlier checkpoint's file"))
+}
+
+/// The data files of a prefix, however many a checkpoint of it has, each with what follows the prefix.
+fn data_files(prefix: &Path) -> Result<Vec<(PathBuf, String)>, WriteError> {
+    let folder = folder_of(prefix);
+    let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries.map_err(WriteError::io(folder, "list the folder"))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(WriteError::io(folder, "list the folder"))?;
+        let file = entry.file_name();
+        let ending =
+            file.as_encoded_bytes().strip_prefix(name).and_then(|rest| std::str::from_utf8(rest).ok());
+        if let Some(ending) = ending.filter(|ending| is_data_ending(ending)) {
+            found.push((prefix.with_file_name(&file), ending.to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether this is `.data-?????-of-?????`.
+fn is_data_ending(ending: &str) -> bool {
+    let numbers = ending.strip_prefix(".data-").and_then(|rest| rest.split_once("-of-"));
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(shard, shards)| is_number(shard) && is_number(shards))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Syncs names to the disk. A failure matters only if the machine then loses its power.
+fn sync_folder(prefix: &Path) {
+    drop(File::open(folder_of(prefix)).and_then(|folder| folder.sync_all()));
+}

@@ -1,0 +1,69 @@
+//! A checkpoint as one of the formats that are read.
+
+use std::path::{Path, PathBuf};
+
+use super::format::with_ending;
+use super::{ConvertError, TensorInfo};
+use crate::{Checkpoint, Tensor};
+
+/// A checkpoint, open for reading.
+#[derive(Debug)]
+pub(super) struct CheckpointFiles {
+    checkpoint: Checkpoint,
+}
+
+impl CheckpointFiles {
+    /// Opens a checkpoint, and returns what its tensors are, in the order of their bytes.
+    pub(super) fn open(prefix: &Path) -> Result<(Self, Vec<TensorInfo>), ConvertError> {
+        let checkpoint = Checkpoint::open(prefix)?;
+        let mut tensors: Vec<_> = checkpoint.tensors().collect();
+        // A tensor without elements starts where the next one does, and comes before it.
+        tensors.sort_by_key(|tensor| {
+            let first = tensor.place.or_else(|| tensor.slices.first().map(|slice| slice.place));
+            first.map(|place| (place.shard, place.offset, place.bytes))
+        });
+        let info = |tensor: crate::TensorInfo<'_>| TensorInfo {
+            name: tensor.name.to_owned(),
+            data_type: tensor.data_type,
+            shape: tensor.shape.to_owned(),
+        };
+        let infos = tensors.into_iter().map(info).collect();
+        Ok((CheckpointFiles { checkpoint }, infos))
+    }
+
+    pub(super) fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// Reads a tensor, and verifies its checksum.
+    pub(super) fn read(&self, info: &TensorInfo) -> Result<Tensor<'_>, ConvertError> {
+        Ok(self.checkpoint.tensor(&info.name)?)
+    }
+}
+
+/// Returns the files of a checkpoint that are there.
+pub(super) fn paths(checkpoint: &Checkpoint) -> Vec<PathBuf> {
+    let shards = u32::try_from(checkpoint.shards()).unwrap_or(u32::MAX);
+    let data = (0..shards).map(|shard| checkpoint.shard_path(shard));
+    data.chain([with_ending(checkpoint.prefix(), ".index")]).filter(|path| path.exists()).collect()
+}
+
+/// Returns whether a checkpoint that is written with this prefix would replace one of these files.
+pub(super) fn replaces(prefix: &Path, files: &[PathBuf]) -> Result<bool, ConvertError> {
+    let Some(name) = prefix.file_name() else { return Ok(false) };
+    let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let canonical = |path: &Path| path.canonicalize().map_err(ConvertError::read(path));
+    if !folder.exists() {
+        return Ok(false);
+    }
+    let front = canonical(folder)?.join(name);
+    let front = front.as_os_str().as_encoded_bytes();
+    for file in files {
+        let file = canonical(file)?;
+        let rest = file.as_os_str().as_encoded_bytes().strip_prefix(front);
+        if rest.is_some_and(|rest| rest == b".index" || rest.starts_with(b".data-")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

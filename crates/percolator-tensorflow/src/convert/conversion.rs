@@ -1,0 +1,366 @@
+//! A model's tensors, written as another format.
+
+use std::fs;
+use std::io::{BufWriter, ErrorKind, IntoInnerError, Write as _};
+use std::path::{Path, PathBuf};
+
+use percolator::whole_file::{self, WholeFile};
+
+use super::npy::Written;
+use super::npz::NpzWriter;
+use super::{ConvertError, Format, Model, Progress, Rules, TensorInfo, checkpoint, folder, npz, safetensors};
+use crate::checkpoint::CheckpointWriter;
+use crate::{DataType, Tensor};
+
+/// The bytes that are gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// How a conversion is done.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The names that tensors get.
+    pub rules: Rules,
+    /// Whether tensors of types that the format does not have are left out; if not, they are an error.
+    pub leave_out: bool,
+    /// The data files of a checkpoint; 1 by default.
+    pub shards: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { rules: Rules::none(), leave_out: false, shards: 1 }
+    }
+}
+
+/// A tensor that will be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// Its place in [`Model::tensors`].
+    pub place: usize,
+    /// Its name in the model.
+    pub from: String,
+    /// Its name in what is written.
+    pub to: String,
+}
+
+/// A tensor that will not be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// A rule drops it.
+    Dropped {
+        /// Its name.
+        name: String,
+    },
+    /// The format does not have its type.
+    Type {
+        /// Its name.
+        name: String,
+        /// Its type.
+        data_type: DataType,
+    },
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The number of tensors.
+    pub tensors: usize,
+    /// The bytes of their elements.
+    pub bytes: u64,
+}
+
+/// A conversion that is checked and can be run.
+#[derive(Debug)]
+pub struct Conversion<'m> {
+    model: &'m Model,
+    target: PathBuf,
+    format: Format,
+    tensors: Vec<Renamed>,
+    left_out: Vec<LeftOut>,
+    shards: usize,
+}
+
+impl<'m> Conversion<'m> {
+    /// Decides what is written to a path, and checks what can be checked before anything is read or written:
+    /// names, types, and that it is not what is read.
+    ///
+    /// # Errors
+    ///
+    /// [`ConvertError`] if names collide, if the format cannot hold a tensor, or if the target is the source, a
+    /// folder that is not empty, or cannot be written.
+    pub fn plan(
+        model: &'m Model,
+        target: impl AsRef<Path>,
+        format: Format,
+        options: &Options,
+    ) -> Result<Self, ConvertError> {
+        let target = target.as_ref().to_owned();
+        let kept = |info: &TensorInfo| !options.leave_out || format.keeps(info.data_type);
+        let of_kept_types: Vec<usize> =
+            (0..model.tensors.len()).filter(|&at| kept(&model.tensors[at])).collect();
+        let names = options.rules.apply(of_kept_types.iter().map(|&at| &*model.tensors[at].name))?;
+        let mut names = of_kept_types.into_iter().zip(names).peekable();
+        let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
+        for (place, info) in model.tensors.iter().enumerate() {
+            let (name, data_type) = (info.name.clone(), info.data_type);
+            match names.next_if(|(at, _)| *at == place) {
+                Some((_, Some(to))) => tensors.push(Renamed { place, from: name, to }),
+                Some((_, None)) => left_out.push(LeftOut::Dropped { name }),
+                None => left_out.push(LeftOut::Type { name, data_type }),
+            }
+        }
+        let shards = options.shards;
+        let conversion = Conversion { model, target, format, tensors, left_out, shards };
+        conversion.check_tensors()?;
+        conversion.check_target()?;
+        Ok(conversion)
+    }
+
+    /// Returns the tensors that will be written, in the order in which the model holds them.
+    #[must_use]
+    pub fn tensors(&self) -> &[Renamed] {
+        &self.tensors
+    }
+
+    /// Returns the tensors that will not be written.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Returns how many texts of a `.safetensors` file the target cannot hold.
+    #[must_use]
+    pub fn lost_metadata(&self) -> usize {
+        if self.format == Format::Safetensors { 0 } else { self.model.metadata().len() }
+    }
+
+    fn info(&self, tensor: &Renamed) -> TensorInfo {
+        TensorInfo { name: tensor.to.clone(), ..self.model.tensors[tensor.place].clone() }
+    }
+
+    fn infos(&self) -> Vec<TensorInfo> {
+        self.tensors.iter().map(|tensor| self.info(tensor)).collect()
+    }
+
+    fn check_tensors(&self) -> Result<(), ConvertError> {
+        for tensor in &self.tensors {
+            let data_type = self.model.tensors[tensor.place].data_type;
+            if !self.format.keeps(data_type) {
+                let remedy = match self.format {
+                    Format::Checkpoint => "leave the tensor out",
+                    Format::Safetensors => "leave the tensor out, or write a checkpoint or .npz",
+                    _ => "leave the tensor out, or write a checkpoint",
+                };
+                let (tensor, format) = (tensor.from.clone(), self.format);
+                return Err(ConvertError::NoSuchType { tensor, data_type, format, remedy });
+            }
+            match self.format {
+                Format::Npz => npz::check_name(&tensor.to)?,
+                Format::NpyFolder => drop(folder::path_of(&tensor.to)?),
+                Format::Checkpoint | Format::Safetensors | Format::Npy => {}
+            }
+        }
+        match (self.format, self.tensors.len()) {
+            (Format::Safetensors, _) => self.layout().map(drop),
+            (Format::Npy, 1) => Ok(()),
+            (Format::Npy, found) => Err(ConvertError::NotOne {
+                path: self.target.clone(),
+                format: Format::Npy,
+                found,
+                remedy: "a rule that drops the others, or write .npz or a folder",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn layout(&self) -> Result<safetensors::Layout, ConvertError> {
+        safetensors::Layout::new(&self.target, &self.infos(), &self.model.metadata())
+    }
+
+    /// Checks that the target can be written, and is not read.
+    fn check_target(&self) -> Result<(), ConvertError> {
+        let path = &self.target;
+        let write = ConvertError::write(path);
+        match self.format {
+            Format::NpyFolder => return self.check_folder(),
+            Format::Checkpoint if checkpoint::replaces(path, &self.model.files())? => {
+                return Err(ConvertError::SamePlace { path: path.clone() });
+            }
+            Format::Checkpoint => return Ok(()),
+            Format::Safetensors | Format::Npz | Format::Npy => whole_file::check(path).map_err(write)?,
+        }
+        for file in self.model.files() {
+            // What is read is there, so its place can be told.
+            if whole_file::is_same_place(&file, path).map_err(ConvertError::read(&file))? {
+                return Err(ConvertError::SamePlace { path: path.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_folder(&self) -> Result<(), ConvertError> {
+        let path = &self.target;
+        match fs::read_dir(path) {
+            Ok(mut entries) => match entries.next() {
+                None => Ok(()),
+                Some(_) => Err(ConvertError::NotEmpty { path: path.clone() }),
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(ConvertError::write(path)(error)),
+        }
+    }
+
+    /// Reads the tensors and writes them. What is written gets its name once it is complete.
+    ///
+    /// # Errors
+    ///
+    /// [`ConvertError`] if a tensor cannot be read or written. What was there before stays.
+    pub fn run(&self, progress: &Progress) -> Result<Summary, ConvertError> {
+        let weight = |tensor: &Renamed| weight(&self.model.tensors[tensor.place]);
+        progress.set_total(self.tensors.iter().map(weight).sum());
+        let mut run = Run { conversion: self, progress, summary: Summary::default() };
+        match self.format {
+            Format::Safetensors => run.safetensors()?,
+            Format::Npz => run.npz()?,
+            Format::Npy => run.npy(&self.target, &self.tensors[0])?,
+            Format::NpyFolder => run.folder()?,
+            Format::Checkpoint => run.checkpoint()?,
+        }
+        Ok(run.summary)
+    }
+}
+
+/// A tensor's part of the work.
+fn weight(info: &TensorInfo) -> u64 {
+    info.bytes().map_or(1, |bytes| (bytes as u64).max(1))
+}
+
+/// A conversion under way.
+struct Run<'c, 'm> {
+    conversion: &'c Conversion<'m>,
+    progress: &'c Progress,
+    summary: Summary,
+}
+
+impl<'m> Run<'_, 'm> {
+    fn read(&self, tensor: &Renamed) -> Result<Tensor<'m>, ConvertError> {
+        self.progress.check()?;
+        self.conversion.model.read(tensor.place)
+    }
+
+    fn count(&mut self, place: usize, tensor: &Tensor<'_>) {
+        self.summary.tensors += 1;
+        self.summary.bytes += tensor.byte_length() as u64;
+        self.progress.add_done(weight(&self.conversion.model.tensors[place]));
+    }
+
+    fn create(&self, path: &Path) -> Result<BufWriter<WholeFile>, ConvertError> {
+        let file = WholeFile::create(path).map_err(ConvertError::write(path))?;
+        Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
+    }
+
+    fn checkpoint(&mut self) -> Result<(), ConvertError> {
+        let Conversion { target, shards, .. } = self.conversion;
+        let mut writer = CheckpointWriter::create_sharded(target, *shards)?;
+        for renamed in &self.conversion.tensors {
+            let tensor = self.read(renamed)?;
+            let (done, total) = (self.progress.done(), self.progress.total());
+            writer.set_shard(super::copy::share(done, total, *shards))?;
+            writer.add(&renamed.to, &tensor)?;
+            self.count(renamed.place, &tensor);
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn safetensors(&mut self) -> Result<(), ConvertError> {
+        let target = &*self.conversion.target;
+        let layout = self.conversion.layout()?;
+        let mut out = self.create(target)?;
+        layout.write_header(&mut out).map_err(ConvertError::write(target))?;
+        for &at in &layout.order {
+            let renamed = &self.conversion.tensors[at];
+            let tensor = self.read(renamed)?;
+            out.write_all(tensor.bytes().unwrap_or_default()).map_err(ConvertError::write(target))?;
+            self.count(renamed.place, &tensor);
+        }
+        finish(out, target)
+    }
+
+    fn npz(&mut self) -> Result<(), ConvertError> {
+        let target = &*self.conversion.target;
+        let mut archive = NpzWriter::new(self.create(target)?);
+        for renamed in &self.conversion.tensors {
+            let tensor = self.read(renamed)?;
+            let array = Written::new(&renamed.from, &tensor, Format::Npz)?;
+            archive.add(&renamed.to, &array).map_err(ConvertError::write(target))?;
+            self.count(renamed.place, &tensor);
+        }
+        finish(archive.finish().map_err(ConvertError::write(target))?, target)
+    }
+
+    fn npy(&mut self, path: &Path, renamed: &Renamed) -> Result<(), ConvertError> {
+        let tensor = self.read(renamed)?;
+        let array = Written::new(&renamed.from, &tensor, self.conversion.format)?;
+        let mut out = self.create(path)?;
+        array.write(&mut out).map_err(ConvertError::write(path))?;
+        self.count(renamed.place, &tensor);
+        finish(out, path)
+    }
+
+    /// Writes a folder under another name, and renames it when it is complete.
+    fn folder(&mut self) -> Result<(), ConvertError> {
+        let target = &*self.conversion.target;
+        let partial = PartialFolder::create(target)?;
+        for renamed in &self.conversion.tensors {
+            let path = partial.path.join(folder::path_of(&renamed.to)?);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(ConvertError::write(parent))?;
+            }
+            self.npy(&path, renamed)?;
+        }
+        partial.finish(target)
+    }
+}
+
+fn finish(out: BufWriter<WholeFile>, path: &Path) -> Result<(), ConvertError> {
+    let whole = out.into_inner().map_err(IntoInnerError::into_error).and_then(WholeFile::finish);
+    whole.map_err(ConvertError::write(path))
+}
+
+/// A folder under construction. Dropping it before it is finished removes it.
+struct PartialFolder {
+    path: PathBuf,
+}
+
+impl PartialFolder {
+    fn create(target: &Path) -> Result<Self, ConvertError> {
+        let name = target.file_name().unwrap_or_default();
+        let parent =
+            target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(ConvertError::write(parent))?;
+        for number in 0_u64.. {
+            let mut partial = name.to_owned();
+            partial.push(format!(".{}-{number}.partial", std::process::id()));
+            let path = parent.join(partial);
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(PartialFolder { path }),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(ConvertError::write(&path)(error)),
+            }
+        }
+        Err(ConvertError::write(target)(ErrorKind::AlreadyExists.into()))
+    }
+
+    fn finish(self, target: &Path) -> Result<(), ConvertError> {
+        // An empty folder there is replaced; one that has got entries since is not.
+        fs::rename(&self.path, target).map_err(ConvertError::write(target))
+    }
+}
+
+impl Drop for PartialFolder {
+    fn drop(&mut self) {
+        // After it is renamed, there is nothing to remove.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,195 @@
+//! What ends a conversion.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use percolator::shown;
+
+use super::Format;
+use crate::{CheckpointError, DataType, StateError, TensorError, WriteError};
+
+/// Why a model's tensors cannot be read, renamed or written.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// A file or a folder cannot be read or written.
+    #[error("{}: cannot {action} it", shown::path(path))]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What could not be done: "read", "write".
+        action: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// Nothing tells what a path is.
+    #[error(
+        "{}: {found}; tensors are read from a TensorFlow checkpoint (its prefix, or its .index), a \
+         .safetensors, .npz or .npy file, or a folder of .npy files",
+        shown::path(path)
+    )]
+    NoFormat {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// A file is not what its format says, or has been cut or changed.
+    #[error("{}{}: byte {offset}: {found}; {allowed}", shown::path(path), of_tensor(tensor.as_deref()))]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, if the damage is that of one.
+        tensor: Option<String>,
+        /// Where in the file.
+        offset: u64,
+        /// What is there.
+        found: String,
+        /// What may be there, or what to do.
+        allowed: String,
+    },
+    /// A file's type of elements is none of TensorFlow's.
+    #[error("{}{}: its elements are {found}; {remedy}", shown::path(path), of_tensor(tensor.as_deref()))]
+    ForeignType {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, if the file has several.
+        tensor: Option<String>,
+        /// The type, as the file names it.
+        found: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The format that is to be written has no such type.
+    #[error("tensor {tensor:?}: {format} has no type {data_type}: {remedy}")]
+    NoSuchType {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        data_type: DataType,
+        /// The format.
+        format: Format,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The format that is to be written cannot hold this tensor.
+    #[error("tensor {tensor:?} cannot be written as {format}: {found}; {remedy}")]
+    Unfit {
+        /// The tensor.
+        tensor: String,
+        /// The format.
+        format: Format,
+        /// What does not fit.
+        found: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// Two tensors would have one name.
+    #[error("the tensors {first:?} and {second:?} would both be named {name:?}: change the rules")]
+    Collision {
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+        /// The name.
+        name: String,
+    },
+    /// A rule is not one.
+    #[error("{}{found}; {allowed}", at_rule(path.as_deref(), *line))]
+    Rule {
+        /// The file of rules, or `None` if the rule was given by itself.
+        path: Option<PathBuf>,
+        /// The line of the file, from 1.
+        line: usize,
+        /// What is wrong.
+        found: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// A name matches none of the rules, and each name must match one.
+    #[error(
+        "no rule matches the tensor {name:?}{}: add a rule, or let unmatched names stay",
+        others(*.more)
+    )]
+    Unmatched {
+        /// The first such name.
+        name: String,
+        /// How many others there are.
+        more: usize,
+    },
+    /// A conversion would write over what it reads.
+    #[error("{}: it would be written over while it is read: give another path", shown::path(path))]
+    SamePlace {
+        /// The path that is to be written.
+        path: PathBuf,
+    },
+    /// A folder that is to be written has entries.
+    #[error("{}: the folder is not empty: give another path, or remove it first", shown::path(path))]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A format holds a single tensor, and there are none or several.
+    #[error("{}: {format} holds one tensor, and there are {found}: give {remedy}", shown::path(path))]
+    NotOne {
+        /// The file that is to be written.
+        path: PathBuf,
+        /// The format.
+        format: Format,
+        /// How many tensors there are.
+        found: usize,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Elements do not fit the type and shape beside them.
+    #[error("{}: tensor {tensor:?}", shown::path(path))]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Why.
+        source: TensorError,
+    },
+    /// A checkpoint cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The file `checkpoint` of a folder cannot be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A checkpoint cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// [`Progress::stop`](super::Progress::stop) was called.
+    #[error("stopped; nothing was written under its final name")]
+    Stopped,
+}
+
+impl ConvertError {
+    /// Of a file or folder that cannot be read.
+    pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |source| ConvertError::Io { path, action: "read", source }
+    }
+
+    /// Of a file or folder that cannot be written.
+    pub(super) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |source| ConvertError::Io { path, action: "write", source }
+    }
+}
+
+fn of_tensor(tensor: Option<&str>) -> String {
+    tensor.map_or_else(String::new, |name| format!(", tensor {name:?}"))
+}
+
+fn at_rule(path: Option<&Path>, line: usize) -> String {
+    match path {
+        Some(path) => format!("{}, line {line}: ", shown::path(path)),
+        None => "the rule: ".to_owned(),
+    }
+}
+
+fn others(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(", nor {more} other(s)") }
+}

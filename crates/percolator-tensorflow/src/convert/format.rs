@@ -1,0 +1,227 @@
+//! The formats of tensors in files, and how a path tells which one it is.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::file::InputFile;
+use super::{ConvertError, folder, npy, safetensors};
+use crate::{DataType, latest_checkpoint};
+
+/// A format of tensors in files.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// TensorFlow's: `PREFIX.index` and `PREFIX.data-?????-of-?????`.
+    Checkpoint,
+    /// Safetensors.
+    Safetensors,
+    /// NumPy's archive of arrays.
+    Npz,
+    /// A single array of NumPy's.
+    Npy,
+    /// A folder with a `.npy` file for each tensor.
+    NpyFolder,
+}
+
+const NAMES: [(Format, &str); 5] = [
+    (Format::Checkpoint, "checkpoint"),
+    (Format::Safetensors, "safetensors"),
+    (Format::Npz, "npz"),
+    (Format::Npy, "npy"),
+    (Format::NpyFolder, "npy-folder"),
+];
+
+impl Format {
+    /// All formats.
+    pub fn all() -> impl Iterator<Item = Format> {
+        NAMES.into_iter().map(|(format, _)| format)
+    }
+
+    /// Returns the format's name: `checkpoint`, `safetensors`, `npz`, `npy`, `npy-folder`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES.into_iter().find(|(format, _)| *format == self).map_or("", |(_, name)| name)
+    }
+
+    /// Returns the format that the ending of a path tells: `.safetensors`, `.npz`, `.npy`; a path that ends with
+    /// a slash is a folder of `.npy` files, and any other a checkpoint's prefix.
+    #[must_use]
+    pub fn of_target(path: &Path) -> Self {
+        if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Format::NpyFolder;
+        }
+        of_ending(path).unwrap_or(Format::Checkpoint)
+    }
+
+    /// Whether files of this format hold elements of this type.
+    #[must_use]
+    pub fn keeps(self, data_type: DataType) -> bool {
+        match self {
+            Format::Checkpoint => data_type != DataType::Resource,
+            Format::Safetensors => safetensors::is_kept(data_type),
+            Format::Npz | Format::Npy | Format::NpyFolder => npy::is_kept(data_type),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Checkpoint => "a checkpoint",
+            Format::Safetensors => ".safetensors",
+            Format::Npz => ".npz",
+            Format::Npy => ".npy",
+            Format::NpyFolder => "a folder of .npy files",
+        })
+    }
+}
+
+/// There is no format of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no format; formats are checkpoint, safetensors, npz, npy and npy-folder")]
+pub struct UnknownFormat(pub String);
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        let found = NAMES.into_iter().find(|(_, known)| *known == name);
+        found.map(|(format, _)| format).ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+fn of_ending(path: &Path) -> Option<Format> {
+    match path.extension()?.to_str()? {
+        "safetensors" => Some(Format::Safetensors),
+        "npz" => Some(Format::Npz),
+        "npy" => Some(Format::Npy),
+        _ => None,
+    }
+}
+
+/// A path with this text after it.
+pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut whole = path.as_os_str().to_owned();
+    whole.push(ending);
+    whole.into()
+}
+
+/// A path without this text at its end.
+fn without_ending(path: &Path, ending: &str) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?.strip_suffix(ending)?;
+    (!name.is_empty()).then(|| path.with_file_name(name))
+}
+
+/// Where a model's tensors are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) format: Format,
+    /// The file, the folder, or the prefix.
+    pub(super) path: PathBuf,
+}
+
+/// Finds the tensors that a path leads to.
+///
+/// ```text
+/// a prefix, PREFIX.index, PREFIX.meta, PREFIX.data-...   the checkpoint
+/// a file `checkpoint`, or a folder with one              the latest checkpoint that it names
+/// a SavedModel's folder, or its saved_model.pb(txt)      its variables
+/// a folder with one .index file                          that checkpoint
+/// .safetensors, .npz, .npy, or a file that starts so     the file
+/// any other folder with .npy files in it                 these
+/// ```
+pub(super) fn find(path: &Path) -> Result<Found, ConvertError> {
+    if path.is_dir() {
+        return in_folder(path);
+    }
+    // A prefix may also be the name of some file.
+    let checkpoint = |path: PathBuf| Found { format: Format::Checkpoint, path };
+    if with_ending(path, ".index").is_file() {
+        return Ok(checkpoint(path.to_owned()));
+    }
+    let is_there = fs::metadata(path);
+    if let Some(prefix) = [".index", ".meta"].iter().find_map(|ending| without_ending(path, ending)) {
+        return Ok(checkpoint(prefix));
+    }
+    if let Some(prefix) = of_data_file(path) {
+        return Ok(checkpoint(prefix));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("checkpoint") if is_there.is_ok() => return latest(folder).map(checkpoint),
+        Some("saved_model.pb" | "saved_model.pbtxt") => {
+            return Ok(checkpoint(folder.join("variables/variables")));
+        }
+        _ => {}
+    }
+    let Some(format) = of_ending(path) else { return sniff(path) };
+    is_there.map_err(ConvertError::read(path))?;
+    Ok(Found { format, path: path.to_owned() })
+}
+
+fn in_folder(path: &Path) -> Result<Found, ConvertError> {
+    let checkpoint = |path: PathBuf| Found { format: Format::Checkpoint, path };
+    if ["saved_model.pb", "saved_model.pbtxt"].iter().any(|name| path.join(name).is_file()) {
+        return Ok(checkpoint(path.join("variables/variables")));
+    }
+    if path.join("checkpoint").is_file() {
+        return latest(path).map(checkpoint);
+    }
+    let mut prefixes = Vec::new();
+    for entry in fs::read_dir(path).map_err(ConvertError::read(path))? {
+        prefixes.extend(without_ending(&entry.map_err(ConvertError::read(path))?.path(), ".index"));
+    }
+    prefixes.sort();
+    let found = match (&prefixes[..], folder::has_arrays(path)) {
+        ([prefix], false) => return Ok(checkpoint(prefix.clone())),
+        ([], true) => return Ok(Found { format: Format::NpyFolder, path: path.to_owned() }),
+        ([], false) => "the folder has neither a file \"checkpoint\" nor a model's files".to_owned(),
+        (_, true) => "the folder has .npy files and a checkpoint: give the checkpoint's prefix".to_owned(),
+        ([first, ..], false) => format!(
+            "the folder has {} checkpoints and no file \"checkpoint\" that names the latest: give a prefix, such \
+             as {}",
+            prefixes.len(),
+            percolator::shown::path(first)
+        ),
+    };
+    Err(ConvertError::NoFormat { path: path.to_owned(), found })
+}
+
+/// The prefix of a checkpoint's data file.
+fn of_data_file(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let (prefix, numbers) = name.rsplit_once(".data-")?;
+    let (shard, shards) = numbers.split_once("-of-")?;
+    let is_number = |text: &str| text.len() >= 5 && text.bytes().all(|digit| digit.is_ascii_digit());
+    (is_number(shard) && is_number(shards) && !prefix.is_empty()).then(|| path.with_file_name(prefix))
+}
+
+/// Tells a file by its first bytes.
+fn sniff(path: &Path) -> Result<Found, ConvertError> {
+    let no_format =
+        |found: &str| Err(ConvertError::NoFormat { path: path.to_owned(), found: found.to_owned() });
+    if !path.exists() {
+        return no_format("there is no such file, and no checkpoint of this prefix");
+    }
+    let file = InputFile::open(path)?;
+    let mut front = [0; 9];
+    let read = file.read_some(&mut front, 0).map_err(ConvertError::read(path))?;
+    let format = match &front[..read] {
+        front if front.starts_with(b"\x93NUMPY") => Format::Npy,
+        front if front.starts_with(b"PK\x03\x04") || front.starts_with(b"PK\x05\x06") => Format::Npz,
+        // The length of a header, and its first character.
+        [_, _, _, _, _, 0, 0, 0, b'{'] => Format::Safetensors,
+        _ => return no_format("neither its name nor its first bytes tell what it is"),
+    };
+    Ok(Found { format, path: path.to_owned() })
+}
+
+/// The latest checkpoint that a folder's file `checkpoint` names.
+fn latest(folder: &Path) -> Result<PathBuf, ConvertError> {
+    latest_checkpoint(folder)?.ok_or_else(|| ConvertError::NoFormat {
+        path: folder.to_owned(),
+        found: "its file \"checkpoint\" names no checkpoint".to_owned(),
+    })
+}

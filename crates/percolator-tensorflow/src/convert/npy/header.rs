@@ -1,0 +1,220 @@
+//! The header of a `.npy` file: a magic number, a version, a length, and a Python dictionary as text.
+
+use super::super::file::Part;
+use super::literal::{self, Literal};
+use super::stored::Stored;
+use crate::convert::ConvertError;
+use crate::tensor::elements;
+
+/// What a file starts with.
+pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
+/// The bytes with which the length of any header is known.
+pub(crate) const PREFIX_BYTES: usize = 12;
+/// The longest header that is read. NumPy reads up to 10,000 bytes unless configured.
+pub(crate) const HEADER_BYTES_MAX: usize = 1 << 20;
+/// The most axes that NumPy's arrays have.
+pub(super) const AXES_MAX: usize = 64;
+/// Elements start at a multiple of this many bytes.
+const ALIGNMENT: usize = 64;
+/// NumPy leaves room for the first extent to grow to this many digits.
+const GROWTH_DIGITS: usize = 21;
+
+/// What an array is, without its elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(super) stored: Stored,
+    pub(super) is_fortran: bool,
+    pub(super) shape: Vec<usize>,
+    /// The bytes of the elements.
+    pub(super) data_bytes: usize,
+}
+
+/// Returns the bytes of a header, all in all, from the front of the file: [`PREFIX_BYTES`], or as many as
+/// the file has.
+pub(crate) fn length(front: &[u8], part: Part<'_>) -> Result<usize, ConvertError> {
+    if !front.starts_with(MAGIC) {
+        let found = format!("found {}", front.get(..MAGIC.len()).unwrap_or(front).escape_ascii());
+        return Err(part.damaged(0, found, "an array of NumPy's starts with \\x93NUMPY"));
+    }
+    let little = |bytes: &[u8]| bytes.iter().rev().fold(0_usize, |sum, &byte| (sum << 8) | usize::from(byte));
+    let (prefix, stated) = match (front.get(6..8), front.get(8..10), front.get(8..12)) {
+        (Some([1, 0]), Some(bytes), _) => (10_usize, little(bytes)),
+        (Some([2 | 3, 0]), _, Some(bytes)) => (12, little(bytes)),
+        (Some(&[major, minor]), ..) if !matches!((major, minor), (1..=3, 0)) => {
+            let found = format!("found version {major}.{minor}");
+            return Err(part.damaged(6, found, "versions 1.0, 2.0 and 3.0 are read"));
+        }
+        _ => return Err(part.damaged(front.len() as u64, "the end", "the header's length should be here")),
+    };
+    match stated.checked_add(prefix) {
+        Some(whole) if whole <= HEADER_BYTES_MAX => Ok(whole),
+        _ => {
+            let allowed = format!("at most {HEADER_BYTES_MAX} bytes of header are read");
+            Err(part.damaged(8, format!("a header of {stated} bytes"), allowed))
+        }
+    }
+}
+
+impl Header {
+    /// Reads a header: as many bytes as [`length`] says.
+    pub(crate) fn parse(bytes: &[u8], part: Part<'_>) -> Result<Self, ConvertError> {
+        let version = bytes.get(6).copied().unwrap_or(0);
+        let start = if version == 1 { 10 } else { PREFIX_BYTES };
+        let text = bytes.get(start..).unwrap_or_default();
+        let text = match version {
+            // Latin-1, whose bytes are the first characters of Unicode.
+            1 | 2 => text.iter().map(|&byte| char::from(byte)).collect(),
+            _ => String::from_utf8(text.to_vec()).map_err(|_| {
+                part.damaged(start as u64, "a header that is not UTF-8", "version 3.0 has UTF-8")
+            })?,
+        };
+        let allowed = "a header is {'descr': .., 'fortran_order': .., 'shape': ..}";
+        let literal = literal::parse(&text).map_err(|wrong| {
+            part.damaged(start.saturating_add(wrong.at) as u64, format!("found {}", wrong.found), allowed)
+        })?;
+        let Literal::Dictionary(entries) = literal else {
+            return Err(part.damaged(start as u64, "found no dictionary", allowed));
+        };
+        let entry = |name: &str| {
+            let mut found =
+                entries.iter().filter(|(key, _)| matches!(key, Literal::Text(key) if key == name));
+            let one = found.next().filter(|_| found.next().is_none());
+            one.map(|(_, value)| value)
+                .ok_or_else(|| part.damaged(start as u64, format!("found no {name:?}, or several"), allowed))
+        };
+        let (descr, order, shape) = (entry("descr")?, entry("fortran_order")?, entry("shape")?);
+        if entries.len() != 3 {
+            return Err(part.damaged(start as u64, format!("found {} keys", entries.len()), allowed));
+        }
+        let Literal::Bool(is_fortran) = *order else {
+            return Err(part.damaged(start as u64, "'fortran_order' is not a boolean", allowed));
+        };
+        let shape = extents(shape).ok_or_else(|| {
+            part.damaged(start as u64, "'shape' is not a tuple of numbers of 64 bits", allowed)
+        })?;
+        let stored = Stored::parse(descr, part)?;
+        let count = elements(&shape);
+        let data_bytes = count.zip(stored.size()).and_then(|(count, size)| count.checked_mul(size));
+        let data_bytes = data_bytes.ok_or_else(|| {
+            let found = format!("an array of shape {shape:?}");
+            part.damaged(start as u64, found, "no memory holds that many elements")
+        })?;
+        // Elements without bytes could be any number of them.
+        if stored.size() == Some(0) && count != Some(0) {
+            return Err(part.damaged(start as u64, "found strings of 0 bytes", "NumPy's have 1 at least"));
+        }
+        Ok(Header { stored, is_fortran, shape, data_bytes })
+    }
+
+    /// Returns the header's bytes, as `numpy.save` writes them. `descr` is the type as NumPy writes it.
+    pub(super) fn written(descr: &str, shape: &[usize]) -> Vec<u8> {
+        let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
+        // As Python writes a tuple: one of a single element has a comma.
+        let comma = if shape.len() == 1 { "," } else { "" };
+        let growth = extents.first().map_or(0, |first| GROWTH_DIGITS.saturating_sub(first.len()));
+        let extents = extents.join(", ");
+        let mut text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': ({extents}{comma}), }}");
+        text.extend(std::iter::repeat_n(' ', growth));
+        // At most 64 extents of 20 digits: a version 1.0.
+        const PREFIX: usize = 10;
+        let unpadded = text.len().saturating_add(PREFIX).saturating_add(1);
+        // NumPy pads by a whole alignment where none is needed.
+        let padding = ALIGNMENT.saturating_sub(unpadded.checked_rem(ALIGNMENT).unwrap_or(0));
+        text.extend(std::iter::repeat_n(' ', padding));
+        text.push('\n');
+        let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+        [MAGIC, &[1, 0][..], &length.to_le_bytes(), text.as_bytes()].concat()
+    }
+}
+
+fn extents(shape: &Literal) -> Option<Vec<usize>> {
+    let Literal::Tuple(extents) = shape else { return None };
+    let extent = |extent: &Literal| match extent {
+        Literal::Number(extent) => usize::try_from(*extent).ok(),
+        _ => None,
+    };
+    extents.iter().map(extent).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::DataType;
+
+    fn part() -> Part<'static> {
+        Part { path: Path::new("x.npy"), tensor: None, offset: 0 }
+    }
+
+    fn parsed(bytes: &[u8]) -> Result<Header, ConvertError> {
+        let whole = length(bytes.get(..PREFIX_BYTES).unwrap_or(bytes), part())?;
+        Header::parse(&bytes[..whole.min(bytes.len())], part())
+    }
+
+    fn of(version: u8, text: &str) -> Vec<u8> {
+        let length = u32::try_from(text.len()).unwrap().to_le_bytes();
+        let length = if version == 1 { &length[..2] } else { &length };
+        [MAGIC, &[version, 0][..], length, text.as_bytes()].concat()
+    }
+
+    #[test]
+    fn the_header_is_numpys() {
+        // numpy.save(f, numpy.zeros((2, 3), 'f4'))
+        let header = Header::written("'<f4'", &[2, 3]);
+        let text = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+        assert_eq!(header, [b"\x93NUMPY\x01\x00v\x00", format!("{text:117}\n").as_bytes()].concat());
+        // One that needs no padding is padded all the same: numpy.zeros((1,) * 9, '<f4') has 128 bytes.
+        for axes in 0..64 {
+            assert_eq!(Header::written("'<f4'", &vec![1; axes]).len() % 64, 0);
+        }
+        let read = parsed(&header).unwrap();
+        assert_eq!((read.shape, read.data_bytes, read.is_fortran), (vec![2, 3], 24, false));
+    }
+
+    #[test]
+    fn three_versions_are_read() {
+        for version in 1..=3 {
+            let header = of(version, "{\"shape\":(),'fortran_order':True,'descr':'|u1'}");
+            let read = parsed(&header).unwrap();
+            assert_eq!((read.stored.data_type(), read.data_bytes), (DataType::Uint8, 1));
+            assert!(read.is_fortran);
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+        let mut wrong: Vec<(Vec<u8>, &str)> = vec![
+            (vec![], "starts with"),
+            (b"\x93NUMPZ\x01\x00v\x00".to_vec(), "starts with"),
+            (b"\x93NUMPY\x01".to_vec(), "length should be here"),
+            (b"\x93NUMPY\x02\x00v\x00".to_vec(), "length should be here"),
+            (b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec(), "at most"),
+            (b"\x93NUMPY\x04\x00v\x00".to_vec(), "version 4.0"),
+            (of(3, "{'descr': '<f4'\u{0}"), "a header is"),
+        ];
+        wrong.push(([MAGIC, &[3, 0, 1, 0, 0, 0, 0xff][..]].concat(), "UTF-8"));
+        for (text, found) in [
+            ("(1,)", "no dictionary"),
+            ("{'descr': '<f4', 'shape': (2, 3), }", "fortran_order"),
+            ("{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 3), }", "boolean"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': 2, }", "tuple"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "found '-'"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}", "4 keys"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'shape': (2,)}", "or several"),
+            ("{'descr': '|S0', 'fortran_order': False, 'shape': (2,), }", "strings of 0 bytes"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999), }", "no memory"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 999999999), }", "no memory"),
+        ] {
+            wrong.push((of(1, text), found));
+        }
+        for (bytes, found) in wrong {
+            let error = parsed(&bytes).unwrap_err().to_string();
+            assert!(error.contains(found), "{found}: {error}");
+        }
+        // Wherever a header is cut, it is an error and nothing worse.
+        let good = of(1, good);
+        assert!((0..good.len()).all(|end| parsed(&good[..end]).is_err()));
+    }
+}

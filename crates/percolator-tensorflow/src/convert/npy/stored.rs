@@ -1,0 +1,264 @@
+//! How NumPy's files name types of elements.
+//!
+//! | TensorFlow | NumPy |
+//! |---|---|
+//! | numbers, `bool`, complex numbers | `<f4`, `\|b1`, `<c8` and so on |
+//! | `bfloat16` | `<V2`, as `numpy.save` writes the type of `ml_dtypes`; `numpy.load` gives `V2`, for `.view` |
+//! | `qint8` and the other quantised types | a field of the type's name: `[('qint8', '\|i1')]` |
+//! | float8, float4, int4, int2 | the same: `[('float8_e5m2', '\|V1')]` |
+//! | `string` | `\|S7`: bytes, as many as the longest string has, with zeros after the end of shorter ones |
+//!
+//! `numpy.save` by itself writes most of the one-byte types of `ml_dtypes` as `<V1`, which does not say which
+//! it was, and `float8_e5m2` as `<f1`, which `numpy.load` refuses. So a field names them here, as it does the
+//! quantised types in TensorFlow's own arrays; `array.view(ml_dtypes.float8_e5m2)` brings them back. Text
+//! (`<U7`) is read as UTF-8 strings.
+
+use super::super::file::Part;
+use super::literal::Literal;
+use crate::DataType;
+use crate::convert::ConvertError;
+
+/// How an array's elements are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    Numbers {
+        data_type: DataType,
+        is_big_endian: bool,
+    },
+    /// Byte strings of at most this many bytes, with zeros after the end.
+    Bytes(usize),
+    /// Text of at most this many characters, of four bytes each, with zeros after the end.
+    Text {
+        characters: usize,
+        is_big_endian: bool,
+    },
+}
+
+/// The types that NumPy itself has, with its letter.
+const NUMBERS: [(DataType, char); 14] = {
+    use DataType as T;
+    [
+        (T::Float16, 'f'),
+        (T::Float32, 'f'),
+        (T::Float64, 'f'),
+        (T::Int8, 'i'),
+        (T::Int16, 'i'),
+        (T::Int32, 'i'),
+        (T::Int64, 'i'),
+        (T::Uint8, 'u'),
+        (T::Uint16, 'u'),
+        (T::Uint32, 'u'),
+        (T::Uint64, 'u'),
+        (T::Bool, 'b'),
+        (T::Complex64, 'c'),
+        (T::Complex128, 'c'),
+    ]
+};
+
+/// The types that a field names, with NumPy's letter for their bytes.
+const NAMED: [(DataType, char); 15] = {
+    use DataType as T;
+    [
+        (T::Qint8, 'i'),
+        (T::Quint8, 'u'),
+        (T::Qint16, 'i'),
+        (T::Quint16, 'u'),
+        (T::Qint32, 'i'),
+        (T::Float8E5m2, 'V'),
+        (T::Float8E4m3fn, 'V'),
+        (T::Float8E4m3fnuz, 'V'),
+        (T::Float8E4m3b11fnuz, 'V'),
+        (T::Float8E5m2fnuz, 'V'),
+        (T::Int4, 'V'),
+        (T::Uint4, 'V'),
+        (T::Int2, 'V'),
+        (T::Uint2, 'V'),
+        (T::Float4E2m1fn, 'V'),
+    ]
+};
+
+/// Returns the bytes of an element of a type of numbers.
+fn size(data_type: DataType) -> usize {
+    data_type.size().unwrap_or(0)
+}
+
+/// A type as NumPy writes it: byte order, letter, size.
+fn simple(letter: char, size: usize) -> String {
+    // A single byte has no order.
+    let order = if size == 1 { '|' } else { '<' };
+    format!("{order}{letter}{size}")
+}
+
+impl Stored {
+    /// Returns the bytes of an element.
+    pub(super) fn size(self) -> Option<usize> {
+        match self {
+            Stored::Numbers { data_type, .. } => data_type.size(),
+            Stored::Bytes(bytes) => Some(bytes),
+            Stored::Text { characters, .. } => characters.checked_mul(4),
+        }
+    }
+
+    pub(super) fn data_type(self) -> DataType {
+        match self {
+            Stored::Numbers { data_type, .. } => data_type,
+            Stored::Bytes(_) | Stored::Text { .. } => DataType::String,
+        }
+    }
+
+    /// Returns the type as NumPy writes it, with its quotes; `None` of a type that NumPy cannot hold.
+    pub(super) fn descr(self) -> Option<String> {
+        let of = |types: &[(DataType, char)], wanted| {
+            types.iter().find(|(data_type, _)| *data_type == wanted).map(|(_, letter)| *letter)
+        };
+        match self {
+            Stored::Bytes(bytes) => Some(format!("'|S{bytes}'")),
+            Stored::Text { characters, .. } => Some(format!("'<U{characters}'")),
+            Stored::Numbers { data_type: DataType::Bfloat16, .. } => Some("'<V2'".to_owned()),
+            Stored::Numbers { data_type, .. } => match (of(&NUMBERS, data_type), of(&NAMED, data_type)) {
+                (Some(letter), _) => Some(format!("'{}'", simple(letter, size(data_type)))),
+                (None, Some(letter)) => {
+                    Some(format!("[('{data_type}', '{}')]", simple(letter, size(data_type))))
+                }
+                (None, None) => None,
+            },
+        }
+    }
+
+    /// Reads a type as NumPy writes it.
+    pub(super) fn parse(descr: &Literal, part: Part<'_>) -> Result<Self, ConvertError> {
+        let stored = match descr {
+            Literal::Text(text) => of_text(text),
+            Literal::List(fields) => of_fields(fields),
+            _ => None,
+        };
+        stored.ok_or_else(|| part.foreign(format!("of NumPy's type {}", shown(descr)), remedy(descr)))
+    }
+}
+
+/// Takes a type apart: whether it is big-endian, its letter, its size.
+fn taken_apart(text: &str) -> Option<(bool, char, usize)> {
+    let order = text.chars().next().filter(|first| "<>|=".contains(*first));
+    let rest = text.get(order.map_or(0, char::len_utf8)..)?;
+    let letter = rest.chars().next()?;
+    let digits = rest.get(letter.len_utf8()..)?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let size = if is_number { digits.parse().ok()? } else { return None };
+    Some((order == Some('>'), letter, size))
+}
+
+fn of_text(text: &str) -> Option<Stored> {
+    let (is_big_endian, letter, bytes) = taken_apart(text)?;
+    let found = match (letter, bytes) {
+        ('S' | 'a', _) => return Some(Stored::Bytes(bytes)),
+        ('U', _) => return Some(Stored::Text { characters: bytes, is_big_endian }),
+        ('V', 2) => DataType::Bfloat16,
+        ('f', 1) => DataType::Float8E5m2,
+        _ => {
+            let fits = |(data_type, known): &&(_, _)| *known == letter && size(*data_type) == bytes;
+            NUMBERS.iter().find(fits)?.0
+        }
+    };
+    Some(Stored::Numbers { data_type: found, is_big_endian })
+}
+
+/// The type of a single field that has the type's name.
+fn of_fields(fields: &[Literal]) -> Option<Stored> {
+    let [Literal::Tuple(field)] = fields else { return None };
+    let [Literal::Text(name), Literal::Text(text)] = &field[..] else { return None };
+    let (is_big_endian, letter, bytes) = taken_apart(text)?;
+    let named = NAMED.iter().find(|(data_type, _)| data_type.name() == name)?;
+    let fits = (letter == named.1 || letter == 'V') && bytes == size(named.0);
+    fits.then_some(Stored::Numbers { data_type: named.0, is_big_endian })
+}
+
+fn shown(descr: &Literal) -> String {
+    /// The most that is shown of a type with many fields.
+    const SHOWN_MAX: usize = 100;
+
+    let text = match descr {
+        Literal::Text(text) => format!("{text:?}"),
+        other => format!("{other:?}"),
+    };
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+fn remedy(descr: &Literal) -> &'static str {
+    let letter = if let Literal::Text(text) = descr { taken_apart(text) } else { None };
+    match letter.map(|(_, letter, size)| (letter, size)) {
+        Some(('O', _)) => {
+            "objects are pickled, and nothing is unpickled here: save an array of numbers or bytes"
+        }
+        Some(('V', 1)) => {
+            "NumPy writes several types of ml_dtypes so (float8, int4), and does not say which: save \
+             array.view([('float8_e4m3fn', 'V1')]), with the type's own name, or array.view('u1')"
+        }
+        Some(('M' | 'm', _)) => "save the times as numbers: array.view('i8')",
+        Some(('f', 16) | ('c', 32)) => {
+            "TensorFlow has no numbers of this size: save array.astype('f8') or 'c16'"
+        }
+        _ => "save an array of one of TensorFlow's types: each field of a structure by itself",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::literal;
+    use super::*;
+
+    fn parsed(descr: &str) -> Result<Stored, ConvertError> {
+        let part = Part { path: Path::new("x.npy"), tensor: None, offset: 10 };
+        Stored::parse(&literal::parse(descr).unwrap(), part)
+    }
+
+    #[test]
+    fn each_type_comes_back() {
+        let mut missing = Vec::new();
+        for data_type in DataType::all() {
+            match (Stored::Numbers { data_type, is_big_endian: false }).descr() {
+                Some(descr) => {
+                    let stored = parsed(&descr).unwrap();
+                    assert_eq!(stored, Stored::Numbers { data_type, is_big_endian: false }, "{descr}");
+                }
+                None => missing.push(data_type),
+            }
+        }
+        assert_eq!(missing, [DataType::String, DataType::Resource, DataType::Variant]);
+        assert_eq!(parsed("'|S7'").unwrap(), Stored::Bytes(7));
+        assert_eq!(parsed("'>U3'").unwrap(), Stored::Text { characters: 3, is_big_endian: true });
+        assert_eq!(parsed("'u1'").unwrap().data_type(), DataType::Uint8);
+        assert_eq!(parsed("'<f1'").unwrap().data_type(), DataType::Float8E5m2);
+        let quantised = Stored::Numbers { data_type: DataType::Qint32, is_big_endian: true };
+        assert_eq!(parsed("[('qint32', '>i4')]").unwrap(), quantised);
+    }
+
+    #[test]
+    fn other_types_are_refused_with_what_to_do() {
+        for (descr, remedy) in [
+            ("'|O8'", "pickled"),
+            ("'|V1'", "ml_dtypes"),
+            ("'<M8'", "view('i8')"),
+            ("'<f16'", "astype"),
+            ("[('qint8', '<i2')]", "field"),
+            ("[('a', '<i2'), ('b', '<i2')]", "field"),
+            ("('<i2', (2,))", "field"),
+            ("7", "field"),
+            ("'<i3'", "field"),
+            ("'<i'", "field"),
+            ("'é4'", "field"),
+            ("''", "field"),
+            ("'<f99999999999999999999999'", "field"),
+        ] {
+            let error = parsed(descr).unwrap_err().to_string();
+            assert!(error.starts_with("x.npy: its elements are of NumPy's type "), "{error}");
+            assert!(error.contains(remedy), "{error}");
+        }
+        let error = parsed("'<M8[ns]'").unwrap_err().to_string();
+        assert!(error.contains("<M8[ns]"), "{error}");
+    }
+}

@@ -1,0 +1,215 @@
+//! Files that were cut or changed: an error that names the file, or what was written; nothing worse.
+
+use std::fs;
+use std::path::Path;
+
+use percolator_tensorflow::convert::{ConvertError, Format, Model};
+use percolator_tensorflow::{DataType, Tensor};
+use tempfile::tempdir;
+
+use crate::tensors::{self, Named};
+
+/// All tensors, or the first error.
+fn read(path: &Path, format: Format) -> Result<Vec<Named>, ConvertError> {
+    let model = Model::open_as(path, format)?;
+    let tensor = |place: usize| Ok((model.tensors()[place].name.clone(), model.read(place)?.into_owned()));
+    (0..model.tensors().len()).map(tensor).collect()
+}
+
+/// Files with a few small tensors in them: their format, and their bytes.
+fn files() -> Vec<(Format, Vec<u8>, Vec<Named>)> {
+    let folder = tempdir().unwrap();
+    let written = vec![
+        ("a/W".to_owned(), Tensor::new(DataType::Float32, [2], vec![1; 8]).unwrap()),
+        ("b".to_owned(), Tensor::new(DataType::Int64, [], vec![2; 8]).unwrap()),
+    ];
+    let model = tensors::checkpoint(folder.path(), &written);
+    let mut files = Vec::new();
+    for format in [Format::Safetensors, Format::Npz] {
+        let path = tensors::convert(&model, folder.path(), format).unwrap();
+        let mut expected = read(&path, format).unwrap();
+        expected.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(expected, written);
+        files.push((
+            format,
+            fs::read(path).unwrap(),
+            read(&tensors::target(folder.path(), format), format).unwrap(),
+        ));
+    }
+    let one = tensors::checkpoint(folder.path(), &written[..1]);
+    let path = tensors::convert(&one, folder.path(), Format::Npy).unwrap();
+    files.push((Format::Npy, fs::read(&path).unwrap(), read(&path, Format::Npy).unwrap()));
+    files
+}
+
+#[test]
+fn a_file_that_was_cut_is_an_error() {
+    let folder = tempdir().unwrap();
+    for (format, bytes, _) in files() {
+        let path = folder.path().join("cut");
+        for end in 0..bytes.len() {
+            fs::write(&path, &bytes[..end]).unwrap();
+            let error = read(&path, format).unwrap_err().to_string();
+            assert!(error.contains("/cut"), "{format} cut at {end}: {error}");
+        }
+        // Nor does anything follow the end.
+        fs::write(&path, [&bytes[..], &[0]].concat()).unwrap();
+        assert!(read(&path, format).is_err(), "{format}");
+    }
+}
+
+#[test]
+fn a_changed_byte_is_an_error_or_seen_in_what_is_read() {
+    let folder = tempdir().unwrap();
+    for (format, bytes, expected) in files() {
+        let path = folder.path().join("changed");
+        for at in 0..bytes.len() {
+            for change in [1, 0x20, 0x80, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= change;
+                fs::write(&path, &bytes).unwrap();
+                match read(&path, format) {
+                    Err(error) => assert!(error.to_string().contains("/changed"), "{error}"),
+                    // Archives have checksums; of them, dates and versions do not matter.
+                    Ok(found) if format == Format::Npz => {
+                        let names = |tensors: &[Named]| -> Vec<_> {
+                            tensors.iter().map(|(_, tensor)| tensor.clone()).collect()
+                        };
+                        assert_eq!(names(&found), names(&expected), "byte {at}");
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+    }
+}
+
+/// A safetensors file with this header, and this many bytes of data.
+fn safetensors(path: &Path, header: &str, data: usize) -> String {
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &vec![0; data]].concat();
+    fs::write(path, bytes).unwrap();
+    read(path, Format::Safetensors).unwrap_err().to_string()
+}
+
+#[test]
+fn headers_of_safetensors_that_lie_are_errors() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.safetensors");
+    let entry = |name: &str, dtype: &str, shape: &str, from: u64, to: u64| {
+        format!("\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":[{shape}],\"data_offsets\":[{from},{to}]}}")
+    };
+    let [a, b] = [entry("a", "U8", "4", 0, 4), entry("b", "U8", "4", 4, 8)];
+    for (entries, data, found) in [
+        (vec![a.clone(), entry("b", "U8", "4", 2, 6)], 6, "tensor \"b\": byte"),
+        (vec![a.clone(), entry("b", "U8", "4", 5, 9)], 9, "they must start at 4"),
+        (vec![a.clone(), entry("a", "U8", "4", 4, 8)], 8, "two tensors \"a\""),
+        (vec![a.clone(), b.clone()], 7, "7 bytes of tensors; the tensors have 8"),
+        (vec![a.clone(), b.clone()], 9, "9 bytes of tensors"),
+        (vec![a.clone(), entry("b", "U8", "3", 4, 8)], 8, "U8 of shape [3] needs 3"),
+        (vec![entry("b", "U8", "4", 4, 0)], 4, "its bytes are 4 to 0"),
+        (vec![entry("b", "F64", "4294967296,4294967296", 0, 8)], 8, "needs more than memory holds"),
+        (vec![entry("b", "U8", "18446744073709551615", 0, u64::MAX)], 8, "tensors have 18446744073709551615"),
+        (vec![entry("b", "F4", "2", 0, 1)], 1, "of type F4; TensorFlow has no such type"),
+        (vec![entry("b", "F8_E8M0", "1", 0, 1)], 1, "of type F8_E8M0"),
+        (vec![entry("b", "X", "1", 0, 1)], 1, "a header is JSON"),
+        (vec!["\"b\":1".to_owned()], 0, "a header is JSON"),
+    ] {
+        let error = safetensors(&path, &format!("{{{}}}", entries.join(",")), data);
+        assert!(error.contains(found), "{found}: {error}");
+    }
+    assert!(safetensors(&path, "[1]", 0).contains("an entry for each tensor"));
+    assert!(safetensors(&path, &"[".repeat(10_000), 0).contains("a header is JSON"));
+    fs::write(&path, u64::MAX.to_le_bytes()).unwrap();
+    let error = read(&path, Format::Safetensors).unwrap_err().to_string();
+    assert!(error.contains("a header of 18446744073709551615 bytes"), "{error}");
+}
+
+/// Where these bytes are.
+fn find(bytes: &[u8], wanted: &[u8]) -> usize {
+    bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
+}
+
+#[test]
+fn archives_that_lie_are_errors() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.npz");
+    let (_, archive, _) = files().into_iter().find(|(format, ..)| *format == Format::Npz).unwrap();
+    let central = find(&archive, b"PK\x01\x02");
+    let second = central + 4 + find(&archive[central + 4..], b"PK\x01\x02");
+    let end = find(&archive, b"PK\x05\x06");
+    let changed = |at: usize, to: &[u8]| {
+        let mut bytes = archive.clone();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        fs::write(&path, bytes).unwrap();
+        read(&path, Format::Npz).unwrap_err().to_string()
+    };
+    for (at, to, found) in [
+        // Two members at one place.
+        (second + 42, &[0; 4][..], "does not say what the directory says"),
+        (central + 42, &[0xf0, 0xff, 0xff, 0x7f], "starts behind the directory"),
+        (central + 20, &[0xf0, 0xff, 0xff, 0x7f], "end behind the directory"),
+        (central + 24, &[0xf0, 0xff, 0xff, 0x7f], "does not say what the directory says"),
+        (central + 8, &[1], "encrypted"),
+        (central + 10, &[12], "compressed with method 12"),
+        (central + 46, b"\xff", "not UTF-8"),
+        (end + 10, &[3, 0], "its end says 3"),
+        (end + 12, &[0xff, 0xff, 0xff, 0x7f], "must end at byte"),
+        (end + 16, &[0], "must end at byte"),
+    ] {
+        let error = changed(at, to);
+        assert!(error.contains(found), "{found}: {error}");
+    }
+    // The same member twice.
+    let mut twice = archive[..second].to_vec();
+    twice.extend(&archive[central..second]);
+    let bytes = u32::try_from(2 * (second - central)).unwrap();
+    let mut last = archive[end..].to_vec();
+    last[12..16].copy_from_slice(&bytes.to_le_bytes());
+    twice.extend(last);
+    fs::write(&path, twice).unwrap();
+    let error = read(&path, Format::Npz).unwrap_err().to_string();
+    assert!(error.contains("members do not share bytes"), "{error}");
+}
+
+#[test]
+fn a_member_that_claims_to_inflate_to_anything_is_refused() {
+    use std::io::Write as _;
+
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.npz");
+    let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (100000,)}";
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    let array = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &[0; 100_000]].concat();
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(&array).unwrap();
+    let deflated = encoder.finish().unwrap();
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &array) as u32;
+    let archive = |length: u32, deflated: &[u8], crc: u32| {
+        let stored = u32::try_from(deflated.len()).unwrap().to_le_bytes();
+        let said =
+            [&[8, 0, 0, 0, 0, 0][..], &crc.to_le_bytes(), &stored, &length.to_le_bytes(), &[5, 0, 0, 0]];
+        let said = said.concat();
+        let local = [b"PK\x03\x04\x14\0\0\0", &said[..], b"x.npy"].concat();
+        let central = [b"PK\x01\x02\x14\x03\x14\0\0\0", &said[..], &[0; 14], b"x.npy"].concat();
+        let offset = u32::try_from(local.len() + deflated.len()).unwrap().to_le_bytes();
+        let bytes = u32::try_from(central.len()).unwrap().to_le_bytes();
+        let end = [b"PK\x05\x06\0\0\0\0\x01\0\x01\0", &bytes[..], &offset, &[0, 0]].concat();
+        fs::write(&path, [&local, deflated, &central, &end].concat()).unwrap();
+        read(&path, Format::Npz)
+    };
+    let length = u32::try_from(array.len()).unwrap();
+    assert_eq!(archive(length, &deflated, crc).unwrap()[0].1.shape(), [100_000]);
+    let refused = |found: Result<Vec<Named>, ConvertError>, wanted: &str| {
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("x.npz, tensor \"x\"") || error.contains("tensor \"x.npy\""), "{error}");
+        assert!(error.contains(wanted), "{wanted}: {error}");
+    };
+    refused(archive(u32::MAX - 1, &deflated, crc), "hold at most");
+    refused(archive(length - 1, &deflated, crc), "type and shape need 100000");
+    refused(archive(length, &deflated, crc ^ 1), "CRC-32");
+    refused(archive(length, &[&deflated[..], &[0]].concat(), crc), "deflated bytes yield");
+    refused(archive(length, &deflated[..deflated.len() - 1], crc), "deflated");
+    let mut damaged = deflated.clone();
+    damaged[deflated.len() / 2] ^= 0xff;
+    assert!(archive(length, &damaged, crc).is_err());
+}

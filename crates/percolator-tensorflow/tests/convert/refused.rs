@@ -1,0 +1,89 @@
+//! What is refused before anything is written.
+
+use std::fs;
+
+use percolator_tensorflow::DataType;
+use percolator_tensorflow::Tensor;
+use percolator_tensorflow::convert::{Conversion, Format, Model, Options, Progress, Rules, copy_checkpoint};
+use tempfile::tempdir;
+
+use crate::tensors::{self, Named};
+
+fn named(name: &str) -> Named {
+    (name.to_owned(), Tensor::new(DataType::Uint8, [1], vec![7]).unwrap())
+}
+
+#[test]
+fn a_source_is_not_written_over() {
+    let folder = tempdir().unwrap();
+    let checkpoint = tensors::checkpoint(folder.path(), &[named("a")]);
+    let refused = |model: &Model, target: &std::path::Path, format| {
+        let error = Conversion::plan(model, target, format, &Options::default()).unwrap_err().to_string();
+        assert!(error.ends_with("it would be written over while it is read: give another path"), "{error}");
+    };
+    for format in [Format::Safetensors, Format::Npz, Format::Npy] {
+        let path = tensors::convert(&checkpoint, folder.path(), format).unwrap();
+        let model = Model::open(&path).unwrap();
+        refused(&model, &path, format);
+        let link = folder.path().join("link").with_extension(format.name());
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        refused(&model, &link, format);
+    }
+    let prefix = checkpoint.path();
+    refused(&checkpoint, prefix, Format::Checkpoint);
+    let spelled = prefix.parent().unwrap().join("../written/model");
+    refused(&checkpoint, &spelled, Format::Checkpoint);
+    refused(&checkpoint, &prefix.with_file_name("model.index"), Format::Npz);
+    let progress = Progress::new();
+    let error = copy_checkpoint(checkpoint.checkpoint().unwrap(), &spelled, None, &progress).unwrap_err();
+    assert!(error.to_string().contains("written over"), "{error}");
+}
+
+#[test]
+fn a_folder_that_is_not_empty_stays() {
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a")]);
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let plan = || Conversion::plan(&model, &out, Format::NpyFolder, &Options::default());
+    assert_eq!(plan().unwrap().run(&Progress::new()).unwrap().tensors, 1);
+    assert_eq!(fs::read(out.join("a.npy")).unwrap().last(), Some(&7));
+    let error = plan().unwrap_err().to_string();
+    assert!(error.contains("the folder is not empty"), "{error}");
+}
+
+#[test]
+fn names_that_a_format_cannot_have_are_refused() {
+    let folder = tempdir().unwrap();
+    let long = "x".repeat(70_000);
+    for (name, format, found) in [
+        ("__metadata__", Format::Safetensors, "keeps this name for itself"),
+        ("a\0b", Format::Npz, "a zero byte"),
+        (&*long, Format::Npz, "its name has 70000 bytes"),
+        (&*long, Format::NpyFolder, "a part of 70004 bytes"),
+    ] {
+        let model = tensors::checkpoint(folder.path(), &[named(name)]);
+        let error = tensors::convert(&model, folder.path(), format).unwrap_err().to_string();
+        assert!(error.contains(found), "{error}");
+    }
+}
+
+#[test]
+fn an_array_is_one_tensor() {
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a"), named("b")]);
+    let error = tensors::convert(&model, folder.path(), Format::Npy).unwrap_err().to_string();
+    assert!(error.contains(".npy holds one tensor, and there are 2"), "{error}");
+    let options = Options { rules: Rules::parse("drop a").unwrap(), ..Options::default() };
+    tensors::convert_with(&model, folder.path(), Format::Npy, &options).unwrap();
+}
+
+#[test]
+fn two_tensors_do_not_get_one_name() {
+    let folder = tempdir().unwrap();
+    let model = tensors::checkpoint(folder.path(), &[named("a/1"), named("a.1")]);
+    let options = Options { rules: Rules::rename("/=.").unwrap(), ..Options::default() };
+    let error = tensors::convert_with(&model, folder.path(), Format::Npz, &options).unwrap_err().to_string();
+    assert!(error.contains("\"a/1\" and \"a.1\" would both be named \"a.1\""), "{error}");
+    assert!(!tensors::target(folder.path(), Format::Npz).exists());
+}
