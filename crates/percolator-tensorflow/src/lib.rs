@@ -18,3 +18,13 @@ pub use data_type::{DataType, UnknownType};
 pub use feed::{CheckSignature, SignatureFault, SignatureMismatch};
 pub use graph::{GraphError, MetaGraph, SavedModel};
 pub use tensor::{Element, Elements, Tensor, TensorError};
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/tensorflow.md")]
+pub struct Guide;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
