@@ -332,12 +332,12 @@ impl CheckpointWriter {
         if name.is_empty() {
             return refused("the empty key is the index's header: give another name");
         }
-        let Ok(text) = std::str::from_utf8(name) else {
-            return refused("it is not UTF-8, and TensorFlow's Python reads no other: give another name");
-        };
         if name_of_key(name).is_some() {
             return refused("such names are the keys of slices: add the slice to its tensor with add_slice");
         }
+        let Ok(text) = std::str::from_utf8(name) else {
+            return refused("it is not UTF-8, and TensorFlow's Python reads no other: give another name");
+        };
         Ok(text)
     }
 
