@@ -1,5 +1,5 @@
-//! Beside the real TensorFlow: the same bytes, the same lists of checkpoints, and each continues what the other
-//! wrote. `PERCOLATOR_NEED_TENSORFLOW` makes its absence an error; `PERCOLATOR_SEED` sets the seed.
+//! Beside the real TensorFlow: the same bytes, the same lists of checkpoints, and each continues what the
+//! other wrote. `PERCOLATOR_NEED_TENSORFLOW` makes its absence an error; `PERCOLATOR_SEED` sets the seed.
 
 use std::collections::BTreeMap;
 use std::fs;
