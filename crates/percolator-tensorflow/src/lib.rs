@@ -8,7 +8,8 @@ mod tensor;
 pub use checkpoint::{
     Checkpoint, CheckpointError, CheckpointManager, CheckpointWriter, Child, Extent, ManagerOptions, Object,
     ObjectGraph, ObjectTensor, PathError, Place, Rules, Slice, SlotVariable, StateError, StateFile,
-    TensorInfo, TensorReason, TensorWriter, TreeLine, WriteError, all_checkpoints, latest_checkpoint,
+    TensorInfo, TensorReason, TensorWriter, TreeLine, Verification, WriteError, all_checkpoints,
+    latest_checkpoint,
 };
 pub use data_type::{DataType, UnknownType};
 pub use tensor::{Element, Elements, Tensor, TensorError};

@@ -133,14 +133,14 @@ impl DataFile {
             None => {
                 let mut bytes = zeroed(range.end.saturating_sub(range.start))
                     .map_err(|error| CheckpointError::io(&self.path, "read the data file", &error))?;
-                self.read(range.start, &mut bytes)?;
+                self.copy(range.start, &mut bytes)?;
                 Ok(Cow::Owned(bytes))
             }
         }
     }
 
-    /// Reads bytes of the file into memory.
-    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError> {
+    /// Copies bytes of the file into memory.
+    pub(super) fn copy(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError> {
         let error = |error: io::Error| CheckpointError::io(&self.path, "read the data file", &error);
         self.file.read_exact_at(into, offset).map_err(error)
     }

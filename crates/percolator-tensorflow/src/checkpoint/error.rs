@@ -140,6 +140,19 @@ pub enum CheckpointError {
         /// The masked checksum in the index.
         stored: u32,
     },
+    /// Tensors claim the same bytes of a data file.
+    #[error(
+        "{}: the tensor {} and others before it claim more bytes of this file than it has: it is cut, or the \
+         index is forged; copy the checkpoint again from where it came",
+        shown::path(file),
+        quoted(tensor)
+    )]
+    Shared {
+        /// The data file.
+        file: PathBuf,
+        /// The first tensor for which none are left.
+        tensor: String,
+    },
     /// The strings of a tensor are malformed.
     #[error(
         "{}: the tensor {} at byte {offset}: {message}; the file is damaged, or of another checkpoint: copy it \

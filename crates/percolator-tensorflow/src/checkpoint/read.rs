@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
+use crc_fast::Digest;
 use percolator_table::checksum::{crc32c, mask};
 
 use super::Checkpoint;
@@ -81,7 +82,7 @@ impl Checkpoint {
         Err(CheckpointError::ByteOrder { index, tensor, data_type })
     }
 
-    fn entry_error(&self, name: &str, message: String) -> CheckpointError {
+    pub(super) fn entry_error(&self, name: &str, message: String) -> CheckpointError {
         CheckpointError::Entry { index: self.index_path.clone(), tensor: name.to_owned(), message }
     }
 
@@ -113,15 +114,21 @@ impl Checkpoint {
                 Some(into) => into,
                 None => assembled.insert(self.room(number, bytes(total))?),
             };
-            for Run { from, to, elements } in Runs::new(&from, region) {
-                let source = found.get(bytes(from)..bytes(from.saturating_add(elements)));
-                let target = into.get_mut(bytes(to)..bytes(to.saturating_add(elements)));
-                if let (Some(source), Some(target)) = (source, target) {
-                    target.copy_from_slice(source);
-                }
-            }
+            copy_runs(&found, &from, into, region, size);
         }
         Ok(Cow::Owned(assembled.unwrap_or_default()))
+    }
+
+    /// Reads all slices of a tensor of fixed-size elements into memory as long as the tensor.
+    pub(super) fn fill_slices(&self, number: usize, memory: &mut [u8]) -> Result<(), CheckpointError> {
+        let TensorInfo { data_type, shape, .. } = self.get(number);
+        let whole: Vec<_> = shape.iter().map(|&extent| 0..extent).collect();
+        for (piece, from) in self.pieces(number) {
+            let found = self.verified_bytes(piece)?;
+            copy_runs(&found, &from, memory, &whole, data_type.size().unwrap_or_default());
+        }
+        self.convert(data_type, memory);
+        Ok(())
     }
 
     /// Reads a region of a tensor of strings, or of variants.
@@ -251,4 +258,25 @@ pub(super) fn check(file: &DataFile, piece: Piece<'_>, crc32c: u32) -> Result<()
     }
     let (file, tensor) = (file.path.clone(), piece.name.to_owned());
     Err(CheckpointError::Checksum { file, tensor, offset, bytes, found, stored })
+}
+
+/// Copies what two regions share from the elements of one to those of the other.
+fn copy_runs(found: &[u8], from: &[Range<usize>], into: &mut [u8], to: &[Range<usize>], size: usize) {
+    let bytes = |first: usize, elements: usize| {
+        first.saturating_mul(size)..first.saturating_add(elements).saturating_mul(size)
+    };
+    for Run { from, to, elements } in Runs::new(from, to) {
+        let source = found.get(bytes(from, elements));
+        let target = into.get_mut(bytes(to, elements));
+        if let (Some(source), Some(target)) = (source, target) {
+            target.copy_from_slice(source);
+        }
+    }
+}
+
+/// Returns the crc32c of what a digest was given.
+pub(super) fn crc32c_of(digest: &Digest) -> u32 {
+    // The crate returns it in a 64-bit number.
+    let [first, second, third, fourth, ..] = digest.finalize().to_le_bytes();
+    u32::from_le_bytes([first, second, third, fourth])
 }

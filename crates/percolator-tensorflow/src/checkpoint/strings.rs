@@ -14,6 +14,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 use percolator_table::checksum::mask;
 use percolator_table::coding::varint;
 
+use super::read::crc32c_of;
+
 /// The bytes of a stored checksum.
 pub(super) const CHECKSUM_BYTES: usize = size_of::<u32>();
 
@@ -135,7 +137,7 @@ impl Checksum {
     /// Compares with the checksum that is stored of all up to here, and adds that to the whole.
     fn inner(&mut self, stored: [u8; CHECKSUM_BYTES], what: &str) -> Result<(), String> {
         self.flush();
-        let found = mask(self.value());
+        let found = mask(crc32c_of(&self.digest));
         let number = if self.is_big_endian { u32::from_be_bytes(stored) } else { u32::from_le_bytes(stored) };
         if number != found {
             return Err(format!("{what} the masked crc32c {found:#010x} instead of {number:#010x}"));
@@ -144,13 +146,8 @@ impl Checksum {
         Ok(())
     }
 
-    fn value(&self) -> u32 {
-        let [first, second, third, fourth, ..] = self.digest.finalize().to_le_bytes();
-        u32::from_le_bytes([first, second, third, fourth])
-    }
-
     fn end(mut self) -> u32 {
         self.flush();
-        self.value()
+        crc32c_of(&self.digest)
     }
 }
