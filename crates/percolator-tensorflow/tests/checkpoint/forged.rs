@@ -25,7 +25,7 @@ fn refused(bundle: &Bundle) -> CheckpointError {
 }
 
 /// The stored bytes of strings or variants, and their crc32c: step by step as TensorFlow's comments say it.
-fn stored_strings(strings: &[&[u8]], is_variant: bool, is_big_endian: bool) -> (Vec<u8>, u32) {
+pub(crate) fn stored_strings(strings: &[&[u8]], is_variant: bool, is_big_endian: bool) -> (Vec<u8>, u32) {
     let number = |value: u32| if is_big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
     let (mut bytes, mut covered) = (Vec::new(), Vec::new());
     if is_variant {
