@@ -61,7 +61,8 @@ fn open_many(folder: &Path) {
     );
 }
 
-/// Copies a file with `pread` into memory after memory, as many bytes at a time as a thread of the loader takes.
+/// Copies a file with `pread` into memory after memory, as many bytes at a time as a thread of the loader
+/// takes.
 fn copy(file: &File, memory: Vec<&mut [u8]>, threads: usize) {
     const PART_BYTES: usize = 16 << 20;
     const COPY_BYTES: usize = 1 << 20;
@@ -124,8 +125,9 @@ fn load(folder: &Path, mebibytes: usize) {
         }
         let [copied, loaded, copied_into, loaded_into, verified] = times.map(|times| rate(median(times)));
         println!(
-            "{mebibytes} MiB, {threads} threads, GB/s: new memory: copy {copied:.2}, load {loaded:.2} (x{:.2}); \
-             memory in use: copy {copied_into:.2}, load {loaded_into:.2} (x{:.2}); verify {verified:.2}",
+            "{mebibytes} MiB, {threads} threads, GB/s: new memory: copy {copied:.2}, load {loaded:.2} \
+             (x{:.2}); memory in use: copy {copied_into:.2}, load {loaded_into:.2} (x{:.2}); verify \
+             {verified:.2}",
             loaded / copied,
             loaded_into / copied_into,
         );

@@ -390,8 +390,8 @@ impl<'a> Reader<'a> {
             if (entry.data_type, &entry.shape) != (data_type, &lengths) {
                 let SliceEntry { data_type: other, shape, .. } = entry;
                 return Err(format!(
-                    "its slice {region:?} is {data_type} of shape {lengths:?}, and the slice's own entry says \
-                     {other} of shape {shape:?}"
+                    "its slice {region:?} is {data_type} of shape {lengths:?}, and the slice's own entry \
+                     says {other} of shape {shape:?}"
                 ));
             }
             entry.is_used = true;

@@ -1,5 +1,5 @@
-//! Checkpoints that TensorFlow wrote, changed at random with checksums that are right: whatever they say then, each
-//! answer is a tensor or an error.
+//! Checkpoints that TensorFlow wrote, changed at random with checksums that are right: whatever they say
+//! then, each answer is a tensor or an error.
 //!
 //! `PROPTEST_CASES=100000 cargo test -p percolator-tensorflow --test checkpoint fuzz` goes on for minutes.
 
@@ -154,7 +154,8 @@ proptest! {
         let of = ["object/ckpt-3", "module/variables/variables", "more/objects/ckpt-1"][which];
         let name = "_CHECKPOINTABLE_OBJECT_GRAPH";
         let checkpoint = Checkpoint::open(data(of)).unwrap();
-        let Elements::Strings(mut graph) = checkpoint.tensor(name).unwrap().into_elements() else { unreachable!() };
+        let graph = checkpoint.tensor(name).unwrap().into_elements();
+        let Elements::Strings(mut graph) = graph else { unreachable!() };
         let graph = graph[0].to_mut();
         apply(graph, &changes);
         let mut bundle = Bundle::new();
