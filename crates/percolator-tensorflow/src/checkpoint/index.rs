@@ -79,6 +79,9 @@ pub(super) struct Index {
     pub(super) header: Header,
     /// All names, one after the other.
     names: String,
+    /// Where in `names` each starts, and where the last ends: apart from the entries, since a search looks at
+    /// little else.
+    name_bounds: Vec<usize>,
     /// In the order of their names.
     entries: Vec<Entry>,
     /// All extents, one after the other.
@@ -88,8 +91,6 @@ pub(super) struct Index {
 
 #[derive(Debug)]
 struct Entry {
-    /// Where in `names` its name ends; it starts where the name before it ends.
-    name_end: usize,
     /// Where in `extents` its shape ends.
     shape_end: usize,
     data_type: DataType,
@@ -125,10 +126,11 @@ impl Index {
     /// Returns the entry of this number.
     pub(super) fn get(&self, number: usize) -> Option<TensorInfo<'_>> {
         let entry = self.entries.get(number)?;
-        let (name_start, shape_start) = self.starts(number);
+        let before = number.checked_sub(1).and_then(|before| self.entries.get(before));
+        let shape_start = before.map_or(0, |before| before.shape_end);
         let slices = self.slices.get(entry.slices.clone())?;
         Some(TensorInfo {
-            name: self.names.get(name_start..entry.name_end)?,
+            name: self.name(number),
             data_type: entry.data_type,
             shape: self.extents.get(shape_start..entry.shape_end)?,
             bytes: entry.place.bytes,
@@ -137,15 +139,12 @@ impl Index {
         })
     }
 
-    /// Where the name and the shape of an entry start.
-    fn starts(&self, number: usize) -> (usize, usize) {
-        let before = number.checked_sub(1).and_then(|before| self.entries.get(before));
-        before.map_or((0, 0), |before| (before.name_end, before.shape_end))
-    }
-
+    /// Returns the name of an entry.
+    #[inline]
     pub(super) fn name(&self, number: usize) -> &str {
-        let entry = self.entries.get(number);
-        entry.and_then(|entry| self.names.get(self.starts(number).0..entry.name_end)).unwrap_or_default()
+        let bounds = self.name_bounds.get(number..).unwrap_or_default();
+        let name = if let [start, end, ..] = *bounds { self.names.get(start..end) } else { None };
+        name.unwrap_or_default()
     }
 
     /// Where in `slices` the slices of an entry are.
@@ -211,7 +210,20 @@ struct SliceEntry {
 
 impl<'a> Reader<'a> {
     fn new(path: &'a Path, header: Header, index_bytes: usize) -> Self {
-        let index = Index { header, names: String::new(), entries: vec![], extents: vec![], slices: vec![] };
+        /// An entry seldom takes fewer.
+        const ENTRY_BYTES_MIN: usize = 32;
+        // What is reserved too much takes no memory: nobody writes to it.
+        let (names, entries) = (index_bytes, index_bytes / ENTRY_BYTES_MIN);
+        let mut name_bounds = Vec::with_capacity(entries);
+        name_bounds.push(0);
+        let index = Index {
+            header,
+            names: String::with_capacity(names),
+            name_bounds,
+            entries: Vec::with_capacity(entries),
+            extents: Vec::with_capacity(entries),
+            slices: Vec::new(),
+        };
         Reader {
             path,
             index,
@@ -265,8 +277,9 @@ impl<'a> Reader<'a> {
         };
         self.index.names.push_str(name);
         self.index.extents.extend_from_slice(&self.shape);
-        let (name_end, shape_end) = (self.index.names.len(), self.index.extents.len());
-        self.index.entries.push(Entry { name_end, shape_end, data_type, place, slices: 0..0 });
+        self.index.name_bounds.push(self.index.names.len());
+        let shape_end = self.index.extents.len();
+        self.index.entries.push(Entry { shape_end, data_type, place, slices: 0..0 });
         Ok(())
     }
 
@@ -377,8 +390,8 @@ impl<'a> Reader<'a> {
             if (entry.data_type, &entry.shape) != (data_type, &lengths) {
                 let SliceEntry { data_type: other, shape, .. } = entry;
                 return Err(format!(
-                    "its slice {region:?} is {data_type} of shape {lengths:?}, and the slice's own entry says \
-                     {other} of shape {shape:?}"
+                    "its slice {region:?} is {data_type} of shape {lengths:?}, and the slice's own entry \
+                     says {other} of shape {shape:?}"
                 ));
             }
             entry.is_used = true;
