@@ -519,9 +519,17 @@ mod tests {
         assert_eq!(reads("\"ä.\" as b:bytes=\"ä\"").fields()[0].feature_name(), "ä.");
     }
 
+    #[track_caller]
+    fn check_errors(cases: &[(&str, &str)]) {
+        for (text, message) in cases {
+            let error = text.parse::<ExampleFields>().unwrap_err();
+            assert_eq!(error.to_string(), format!("the fields cannot be read {message}"), "{text}");
+        }
+    }
+
     #[test]
     fn errors_say_where_and_what() {
-        for (text, message) in [
+        check_errors(&[
             ("", "at character 1, the end: a field should follow, such as input:i64[128]"),
             ("a:i64,", "at character 7, the end: a field should follow, such as input:i64[128]"),
             ("a", "at character 2, the end: a colon and the field's type, such as :i64[128], should follow"),
@@ -559,22 +567,6 @@ mod tests {
             ("a:i64[2]=[1,2", "at character 14, the end: a comma or a closing bracket should follow"),
             ("a:f16=70000", "at character 7, \"70000\": not a value of f16"),
             ("a:bytes=none", "at character 9, \"none\": a default in double quotes should follow"),
-            (
-                "a:strings",
-                "at character 10, the end: the number of strings, such as [3] or [<=8], should follow",
-            ),
-            (
-                "a:strings[1x1x1x1x1x1x1]",
-                "at character 11, \"1x1x1x1x1x1x1]\": there are at most 6 axes here",
-            ),
-            (
-                "a:strings[<=2]=\"b\"",
-                "at character 15, \"=\\\"b\\\"\": a comma and the next field, or the end should follow",
-            ),
-            (
-                "a:strings[2](2)=[\"a\",\"non\"]",
-                "at character 22, \"\\\"non\\\"]\": the default has 3 bytes, but the field takes at most 2",
-            ),
             ("a:bytes=\"none", "at character 9, \"\\\"none\": the quotes do not end"),
             (
                 "a:bytes(2)=\"none\"",
@@ -591,10 +583,33 @@ mod tests {
                 "a:i64;b:i64",
                 "at character 6, \";b:i64\": a comma and the next field, or the end should follow",
             ),
-        ] {
-            let error = text.parse::<ExampleFields>().unwrap_err();
-            assert_eq!(error.to_string(), format!("the fields cannot be read {message}"), "{text}");
-        }
+        ]);
+    }
+
+    #[test]
+    fn errors_in_several_strings_say_where_and_what() {
+        check_errors(&[
+            (
+                "a:strings",
+                "at character 10, the end: the number of strings, such as [3] or [<=8], should follow",
+            ),
+            (
+                "a:strings[1x1x1x1x1x1x1]",
+                "at character 11, \"1x1x1x1x1x1x1]\": there are at most 6 axes here",
+            ),
+            (
+                "a:strings[<=2]=\"b\"",
+                "at character 15, \"=\\\"b\\\"\": a comma and the next field, or the end should follow",
+            ),
+            (
+                "a:strings[2](2)=[\"a\",\"non\"]",
+                "at character 22, \"\\\"non\\\"]\": the default has 3 bytes, but the field takes at most 2",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn there_are_as_many_fields_as_a_batch_can_have() {
         let many = vec!["a:i64"; 65].join(",");
         let error = many.parse::<ExampleFields>().unwrap_err().to_string();
         assert!(error.contains("there are 64 fields already"), "{error}");
