@@ -32,7 +32,8 @@ pub(super) enum Reading {
 }
 
 impl Access {
-    /// Whether this file is mapped, and not read. For the packages of this project; not part of the interface.
+    /// Whether this file is mapped, and not read. For the packages of this project; not part of the
+    /// interface.
     #[doc(hidden)]
     #[must_use]
     pub fn is_mapped(self, file: &File) -> bool {

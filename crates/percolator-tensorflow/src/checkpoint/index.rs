@@ -87,17 +87,19 @@ pub(super) struct Index {
     /// All extents, one after the other.
     extents: Vec<usize>,
     pub(super) slices: Vec<Slice>,
+    /// The numbers of the entries of variables in slices, ascending, and where in `slices` theirs are.
+    sliced: Vec<(usize, Range<usize>)>,
 }
 
+/// What is kept of an entry: little, since each page that is touched first costs as much as many entries.
 #[derive(Debug)]
 struct Entry {
-    /// Where in `extents` its shape ends.
-    shape_end: usize,
-    data_type: DataType,
     /// If it is in slices, only the bytes count.
     place: Place,
-    /// Its slices, in `slices`.
-    slices: Range<usize>,
+    /// Where in `extents` its shape ends.
+    shape_end: u32,
+    data_type: DataType,
+    is_sliced: bool,
 }
 
 impl Index {
@@ -127,12 +129,12 @@ impl Index {
     pub(super) fn get(&self, number: usize) -> Option<TensorInfo<'_>> {
         let entry = self.entries.get(number)?;
         let before = number.checked_sub(1).and_then(|before| self.entries.get(before));
-        let shape_start = before.map_or(0, |before| before.shape_end);
-        let slices = self.slices.get(entry.slices.clone())?;
+        let shape_start = before.map_or(0, |before| as_index(before.shape_end));
+        let slices = self.slices.get(self.slices_of(number))?;
         Some(TensorInfo {
             name: self.name(number),
             data_type: entry.data_type,
-            shape: self.extents.get(shape_start..entry.shape_end)?,
+            shape: self.extents.get(shape_start..as_index(entry.shape_end))?,
             bytes: entry.place.bytes,
             place: slices.is_empty().then_some(entry.place),
             slices,
@@ -149,7 +151,11 @@ impl Index {
 
     /// Where in `slices` the slices of an entry are.
     pub(super) fn slices_of(&self, number: usize) -> Range<usize> {
-        self.entries.get(number).map_or(0..0, |entry| entry.slices.clone())
+        if !self.entries.get(number).is_some_and(|entry| entry.is_sliced) {
+            return 0..0;
+        }
+        let place = self.sliced.binary_search_by_key(&number, |&(number, _)| number).ok();
+        place.and_then(|place| self.sliced.get(place)).map_or(0..0, |(_, slices)| slices.clone())
     }
 
     /// Finds a name by binary search.
@@ -168,10 +174,13 @@ impl Index {
 
     /// The data files that tensors are in.
     pub(super) fn shards(&self) -> BTreeSet<u32> {
-        let whole =
-            self.entries.iter().filter(|entry| entry.slices.is_empty()).map(|entry| entry.place.shard);
+        let whole = self.entries.iter().filter(|entry| !entry.is_sliced).map(|entry| entry.place.shard);
         whole.chain(self.slices.iter().map(|slice| slice.place.shard)).collect()
     }
+}
+
+fn as_index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn bad_header(path: &Path, bad: BadHeader) -> CheckpointError {
@@ -223,6 +232,7 @@ impl<'a> Reader<'a> {
             entries: Vec::with_capacity(entries),
             extents: Vec::with_capacity(entries),
             slices: Vec::new(),
+            sliced: Vec::new(),
         };
         Reader {
             path,
@@ -278,8 +288,9 @@ impl<'a> Reader<'a> {
         self.index.names.push_str(name);
         self.index.extents.extend_from_slice(&self.shape);
         self.index.name_bounds.push(self.index.names.len());
-        let shape_end = self.index.extents.len();
-        self.index.entries.push(Entry { shape_end, data_type, place, slices: 0..0 });
+        let shape_end = u32::try_from(self.index.extents.len())
+            .map_err(|_| self.error(key, "the shapes up to here have more than 4 billion axes"))?;
+        self.index.entries.push(Entry { place, shape_end, data_type, is_sliced: !is_whole });
         Ok(())
     }
 
@@ -402,9 +413,9 @@ impl<'a> Reader<'a> {
         self.index.slices.append(&mut found);
         let end = self.index.slices.len();
         if let Some(entry) = self.index.entries.get_mut(number) {
-            entry.slices = start..end;
             entry.place.bytes = bytes;
         }
+        self.index.sliced.push((number, start..end));
         Ok(())
     }
 }
