@@ -59,12 +59,15 @@ fn a_model_with_any_byte_changed_is_another_model_or_an_error() {
     let (mut opened, mut refused) = (0, 0);
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
-        bytes[at] ^= [0xff, 0x01, 0x80, 0x08][at % 4];
+        bytes[at] ^= [0xff, 0x01, 0x80, 0x08, 0x10][at % 5];
         write(&path, &bytes);
         match SavedModel::open(folder.path()) {
             Ok(model) => {
                 opened += 1;
-                model.meta_graphs().iter().for_each(|graph| read_all(graph, at % 16 == 0));
+                // Opening checks every byte. What is read then has few ways to fail, and takes longer.
+                if at % 4 == 0 {
+                    model.meta_graphs().iter().for_each(|graph| read_all(graph, at % 32 == 0));
+                }
                 assert_eq!(model.to_bytes(), bytes);
             }
             Err(error) => {
@@ -74,7 +77,7 @@ fn a_model_with_any_byte_changed_is_another_model_or_an_error() {
         }
     }
     assert!(opened > 1000 && refused > 1000, "{opened} opened, {refused} refused");
-    for length in (0..whole.len()).step_by(5) {
+    for length in (0..whole.len()).step_by(7) {
         write(&path, &whole[..length]);
         match SavedModel::open(folder.path()) {
             Ok(model) => model.meta_graphs().iter().for_each(|graph| read_all(graph, false)),
