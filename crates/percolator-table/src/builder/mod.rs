@@ -61,8 +61,8 @@ pub enum BuildError {
     },
     /// The index is longer than the format allows.
     #[error(
-        "a block has grown to {found} bytes, and one of its entries would start past byte {}: write blocks of \
-         more bytes, or several tables",
+        "a block has grown to {found} bytes, and one of its entries would start past byte {}: write blocks \
+         of more bytes, or several tables",
         u32::MAX
     )]
     BlockLength {
@@ -106,8 +106,8 @@ pub struct TableBuilder<W> {
     index: BlockBuilder,
     /// The key of the last entry; `None` before the first.
     last_key: Option<Vec<u8>>,
-    /// A block that the index does not have yet: its key there may be shorter if the next block's first key is
-    /// known.
+    /// A block that the index does not have yet: its key there may be shorter if the next block's first key
+    /// is known.
     ///
     /// Invariant: while there is one, `data` is empty.
     pending: Option<BlockHandle>,
@@ -248,11 +248,11 @@ fn packed(block: &[u8]) -> Option<Vec<u8>> {
 /// front is not shortened.
 fn separator(mut last: Vec<u8>, next: &[u8]) -> Vec<u8> {
     let shared = last.iter().zip(next).take_while(|(one, other)| one == other).count();
-    if let (Some(byte), Some(&limit)) = (last.get_mut(shared), next.get(shared)) {
-        if let Some(raised) = byte.checked_add(1).filter(|raised| *raised < limit) {
-            *byte = raised;
-            last.truncate(shared.saturating_add(1));
-        }
+    if let (Some(byte), Some(&limit)) = (last.get_mut(shared), next.get(shared))
+        && let Some(raised) = byte.checked_add(1).filter(|raised| *raised < limit)
+    {
+        *byte = raised;
+        last.truncate(shared.saturating_add(1));
     }
     last
 }

@@ -3,7 +3,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use percolator_table::coding::varint;
+use percolator_table::coding;
 use prost::Message as _;
 
 use crate::proto::BundleHeaderProto;
@@ -96,6 +96,15 @@ impl<'a> Field<'a> {
 
     fn bytes(&self) -> Result<&'a [u8], Malformed> {
         if let Field::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
+    }
+}
+
+/// Returns the varint at the front, and the bytes after it. Most have one byte.
+#[inline]
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    match bytes.split_first() {
+        Some((&byte, rest)) if byte < 0x80 => Some((byte.into(), rest)),
+        _ => coding::varint(bytes),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{DataType, Tensor};
 /// The most bytes that one thread takes at a time: a whole number of elements of any type.
 const PART_BYTES: usize = 16 << 20;
 /// How many bytes are copied before their checksum is taken.
-const COPY_BYTES: usize = 128 << 10;
+const COPY_BYTES: usize = 64 << 10;
 
 /// What was found when a checkpoint was verified.
 #[non_exhaustive]

@@ -14,11 +14,11 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// Those of TensorFlow 2's `tf.train.CheckpointManager`: relative paths, timestamps; what is preserved for
-    /// good is no longer listed.
+    /// Those of TensorFlow 2's `tf.train.CheckpointManager`: relative paths, timestamps; what is preserved
+    /// for good is no longer listed.
     CheckpointManager,
-    /// Those of TensorFlow 1's `tf.train.Saver`: absolute paths if the folder's is, no timestamps; a checkpoint
-    /// is removed with its `.meta`.
+    /// Those of TensorFlow 1's `tf.train.Saver`: absolute paths if the folder's is, no timestamps; a
+    /// checkpoint is removed with its `.meta`.
     Saver,
 }
 
@@ -27,15 +27,16 @@ pub enum Rules {
 pub struct ManagerOptions {
     /// Whose rules are kept.
     pub rules: Rules,
-    /// The front of each checkpoint's name; the step follows after `-`. `ckpt` for TensorFlow 2's manager, `model`
-    /// for its saver.
+    /// The front of each checkpoint's name; the step follows after `-`. `ckpt` for TensorFlow 2's manager,
+    /// `model` for its saver.
     pub name: String,
     /// How many checkpoints stay, those that are kept for longer not included. `None` or 0: all. `Some(5)` by
     /// default for the saver, which then lists the last one alone if all stay.
     pub max_to_keep: Option<usize>,
     /// Of those that would be removed, one in so many hours is kept for good.
     pub keep_every_hours: Option<f64>,
-    /// Whether paths are listed as relative to the folder, so that it can be moved. The saver's default is not.
+    /// Whether paths are listed as relative to the folder, so that it can be moved. The saver's default is
+    /// not.
     pub relative_paths: bool,
     /// Whether steps have eight digits in names at the least, so that names sort as steps do.
     pub pad_steps: bool,
@@ -102,12 +103,13 @@ impl ManagerOptions {
     }
 }
 
-/// Writes checkpoints into a folder, one after the other, as TensorFlow's own managers do: the file `checkpoint`
-/// names them, old ones are removed. It and TensorFlow can take turns in one folder; one at a time.
+/// Writes checkpoints into a folder, one after the other, as TensorFlow's own managers do: the file
+/// `checkpoint` names them, old ones are removed. It and TensorFlow can take turns in one folder; one at a
+/// time.
 ///
 /// The order of what is written makes a kill harmless: first the data files, then the index, then the list of
-/// checkpoints; then old ones are removed. At every moment the list names a whole checkpoint as the latest, also
-/// while a step is written for a second time (see [`CheckpointWriter`]).
+/// checkpoints; then old ones are removed. At every moment the list names a whole checkpoint as the latest,
+/// also while a step is written for a second time (see [`CheckpointWriter`]).
 ///
 /// ```
 /// use percolator_tensorflow::{
@@ -137,7 +139,8 @@ pub struct CheckpointManager {
     /// Seconds since the epoch. With the manager's rules, when the last checkpoint that is kept for good was
     /// written; with the saver's, after when the next one is.
     preserved: f64,
-    /// Whether the list may name an earlier checkpoint by the path at which it was kept while it was replaced.
+    /// Whether the list may name an earlier checkpoint by the path at which it was kept while it was
+    /// replaced.
     lists_previous: bool,
 }
 
@@ -220,8 +223,8 @@ impl CheckpointManager {
         }
     }
 
-    /// Finds where the checkpoints are that a writer was replacing when it was killed, or failed. Returns whether
-    /// there is such a one.
+    /// Finds where the checkpoints are that a writer was replacing when it was killed, or failed. Returns
+    /// whether there is such a one.
     fn settle(&mut self) -> bool {
         let kept = self.kept.iter_mut().map(|kept| &mut kept.prefix);
         let mut is_changed = false;
@@ -411,9 +414,9 @@ impl CheckpointManager {
     }
 }
 
-/// Returns the prefix at which a listed checkpoint is now. If a writer was killed, or failed, after it named a new
-/// checkpoint, and before it removed the earlier one, both are there, and the new one counts; before it named the
-/// new one, the earlier one does.
+/// Returns the prefix at which a listed checkpoint is now. If a writer was killed, or failed, after it named
+/// a new checkpoint, and before it removed the earlier one, both are there, and the new one counts; before it
+/// named the new one, the earlier one does.
 fn settled(listed: &Path) -> Option<PathBuf> {
     let is_there = |prefix: &Path| index_path(prefix).is_file();
     let name = listed.file_name().and_then(|name| name.to_str()?.strip_suffix(PREVIOUS));

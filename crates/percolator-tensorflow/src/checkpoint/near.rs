@@ -34,6 +34,10 @@ fn distance(wanted: &str, name: &str) -> Option<usize> {
     if !wanted.is_empty() && (continues(name, wanted) || continues(wanted, name)) {
         return Some(1);
     }
+    // The keys of a table begin with what its object says (`table` for `table-keys`).
+    if !wanted.is_empty() && name.starts_with(wanted) {
+        return Some(2);
+    }
     if wanted.len().max(name.len()) > BYTES_MAX || wanted.len().abs_diff(name.len()) > EDITS_MAX {
         return None;
     }
@@ -80,6 +84,7 @@ mod tests {
         assert_eq!(found("W"), ["layer1/W", "layer2/W"]);
         assert_eq!(found("stpe"), [""; 0], "of four letters, one may differ");
         assert_eq!(found("stepp"), ["step"]);
+        assert_eq!(found("lay"), ["layer1/W", "layer2/W"]);
         assert_eq!(found(""), [""; 0]);
         assert_eq!(found(&"y".repeat(1000)), [""; 0]);
         assert_eq!(near("a", ["b/a"; 9].into_iter()).len(), NAMES_MAX);

@@ -62,7 +62,7 @@ pub struct ObjectTensor {
     pub name: String,
     /// The name that the variable had in its program, if it had one.
     pub full_name: String,
-    /// The name of the tensor in the checkpoint.
+    /// The name of the tensor in the checkpoint. A table has several tensors, whose names begin with this.
     pub key: String,
 }
 

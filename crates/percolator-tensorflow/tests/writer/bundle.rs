@@ -22,6 +22,7 @@ pub(crate) struct Stored {
     pub(crate) slice: Option<(Vec<usize>, Vec<Extent>)>,
     pub(crate) shard: usize,
     offset: i64,
+    size: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -86,11 +87,11 @@ pub(crate) fn read(prefix: &Path) -> (usize, Vec<Stored>) {
                 Some((name, shape, region)) => ((*name).clone(), Some((shape.clone(), region.clone()))),
                 None => (key.clone(), None),
             };
-            Stored { name, data_type, shape, content, slice, shard, offset: entry.offset }
+            Stored { name, data_type, shape, content, slice, shard, offset: entry.offset, size: entry.size }
         })
         .collect();
-    // Tensors of no bytes share an offset with the next; their order changes nothing.
-    all.sort_by_key(|stored| (stored.shard, stored.offset));
+    // A tensor of no bytes has the offset of the one after it.
+    all.sort_by_key(|stored| (stored.shard, stored.offset, stored.size));
     (shards, all)
 }
 
@@ -153,12 +154,13 @@ fn region_of(slice: &TensorSliceProto) -> Vec<Extent> {
     extent.collect()
 }
 
-/// The key of a slice whose numbers are all small, of a name without bytes that need an escape.
+/// The key of a slice whose numbers are below 8192, of a name without bytes that need an escape.
 fn naive_key(name: &[u8], slice: &TensorSliceProto) -> Vec<u8> {
     assert!(!name.iter().any(|byte| matches!(byte, 0 | 255)));
-    let small = |number: i64| {
-        assert!((-64..64).contains(&number), "{number} takes more than a byte");
-        (number as u8) ^ 0x80
+    let number = |number: i64| match u16::try_from(number) {
+        Err(_) => vec![0x7f],
+        Ok(small @ 0..64) => vec![0x80 | u8::try_from(small).unwrap()],
+        Ok(number) => (0xc000 | number).to_be_bytes().to_vec(),
     };
     let mut key = [&[0][..], name, &[0, 1, 1, u8::try_from(slice.extent.len()).unwrap()]].concat();
     for extent in &slice.extent {
@@ -166,7 +168,8 @@ fn naive_key(name: &[u8], slice: &TensorSliceProto) -> Vec<u8> {
             None => -1,
             Some(HasLengthHack::Length(length)) => length,
         };
-        key.extend([small(extent.start), small(length)]);
+        assert!((-1..8192).contains(&length) && (0..8192).contains(&extent.start));
+        key.extend([extent.start, length].into_iter().flat_map(number));
     }
     key
 }

@@ -1,6 +1,7 @@
-//! A process writes checkpoint after checkpoint and is killed at random moments, and by the system in the middle of
-//! a write. Whatever it was doing, the latest checkpoint is a whole one, and none older than the last one that was
-//! saved: for `latest_checkpoint`, and for TensorFlow, which looks for the files that the list names.
+//! A process writes checkpoint after checkpoint and is killed at random moments, and by the system in the
+//! middle of a write. Whatever it was doing, the latest checkpoint is a whole one, and none older than the
+//! last one that was saved: for `latest_checkpoint`, and for TensorFlow, which looks for the files that the
+//! list names.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -78,7 +79,8 @@ fn kill_again_and_again(test: &str, rules: &str, kills: usize) {
     for number in 0..kills {
         let child = child_command(test, &format!("{rules} {}", folder.display()));
         let mut child = if number % 4 == 3 {
-            // The system kills a process that writes past a limit of the file's length, here of each file in turn.
+            // The system kills a process that writes past a limit of the file's length, here of each file in
+            // turn.
             limited(&child, number / 4 % 40, false)
         } else {
             child
@@ -104,8 +106,8 @@ fn kill_again_and_again(test: &str, rules: &str, kills: usize) {
     assert!(saved > 10, "{saved} were saved");
 }
 
-/// A child that cannot write files of more than so many blocks of 512 bytes: it is killed when it tries, or gets an
-/// error.
+/// A child that cannot write files of more than so many blocks of 512 bytes: it is killed when it tries, or
+/// gets an error.
 fn limited(child: &Command, blocks: usize, gets_error: bool) -> Command {
     let trap = if gets_error { "trap '' XFSZ; " } else { "" };
     let mut limited = Command::new("sh");

@@ -10,6 +10,7 @@ mod killed;
 mod process;
 mod refused;
 mod state;
+mod tensorflow;
 
 use std::path::{Path, PathBuf};
 

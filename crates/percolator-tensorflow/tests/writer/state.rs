@@ -134,8 +134,8 @@ fn the_latest_checkpoint_is_the_one_that_is_listed_and_there() {
     assert_eq!(
         message,
         format!(
-            "{shown}/checkpoint: the latest checkpoint it names is not there: there is no file {shown}/b.index; \
-             name another by its prefix, such as {shown}/a, or copy the file back"
+            "{shown}/checkpoint: the latest checkpoint it names is not there: there is no file \
+             {shown}/b.index; name another by its prefix, such as {shown}/a, or copy the file back"
         )
     );
     // A writer that replaces it was killed.

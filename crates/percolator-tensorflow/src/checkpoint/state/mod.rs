@@ -67,8 +67,8 @@ impl StateFile {
         &self.path
     }
 
-    /// Returns what it says, as `tf.train.get_checkpoint_state` does: relative paths are put behind the folder.
-    /// `None` if there is no such file. Fields that TensorFlow 2.21 does not have are passed over.
+    /// Returns what it says, as `tf.train.get_checkpoint_state` does: relative paths are put behind the
+    /// folder. `None` if there is no such file. Fields that TensorFlow 2.21 does not have are passed over.
     ///
     /// # Errors
     ///

@@ -68,7 +68,7 @@ pub enum WriteError {
         /// The tensor's name, quoted.
         name: String,
         /// What is wrong.
-        reason: TensorReason,
+        reason: Box<TensorReason>,
     },
     /// An earlier tensor was not written whole.
     #[error(

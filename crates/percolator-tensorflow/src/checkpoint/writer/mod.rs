@@ -2,12 +2,13 @@
 //!
 //! The tensors' bytes go to a data file in the order in which they are added, one after the other without
 //! padding. The index, a sorted table, is written at the end: its header is under the empty key, and each
-//! tensor has an entry under its name. A tensor in slices has an entry that lists them, and each slice has its
-//! own, under a key in ordered code. Several data files are what TensorFlow makes of a checkpoint that several
-//! devices save at once, and then merge.
+//! tensor has an entry under its name. A tensor in slices has an entry that lists them, and each slice has
+//! its own, under a key in ordered code. Several data files are what TensorFlow makes of a checkpoint that
+//! several devices save at once, and then merge.
 
 mod data_file;
 mod error;
+mod plan;
 mod replace;
 mod slices;
 mod strings;
@@ -26,6 +27,7 @@ use self::data_file::data_path;
 pub(super) use self::data_file::index_path;
 use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
+use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
 use self::replace::Replacement;
 pub(super) use self::replace::{PREVIOUS, previous_prefix, remove};
 pub use self::slices::Extent;
@@ -33,16 +35,12 @@ use self::slices::Region;
 use self::strings::{put_strings, put_variants};
 pub use self::tensor_writer::TensorWriter;
 use crate::checkpoint::slices::name_of_key;
-use crate::proto::{
-    BundleEntryProto, BundleHeaderProto, TensorShapeProto, VersionDef, tensor_shape_proto::Dim,
-};
+use crate::proto::{BundleEntryProto, BundleHeaderProto, VersionDef};
 use crate::tensor::elements;
 use crate::{DataType, Elements, Tensor, TensorError};
 
 /// A data file's number has five digits.
 const SHARDS_MAX: usize = 99_999;
-/// TensorFlow reads shapes of no more extents.
-const RANK_MAX: usize = 254;
 /// The version that TensorFlow's own writer states.
 const VERSION: i32 = 1;
 
@@ -52,17 +50,17 @@ const VERSION: i32 = 1;
 /// order. Memory: a few hundred bytes a tensor, and a buffer of 1 MiB a data file.
 ///
 /// The files get their names when the checkpoint is [finished](Self::finish); a writer that is dropped before
-/// that leaves none. One whose process is killed leaves temporary files that end in `.percolator-partial`; the
-/// next writer into that folder removes them.
+/// that leaves none. One whose process is killed leaves temporary files that end in `.percolator-partial`;
+/// the next writer into that folder removes them.
 ///
 /// # A checkpoint that is there already
 ///
 /// No system renames several files at once. So [`finish`](Self::finish) keeps the earlier checkpoint of the
-/// same prefix under the prefix with `.previous` behind it (links, no copies, where the file system has them),
-/// removes its index, names the new files, the index last, and then removes the earlier one. Whenever the
-/// process is killed, one of both checkpoints is whole, and the prefix is that of a whole checkpoint or of
-/// none. [`latest_checkpoint`](crate::latest_checkpoint) finds the earlier one while the new one is not there
-/// yet.
+/// same prefix under the prefix with `.previous` behind it (links, no copies, where the file system has
+/// them), removes its index, names the new files, the index last, and then removes the earlier one. Whenever
+/// the process is killed, one of both checkpoints is whole, and the prefix is that of a whole checkpoint or
+/// of none. [`latest_checkpoint`](crate::latest_checkpoint) finds the earlier one while the new one is not
+/// there yet.
 ///
 /// ```
 /// use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
@@ -95,31 +93,9 @@ pub struct CheckpointWriter {
     failed: Option<String>,
 }
 
-/// A tensor in slices.
-#[derive(Debug)]
-struct Sliced {
-    data_type: DataType,
-    shape: Vec<usize>,
-    /// Each with the data file it is in, in the order of adding.
-    regions: Vec<(usize, Region)>,
-}
-
-/// A tensor or slice that was checked, and can be written.
-#[derive(Debug)]
-struct Planned {
-    /// The whole tensor's.
-    name: String,
-    data_type: DataType,
-    /// The shape and the bytes of what is written; 0 bytes for strings.
-    shape: Vec<usize>,
-    bytes: usize,
-    /// Of a slice: the whole tensor's shape, and the region.
-    slice: Option<(Vec<usize>, Region)>,
-}
-
 impl CheckpointWriter {
-    /// Starts a checkpoint with one data file, in a folder that is made if it is not there. `prefix` is its path
-    /// without `.index`.
+    /// Starts a checkpoint with one data file, in a folder that is made if it is not there. `prefix` is its
+    /// path without `.index`.
     ///
     /// # Errors
     ///
@@ -192,13 +168,13 @@ impl CheckpointWriter {
         self.write(planned, tensor)
     }
 
-    /// Adds a slice of a tensor: `shape` is the whole tensor's, and `region` has an [`Extent`] for each of its
-    /// axes. A slice that is the whole tensor is added as [`add`](Self::add) does.
+    /// Adds a slice of a tensor: `shape` is the whole tensor's, and `region` has an [`Extent`] for each of
+    /// its axes. A slice that is the whole tensor is added as [`add`](Self::add) does.
     ///
     /// # Errors
     ///
-    /// As [`add`](Self::add); [`WriteError::Tensor`] if the region is not in the tensor, overlaps another one, or
-    /// has another shape than the slice.
+    /// As [`add`](Self::add); [`WriteError::Tensor`] if the region is not in the tensor, overlaps another
+    /// one, or has another shape than the slice.
     pub fn add_slice(
         &mut self,
         name: impl AsRef<[u8]>,
@@ -214,8 +190,8 @@ impl CheckpointWriter {
         self.write(planned, slice)
     }
 
-    /// Adds a tensor of strings, or of serialized variants (`VariantTensorDataProto`), that need not be in memory
-    /// at once. They are gone through several times, and must be the same each time.
+    /// Adds a tensor of strings, or of serialized variants (`VariantTensorDataProto`), that need not be in
+    /// memory at once. They are gone through several times, and must be the same each time.
     ///
     /// # Errors
     ///
@@ -274,8 +250,8 @@ impl CheckpointWriter {
     ///
     /// # Errors
     ///
-    /// [`WriteError`] if a file cannot be written, or a tensor was not written whole. The earlier checkpoint of
-    /// this prefix stays then, at the latest under the prefix with `.previous` behind it.
+    /// [`WriteError`] if a file cannot be written, or a tensor was not written whole. The earlier checkpoint
+    /// of this prefix stays then, at the latest under the prefix with `.previous` behind it.
     pub fn finish(self) -> Result<PathBuf, WriteError> {
         self.finish_with(|_| Ok(()), || Ok(()))
     }
@@ -332,12 +308,12 @@ impl CheckpointWriter {
         if name.is_empty() {
             return refused("the empty key is the index's header: give another name");
         }
-        let Ok(text) = std::str::from_utf8(name) else {
-            return refused("it is not UTF-8, and TensorFlow's Python reads no other: give another name");
-        };
         if name_of_key(name).is_some() {
             return refused("such names are the keys of slices: add the slice to its tensor with add_slice");
         }
+        let Ok(text) = std::str::from_utf8(name) else {
+            return refused("it is not UTF-8, and TensorFlow's Python reads no other: give another name");
+        };
         Ok(text)
     }
 
@@ -407,8 +383,8 @@ impl CheckpointWriter {
     }
 
     /// Writes and names all files. `before_naming` is called once the earlier checkpoint, if there is one, is
-    /// kept under the prefix that it is given; `after_naming` when the new one is there, and before the earlier
-    /// one is removed.
+    /// kept under the prefix that it is given; `after_naming` when the new one is there, and before the
+    /// earlier one is removed.
     pub(in crate::checkpoint) fn finish_with<E: From<WriteError>>(
         mut self,
         before_naming: impl FnOnce(&Path) -> Result<(), E>,
@@ -464,7 +440,8 @@ impl CheckpointWriter {
     }
 
     fn refused(&self, name: &str, reason: TensorReason) -> WriteError {
-        WriteError::Tensor { prefix: self.prefix.clone(), name: quoted(name.as_bytes()), reason }
+        let (prefix, reason) = (self.prefix.clone(), Box::new(reason));
+        WriteError::Tensor { prefix, name: quoted(name.as_bytes()), reason }
     }
 
     fn duplicate(&self, name: String) -> WriteError {
@@ -474,57 +451,4 @@ impl CheckpointWriter {
     fn unfinished(&self, name: &str) -> WriteError {
         WriteError::Failed { prefix: self.prefix.clone(), name: quoted(name.as_bytes()) }
     }
-}
-
-impl Sliced {
-    /// Checks a further slice against those before it.
-    fn check(&self, data_type: DataType, shape: &[usize], region: &Region) -> Result<(), TensorReason> {
-        if (self.data_type, &self.shape[..]) != (data_type, shape) {
-            return Err(TensorReason::OtherWhole { data_type: self.data_type, shape: self.shape.clone() });
-        }
-        match self.regions.iter().find(|(_, other)| other.overlaps(region)) {
-            Some((_, other)) => {
-                Err(TensorReason::Overlap { region: region.spelled(), other: other.spelled() })
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The entry of the whole tensor. TensorFlow merges the data files' slices in the order of the files, and
-    /// leaves the number of the first file that has one.
-    fn into_entry(mut self) -> BundleEntryProto {
-        self.regions.sort_by_key(|(shard, _)| *shard);
-        let mut entry = entry_of(self.data_type, &self.shape);
-        let shard = self.regions.first().map_or(0, |(shard, _)| *shard);
-        entry.shard_id = i32::try_from(shard).unwrap_or(i32::MAX);
-        entry.slices = self.regions.iter().map(|(_, region)| region.to_proto()).collect();
-        entry
-    }
-}
-
-/// Checks that a checkpoint can hold a tensor; returns its bytes, 0 for strings.
-fn check_tensor(data_type: DataType, shape: &[usize]) -> Result<usize, TensorReason> {
-    if data_type == DataType::Resource {
-        return Err(TensorReason::Type(data_type));
-    }
-    if shape.len() > RANK_MAX {
-        return Err(TensorReason::Rank { found: shape.len(), allowed: RANK_MAX });
-    }
-    if let Some(&found) = shape.iter().find(|&&extent| i64::try_from(extent).is_err()) {
-        return Err(TensorReason::Extent { found });
-    }
-    let bytes = elements(shape).and_then(|count| count.checked_mul(data_type.size().unwrap_or(0)));
-    Ok(bytes.ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?)
-}
-
-/// An entry without the place of its bytes.
-fn entry_of(data_type: DataType, shape: &[usize]) -> BundleEntryProto {
-    let dim = shape.iter().map(|&extent| Dim { size: signed(extent as u64), name: String::new() });
-    let shape = TensorShapeProto { dim: dim.collect(), unknown_rank: false };
-    BundleEntryProto { dtype: data_type.to_proto(), shape: Some(shape), ..BundleEntryProto::default() }
-}
-
-/// A length in a file, or an extent that was checked.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
 //! How a checkpoint takes the place of an earlier one with its prefix.
 //!
-//! Invariant: at every moment, the prefix or the prefix with `.previous` behind it is that of a whole checkpoint,
-//! if one of them was before; and each is that of a whole checkpoint or of none. A checkpoint is there if its
-//! index is: of the earlier one, the index is linked last and removed first.
+//! Invariant: at every moment, the prefix or the prefix with `.previous` behind it is that of a whole
+//! checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A checkpoint is
+//! there if its index is: of the earlier one, the index is linked last and removed first.
 
 use std::fs::{self, File};
 use std::io;

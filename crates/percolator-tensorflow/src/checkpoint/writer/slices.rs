@@ -11,8 +11,8 @@ use crate::proto::tensor_slice_proto::{Extent as ExtentProto, extent::HasLengthH
 
 /// What a slice has of one axis of the whole tensor.
 ///
-/// TensorFlow tells a whole axis from a part that has all of it: the index differs. Partitioned variables have
-/// parts on all axes.
+/// TensorFlow tells a whole axis from a part that has all of it: the index differs. Partitioned variables
+/// have parts on all axes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// The whole axis.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use percolator_table::checksum::Crc32c;
 
-use super::{CheckpointWriter, Planned, WriteError, error::TensorReason};
+use super::{CheckpointWriter, WriteError, error::TensorReason, plan::Planned};
 use crate::TensorError;
 
 /// Takes the bytes of one tensor, in pieces of any length, and writes them: begun by

@@ -1,0 +1,198 @@
+//! Damage: bytes changed, files cut, missing or exchanged. Each gives an error that names the file, and the tensor
+//! and its offset if it is about one; or what was changed is used by nobody, and every tensor is as it was.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use percolator::source::Access;
+use percolator_tensorflow::{Checkpoint, CheckpointError, Tensor};
+use tempfile::TempDir;
+
+use crate::golden::data;
+
+/// The small checkpoints that TensorFlow wrote.
+const SMALL: [&str; 5] =
+    ["types/model", "sharded/model", "sliced/model", "object/ckpt-3", "module/variables/variables"];
+
+/// A copy of a checkpoint, to be damaged.
+struct Copy {
+    _folder: TempDir,
+    prefix: PathBuf,
+    files: Vec<PathBuf>,
+    /// All tensors, as they are before.
+    due: Vec<(String, Tensor<'static>)>,
+}
+
+impl Copy {
+    fn new(of: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = data(of);
+        let name = prefix.file_name().unwrap().to_str().unwrap();
+        let mut files = Vec::new();
+        for file in fs::read_dir(prefix.parent().unwrap()).unwrap().map(|file| file.unwrap().path()) {
+            let own = file.file_name().unwrap().to_str().unwrap().to_owned();
+            if own.starts_with(&format!("{name}.index")) || own.starts_with(&format!("{name}.data-")) {
+                fs::copy(&file, folder.path().join(&own)).unwrap();
+                files.push(folder.path().join(own));
+            }
+        }
+        files.sort();
+        let due = everything(&prefix, Access::Mapped).unwrap();
+        Copy { prefix: folder.path().join(name), _folder: folder, files, due }
+    }
+
+    /// Reads everything of the damaged checkpoint in both ways. Returns the error, or nothing if all is as it was.
+    fn check(&self, what: &str) -> Option<CheckpointError> {
+        let [mapped, read] = [Access::Mapped, Access::Read].map(|access| everything(&self.prefix, access));
+        assert_eq!(mapped, read, "{what}");
+        let faults = Checkpoint::open(&self.prefix).map(|checkpoint| checkpoint.verify(1).faults);
+        match mapped {
+            Ok(found) => {
+                assert_eq!(found, self.due, "{what}: other tensors, and no error");
+                assert_eq!(faults, Ok(vec![]), "{what}");
+                None
+            }
+            Err(error) => {
+                let first = faults.map_or_else(|error| error, |faults| faults[0].clone());
+                assert_eq!(first, error, "{what}");
+                Some(error)
+            }
+        }
+    }
+}
+
+/// All tensors, one by one and loaded together.
+fn everything(prefix: &Path, access: Access) -> Result<Vec<(String, Tensor<'static>)>, CheckpointError> {
+    let checkpoint = Checkpoint::open_with(prefix, access)?;
+    let tensors: Result<Vec<_>, _> = checkpoint
+        .tensors()
+        .map(|info| Ok((info.name.to_owned(), checkpoint.tensor(info.name)?.into_owned())))
+        .collect();
+    let loaded = Checkpoint::open_with(prefix, access)?.load_all(1);
+    match (&tensors, loaded) {
+        (Ok(tensors), Ok(loaded)) => {
+            assert!(tensors.iter().map(|(_, tensor)| tensor).eq(&loaded));
+        }
+        (Err(_), Err(_)) => {}
+        (one, other) => panic!("{one:?}, but loaded {other:?}"),
+    }
+    if checkpoint.contains("_CHECKPOINTABLE_OBJECT_GRAPH") && tensors.is_ok() {
+        checkpoint.objects()?;
+    }
+    tensors
+}
+
+fn is_index(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "index")
+}
+
+/// Asserts that a message names the file, and of a data file the tensor and its offset.
+fn assert_names(error: &CheckpointError, file: &Path) {
+    let message = error.to_string();
+    assert!(message.contains(file.to_str().unwrap()), "{message}");
+    if !is_index(file) {
+        assert!(message.contains("the tensor \"") && message.contains(" byte "), "{message}");
+    }
+}
+
+#[test]
+fn every_changed_byte_is_found_or_used_by_nobody() {
+    for of in SMALL {
+        let copy = Copy::new(of);
+        for file in &copy.files {
+            let good = fs::read(file).unwrap();
+            let open = File::options().write(true).open(file).unwrap();
+            let mut harmless = 0;
+            for at in 0..good.len() {
+                for change in [1 << (at % 8), 0xff] {
+                    // In place: to write the file anew takes longer than all else.
+                    open.write_all_at(&[good[at] ^ change], at as u64).unwrap();
+                    match copy.check(&format!("{} byte {at} ^ {change:#x}", file.display())) {
+                        Some(error) => assert_names(&error, file),
+                        None => harmless += 1,
+                    }
+                }
+                open.write_all_at(&good[at..=at], at as u64).unwrap();
+            }
+            // Of an index: the empty block that says where filters are, and the end of the footer.
+            let unused = if is_index(file) { 2 * (8 + 5 + 40) } else { 0 };
+            assert!(harmless <= unused, "{}: {harmless}", file.display());
+        }
+    }
+}
+
+#[test]
+fn changed_bytes_of_a_large_index_are_found() {
+    let copy = Copy::new("many/model");
+    let file = copy.files.iter().find(|file| is_index(file)).unwrap();
+    let good = fs::read(file).unwrap();
+    for at in (0..good.len() - 100).step_by(997) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x10;
+        fs::write(file, &bytes).unwrap();
+        assert_names(&copy.check(&format!("byte {at}")).unwrap(), file);
+    }
+}
+
+#[test]
+fn files_that_are_cut_are_found() {
+    for of in SMALL {
+        let copy = Copy::new(of);
+        for file in &copy.files {
+            let good = fs::read(file).unwrap();
+            let open = File::options().write(true).open(file).unwrap();
+            for length in (0..good.len()).rev() {
+                open.set_len(length as u64).unwrap();
+                let error = copy.check(&format!("{} cut to {length}", file.display())).unwrap();
+                assert_names(&error, file);
+                if !is_index(file) {
+                    assert!(matches!(error, CheckpointError::Cut { .. }), "{error}");
+                }
+            }
+            // Bytes after the last tensor belong to nobody; a longer index has no footer at its end.
+            fs::write(file, [&good[..], b"more"].concat()).unwrap();
+            assert_eq!(copy.check("longer").is_some(), is_index(file));
+            fs::write(file, &good).unwrap();
+        }
+    }
+}
+
+#[test]
+fn missing_and_exchanged_files_are_named() {
+    let copy = Copy::new("sharded/model");
+    let shards: Vec<_> = copy.files.iter().filter(|file| !is_index(file)).collect();
+    assert_eq!(shards.len(), 3);
+    for shard in &shards {
+        let good = fs::read(shard).unwrap();
+        fs::remove_file(shard).unwrap();
+        let error = copy.check("missing").unwrap();
+        assert!(
+            matches!(&error, CheckpointError::MissingShard { file, shards: 3, .. } if file == *shard),
+            "{error}"
+        );
+        // The others can be read, and everything can be listed.
+        let checkpoint = Checkpoint::open(&copy.prefix).unwrap();
+        let readable = checkpoint.tensors().filter(|info| checkpoint.tensor(info.name).is_ok()).count();
+        assert!(readable > 0 && readable < checkpoint.len());
+        assert_eq!(checkpoint.verify(1).faults.len(), checkpoint.len() - readable, "all faults are told");
+        fs::create_dir(shard).unwrap();
+        let message = copy.check("a folder").unwrap().to_string();
+        assert!(message.contains("it is no regular file"), "{message}");
+        fs::remove_dir(shard).unwrap();
+        fs::write(shard, good).unwrap();
+    }
+    for (one, other) in [(0, 1), (1, 2), (2, 0)] {
+        let bytes = [one, other].map(|shard| fs::read(shards[shard]).unwrap());
+        fs::write(shards[one], &bytes[1]).unwrap();
+        fs::write(shards[other], &bytes[0]).unwrap();
+        let error = copy.check("exchanged").unwrap();
+        assert!(matches!(error, CheckpointError::Checksum { .. } | CheckpointError::Cut { .. }), "{error}");
+        fs::write(shards[one], &bytes[0]).unwrap();
+        fs::write(shards[other], &bytes[1]).unwrap();
+    }
+    assert_eq!(copy.check("as it was"), None);
+    fs::remove_file(copy.files.iter().find(|file| is_index(file)).unwrap()).unwrap();
+    let error = copy.check("no index").unwrap();
+    assert!(matches!(error, CheckpointError::Missing { .. }), "{error}");
+}
