@@ -61,19 +61,27 @@ fn open_many(folder: &Path) {
     );
 }
 
-/// Copies a file with `pread`, as many bytes at a time as a thread of the loader takes.
-fn copy(file: &File, memory: &mut [u8], threads: usize) {
+/// Copies a file with `pread` into memory after memory, as many bytes at a time as a thread of the loader
+/// takes.
+fn copy(file: &File, memory: Vec<&mut [u8]>, threads: usize) {
     const PART_BYTES: usize = 16 << 20;
     const COPY_BYTES: usize = 1 << 20;
-    let parts = Mutex::new(memory.chunks_mut(PART_BYTES).enumerate());
+    let mut offset = 0;
+    let mut parts = Vec::new();
+    for part in memory.into_iter().flat_map(|memory| memory.chunks_mut(PART_BYTES)) {
+        let start = offset;
+        offset += part.len() as u64;
+        parts.push((start, part));
+    }
+    let parts = Mutex::new(parts.into_iter());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
-                    let Some((number, part)) = parts.lock().unwrap().next() else { return };
-                    for (at, piece) in part.chunks_mut(COPY_BYTES).enumerate() {
-                        let offset = number * PART_BYTES + at * COPY_BYTES;
-                        file.read_exact_at(piece, offset as u64).unwrap();
+                let next = || parts.lock().unwrap().next();
+                while let Some((mut offset, part)) = next() {
+                    for piece in part.chunks_mut(COPY_BYTES) {
+                        file.read_exact_at(piece, offset).unwrap();
+                        offset += piece.len() as u64;
                     }
                 }
             });
@@ -103,22 +111,23 @@ fn load(folder: &Path, mebibytes: usize) {
     for threads in [1, thread::available_parallelism().unwrap().get()] {
         let mut times: [Vec<Duration>; 5] = Default::default();
         for _ in 0..ROUNDS {
-            times[0].push(time(|| copy(&file, &mut vec![0; bytes], threads)));
+            times[0].push(time(|| {
+                let mut new: Vec<_> = names.iter().map(|_| vec![0; elements * 4]).collect();
+                copy(&file, new.iter_mut().map(|one| &mut one[..]).collect(), threads);
+                new
+            }));
             times[1].push(time(|| Checkpoint::open(&prefix).unwrap().load_all(threads).unwrap()));
-            times[2].push(time(|| copy(&file, &mut memory, threads)));
-            let mut rest = &mut memory[..];
-            let mut into: Vec<(&str, &mut [u8])> = Vec::new();
-            for name in &names {
-                let (one, after) = rest.split_at_mut(elements * 4);
-                (rest, _) = (after, into.push((name, one)));
-            }
+            times[2].push(time(|| copy(&file, memory.chunks_mut(elements * 4).collect(), threads)));
+            let into = names.iter().map(|name| &name[..]).zip(memory.chunks_mut(elements * 4));
+            let mut into: Vec<_> = into.collect();
             times[3].push(time(|| Checkpoint::open(&prefix).unwrap().load_into(&mut into, threads).unwrap()));
             times[4].push(time(|| Checkpoint::open(&prefix).unwrap().verify(threads)));
         }
         let [copied, loaded, copied_into, loaded_into, verified] = times.map(|times| rate(median(times)));
         println!(
-            "{mebibytes} MiB, {threads} threads, GB/s: new memory: copy {copied:.2}, load {loaded:.2} (x{:.2}); \
-             memory in use: copy {copied_into:.2}, load {loaded_into:.2} (x{:.2}); verify {verified:.2}",
+            "{mebibytes} MiB, {threads} threads, GB/s: new memory: copy {copied:.2}, load {loaded:.2} \
+             (x{:.2}); memory in use: copy {copied_into:.2}, load {loaded_into:.2} (x{:.2}); verify \
+             {verified:.2}",
             loaded / copied,
             loaded_into / copied_into,
         );

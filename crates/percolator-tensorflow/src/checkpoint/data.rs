@@ -1,7 +1,8 @@
 //! The data files of a checkpoint: mapped, or read.
 //!
-//! A mapped file costs no copy, but cannot report an error: if somebody cuts it while it is mapped, or the disk
-//! fails, the kernel ends the process with SIGBUS. A file that is read reports every failure, and costs a copy.
+//! A mapped file costs no copy, but cannot report an error: if somebody cuts it while it is mapped, or the
+//! disk fails, the kernel ends the process with SIGBUS. A file that is read reports every failure, and costs
+//! a copy.
 
 #![expect(unsafe_code, reason = "the files are mapped")]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -149,8 +150,8 @@ impl DataFile {
 /// Maps a file, or returns `None` if the process has no room for another map.
 fn map(file: &File, bytes: u64) -> io::Result<Option<Mmap>> {
     let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    // SAFETY: the map gives out shared references alone. That no other program writes to the file or cuts it is
-    // the assumption under which a file is mapped (`Access::Mapped`, docs/design.md).
+    // SAFETY: the map gives out shared references alone. That no other program writes to the file or cuts it
+    // is the assumption under which a file is mapped (`Access::Mapped`, docs/design.md).
     match unsafe { MmapOptions::new().len(length).map(file) } {
         Ok(map) => Ok(Some(map)),
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Ok(None),

@@ -63,8 +63,8 @@ pub enum CheckpointError {
     },
     /// The checkpoint may not be read by a reader of this version of the format.
     #[error(
-        "{}: its writer's version of the format is {producer}, and {message}; save it with another version of \
-         TensorFlow",
+        "{}: its writer's version of the format is {producer}, and {message}; save it with another version \
+         of TensorFlow",
         shown::path(index)
     )]
     Version {
@@ -102,8 +102,8 @@ pub enum CheckpointError {
     },
     /// A tensor reaches past the end of its data file.
     #[error(
-        "{}: the tensor {} takes {bytes} bytes from byte {offset} on, and the file has {found}: it is cut, or \
-         of another checkpoint; copy it again from where it came",
+        "{}: the tensor {} takes {bytes} bytes from byte {offset} on, and the file has {found}: it is cut, \
+         or of another checkpoint; copy it again from where it came",
         shown::path(file),
         quoted(tensor)
     )]
@@ -121,8 +121,9 @@ pub enum CheckpointError {
     },
     /// A tensor's bytes are not those that were written.
     #[error(
-        "{}: the {bytes} bytes of the tensor {} at byte {offset} have the masked crc32c {found:#010x} instead \
-         of {stored:#010x}: the file is damaged, or of another checkpoint; copy it again from where it came",
+        "{}: the {bytes} bytes of the tensor {} at byte {offset} have the masked crc32c {found:#010x} \
+         instead of {stored:#010x}: the file is damaged, or of another checkpoint; copy it again from where \
+         it came",
         shown::path(file),
         quoted(tensor)
     )]
@@ -155,8 +156,8 @@ pub enum CheckpointError {
     },
     /// The strings of a tensor are malformed.
     #[error(
-        "{}: the tensor {} at byte {offset}: {message}; the file is damaged, or of another checkpoint: copy it \
-         again from where it came",
+        "{}: the tensor {} at byte {offset}: {message}; the file is damaged, or of another checkpoint: copy \
+         it again from where it came",
         shown::path(file),
         quoted(tensor)
     )]
@@ -194,8 +195,8 @@ pub enum CheckpointError {
     },
     /// A tensor can be verified, but not converted.
     #[error(
-        "{}: the tensor {} is of type {data_type}, and was written by a big-endian machine: what is in it cannot \
-         be converted",
+        "{}: the tensor {} is of type {data_type}, and was written by a big-endian machine: what is in it \
+         cannot be converted",
         shown::path(index),
         quoted(tensor)
     )]

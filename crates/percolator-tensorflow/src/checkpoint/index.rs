@@ -79,24 +79,27 @@ pub(super) struct Index {
     pub(super) header: Header,
     /// All names, one after the other.
     names: String,
+    /// Where in `names` each starts, and where the last ends: apart from the entries, since a search looks at
+    /// little else.
+    name_bounds: Vec<usize>,
     /// In the order of their names.
     entries: Vec<Entry>,
     /// All extents, one after the other.
     extents: Vec<usize>,
     pub(super) slices: Vec<Slice>,
+    /// The numbers of the entries of variables in slices, ascending, and where in `slices` theirs are.
+    sliced: Vec<(usize, Range<usize>)>,
 }
 
+/// What is kept of an entry: little, since each page that is touched first costs as much as many entries.
 #[derive(Debug)]
 struct Entry {
-    /// Where in `names` its name ends; it starts where the name before it ends.
-    name_end: usize,
-    /// Where in `extents` its shape ends.
-    shape_end: usize,
-    data_type: DataType,
     /// If it is in slices, only the bytes count.
     place: Place,
-    /// Its slices, in `slices`.
-    slices: Range<usize>,
+    /// Where in `extents` its shape ends.
+    shape_end: u32,
+    data_type: DataType,
+    is_sliced: bool,
 }
 
 impl Index {
@@ -125,32 +128,34 @@ impl Index {
     /// Returns the entry of this number.
     pub(super) fn get(&self, number: usize) -> Option<TensorInfo<'_>> {
         let entry = self.entries.get(number)?;
-        let (name_start, shape_start) = self.starts(number);
-        let slices = self.slices.get(entry.slices.clone())?;
+        let before = number.checked_sub(1).and_then(|before| self.entries.get(before));
+        let shape_start = before.map_or(0, |before| as_index(before.shape_end));
+        let slices = self.slices.get(self.slices_of(number))?;
         Some(TensorInfo {
-            name: self.names.get(name_start..entry.name_end)?,
+            name: self.name(number),
             data_type: entry.data_type,
-            shape: self.extents.get(shape_start..entry.shape_end)?,
+            shape: self.extents.get(shape_start..as_index(entry.shape_end))?,
             bytes: entry.place.bytes,
             place: slices.is_empty().then_some(entry.place),
             slices,
         })
     }
 
-    /// Where the name and the shape of an entry start.
-    fn starts(&self, number: usize) -> (usize, usize) {
-        let before = number.checked_sub(1).and_then(|before| self.entries.get(before));
-        before.map_or((0, 0), |before| (before.name_end, before.shape_end))
-    }
-
+    /// Returns the name of an entry.
+    #[inline]
     pub(super) fn name(&self, number: usize) -> &str {
-        let entry = self.entries.get(number);
-        entry.and_then(|entry| self.names.get(self.starts(number).0..entry.name_end)).unwrap_or_default()
+        let bounds = self.name_bounds.get(number..).unwrap_or_default();
+        let name = if let [start, end, ..] = *bounds { self.names.get(start..end) } else { None };
+        name.unwrap_or_default()
     }
 
     /// Where in `slices` the slices of an entry are.
     pub(super) fn slices_of(&self, number: usize) -> Range<usize> {
-        self.entries.get(number).map_or(0..0, |entry| entry.slices.clone())
+        if !self.entries.get(number).is_some_and(|entry| entry.is_sliced) {
+            return 0..0;
+        }
+        let place = self.sliced.binary_search_by_key(&number, |&(number, _)| number).ok();
+        place.and_then(|place| self.sliced.get(place)).map_or(0..0, |(_, slices)| slices.clone())
     }
 
     /// Finds a name by binary search.
@@ -169,10 +174,13 @@ impl Index {
 
     /// The data files that tensors are in.
     pub(super) fn shards(&self) -> BTreeSet<u32> {
-        let whole =
-            self.entries.iter().filter(|entry| entry.slices.is_empty()).map(|entry| entry.place.shard);
+        let whole = self.entries.iter().filter(|entry| !entry.is_sliced).map(|entry| entry.place.shard);
         whole.chain(self.slices.iter().map(|slice| slice.place.shard)).collect()
     }
+}
+
+fn as_index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn bad_header(path: &Path, bad: BadHeader) -> CheckpointError {
@@ -211,7 +219,21 @@ struct SliceEntry {
 
 impl<'a> Reader<'a> {
     fn new(path: &'a Path, header: Header, index_bytes: usize) -> Self {
-        let index = Index { header, names: String::new(), entries: vec![], extents: vec![], slices: vec![] };
+        /// An entry seldom takes fewer.
+        const ENTRY_BYTES_MIN: usize = 32;
+        // What is reserved too much takes no memory: nobody writes to it.
+        let (names, entries) = (index_bytes, index_bytes / ENTRY_BYTES_MIN);
+        let mut name_bounds = Vec::with_capacity(entries);
+        name_bounds.push(0);
+        let index = Index {
+            header,
+            names: String::with_capacity(names),
+            name_bounds,
+            entries: Vec::with_capacity(entries),
+            extents: Vec::with_capacity(entries),
+            slices: Vec::new(),
+            sliced: Vec::new(),
+        };
         Reader {
             path,
             index,
@@ -265,8 +287,10 @@ impl<'a> Reader<'a> {
         };
         self.index.names.push_str(name);
         self.index.extents.extend_from_slice(&self.shape);
-        let (name_end, shape_end) = (self.index.names.len(), self.index.extents.len());
-        self.index.entries.push(Entry { name_end, shape_end, data_type, place, slices: 0..0 });
+        self.index.name_bounds.push(self.index.names.len());
+        let shape_end = u32::try_from(self.index.extents.len())
+            .map_err(|_| self.error(key, "the shapes up to here have more than 4 billion axes"))?;
+        self.index.entries.push(Entry { place, shape_end, data_type, is_sliced: !is_whole });
         Ok(())
     }
 
@@ -377,8 +401,8 @@ impl<'a> Reader<'a> {
             if (entry.data_type, &entry.shape) != (data_type, &lengths) {
                 let SliceEntry { data_type: other, shape, .. } = entry;
                 return Err(format!(
-                    "its slice {region:?} is {data_type} of shape {lengths:?}, and the slice's own entry says \
-                     {other} of shape {shape:?}"
+                    "its slice {region:?} is {data_type} of shape {lengths:?}, and the slice's own entry \
+                     says {other} of shape {shape:?}"
                 ));
             }
             entry.is_used = true;
@@ -389,9 +413,9 @@ impl<'a> Reader<'a> {
         self.index.slices.append(&mut found);
         let end = self.index.slices.len();
         if let Some(entry) = self.index.entries.get_mut(number) {
-            entry.slices = start..end;
             entry.place.bytes = bytes;
         }
+        self.index.sliced.push((number, start..end));
         Ok(())
     }
 }

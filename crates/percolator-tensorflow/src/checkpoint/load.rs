@@ -72,13 +72,13 @@ enum Done<'a> {
 }
 
 impl Checkpoint {
-    /// Loads these tensors into memory of their own, in the order of the names, with `threads` threads (0: one a
-    /// processor). All checksums are verified.
+    /// Loads these tensors into memory of their own, in the order of the names, with `threads` threads (0:
+    /// one a processor). All checksums are verified.
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor), for the first tensor that has one; [`CheckpointError::Memory`] if there is
-    /// not enough memory.
+    /// As [`tensor`](Self::tensor), for the first tensor that has one; [`CheckpointError::Memory`] if there
+    /// is not enough memory.
     pub fn load<S: AsRef<str>>(
         &self,
         names: &[S],
@@ -140,8 +140,8 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor), for the first tensor that has one; [`CheckpointError::Memory`] if memory is
-    /// not as long as its tensor, or a tensor is of strings.
+    /// As [`tensor`](Self::tensor), for the first tensor that has one; [`CheckpointError::Memory`] if memory
+    /// is not as long as its tensor, or a tensor is of strings.
     pub fn load_into(&self, memory: &mut [(&str, &mut [u8])], threads: usize) -> Result<(), CheckpointError> {
         let mut wanted = Vec::with_capacity(memory.len());
         for (name, memory) in memory {
@@ -359,8 +359,8 @@ fn sum(part: Part<'_>) -> Result<u32, CheckpointError> {
     Ok(crc32c_of(&digest))
 }
 
-/// The bytes of a tensor in memory, or `None` if its elements have no fixed length. The index was checked: they
-/// are a number.
+/// The bytes of a tensor in memory, or `None` if its elements have no fixed length. The index was checked:
+/// they are a number.
 fn bytes_of(data_type: DataType, shape: &[usize]) -> Option<usize> {
     elements(shape)?.checked_mul(data_type.size()?)
 }

@@ -1,5 +1,5 @@
-//! Checkpoints: what TensorFlow saves of variables. Each is an index (`model.index`) and one or more data files
-//! (`model.data-00000-of-00001`).
+//! Checkpoints: what TensorFlow saves of variables. Each is an index (`model.index`) and one or more data
+//! files (`model.data-00000-of-00001`).
 
 mod data;
 mod entry;
@@ -68,8 +68,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint of this prefix: `dir/model`, if its index is `dir/model.index`. The index's own path
-    /// is taken too.
+    /// Opens the checkpoint of this prefix: `dir/model`, if its index is `dir/model.index`. The index's own
+    /// path is taken too.
     ///
     /// # Errors
     ///
@@ -182,8 +182,8 @@ impl Checkpoint {
         self.read(number, &whole)
     }
 
-    /// Returns a region of a tensor: for each axis, which places. Only slices that have a part of it are read,
-    /// and verified.
+    /// Returns a region of a tensor: for each axis, which places. Only slices that have a part of it are
+    /// read, and verified.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! The objects of a TF 2 program whose variables a checkpoint has: which holds which, under what name.
 //!
-//! A tensor's key is the path of the attributes that lead to its object from the root, `/.ATTRIBUTES/` and the
-//! name of the tensor in the object. A slot variable, which an optimizer keeps for a variable, has the key of
-//! that variable's path, `/.OPTIMIZER_SLOT/`, the optimizer's path and the slot's name. In a name, `.` is
-//! written `..`, and `/` is written `.S`.
+//! A tensor's key is the path of the attributes that lead to its object from the root, `/.ATTRIBUTES/` and
+//! the name of the tensor in the object. A slot variable, which an optimizer keeps for a variable, has the
+//! key of that variable's path, `/.OPTIMIZER_SLOT/`, the optimizer's path and the slot's name. In a name, `.`
+//! is written `..`, and `/` is written `.S`.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -116,8 +116,8 @@ impl Checkpoint {
         ObjectGraph::read(graph).map_err(|message| error(format!("its graph of objects: {message}")))
     }
 
-    /// Returns the name of the tensor that somebody means: a name of a tensor as it is, or the path of an object
-    /// (`net/w`) that has one.
+    /// Returns the name of the tensor that somebody means: a name of a tensor as it is, or the path of an
+    /// object (`net/w`) that has one.
     ///
     /// # Errors
     ///
@@ -286,8 +286,8 @@ impl ObjectGraph {
         })
     }
 
-    /// Returns the shortest path to an object, escaped as in keys, or `None` if no attributes lead to it: so it
-    /// is with slot variables.
+    /// Returns the shortest path to an object, escaped as in keys, or `None` if no attributes lead to it: so
+    /// it is with slot variables.
     #[must_use]
     pub fn path(&self, object: usize) -> Option<String> {
         let mut names = Vec::new();
@@ -463,10 +463,12 @@ mod tests {
     }
 
     proptest! {
-        /// Any attributes make a tree that ends, with a line for each attribute that the root leads to, and the
-        /// path of each object leads to it.
+        /// Any attributes make a tree that ends, with a line for each attribute that the root leads to, and
+        /// the path of each object leads to it.
         #[test]
-        fn every_graph_ends(attributes in prop::collection::vec((0..6_usize, "[a-c./]{1,2}", 0..6_i32), 0..30)) {
+        fn every_graph_ends(
+            attributes in prop::collection::vec((0..6_usize, "[a-c./]{1,2}", 0..6_i32), 0..30),
+        ) {
             let attributes: std::collections::BTreeMap<_, _> =
                 attributes.iter().map(|(holder, name, object)| ((*holder, &name[..]), *object)).collect();
             let attributes: Vec<_> =

@@ -124,7 +124,7 @@ pub(crate) fn read_string(code: &mut &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::arithmetic_side_effects, reason = "a test may panic")]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use proptest::prelude::*;
 

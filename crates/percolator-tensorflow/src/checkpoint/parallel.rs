@@ -5,8 +5,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Returns what `work` makes of each item, in the order of the items. `threads` threads work on them, this one
-/// among them; 0 stands for one a processor.
+/// Returns what `work` makes of each item, in the order of the items. `threads` threads work on them, this
+/// one among them; 0 stands for one a processor.
 pub(super) fn map<T: Send, R: Send>(items: Vec<T>, threads: usize, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let threads = match threads {
         0 => thread::available_parallelism().map_or(1, usize::from),

@@ -170,8 +170,8 @@ impl Checkpoint {
         })
     }
 
-    /// Returns memory for a tensor that is put together from slices. Its elements take this many bytes at least,
-    /// so its data files have as many: slices that share bytes could claim any number.
+    /// Returns memory for a tensor that is put together from slices. Its elements take this many bytes at
+    /// least, so its data files have as many: slices that share bytes could claim any number.
     pub(super) fn room(&self, number: usize, bytes: usize) -> Result<Vec<u8>, CheckpointError> {
         let name = self.index.name(number);
         let mut files = BTreeMap::new();

@@ -1,5 +1,6 @@
-//! Damage: bytes changed, files cut, missing or exchanged. Each gives an error that names the file, and the tensor
-//! and its offset if it is about one; or what was changed is used by nobody, and every tensor is as it was.
+//! Damage: bytes changed, files cut, missing or exchanged. Each gives an error that names the file, and the
+//! tensor and its offset if it is about one; or what was changed is used by nobody, and every tensor is as it
+//! was.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -42,7 +43,8 @@ impl Copy {
         Copy { prefix: folder.path().join(name), _folder: folder, files, due }
     }
 
-    /// Reads everything of the damaged checkpoint in both ways. Returns the error, or nothing if all is as it was.
+    /// Reads everything of the damaged checkpoint in both ways. Returns the error, or nothing if all is as it
+    /// was.
     fn check(&self, what: &str) -> Option<CheckpointError> {
         let [mapped, read] = [Access::Mapped, Access::Read].map(|access| everything(&self.prefix, access));
         assert_eq!(mapped, read, "{what}");

@@ -25,7 +25,7 @@ fn refused(bundle: &Bundle) -> CheckpointError {
 }
 
 /// The stored bytes of strings or variants, and their crc32c: step by step as TensorFlow's comments say it.
-fn stored_strings(strings: &[&[u8]], is_variant: bool, is_big_endian: bool) -> (Vec<u8>, u32) {
+pub(crate) fn stored_strings(strings: &[&[u8]], is_variant: bool, is_big_endian: bool) -> (Vec<u8>, u32) {
     let number = |value: u32| if is_big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
     let (mut bytes, mut covered) = (Vec::new(), Vec::new());
     if is_variant {
@@ -277,7 +277,10 @@ proptest! {
             3 => entry.shard_id = value as i32,
             4 => entry.offset = value,
             5 => entry.size = value,
-            6 => entry.slices.extend([TensorSliceProto { extent: vec![Extent { start: value, ..Extent::default() }] }]),
+            6 => {
+                let extent = vec![Extent { start: value, ..Extent::default() }];
+                entry.slices.push(TensorSliceProto { extent });
+            }
             7 => if let Some(slice) = entry.slices.first_mut() { slice.extent[0].start = value },
             _ => bundle.header.num_shards = value as i32,
         }
@@ -293,14 +296,16 @@ proptest! {
 
     /// Bytes of a block changed, with its checksum made right again.
     #[test]
-    fn forged_tables_end(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+    fn forged_tables_end(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
         let mut bundle = sliced(&[4, 6], &[vec![0..1, 0..6], vec![1..4, 0..6]]);
         bundle.add("w", DataType::Float32, &[2, 3], &[1; 24]);
         let mut index = bundle.index();
         // One block of entries comes first; its handle is the first in the index.
         let filters = index.len() - 48;
-        let (first, rest) = (u64::from(index[filters]), index[filters + 1]);
-        let end = if rest & 0x80 == 0 { first as usize } else { (first & 0x7f) as usize + 128 * (rest as usize & 1) };
+        let (first, second) = (usize::from(index[filters]), usize::from(index[filters + 1]));
+        let end = if first < 0x80 { first } else { (first & 0x7f) + 128 * second };
         prop_assume!(end > 60 && end < filters);
         for (at, byte) in changes {
             index[at.index(end - 5)] = byte;
@@ -498,6 +503,11 @@ fn tensors_are_loaded_into_the_callers_memory() {
 }
 
 #[test]
+#[allow(
+    clippy::single_range_in_vec_init,
+    clippy::reversed_empty_ranges,
+    reason = "regions are arrays of ranges"
+)]
 fn a_region_must_be_within_its_tensor() {
     let checkpoint = Checkpoint::open(data("sliced/model")).unwrap();
     for region in [&[0..1][..], &[0..3, 0..8], &[2..1, 0..7], &[0..1, 0..1, 0..1]] {

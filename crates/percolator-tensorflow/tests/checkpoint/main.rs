@@ -5,5 +5,6 @@
 mod damage;
 mod forge;
 mod forged;
+mod fuzz;
 mod golden;
 mod with_tensorflow;
