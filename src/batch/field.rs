@@ -189,8 +189,11 @@ impl Field {
         self.layout
     }
 
-    /// The shape that the device makes of it, if it transforms the field.
-    pub(crate) fn made_on_device(&self) -> Option<BatchShape> {
+    /// The shape that the device makes of it for one record, if [the device
+    /// transforms](crate::FeedBuilder::transform_on) the field. The other methods describe what crosses to the
+    /// device.
+    #[must_use]
+    pub fn made_on_device(&self) -> Option<BatchShape> {
         self.transformed
     }
 

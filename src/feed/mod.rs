@@ -183,6 +183,12 @@ impl Feed {
         self.plan.as_deref()
     }
 
+    /// Returns the options that it was built with.
+    #[must_use]
+    pub fn spec(&self) -> &FeedSpec {
+        &self.builder.spec
+    }
+
     /// The next step of each lane.
     pub(crate) fn next_steps(&self) -> Vec<StepId> {
         self.progress.iter().map(|lane| lane.next().1).collect()

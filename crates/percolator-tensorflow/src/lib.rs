@@ -3,6 +3,7 @@
 mod checkpoint;
 pub mod convert;
 mod data_type;
+mod feed;
 pub mod graph;
 pub mod proto;
 mod tensor;
@@ -14,5 +15,16 @@ pub use checkpoint::{
     latest_checkpoint,
 };
 pub use data_type::{DataType, UnknownType};
+pub use feed::{CheckSignature, SignatureFault, SignatureMismatch};
 pub use graph::{GraphError, MetaGraph, SavedModel};
 pub use tensor::{Element, Elements, Tensor, TensorError};
+
+/// The guide's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/tensorflow.md")]
+pub struct Guide;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

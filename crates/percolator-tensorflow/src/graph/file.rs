@@ -7,7 +7,8 @@ use std::path::Path;
 use prost::Message;
 
 use super::error::GraphError;
-use super::{text, wire};
+use super::text::{self, Parsed, Style};
+use super::wire;
 use crate::proto;
 
 /// The most bytes of a message, which is protobuf's own limit.
@@ -17,6 +18,8 @@ const MESSAGE_BYTES_MAX: u64 = (1 << 31) - 1;
 pub(super) struct Read<M> {
     pub(super) bytes: Vec<u8>,
     pub(super) message: M,
+    /// How its text is written, if it was in text.
+    pub(super) style: Option<Style>,
 }
 
 /// The bytes of a file. They are no more than a message can have.
@@ -57,7 +60,7 @@ pub(super) fn decode<M: Message + Default>(
     }
     let decoded = M::decode(&*bytes);
     let message = decoded.map_err(|error| binary(0, String::new(), error.to_string()))?;
-    Ok(Read { bytes, message })
+    Ok(Read { bytes, message, style: None })
 }
 
 /// Reads a message from its text form.
@@ -73,14 +76,14 @@ pub(super) fn parse<M: Message + Default>(
     let Some(descriptor) = proto::descriptor(name) else {
         return Err(fault(1, 1, "the schema does not have it".to_owned()));
     };
-    let bytes = text::parse(&descriptor, text);
-    let bytes = bytes.map_err(|found| fault(found.line, found.column, found.message))?;
-    decode(path, name, bytes)
+    let parsed = text::parse(&descriptor, text);
+    let Parsed { bytes, style } = parsed.map_err(|found| fault(found.line, found.column, found.message))?;
+    Ok(Read { style: Some(style), ..decode(path, name, bytes)? })
 }
 
 /// Prints a message in its text form.
-pub(super) fn print(name: &'static str, bytes: &[u8]) -> String {
-    proto::descriptor(name).map_or_else(String::new, |descriptor| text::print(&descriptor, bytes))
+pub(super) fn print(name: &'static str, bytes: &[u8], style: Style) -> String {
+    proto::descriptor(name).map_or_else(String::new, |descriptor| text::print(&descriptor, bytes, style))
 }
 
 /// Returns the file's text, if it looks like some: a message in binary form nearly always has bytes that no

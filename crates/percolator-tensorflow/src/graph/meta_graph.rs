@@ -12,7 +12,7 @@ use super::node::{Attr, Node};
 use super::objects::ObjectTree;
 use super::shape::Shape;
 use super::signature::Signature;
-use super::text;
+use super::text::{self, Style};
 use super::variable::{self, Variable};
 use crate::DataType;
 use crate::proto::{self, collection_def};
@@ -39,6 +39,7 @@ pub struct MetaGraph {
     /// does not.
     bytes: Arc<[u8]>,
     is_alone: bool,
+    style: Style,
     /// The numbers of the nodes, in the order of their names.
     by_name: Arc<[usize]>,
 }
@@ -103,7 +104,7 @@ impl MetaGraph {
 
     fn alone(path: &Path, graph: Read<proto::GraphDef>) -> Self {
         let message = proto::MetaGraphDef { graph_def: Some(graph.message), ..Default::default() };
-        let whole = Self::whole(path, None, Read { bytes: graph.bytes, message });
+        let whole = Self::whole(path, None, Read { bytes: graph.bytes, message, style: graph.style });
         MetaGraph { is_alone: true, ..whole }
     }
 
@@ -118,6 +119,8 @@ impl MetaGraph {
             proto: Arc::new(read.message),
             bytes: read.bytes.into(),
             is_alone: false,
+            // A file of its own is exported by Python.
+            style: read.style.unwrap_or(Style::Python),
             by_name: by_name.into(),
         }
     }
@@ -141,11 +144,12 @@ impl MetaGraph {
         self.bytes.to_vec()
     }
 
-    /// Returns the same in text, as protobuf prints it. Fields that are not known are written by
-    /// their numbers; this crate reads them back, and protobuf does not.
+    /// Returns the same in text, as TensorFlow writes it: what was read as text comes out line by line, if a
+    /// program wrote it. Fields that are not known are written by their numbers; this crate reads them back,
+    /// and protobuf does not.
     #[must_use]
     pub fn to_text(&self) -> String {
-        file::print(if self.is_alone { "GraphDef" } else { "MetaGraphDef" }, &self.bytes)
+        file::print(if self.is_alone { "GraphDef" } else { "MetaGraphDef" }, &self.bytes, self.style)
     }
 
     /// Whether the file holds a graph without what is known of it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::error::GraphError;
 use super::file::{self, Read};
 use super::meta_graph::MetaGraph;
+use super::text::Style;
 use super::wire::{WireReader, WireValue};
 use crate::proto;
 
@@ -33,6 +34,7 @@ pub struct SavedModel {
     bytes: Vec<u8>,
     schema_version: i64,
     meta_graphs: Vec<MetaGraph>,
+    style: Style,
 }
 
 impl SavedModel {
@@ -74,7 +76,8 @@ impl SavedModel {
         } else {
             file::decode(&path, NAME, bytes)?
         };
-        let Read { bytes, message } = read;
+        let Read { bytes, message, style } = read;
+        let style = style.unwrap_or_default();
         let mut messages = Vec::with_capacity(message.meta_graphs.len());
         let mut reader = WireReader::new(&bytes);
         // They have been read once, without a fault.
@@ -85,10 +88,13 @@ impl SavedModel {
         }
         let meta_graphs = messages.into_iter().zip(message.meta_graphs);
         let meta_graphs = meta_graphs
-            .map(|(bytes, message)| MetaGraph::whole(&path, Some(folder.to_owned()), Read { bytes, message }))
+            .map(|(bytes, message)| {
+                let read = Read { bytes, message, style: Some(style) };
+                MetaGraph::whole(&path, Some(folder.to_owned()), read)
+            })
             .collect();
         let schema_version = message.saved_model_schema_version;
-        Ok(SavedModel { folder: folder.to_owned(), path, bytes, schema_version, meta_graphs })
+        Ok(SavedModel { folder: folder.to_owned(), path, bytes, schema_version, meta_graphs, style })
     }
 
     /// Returns its folder.
@@ -161,9 +167,9 @@ impl SavedModel {
         self.bytes.clone()
     }
 
-    /// Returns the same in text, as protobuf prints it: [`MetaGraph::to_text`].
+    /// Returns the same in text, as TensorFlow writes it: [`MetaGraph::to_text`].
     #[must_use]
     pub fn to_text(&self) -> String {
-        file::print("SavedModel", &self.bytes)
+        file::print("SavedModel", &self.bytes, self.style)
     }
 }

@@ -1,4 +1,8 @@
 //! Meta graphs and SavedModels, against what TensorFlow wrote.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod damage;
+mod feed;
 mod golden;
+mod graphs;
+mod with_tensorflow;

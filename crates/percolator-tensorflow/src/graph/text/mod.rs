@@ -5,13 +5,14 @@
 //! groups in braces. protobuf prints them nearly so (it tries to print bytes as a message), and reads none of
 //! them.
 
-mod floats;
 mod lex;
 mod parse;
 mod print;
+mod style;
 
-pub(super) use parse::{first_name, parse};
+pub(super) use parse::{Parsed, first_name, parse};
 pub(super) use print::print;
+pub(super) use style::Style;
 
 #[cfg(test)]
 mod tests;

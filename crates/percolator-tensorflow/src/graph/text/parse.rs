@@ -9,6 +9,7 @@ use percolator::shown;
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::lex::{Lexer, Token};
+use super::style::Style;
 use crate::graph::wire::{DEPTH_MAX, is_packable, put_bytes, put_tag, put_varint};
 
 /// Why text is not the message that it should be.
@@ -20,10 +21,19 @@ pub(in crate::graph) struct TextFault {
     pub(in crate::graph) message: String,
 }
 
+/// A message that was in text.
+#[derive(Debug)]
+pub(in crate::graph) struct Parsed {
+    pub(in crate::graph) bytes: Vec<u8>,
+    /// How its text is written.
+    pub(in crate::graph) style: Style,
+}
+
 /// Returns the bytes of the message of this type that the text describes.
-pub(in crate::graph) fn parse(message: &MessageDescriptor, text: &str) -> Result<Vec<u8>, TextFault> {
+pub(in crate::graph) fn parse(message: &MessageDescriptor, text: &str) -> Result<Parsed, TextFault> {
     let mut parser = Parser::new(text)?;
-    parser.message(message, &Token::End, DEPTH_MAX)
+    let bytes = parser.message(message, &Token::End, DEPTH_MAX)?;
+    Ok(Parsed { bytes, style: parser.style })
 }
 
 /// Returns the name of a text's first field.
@@ -39,6 +49,7 @@ struct Parser<'a> {
     /// The next token, and where it starts.
     token: Token<'a>,
     at: usize,
+    style: Style,
 }
 
 /// The fields of a message so far, by number.
@@ -76,7 +87,7 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Result<Self, TextFault> {
         let mut lexer = Lexer::new(text);
         let (token, at) = lexer.next()?;
-        Ok(Parser { lexer, token, at })
+        Ok(Parser { lexer, token, at, style: Style::default() })
     }
 
     fn fault(&self, message: impl Into<String>) -> TextFault {
@@ -335,8 +346,11 @@ impl<'a> Parser<'a> {
             }
             Token::Word(word) if word.eq_ignore_ascii_case("nan") => (f32::NAN, f64::NAN),
             Token::Number(text) => {
-                // Floats have no octal digits: 010 is ten. Neither do they have hexadecimal ones.
+                // Style have no octal digits: 010 is ten. Neither do they have hexadecimal ones.
                 let text = text.strip_suffix(['f', 'F']).unwrap_or(text);
+                if text.ends_with(".0") {
+                    self.style = Style::Python;
+                }
                 match (text.parse(), text.parse()) {
                     (Ok(short), Ok(long)) => (short, long),
                     _ => return self.expected("a number"),

@@ -1,5 +1,5 @@
-//! From protobuf's binary form to text, as protobuf prints it: fields in the order of their numbers,
-//! maps in the order of the message, strings as they are, bytes with everything but ASCII escaped.
+//! From protobuf's binary form to text, as protobuf prints it: fields in the order of their numbers, strings as
+//! they are, bytes with everything but ASCII escaped.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
-use super::floats;
+use super::style::Style;
 use crate::graph::wire::{self, DEPTH_MAX, WireField, WireReader, WireValue};
 
 /// Prints a message of this type. The bytes have been [checked](wire::check).
-pub(in crate::graph) fn print(message: &MessageDescriptor, bytes: &[u8]) -> String {
-    let mut printer = Printer { out: String::new(), indent: 0 };
+pub(in crate::graph) fn print(message: &MessageDescriptor, bytes: &[u8], style: Style) -> String {
+    let mut printer = Printer { out: String::new(), indent: 0, style };
     printer.message(message, bytes, DEPTH_MAX);
     printer.out
 }
@@ -21,6 +21,7 @@ pub(in crate::graph) fn print(message: &MessageDescriptor, bytes: &[u8]) -> Stri
 struct Printer {
     out: String,
     indent: usize,
+    style: Style,
 }
 
 /// What a message has of one field.
@@ -89,7 +90,7 @@ impl Printer {
     }
 
     fn scalar(&mut self, name: &str, kind: &Kind, value: WireValue<'_>) {
-        let shown = scalar(kind, value);
+        let shown = scalar(kind, value, self.style);
         self.line(name);
         let _ = writeln!(self.out, ": {shown}");
     }
@@ -97,7 +98,6 @@ impl Printer {
     fn map(&mut self, field: &FieldDescriptor, values: &[WireValue<'_>], depth: usize) {
         let Kind::Message(entry) = field.kind() else { return };
         let (key_kind, value_field) = (entry.map_entry_key_field().kind(), entry.map_entry_value_field());
-        // In the order of the message, which has none that means something, so that text stays as it was.
         let (mut entries, mut numbers) = (Vec::new(), BTreeMap::new());
         for bytes in values.iter().map(|value| bytes_of(*value)) {
             let (known, _) = sorted(&entry, bytes);
@@ -110,6 +110,11 @@ impl Printer {
                 None => entries.push((key, known)),
             }
         }
+        if self.style == Style::Python {
+            entries.sort_by(|(one, _), (other, _)| {
+                MapKey::of(&key_kind, *one).cmp(&MapKey::of(&key_kind, *other))
+            });
+        }
         for (key, mut known) in entries {
             self.block(field.name(), |printer| {
                 printer.scalar("key", &key_kind, key);
@@ -117,10 +122,8 @@ impl Printer {
                 match value_field.kind() {
                     Kind::Message(_) => {
                         let depth = depth.saturating_sub(1);
+                        // Without a value, that is an empty message.
                         printer.field(&value_field, &values, depth);
-                        if values.is_empty() {
-                            printer.block("value", |_| {});
-                        }
                     }
                     kind => {
                         let value = values.last().copied().unwrap_or(default_of(&kind));
@@ -255,14 +258,14 @@ impl<'a> MapKey<'a> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "what protobuf does with numbers that are too large")]
-fn scalar(kind: &Kind, value: WireValue<'_>) -> String {
+fn scalar(kind: &Kind, value: WireValue<'_>, style: Style) -> String {
     match (kind, value) {
         (Kind::String, WireValue::Bytes(text)) => quoted_text(&String::from_utf8_lossy(text)),
         (_, WireValue::Bytes(bytes) | WireValue::Group(bytes)) => quoted_bytes(bytes),
-        (Kind::Float, WireValue::Fixed32(bits)) => floats::float(f32::from_bits(bits)),
+        (Kind::Float, WireValue::Fixed32(bits)) => style.float(f32::from_bits(bits)),
         (Kind::Sfixed32, WireValue::Fixed32(bits)) => bits.cast_signed().to_string(),
         (_, WireValue::Fixed32(bits)) => bits.to_string(),
-        (Kind::Double, WireValue::Fixed64(bits)) => floats::double(f64::from_bits(bits)),
+        (Kind::Double, WireValue::Fixed64(bits)) => style.double(f64::from_bits(bits)),
         (Kind::Sfixed64, WireValue::Fixed64(bits)) => bits.cast_signed().to_string(),
         (_, WireValue::Fixed64(bits)) => bits.to_string(),
         (Kind::Bool, WireValue::Varint(value)) => (value != 0).to_string(),

@@ -1,0 +1,364 @@
+//! Whether a feed gives what a signature takes, before the first batch.
+
+mod fault;
+
+use std::collections::BTreeSet;
+
+use percolator::batch::FieldKind;
+use percolator::feed::{FeedSpec, ResolvedFeed};
+use percolator::order::{Assignment, LastBatch, Plan};
+use percolator::{Dtype, Feed, Field, Layout};
+
+pub use self::fault::{SignatureFault, SignatureMismatch};
+
+use crate::DataType;
+use crate::graph::{Encoding, Shape, Signature, SignatureTensor};
+
+/// Checks feeds against signatures.
+///
+/// ```no_run
+/// use percolator::Feed;
+/// use percolator_tensorflow::{CheckSignature as _, SavedModel};
+///
+/// let model = SavedModel::open("model")?;
+/// let signature = model.meta_graph(&["serve"])?.signature("serving_default")?;
+/// let feed = Feed::builder().lmdb("mnist_train_lmdb").batch_size(64).build()?;
+/// feed.check_signature(&signature, &[("x", "data")])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait CheckSignature {
+    /// Checks that each input of a signature is fed by a field that fits it: pairs of an input and a field.
+    /// Fields that feed nothing are fine. A padded or ragged field `tokens` also gives the arrays
+    /// `tokens.lengths` and `tokens.offsets`. Nothing is read.
+    ///
+    /// # Errors
+    ///
+    /// [`SignatureMismatch`] with all that does not fit.
+    fn check_signature(
+        &self,
+        signature: &Signature<'_>,
+        inputs: &[(&str, &str)],
+    ) -> Result<(), SignatureMismatch>;
+}
+
+impl CheckSignature for Feed {
+    fn check_signature(
+        &self,
+        signature: &Signature<'_>,
+        inputs: &[(&str, &str)],
+    ) -> Result<(), SignatureMismatch> {
+        let (fields, rows) = (self.layout().fields(), self.layout().rows());
+        let short = other_rows(self.spec(), self.plan(), self.records(), rows);
+        check(&Batches { fields, rows, short }, signature, inputs)
+    }
+}
+
+impl CheckSignature for ResolvedFeed {
+    fn check_signature(
+        &self,
+        signature: &Signature<'_>,
+        inputs: &[(&str, &str)],
+    ) -> Result<(), SignatureMismatch> {
+        let (fields, rows) = (self.layout().fields(), self.layout().rows());
+        let short = other_rows(self.spec(), self.plan(), self.source().records(), rows);
+        check(&Batches { fields, rows, short }, signature, inputs)
+    }
+}
+
+/// What a feed's batches are.
+struct Batches<'a> {
+    fields: &'a [Field],
+    /// The records of a full batch.
+    rows: usize,
+    /// Whether other batches are not full, and what one of them has, if it is known.
+    short: Option<Option<u64>>,
+}
+
+/// One array of a batch.
+struct Given<'a> {
+    name: &'a str,
+    data_type: DataType,
+    /// The extents of a batch; `None` is any.
+    extents: Vec<Option<u64>>,
+    /// Whether its first extent is the number of records.
+    has_batch_axis: bool,
+    /// The order of its axes, if it is an image.
+    layout: Option<Layout>,
+    /// The most elements of a record, if it is ragged.
+    ragged_max: Option<usize>,
+}
+
+fn check(
+    batches: &Batches<'_>,
+    signature: &Signature<'_>,
+    inputs: &[(&str, &str)],
+) -> Result<(), SignatureMismatch> {
+    let mut faults = Vec::new();
+    let mut fed = BTreeSet::new();
+    for &(input_name, field) in inputs {
+        let Some(input) = signature.input(input_name) else {
+            let there = signature.inputs().iter().map(|input| input.name().to_owned()).collect();
+            faults.push(SignatureFault::UnknownInput { input: input_name.to_owned(), there });
+            continue;
+        };
+        if !fed.insert(input_name) {
+            faults.push(SignatureFault::FedTwice { input: input_name.to_owned() });
+        }
+        match batches.array(field) {
+            Some(given) => batches.check_input(input, &given, &mut faults),
+            None => faults.push(SignatureFault::UnknownField {
+                input: input_name.to_owned(),
+                field: field.to_owned(),
+                there: batches.names(),
+            }),
+        }
+    }
+    for input in signature.inputs() {
+        if !fed.contains(input.name()) && signature.default_of(input.name()).is_none() {
+            faults.push(SignatureFault::NotFed { input: input.to_string() });
+        }
+    }
+    let signature = signature.name().to_owned();
+    if faults.is_empty() { Ok(()) } else { Err(SignatureMismatch { signature, faults }) }
+}
+
+impl<'a> Batches<'a> {
+    fn names(&self) -> Vec<String> {
+        let second = |field: &Field| match field.kind() {
+            FieldKind::Padded { .. } => Some(format!("{}.lengths", field.name())),
+            FieldKind::Ragged { .. } => Some(format!("{}.offsets", field.name())),
+            _ => None,
+        };
+        let names = self.fields.iter().map(|field| [Some(field.name().to_owned()), second(field)]);
+        names.flatten().flatten().collect()
+    }
+
+    /// One of the arrays of a batch, by its name.
+    fn array(&self, name: &'a str) -> Option<Given<'a>> {
+        let rows = self.rows as u64;
+        if let Some(field) = self.fields.iter().find(|field| field.name() == name) {
+            return Some(given(name, field, rows));
+        }
+        let (front, second) = name.rsplit_once('.')?;
+        let field = self.fields.iter().find(|field| field.name() == front)?;
+        let (extent, has_batch_axis) = match (field.kind(), second) {
+            (FieldKind::Padded { .. }, "lengths") => (rows, true),
+            (FieldKind::Ragged { .. }, "offsets") => (rows.saturating_add(1), false),
+            _ => return None,
+        };
+        Some(Given {
+            name,
+            data_type: DataType::Int64,
+            extents: vec![Some(extent)],
+            has_batch_axis,
+            layout: None,
+            ragged_max: None,
+        })
+    }
+
+    fn check_input(&self, input: &SignatureTensor<'_>, given: &Given<'_>, faults: &mut Vec<SignatureFault>) {
+        let (name, field) = (input.name().to_owned(), given.name.to_owned());
+        match input.encoding() {
+            Encoding::Composite { type_name, components }
+                if type_name.contains("Ragged") && given.ragged_max.is_some() =>
+            {
+                // Its parts are the values and, for each ragged axis, the offsets.
+                if let [values, _] = &**components {
+                    check_type(values, name, given, faults);
+                } else {
+                    faults.push(SignatureFault::NotDense { input: input.to_string(), field });
+                }
+                return;
+            }
+            Encoding::Dense(_) => {}
+            _ => return faults.push(SignatureFault::NotDense { input: input.to_string(), field }),
+        }
+        check_type(input, name, given, faults);
+        if let Shape::Known(wanted) = input.shape() {
+            self.check_shape(input, wanted, given, faults);
+        }
+    }
+
+    fn check_shape(
+        &self,
+        input: &SignatureTensor<'_>,
+        wanted: &[Option<u64>],
+        given: &Given<'_>,
+        faults: &mut Vec<SignatureFault>,
+    ) {
+        let (name, field) = (|| input.name().to_owned(), || given.name.to_owned());
+        let (wanted_shape, found) = (|| input.shape().clone(), || Shape::Known(given.extents.clone()));
+        if let Some(max) = given.ragged_max
+            && !matches!(wanted, [None])
+        {
+            let (input, wanted, field) = (name(), wanted_shape(), field());
+            return faults.push(SignatureFault::Ragged { input, wanted, field, max });
+        }
+        if wanted.len() != given.extents.len() {
+            let is_one_record = given.has_batch_axis && given.extents.get(1..) == Some(wanted);
+            let hint = match () {
+                () if is_one_record => "the input takes one record, without a batch axis",
+                () if wanted.len() == given.extents.len() + 1 && wanted.last() == Some(&Some(1)) => {
+                    "make the field an array of one element, `[1]`"
+                }
+                () => "",
+            };
+            let (input, wanted, field, found) = (name(), wanted_shape(), field(), found());
+            return faults.push(SignatureFault::Rank { input, wanted, field, found, hint });
+        }
+        let differ = |axis: &usize| !fits(wanted[*axis], given.extents[*axis]);
+        let first_own = usize::from(given.has_batch_axis);
+        let wrong: Vec<usize> = (first_own..wanted.len()).filter(differ).collect();
+        if let Some(wanted_layout) = other_layout(wanted, given).filter(|_| !wrong.is_empty()) {
+            faults.push(SignatureFault::Layout {
+                input: name(),
+                wanted: wanted_shape(),
+                wanted_layout,
+                field: field(),
+                found: found(),
+                is_image: given.layout.is_some(),
+            });
+        } else {
+            faults.extend(wrong.into_iter().map(|axis| {
+                let (input, wanted, field, found) = (name(), wanted_shape(), field(), found());
+                SignatureFault::Extent { input, wanted, field, found, axis }
+            }));
+        }
+        let (Some(Some(wanted)), true) = (wanted.first().copied(), given.has_batch_axis) else { return };
+        let rows = self.rows as u64;
+        if wanted != rows {
+            faults.push(SignatureFault::BatchSize { input: name(), wanted, field: field(), found: rows });
+        } else if let Some(found) = self.short {
+            faults.push(SignatureFault::ShortBatch { input: name(), wanted, field: field(), found });
+        }
+    }
+}
+
+fn fits(wanted: Option<u64>, given: Option<u64>) -> bool {
+    wanted.is_none() || wanted == given
+}
+
+/// The layout that the input seems to have, if the field's extents fit it in another order only.
+fn other_layout(wanted: &[Option<u64>], given: &Given<'_>) -> Option<Layout> {
+    let ([_, one, two, three], [_, a, b, c]) = (wanted, &*given.extents) else { return None };
+    let are = |a, b, c| fits(*one, a) && fits(*two, b) && fits(*three, c);
+    // From channels first, and from channels last.
+    match given.layout {
+        Some(Layout::Nchw) | None if are(*b, *c, *a) => Some(Layout::Nhwc),
+        Some(Layout::Nhwc) | None if are(*c, *a, *b) => Some(Layout::Nchw),
+        _ => None,
+    }
+}
+
+/// The array of a field's elements.
+fn given<'a>(name: &'a str, field: &Field, rows: u64) -> Given<'a> {
+    let records = |own: &[usize]| {
+        let own = own.iter().map(|&extent| Some(extent as u64));
+        std::iter::once(Some(rows)).chain(own).collect::<Vec<_>>()
+    };
+    let (mut dtype, mut layout) = (field.dtype(), field.layout());
+    let (extents, ragged_max) = match field.kind() {
+        FieldKind::Padded { max, .. } => (records(&[max]), None),
+        FieldKind::Ragged { max } => (vec![None], Some(max)),
+        FieldKind::Fixed(extents) => (records(&extents), None),
+        _ => (vec![None], None),
+    };
+    let mut extents = extents;
+    if let Some(made) = field.made_on_device() {
+        (dtype, layout) = (made.dtype, Some(made.layout));
+        let image = made.image;
+        extents = match made.layout {
+            Layout::Nchw => records(&[image.channels, image.height, image.width]),
+            Layout::Nhwc => records(&[image.height, image.width, image.channels]),
+        };
+    }
+    let (data_type, has_batch_axis) = (data_type(dtype), ragged_max.is_none());
+    Given { name, data_type, extents, has_batch_axis, layout, ragged_max }
+}
+
+/// TensorFlow's name for the type of a field's elements.
+fn data_type(dtype: Dtype) -> DataType {
+    match dtype {
+        Dtype::U8 => DataType::Uint8,
+        Dtype::F16 => DataType::Float16,
+        Dtype::Bf16 => DataType::Bfloat16,
+        Dtype::F64 => DataType::Float64,
+        Dtype::I8 => DataType::Int8,
+        Dtype::I16 => DataType::Int16,
+        Dtype::I32 => DataType::Int32,
+        Dtype::I64 => DataType::Int64,
+        Dtype::U16 => DataType::Uint16,
+        Dtype::U32 => DataType::Uint32,
+        Dtype::U64 => DataType::Uint64,
+        Dtype::Bool => DataType::Bool,
+        _ => DataType::Float32,
+    }
+}
+
+fn check_type(
+    input: &SignatureTensor<'_>,
+    name: String,
+    given: &Given<'_>,
+    faults: &mut Vec<SignatureFault>,
+) {
+    let (wanted, found, field) = (input.data_type(), given.data_type, given.name.to_owned());
+    if wanted == Some(found) {
+        return;
+    }
+    if wanted == Some(DataType::String) {
+        return faults.push(SignatureFault::Strings { input: name, field });
+    }
+    let images = [
+        (DataType::Float32, "F32"),
+        (DataType::Uint8, "U8"),
+        (DataType::Float16, "F16"),
+        (DataType::Bfloat16, "Bf16"),
+    ];
+    let of_images = images.into_iter().find(|(one, _)| Some(*one) == wanted);
+    let remedy = match (of_images, given.name) {
+        (Some((_, dtype)), _) if given.layout.is_some() => format!("set .dtype(Dtype::{dtype}) on the feed"),
+        (None, "label") if wanted == Some(DataType::Int64) => {
+            "set .labels_i64(true) on the feed, and name the field label_i64".to_owned()
+        }
+        (Some((DataType::Float32, _)), "label") => "name the field label_f32".to_owned(),
+        _ => "describe the field with the input's type, or convert the batch".to_owned(),
+    };
+    faults.push(SignatureFault::Type { input: name, wanted, field, found, remedy });
+}
+
+/// Whether some batches have other than `rows` records, and how many, if that is known before any is read.
+fn other_rows(
+    spec: &FeedSpec,
+    plan: Option<&Plan>,
+    records: Option<u64>,
+    rows: usize,
+) -> Option<Option<u64>> {
+    let (rows, schedule) = (rows as u64, &spec.schedule);
+    let Some(plan) = plan else {
+        // In round-robin order only the end of a single pass is short.
+        if !schedule.once {
+            return None;
+        }
+        let lanes = schedule.ranks.map_or(spec.devices.len(), |ranks| ranks.of) as u64;
+        let left = records.and_then(|records| records.checked_rem(rows.saturating_mul(lanes)));
+        return match left {
+            Some(0) => None,
+            Some(left) if lanes == 1 => Some(Some(left)),
+            _ => Some(None),
+        };
+    };
+    let kept = match schedule.assignment {
+        Some(Assignment::Caffe) => LastBatch::Wrap,
+        _ => LastBatch::Keep,
+    };
+    if schedule.last_batch.unwrap_or(kept) == LastBatch::Pad {
+        return None;
+    }
+    // All steps but the last are alike.
+    let steps = plan.steps(0).unwrap_or_default();
+    let shares = [0, steps.saturating_sub(1)].into_iter().flat_map(|step| {
+        let replicas = 0..plan.world().replicas();
+        replicas.filter_map(move |replica| Some(plan.share(0, step, replica).ok()?.len() as u64))
+    });
+    shares.filter(|share| *share != rows).min().map(Some)
+}

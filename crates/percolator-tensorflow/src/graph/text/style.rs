@@ -1,0 +1,92 @@
+//! The two ways in which TensorFlow's text files are written: in maps, and in floating-point numbers.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+/// How text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(in crate::graph) enum Style {
+    /// As by C++: maps in the order of the message, numbers as `1`, `1e-05`, `16777216`. They have six digits, or
+    /// nine if six do not read back as the same number (15 and 17 for 8 bytes). SavedModels have this.
+    #[default]
+    Cpp,
+    /// As by Python: maps in the order of their keys, numbers as `1.0`, `1e-05`, `16777216.0`. They have as few
+    /// digits as read back as the same number. Graphs and meta graphs that Python exports have this.
+    Python,
+}
+
+impl Style {
+    pub(super) fn float(self, value: f32) -> String {
+        let short = || general(value.into(), 6);
+        match self {
+            _ if !value.is_finite() => special(value.into()),
+            Style::Python => pointed(&format!("{value:e}")),
+            Style::Cpp if short().parse() == Ok(value) => short(),
+            Style::Cpp => general(value.into(), 9),
+        }
+    }
+
+    /// The same for 8 bytes.
+    pub(super) fn double(self, value: f64) -> String {
+        let short = || general(value, 15);
+        match self {
+            _ if !value.is_finite() => special(value),
+            Style::Python => pointed(&format!("{value:e}")),
+            Style::Cpp if short().parse() == Ok(value) => short(),
+            Style::Cpp => general(value, 17),
+        }
+    }
+}
+
+fn special(value: f64) -> String {
+    if value.is_nan() {
+        "nan"
+    } else if value > 0.0 {
+        "inf"
+    } else {
+        "-inf"
+    }
+    .to_owned()
+}
+
+/// Writes up to so many digits, and no zeros at the end.
+fn general(value: f64, digits: usize) -> String {
+    let scientific = format!("{value:.*e}", digits.saturating_sub(1));
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if exponent >= -4 && exponent < i32::try_from(digits).unwrap_or(i32::MAX) {
+        let places = i32::try_from(digits).unwrap_or_default().saturating_sub(1).saturating_sub(exponent);
+        let fixed = format!("{value:.*}", usize::try_from(places).unwrap_or_default());
+        return without_zeros(&fixed).to_owned();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.unsigned_abs())
+}
+
+fn without_zeros(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
+/// Writes a number, given as digits and an exponent, as Python does.
+fn pointed(scientific: &str) -> String {
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if !(-4..16).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
+    }
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(mantissa) => ("-", mantissa),
+        None => ("", mantissa),
+    };
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let places = usize::try_from(exponent.unsigned_abs()).unwrap_or_default();
+    if exponent < 0 {
+        return format!("{sign}0.{}{digits}", "0".repeat(places.saturating_sub(1)));
+    }
+    let whole = places.saturating_add(1);
+    match digits.split_at_checked(whole) {
+        Some((whole, "")) => format!("{sign}{whole}.0"),
+        Some((whole, fraction)) => format!("{sign}{whole}.{fraction}"),
+        None => format!("{sign}{digits}{}.0", "0".repeat(whole.saturating_sub(digits.len()))),
+    }
+}
