@@ -39,8 +39,8 @@ enum Command {
     ///
     /// Reads the whole data set once.
     Digest(digest::Digest),
-    /// Read, verify, compare, copy and convert models: TensorFlow's checkpoints and SavedModels, safetensors, NumPy's
-    /// files.
+    /// Read, verify, compare, copy and convert models: TensorFlow's checkpoints and SavedModels, safetensors,
+    /// NumPy's files.
     Model(model::Model),
     /// List the devices that can be fed here, and their copy rates.
     Devices(devices::Devices),

@@ -17,8 +17,8 @@ use super::{How, printable, stdout};
 
 #[derive(Debug, Args)]
 pub(super) struct Convert {
-    /// What is converted: a checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"), a
-    /// SavedModel, a .safetensors, .npz or .npy file, or a folder of .npy files.
+    /// What is converted: a checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"),
+    /// a SavedModel, a .safetensors, .npz or .npy file, or a folder of .npy files.
     #[arg(value_name = "FROM")]
     from: PathBuf,
     /// What is written. A file that is there is replaced; a folder must be empty.
@@ -27,9 +27,9 @@ pub(super) struct Convert {
     /// The format of TO [default: the one that its ending tells].
     #[arg(long = "to", value_name = "FORMAT", value_parser = format)]
     format: Option<Format>,
-    /// Names tensors by the rules in this file, a rule a line: "NAME -> NAME", "regex PATTERN -> NAME" ($1 is the
-    /// first group, and each match is replaced), "drop NAME", "drop regex PATTERN", "unmatched keep" (or drop,
-    /// or error), "# comment". The first rule that matches decides.
+    /// Names tensors by the rules in this file, a rule a line: "NAME -> NAME", "regex PATTERN -> NAME" ($1 is
+    /// the first group, and each match is replaced), "drop NAME", "drop regex PATTERN", "unmatched keep" (or
+    /// drop, or error), "# comment". The first rule that matches decides.
     #[arg(long, value_name = "FILE", conflicts_with = "rename")]
     rules: Option<PathBuf>,
     /// Names tensors by replacing each match of a regular expression: '/=.' turns slashes into dots.

@@ -19,8 +19,8 @@ use super::{How, stdout};
 
 #[derive(Debug, Args)]
 pub(super) struct Copy {
-    /// The checkpoint: its prefix, one of its files, a folder with a file "checkpoint" (the latest is copied), or a
-    /// SavedModel (its variables are copied).
+    /// The checkpoint: its prefix, one of its files, a folder with a file "checkpoint" (the latest is
+    /// copied), or a SavedModel (its variables are copied).
     #[arg(value_name = "FROM")]
     from: PathBuf,
     /// The prefix to write, or a folder: one that exists, or a path that ends with a slash.
@@ -86,7 +86,8 @@ fn copy_graph(from: &Path, to: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Writes the folder's file `checkpoint`, as a saver does. The checkpoints that it named before stay in its list.
+/// Writes the folder's file `checkpoint`, as a saver does. The checkpoints that it named before stay in its
+/// list.
 fn name_as_latest(folder: &Path, prefix: &Path) -> anyhow::Result<()> {
     let name = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let file = StateFile::of(folder);

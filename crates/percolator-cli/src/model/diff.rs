@@ -18,15 +18,15 @@ use super::{How, printable, shape, stdout};
 
 #[derive(Debug, Args)]
 pub(super) struct Diff {
-    /// One model: a checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"), a SavedModel, a
-    /// .safetensors, .npz or .npy file, or a folder of .npy files.
+    /// One model: a checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"), a
+    /// SavedModel, a .safetensors, .npz or .npy file, or a folder of .npy files.
     #[arg(value_name = "A")]
     one: PathBuf,
     /// The other one, of any of these formats.
     #[arg(value_name = "B")]
     other: PathBuf,
-    /// Numbers are equal if they differ by at most this much, or, if they are larger than 1, by this much of the
-    /// larger one [default: 0: all bits must be equal].
+    /// Numbers are equal if they differ by at most this much, or, if they are larger than 1, by this much of
+    /// the larger one [default: 0: all bits must be equal].
     #[arg(long, value_name = "T", value_parser = tolerance)]
     tolerance: Option<f64>,
 }

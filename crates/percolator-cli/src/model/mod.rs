@@ -41,30 +41,30 @@ struct How {
 enum What {
     /// List the tensors: name, type, shape and bytes.
     ///
-    /// With --json, an array of {name, dtype, shape, bytes, sha256}, sorted by name. The digest is that of the
-    /// elements in row-major order, numbers with their lowest byte first; of strings, that of all of them joined
-    /// by zero bytes.
+    /// With --json, an array of {name, dtype, shape, bytes, sha256}, sorted by name. The digest is that of
+    /// the elements in row-major order, numbers with their lowest byte first; of strings, that of all of them
+    /// joined by zero bytes.
     List(list::List),
     /// Show what a SavedModel, a meta graph or a checkpoint holds, or one tensor's values.
     ///
-    /// Of a SavedModel or a .meta file: signatures, placeholders, constants, variables and assets. Of a checkpoint
-    /// of TensorFlow 2: the tree of its objects. Of other files: the tensors.
+    /// Of a SavedModel or a .meta file: signatures, placeholders, constants, variables and assets. Of a
+    /// checkpoint of TensorFlow 2: the tree of its objects. Of other files: the tensors.
     Show(show::Show),
     /// Verify every checksum, on all processors.
     ///
-    /// All that is wrong is named, and the exit code is then 1. A .safetensors or .npy file has no checksums: of
-    /// it, headers and lengths are checked.
+    /// All that is wrong is named, and the exit code is then 1. A .safetensors or .npy file has no checksums:
+    /// of it, headers and lengths are checked.
     Verify(verify::Verify),
     /// Write a checkpoint's tensors anew, as TensorFlow writes them.
     ///
-    /// The tensors keep their order, their slices and their data files, so a checkpoint that TensorFlow wrote is
-    /// copied byte for byte. If TO is a folder (or ends with a slash), the checkpoint keeps its name there, and the
-    /// folder's file "checkpoint" names it as the latest. The .meta file is copied along.
+    /// The tensors keep their order, their slices and their data files, so a checkpoint that TensorFlow wrote
+    /// is copied byte for byte. If TO is a folder (or ends with a slash), the checkpoint keeps its name
+    /// there, and the folder's file "checkpoint" names it as the latest. The .meta file is copied along.
     Copy(copy::Copy),
     /// Convert tensors between checkpoints, .safetensors, .npz, .npy and folders of .npy files.
     ///
-    /// Types stay what they are. The ending of TO is its format: .safetensors, .npz, .npy; a slash for a folder of
-    /// .npy files; any other is a checkpoint's prefix.
+    /// Types stay what they are. The ending of TO is its format: .safetensors, .npz, .npy; a slash for a
+    /// folder of .npy files; any other is a checkpoint's prefix.
     Convert(convert::Convert),
     /// Compare the tensors of two models: names, types, shapes, values.
     ///

@@ -86,8 +86,8 @@ impl<'m> Conversion<'m> {
     ///
     /// # Errors
     ///
-    /// [`ConvertError`] if names collide, if the format cannot hold a tensor, or if the target is the source, a
-    /// folder that is not empty, or cannot be written.
+    /// [`ConvertError`] if names collide, if the format cannot hold a tensor, or if the target is the source,
+    /// a folder that is not empty, or cannot be written.
     pub fn plan(
         model: &'m Model,
         target: impl AsRef<Path>,

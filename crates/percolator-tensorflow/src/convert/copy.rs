@@ -15,9 +15,10 @@ struct Piece<'a> {
     place: Place,
 }
 
-/// Writes a checkpoint's tensors to another prefix: the data files have the same bytes in the same order, slices
-/// stay slices, and the index is TensorFlow's. So a checkpoint that TensorFlow wrote is copied byte for byte.
-/// With `shards`, the tensors are dealt anew to this many data files, in their order and by their bytes.
+/// Writes a checkpoint's tensors to another prefix: the data files have the same bytes in the same order,
+/// slices stay slices, and the index is TensorFlow's. So a checkpoint that TensorFlow wrote is copied byte
+/// for byte. With `shards`, the tensors are dealt anew to this many data files, in their order and by their
+/// bytes.
 ///
 /// Each checksum is verified. One tensor or slice is in memory at a time.
 ///

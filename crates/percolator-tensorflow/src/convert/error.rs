@@ -153,16 +153,34 @@ pub enum ConvertError {
     },
     /// A checkpoint cannot be read.
     #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
+    Checkpoint(Box<CheckpointError>),
     /// The file `checkpoint` of a folder cannot be read.
     #[error(transparent)]
-    State(#[from] StateError),
+    State(Box<StateError>),
     /// A checkpoint cannot be written.
     #[error(transparent)]
-    Write(#[from] WriteError),
+    Write(Box<WriteError>),
     /// [`Progress::stop`](super::Progress::stop) was called.
     #[error("stopped; nothing was written under its final name")]
     Stopped,
+}
+
+impl From<CheckpointError> for ConvertError {
+    fn from(error: CheckpointError) -> Self {
+        ConvertError::Checkpoint(Box::new(error))
+    }
+}
+
+impl From<StateError> for ConvertError {
+    fn from(error: StateError) -> Self {
+        ConvertError::State(Box::new(error))
+    }
+}
+
+impl From<WriteError> for ConvertError {
+    fn from(error: WriteError) -> Self {
+        ConvertError::Write(Box::new(error))
+    }
 }
 
 impl ConvertError {

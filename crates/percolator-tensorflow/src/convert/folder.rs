@@ -1,9 +1,9 @@
 //! A folder of `.npy` files: one for each tensor, at the path that its name is.
 //!
 //! The parts of a name between slashes are folders, and the last part is the file's name before `.npy`. What
-//! could lead out of the folder, or be no file name, is written as `%` and two hexadecimal digits: `%` itself,
-//! control characters, the first dot of `.` and `..`, and the dot of a part that ends with `.npy` and is not the
-//! last (which would be both a folder and a file). An empty part is a lone `%`.
+//! could lead out of the folder, or be no file name, is written as `%` and two hexadecimal digits: `%`
+//! itself, control characters, the first dot of `.` and `..`, and the dot of a part that ends with `.npy` and
+//! is not the last (which would be both a folder and a file). An empty part is a lone `%`.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -215,6 +215,7 @@ fn unescaped(part: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use std::path::Component;
 
@@ -249,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_name_has_a_path_of_its_own_in_the_folder(name in "[a./%\\x00é]{0,12}|(a|\\.\\.|\\.npy|/){0,6}") {
+        fn each_name_has_its_own_path_in_the_folder(name in "[a./%\\x00é]{0,12}|(a|\\.\\.|\\.npy|/){0,6}") {
             let path = path_of(&name).unwrap();
             prop_assert!(path.components().all(|part| matches!(part, Component::Normal(_))), "{:?}", path);
             prop_assert_eq!(path.components().count(), name.split('/').count());

@@ -45,8 +45,8 @@ impl Format {
         NAMES.into_iter().find(|(format, _)| *format == self).map_or("", |(_, name)| name)
     }
 
-    /// Returns the format that the ending of a path tells: `.safetensors`, `.npz`, `.npy`; a path that ends with
-    /// a slash is a folder of `.npy` files, and any other a checkpoint's prefix.
+    /// Returns the format that the ending of a path tells: `.safetensors`, `.npz`, `.npy`; a path that ends
+    /// with a slash is a folder of `.npy` files, and any other a checkpoint's prefix.
     #[must_use]
     pub fn of_target(path: &Path) -> Self {
         if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -180,8 +180,8 @@ fn in_folder(path: &Path) -> Result<Found, ConvertError> {
         ([], false) => "the folder has neither a file \"checkpoint\" nor a model's files".to_owned(),
         (_, true) => "the folder has .npy files and a checkpoint: give the checkpoint's prefix".to_owned(),
         ([first, ..], false) => format!(
-            "the folder has {} checkpoints and no file \"checkpoint\" that names the latest: give a prefix, such \
-             as {}",
+            "the folder has {} checkpoints and no file \"checkpoint\" that names the latest: give a prefix, \
+             such as {}",
             prefixes.len(),
             percolator::shown::path(first)
         ),

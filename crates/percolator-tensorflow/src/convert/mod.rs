@@ -84,9 +84,9 @@ enum Store {
 }
 
 impl Model {
-    /// Opens what a path leads to: a checkpoint (its prefix, one of its files, a folder with a file `checkpoint`,
-    /// a SavedModel), a `.safetensors`, `.npz` or `.npy` file, or a folder of `.npy` files. Reads what the
-    /// tensors are, and none of their elements.
+    /// Opens what a path leads to: a checkpoint (its prefix, one of its files, a folder with a file
+    /// `checkpoint`, a SavedModel), a `.safetensors`, `.npz` or `.npy` file, or a folder of `.npy` files.
+    /// Reads what the tensors are, and none of their elements.
     ///
     /// # Errors
     ///
@@ -157,8 +157,8 @@ impl Model {
         &self.tensors
     }
 
-    /// Reads the tensor at this place of [`tensors`](Self::tensors), and verifies its checksum if the format has
-    /// any (checkpoints and `.npz`).
+    /// Reads the tensor at this place of [`tensors`](Self::tensors), and verifies its checksum if the format
+    /// has any (checkpoints and `.npz`).
     ///
     /// # Errors
     ///

@@ -16,18 +16,21 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// A file has a rule a line. The first rule that matches a name decides; the others are not looked at.
 ///
 /// ```text
-/// # a comment; empty lines are allowed as well
-/// layer1/W -> embeddings.weight          a tensor's whole name, and its new one
-/// regex ^layer(\d+)/W$ -> layers.$1.w    a regular expression; each match of it is replaced
-/// drop global_step                       a tensor that is left out
-/// drop regex /Adam(_\d+)?$               the tensors of which a part matches
-/// unmatched error                        names that no rule matches: keep (the default), drop or error
+/// # A comment. A tensor's whole name, and its new one:
+/// layer1/W -> embeddings.weight
+/// # A regular expression; each match of it is replaced:
+/// regex ^layer(\d+)/W$ -> layers.$1.w
+/// # A tensor that is left out, and the tensors of which a part matches:
+/// drop global_step
+/// drop regex /Adam(_\d+)?$
+/// # What becomes of names that no rule matches: keep (the default), drop or error.
+/// unmatched error
 /// ```
 ///
 /// White space around names does not count. A name that has any at its ends, that contains ` -> `, or that
-/// starts with `"`, is written as a JSON text (`"a -> b"`). In the text that replaces a match, `$1` or `${1}` is
-/// the first group, `${name}` a named one, and `$$` a dollar sign. The regular expressions are those of the
-/// crate `regex-lite`: a name is matched in time linear in its length.
+/// starts with `"`, is written as a JSON text (`"a -> b"`). In the text that replaces a match, `$1` or `${1}`
+/// is the first group, `${name}` a named one, and `$$` a dollar sign. The regular expressions are those of
+/// the crate `regex-lite`: a name is matched in time linear in its length.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     path: Option<PathBuf>,
@@ -231,7 +234,8 @@ impl Rules {
     }
 }
 
-const GRAMMAR: &str = "a line is \"NAME -> NAME\", \"regex PATTERN -> NAME\", \"drop NAME\", \"drop regex PATTERN\", \
+const GRAMMAR: &str = "a line is \"NAME -> NAME\", \"regex PATTERN -> NAME\", \"drop NAME\", \
+                       \"drop regex PATTERN\", \
                        \"unmatched keep\" (or drop, or error), or a comment (# ...)";
 
 /// A line that is read, for messages.
@@ -338,13 +342,24 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_decides() {
-        let rules = "# a comment\n\n layer1/W ->  embeddings.weight \nregex ^layer(\\d+)/(?<what>\\w)$ -> l.$1.${what}\n\
+        let rules = "# a comment\n\n layer1/W ->  embeddings.weight \n\
+                     regex ^layer(\\d+)/(?<what>\\w)$ -> l.$1.${what}\n\
                      drop global_step\ndrop regex /Adam(_\\d+)?$\n\"a -> b\" -> \" c\"\nlayer2/W -> never\n\
                      x -> \"y -> z\"";
         let rules = Rules::parse(rules).unwrap();
         let names = ["layer1/W", "layer2/W", "global_step", "w/Adam_1", "w/Adams", "a -> b", "x"];
         let expected = ["embeddings.weight", "l.2.W", "-", "-", "w/Adams", " c", "y -> z"];
         assert_eq!(applied(&rules, &names), expected);
+    }
+
+    #[test]
+    fn the_guides_rules_are_rules() {
+        let guide = include_str!("../../../../docs/guide/command-line.md");
+        let rules = guide.split("```text\n").find(|text| text.starts_with("# A comment.")).unwrap();
+        let rules = Rules::parse(rules.split("```").next().unwrap()).unwrap();
+        let names = ["layer1/W", "layer23/W", "global_step", "w/Adam_1"];
+        assert_eq!(applied(&rules, &names), ["embeddings.weight", "layers.23.w", "-", "-"]);
+        assert!(rules.apply(["other"]).is_err());
     }
 
     #[test]

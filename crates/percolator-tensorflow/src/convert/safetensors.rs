@@ -1,8 +1,8 @@
 //! Safetensors: a header of JSON, then the tensors' bytes without gaps.
 //!
 //! The types and the entries of the header are those of the crate `safetensors`. Its reader needs the whole
-//! file in memory; here the header is read, and then one tensor after the other. Files are written as the crate
-//! writes them (the widest type first, then by name), byte for byte, but streamed.
+//! file in memory; here the header is read, and then one tensor after the other. Files are written as the
+//! crate writes them (the widest type first, then by name), byte for byte, but streamed.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -137,7 +137,7 @@ impl SafetensorsFile {
             .map_err(|error| damaged(LENGTH_BYTES, format!("the header: {error}"), "a header is JSON"))?;
         let Header { metadata, mut entries } = header;
         // Files need not list their tensors in the order of their bytes.
-        entries.sort_by(|(_, one), (_, other)| one.data_offsets.cmp(&other.data_offsets));
+        entries.sort_by_key(|(_, entry)| entry.data_offsets);
         let mut names = HashSet::new();
         let mut infos = Vec::with_capacity(entries.len());
         let mut places = Vec::with_capacity(entries.len());

@@ -183,7 +183,8 @@ fn a_member_that_claims_to_inflate_to_anything_is_refused() {
     let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(&array).unwrap();
     let deflated = encoder.finish().unwrap();
-    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &array) as u32;
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &array);
+    let crc = u32::try_from(crc).unwrap();
     let archive = |length: u32, deflated: &[u8], crc: u32| {
         let stored = u32::try_from(deflated.len()).unwrap().to_le_bytes();
         let said =

@@ -112,10 +112,11 @@ pub(crate) fn of_each_type(shape: &[usize]) -> Vec<Named> {
         let elements = count(shape);
         let name = format!("{data_type}/{}", shape.len());
         let tensor = match data_type.size() {
-            // Booleans are 0 or 1, and no type has all of its bits set, which some readers would take for NaN.
+            // Booleans are 0 or 1, and no type has all of its bits set, which some readers would take for
+            // NaN.
             Some(size) => {
-                let most = if data_type == DataType::Bool { 2 } else { 127 };
-                let bytes: Vec<u8> = (0..elements * size).map(|at| (at % most) as u8).collect();
+                let last = if data_type == DataType::Bool { 1 } else { 126 };
+                let bytes: Vec<u8> = (0..=last).cycle().take(elements * size).collect();
                 Tensor::new(data_type, shape, bytes).unwrap()
             }
             None => {

@@ -169,7 +169,10 @@ fn graph_json(graph: &MetaGraph) -> anyhow::Result<Json> {
     let placeholders: Vec<_> = graph
         .placeholders()?
         .iter()
-        .map(|one| json!({ "name": one.name, "dtype": one.data_type.map(DataType::name), "shape": extents(&one.shape) }))
+        .map(|one| {
+            let data_type = one.data_type.map(DataType::name);
+            json!({ "name": one.name, "dtype": data_type, "shape": extents(&one.shape) })
+        })
         .collect();
     let constants = graph.constants().map(|(name, constant)| (name.to_owned(), constant_json(constant)));
     let constants: Map<_, _> = constants.collect();

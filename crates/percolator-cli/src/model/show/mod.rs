@@ -17,9 +17,9 @@ use super::{How, stdout};
 
 #[derive(Debug, Args)]
 pub(super) struct Show {
-    /// A SavedModel (its folder, or its saved_model.pb or .pbtxt), a graph (.meta, .pb or .pbtxt), a checkpoint (its
-    /// prefix, one of its files, or a folder with a file "checkpoint"), a .safetensors, .npz or .npy file, or a folder
-    /// of .npy files.
+    /// A SavedModel (its folder, or its saved_model.pb or .pbtxt), a graph (.meta, .pb or .pbtxt), a
+    /// checkpoint (its prefix, one of its files, or a folder with a file "checkpoint"), a .safetensors, .npz
+    /// or .npy file, or a folder of .npy files.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     /// Show the values of this tensor: its name, or the path of its object (net/w), or of a graph's constant.
@@ -88,7 +88,7 @@ impl Show {
             (Some(graphs), None) if self.dot => self.dot(graphs)?,
             (Some(graphs), None) => graph::show(graphs, &graphs.chosen(&self.tags)?, how)?,
             (None, _) if self.dot => bail!(
-                "{}: --dot draws the graph of a SavedModel or of a .meta, .pb or .pbtxt file, and this is none",
+                "{}: --dot draws the graph of a SavedModel or of a .meta, .pb or .pbtxt file: this is none",
                 percolator::shown::path(&self.path)
             ),
             (None, Some(name)) => tensor::show(&Model::open(&self.path)?, name, how)?,

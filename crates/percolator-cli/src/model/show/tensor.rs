@@ -61,7 +61,10 @@ pub(super) fn list_json(model: &Model) -> anyhow::Result<()> {
     let mut out = stdout();
     let format = model.format().name();
     let found = json!({
-        "path": model.path().to_string_lossy(), "format": format, "metadata": model.metadata(), "tensors": tensors,
+        "path": model.path().to_string_lossy(),
+        "format": format,
+        "metadata": model.metadata(),
+        "tensors": tensors,
     });
     writeln!(out, "{found:#}")?;
     out.finish()

@@ -137,6 +137,7 @@ fn extents(shape: &Literal) -> Option<Vec<usize>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use std::path::Path;
 

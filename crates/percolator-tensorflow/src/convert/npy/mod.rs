@@ -93,9 +93,9 @@ fn text(string: &[u8], is_big_endian: bool) -> Option<Vec<u8>> {
     Some(text.trim_end_matches('\0').as_bytes().to_vec())
 }
 
-/// Puts elements of this many bytes from Fortran's order (the first axis varies fastest) into row-major order.
-/// The slow version: for each index, in row-major order, the element at the sum of `index[a] * shape[..a]`'s
-/// product.
+/// Puts elements of this many bytes from Fortran's order (the first axis varies fastest) into row-major
+/// order. The slow version: for each index, in row-major order, the element at the sum of `index[a] *
+/// shape[..a]`'s product.
 fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
     let mut ordered = Vec::with_capacity(data.len());
     if data.is_empty() {
@@ -238,4 +238,5 @@ pub(super) fn to_bytes(tensor: &Tensor<'_>) -> Vec<u8> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests;

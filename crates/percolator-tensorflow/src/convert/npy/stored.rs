@@ -3,7 +3,7 @@
 //! | TensorFlow | NumPy |
 //! |---|---|
 //! | numbers, `bool`, complex numbers | `<f4`, `\|b1`, `<c8` and so on |
-//! | `bfloat16` | `<V2`, as `numpy.save` writes the type of `ml_dtypes`; `numpy.load` gives `V2`, for `.view` |
+//! | `bfloat16` | `<V2`, as `numpy.save` writes the type of `ml_dtypes`; `numpy.load` gives `V2` |
 //! | `qint8` and the other quantised types | a field of the type's name: `[('qint8', '\|i1')]` |
 //! | float8, float4, int4, int2 | the same: `[('float8_e5m2', '\|V1')]` |
 //! | `string` | `\|S7`: bytes, as many as the longest string has, with zeros after the end of shorter ones |
@@ -205,6 +205,7 @@ fn remedy(descr: &Literal) -> &'static str {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use std::path::Path;
 

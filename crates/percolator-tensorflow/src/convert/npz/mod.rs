@@ -74,7 +74,8 @@ impl NpzFile {
         self.file.path()
     }
 
-    /// Reads the tensor at this place of the list that [`open`](Self::open) returned, and verifies its checksum.
+    /// Reads the tensor at this place of the list that [`open`](Self::open) returned, and verifies its
+    /// checksum.
     pub(super) fn read(&self, place: usize, info: &TensorInfo) -> Result<Tensor<'static>, ConvertError> {
         let Some(Array { member, header, header_bytes }) = self.arrays.get(place) else {
             return Err(self.file.part(Some(&info.name), 0).damaged(

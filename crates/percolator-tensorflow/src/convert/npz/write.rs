@@ -1,5 +1,5 @@
-//! Writes a `.npz` file as `numpy.savez` writes it, byte for byte: members that are not compressed, with sizes
-//! of 64 bits, dated 1980.
+//! Writes a `.npz` file as `numpy.savez` writes it, byte for byte: members that are not compressed, with
+//! sizes of 64 bits, dated 1980.
 
 use std::io::{self, Write};
 
