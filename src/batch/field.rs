@@ -190,8 +190,8 @@ impl Field {
     }
 
     /// The shape that the device makes of it for one record, if [the device
-    /// transforms](crate::FeedBuilder::transform_on) the field. The other methods describe what crosses to the
-    /// device.
+    /// transforms](crate::FeedBuilder::transform_on) the field. The other methods describe what crosses to
+    /// the device.
     #[must_use]
     pub fn made_on_device(&self) -> Option<BatchShape> {
         self.transformed

@@ -46,9 +46,9 @@ pub(super) const BYTES_MAX: usize = 256;
 /// | `bytes[3x32x32]` | an array of `u8` | one string of exactly as many bytes |
 /// | `bytes[<=8]` | ragged `u8` | one string of at most 8 bytes, or none |
 /// | `bytes[<=8]=0` | `u8` padded with 0 | one string of at most 8 bytes, or none |
-/// | `strings[3]` | `u8` of shape 3x256, each string padded with zeros; `NAME/lengths` | exactly 3 strings of at most 256 bytes |
+/// | `strings[3]` | `u8` of shape 3x256, padded with zeros; `NAME/lengths` | exactly 3 strings of at most 256 bytes |
 /// | `strings[2x3](16)` | `u8` of shape 2x3x16; `NAME/lengths` | exactly 6 strings of at most 16 bytes |
-/// | `strings[<=8](16)` | `u8` of shape 8x16; `NAME/lengths`, padded with 0 | at most 8 strings of at most 16 bytes, or none |
+/// | `strings[<=8](16)` | `u8` of shape 8x16; `NAME/lengths` | at most 8 strings of at most 16 bytes, or none |
 ///
 /// "Or none": a record may lack the feature, and then has no elements.
 ///
@@ -159,8 +159,8 @@ impl ExampleField {
         ExampleField { missing: Missing::Error, ..field }
     }
 
-    /// The feature's strings, each of at most `max` bytes: exactly as many as this shape has places. The field
-    /// is of `u8`, with the string's bytes as its last axis, padded with zeros; the field
+    /// The feature's strings, each of at most `max` bytes: exactly as many as this shape has places. The
+    /// field is of `u8`, with the string's bytes as its last axis, padded with zeros; the field
     /// [`NAME/lengths`](Self::lengths) follows it. A record must have the feature.
     ///
     /// # Panics

@@ -505,7 +505,8 @@ mod tests {
             "a:i8=-128,b:u64=18446744073709551615,c:f16=0.5,d:bf16[2x3]=-1,e:f64[<=1]=-inf,f:f32=inf",
             "image/encoded:bytes[<=100000],x:bytes[3x32x32]=7,y:bytes(12)=\"none\",z:bytes[<=4]=0,w:bytes[]",
             "a:f32[3]=[0.5,-1,inf],b:i64[2x2]=[1,2,3,4],c:bytes[2]=[7,8],d:i64[2]=5",
-            "a:strings[3],b:strings[2x3](16)=\"none\",c:strings[<=8](4),d:strings[2]=[\"a\",\"\\xff\"],e:strings[](1)",
+            "a:strings[3],b:strings[2x3](16)=\"none\",c:strings[<=8](4)",
+            "d:strings[2]=[\"a\",\"\\xff\"],e:strings[](1)",
             "image/class/label as label:i64,\"a.b:c\" as abc:u8[1x2x3x4x5x6x7],\"\\\"\\\\\\x00\" as q:i32",
         ] {
             assert_eq!(reads(text).to_string(), text);

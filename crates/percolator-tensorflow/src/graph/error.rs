@@ -188,7 +188,10 @@ pub enum GraphError {
         fault: String,
     },
     /// An asset is not where it should be.
-    #[error("{}: the asset {:?} is not a file: copy the folder `assets` with the model", shown::path(.path), front(.asset))]
+    #[error(
+        "{}: the asset {:?} is not a file: copy the folder `assets` with the model",
+        shown::path(.path), front(.asset)
+    )]
     NoAsset {
         /// The path where it should be.
         path: PathBuf,
@@ -196,7 +199,10 @@ pub enum GraphError {
         asset: String,
     },
     /// An asset's name leads out of the folder of assets.
-    #[error("{}: the asset {:?} is not in the folder of assets: it is not opened", shown::path(.path), front(.asset))]
+    #[error(
+        "{}: the asset {:?} is not in the folder of assets: it is not opened",
+        shown::path(.path), front(.asset)
+    )]
     AssetOutside {
         /// The model's file.
         path: PathBuf,

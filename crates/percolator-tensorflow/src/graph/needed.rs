@@ -83,8 +83,8 @@ impl MetaGraph {
     ///
     /// # Errors
     ///
-    /// [`GraphError::NoNode`] if an output or an input is not there, [`GraphError::DuplicateNode`] if a name is
-    /// that of two nodes, [`GraphError::Cycle`] if nodes have no order.
+    /// [`GraphError::NoNode`] if an output or an input is not there, [`GraphError::DuplicateNode`] if a name
+    /// is that of two nodes, [`GraphError::Cycle`] if nodes have no order.
     pub fn needed(
         &self,
         outputs: &[impl AsRef<str>],
@@ -163,8 +163,8 @@ impl MetaGraph {
         Ok(fed.into_iter().map(|number| self.at(number)).collect())
     }
 
-    /// Returns the functions of the library that these nodes call or name, and those that their nodes do, each
-    /// once, in the order of the library.
+    /// Returns the functions of the library that these nodes call or name, and those that their nodes do,
+    /// each once, in the order of the library.
     pub fn functions_of<'a>(
         &'a self,
         nodes: impl IntoIterator<Item = Node<'a>>,
@@ -186,8 +186,8 @@ impl MetaGraph {
         found.into_iter().map(|number| functions[number]).collect()
     }
 
-    /// Returns what is wrong with the graph and the functions of its library: inputs that are not there, names
-    /// of several nodes, nodes that need one another.
+    /// Returns what is wrong with the graph and the functions of its library: inputs that are not there,
+    /// names of several nodes, nodes that need one another.
     #[must_use]
     pub fn faults(&self) -> Vec<GraphFault> {
         let mut faults = faults_of(None, &self.nodes().collect::<Vec<_>>(), &[]);

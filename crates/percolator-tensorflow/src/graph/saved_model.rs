@@ -38,8 +38,8 @@ pub struct SavedModel {
 }
 
 impl SavedModel {
-    /// Opens the model in a folder: `saved_model.pb`, or `saved_model.pbtxt` if there is no other. (The path of
-    /// one of these files does as well.) Neither variables nor assets are looked at.
+    /// Opens the model in a folder: `saved_model.pb`, or `saved_model.pbtxt` if there is no other. (The path
+    /// of one of these files does as well.) Neither variables nor assets are looked at.
     ///
     /// # Errors
     ///
@@ -121,8 +121,8 @@ impl SavedModel {
         &self.meta_graphs
     }
 
-    /// Returns the meta graph that has exactly these tags, in any order, as TensorFlow's loader chooses it. Of
-    /// several it is the first.
+    /// Returns the meta graph that has exactly these tags, in any order, as TensorFlow's loader chooses it.
+    /// Of several it is the first.
     ///
     /// # Errors
     ///

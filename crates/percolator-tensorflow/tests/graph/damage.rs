@@ -1,5 +1,5 @@
-//! Models with every byte changed or cut off: an error, or another model, and never a panic. Whatever opens is
-//! read to its last corner.
+//! Models with every byte changed or cut off: an error, or another model, and never a panic. Whatever opens
+//! is read to its last corner.
 
 use std::path::Path;
 

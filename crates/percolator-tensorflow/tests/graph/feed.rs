@@ -45,7 +45,8 @@ fn graph(folder: &TempDir, inputs: &[(&str, &str, &[i64])]) -> MetaGraph {
         let dims: String = extents.iter().map(|size| format!("dim {{ size: {size} }} ")).collect();
         let _ = writeln!(
             text,
-            "inputs {{ key: \"{name}\" value {{ name: \"{name}:0\" dtype: {data_type} tensor_shape {{ {dims} }} }} }}"
+            "inputs {{ key: \"{name}\" value {{ name: \"{name}:0\" dtype: {data_type} \
+             tensor_shape {{ {dims} }} }} }}"
         );
     }
     text.push_str("} }\n");
@@ -148,8 +149,10 @@ fn all_faults_come_at_once() {
              .batch_size(8), or export the model with a free batch dimension",
             "input image, fed by field data: it takes float16, and the field is float32: set \
              .dtype(Dtype::F16) on the feed",
-            "input image, fed by field data: it takes [?, 3, 9, 7], and a batch is [5, 3, 4, 5]: axis 2 differs",
-            "input image, fed by field data: it takes [?, 3, 9, 7], and a batch is [5, 3, 4, 5]: axis 3 differs",
+            "input image, fed by field data: it takes [?, 3, 9, 7], and a batch is [5, 3, 4, 5]: \
+             axis 2 differs",
+            "input image, fed by field data: it takes [?, 3, 9, 7], and a batch is [5, 3, 4, 5]: \
+             axis 3 differs",
             "input label, fed by field label: it takes int64, and the field is int32: set \
              .labels_i64(true) on the feed, and name the field label_i64",
             "input label, fed by field label: it takes [?, 1], and a batch is [5], with fewer axes: make the \
@@ -160,8 +163,10 @@ fn all_faults_come_at_once() {
             "input image is fed by two fields: name one",
             "input image, fed by field data: it takes float16, and the field is float32: set \
              .dtype(Dtype::F16) on the feed",
-            "input image, fed by field data: it takes [?, 3, 9, 7], and a batch is [5, 3, 4, 5]: axis 2 differs",
-            "input image, fed by field data: it takes [?, 3, 9, 7], and a batch is [5, 3, 4, 5]: axis 3 differs",
+            "input image, fed by field data: it takes [?, 3, 9, 7], and a batch is [5, 3, 4, 5]: \
+             axis 2 differs",
+            "input image, fed by field data: it takes [?, 3, 9, 7], and a batch is [5, 3, 4, 5]: \
+             axis 3 differs",
             "the signature has no input unknown: there are fixed, image, label, missing, odd, text",
             "no field feeds input missing: int32 [?]",
         ]

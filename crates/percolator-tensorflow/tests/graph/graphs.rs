@@ -56,9 +56,10 @@ fn what_is_needed_comes_in_an_order_that_works() {
     let consumers: Vec<_> = consumers.iter().map(|(node, number)| (node.name(), *number)).collect();
     assert_eq!(consumers, [("z", 1), ("init", 0)]);
     assert_eq!(graph.faults(), []);
-    assert!(
-        matches!(graph.needed(&["q"], NONE), Err(GraphError::NoNode { name, input_of: None, .. }) if name == "q")
-    );
+    assert!(matches!(
+        graph.needed(&["q"], NONE),
+        Err(GraphError::NoNode { name, input_of: None, .. }) if name == "q"
+    ));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! The tokens of a task in a temporary file, mapped: rows are cut from all places of a task's text, which may be
-//! larger than memory.
+//! The tokens of a task in a temporary file, mapped: rows are cut from all places of a task's text, which may
+//! be larger than memory.
 //!
-//! This module maps a file, so it has unsafe code. If the disk fails under the map, the kernel ends the process
-//! (SIGBUS).
+//! This module maps a file, so it has unsafe code. If the disk fails under the map, the kernel ends the
+//! process (SIGBUS).
 #![expect(unsafe_code, reason = "maps a file")]
 
 use std::fs::File;
@@ -21,7 +21,8 @@ pub(super) struct TokenWriter {
 }
 
 impl TokenWriter {
-    /// Starts a file in this folder. It has no name, so the kernel removes it whatever becomes of the process.
+    /// Starts a file in this folder. It has no name, so the kernel removes it whatever becomes of the
+    /// process.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
         Ok(TokenWriter { file: BufWriter::new(tempfile::tempfile_in(folder)?), len: 0 })
     }
@@ -39,8 +40,8 @@ impl TokenWriter {
         if self.len == 0 {
             return Ok(TokenFile { map: None });
         }
-        // SAFETY: the file has no name, and its only descriptor is dropped here: nobody can write to it or cut
-        // it while it is mapped.
+        // SAFETY: the file has no name, and its only descriptor is dropped here: nobody can write to it or
+        // cut it while it is mapped.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(TokenFile { map: Some(map) })
     }

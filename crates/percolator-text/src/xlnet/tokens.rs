@@ -1,5 +1,5 @@
-//! Cuts files into tokens: sentences, documents, and the ids that distinguish neighbouring sentences. The tokens
-//! of a task go to a temporary file.
+//! Cuts files into tokens: sentences, documents, and the ids that distinguish neighbouring sentences. The
+//! tokens of a task go to a temporary file.
 
 use std::io;
 use std::ops::Range;
@@ -48,8 +48,8 @@ impl TextCounts {
     }
 }
 
-/// Blocks that a thread cuts before their tokens are stored. More would hold more tokens in memory; with fewer,
-/// threads wait for the last of them more often.
+/// Blocks that a thread cuts before their tokens are stored. More would hold more tokens in memory; with
+/// fewer, threads wait for the last of them more often.
 const BLOCKS_PER_THREAD: usize = 16;
 
 /// The tokens of a task's files.

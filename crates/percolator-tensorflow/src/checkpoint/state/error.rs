@@ -49,7 +49,8 @@ pub enum StateError {
     },
     /// The file names no latest checkpoint.
     #[error(
-        "{}: it has no model_checkpoint_path: add the line `model_checkpoint_path: \"PREFIX\"`, or remove the \
+        "{}: it has no model_checkpoint_path: add the line `model_checkpoint_path: \"PREFIX\"`, or remove \
+         the \
          file",
         shown::path(path)
     )]

@@ -1,5 +1,5 @@
-//! From protobuf's binary form to text, as protobuf prints it: fields in the order of their numbers, strings as
-//! they are, bytes with everything but ASCII escaped.
+//! From protobuf's binary form to text, as protobuf prints it: fields in the order of their numbers, strings
+//! as they are, bytes with everything but ASCII escaped.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 

@@ -5,12 +5,13 @@
 /// How text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(in crate::graph) enum Style {
-    /// As by C++: maps in the order of the message, numbers as `1`, `1e-05`, `16777216`. They have six digits, or
-    /// nine if six do not read back as the same number (15 and 17 for 8 bytes). SavedModels have this.
+    /// As by C++: maps in the order of the message, numbers as `1`, `1e-05`, `16777216`. They have six
+    /// digits, or nine if six do not read back as the same number (15 and 17 for 8 bytes). SavedModels have
+    /// this.
     #[default]
     Cpp,
-    /// As by Python: maps in the order of their keys, numbers as `1.0`, `1e-05`, `16777216.0`. They have as few
-    /// digits as read back as the same number. Graphs and meta graphs that Python exports have this.
+    /// As by Python: maps in the order of their keys, numbers as `1.0`, `1e-05`, `16777216.0`. They have as
+    /// few digits as read back as the same number. Graphs and meta graphs that Python exports have this.
     Python,
 }
 
