@@ -159,7 +159,7 @@ fn a_feed_gives_what_tensorflow_wrote() {
         let expected = example.get("extra").unwrap_or(&nothing).as_array().unwrap();
         assert_eq!(strings, expected.iter().map(unhex).collect::<Vec<_>>());
     }
-    assert!(counts.iter().any(|&count| count == 2));
+    assert!(counts.contains(&2));
     let of = |example: &Value| ints(example.get("ragged").unwrap_or(&nothing));
     let padded = batch.get::<i64>("ragged").unwrap().into_slice();
     let loose = batch.ragged::<u8>("loose").unwrap();

@@ -189,7 +189,10 @@ fn a_fixed_batch_dimension_needs_full_batches() {
     // Without epochs there is no last batch.
     assert_eq!(found(builder()), []);
     // Of ten records two are left.
-    let short = |faults: &[SignatureFault], left| matches!(faults, [SignatureFault::ShortBatch { wanted: 4, found, .. }] if *found == left);
+    let short = |faults: &[SignatureFault], left| {
+        let [SignatureFault::ShortBatch { wanted: 4, found, .. }] = faults else { return false };
+        *found == left
+    };
     assert!(short(&found(builder().epochs(1)), Some(2)));
     assert!(short(&found(builder().once()), None) || short(&found(builder().once()), Some(2)));
     for last in [LastBatch::Drop, LastBatch::Pad, LastBatch::Wrap] {

@@ -50,8 +50,7 @@ pub enum StateError {
     /// The file names no latest checkpoint.
     #[error(
         "{}: it has no model_checkpoint_path: add the line `model_checkpoint_path: \"PREFIX\"`, or remove \
-         the \
-         file",
+         the file",
         shown::path(path)
     )]
     NoPath {
