@@ -401,6 +401,7 @@ impl CheckpointWriter {
             file.finish().map_err(WriteError::io(&path, "finish the file"))?;
         }
         index.finish().map_err(WriteError::io(&index_path(&self.prefix), "finish the file"))?;
+        replacement.check_index()?;
         after_naming()?;
         replacement.end();
         Ok(self.prefix)

@@ -8,6 +8,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use percolator::whole_file;
+
 use super::data_file::{data_path, index_path};
 use super::error::WriteError;
 
@@ -50,13 +52,22 @@ impl<'a> Replacement<'a> {
         self.previous.as_deref()
     }
 
-    /// Makes the prefix that of no checkpoint.
+    /// Makes the prefix that of no checkpoint. A link at the index's path stays: the new index goes to where
+    /// it leads.
     pub(super) fn remove_index(&self) -> Result<(), WriteError> {
-        remove_file(&index_path(self.prefix))?;
+        let path = index_path(self.prefix);
+        whole_file::remove(&path).map_err(WriteError::io(&path, "remove the file"))?;
         if self.previous.is_some() {
             sync_folder(self.prefix);
         }
         Ok(())
+    }
+
+    /// Checks that the new index is at its path. Until then, the earlier checkpoint must stay.
+    pub(super) fn check_index(&self) -> Result<(), WriteError> {
+        let path = index_path(self.prefix);
+        let found = fs::metadata(&path).map(drop);
+        found.map_err(WriteError::io(&path, "find the file that was just named"))
     }
 
     /// Removes what the new checkpoint, which is there, has replaced. What cannot be removed stays, and harms
