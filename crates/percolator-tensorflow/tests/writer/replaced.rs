@@ -46,3 +46,22 @@ fn links_to_the_files_of_a_checkpoint_stay_and_lead_to_the_new_ones() {
         assert_eq!(fs::read_dir(&store).unwrap().count(), 2);
     }
 }
+
+#[test]
+fn no_other_checkpoint_is_removed_with_the_one_that_is_replaced() {
+    let folder = tempdir().unwrap();
+    let [model, kept] = ["model", "model.previous"].map(|name| folder.path().join(name));
+    write(&model, 1);
+    write(&kept, 2);
+    write(&model, 3);
+    assert_eq!((number(&model), number(&kept)), (3, 2));
+    for (name, due) in [
+        ("model.percolator-previous", "names that end in `.percolator-previous`"),
+        ("model.index", "give the name without `.index`"),
+        (".index", "give the name without `.index`"),
+    ] {
+        let message = CheckpointWriter::create(folder.path().join(name)).unwrap_err().to_string();
+        assert!(message.contains(due) && message.contains(name), "{message}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+}

@@ -139,12 +139,12 @@ fn the_latest_checkpoint_is_the_one_that_is_listed_and_there() {
         )
     );
     // A writer that replaces it was killed.
-    fs::write(folder.join("b.previous.index"), "").unwrap();
-    assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b.previous")));
+    fs::write(folder.join("b.percolator-previous.index"), "").unwrap();
+    assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b.percolator-previous")));
     fs::write(folder.join("b.index"), "").unwrap();
     assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b")));
-    fs::remove_file(folder.join("b.previous.index")).unwrap();
-    list("model_checkpoint_path: \"b.previous\"");
+    fs::remove_file(folder.join("b.percolator-previous.index")).unwrap();
+    list("model_checkpoint_path: \"b.percolator-previous\"");
     assert_eq!(latest_checkpoint(folder).unwrap(), Some(folder.join("b")));
     list(&format!("model_checkpoint_path: \"{shown}/a\""));
     assert_eq!(latest_checkpoint("/").unwrap(), None);

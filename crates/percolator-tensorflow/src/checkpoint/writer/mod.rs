@@ -28,8 +28,8 @@ pub(super) use self::data_file::index_path;
 use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
-use self::replace::Replacement;
 pub(super) use self::replace::{PREVIOUS, previous_prefix, remove};
+use self::replace::{Replacement, check_prefix};
 pub use self::slices::Extent;
 use self::slices::Region;
 use self::strings::{put_strings, put_variants};
@@ -56,11 +56,11 @@ const VERSION: i32 = 1;
 /// # A checkpoint that is there already
 ///
 /// No system renames several files at once. So [`finish`](Self::finish) keeps the earlier checkpoint of the
-/// same prefix under the prefix with `.previous` behind it (links, no copies, where the file system has
-/// them), removes its index, names the new files, the index last, and then removes the earlier one. Whenever
-/// the process is killed, one of both checkpoints is whole, and the prefix is that of a whole checkpoint or
-/// of none. [`latest_checkpoint`](crate::latest_checkpoint) finds the earlier one while the new one is not
-/// there yet.
+/// same prefix under the prefix with `.percolator-previous` behind it (links, no copies, where the file
+/// system has them), removes its index, names the new files, the index last, and then removes the earlier
+/// one. Whenever the process is killed, one of both checkpoints is whole, and the prefix is that of a whole
+/// checkpoint or of none. [`latest_checkpoint`](crate::latest_checkpoint) finds the earlier one while the new
+/// one is not there yet. The ending is reserved: no checkpoint can be written under such a name.
 ///
 /// ```
 /// use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
@@ -99,7 +99,8 @@ impl CheckpointWriter {
     ///
     /// # Errors
     ///
-    /// [`WriteError`] if no file can be written there.
+    /// [`WriteError`] if no file can be written there; [`WriteError::Prefix`] for a prefix that has no name,
+    /// or whose name ends in `.index` or `.percolator-previous`.
     pub fn create(prefix: impl AsRef<Path>) -> Result<Self, WriteError> {
         Self::create_sharded(prefix, 1)
     }
@@ -112,13 +113,7 @@ impl CheckpointWriter {
     /// As [`create`](Self::create), and [`WriteError::Shards`] for none or more than 99,999.
     pub fn create_sharded(prefix: impl AsRef<Path>, shards: usize) -> Result<Self, WriteError> {
         let prefix = prefix.as_ref().to_owned();
-        let ends_in_name = prefix
-            .file_name()
-            .is_some_and(|name| prefix.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes()));
-        if !ends_in_name {
-            let message = "it has no name after the last `/`: add one, such as `model`";
-            return Err(WriteError::Prefix { prefix, message });
-        }
+        check_prefix(&prefix)?;
         if !(1..=SHARDS_MAX).contains(&shards) {
             let allowed = format!("1 to {SHARDS_MAX} are allowed");
             return Err(WriteError::Shards { prefix, what: "data files", found: shards, allowed });
@@ -251,7 +246,7 @@ impl CheckpointWriter {
     /// # Errors
     ///
     /// [`WriteError`] if a file cannot be written, or a tensor was not written whole. The earlier checkpoint
-    /// of this prefix stays then, at the latest under the prefix with `.previous` behind it.
+    /// of this prefix stays then, at the latest under the prefix with `.percolator-previous` behind it.
     pub fn finish(self) -> Result<PathBuf, WriteError> {
         self.finish_with(|_| Ok(()), || Ok(()))
     }

@@ -1,8 +1,8 @@
 //! How a checkpoint takes the place of an earlier one with its prefix.
 //!
-//! Invariant: at every moment, the prefix or the prefix with `.previous` behind it is that of a whole
-//! checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A checkpoint is
-//! there if its index is: of the earlier one, the index is linked last and removed first.
+//! Invariant: at every moment, the prefix or the prefix with `.percolator-previous` behind it is that
+//! of a whole checkpoint, if one of them was before; and each is that of a whole checkpoint or of none. A
+//! checkpoint is there if its index is: of the earlier one, the index is linked last and removed first.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,8 +13,8 @@ use percolator::whole_file;
 use super::data_file::{data_path, index_path};
 use super::error::WriteError;
 
-/// What follows the prefix of an earlier checkpoint.
-pub(in crate::checkpoint) const PREVIOUS: &str = ".previous";
+/// What follows the prefix of an earlier checkpoint. The ending is reserved: no caller's checkpoint has it.
+pub(in crate::checkpoint) const PREVIOUS: &str = ".percolator-previous";
 
 /// A checkpoint that is about to be named, and the earlier one with its prefix.
 #[derive(Debug)]
@@ -83,6 +83,25 @@ impl<'a> Replacement<'a> {
             }
         }
     }
+}
+
+/// Checks that a caller's checkpoint can have this prefix.
+pub(super) fn check_prefix(prefix: &Path) -> Result<(), WriteError> {
+    let refused = |message| Err(WriteError::Prefix { prefix: prefix.to_owned(), message });
+    let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
+    if name.is_empty() || !prefix.as_os_str().as_encoded_bytes().ends_with(name) {
+        return refused("it has no name after the last `/`: add one, such as `model`");
+    }
+    if name.ends_with(PREVIOUS.as_bytes()) {
+        return refused(
+            "names that end in `.percolator-previous` are those of earlier checkpoints while they are \
+             replaced, and are removed: give another name",
+        );
+    }
+    if name.ends_with(b".index") {
+        return refused("readers take it for the path of an index: give the name without `.index`");
+    }
+    Ok(())
 }
 
 /// The prefix that the earlier checkpoint has while the new one is not there.
