@@ -234,13 +234,21 @@ impl CheckpointManager {
                 is_changed = true;
             }
         }
+        if is_changed {
+            // The list may have named both.
+            for Kept { prefix, written } in std::mem::take(&mut self.kept) {
+                self.enter(prefix, written);
+            }
+        }
         is_changed
     }
 
     /// Puts a checkpoint behind all others.
     fn enter(&mut self, prefix: PathBuf, written: f64) {
         let previous = previous_prefix(&prefix);
-        self.kept.retain(|kept| kept.prefix != prefix && kept.prefix != previous);
+        self.kept.retain(|kept| {
+            !is_same_checkpoint(&kept.prefix, &prefix) && !is_same_checkpoint(&kept.prefix, &previous)
+        });
         self.kept.push(Kept { prefix, written });
     }
 
@@ -309,13 +317,12 @@ impl CheckpointManager {
 
     /// While a checkpoint is replaced, the list names the earlier one by the path at which it is kept.
     fn list_previous(&mut self, prefix: &Path, previous: &Path) -> Result<(), StateError> {
-        let is_listed =
-            self.latest.as_deref() == Some(prefix) || self.checkpoints().any(|kept| kept == prefix);
-        if !is_listed {
+        let is_it = |kept: &Path| is_same_checkpoint(kept, prefix);
+        if !self.latest.as_deref().is_some_and(is_it) && !self.checkpoints().any(is_it) {
             return Ok(());
         }
         self.lists_previous = true;
-        let place = |kept: &Path| if kept == prefix { previous.to_owned() } else { kept.to_owned() };
+        let place = |kept: &Path| if is_it(kept) { previous.to_owned() } else { kept.to_owned() };
         let latest = self.latest.as_deref().map_or_else(|| previous.to_owned(), place);
         let kept = self.kept.iter().map(|kept| Kept { prefix: place(&kept.prefix), written: kept.written });
         self.list(&latest, &kept.collect::<Vec<_>>())
@@ -383,7 +390,7 @@ impl CheckpointManager {
             if self.options.hours().is_some_and(is_due) {
                 self.preserved = oldest.written;
             } else {
-                removed = remove_with(&oldest.prefix, false);
+                removed = self.remove_old(&oldest.prefix);
                 if removed.is_err() {
                     break;
                 }
@@ -407,11 +414,37 @@ impl CheckpointManager {
         if let Some(hours) = self.options.hours().filter(|_| oldest.written > self.preserved) {
             self.preserved += hours * SECONDS_PER_HOUR;
         } else {
-            remove_with(&oldest.prefix, true)?;
+            self.remove_old(&oldest.prefix)?;
         }
         self.kept.remove(0);
         Ok(())
     }
+
+    /// Removes a checkpoint, and what a killed writer has left of an earlier one; never the latest.
+    fn remove_old(&self, prefix: &Path) -> Result<(), StateError> {
+        if self.latest.as_deref().is_some_and(|latest| is_same_checkpoint(latest, prefix)) {
+            return Ok(());
+        }
+        remove(prefix).and_then(|()| remove(&previous_prefix(prefix))).map_err(StateError::Remove)?;
+        if self.options.rules == Rules::Saver {
+            let mut meta = prefix.as_os_str().to_owned();
+            meta.push(".meta");
+            // As TensorFlow: not every checkpoint has one.
+            let _ = fs::remove_file(meta);
+        }
+        Ok(())
+    }
+}
+
+/// Whether two prefixes are those of one checkpoint: the folder may be spelled in several ways.
+fn is_same_checkpoint(one: &Path, other: &Path) -> bool {
+    let folder = |prefix: &Path| {
+        let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty());
+        fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()
+    };
+    one == other
+        || one.file_name() == other.file_name()
+            && folder(one).is_some_and(|found| folder(other) == Some(found))
 }
 
 /// Returns the prefix at which a listed checkpoint is now. If a writer was killed, or failed, after it named
@@ -424,18 +457,6 @@ fn settled(listed: &Path) -> Option<PathBuf> {
         Some(new) => is_there(&new).then_some(new),
         None => Some(previous_prefix(listed)).filter(|previous| !is_there(listed) && is_there(previous)),
     }
-}
-
-/// Removes a checkpoint, and what a killed writer has left of an earlier one.
-fn remove_with(prefix: &Path, has_meta: bool) -> Result<(), StateError> {
-    remove(prefix).and_then(|()| remove(&previous_prefix(prefix))).map_err(StateError::Remove)?;
-    if has_meta {
-        let mut meta = prefix.as_os_str().to_owned();
-        meta.push(".meta");
-        // As TensorFlow: not every checkpoint has one.
-        let _ = fs::remove_file(meta);
-    }
-    Ok(())
 }
 
 /// Seconds since the epoch, as Python's `time.time()` has them.

@@ -4,15 +4,21 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
+use percolator_tensorflow::{
+    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, Tensor, latest_checkpoint,
+};
 use tempfile::tempdir;
 
 use crate::bundle::{Content, read, with_ending};
 
-fn write(prefix: &Path, number: u8) {
+fn writer(prefix: &Path, number: u8) -> CheckpointWriter {
     let mut writer = CheckpointWriter::create(prefix).unwrap();
     writer.add("number", &Tensor::new(DataType::Uint8, [], vec![number]).unwrap()).unwrap();
-    writer.finish().unwrap();
+    writer
+}
+
+fn write(prefix: &Path, number: u8) {
+    writer(prefix, number).finish().unwrap();
 }
 
 fn number(prefix: &Path) -> u8 {
@@ -64,4 +70,33 @@ fn no_other_checkpoint_is_removed_with_the_one_that_is_replaced() {
         assert!(message.contains(due) && message.contains(name), "{message}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+}
+
+/// Opens the folder as a new process would, and saves one step.
+fn save(folder: &Path, options: &ManagerOptions, step: u64, number: u8) {
+    let mut manager = CheckpointManager::open(folder, options.clone()).unwrap();
+    manager.save(writer(&manager.prefix(step), number)).unwrap();
+}
+
+#[test]
+fn one_checkpoint_under_two_spellings_is_not_swept_away() {
+    for options in [
+        ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() },
+        ManagerOptions { relative_paths: false, ..ManagerOptions::checkpoint_manager(Some(1)) },
+    ] {
+        let folder = tempdir().unwrap();
+        let [run, link] = ["run", "link"].map(|name| folder.path().join(name));
+        symlink(&run, &link).unwrap();
+        let dotted = folder.path().join("run/../run");
+        fs::create_dir(&run).unwrap();
+        for (number, spelling) in (1..).zip([&run, &link, &dotted, &run]) {
+            save(spelling, &options, 5, number);
+            let latest = latest_checkpoint(spelling).unwrap().unwrap();
+            assert_eq!(self::number(&latest), number, "{}", spelling.display());
+            assert_eq!(fs::read_dir(&run).unwrap().count(), 3);
+        }
+        save(&link, &options, 6, 7);
+        assert_eq!(number(&latest_checkpoint(&run).unwrap().unwrap()), 7);
+        assert_eq!(fs::read_dir(&run).unwrap().count(), 3);
+    }
 }
