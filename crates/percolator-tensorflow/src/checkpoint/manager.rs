@@ -139,8 +139,8 @@ pub struct CheckpointManager {
     /// Seconds since the epoch. With the manager's rules, when the last checkpoint that is kept for good was
     /// written; with the saver's, after when the next one is.
     preserved: f64,
-    /// Whether the list may name an earlier checkpoint by the path at which it was kept while it was
-    /// replaced.
+    /// Whether the list names an earlier checkpoint by the path at which it is kept while it is replaced. It
+    /// must not when the next writer begins, which may remove it there.
     lists_previous: bool,
 }
 
@@ -175,14 +175,18 @@ impl CheckpointManager {
         let folder = folder.as_ref().to_owned();
         let state = StateFile::named(&folder, &options.state_name);
         let listed = state.read()?;
+        let lists_previous = listed.as_ref().is_some_and(|listed| {
+            let mut paths = listed.all_model_checkpoint_paths.iter().chain([&listed.model_checkpoint_path]);
+            paths.any(|path| path.ends_with(PREVIOUS))
+        });
         let (latest, kept, preserved) = (None, Vec::new(), 0.0);
         let mut manager =
-            CheckpointManager { folder, options, state, latest, kept, preserved, lists_previous: true };
+            CheckpointManager { folder, options, state, latest, kept, preserved, lists_previous };
         match manager.options.rules {
             Rules::CheckpointManager => manager.resume_manager(listed, seconds(now)),
             Rules::Saver => manager.resume_saver(listed, seconds(now)),
         }
-        manager.lists_previous = manager.settle();
+        manager.settle();
         Ok(manager)
     }
 
@@ -223,9 +227,8 @@ impl CheckpointManager {
         }
     }
 
-    /// Finds where the checkpoints are that a writer was replacing when it was killed, or failed. Returns
-    /// whether there is such a one.
-    fn settle(&mut self) -> bool {
+    /// Finds where the checkpoints are that a writer was replacing when it was killed, or failed.
+    fn settle(&mut self) {
         let kept = self.kept.iter_mut().map(|kept| &mut kept.prefix);
         let mut is_changed = false;
         for prefix in self.latest.iter_mut().chain(kept) {
@@ -240,7 +243,13 @@ impl CheckpointManager {
                 self.enter(prefix, written);
             }
         }
-        is_changed
+    }
+
+    /// Whether one of those that are to be listed is where it is kept while it is replaced.
+    fn has_previous(&self) -> bool {
+        let is_previous =
+            |prefix: &Path| prefix.as_os_str().as_encoded_bytes().ends_with(PREVIOUS.as_bytes());
+        self.latest.as_deref().is_some_and(is_previous) || self.checkpoints().any(is_previous)
     }
 
     /// Puts a checkpoint behind all others.
@@ -303,9 +312,9 @@ impl CheckpointManager {
             if let Some(latest) = &self.latest {
                 self.list(latest, self.listed())?;
             }
-            self.lists_previous = false;
+            self.lists_previous = self.has_previous();
         }
-        // Each of both is called at the most once, the second one after the first.
+        // Each callback runs at most once, `before_naming` first.
         let manager = std::cell::RefCell::new(&mut *self);
         writer.finish_with(
             |previous| manager.borrow_mut().list_previous(&prefix, previous),
@@ -338,7 +347,7 @@ impl CheckpointManager {
         }
         let listed = self.list(prefix, self.listed());
         match &listed {
-            Ok(()) => self.lists_previous = false,
+            Ok(()) => self.lists_previous = self.has_previous(),
             Err(_) => (self.latest, self.kept) = (latest, kept),
         }
         listed

@@ -100,3 +100,38 @@ fn one_checkpoint_under_two_spellings_is_not_swept_away() {
         assert_eq!(fs::read_dir(&run).unwrap().count(), 3);
     }
 }
+
+/// Makes a checkpoint as a killed writer leaves it: the earlier one is kept, the prefix is free.
+fn set_aside(prefix: &Path) {
+    for ending in [".index", ".data-00000-of-00001"] {
+        let kept = with_ending(prefix, &format!(".percolator-previous{ending}"));
+        fs::rename(with_ending(prefix, ending), kept).unwrap();
+    }
+}
+
+#[test]
+fn a_save_that_cannot_be_listed_leaves_what_the_list_names() {
+    let folder = tempdir().unwrap();
+    let folder = folder.path();
+    let options = ManagerOptions::checkpoint_manager(Some(2));
+    save(folder, &options, 1, 1);
+    set_aside(&folder.join("ckpt-1"));
+    let list = folder.join("checkpoint");
+    let text = fs::read_to_string(&list).unwrap().replace("ckpt-1", "ckpt-1.percolator-previous");
+    fs::write(&list, &text).unwrap();
+    let mut manager = CheckpointManager::open(folder, options).unwrap();
+    // The list cannot be written for a while.
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    for number in [2, 3] {
+        manager.save(writer(&manager.prefix(1), number)).unwrap_err();
+        // TensorFlow looks for this file.
+        assert!(folder.join("ckpt-1.percolator-previous.index").is_file());
+    }
+    fs::remove_dir(&list).unwrap();
+    fs::write(&list, &text).unwrap();
+    manager.save(writer(&manager.prefix(1), 4)).unwrap();
+    assert_eq!(number(&latest_checkpoint(folder).unwrap().unwrap()), 4);
+    assert!(!fs::read_to_string(&list).unwrap().contains("percolator-previous"));
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 3);
+}
