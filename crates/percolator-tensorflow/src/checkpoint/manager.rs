@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::state::{NAME, StateError, StateFile};
-use super::writer::{CheckpointWriter, PREVIOUS, index_path, previous_prefix, remove};
+use super::writer::{CheckpointWriter, PREVIOUS, ends_in_name, index_path, previous_prefix, remove};
 use crate::proto::CheckpointState;
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -174,7 +174,10 @@ impl CheckpointManager {
         options.check()?;
         let folder = folder.as_ref().to_owned();
         let state = StateFile::named(&folder, &options.state_name);
-        let listed = state.read()?;
+        let mut listed = state.read()?;
+        if let Some(listed) = &mut listed {
+            forget_folders(listed);
+        }
         let lists_previous = listed.as_ref().is_some_and(|listed| {
             let mut paths = listed.all_model_checkpoint_paths.iter().chain([&listed.model_checkpoint_path]);
             paths.any(|path| path.ends_with(PREVIOUS))
@@ -443,6 +446,17 @@ impl CheckpointManager {
         }
         Ok(())
     }
+}
+
+/// Forgets those paths of a list that end in no name: no checkpoint is there, and other files must not be
+/// taken for its own.
+fn forget_folders(listed: &mut CheckpointState) {
+    let is_prefix: Vec<_> =
+        listed.all_model_checkpoint_paths.iter().map(|path| ends_in_name(Path::new(path))).collect();
+    let mut of_paths = is_prefix.iter();
+    listed.all_model_checkpoint_paths.retain(|_| of_paths.next().is_none_or(|&is_prefix| is_prefix));
+    let mut of_times = is_prefix.iter();
+    listed.all_model_checkpoint_timestamps.retain(|_| of_times.next().is_none_or(|&is_prefix| is_prefix));
 }
 
 /// Whether two prefixes are those of one checkpoint: the folder may be spelled in several ways.

@@ -135,3 +135,27 @@ fn a_save_that_cannot_be_listed_leaves_what_the_list_names() {
     assert!(!fs::read_to_string(&list).unwrap().contains("percolator-previous"));
     assert_eq!(fs::read_dir(folder).unwrap().count(), 3);
 }
+
+#[test]
+fn a_listed_path_without_a_name_is_no_checkpoint() {
+    for options in [
+        ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() },
+        ManagerOptions::checkpoint_manager(Some(1)),
+    ] {
+        let folder = tempdir().unwrap();
+        let [run, beside] = ["run", "run.data-00000-of-00001"].map(|name| folder.path().join(name));
+        fs::create_dir(&run).unwrap();
+        fs::write(&beside, "another's").unwrap();
+        fs::write(run.join(".index"), "").unwrap();
+        let list = "model_checkpoint_path: \"a\" all_model_checkpoint_paths: [\"\", \"b/\", \"a\"] \
+                    all_model_checkpoint_timestamps: [1.0, 2.0, 3.0]";
+        fs::write(run.join("checkpoint"), list).unwrap();
+        write(&run.join("a"), 1);
+        for step in 1..=3 {
+            save(&run, &options, step, 2);
+        }
+        assert!(beside.is_file());
+        // The list, the last checkpoint, and the file that is nobody's.
+        assert_eq!(fs::read_dir(&run).unwrap().count(), 4);
+    }
+}

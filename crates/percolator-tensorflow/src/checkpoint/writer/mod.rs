@@ -28,7 +28,7 @@ pub(super) use self::data_file::index_path;
 use self::error::quoted;
 pub use self::error::{TensorReason, WriteError};
 use self::plan::{Planned, Sliced, check_tensor, entry_of, signed};
-pub(super) use self::replace::{PREVIOUS, previous_prefix, remove};
+pub(super) use self::replace::{PREVIOUS, ends_in_name, previous_prefix, remove};
 use self::replace::{Replacement, check_prefix};
 pub use self::slices::Extent;
 use self::slices::Region;

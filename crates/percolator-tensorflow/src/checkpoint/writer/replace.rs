@@ -85,13 +85,25 @@ impl<'a> Replacement<'a> {
     }
 }
 
+/// Whether a path ends in a name. The path library takes `run/` for `run`, whose files are others.
+pub(in crate::checkpoint) fn ends_in_name(prefix: &Path) -> bool {
+    let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
+    !name.is_empty() && prefix.as_os_str().as_encoded_bytes().ends_with(name)
+}
+
+fn check_name(prefix: &Path) -> Result<(), WriteError> {
+    if ends_in_name(prefix) {
+        return Ok(());
+    }
+    let message = "it has no name after the last `/`: add one, such as `model`";
+    Err(WriteError::Prefix { prefix: prefix.to_owned(), message })
+}
+
 /// Checks that a caller's checkpoint can have this prefix.
 pub(super) fn check_prefix(prefix: &Path) -> Result<(), WriteError> {
     let refused = |message| Err(WriteError::Prefix { prefix: prefix.to_owned(), message });
+    check_name(prefix)?;
     let name = prefix.file_name().unwrap_or_default().as_encoded_bytes();
-    if name.is_empty() || !prefix.as_os_str().as_encoded_bytes().ends_with(name) {
-        return refused("it has no name after the last `/`: add one, such as `model`");
-    }
     if name.ends_with(PREVIOUS.as_bytes()) {
         return refused(
             "names that end in `.percolator-previous` are those of earlier checkpoints while they are \
@@ -113,6 +125,7 @@ pub(in crate::checkpoint) fn previous_prefix(prefix: &Path) -> PathBuf {
 
 /// Removes a checkpoint's files, its index first.
 pub(in crate::checkpoint) fn remove(prefix: &Path) -> Result<(), WriteError> {
+    check_name(prefix)?;
     remove_file(&index_path(prefix))?;
     for (path, _) in data_files(prefix)? {
         remove_file(&path)?;
