@@ -245,8 +245,9 @@ impl CheckpointWriter {
     ///
     /// # Errors
     ///
-    /// [`WriteError`] if a file cannot be written, or a tensor was not written whole. The earlier checkpoint
-    /// of this prefix stays then, at the latest under the prefix with `.percolator-previous` behind it.
+    /// [`WriteError`] if a file cannot be written, a tensor was not written whole, or its slices do not cover
+    /// it. The earlier checkpoint of this prefix stays then, at the latest under the prefix with
+    /// `.percolator-previous` behind it.
     pub fn finish(self) -> Result<PathBuf, WriteError> {
         self.finish_with(|_| Ok(()), || Ok(()))
     }
@@ -406,6 +407,9 @@ impl CheckpointWriter {
     fn write_all(&mut self) -> Result<WholeFile, WriteError> {
         if let Some(failed) = &self.failed {
             return Err(self.unfinished(failed));
+        }
+        for (name, sliced) in &self.sliced {
+            sliced.check_whole().map_err(|reason| self.refused(name, reason))?;
         }
         for file in &mut self.files {
             file.sync().map_err(WriteError::io(&file.path, "write the file"))?;
