@@ -222,7 +222,8 @@ impl CheckpointManager {
             return;
         }
         for path in listed.all_model_checkpoint_paths {
-            let prefix = PathBuf::from(path);
+            let listed = PathBuf::from(path);
+            let prefix = settled(&listed).unwrap_or(listed);
             // As TensorFlow's recover_last_checkpoints: those that are not there are forgotten.
             if let Ok(written) = fs::metadata(index_path(&prefix)).and_then(|index| index.modified()) {
                 self.enter(prefix, seconds(written));

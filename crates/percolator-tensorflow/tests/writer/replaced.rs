@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use percolator_tensorflow::{
-    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, Tensor, latest_checkpoint,
+    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, Tensor, all_checkpoints, latest_checkpoint,
 };
 use tempfile::tempdir;
 
@@ -158,4 +158,18 @@ fn a_listed_path_without_a_name_is_no_checkpoint() {
         // The list, the last checkpoint, and the file that is nobody's.
         assert_eq!(fs::read_dir(&run).unwrap().count(), 4);
     }
+}
+
+#[test]
+fn a_step_that_was_set_aside_is_removed_in_its_turn() {
+    let folder = tempdir().unwrap();
+    let folder = folder.path();
+    let options = ManagerOptions { max_to_keep: Some(2), ..ManagerOptions::saver() };
+    save(folder, &options, 1, 1);
+    save(folder, &options, 2, 2);
+    set_aside(&folder.join("model-1"));
+    save(folder, &options, 3, 3);
+    // Two checkpoints, and the list.
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 5);
+    assert_eq!(all_checkpoints(folder).unwrap(), [2, 3].map(|step| folder.join(format!("model-{step}"))));
 }
