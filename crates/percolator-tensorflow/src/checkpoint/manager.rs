@@ -297,7 +297,8 @@ impl CheckpointManager {
     /// # Errors
     ///
     /// [`StateError`] if a file cannot be written: the latest checkpoint is the one before then.
-    /// [`StateError::Remove`] if an old one cannot be removed.
+    /// [`StateError::Remove`] if the checkpoint is saved and listed, and an old one cannot be removed: it has
+    /// the new one's prefix, a training may go on, and the next save tries again.
     pub fn save(&mut self, writer: CheckpointWriter) -> Result<PathBuf, StateError> {
         self.save_at(writer, SystemTime::now())
     }
@@ -438,7 +439,9 @@ impl CheckpointManager {
         if self.latest.as_deref().is_some_and(|latest| is_same_checkpoint(latest, prefix)) {
             return Ok(());
         }
-        remove(prefix).and_then(|()| remove(&previous_prefix(prefix))).map_err(StateError::Remove)?;
+        remove(prefix).and_then(|()| remove(&previous_prefix(prefix))).map_err(|source| {
+            StateError::Remove { prefix: self.latest.clone().unwrap_or_default(), source }
+        })?;
         if self.options.rules == Rules::Saver {
             let mut meta = prefix.as_os_str().to_owned();
             meta.push(".meta");

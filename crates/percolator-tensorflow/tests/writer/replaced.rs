@@ -5,7 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use percolator_tensorflow::{
-    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, Tensor, all_checkpoints, latest_checkpoint,
+    CheckpointManager, CheckpointWriter, DataType, ManagerOptions, StateError, Tensor, all_checkpoints,
+    latest_checkpoint,
 };
 use tempfile::tempdir;
 
@@ -172,4 +173,28 @@ fn a_step_that_was_set_aside_is_removed_in_its_turn() {
     // Two checkpoints, and the list.
     assert_eq!(fs::read_dir(folder).unwrap().count(), 5);
     assert_eq!(all_checkpoints(folder).unwrap(), [2, 3].map(|step| folder.join(format!("model-{step}"))));
+}
+
+#[test]
+fn an_old_checkpoint_that_cannot_be_removed_is_tried_again() {
+    for options in [
+        ManagerOptions { max_to_keep: Some(1), ..ManagerOptions::saver() },
+        ManagerOptions::checkpoint_manager(Some(1)),
+    ] {
+        let folder = tempdir().unwrap();
+        let mut manager = CheckpointManager::open(folder.path(), options).unwrap();
+        manager.save(writer(&manager.prefix(1), 1)).unwrap();
+        let taken = with_ending(&manager.prefix(1), ".index");
+        fs::remove_file(&taken).unwrap();
+        fs::create_dir(&taken).unwrap();
+        let error = manager.save(writer(&manager.prefix(2), 2)).unwrap_err();
+        let message = error.to_string();
+        let due = manager.prefix(2);
+        assert!(matches!(error, StateError::Remove { prefix, .. } if prefix == due), "{message}");
+        assert!(message.contains(&format!("new checkpoint {} is saved", due.display())), "{message}");
+        assert_eq!(latest_checkpoint(folder.path()).unwrap(), Some(due));
+        fs::remove_dir(&taken).unwrap();
+        manager.save(writer(&manager.prefix(3), 3)).unwrap();
+        assert!(!with_ending(&manager.prefix(1), ".data-00000-of-00001").exists());
+    }
 }
