@@ -62,6 +62,11 @@ const VERSION: i32 = 1;
 /// checkpoint or of none. [`latest_checkpoint`](crate::latest_checkpoint) finds the earlier one while the new
 /// one is not there yet. The ending is reserved: no checkpoint can be written under such a name.
 ///
+/// # Several writers
+///
+/// Write one prefix with one writer at a time. Two that finish it at once may leave the index of one with the
+/// data files of the other. Writers of other prefixes do not disturb it.
+///
 /// ```
 /// use percolator_tensorflow::{CheckpointWriter, DataType, Tensor};
 ///
@@ -106,7 +111,8 @@ impl CheckpointWriter {
     }
 
     /// Starts a checkpoint with this many data files; tensors go to the first until
-    /// [another one is set](Self::set_shard).
+    /// [another one is set](Self::set_shard). Every data file is open until the checkpoint is finished: the
+    /// system's limit for a process (`ulimit -n`, often 1024) must be greater than their number.
     ///
     /// # Errors
     ///
