@@ -33,7 +33,7 @@ pub struct ManagerOptions {
     /// How many checkpoints stay, those that are kept for longer not included. `None` or 0: all. `Some(5)` by
     /// default for the saver, which then lists the last one alone if all stay.
     pub max_to_keep: Option<usize>,
-    /// Of those that would be removed, one in so many hours is kept for good.
+    /// Of those that would be removed, one is kept for good each time this many hours have passed.
     pub keep_every_hours: Option<f64>,
     /// Whether paths are listed as relative to the folder, so that it can be moved. The saver's default is
     /// not.
@@ -161,7 +161,7 @@ impl CheckpointManager {
         Self::open_at(folder, options, SystemTime::now())
     }
 
-    /// The same at another time: of a replay, or a clock of the caller's.
+    /// Like [`open`](Self::open), with the caller's clock.
     ///
     /// # Errors
     ///
@@ -303,7 +303,7 @@ impl CheckpointManager {
         self.save_at(writer, SystemTime::now())
     }
 
-    /// The same at another time: of a replay, or a clock of the caller's.
+    /// Like [`save`](Self::save), with the caller's clock.
     ///
     /// # Errors
     ///
